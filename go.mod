@@ -1,0 +1,3 @@
+module github.com/plait-ml/plait
+
+go 1.26
