@@ -1,0 +1,231 @@
+#define _GNU_SOURCE
+#include "plait_pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+// One word says everything about the current call: whether workers may enter it, how many are inside, and its
+// generation. A worker enters by a compare-and-swap that only succeeds while the word says open, and the caller closes
+// the word before it waits for the workers inside to leave. So the description of a call (fn, arg, chunks, next) never
+// changes under a worker that reads it, however late that worker woke up. The generation only tells a worker that it
+// has been in this call already; when it wraps round, a worker at worst sits a call out.
+#define OPEN 1u
+#define INSIDE_ONE 2u
+#define INSIDE_MASK 0xfffeu
+#define GENERATION_ONE 0x10000u
+#define GENERATION_MASK 0xffff0000u
+#define MAX_THREADS 1024
+
+#define SPIN_NS 20000
+#define CACHE_LINE 128
+
+struct plait_pool {
+  _Alignas(CACHE_LINE) atomic_uint state;
+  atomic_bool stop;
+
+  _Alignas(CACHE_LINE) atomic_int_fast64_t next;
+
+  // Written by the owner of the pool while nobody is inside.
+  _Alignas(CACHE_LINE) plait_task fn;
+  void *arg;
+  int64_t chunks;
+
+  _Alignas(CACHE_LINE) atomic_bool busy;
+  atomic_int sleepers;    // workers that sleep, or are about to
+  atomic_bool waiting;    // the caller sleeps, or is about to
+  int64_t spin_ns;
+  pthread_mutex_t mutex;
+  pthread_cond_t wake;    // sleepers wait here
+  pthread_cond_t done;    // the caller waits here
+  int workers;
+  pthread_t threads[];
+};
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int usable_cpus(void) {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n < 1 ? 1 : (int)n;
+}
+
+static void take_chunks(plait_pool *p) {
+  for (;;) {
+    int64_t chunk = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
+    if (chunk >= p->chunks) return;
+    p->fn(p->arg, chunk);
+  }
+}
+
+static bool has_news(plait_pool *p, unsigned seen) {
+  unsigned s = atomic_load(&p->state);
+  return ((s & OPEN) && (s & GENERATION_MASK) != seen) || atomic_load(&p->stop);
+}
+
+// Returns when there is a call this worker has not been in, or the pool is to stop.
+static void await_news(plait_pool *p, unsigned seen) {
+  if (p->spin_ns > 0) {
+    int64_t until = now_ns() + p->spin_ns;
+    do {
+      for (int i = 0; i < 32; i++) {
+        if (has_news(p, seen)) return;
+        relax();
+      }
+    } while (now_ns() < until);
+  }
+  pthread_mutex_lock(&p->mutex);
+  // The count is raised before the last look at the word, and the caller opens the word before it looks at the count:
+  // one of the two sees the other.
+  atomic_fetch_add(&p->sleepers, 1);
+  while (!has_news(p, seen)) pthread_cond_wait(&p->wake, &p->mutex);
+  atomic_fetch_sub(&p->sleepers, 1);
+  pthread_mutex_unlock(&p->mutex);
+}
+
+static void *worker(void *arg) {
+  plait_pool *p = arg;
+  unsigned seen = 0;
+  for (;;) {
+    await_news(p, seen);
+    if (atomic_load(&p->stop)) return NULL;
+    unsigned s = atomic_load(&p->state);
+    if (!(s & OPEN)) continue;
+    if (!atomic_compare_exchange_strong(&p->state, &s, s + INSIDE_ONE)) continue;
+    seen = s & GENERATION_MASK;
+    take_chunks(p);
+    s = atomic_fetch_sub(&p->state, INSIDE_ONE) - INSIDE_ONE;
+    if ((s & (OPEN | INSIDE_MASK)) == 0 && atomic_load(&p->waiting)) {
+      pthread_mutex_lock(&p->mutex);
+      pthread_cond_signal(&p->done);
+      pthread_mutex_unlock(&p->mutex);
+    }
+  }
+}
+
+static bool empty(plait_pool *p) { return (atomic_load(&p->state) & INSIDE_MASK) == 0; }
+
+// Returns when no worker is inside a closed call.
+static void await_workers(plait_pool *p) {
+  if (empty(p)) return;
+  if (p->spin_ns > 0) {
+    int64_t until = now_ns() + p->spin_ns;
+    do {
+      for (int i = 0; i < 32; i++) {
+        if (empty(p)) return;
+        relax();
+      }
+    } while (now_ns() < until);
+  }
+  pthread_mutex_lock(&p->mutex);
+  atomic_store(&p->waiting, true);
+  while (!empty(p)) pthread_cond_wait(&p->done, &p->mutex);
+  atomic_store(&p->waiting, false);
+  pthread_mutex_unlock(&p->mutex);
+}
+
+void plait_parallel(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
+  if (p == NULL || chunks <= 1 || atomic_exchange_explicit(&p->busy, true, memory_order_acquire)) {
+    for (int64_t i = 0; i < chunks; i++) fn(arg, i);
+    return;
+  }
+  p->fn = fn;
+  p->arg = arg;
+  p->chunks = chunks;
+  atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+  // Nobody is inside and the word is closed, so only the owner changes it here.
+  unsigned s = atomic_load_explicit(&p->state, memory_order_relaxed);
+  unsigned generation = (s & GENERATION_MASK) + GENERATION_ONE;
+  if (generation == 0) generation = GENERATION_ONE;  // zero means "none yet" to a new worker
+  atomic_store(&p->state, generation | OPEN);
+  if (atomic_load(&p->sleepers) > 0) {
+    pthread_mutex_lock(&p->mutex);
+    int wanted = atomic_load(&p->sleepers);
+    if (chunks - 1 < wanted) wanted = (int)(chunks - 1);
+    for (int i = 0; i < wanted; i++) pthread_cond_signal(&p->wake);
+    pthread_mutex_unlock(&p->mutex);
+  }
+  take_chunks(p);
+  atomic_fetch_and(&p->state, ~OPEN);
+  await_workers(p);
+  atomic_store_explicit(&p->busy, false, memory_order_release);
+}
+
+static void stop_workers(plait_pool *p) {
+  pthread_mutex_lock(&p->mutex);
+  atomic_store(&p->stop, true);
+  pthread_cond_broadcast(&p->wake);
+  pthread_mutex_unlock(&p->mutex);
+  for (int i = 0; i < p->workers; i++) pthread_join(p->threads[i], NULL);
+}
+
+plait_pool *plait_pool_new(int threads) {
+  if (threads > MAX_THREADS) threads = MAX_THREADS;
+  if (threads <= 1) return NULL;
+  size_t size = sizeof(plait_pool) + (size_t)(threads - 1) * sizeof(pthread_t);
+  size = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+  plait_pool *p = aligned_alloc(CACHE_LINE, size);
+  if (p == NULL) return NULL;
+  atomic_init(&p->state, 0);
+  atomic_init(&p->stop, false);
+  atomic_init(&p->next, 0);
+  atomic_init(&p->busy, false);
+  atomic_init(&p->sleepers, 0);
+  atomic_init(&p->waiting, false);
+  // With more threads than processors a spinning thread takes time from one that works.
+  p->spin_ns = threads <= usable_cpus() ? SPIN_NS : 0;
+  p->workers = 0;
+  pthread_mutex_init(&p->mutex, NULL);
+  pthread_cond_init(&p->wake, NULL);
+  pthread_cond_init(&p->done, NULL);
+
+  // Signals belong to the language runtimes of the process: a worker has none of their state and must get none.
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  for (int i = 0; i < threads - 1; i++) {
+    if (pthread_create(&p->threads[i], NULL, worker, p) != 0) break;
+    p->workers++;
+#if defined(__linux__)
+    pthread_setname_np(p->threads[i], "plait-cpu");
+#endif
+  }
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (p->workers == 0) {
+    plait_pool_free(p);
+    return NULL;
+  }
+  return p;
+}
+
+void plait_pool_free(plait_pool *p) {
+  if (p == NULL) return;
+  stop_workers(p);
+  pthread_cond_destroy(&p->done);
+  pthread_cond_destroy(&p->wake);
+  pthread_mutex_destroy(&p->mutex);
+  free(p);
+}

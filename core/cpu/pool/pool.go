@@ -1,0 +1,61 @@
+// Package pool holds the C worker pool that the kernels of one CPU device share.
+//
+// The pool is C because its workers run C: a kernel hands its chunks out with plait_parallel (see plait_pool.h) inside
+// one cgo call, and no goroutine is woken.
+package pool
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../include
+#cgo LDFLAGS: -lpthread
+#include "plait_pool.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Pool is a set of C threads that run the chunks of kernels. Its methods may be called from several goroutines.
+type Pool struct {
+	ptr     unsafe.Pointer // atomic: the *C.plait_pool
+	threads int
+	cleanup runtime.Cleanup
+}
+
+// New starts threads-1 workers; the thread that calls a kernel is the last one. With threads <= 1, or if the system
+// gives no threads, the pool has no workers and kernels run on their caller.
+func New(threads int) *Pool {
+	p := &Pool{threads: max(threads, 1)}
+	c := C.plait_pool_new(C.int(min(p.threads, 1<<20)))
+	if c == nil {
+		p.threads = 1
+		return p
+	}
+	p.ptr = unsafe.Pointer(c)
+	p.cleanup = runtime.AddCleanup(p, free, p.ptr)
+	return p
+}
+
+// Threads returns how many threads run a kernel, the caller included.
+func (p *Pool) Threads() int { return p.threads }
+
+// Ptr returns the plait_pool to pass to C; nil, which C takes for "run on the caller", if there are no workers.
+// The Pool must be kept alive while C uses it.
+func (p *Pool) Ptr() unsafe.Pointer {
+	if p == nil {
+		return nil
+	}
+	return atomic.LoadPointer(&p.ptr)
+}
+
+// Close ends the workers and waits for them. No kernel may be using the pool. A second Close does nothing.
+func (p *Pool) Close() {
+	if c := atomic.SwapPointer(&p.ptr, nil); c != nil {
+		p.cleanup.Stop()
+		free(c)
+	}
+}
+
+func free(p unsafe.Pointer) { C.plait_pool_free((*C.plait_pool)(p)) }
