@@ -1,0 +1,79 @@
+// sin, cos, tan.
+#ifndef PLAIT_VMATH_TRIG_H
+#define PLAIT_VMATH_TRIG_H
+
+#include "base.h"
+
+// |x| = n pi/2 + r for every finite |x| >= 1, |r| <= pi/4; *quadrant is n mod 4. Smaller |x| is returned as it is, with n = 0.
+//
+// Payne and Hanek's reduction in integers: x is 24 bits times a power of two, so 96 bits of 2/pi, from the bit that counts
+// four quadrants on, give the quadrant and 62 bits of the fraction. Choosing the words by comparison takes no gather.
+PLAIT_INLINE double plait_vm_trig_reduce(float x, uint32_t *quadrant) {
+  uint32_t bits = plait_f32_bits(x) & 0x7fffffffu;
+  uint32_t mantissa = (bits & 0x7fffffu) | 0x800000u;
+  uint32_t shift = ((bits >> 23) - 127u) & 127u;
+  uint32_t far = -(shift >> 6), odd = -((shift >> 5) & 1u);
+  shift &= 31u;
+  uint32_t a0 = (0x220a94feu & far) | (0x00000051u & ~far);
+  uint32_t a1 = (0x13abe8fau & far) | (0x7cc1b727u & ~far);
+  uint32_t a2 = (0x9a6ee06du & far) | (0x220a94feu & ~far);
+  uint32_t a3 = (0xb14acc9eu & far) | (0x13abe8fau & ~far);
+  uint32_t a4 = (0x21c820ffu & far) | (0x9a6ee06du & ~far);
+  uint32_t b0 = (a1 & odd) | (a0 & ~odd);
+  uint32_t b1 = (a2 & odd) | (a1 & ~odd);
+  uint32_t b2 = (a3 & odd) | (a2 & ~odd);
+  uint32_t b3 = (a4 & odd) | (a3 & ~odd);
+  uint32_t back = 31u - shift;
+  uint32_t w0 = (b0 << shift) | ((b1 >> 1) >> back);
+  uint32_t w1 = (b1 << shift) | ((b2 >> 1) >> back);
+  uint32_t w2 = (b2 << shift) | ((b3 >> 1) >> back);
+  uint64_t turns = ((uint64_t)mantissa * w1) + (((uint64_t)mantissa * w2) >> 32);
+  uint32_t high = (uint32_t)(turns >> 32) + mantissa * w0;
+  uint32_t low = (uint32_t)turns;
+  uint32_t n = (high + 0x20000000u) >> 30;
+  int32_t fraction = (int32_t)(high - (n << 30));
+  // (fraction 2^32 + low) 2^-62 pi/2
+  double r = (double)fraction * 0x1.921fb54442d18p-30 + (double)(int32_t)(low >> 1) * 0x1.921fb54442d18p-61;
+  bool small = bits < 0x3f800000u;
+  *quadrant = n & (small - 1u);
+  return plait_vm_pick(small, (double)plait_bits_f32(bits), r);
+}
+
+// sin(r) and cos(r) for |r| <= 1.
+PLAIT_INLINE float plait_vm_sin_polyf(float r) {
+  float z = r * r;
+  float p = 0x1.6de9f6p-19f;
+  p = p * z - 0x1.a01ffep-13f;
+  p = p * z + 0x1.11113ep-7f;
+  p = p * z - 0x1.555556p-3f;
+  return r + r * z * p;
+}
+
+PLAIT_INLINE float plait_vm_cos_polyf(float r) {
+  float z = r * r;
+  float p = -0x1.2680ecp-22f;
+  p = p * z + 0x1.a02c1ep-16f;
+  p = p * z - 0x1.6c1712p-10f;
+  p = p * z + 0x1.555556p-5f;
+  return 1.0f - (0.5f * z - z * z * p);
+}
+
+// sin(x), within 2 ulp for every finite x.
+PLAIT_INLINE float plait_vm_sinf(float x) {
+  uint32_t n;
+  float r = (float)plait_vm_trig_reduce(x, &n);
+  float y = plait_vm_pickf(n & 1u, plait_vm_cos_polyf(r), plait_vm_sin_polyf(r));
+  y = plait_bits_f32(plait_f32_bits(y) ^ ((n & 2u) << 30) ^ (plait_f32_bits(x) & 0x80000000u));
+  return plait_vm_pickf(plait_vm_absf(x) < PLAIT_VM_INFF, y, x - x);
+}
+
+// cos(x), within 2 ulp for every finite x.
+PLAIT_INLINE float plait_vm_cosf(float x) {
+  uint32_t n;
+  float r = (float)plait_vm_trig_reduce(x, &n);
+  float y = plait_vm_pickf(n & 1u, plait_vm_sin_polyf(r), plait_vm_cos_polyf(r));
+  y = plait_bits_f32(plait_f32_bits(y) ^ (((n + 1u) & 2u) << 30));
+  return plait_vm_pickf(plait_vm_absf(x) < PLAIT_VM_INFF, y, x - x);
+}
+
+#endif
