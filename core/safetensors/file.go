@@ -1,0 +1,132 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+)
+
+// File is an open file. Its methods may be called from several goroutines.
+//
+// The bytes of a file opened by Open are mapped, not read: they come from the disk when they are first touched. A file
+// that is replaced meanwhile stays readable as it was; one that is cut short in place must not be.
+type File struct {
+	path    string
+	header  *header
+	byName  map[string]int
+	mu      sync.Mutex
+	mapping *mapping // nil once closed, and for bytes in memory
+	data    []byte   // the tensors' bytes; nil once closed
+	closed  bool
+}
+
+// Open maps a file and checks its header.
+//
+// Errors: those of opening the file, and *FormatError for one that breaks the format.
+func Open(path string) (*File, error) {
+	m, err := mapFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	f, err := Parse(m.bytes)
+	if err != nil {
+		var format *FormatError
+		if errors.As(err, &format) {
+			format.Path = path
+		}
+		return nil, errors.Join(err, m.release())
+	}
+	f.path, f.mapping = path, m
+	return f, nil
+}
+
+// Parse reads a file that is in memory. The bytes are kept, not copied.
+//
+// Errors: *FormatError.
+func Parse(file []byte) (*File, error) {
+	h, err := parseHeader(file)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{header: h, byName: make(map[string]int, len(h.tensors)), data: file[h.data:]}
+	for i, t := range h.tensors {
+		f.byName[t.Name] = i
+	}
+	return f, nil
+}
+
+// Close ends the use of the file. Slices that Bytes returned must not be touched afterwards.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.data, f.closed = nil, true
+	m := f.mapping
+	if m == nil {
+		return nil
+	}
+	f.mapping = nil
+	return m.release()
+}
+
+// Len returns the number of tensors.
+func (f *File) Len() int { return len(f.header.tensors) }
+
+// Names returns the tensors' names, sorted.
+func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.byName)) }
+
+// Infos returns the tensors' descriptions, in the order of their bytes.
+func (f *File) Infos() iter.Seq[Info] {
+	return func(yield func(Info) bool) {
+		for _, t := range f.header.tensors {
+			if !yield(t.clone()) {
+				return
+			}
+		}
+	}
+}
+
+// Info returns the description of a tensor, and whether the file has one of this name.
+func (f *File) Info(name string) (Info, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return Info{}, false
+	}
+	return f.header.tensors[i].clone(), true
+}
+
+// Metadata returns a copy of the header's text entries; nil if it has none.
+func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
+
+// Bytes returns a tensor's bytes where they lie: little endian, in row-major order. They are read-only, writing to those
+// of a mapped file faults, and valid until Close.
+//
+// Errors: an unknown name, a closed file.
+func (f *File) Bytes(name string) ([]byte, error) {
+	i, ok := f.byName[name]
+	if !ok {
+		return nil, fmt.Errorf("safetensors: %sno tensor %s among %d", f.prefix(), quote(name), f.Len())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, fmt.Errorf("safetensors: %stensor %s: %w", f.prefix(), quote(name), os.ErrClosed)
+	}
+	t := f.header.tensors[i]
+	return f.data[t.Begin:t.End:t.End], nil
+}
+
+func (f *File) prefix() string {
+	if f.path == "" {
+		return ""
+	}
+	return f.path + ": "
+}
+
+func (t Info) clone() Info {
+	t.Shape = slices.Clone(t.Shape)
+	return t
+}
