@@ -76,4 +76,15 @@ PLAIT_INLINE float plait_vm_cosf(float x) {
   return plait_vm_pickf(plait_vm_absf(x) < PLAIT_VM_INFF, y, x - x);
 }
 
+// The sine and cosine of a fraction of a turn, 0 <= t < 1, within 2 ulp.
+PLAIT_INLINE void plait_vm_sincos_turnsf(float t, float *sine, float *cosine) {
+  float rounded = 4.0f * t + PLAIT_VM_ROUNDERF;
+  uint32_t n = plait_f32_bits(rounded);
+  float r = (4.0f * t - (rounded - PLAIT_VM_ROUNDERF)) * 0x1.921fb6p+0f;
+  float s = plait_vm_sin_polyf(r), c = plait_vm_cos_polyf(r);
+  float y = plait_vm_pickf(n & 1u, c, s), x = plait_vm_pickf(n & 1u, s, c);
+  *sine = plait_bits_f32(plait_f32_bits(y) ^ ((n & 2u) << 30));
+  *cosine = plait_bits_f32(plait_f32_bits(x) ^ (((n + 1u) & 2u) << 30));
+}
+
 #endif
