@@ -1,0 +1,212 @@
+package core
+
+import (
+	"sync"
+	"unsafe"
+)
+
+// A KernelID is the process-wide number of a kernel's name.
+type KernelID int32
+
+var kernels struct {
+	sync.RWMutex
+	ids   map[string]KernelID
+	names []string
+}
+
+// Kernel returns the id of the kernel with the given name, the same for every device.
+func Kernel(name string) KernelID {
+	kernels.Lock()
+	defer kernels.Unlock()
+	if id, ok := kernels.ids[name]; ok {
+		return id
+	}
+	if kernels.ids == nil {
+		kernels.ids = map[string]KernelID{}
+	}
+	id := KernelID(len(kernels.names))
+	kernels.ids[name] = id
+	kernels.names = append(kernels.names, name)
+	return id
+}
+
+// String returns the kernel's name.
+func (k KernelID) String() string {
+	kernels.RLock()
+	defer kernels.RUnlock()
+	return kernels.names[k]
+}
+
+// KernelNames returns the names of all kernels, indexed by id.
+func KernelNames() []string {
+	kernels.RLock()
+	defer kernels.RUnlock()
+	return append([]string(nil), kernels.names...)
+}
+
+// An Operand is one tensor of a [Call] as its kernel sees it: where it lies, its dtype, shape and strides. The address
+// is taken when the call is made, so that a storage emptied or released later does not matter to it.
+type Operand struct {
+	Memory  Memory
+	Offset  int // of the first element, in elements
+	DType   DType
+	Number  Number // the value, if IsNumber
+	Shape   []int
+	Strides []int // in elements
+
+	IsNumber bool
+	present  bool
+	storage  *Storage
+	epoch    uint32
+}
+
+// Present reports whether the operand was given; optional ones may not be.
+func (o *Operand) Present() bool { return o.present }
+
+// Ptr returns the address of the operand's first element; only for devices whose memory the host can address.
+func (o *Operand) Ptr() unsafe.Pointer {
+	return unsafe.Add(o.Memory.Ptr, o.Offset*o.DType.Size())
+}
+
+// Numel returns the number of elements.
+func (o *Operand) Numel() int { return Numel(o.Shape) }
+
+// Contiguous reports whether the operand is laid out row-major without gaps.
+func (o *Operand) Contiguous() bool { return IsContiguous(o.Shape, o.Strides) }
+
+// Storage returns the storage behind the operand; nil for a number.
+func (o *Operand) Storage() *Storage { return o.storage }
+
+// A Call is one launch of a kernel: its operands and attributes. Streams hand calls out and keep them; callers fill them
+// in between Begin and Launch.
+type Call struct {
+	Kernel KernelID
+	Op     string // the operation's name, for messages
+	Outs   []Operand
+	Ins    []Operand
+	Ints   []int64
+	Floats []float64
+	Strs   []string
+	// Work estimates the cost, in elements read and written; streams run small idle work on the caller's thread.
+	Work int
+	// InPlace marks a call whose outputs hold values that it changes: it runs only if all of them, and all inputs, are
+	// sound, and otherwise leaves them as they were.
+	InPlace bool
+	// Fn replaces the kernel for work done by a Go function.
+	Fn func() error
+
+	stream Stream
+	waits  []Event
+	outs   [2]Operand
+	ins    [4]Operand
+}
+
+// Reset prepares a call for reuse by stream s.
+func (c *Call) Reset(s Stream, k KernelID, op string) {
+	c.Kernel, c.Op, c.stream = k, op, s
+	if c.Outs == nil {
+		c.Outs, c.Ins = c.outs[:0], c.ins[:0]
+	}
+	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
+	c.Ints, c.Floats, c.Strs, c.waits = c.Ints[:0], c.Floats[:0], c.Strs[:0], c.waits[:0]
+	c.Work, c.InPlace, c.Fn = 0, false, nil
+}
+
+// Waits returns the events of other streams that the call must wait for.
+func (c *Call) Waits() []Event { return c.waits }
+
+// Out adds an output that the call writes entirely.
+func (c *Call) Out(t *Tensor) *Call {
+	c.Outs = append(c.Outs, Operand{})
+	c.operand(&c.Outs[len(c.Outs)-1], t, true)
+	return c
+}
+
+// In adds an input; nil adds an absent one.
+func (c *Call) In(t *Tensor) *Call {
+	c.Ins = append(c.Ins, Operand{})
+	if t != nil {
+		c.operand(&c.Ins[len(c.Ins)-1], t, false)
+	}
+	return c
+}
+
+// Int adds integer attributes.
+func (c *Call) Int(v ...int64) *Call {
+	c.Ints = append(c.Ints, v...)
+	return c
+}
+
+// Dims adds a list of sizes or dimensions as attributes.
+func (c *Call) Dims(v []int) *Call {
+	for _, x := range v {
+		c.Ints = append(c.Ints, int64(x))
+	}
+	return c
+}
+
+// Bool adds a flag as an integer attribute.
+func (c *Call) Bool(v bool) *Call {
+	var i int64
+	if v {
+		i = 1
+	}
+	c.Ints = append(c.Ints, i)
+	return c
+}
+
+// Float adds floating-point attributes.
+func (c *Call) Float(v ...float64) *Call {
+	c.Floats = append(c.Floats, v...)
+	return c
+}
+
+func (c *Call) operand(o *Operand, t *Tensor, write bool) {
+	o.present, o.DType, o.Shape, o.Strides = true, t.dtype, t.shape, t.strides
+	if t.isNumber {
+		o.IsNumber, o.Number = true, t.number
+		return
+	}
+	s := t.storage
+	o.Memory, o.Offset, o.storage, o.epoch = s.memory, t.offset, s, s.epoch
+	c.Work = max(c.Work, Numel(t.shape))
+	if s.home != c.stream || s.foreign.Load() {
+		c.waits = s.use(c.stream, write, c.waits)
+	}
+}
+
+// CheckInputs returns the error of the first failed input, or of the first failed output if the call is in place.
+func (c *Call) CheckInputs() error {
+	for i := range c.Ins {
+		if err := c.Ins[i].failed(); err != nil {
+			return err
+		}
+	}
+	if c.InPlace {
+		for i := range c.Outs {
+			if err := c.Outs[i].failed(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Fail marks the call's outputs as failed, unless it is in place and has left them as they were.
+func (c *Call) Fail(err error) {
+	if c.InPlace {
+		return
+	}
+	for i := range c.Outs {
+		if o := &c.Outs[i]; o.storage != nil {
+			o.storage.fail(o.epoch, err)
+		}
+	}
+}
+
+func (o *Operand) failed() error {
+	if o.storage == nil {
+		return nil
+	}
+	return o.storage.failedAt(o.epoch)
+}

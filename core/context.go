@@ -1,0 +1,155 @@
+package core
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A Context is what the operations of one rank share: its default device and dtype, its random generators, the current
+// streams and the memory category of new tensors. Programs without ranks use the default context.
+type Context struct {
+	id       uint32
+	rank     int
+	parent   *Context
+	shared   *rankState
+	device   Device
+	dtype    DType
+	category Category
+	streams  []Stream // overrides, by device ordinal
+	hooks    *SavedHooks
+}
+
+// rankState is what the contexts derived from one rank's share.
+type rankState struct {
+	mu         sync.Mutex
+	streams    atomic.Pointer[[]Stream]     // the rank's default stream per device ordinal
+	generators atomic.Pointer[[]*Generator] // per device ordinal
+	seed       uint64
+}
+
+var contexts table[Context]
+
+var defaultContext = newContext(nil, 0)
+
+func newContext(parent *Context, rank int) *Context {
+	c := &Context{rank: rank, dtype: Float32, shared: &rankState{seed: DefaultSeed}, parent: parent}
+	c.id = contexts.add(c)
+	return c
+}
+
+// NewRankContext returns a context for the given rank, with streams and random generators of its own and dev as the
+// default device (nil: the process's). Free it with [Context.Free].
+func NewRankContext(rank int, dev Device) *Context {
+	c := newContext(nil, rank)
+	c.device = dev
+	return c
+}
+
+// Free gives up a context; nothing may run in it any more.
+func (c *Context) Free() { contexts.remove(c.id) }
+
+// CurrentContext returns the context of the calling thread.
+func CurrentContext() *Context { return CurrentMode().Context() }
+
+// derive returns a copy of c with a new id, sharing the rank's streams and generators.
+func (c *Context) derive() *Context {
+	d := *c
+	d.parent = c
+	d.id = contexts.add(&d)
+	return &d
+}
+
+// Rank returns the rank the context belongs to; 0 without ranks.
+func (c *Context) Rank() int { return c.rank }
+
+// DefaultDType returns the dtype of new floating-point tensors.
+func (c *Context) DefaultDType() DType { return c.dtype }
+
+// SetDefaultDType sets the dtype of new floating-point tensors.
+func (c *Context) SetDefaultDType(d DType) error {
+	if !d.IsFloat() {
+		return Errorf(TypeError, "set_default_dtype", "got %v, want a floating-point dtype", d)
+	}
+	c.dtype = d
+	return nil
+}
+
+// DefaultDevice returns the device of new tensors: the context's, or cpu:0.
+func (c *Context) DefaultDevice() (Device, error) {
+	if c.device != nil {
+		return c.device, nil
+	}
+	return OpenDevice("cpu:0")
+}
+
+// SetDefaultDevice sets the device of new tensors; nil means cpu:0.
+func (c *Context) SetDefaultDevice(d Device) { c.device = d }
+
+// Stream returns the current stream of device d in this context: the one set by [WithStream], or the rank's default
+// stream of d, made at its first use.
+func (c *Context) Stream(d Device) Stream {
+	i := d.Ordinal()
+	if i < len(c.streams) && c.streams[i] != nil {
+		return c.streams[i]
+	}
+	if s := c.shared.streams.Load(); s != nil && i < len(*s) && (*s)[i] != nil {
+		return (*s)[i]
+	}
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	var old []Stream
+	if s := c.shared.streams.Load(); s != nil {
+		old = *s
+	}
+	if i < len(old) && old[i] != nil {
+		return old[i]
+	}
+	grown := make([]Stream, max(len(old), i+1))
+	copy(grown, old)
+	grown[i] = d.NewStream(c.rank)
+	c.shared.streams.Store(&grown)
+	return grown[i]
+}
+
+// WithStream runs fn with s as the current stream of its device.
+func WithStream(s Stream, fn func()) {
+	withDerived(func(c *Context) {
+		i := s.Device().Ordinal()
+		streams := make([]Stream, max(len(c.streams), i+1))
+		copy(streams, c.streams)
+		streams[i] = s
+		c.streams = streams
+	}, fn)
+}
+
+// WithCategory runs fn with new storages counted under the given memory category.
+func WithCategory(cat Category, fn func()) {
+	withDerived(func(c *Context) { c.category = cat }, fn)
+}
+
+// WithContext runs fn in the context c.
+func WithContext(c *Context, fn func()) {
+	WithMode(func(m Mode) Mode { return m.WithContext(c) }, fn)
+}
+
+func withDerived(change func(*Context), fn func()) {
+	c := CurrentContext().derive()
+	defer c.Free()
+	change(c)
+	WithContext(c, fn)
+}
+
+// SavedHooks transform what nodes save for their derivatives, for example to keep it on another device. Pack runs when
+// a value is saved and Unpack, with what Pack returned, when the derivative asks for it.
+type SavedHooks struct {
+	Pack   func(*Tensor) any
+	Unpack func(any) *Tensor
+}
+
+// WithSavedHooks runs fn with h applied to everything that nodes recorded in it save.
+func WithSavedHooks(h *SavedHooks, fn func()) {
+	withDerived(func(c *Context) { c.hooks = h }, fn)
+}
+
+// SavedHooks returns the hooks in force, or nil.
+func (c *Context) SavedHooks() *SavedHooks { return c.hooks }

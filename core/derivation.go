@@ -1,0 +1,74 @@
+package core
+
+// A Derivation is one run of a node's derivative: it holds the gradients of the outputs and collects those of the
+// inputs. Tensors made while it runs are released when it ends, but those it was given to set.
+type Derivation struct {
+	Node *Node
+
+	mode  Mode
+	grads []*Tensor
+	need  []bool
+	out   []*Tensor
+	err   error
+}
+
+// NewDerivation prepares a run of n's derivative. grads are those of the outputs, nil where there is none; need says
+// for which inputs gradients are wanted, nil meaning those with an edge. m is the mode the derivative runs in.
+func NewDerivation(m Mode, n *Node, grads []*Tensor, need []bool) *Derivation {
+	return &Derivation{Node: n, mode: m, grads: grads, need: need, out: make([]*Tensor, len(n.edges))}
+}
+
+// Grad returns the gradient of the only output.
+func (d *Derivation) Grad() *Tensor { return d.grads[0] }
+
+// GradAt returns the gradient of output i, or nil if nothing depends on it.
+func (d *Derivation) GradAt(i int) *Tensor { return d.grads[i] }
+
+// Needs reports whether the gradient of input i is wanted.
+func (d *Derivation) Needs(i int) bool {
+	return i < len(d.Node.edges) && d.Node.edges[i].Node != nil && (d.need == nil || d.need[i])
+}
+
+// Set sets the gradient of input i. It must have the input's shape.
+func (d *Derivation) Set(i int, g *Tensor) {
+	if g != nil && g.err != nil && d.err == nil {
+		d.err = g.err
+	}
+	d.out[i] = g
+}
+
+// Fail makes the derivation fail.
+func (d *Derivation) Fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+// Saved returns value i that the node saved; nil if nil was saved. A value that was freed or changed since is returned as
+// a tensor that carries the error.
+func (d *Derivation) Saved(i int) *Tensor {
+	t, err := d.Node.unpack(i, d.mode)
+	if err != nil {
+		d.Fail(err)
+		return ErrorTensor(err)
+	}
+	return t
+}
+
+// CreateGraph reports whether the derivative is itself recorded, and so must be made of differentiable operations.
+func (d *Derivation) CreateGraph() bool { return d.mode.GradEnabled() }
+
+// InputShape returns the shape of input i.
+func (d *Derivation) InputShape(i int) []int { return d.Node.inputs[i].shape }
+
+// InputDType returns the dtype of input i.
+func (d *Derivation) InputDType(i int) DType { return d.Node.inputs[i].dtype }
+
+// OutputShape returns the shape of output i.
+func (d *Derivation) OutputShape(i int) []int { return d.Node.outputs[i].shape }
+
+// OutputDType returns the dtype of output i.
+func (d *Derivation) OutputDType(i int) DType { return d.Node.outputs[i].dtype }
+
+// Results returns the gradients that were set, by input, and the error that kept them from being computed.
+func (d *Derivation) Results() ([]*Tensor, error) { return d.out, d.err }

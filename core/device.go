@@ -1,0 +1,172 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// A Device runs kernels on streams and owns memory. Package core/cpu implements it for CPU cores.
+type Device interface {
+	// String returns the device's name, such as "cpu:0".
+	String() string
+	// Kind returns the part of the name before the colon.
+	Kind() string
+	// Index returns the number after the colon.
+	Index() int
+	// Ordinal returns a small number, unique among the devices opened in this process.
+	Ordinal() int
+	// NewStream makes an in-order stream for the given rank.
+	NewStream(rank int) Stream
+	// Supports reports whether the device has the kernel.
+	Supports(k KernelID) bool
+	// Synchronize waits for every stream and returns the first unread error.
+	Synchronize() error
+	// EmptyCache gives unused cached memory back to the system.
+	EmptyCache()
+	// Reserved returns the bytes held from the system, caches included.
+	Reserved() int
+	// HostAccessible reports whether Memory.Ptr addresses the memory from the host.
+	HostAccessible() bool
+}
+
+// A Stream runs calls in the order they were launched, asynchronously. It may be used from several goroutines.
+type Stream interface {
+	Device() Device
+	// Rank returns the rank the stream belongs to.
+	Rank() int
+	// Alloc returns memory of at least the given size, aligned to 64 bytes, for calls launched from now on.
+	Alloc(bytes int) (Memory, error)
+	// Free gives memory back in program order: calls launched before may still use it, later ones may get it again.
+	// Those that do wait for the events of other streams in after.
+	Free(m Memory, after ...Event)
+	// Begin returns a call to fill in, waiting while the queue is full; the stream is locked until Launch or Abandon.
+	Begin(k KernelID, op string) *Call
+	// Launch enqueues the call, or runs it at once where that is faster.
+	Launch(c *Call)
+	// Abandon gives up a call returned by Begin.
+	Abandon(c *Call)
+	// Record returns an event that is done when everything launched so far is. It takes no lock.
+	Record() Event
+	// Next returns the event that is done when the call being filled in is.
+	Next() Event
+	// Wait makes later calls wait for the event.
+	Wait(e Event)
+	// Upload copies src to m at the given byte offset, in order; src may be changed when it returns.
+	Upload(m Memory, offset int, src []byte)
+	// Download waits for everything launched so far and copies len(dst) bytes from m at the given byte offset.
+	Download(dst []byte, m Memory, offset int)
+	// Synchronize waits until the stream is idle and returns its first unread error.
+	Synchronize() error
+	// TakeError returns the first unread execution error, without waiting.
+	TakeError() error
+}
+
+// An Event is a point in a stream.
+type Event interface {
+	// Done reports whether the stream has passed the point.
+	Done() bool
+	// Wait blocks the caller until it has.
+	Wait()
+	// Stream returns the stream the event was recorded on.
+	Stream() Stream
+}
+
+// Memory is a piece of device memory, off the Go heap.
+type Memory struct {
+	shadow
+	Ptr    unsafe.Pointer // the first byte, where the host can address it
+	Handle uint64         // the device's own name for the piece
+	Size   int            // usable bytes
+}
+
+// A Backend opens the devices of one kind.
+type Backend struct {
+	Kind  string
+	Open  func(index, ordinal int) (Device, error)
+	Count func() int // devices that can be opened
+}
+
+var devices struct {
+	sync.Mutex
+	backends map[string]Backend
+	open     map[string]Device
+	order    []Device
+}
+
+// RegisterBackend makes a kind of device available to [OpenDevice]. Device packages call it when they are imported.
+func RegisterBackend(b Backend) {
+	devices.Lock()
+	defer devices.Unlock()
+	if devices.backends == nil {
+		devices.backends, devices.open = map[string]Backend{}, map[string]Device{}
+	}
+	devices.backends[b.Kind] = b
+}
+
+// OpenDevice returns the device with the given name, such as "cpu:1"; "cpu" means "cpu:0".
+func OpenDevice(name string) (Device, error) {
+	kind, number, found := strings.Cut(name, ":")
+	index := 0
+	if found {
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 0 {
+			return nil, Errorf(ValueError, "device", "got %q, want a kind and an index such as \"cpu:0\"", name)
+		}
+		index = n
+	}
+	name = fmt.Sprint(kind, ":", index)
+	devices.Lock()
+	defer devices.Unlock()
+	if d := devices.open[name]; d != nil {
+		return d, nil
+	}
+	b, ok := devices.backends[kind]
+	if !ok {
+		kinds := make([]string, 0, len(devices.backends))
+		for k := range devices.backends {
+			kinds = append(kinds, k)
+		}
+		slices.Sort(kinds)
+		return nil, Errorf(DeviceError, "device", "no devices of kind %q, want one of %v", kind, kinds)
+	}
+	d, err := b.Open(index, len(devices.order))
+	if err != nil {
+		return nil, err
+	}
+	devices.open[name] = d
+	devices.order = append(devices.order, d)
+	return d, nil
+}
+
+// OpenDevices returns the devices opened so far, in the order of their ordinals.
+func OpenDevices() []Device {
+	devices.Lock()
+	defer devices.Unlock()
+	return slices.Clone(devices.order)
+}
+
+// DeviceCount returns how many devices of a kind can be opened.
+func DeviceCount(kind string) int {
+	devices.Lock()
+	b, ok := devices.backends[kind]
+	devices.Unlock()
+	if !ok {
+		return 0
+	}
+	return b.Count()
+}
+
+// Synchronize waits for every stream of every device and returns the first unread error.
+func Synchronize() error {
+	var first error
+	for _, d := range OpenDevices() {
+		if err := d.Synchronize(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -1,0 +1,290 @@
+package core
+
+import (
+	"slices"
+	"sync"
+)
+
+// A History is a tensor's place in the graph: a leaf that collects its gradient, or an output of a node. Aliases of a
+// tensor share it; an operation in place moves it to the operation's node.
+type History struct {
+	refs atomicCount
+
+	mu         sync.Mutex // guards what follows
+	node       *Node      // the node that made the value; nil for a leaf
+	index      int        // which of its outputs
+	requires   bool       // a leaf that wants a gradient
+	keeps      bool       // keeps its gradient although not a leaf
+	grad       *Tensor
+	accumulate *Node  // the leaf's node that receives its gradient
+	rebased    uint32 // counts operations in place, for views
+
+	Hooks     HookList // run on the gradient when it is known, in the order of registration
+	PostHooks HookList // run after a leaf's gradient was accumulated
+
+	dtype DType
+	shape []int
+}
+
+// viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.
+type viewOf struct {
+	base        *History
+	baseDType   DType
+	baseShape   []int
+	baseStrides []int
+	baseOffset  int
+	rebased     uint32 // base.rebased when the view's own history was made
+}
+
+func (h *History) retain() { h.refs.inc() }
+
+func (h *History) release() {
+	if !h.refs.dec() {
+		return
+	}
+	h.mu.Lock()
+	n, g := h.node, h.grad
+	h.node, h.grad = nil, nil
+	h.mu.Unlock()
+	if g != nil {
+		g.Release()
+	}
+	if n != nil {
+		n.Release()
+	}
+}
+
+// ensureHistory returns the tensor's history, making one if need be.
+func (t *Tensor) ensureHistory() *History {
+	if h := t.history.Load(); h != nil {
+		return h
+	}
+	h := &History{dtype: t.dtype, shape: t.shape}
+	h.refs.set(1)
+	if t.history.CompareAndSwap(nil, h) {
+		return h
+	}
+	return t.history.Load()
+}
+
+// RequiresGrad reports whether operations on t record gradients.
+func (t *Tensor) RequiresGrad() bool {
+	h := t.current()
+	return h != nil && h.wants()
+}
+
+func (h *History) wants() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.node != nil || h.requires
+}
+
+// IsLeaf reports whether t was made by the user and not by a recorded operation.
+func (t *Tensor) IsLeaf() bool {
+	h := t.current()
+	if h == nil {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.node == nil
+}
+
+// SetRequiresGrad makes t a leaf that collects its gradient, or no longer one. It returns t; if t is not a leaf or not
+// of a floating-point dtype, a tensor that carries the error.
+func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
+	if err := t.Usable("requires_grad"); err != nil {
+		return ErrorTensor(err)
+	}
+	if on && (!t.dtype.IsFloat() || t.isNumber) {
+		return ErrorTensor(Errorf(DTypeError, "requires_grad", "only tensors of a floating-point dtype can require gradients, got %v", t))
+	}
+	h := t.ensureHistory()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.node != nil && !on {
+		return ErrorTensor(Errorf(StateError, "requires_grad", "can only be turned off for leaves; use Detach for the result of %s", h.node.Name))
+	}
+	h.requires = h.node == nil && on
+	return t
+}
+
+// RetainGrad makes a tensor that is not a leaf keep its gradient.
+func (t *Tensor) RetainGrad() {
+	h := t.ensureHistory()
+	h.mu.Lock()
+	h.keeps = true
+	h.mu.Unlock()
+}
+
+// Grad returns the collected gradient, or nil. The tensor belongs to t.
+func (t *Tensor) Grad() *Tensor {
+	h := t.history.Load()
+	if h == nil {
+		return nil
+	}
+	return h.Grad()
+}
+
+// Grad returns the collected gradient, or nil.
+func (h *History) Grad() *Tensor {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.grad
+}
+
+// SetGrad replaces the gradient; nil drops it. The history takes the reference that g is, and g leaves its scope.
+func (t *Tensor) SetGrad(g *Tensor) { t.ensureHistory().SetGrad(g) }
+
+// SetGrad replaces the gradient; nil drops it. The history takes the reference that g is, and g leaves its scope.
+func (h *History) SetGrad(g *Tensor) {
+	if g != nil {
+		g.kept = true
+		if g.storage != nil && g.storage.category == Activation {
+			g.storage.SetCategory(Gradient)
+		}
+	}
+	h.mu.Lock()
+	old := h.grad
+	h.grad = g
+	h.mu.Unlock()
+	if old != nil && old != g {
+		old.Release()
+	}
+}
+
+// RetainsGrad reports whether a gradient arriving at the history is to be kept.
+func (h *History) RetainsGrad() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.keeps || h.node == nil
+}
+
+// Shape returns the shape of the tensor the history belongs to.
+func (h *History) Shape() []int { return h.shape }
+
+// History returns the tensor's place in the graph, or nil if it has none.
+func (t *Tensor) History() *History { return t.current() }
+
+// Detach returns a view of t without its history.
+func (t *Tensor) Detach() *Tensor { return t.Alias(false) }
+
+// current returns the history of t, brought up to date if t is a view whose base was changed in place.
+func (t *Tensor) current() *History {
+	h, v := t.history.Load(), t.view
+	if v == nil {
+		return h
+	}
+	v.base.mu.Lock()
+	stale := v.base.rebased != v.rebased
+	node, index, rebased := v.base.node, v.base.index, v.base.rebased
+	if node != nil {
+		node.retain()
+	}
+	v.base.mu.Unlock()
+	if !stale {
+		if node != nil {
+			node.Release()
+		}
+		return h
+	}
+	if node == nil {
+		return h
+	}
+	// The base was changed: the view's value is now a part of the base's new value.
+	n := RegenerateView(node, index, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset, t)
+	node.Release()
+	fresh := &History{dtype: t.dtype, shape: t.shape, node: n}
+	fresh.refs.set(1)
+	n.outputs[0].set(t)
+	v.rebased = rebased
+	t.history.Store(fresh)
+	if h != nil {
+		h.release()
+	}
+	return fresh
+}
+
+// RegenerateView makes the node that takes view out of the value that base's output index produces. Package op sets it,
+// since the derivative is built from operations.
+var RegenerateView func(base *Node, index int, dtype DType, shape, strides []int, offset int, view *Tensor) *Node
+
+// MarkView records that v is a view of t's storage, so that operations in place through one are seen by the other.
+func (v *Tensor) MarkView(t *Tensor) {
+	if v.err != nil || t.err != nil || v == t || v.isNumber {
+		return
+	}
+	if w := t.view; w != nil {
+		w.base.retain()
+		u := *w
+		u.base.mu.Lock()
+		u.rebased = u.base.rebased
+		u.base.mu.Unlock()
+		v.view = &u
+		return
+	}
+	b := t.ensureHistory()
+	b.retain()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v.view = &viewOf{base: b, baseDType: t.dtype, baseShape: t.shape, baseStrides: t.strides,
+		baseOffset: t.offset, rebased: b.rebased}
+}
+
+// Base returns the history of the tensor that t is a view of and that tensor's layout, or nil.
+func (t *Tensor) Base() (h *History, dtype DType, shape, strides []int, offset int) {
+	if t.view == nil {
+		return nil, 0, nil, nil, 0
+	}
+	v := t.view
+	return v.base, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset
+}
+
+// Rebase makes output index of n the value that the history stands for, after an operation in place.
+func (h *History) Rebase(n *Node, index int) {
+	n.retain()
+	h.mu.Lock()
+	old := h.node
+	h.node, h.index = n, index
+	h.rebased++
+	h.mu.Unlock()
+	if index < len(n.outputs) && n.outputs[index].shape == nil {
+		n.outputs[index] = outputMeta{dtype: h.dtype, shape: h.shape}
+	}
+	if old != nil {
+		old.Release()
+	}
+}
+
+// NeedsGradLeaf reports whether the history is a leaf that collects a gradient.
+func (h *History) NeedsGradLeaf() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.node == nil && h.requires
+}
+
+// Edge returns the edge along which h's gradient flows, with a reference of its own: to the node that made it, or to the
+// node that accumulates a leaf's gradient. The edge is empty if no gradient is wanted.
+func (h *History) Edge() Edge {
+	if h == nil {
+		return Edge{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.node != nil {
+		h.node.retain()
+		return Edge{h.node, h.index}
+	}
+	if !h.requires {
+		return Edge{}
+	}
+	if a := h.accumulate; a != nil && a.tryRetain() {
+		return Edge{a, 0}
+	}
+	a := newNode("accumulate_grad", nil)
+	a.leaf = h
+	a.outputs = []outputMeta{{dtype: h.dtype, shape: slices.Clone(h.shape)}}
+	h.refs.inc()
+	h.accumulate = a
+	return Edge{a, 0}
+}

@@ -1,0 +1,120 @@
+package core
+
+/*
+#include <stdint.h>
+
+// The mode of the calling thread: see mode.go.
+static __thread uint64_t plaitk_mode;
+static uint64_t plaitk_mode_get(void) { return plaitk_mode; }
+static uint64_t plaitk_mode_swap(uint64_t m) {
+  uint64_t old = plaitk_mode;
+  plaitk_mode = m;
+  return old;
+}
+#cgo noescape plaitk_mode_get
+#cgo nocallback plaitk_mode_get
+#cgo noescape plaitk_mode_swap
+#cgo nocallback plaitk_mode_swap
+*/
+import "C"
+
+import "runtime"
+
+// A Mode is the state of the calling thread that operations obey: whether they record gradients, the [Context] they
+// belong to and the [Scope] that will release their results. It is thread-local in C, so that it works the same for
+// goroutines locked to a thread and for threads that come from Python. The zero Mode records gradients in the
+// default context and no scope.
+//
+// A goroutine that changes the mode must be locked to its thread until it has restored it; goroutines that it starts
+// begin with the zero Mode.
+type Mode uint64
+
+const (
+	modeNoGrad    Mode = 1 << 0
+	modeInference Mode = 1 << 1
+	modeAnomaly   Mode = 1 << 2
+
+	modeContextShift = 8
+	modeContextMask  = 1<<24 - 1
+	modeScopeShift   = 32
+)
+
+// CurrentMode returns the mode of the calling thread.
+func CurrentMode() Mode { return Mode(C.plaitk_mode_get()) }
+
+// SwapMode sets the mode of the calling thread and returns the one it had.
+func SwapMode(m Mode) Mode { return Mode(C.plaitk_mode_swap(C.uint64_t(m))) }
+
+// WithMode runs fn with the mode that change makes of the current one, and restores it, also when fn panics.
+func WithMode(change func(Mode) Mode, fn func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	old := CurrentMode()
+	SwapMode(change(old))
+	defer SwapMode(old)
+	fn()
+}
+
+// GradEnabled reports whether operations record gradients.
+func (m Mode) GradEnabled() bool { return m&modeNoGrad == 0 }
+
+// WithGrad returns m with the recording of gradients on or off.
+func (m Mode) WithGrad(on bool) Mode {
+	if on {
+		return m &^ modeNoGrad
+	}
+	return m | modeNoGrad
+}
+
+// Inference reports whether m is inference mode: no gradients and no version counting.
+func (m Mode) Inference() bool { return m&modeInference != 0 }
+
+// WithInference returns m with inference mode, which implies no gradients, on or off.
+func (m Mode) WithInference(on bool) Mode {
+	if on {
+		return m | modeInference | modeNoGrad
+	}
+	return m &^ modeInference
+}
+
+// Anomaly reports whether every result is checked for NaN as it is made (see package autograd).
+func (m Mode) Anomaly() bool { return m&modeAnomaly != 0 }
+
+// WithAnomaly returns m with anomaly detection on or off.
+func (m Mode) WithAnomaly(on bool) Mode {
+	if on {
+		return m | modeAnomaly
+	}
+	return m &^ modeAnomaly
+}
+
+// Context returns the context that m names.
+func (m Mode) Context() *Context {
+	return contexts.get(uint32(m >> modeContextShift & modeContextMask))
+}
+
+// WithContext returns m in the context c.
+func (m Mode) WithContext(c *Context) Mode {
+	return m&^(modeContextMask<<modeContextShift) | Mode(c.id)<<modeContextShift
+}
+
+func (m Mode) scope() *Scope {
+	if id := uint32(m >> modeScopeShift); id != 0 {
+		return scopes.get(id)
+	}
+	return nil
+}
+
+func (m Mode) withScope(s *Scope) Mode {
+	m &= 1<<modeScopeShift - 1
+	if s != nil {
+		m |= Mode(s.id) << modeScopeShift
+	}
+	return m
+}
+
+// NoGrad runs fn without recording gradients.
+func NoGrad(fn func()) { WithMode(func(m Mode) Mode { return m.WithGrad(false) }, fn) }
+
+// EnableGrad runs fn recording gradients, for use inside [NoGrad].
+func EnableGrad(fn func()) { WithMode(func(m Mode) Mode { return m.WithGrad(true) }, fn) }

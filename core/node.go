@@ -1,0 +1,194 @@
+package core
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A Deriv computes the gradients of a node's inputs from those of its outputs. See [Derivation].
+type Deriv func(d *Derivation)
+
+// A Node is one recorded operation. It knows the nodes that made its inputs, and what its derivative needs of their
+// values. Nodes are counted: when no tensor and no other node needs one, it frees what it saved and lets go of its
+// inputs.
+type Node struct {
+	ID   uint64 // unique in the process; later nodes have higher ids
+	Name string // of the operation
+
+	// Ints, Floats and Any hold what else the derivative needs to know.
+	Ints   []int
+	Floats []float64
+	Any    any
+
+	// Foreign names a derivative that belongs to another language: backward hands it to its caller.
+	Foreign uint64
+
+	PreHooks  NodeHookList // run on the gradients of the outputs before the derivative
+	PostHooks NodeHookList // run on the gradients of the inputs after it
+
+	deriv   Deriv
+	leaf    *History // of an accumulating node
+	refs    atomicCount
+	context *Context
+	stream  Stream
+	edges   []Edge
+	inputs  []outputMeta
+	outputs []outputMeta
+	trace   string // where the node was made, in anomaly mode
+
+	mu    sync.Mutex
+	saved []saved
+	freed bool
+
+	edgeBuf   [2]Edge
+	inputBuf  [2]outputMeta
+	outputBuf [1]outputMeta
+	history   History // of output 0, to save an allocation
+}
+
+// An Edge leads to output Index of Node, which wants a gradient; the zero Edge to nothing.
+type Edge struct {
+	Node  *Node
+	Index int
+}
+
+type outputMeta struct {
+	dtype DType
+	shape []int
+}
+
+func (o *outputMeta) set(t *Tensor) { o.dtype, o.shape = t.dtype, t.shape }
+
+var nodeIDs atomic.Uint64
+
+// LiveNodes returns the number of nodes that hold something. It is for tests of leaks.
+func LiveNodes() int { return int(liveNodes.Load()) }
+
+var liveNodes atomic.Int64
+
+func newNode(name string, deriv Deriv) *Node {
+	n := &Node{ID: nodeIDs.Add(1), Name: name, deriv: deriv}
+	n.refs.set(1)
+	liveNodes.Add(1)
+	return n
+}
+
+// NewNode returns a node for an operation on inputs, with one reference that the caller gives up after attaching the
+// outputs. Nil inputs are allowed.
+func NewNode(m Mode, name string, deriv Deriv, inputs ...*Tensor) *Node {
+	n := newNode(name, deriv)
+	n.context = m.Context()
+	n.edges, n.inputs = n.edgeBuf[:0], n.inputBuf[:0]
+	for _, t := range inputs {
+		if t == nil {
+			n.edges, n.inputs = append(n.edges, Edge{}), append(n.inputs, outputMeta{})
+			continue
+		}
+		n.edges = append(n.edges, t.current().Edge())
+		n.inputs = append(n.inputs, outputMeta{t.dtype, t.shape})
+	}
+	if m.Anomaly() {
+		n.trace = stack()
+	}
+	return n
+}
+
+// NewNodeWithEdges returns a node like [NewNode] whose edges, with the references they hold, are given.
+func NewNodeWithEdges(m Mode, name string, deriv Deriv, edges []Edge) *Node {
+	n := newNode(name, deriv)
+	n.context = m.Context()
+	n.edges = edges
+	n.inputs = make([]outputMeta, len(edges))
+	for i, e := range edges {
+		if e.Node != nil && e.Index < len(e.Node.outputs) {
+			n.inputs[i] = e.Node.outputs[e.Index]
+		}
+	}
+	return n
+}
+
+// Attach makes t output index of the node.
+func (n *Node) Attach(t *Tensor, index int) {
+	n.DeclareOutput(index, t.dtype, t.shape)
+	h := &n.history
+	if index > 0 || h.node != nil {
+		h = new(History)
+	}
+	n.retain()
+	h.node, h.index, h.dtype, h.shape = n, index, t.dtype, t.shape
+	h.refs.set(1)
+	if old := t.history.Swap(h); old != nil {
+		old.release()
+	}
+}
+
+// DeclareOutput tells the node what its output index looks like.
+func (n *Node) DeclareOutput(index int, d DType, shape []int) {
+	if n.outputs == nil {
+		n.outputs = n.outputBuf[:0]
+	}
+	for len(n.outputs) <= index {
+		n.outputs = append(n.outputs, outputMeta{})
+	}
+	n.outputs[index] = outputMeta{d, shape}
+}
+
+func (n *Node) retain() { n.refs.inc() }
+
+// Retain adds a reference.
+func (n *Node) Retain() { n.refs.inc() }
+
+func (n *Node) tryRetain() bool { return n.refs.incUnlessZero() }
+
+// Release drops a reference. The last one frees what the node saved and drops its references to other nodes, without
+// recursion: graphs may be a million nodes deep.
+func (n *Node) Release() {
+	if !n.refs.dec() {
+		return
+	}
+	work := []*Node{n}
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		liveNodes.Add(-1)
+		n.FreeSaved()
+		if h := n.leaf; h != nil {
+			h.mu.Lock()
+			if h.accumulate == n {
+				h.accumulate = nil
+			}
+			h.mu.Unlock()
+			h.release()
+		}
+		for i, e := range n.edges {
+			if e.Node != nil && e.Node.refs.dec() {
+				work = append(work, e.Node)
+			}
+			n.edges[i] = Edge{}
+		}
+	}
+}
+
+// Edges returns where the gradients of the inputs go. The slice must not be changed.
+func (n *Node) Edges() []Edge { return n.edges }
+
+// Outputs returns the number of outputs.
+func (n *Node) Outputs() int { return len(n.outputs) }
+
+// OutputMeta returns dtype and shape of an output.
+func (n *Node) OutputMeta(i int) (DType, []int) { return n.outputs[i].dtype, n.outputs[i].shape }
+
+// InputMeta returns dtype and shape of an input.
+func (n *Node) InputMeta(i int) (DType, []int) { return n.inputs[i].dtype, n.inputs[i].shape }
+
+// Leaf returns the history of the leaf whose gradient the node accumulates, or nil.
+func (n *Node) Leaf() *History { return n.leaf }
+
+// Deriv returns the node's derivative; nil for an accumulating or foreign node.
+func (n *Node) Deriv() Deriv { return n.deriv }
+
+// Context returns the context in which the node was recorded, and its derivative runs.
+func (n *Node) Context() *Context { return n.context }
+
+// Trace returns where the node was recorded, in anomaly mode.
+func (n *Node) Trace() string { return n.trace }

@@ -1,0 +1,49 @@
+package core
+
+// A Number is a plain scalar from the host: a bool, an integer or a floating-point value. It has a dtype category but
+// no memory; kernels take it as an immediate.
+type Number struct {
+	Float float64 // the value of a floating-point number, and of the others converted
+	Int   int64   // the value of a bool or an integer, and of the others truncated
+	DType DType   // Bool, Int64, or a floating-point dtype
+}
+
+// FloatNumber returns v as a floating-point number of the default dtype's category.
+func FloatNumber(v float64) Number { return Number{Float: v, Int: truncate(v), DType: Float32} }
+
+// IntNumber returns v as an integer number.
+func IntNumber(v int64) Number { return Number{Float: float64(v), Int: v, DType: Int64} }
+
+// BoolNumber returns v as a bool number.
+func BoolNumber(v bool) Number {
+	n := Number{DType: Bool}
+	if v {
+		n.Float, n.Int = 1, 1
+	}
+	return n
+}
+
+func truncate(v float64) int64 {
+	if v >= -0x1p63 && v < 0x1p63 {
+		return int64(v)
+	}
+	return -1 << 63
+}
+
+// Num returns a 0-d tensor that stands for the number v. It has no memory, promotes as a Python number does, and is
+// taken by every operation that takes a tensor and a scalar: op.Mul(x, core.Num(2)).
+func Num(v float64) *Tensor {
+	return &Tensor{number: FloatNumber(v), isNumber: true, dtype: CurrentContext().DefaultDType()}
+}
+
+// IntNum is [Num] for an integer, which promotes as an integer.
+func IntNum(v int64) *Tensor { return &Tensor{number: IntNumber(v), isNumber: true, dtype: Int64} }
+
+// BoolNum is [Num] for a bool.
+func BoolNum(v bool) *Tensor { return &Tensor{number: BoolNumber(v), isNumber: true, dtype: Bool} }
+
+// IsNumber reports whether t stands for a plain number (see [Num]).
+func (t *Tensor) IsNumber() bool { return t.isNumber }
+
+// Number returns the number that t stands for.
+func (t *Tensor) Number() Number { return t.number }

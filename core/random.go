@@ -1,0 +1,96 @@
+package core
+
+import "sync"
+
+// DefaultSeed is the seed of generators that were never seeded.
+const DefaultSeed = 0
+
+// A Generator hands out positions in a counter-based (Philox) random sequence: a draw of n numbers takes the counters
+// [offset, offset+ceil(n/4)) of the seed's sequence. The numbers depend on seed and position alone, never on timing, on
+// the device or on the number of threads.
+type Generator struct {
+	mu     sync.Mutex
+	seed   uint64
+	offset uint64
+}
+
+// NewGenerator returns a generator at the start of the seed's sequence.
+func NewGenerator(seed uint64) *Generator { return &Generator{seed: seed} }
+
+// Next reserves n counters (four 32-bit words each) and returns the seed and the first counter.
+func (g *Generator) Next(n uint64) (seed, offset uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	offset = g.offset
+	g.offset += n
+	return g.seed, offset
+}
+
+// Seed moves the generator to the start of another sequence.
+func (g *Generator) Seed(seed uint64) { g.SetState(seed, 0) }
+
+// State returns the seed and the next counter.
+func (g *Generator) State() (seed, offset uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seed, g.offset
+}
+
+// SetState moves the generator to a state that [Generator.State] returned.
+func (g *Generator) SetState(seed, offset uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seed, g.offset = seed, offset
+}
+
+// Fork returns a generator whose sequence depends on the state of g and on key alone, and shares no numbers with g or
+// with forks of other keys but by chance. g itself does not move.
+func (g *Generator) Fork(key uint64) *Generator {
+	seed, offset := g.State()
+	return NewGenerator(mix(mix(seed^0x9e3779b97f4a7c15)+mix(offset+0xd1b54a32d192ed03)) ^ mix(key+0x8cb92ba72f3d8dd7))
+}
+
+// mix is the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// Generator returns the rank's generator for device d. All start from the rank's seed, so the same draws give the same
+// numbers on every device.
+func (c *Context) Generator(d Device) *Generator {
+	i := d.Ordinal()
+	if g := c.shared.generators.Load(); g != nil && i < len(*g) && (*g)[i] != nil {
+		return (*g)[i]
+	}
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	var old []*Generator
+	if g := c.shared.generators.Load(); g != nil {
+		old = *g
+	}
+	if i < len(old) && old[i] != nil {
+		return old[i]
+	}
+	grown := make([]*Generator, max(len(old), i+1))
+	copy(grown, old)
+	grown[i] = NewGenerator(c.shared.seed)
+	c.shared.generators.Store(&grown)
+	return grown[i]
+}
+
+// ManualSeed restarts every generator of the current rank from seed.
+func ManualSeed(seed uint64) {
+	c := CurrentContext()
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	c.shared.seed = seed
+	if g := c.shared.generators.Load(); g != nil {
+		for _, x := range *g {
+			if x != nil {
+				x.Seed(seed)
+			}
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package core
+
+import "runtime/debug"
+
+// saved is a value that a node keeps for its derivative: the storage as it was, not the tensor.
+type saved struct {
+	storage  *Storage
+	version  uint32
+	dtype    DType
+	output   bool // an output of the node itself: its history is the node
+	absent   bool
+	index    int
+	shape    []int
+	strides  []int
+	offset   int
+	number   *Number
+	history  *History
+	hooks    *SavedHooks
+	packed   any
+	isPacked bool
+}
+
+// Save keeps t for the derivative, which gets it by [Derivation.Saved] in the order of saving. Nil may be saved.
+func (n *Node) Save(tensors ...*Tensor) *Node {
+	if n.saved == nil {
+		n.saved = make([]saved, 0, len(tensors))
+	}
+	for _, t := range tensors {
+		n.save(t, false, 0)
+	}
+	return n
+}
+
+// SaveOutput keeps t, which is or will be output index of the node.
+func (n *Node) SaveOutput(t *Tensor, index int) *Node {
+	n.save(t, true, index)
+	return n
+}
+
+func (n *Node) save(t *Tensor, output bool, index int) {
+	n.saved = append(n.saved, saved{})
+	s := &n.saved[len(n.saved)-1]
+	if t == nil {
+		s.absent = true
+		return
+	}
+	s.dtype, s.output, s.index = t.dtype, output, index
+	if t.isNumber {
+		v := t.number
+		s.number = &v
+		return
+	}
+	if !output {
+		if h := t.current(); h != nil {
+			h.retain()
+			s.history = h
+		}
+	}
+	if n.context != nil {
+		if hooks := n.context.hooks; hooks != nil {
+			s.hooks = hooks
+			s.packed, s.isPacked = hooks.Pack(t.Detach()), true
+			s.shape = t.shape
+			return
+		}
+	}
+	t.storage.Retain()
+	s.storage, s.version = t.storage, t.storage.Version()
+	s.shape, s.strides, s.offset = t.shape, t.strides, t.offset
+}
+
+// FreeSaved frees what the node saved; its derivative cannot run any more.
+func (n *Node) FreeSaved() {
+	n.mu.Lock()
+	values := n.saved
+	n.saved = nil
+	n.freed = n.freed || len(values) > 0
+	n.mu.Unlock()
+	for i := range values {
+		s := &values[i]
+		if s.storage != nil {
+			s.storage.Release()
+		}
+		if s.history != nil {
+			s.history.release()
+		}
+		if t, ok := s.packed.(*Tensor); ok {
+			t.Release()
+		}
+	}
+}
+
+// Freed reports whether the node's saved values were freed by a backward pass.
+func (n *Node) Freed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.freed
+}
+
+// unpack returns saved value i as a tensor, with its history if the derivative itself is to be recorded.
+func (n *Node) unpack(i int, m Mode) (*Tensor, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.freed {
+		return nil, Errorf(StateError, "backward", "the saved values of %s have been freed by an earlier backward; pass retain_graph to go through the graph again", n.Name)
+	}
+	if i >= len(n.saved) {
+		return nil, Errorf(StateError, "backward", "%s saved %d values, its derivative asked for number %d", n.Name, len(n.saved), i)
+	}
+	s := &n.saved[i]
+	if s.absent {
+		return nil, nil
+	}
+	if s.number != nil {
+		return &Tensor{isNumber: true, number: *s.number, dtype: s.dtype}, nil
+	}
+	var t *Tensor
+	if s.isPacked {
+		u := s.hooks.Unpack(s.packed)
+		if err := u.Usable("saved_tensors_hooks"); err != nil {
+			return nil, err
+		}
+		t = WrapTensor(m, u.storage, u.dtype, u.shape, u.strides, u.offset)
+	} else {
+		if v := s.storage.Version(); v != s.version {
+			return nil, Errorf(StateError, n.Name, "a value of shape %v that the gradient needs has been changed by an operation in place: it is at version %d, expected version %d", s.shape, v, s.version)
+		}
+		t = WrapTensor(m, s.storage, s.dtype, s.shape, s.strides, s.offset)
+	}
+	if m.GradEnabled() {
+		switch {
+		case s.output:
+			h := &History{node: n, index: s.index, dtype: s.dtype, shape: s.shape}
+			n.retain()
+			h.refs.set(1)
+			t.history.Store(h)
+		case s.history != nil:
+			s.history.retain()
+			t.history.Store(s.history)
+		}
+	}
+	return t, nil
+}
+
+func stack() string { return string(debug.Stack()) }

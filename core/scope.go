@@ -1,0 +1,75 @@
+package core
+
+import (
+	"runtime"
+	"sync"
+)
+
+// A Scope releases, when it ends, every tensor made inside it that was not kept.
+type Scope struct {
+	id      uint32
+	tensors []*Tensor
+	parent  *Scope
+}
+
+var scopes table[Scope]
+
+var scopePool = sync.Pool{New: func() any { return new(Scope) }}
+
+func init() { scopes.add(&Scope{}) } // id 0 means no scope
+
+// RunScope runs fn and then releases every tensor that operations made inside fn, but those that fn returns. Those, and
+// only those, belong to the enclosing scope if there is one.
+func RunScope(fn func() []*Tensor) []*Tensor {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s := scopePool.Get().(*Scope)
+	s.id = scopes.add(s)
+	old := CurrentMode()
+	s.parent = old.scope()
+	SwapMode(old.withScope(s))
+	var kept []*Tensor
+	defer func() {
+		SwapMode(old)
+		s.end(kept)
+	}()
+	kept = fn()
+	return kept
+}
+
+// Tidy runs fn and releases every tensor that operations made inside it, as the body of a training step wants. Keep what
+// must outlive it with [Tensor.Keep].
+func Tidy(fn func()) {
+	RunScope(func() []*Tensor { fn(); return nil })
+}
+
+func (s *Scope) end(kept []*Tensor) {
+	for _, t := range kept {
+		if t != nil {
+			t.kept = true
+		}
+	}
+	for i, t := range s.tensors {
+		if !t.kept {
+			t.Release()
+		}
+		s.tensors[i] = nil
+	}
+	for _, t := range kept {
+		if t != nil {
+			t.kept = false
+			if s.parent != nil && t.err == nil {
+				s.parent.tensors = append(s.parent.tensors, t)
+			}
+		}
+	}
+	scopes.remove(s.id)
+	s.tensors, s.parent, s.id = s.tensors[:0], nil, 0
+	scopePool.Put(s)
+}
+
+// Keep takes t out of every scope: it lives until it is released by hand or collected. It returns t.
+func (t *Tensor) Keep() *Tensor {
+	t.kept = true
+	return t
+}

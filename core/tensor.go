@@ -1,0 +1,209 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// A Tensor is a strided view of a [Storage]: dtype, shape, strides and offset, and, where gradients are wanted, its
+// place in the graph ([History]). Its metadata never changes but through operations in place.
+//
+// A tensor may instead carry an error ([Tensor.Err]): the operation that should have made it failed. Operations on it
+// return it again.
+type Tensor struct {
+	storage  *Storage
+	shape    []int
+	strides  []int
+	offset   int
+	dtype    DType
+	isNumber bool
+	kept     bool // no scope releases it
+	released atomic.Bool
+	history  atomic.Pointer[History]
+	view     *viewOf
+	err      error
+	number   Number
+	dims     [8]int // backs shape and strides of tensors with up to 4 dimensions
+}
+
+// ErrorTensor returns a tensor that carries err.
+func ErrorTensor(err error) *Tensor { return &Tensor{err: err} }
+
+// NewTensor returns an uninitialised contiguous tensor on stream s. Operations use it for their results.
+func NewTensor(m Mode, s Stream, d DType, shape []int) *Tensor {
+	t := new(Tensor)
+	t.dtype = d
+	n := t.setShape(shape)
+	ContiguousStrides(t.shape, t.strides)
+	st, err := NewStorage(s, n*d.Size(), m.Context().category)
+	if err != nil {
+		return ErrorTensor(err)
+	}
+	t.storage = st
+	m.register(t)
+	return t
+}
+
+// WrapTensor returns a tensor over an existing storage, of which it takes a reference of its own.
+func WrapTensor(m Mode, st *Storage, d DType, shape, strides []int, offset int) *Tensor {
+	t := new(Tensor)
+	t.dtype, t.offset = d, offset
+	t.setShape(shape)
+	copy(t.strides, strides)
+	st.Retain()
+	t.storage = st
+	m.register(t)
+	return t
+}
+
+// setShape copies shape, makes room for as many strides, and returns the number of elements.
+func (t *Tensor) setShape(shape []int) int {
+	n := len(shape)
+	if n <= len(t.dims)/2 {
+		t.shape, t.strides = t.dims[:n:n], t.dims[n:2*n:2*n]
+	} else {
+		both := make([]int, 2*n)
+		t.shape, t.strides = both[:n:n], both[n:]
+	}
+	copy(t.shape, shape)
+	return Numel(shape)
+}
+
+func (m Mode) register(t *Tensor) {
+	if s := m.scope(); s != nil {
+		s.tensors = append(s.tensors, t)
+	}
+}
+
+// Alias returns a new tensor with the same storage, layout and, if withHistory, the same place in the graph as t.
+func (t *Tensor) Alias(withHistory bool) *Tensor {
+	if t.err != nil || t.isNumber {
+		return t
+	}
+	if err := t.Usable("alias"); err != nil {
+		return ErrorTensor(err)
+	}
+	m := CurrentMode()
+	a := WrapTensor(m, t.storage, t.dtype, t.shape, t.strides, t.offset)
+	if withHistory {
+		if h := t.history.Load(); h != nil {
+			h.retain()
+			a.history.Store(h)
+		}
+		if t.view != nil {
+			t.view.base.retain()
+			v := *t.view
+			a.view = &v
+		}
+	}
+	return a
+}
+
+// Release drops the tensor's hold on its memory and its graph, at once. Using it afterwards is an error; releasing it
+// again does nothing.
+func (t *Tensor) Release() {
+	if t == nil || t.released.Swap(true) {
+		return
+	}
+	if h := t.history.Swap(nil); h != nil {
+		h.release()
+	}
+	if v := t.view; v != nil {
+		t.view = nil
+		v.base.release()
+	}
+	if s := t.storage; s != nil {
+		t.storage = nil
+		s.Release()
+	}
+}
+
+// Usable returns the tensor's error, or an error if it was released or its storage is emptied.
+func (t *Tensor) Usable(op string) error {
+	switch {
+	case t == nil:
+		return Errorf(TypeError, op, "got a nil tensor")
+	case t.err != nil:
+		return t.err
+	case t.isNumber:
+		return nil
+	case t.released.Load():
+		return Errorf(StateError, op, "got a tensor that was released")
+	case t.storage.IsEmpty():
+		return Errorf(StateError, op, "got a tensor of shape %v whose storage was emptied", t.shape)
+	}
+	return nil
+}
+
+// Err returns the error that kept the tensor from being made, or nil. It does not wait: errors of execution surface when
+// a value is read.
+func (t *Tensor) Err() error {
+	if t == nil {
+		return Errorf(TypeError, "tensor", "nil tensor")
+	}
+	return t.err
+}
+
+// DType returns the dtype of the elements.
+func (t *Tensor) DType() DType { return t.dtype }
+
+// Shape returns the sizes of the dimensions. The slice must not be changed.
+func (t *Tensor) Shape() []int { return t.shape }
+
+// Strides returns the distance of neighbours along each dimension, in elements. The slice must not be changed.
+func (t *Tensor) Strides() []int { return t.strides }
+
+// Offset returns the position of the first element in the storage, in elements.
+func (t *Tensor) Offset() int { return t.offset }
+
+// Dim returns the number of dimensions.
+func (t *Tensor) Dim() int { return len(t.shape) }
+
+// Size returns the size of dimension d, which may be negative to count from the end.
+func (t *Tensor) Size(d int) int {
+	if d < 0 {
+		d += len(t.shape)
+	}
+	if d < 0 || d >= len(t.shape) {
+		return 0
+	}
+	return t.shape[d]
+}
+
+// Numel returns the number of elements.
+func (t *Tensor) Numel() int { return Numel(t.shape) }
+
+// Contiguous reports whether the elements lie row-major without gaps.
+func (t *Tensor) Contiguous() bool { return IsContiguous(t.shape, t.strides) }
+
+// Storage returns the storage behind the tensor; nil for a number or after Release.
+func (t *Tensor) Storage() *Storage { return t.storage }
+
+// Device returns the device of the tensor; nil for a number, an error or a released tensor.
+func (t *Tensor) Device() Device {
+	if t.storage == nil {
+		return nil
+	}
+	return t.storage.Device()
+}
+
+// SameLayout reports whether t and u have equal shapes and strides.
+func (t *Tensor) SameLayout(u *Tensor) bool {
+	return slices.Equal(t.shape, u.shape) && slices.Equal(t.strides, u.strides)
+}
+
+// String describes the tensor without reading it, such as "float32[2 3] on cpu:0".
+func (t *Tensor) String() string {
+	switch {
+	case t == nil:
+		return "nil tensor"
+	case t.err != nil:
+		return "error: " + t.err.Error()
+	case t.isNumber:
+		return fmt.Sprintf("number %v", t.number.Float)
+	case t.released.Load():
+		return "released tensor"
+	}
+	return fmt.Sprintf("%v%v on %v", t.dtype, t.shape, t.Device())
+}

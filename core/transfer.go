@@ -1,0 +1,269 @@
+package core
+
+import (
+	"math"
+	"unsafe"
+)
+
+// An Element is a Go type that tensors are made from and read into.
+type Element interface {
+	bool | uint8 | int32 | int64 | int | float32 | float64
+}
+
+func dtypeOf[T Element]() DType {
+	var zero T
+	switch any(zero).(type) {
+	case bool:
+		return Bool
+	case uint8:
+		return Uint8
+	case int32:
+		return Int32
+	case int64, int:
+		return Int64
+	case float32:
+		return Float32
+	}
+	return Float64
+}
+
+func bytesOf[T any](s []T) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(zero)))
+}
+
+// FromSlice returns a tensor of the given shape with a copy of data, row-major, on the current default device. No shape
+// means one dimension. The dtype is T's; int gives int64.
+func FromSlice[T Element](data []T, shape ...int) *Tensor {
+	if shape == nil {
+		shape = []int{len(data)}
+	}
+	d := dtypeOf[T]()
+	n, err := CheckShape("from_slice", shape, d)
+	if err != nil {
+		return ErrorTensor(err)
+	}
+	if n != len(data) {
+		return ErrorTensor(Errorf(ShapeError, "from_slice", "shape %v has %d elements, got %d", shape, n, len(data)))
+	}
+	return FromBytes(d, bytesOf(data), shape...)
+}
+
+// Scalar returns a 0-d tensor with the value v.
+func Scalar[T Element](v T) *Tensor { return FromSlice([]T{v}, []int{}...) }
+
+// FromBytes returns a tensor of the given dtype and shape with a copy of data, which holds the elements row-major in
+// the machine's byte order, on the current default device.
+func FromBytes(d DType, data []byte, shape ...int) *Tensor {
+	m := CurrentMode()
+	dev, err := m.Context().DefaultDevice()
+	if err != nil {
+		return ErrorTensor(err)
+	}
+	n, err := CheckShape("from_bytes", shape, d)
+	if err != nil {
+		return ErrorTensor(err)
+	}
+	if n*d.Size() != len(data) {
+		return ErrorTensor(Errorf(ShapeError, "from_bytes", "shape %v of %v has %d bytes, got %d", shape, d, n*d.Size(), len(data)))
+	}
+	s := m.Context().Stream(dev)
+	t := NewTensor(m, s, d, shape)
+	if t.err == nil && n > 0 {
+		s.Upload(t.storage.memory, 0, data)
+	}
+	return t
+}
+
+// Wait blocks until the tensor's value is known and returns the error that prevented it, if any.
+func (t *Tensor) Wait() error {
+	if err := t.Usable("wait"); err != nil || t.isNumber {
+		return err
+	}
+	return t.storage.Wait()
+}
+
+// Wait blocks until everything launched so far that uses the storage is done, and returns the error of execution that
+// made its contents undefined, or else the first unread error of its stream.
+func (s *Storage) Wait() error {
+	s.home.Record().Wait()
+	c := s.cleanup
+	c.mu.Lock()
+	uses := append([]foreignUse(nil), c.uses...)
+	c.mu.Unlock()
+	for _, u := range uses {
+		u.event.Wait()
+	}
+	if err := s.Err(); err != nil {
+		s.home.TakeError()
+		return err
+	}
+	return s.home.TakeError()
+}
+
+// Bytes waits for the tensor's value and returns its elements row-major in the machine's byte order.
+func (t *Tensor) Bytes() ([]byte, error) {
+	if err := t.Usable("read"); err != nil {
+		return nil, err
+	}
+	if t.isNumber {
+		return nil, Errorf(TypeError, "read", "a number has no memory to read")
+	}
+	if err := t.storage.Wait(); err != nil {
+		return nil, err
+	}
+	n, size := t.Numel(), t.dtype.Size()
+	if n == 0 {
+		return nil, nil
+	}
+	out := make([]byte, n*size)
+	if t.Contiguous() {
+		t.storage.home.Download(out, t.storage.memory, t.offset*size)
+		return out, nil
+	}
+	low, high := t.offset, t.offset
+	for i, d := range t.shape {
+		if span := (d - 1) * t.strides[i]; span < 0 {
+			low += span
+		} else {
+			high += span
+		}
+	}
+	span := make([]byte, (high-low+1)*size)
+	t.storage.home.Download(span, t.storage.memory, low*size)
+	index := make([]int, len(t.shape))
+	at := t.offset - low
+	for i := range n {
+		copy(out[i*size:(i+1)*size], span[at*size:])
+		for d := len(index) - 1; d >= 0; d-- {
+			index[d]++
+			at += t.strides[d]
+			if index[d] < t.shape[d] {
+				break
+			}
+			at -= index[d] * t.strides[d]
+			index[d] = 0
+		}
+	}
+	return out, nil
+}
+
+// Values waits for the tensor's value and returns its elements row-major, converted to T.
+func Values[T Element](t *Tensor) ([]T, error) {
+	if err := t.Usable("read"); err != nil {
+		return nil, err
+	}
+	if t.isNumber {
+		if t.dtype.IsFloat() {
+			return []T{fromFloat[T](t.number.Float)}, nil
+		}
+		return []T{fromInt[T](t.number.Int)}, nil
+	}
+	raw, err := t.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	n := t.Numel()
+	out := make([]T, n)
+	if n == 0 {
+		return out, nil
+	}
+	p := unsafe.Pointer(&raw[0])
+	switch t.dtype {
+	case Bool, Uint8:
+		for i, v := range raw {
+			out[i] = fromInt[T](int64(v))
+		}
+	case Int32:
+		for i, v := range unsafe.Slice((*int32)(p), n) {
+			out[i] = fromInt[T](int64(v))
+		}
+	case Int64:
+		for i, v := range unsafe.Slice((*int64)(p), n) {
+			out[i] = fromInt[T](v)
+		}
+	case Float16:
+		for i, v := range unsafe.Slice((*uint16)(p), n) {
+			out[i] = fromFloat[T](float64(Float16Value(v)))
+		}
+	case BFloat16:
+		for i, v := range unsafe.Slice((*uint16)(p), n) {
+			out[i] = fromFloat[T](float64(BFloat16Value(v)))
+		}
+	case Float32:
+		for i, v := range unsafe.Slice((*float32)(p), n) {
+			out[i] = fromFloat[T](float64(v))
+		}
+	case Float64:
+		for i, v := range unsafe.Slice((*float64)(p), n) {
+			out[i] = fromFloat[T](v)
+		}
+	}
+	return out, nil
+}
+
+func fromInt[T Element](v int64) T {
+	var out T
+	switch p := any(&out).(type) {
+	case *bool:
+		*p = v != 0
+	case *uint8:
+		*p = uint8(v)
+	case *int32:
+		*p = int32(v)
+	case *int64:
+		*p = v
+	case *int:
+		*p = int(v)
+	case *float32:
+		*p = float32(v)
+	case *float64:
+		*p = float64(v)
+	}
+	return out
+}
+
+func fromFloat[T Element](v float64) T {
+	var out T
+	switch p := any(&out).(type) {
+	case *bool:
+		*p = v != 0
+	case *float32:
+		*p = float32(v)
+	case *float64:
+		*p = v
+	default:
+		if math.IsNaN(v) {
+			return fromInt[T](0)
+		}
+		return fromInt[T](truncate(v))
+	}
+	return out
+}
+
+// Item waits for the value of a tensor with one element and returns it.
+func (t *Tensor) Item() (float64, error) {
+	v, err := item[float64](t)
+	return v, err
+}
+
+// Int waits for the value of a tensor with one element and returns it as an integer.
+func (t *Tensor) Int() (int64, error) { return item[int64](t) }
+
+func item[T Element](t *Tensor) (T, error) {
+	var zero T
+	if err := t.Usable("item"); err != nil {
+		return zero, err
+	}
+	if n := t.Numel(); n != 1 {
+		return zero, Errorf(ValueError, "item", "got a tensor of shape %v with %d elements, want one", t.shape, n)
+	}
+	v, err := Values[T](t)
+	if err != nil {
+		return zero, err
+	}
+	return v[0], nil
+}
