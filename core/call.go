@@ -112,6 +112,27 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	c.Work, c.InPlace, c.Fn = 0, false, nil
 }
 
+// Clear lets go of what the call refers to.
+func (c *Call) Clear() {
+	clear(c.Outs)
+	clear(c.Ins)
+	clear(c.waits)
+	c.Fn = nil
+}
+
+// Touch tells the race detector what the call reads and writes.
+func (c *Call) Touch() {
+	for i := range c.Ins {
+		c.Ins[i].Memory.Touch(false)
+	}
+	for i := range c.Outs {
+		c.Outs[i].Memory.Touch(true)
+	}
+}
+
+// AddWaits makes the call wait for events of other streams.
+func (c *Call) AddWaits(events ...Event) { c.waits = append(c.waits, events...) }
+
 // Waits returns the events of other streams that the call must wait for.
 func (c *Call) Waits() []Event { return c.waits }
 

@@ -45,8 +45,20 @@ func NewRankContext(rank int, dev Device) *Context {
 	return c
 }
 
-// Free gives up a context; nothing may run in it any more.
-func (c *Context) Free() { contexts.remove(c.id) }
+// Free gives up a context, and closes the streams of a rank's. Nothing may run in it any more.
+func (c *Context) Free() {
+	contexts.remove(c.id)
+	if c.parent != nil {
+		return
+	}
+	if streams := c.shared.streams.Swap(nil); streams != nil {
+		for _, s := range *streams {
+			if s != nil {
+				s.Close()
+			}
+		}
+	}
+}
 
 // CurrentContext returns the context of the calling thread.
 func CurrentContext() *Context { return CurrentMode().Context() }

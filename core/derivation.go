@@ -13,7 +13,7 @@ type Derivation struct {
 }
 
 // NewDerivation prepares a run of n's derivative. grads are those of the outputs, nil where there is none; need says
-// for which inputs gradients are wanted, nil meaning those with an edge. m is the mode the derivative runs in.
+// for which inputs gradients are wanted; nil means those with an edge. m is the mode the derivative runs in.
 func NewDerivation(m Mode, n *Node, grads []*Tensor, need []bool) *Derivation {
 	return &Derivation{Node: n, mode: m, grads: grads, need: need, out: make([]*Tensor, len(n.edges))}
 }
@@ -26,7 +26,21 @@ func (d *Derivation) GradAt(i int) *Tensor { return d.grads[i] }
 
 // Needs reports whether the gradient of input i is wanted.
 func (d *Derivation) Needs(i int) bool {
-	return i < len(d.Node.edges) && d.Node.edges[i].Node != nil && (d.need == nil || d.need[i])
+	if d.need != nil {
+		return i < len(d.need) && d.need[i]
+	}
+	return i < len(d.Node.edges) && d.Node.edges[i].Node != nil
+}
+
+// Inner runs the derivative of the node's inner node on the given gradients, for the same inputs as d.
+func (d *Derivation) Inner(grads []*Tensor) ([]*Tensor, error) {
+	need := make([]bool, len(d.Node.edges))
+	for i := range need {
+		need[i] = d.Needs(i)
+	}
+	in := NewDerivation(d.mode, d.Node.inner, grads, need)
+	in.Node.deriv(in)
+	return in.Results()
 }
 
 // Set sets the gradient of input i. It must have the input's shape.

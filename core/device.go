@@ -43,7 +43,8 @@ type Stream interface {
 	// Free gives memory back in program order: calls launched before may still use it, later ones may get it again.
 	// Those that do wait for the events of other streams in after.
 	Free(m Memory, after ...Event)
-	// Begin returns a call to fill in, waiting while the queue is full; the stream is locked until Launch or Abandon.
+	// Begin returns a call to fill in, waiting while the queue is full. The stream is locked until Launch or Abandon: no
+	// memory of it may be allocated in between.
 	Begin(k KernelID, op string) *Call
 	// Launch enqueues the call, or runs it at once where that is faster.
 	Launch(c *Call)
@@ -63,6 +64,8 @@ type Stream interface {
 	Synchronize() error
 	// TakeError returns the first unread execution error, without waiting.
 	TakeError() error
+	// Close waits for the stream and ends it. Memory that came from it can still be freed.
+	Close() error
 }
 
 // An Event is a point in a stream.

@@ -54,8 +54,8 @@ func (h *History) release() {
 	}
 }
 
-// ensureHistory returns the tensor's history, making one if need be.
-func (t *Tensor) ensureHistory() *History {
+// EnsureHistory returns the tensor's history, making one if need be.
+func (t *Tensor) EnsureHistory() *History {
 	if h := t.history.Load(); h != nil {
 		return h
 	}
@@ -99,7 +99,7 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	if on && (!t.dtype.IsFloat() || t.isNumber) {
 		return ErrorTensor(Errorf(DTypeError, "requires_grad", "only tensors of a floating-point dtype can require gradients, got %v", t))
 	}
-	h := t.ensureHistory()
+	h := t.EnsureHistory()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.node != nil && !on {
@@ -111,7 +111,7 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 
 // RetainGrad makes a tensor that is not a leaf keep its gradient.
 func (t *Tensor) RetainGrad() {
-	h := t.ensureHistory()
+	h := t.EnsureHistory()
 	h.mu.Lock()
 	h.keeps = true
 	h.mu.Unlock()
@@ -134,7 +134,7 @@ func (h *History) Grad() *Tensor {
 }
 
 // SetGrad replaces the gradient; nil drops it. The history takes the reference that g is, and g leaves its scope.
-func (t *Tensor) SetGrad(g *Tensor) { t.ensureHistory().SetGrad(g) }
+func (t *Tensor) SetGrad(g *Tensor) { t.EnsureHistory().SetGrad(g) }
 
 // SetGrad replaces the gradient; nil drops it. The history takes the reference that g is, and g leaves its scope.
 func (h *History) SetGrad(g *Tensor) {
@@ -223,7 +223,7 @@ func (v *Tensor) MarkView(t *Tensor) {
 		v.view = &u
 		return
 	}
-	b := t.ensureHistory()
+	b := t.EnsureHistory()
 	b.retain()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,6 +28,7 @@ type Node struct {
 
 	deriv   Deriv
 	leaf    *History // of an accumulating node
+	inner   *Node    // whose derivative this one's calls
 	refs    atomicCount
 	context *Context
 	stream  Stream
@@ -152,6 +153,9 @@ func (n *Node) Release() {
 		work = work[:len(work)-1]
 		liveNodes.Add(-1)
 		n.FreeSaved()
+		if n.inner != nil {
+			n.inner.Release()
+		}
 		if h := n.leaf; h != nil {
 			h.mu.Lock()
 			if h.accumulate == n {
@@ -180,6 +184,22 @@ func (n *Node) OutputMeta(i int) (DType, []int) { return n.outputs[i].dtype, n.o
 
 // InputMeta returns dtype and shape of an input.
 func (n *Node) InputMeta(i int) (DType, []int) { return n.inputs[i].dtype, n.inputs[i].shape }
+
+// SetInputMeta sets dtype and shape of an input.
+func (n *Node) SetInputMeta(i int, d DType, shape []int) { n.inputs[i] = outputMeta{d, shape} }
+
+// SetInner makes inner, whose derivative n's derivative calls, live as long as n.
+func (n *Node) SetInner(inner *Node) {
+	inner.retain()
+	n.inner = inner
+}
+
+// TakeEdges moves the edges from number from on, with their references, out of the node.
+func (n *Node) TakeEdges(from int) []Edge {
+	taken := append([]Edge(nil), n.edges[from:]...)
+	clear(n.edges[from:])
+	return taken
+}
 
 // Leaf returns the history of the leaf whose gradient the node accumulates, or nil.
 func (n *Node) Leaf() *History { return n.leaf }

@@ -71,6 +71,9 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 
 // FreeSaved frees what the node saved; its derivative cannot run any more.
 func (n *Node) FreeSaved() {
+	if n.inner != nil {
+		n.inner.FreeSaved()
+	}
 	n.mu.Lock()
 	values := n.saved
 	n.saved = nil

@@ -1,0 +1,213 @@
+// Package cpu is the CPU device: in-order streams run by goroutines, memory off the Go heap, and kernels in C whose
+// work is shared by a pool of C threads. Importing it registers the devices cpu:0, cpu:1, ...
+//
+// The devices share the machine's cores: each has an equal part of the threads ([SetNumThreads]), at least one. The
+// results of a kernel do not depend on how many.
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	"github.com/plait-ml/plait/core/cpu/pool"
+)
+
+// maxDevices bounds the number of CPU devices in a process.
+const maxDevices = 256
+
+func init() {
+	core.RegisterBackend(core.Backend{Kind: "cpu", Open: open, Count: Count})
+}
+
+// Device is one CPU device.
+type Device struct {
+	index, ordinal int
+	pool           atomic.Pointer[pool.Pool]
+	reserved       atomic.Int64
+
+	mu      sync.Mutex
+	streams []*stream
+}
+
+var machine struct {
+	sync.Mutex
+	devices []*Device
+	pools   map[int][]*pool.Pool // by number of threads; pools are kept, their workers sleep
+	threads int
+	sync    bool
+	once    sync.Once
+}
+
+func setup() {
+	machine.once.Do(func() {
+		machine.threads = runtime.GOMAXPROCS(0)
+		if n, err := strconv.Atoi(os.Getenv("PLAIT_NUM_THREADS")); err == nil && n > 0 {
+			machine.threads = n
+		}
+		machine.sync = os.Getenv("PLAIT_SYNC") == "1"
+		machine.pools = map[int][]*pool.Pool{}
+	})
+}
+
+// Count returns the number of CPU devices that a program is expected to use: PLAIT_CPU_DEVICES, or 1. Others can be
+// opened all the same.
+func Count() int {
+	if n, err := strconv.Atoi(os.Getenv("PLAIT_CPU_DEVICES")); err == nil && n > 0 {
+		return min(n, maxDevices)
+	}
+	return 1
+}
+
+func open(index, ordinal int) (core.Device, error) {
+	setup()
+	if index >= maxDevices {
+		return nil, core.Errorf(core.DeviceError, "device", "cpu:%d does not exist, at most %d CPU devices can be opened", index, maxDevices)
+	}
+	machine.Lock()
+	defer machine.Unlock()
+	d := &Device{index: index, ordinal: ordinal}
+	machine.devices = append(machine.devices, d)
+	share()
+	return d, nil
+}
+
+// SetNumThreads sets how many threads all CPU devices use together.
+func SetNumThreads(n int) error {
+	if n < 1 {
+		return core.Errorf(core.ValueError, "set_num_threads", "got %d, want at least 1", n)
+	}
+	setup()
+	machine.Lock()
+	defer machine.Unlock()
+	machine.threads = n
+	share()
+	return nil
+}
+
+// NumThreads returns how many threads all CPU devices use together.
+func NumThreads() int {
+	setup()
+	machine.Lock()
+	defer machine.Unlock()
+	return machine.threads
+}
+
+// share gives every device a pool with its part of the threads. The machine is locked.
+func share() {
+	each := max(machine.threads/max(len(machine.devices), Count()), 1)
+	used := map[int]int{}
+	for _, d := range machine.devices {
+		list := machine.pools[each]
+		if used[each] == len(list) {
+			list = append(list, pool.New(each))
+			machine.pools[each] = list
+		}
+		d.pool.Store(list[used[each]])
+		used[each]++
+	}
+}
+
+// Threads returns the number of threads that run this device's kernels.
+func (d *Device) Threads() int { return d.pool.Load().Threads() }
+
+// String implements [core.Device].
+func (d *Device) String() string { return fmt.Sprint("cpu:", d.index) }
+
+// Kind implements [core.Device].
+func (d *Device) Kind() string { return "cpu" }
+
+// Index implements [core.Device].
+func (d *Device) Index() int { return d.index }
+
+// Ordinal implements [core.Device].
+func (d *Device) Ordinal() int { return d.ordinal }
+
+// HostAccessible implements [core.Device].
+func (d *Device) HostAccessible() bool { return true }
+
+// Supports implements [core.Device].
+func (d *Device) Supports(k core.KernelID) bool { return kernel.Lookup(k) != nil }
+
+// Reserved implements [core.Device].
+func (d *Device) Reserved() int { return int(d.reserved.Load()) }
+
+// NewStream implements [core.Device].
+func (d *Device) NewStream(rank int) core.Stream {
+	s := newStream(d, rank)
+	d.mu.Lock()
+	d.streams = append(d.streams, s)
+	d.mu.Unlock()
+	return s
+}
+
+func (d *Device) list() []*stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.streams)
+}
+
+func (d *Device) forget(s *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.streams = slices.DeleteFunc(slices.Clone(d.streams), func(x *stream) bool { return x == s })
+}
+
+// Synchronize implements [core.Device].
+func (d *Device) Synchronize() error {
+	var errs []error
+	for _, s := range d.list() {
+		if err := s.Synchronize(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// EmptyCache implements [core.Device].
+func (d *Device) EmptyCache() {
+	for _, s := range d.list() {
+		s.cache.empty(s.done.Load())
+	}
+}
+
+// allocate returns memory of the class for stream s, waiting for work to end and emptying caches once if there is none.
+func (d *Device) allocate(class, bytes int) (core.Memory, error) {
+	if m, ok := d.reserve(class); ok {
+		return m, nil
+	}
+	machine.Lock()
+	all := slices.Clone(machine.devices)
+	machine.Unlock()
+	for _, o := range all {
+		for _, s := range o.list() {
+			s.wait(s.tail.Load())
+		}
+	}
+	collect()
+	for _, o := range all {
+		o.EmptyCache()
+	}
+	if m, ok := d.reserve(class); ok {
+		return m, nil
+	}
+	return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
+		"out of memory: no room for %d bytes on %v; %d bytes of its tensors are in use, CPU devices hold %d of the %d bytes they may (PLAIT_CPU_MEMORY)",
+		bytes, d, core.MemoryUsage(d).Current, budget.used.Load(), MemoryLimit())
+}
+
+// collect runs the garbage collector and gives the cleanups of unreleased storages time to run.
+func collect() {
+	for range 2 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+}

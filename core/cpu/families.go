@@ -1,0 +1,4 @@
+package cpu
+
+// The families of kernels, each of which registers itself.
+import ()

@@ -1,0 +1,220 @@
+package cpu
+
+/*
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// Large pieces are mapped, so that giving them back returns them to the system, and huge pages are asked for.
+static void *plaitk_cpu_map(size_t n) {
+  void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return NULL;
+#ifdef MADV_HUGEPAGE
+  if (n >= (4u << 20)) madvise(p, n, MADV_HUGEPAGE);
+#endif
+  return p;
+}
+static void *plaitk_cpu_alloc(size_t n) {
+  void *p = NULL;
+  return posix_memalign(&p, 64, n) == 0 ? p : NULL;
+}
+*/
+import "C"
+
+import (
+	"math/bits"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// mapThreshold is the size from which pieces are mapped on their own.
+const mapThreshold = 1 << 20
+
+// sizeClass rounds a size up so that at most an eighth is wasted and pieces are found again.
+func sizeClass(bytes int) int {
+	n := max(bytes, 64)
+	step := max(1<<(bits.Len(uint(n-1))-4), 64)
+	return (n + step - 1) &^ (step - 1)
+}
+
+func systemAlloc(size int) unsafe.Pointer {
+	if size >= mapThreshold {
+		return C.plaitk_cpu_map(C.size_t(size))
+	}
+	return C.plaitk_cpu_alloc(C.size_t(size))
+}
+
+func systemFree(p unsafe.Pointer, size int) {
+	if size >= mapThreshold {
+		C.munmap(p, C.size_t(size))
+		return
+	}
+	C.free(p)
+}
+
+// budget bounds what the CPU devices together take from the system: the kernel overcommits memory and would kill the
+// process where an error is wanted.
+var budget = struct {
+	once  sync.Once
+	limit atomic.Int64
+	used  atomic.Int64
+}{}
+
+// MemoryLimit returns the bytes that CPU devices may hold together: PLAIT_CPU_MEMORY, or else 90 % of the memory that
+// the control group or the machine has.
+func MemoryLimit() int {
+	budget.once.Do(func() {
+		if budget.limit.Load() == 0 {
+			budget.limit.Store(defaultLimit())
+		}
+	})
+	return int(budget.limit.Load())
+}
+
+// SetMemoryLimit sets the bytes that CPU devices may hold together.
+func SetMemoryLimit(bytes int) { budget.limit.Store(int64(bytes)) }
+
+func defaultLimit() int64 {
+	if n, ok := parseBytes(os.Getenv("PLAIT_CPU_MEMORY")); ok {
+		return n
+	}
+	limit := int64(C.sysconf(C._SC_PHYS_PAGES)) * int64(C.sysconf(C._SC_PAGESIZE))
+	for _, f := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		if raw, err := os.ReadFile(f); err == nil {
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil && n > 0 {
+				limit = min(limit, n)
+			}
+		}
+	}
+	return limit / 10 * 9
+}
+
+// parseBytes reads a size such as "8GiB", "512M" or "1000000".
+func parseBytes(s string) (int64, bool) {
+	s = strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(s)), "B"), "I")
+	shift := 0
+	if s != "" {
+		if i := strings.IndexByte("KMGT", s[len(s)-1]); i >= 0 {
+			shift, s = 10*(i+1), s[:len(s)-1]
+		}
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || v <= 0 || v*float64(int64(1)<<shift) > 1<<62 {
+		return 0, false
+	}
+	return int64(v * float64(int64(1)<<shift)), true
+}
+
+// block is a free piece of memory in a stream's cache.
+type block struct {
+	memory core.Memory
+	freed  uint64       // the stream's position when it was freed
+	after  []core.Event // of other streams that may still use it
+}
+
+// cache holds the free pieces of one stream by size class. The piece freed last is handed out first.
+type cache struct {
+	device *Device
+	mu     sync.Mutex
+	free   map[int][]block
+	closed bool
+}
+
+func (c *cache) take(class int) (block, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := c.free[class]
+	if len(list) == 0 {
+		return block{}, false
+	}
+	b := list[len(list)-1]
+	list[len(list)-1] = block{}
+	c.free[class] = list[:len(list)-1]
+	return b, true
+}
+
+func (c *cache) put(b block) {
+	c.mu.Lock()
+	if !c.closed {
+		if c.free == nil {
+			c.free = map[int][]block{}
+		}
+		c.free[b.memory.Size] = append(c.free[b.memory.Size], b)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	for _, e := range b.after {
+		e.Wait()
+	}
+	c.device.release(b.memory)
+}
+
+// close gives every piece back to the system once nothing uses it, now and for pieces still to come.
+func (c *cache) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, list := range c.free {
+		for _, b := range list {
+			for _, e := range b.after {
+				e.Wait()
+			}
+			c.device.release(b.memory)
+		}
+	}
+	c.free = nil
+}
+
+// empty gives the pieces that no running call uses back to the system.
+func (c *cache) empty(done uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for class, list := range c.free {
+		kept := list[:0]
+		for _, b := range list {
+			if b.freed > done || pending(b.after) {
+				kept = append(kept, b)
+				continue
+			}
+			c.device.release(b.memory)
+		}
+		c.free[class] = kept
+	}
+}
+
+func pending(events []core.Event) bool {
+	for _, e := range events {
+		if !e.Done() {
+			return true
+		}
+	}
+	return false
+}
+
+// reserve takes a piece of the given class from the system, within the budget; ok is false if there is none.
+func (d *Device) reserve(class int) (m core.Memory, ok bool) {
+	if budget.used.Add(int64(class)) > int64(MemoryLimit()) {
+		budget.used.Add(-int64(class))
+		return core.Memory{}, false
+	}
+	p := systemAlloc(class)
+	if p == nil {
+		budget.used.Add(-int64(class))
+		return core.Memory{}, false
+	}
+	d.reserved.Add(int64(class))
+	return core.Memory{Ptr: p, Size: class}.Shadowed(), true
+}
+
+func (d *Device) release(m core.Memory) {
+	systemFree(m.Ptr, m.Size)
+	budget.used.Add(-int64(m.Size))
+	d.reserved.Add(-int64(m.Size))
+}

@@ -1,0 +1,332 @@
+package cpu
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+)
+
+const (
+	// queueSize bounds how far the host may run ahead.
+	queueSize = 1024
+	// inlineWork is the work, in elements, up to which an idle stream runs a call on the caller's thread: waking a
+	// parked goroutine costs more than such a call.
+	inlineWork = 16 << 10
+	// spin is how long workers and waiters stay awake before they park.
+	spin = 20 * time.Microsecond
+)
+
+// A stream is an in-order queue of calls, run by one goroutine. Calls are numbered from 1; tail is the last one
+// launched and done the last one finished.
+type stream struct {
+	device *Device
+	rank   int
+	cache  cache
+
+	mu      sync.Mutex // held from Begin to Launch
+	slots   []core.Call
+	pending []core.Event // of other streams, that the next call must wait for
+	inline  kernel.Context
+	worker  bool // the goroutine runs
+	closed  bool
+
+	tail atomic.Uint64
+	done atomic.Uint64
+
+	parked atomic.Bool
+	wake   chan struct{}
+
+	waiters atomic.Int32
+	doneMu  sync.Mutex
+	doneCv  sync.Cond
+
+	failure atomic.Pointer[failure] // the first unread error
+}
+
+type failure struct{ err error }
+
+func newStream(d *Device, rank int) *stream {
+	s := &stream{device: d, rank: rank, slots: make([]core.Call, queueSize), wake: make(chan struct{}, 1)}
+	s.doneCv.L = &s.doneMu
+	s.cache.device = d
+	return s
+}
+
+// Device implements [core.Stream].
+func (s *stream) Device() core.Device { return s.device }
+
+// Rank implements [core.Stream].
+func (s *stream) Rank() int { return s.rank }
+
+// Alloc implements [core.Stream].
+func (s *stream) Alloc(bytes int) (core.Memory, error) {
+	class := sizeClass(bytes)
+	b, ok := s.cache.take(class)
+	if !ok {
+		return s.device.allocate(class, bytes)
+	}
+	for _, e := range b.after {
+		if !e.Done() {
+			s.Wait(e)
+		}
+	}
+	return b.memory, nil
+}
+
+// Free implements [core.Stream].
+func (s *stream) Free(m core.Memory, after ...core.Event) {
+	s.cache.put(block{memory: m, freed: s.tail.Load(), after: after})
+}
+
+// Begin implements [core.Stream].
+func (s *stream) Begin(k core.KernelID, op string) *core.Call {
+	s.mu.Lock()
+	t := s.tail.Load()
+	for t-s.done.Load() >= queueSize {
+		s.mu.Unlock()
+		s.wait(t - queueSize + 1)
+		s.mu.Lock()
+		t = s.tail.Load()
+	}
+	c := &s.slots[t%queueSize]
+	c.Reset(s, k, op)
+	return c
+}
+
+// Abandon implements [core.Stream].
+func (s *stream) Abandon(c *core.Call) {
+	c.Clear()
+	s.mu.Unlock()
+}
+
+// Launch implements [core.Stream].
+func (s *stream) Launch(c *core.Call) {
+	t := s.tail.Load() + 1
+	if len(s.pending) > 0 {
+		c.AddWaits(s.pending...)
+		s.pending = s.pending[:0]
+	}
+	if s.closed {
+		for _, e := range c.Waits() {
+			e.Wait()
+		}
+	}
+	if (c.Work <= inlineWork || s.closed) && s.done.Load() == t-1 && !pending(c.Waits()) {
+		s.run(&s.inline, c)
+		s.done.Store(t) // before tail, so that the worker does not take the call for queued
+		s.tail.Store(t)
+		s.notify()
+		s.mu.Unlock()
+		return
+	}
+	if !s.worker {
+		s.worker = true
+		go s.work()
+	}
+	s.tail.Store(t)
+	s.mu.Unlock()
+	if s.parked.Load() && s.parked.CompareAndSwap(true, false) {
+		s.wake <- struct{}{}
+	}
+	if machine.sync {
+		s.wait(t)
+	}
+}
+
+// work runs calls until the stream is closed.
+func (s *stream) work() {
+	var ctx kernel.Context
+	defer ctx.FreeScratch()
+	for {
+		next := s.done.Load() + 1
+		if s.tail.Load() < next && !s.await(next) {
+			return
+		}
+		c := &s.slots[(next-1)%queueSize]
+		for _, e := range c.Waits() {
+			e.Wait()
+		}
+		p := s.device.pool.Load()
+		ctx.Pool = p.Ptr()
+		s.run(&ctx, c)
+		s.done.Store(next)
+		s.notify()
+	}
+}
+
+// await blocks until call next was launched; it returns false when the stream is closed instead.
+func (s *stream) await(next uint64) bool {
+	start := time.Now()
+	for i := 1; s.tail.Load() < next; i++ {
+		if i%64 != 0 || time.Since(start) < spin {
+			continue
+		}
+		s.parked.Store(true)
+		if s.tail.Load() >= next && s.parked.CompareAndSwap(true, false) {
+			return true
+		}
+		if _, open := <-s.wake; !open {
+			return false
+		}
+		start = time.Now()
+	}
+	return true
+}
+
+// run runs one call: unless an input failed, its kernel. A failure goes to its outputs and is the stream's error.
+func (s *stream) run(ctx *kernel.Context, c *core.Call) {
+	err := c.CheckInputs()
+	if err == nil {
+		if err = execute(ctx, c); err != nil {
+			s.failure.CompareAndSwap(nil, &failure{err})
+		}
+	}
+	if err != nil {
+		c.Fail(err)
+	}
+	c.Clear()
+}
+
+func execute(ctx *kernel.Context, c *core.Call) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = core.Errorf(core.StateError, c.Op, "internal error: %v\n%s", r, debug.Stack())
+		}
+	}()
+	c.Touch()
+	if c.Fn != nil {
+		return c.Fn()
+	}
+	f := kernel.Lookup(c.Kernel)
+	if f == nil {
+		return core.Errorf(core.NotImplemented, c.Op, "the CPU has no kernel %q", c.Kernel)
+	}
+	return f(ctx, c)
+}
+
+func (s *stream) notify() {
+	if s.waiters.Load() > 0 {
+		s.doneMu.Lock()
+		s.doneCv.Broadcast()
+		s.doneMu.Unlock()
+	}
+}
+
+// wait blocks until call n is done.
+func (s *stream) wait(n uint64) {
+	if s.done.Load() >= n {
+		return
+	}
+	start := time.Now()
+	for i := 1; ; i++ {
+		if s.done.Load() >= n {
+			return
+		}
+		if i%64 == 0 && time.Since(start) > spin {
+			break
+		}
+	}
+	s.waiters.Add(1)
+	s.doneMu.Lock()
+	for s.done.Load() < n {
+		s.doneCv.Wait()
+	}
+	s.doneMu.Unlock()
+	s.waiters.Add(-1)
+}
+
+// event is a point in a stream.
+type event struct {
+	stream *stream
+	number uint64
+}
+
+// Done implements [core.Event].
+func (e event) Done() bool { return e.stream.done.Load() >= e.number }
+
+// Wait implements [core.Event].
+func (e event) Wait() { e.stream.wait(e.number) }
+
+// Stream implements [core.Event].
+func (e event) Stream() core.Stream { return e.stream }
+
+// Record implements [core.Stream].
+func (s *stream) Record() core.Event { return event{s, s.tail.Load()} }
+
+// Next implements [core.Stream].
+func (s *stream) Next() core.Event { return event{s, s.tail.Load() + 1} }
+
+// Wait implements [core.Stream].
+func (s *stream) Wait(e core.Event) {
+	if e.Stream() == core.Stream(s) {
+		return
+	}
+	s.mu.Lock()
+	s.pending = append(s.pending, e)
+	s.mu.Unlock()
+}
+
+// Upload implements [core.Stream].
+func (s *stream) Upload(m core.Memory, offset int, src []byte) {
+	dst := unsafe.Slice((*byte)(unsafe.Add(m.Ptr, offset)), len(src))
+	c := s.Begin(-1, "upload")
+	if s.done.Load() != s.tail.Load() || pending(s.pending) {
+		src = append([]byte(nil), src...)
+		c.Work = inlineWork + 1
+	}
+	c.Fn = func() error {
+		m.Touch(true)
+		copy(dst, src)
+		return nil
+	}
+	s.Launch(c)
+}
+
+// Download implements [core.Stream].
+func (s *stream) Download(dst []byte, m core.Memory, offset int) {
+	s.wait(s.tail.Load())
+	m.Touch(false)
+	copy(dst, unsafe.Slice((*byte)(unsafe.Add(m.Ptr, offset)), len(dst)))
+}
+
+// TakeError implements [core.Stream].
+func (s *stream) TakeError() error {
+	if s.failure.Load() == nil {
+		return nil
+	}
+	if f := s.failure.Swap(nil); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// Synchronize implements [core.Stream].
+func (s *stream) Synchronize() error {
+	s.wait(s.tail.Load())
+	return s.TakeError()
+}
+
+// Close implements [core.Stream].
+func (s *stream) Close() error {
+	err := s.Synchronize()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return err
+	}
+	s.closed = true
+	close(s.wake)
+	s.inline.FreeScratch()
+	s.device.forget(s)
+	s.cache.close()
+	return err
+}
+
+// String names the stream in messages.
+func (s *stream) String() string { return fmt.Sprintf("stream of rank %d on %v", s.rank, s.device) }

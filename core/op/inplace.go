@@ -1,0 +1,133 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// inPlace fails unless t may be changed in place.
+func (a *application) inPlace(t *core.Tensor) {
+	if a.err != nil {
+		return
+	}
+	if t.IsNumber() {
+		a.failf(core.TypeError, "a number cannot be changed in place")
+		return
+	}
+	for i, d := range t.Shape() {
+		if d > 1 && t.Strides()[i] == 0 {
+			a.failf(core.StateError, "elements of a tensor expanded to %v share memory and cannot be changed in place; clone it first", t.Shape())
+			return
+		}
+	}
+	if !a.mode.GradEnabled() {
+		return
+	}
+	if h := t.History(); h != nil && h.NeedsGradLeaf() {
+		a.failf(core.StateError, "a leaf that requires a gradient cannot be changed in place while gradients are recorded")
+	} else if b, _, _, _, _ := t.Base(); b != nil && b.NeedsGradLeaf() {
+		a.failf(core.StateError, "a view of a leaf that requires a gradient cannot be changed in place while gradients are recorded")
+	}
+}
+
+// changed records that t was changed in place. Call it after the launch and before saving t as an output.
+func (a *application) changed(t *core.Tensor) {
+	if !a.mode.Inference() {
+		t.Storage().BumpVersion()
+	}
+}
+
+// rebase makes node n, whose first input is t's old value, the history of t and of every tensor that shares it. If t is a
+// view, the value it is a view of changes with it.
+func (a *application) rebase(n *core.Node, t *core.Tensor) {
+	defer n.Release()
+	n.DeclareOutput(0, t.DType(), t.Shape())
+	base, dtype, shape, strides, offset := t.Base()
+	if base == nil {
+		t.EnsureHistory().Rebase(n, 0)
+		return
+	}
+	// The base's new value is its old one with the slice replaced: n runs on the slice's gradient.
+	edges := append([]core.Edge{base.Edge()}, n.TakeEdges(1)...)
+	c := core.NewNodeWithEdges(a.mode, n.Name, copySliceDeriv, edges)
+	c.DeclareOutput(0, dtype, shape)
+	c.SetInputMeta(0, dtype, shape)
+	c.SetInner(n)
+	c.Any = &slice{baseShape: shape, baseStrides: strides, shape: t.Shape(), strides: t.Strides(), offset: t.Offset() - offset}
+	base.Rebase(c, 0)
+	c.Release()
+}
+
+// slice is where a view lies in its base.
+type slice struct {
+	baseShape, baseStrides []int
+	shape, strides         []int
+	offset                 int // of the view, relative to the base
+}
+
+// flatten lays g, a gradient of the base, out as the base lies in memory. A dense row-major base already is.
+func (s *slice) flatten(g *core.Tensor) *core.Tensor {
+	if core.IsContiguous(s.baseShape, s.baseStrides) {
+		return Contiguous(g)
+	}
+	return AsStridedScatter(s.blank(g), g, s.baseShape, s.baseStrides, 0)
+}
+
+// blank returns zeros in memory like the base's.
+func (s *slice) blank(g *core.Tensor) *core.Tensor {
+	if core.IsContiguous(s.baseShape, s.baseStrides) {
+		return zerosFor(g, g.DType(), s.baseShape)
+	}
+	span := 1
+	for i, n := range s.baseShape {
+		span += (n - 1) * s.baseStrides[i]
+	}
+	return zerosFor(g, g.DType(), []int{max(span, 0)})
+}
+
+// gather undoes flatten.
+func (s *slice) gather(flat *core.Tensor) *core.Tensor {
+	if core.IsContiguous(s.baseShape, s.baseStrides) {
+		return flat
+	}
+	return AsStrided(flat, s.baseShape, s.baseStrides, 0)
+}
+
+// copySliceDeriv is the derivative of an operation in place on a view, with respect to the view's base and the
+// operation's other inputs.
+func copySliceDeriv(d *core.Derivation) {
+	s := d.Node.Any.(*slice)
+	flat := s.flatten(d.Grad())
+	part := AsStrided(flat, s.shape, s.strides, s.offset)
+	grads, err := d.Inner([]*core.Tensor{part})
+	if err != nil {
+		d.Fail(err)
+		return
+	}
+	if d.Needs(0) {
+		r := grads[0]
+		if r == nil {
+			r = zerosFor(part, part.DType(), part.Shape())
+		}
+		d.Set(0, s.gather(AsStridedScatter(flat, r, s.shape, s.strides, s.offset)))
+	}
+	for i := 1; i < len(grads); i++ {
+		if grads[i] != nil {
+			d.Set(i, grads[i])
+		}
+	}
+}
+
+func init() {
+	core.RegenerateView = func(base *core.Node, index int, dtype core.DType, shape, strides []int, offset int, view *core.Tensor) *core.Node {
+		base.Retain()
+		n := core.NewNodeWithEdges(core.CurrentMode(), "as_strided", regeneratedDeriv, []core.Edge{{Node: base, Index: index}})
+		n.SetInputMeta(0, dtype, shape)
+		n.Any = &slice{baseShape: shape, baseStrides: strides, shape: view.Shape(), strides: view.Strides(), offset: view.Offset() - offset}
+		return n
+	}
+}
+
+// regeneratedDeriv is the derivative of a view whose base was changed in place after the view was made.
+func regeneratedDeriv(d *core.Derivation) {
+	s := d.Node.Any.(*slice)
+	g := d.Grad()
+	d.Set(0, s.gather(AsStridedScatter(s.blank(g), g, s.shape, s.strides, s.offset)))
+}
