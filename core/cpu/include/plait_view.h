@@ -1,0 +1,133 @@
+// Strided tensors as the copy and indexing kernels see them, and walks over several of them at once.
+#ifndef PLAIT_VIEW_H
+#define PLAIT_VIEW_H
+
+#include "plait.h"
+
+// A view is an operand of a kernel. Strides are in elements and may be 0 or negative; data is the element at index 0.
+typedef struct {
+  char *data;
+  int64_t dtype;
+  int64_t ndim;
+  int64_t shape[PLAIT_MAX_DIMS];
+  int64_t stride[PLAIT_MAX_DIMS];
+} plait_view;
+
+PLAIT_INLINE int64_t plait_dtype_size(int64_t dtype) {
+  static const int8_t sizes[8] = {1, 1, 4, 8, 2, 2, 4, 8};
+  return sizes[dtype];
+}
+
+PLAIT_INLINE int64_t plait_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+PLAIT_INLINE int64_t plait_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+PLAIT_INLINE int64_t plait_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+PLAIT_INLINE int64_t plait_numel(const plait_view *v) {
+  int64_t n = 1;
+  for (int64_t d = 0; d < v->ndim; d++) n *= v->shape[d];
+  return n;
+}
+
+// Whether the elements of v lie row-major without gaps.
+PLAIT_INLINE bool plait_contiguous(const plait_view *v) {
+  int64_t n = 1;
+  for (int64_t d = v->ndim - 1; d >= 0; d--) {
+    if (v->shape[d] != 1 && v->stride[d] != n) return false;
+    n *= v->shape[d];
+  }
+  return true;
+}
+
+#define PLAIT_WALK_OPERANDS 4
+
+// A walk visits the elements of up to four operands together: rows of the last dimension, one after the other.
+// Strides are in elements of each operand.
+typedef struct {
+  int64_t operands, ndim;
+  int64_t shape[PLAIT_MAX_DIMS];
+  int64_t stride[PLAIT_MAX_DIMS][PLAIT_WALK_OPERANDS];
+} plait_walk;
+
+// A cursor stands at one row of a walk.
+typedef struct {
+  int64_t at[PLAIT_MAX_DIMS];
+  int64_t offset[PLAIT_WALK_OPERANDS];
+} plait_cursor;
+
+PLAIT_INLINE void plait_walk_init(plait_walk *w, int64_t operands) {
+  w->operands = operands;
+  w->ndim = 0;
+}
+
+// Adds a dimension inside the ones added before. Dimensions of size 1 vanish; one that continues the last in every
+// operand is joined to it.
+static inline __attribute__((unused)) void plait_walk_add(plait_walk *w, int64_t size, const int64_t *strides) {
+  if (size == 1) return;
+  if (w->ndim > 0) {
+    int64_t *last = w->stride[w->ndim - 1];
+    bool joined = true;
+    for (int64_t k = 0; k < w->operands; k++) joined &= last[k] == strides[k] * size;
+    if (joined) {
+      for (int64_t k = 0; k < w->operands; k++) last[k] = strides[k];
+      w->shape[w->ndim - 1] *= size;
+      return;
+    }
+  }
+  for (int64_t k = 0; k < w->operands; k++) w->stride[w->ndim][k] = strides[k];
+  w->shape[w->ndim++] = size;
+}
+
+// Reorders the dimensions so that the strides of operand `by` do not grow inwards, then joins what can be joined. The
+// elements are visited in another order, so this is for work whose elements are independent.
+static inline __attribute__((unused)) void plait_walk_sort(plait_walk *w, int64_t by) {
+  plait_walk sorted = {.operands = w->operands, .ndim = 0};
+  int order[PLAIT_MAX_DIMS];
+  for (int d = 0; d < w->ndim; d++) {
+    int i = d;
+    int64_t s = w->stride[d][by] < 0 ? -w->stride[d][by] : w->stride[d][by];
+    for (; i > 0; i--) {
+      int64_t t = w->stride[order[i - 1]][by];
+      if ((t < 0 ? -t : t) >= s) break;
+      order[i] = order[i - 1];
+    }
+    order[i] = d;
+  }
+  for (int d = 0; d < w->ndim; d++) plait_walk_add(&sorted, w->shape[order[d]], w->stride[order[d]]);
+  *w = sorted;
+}
+
+// The length of a row, and the strides within it.
+PLAIT_INLINE int64_t plait_walk_inner(const plait_walk *w) { return w->ndim ? w->shape[w->ndim - 1] : 1; }
+PLAIT_INLINE int64_t plait_walk_step(const plait_walk *w, int64_t k) {
+  return w->ndim ? w->stride[w->ndim - 1][k] : 0;
+}
+
+PLAIT_INLINE int64_t plait_walk_rows(const plait_walk *w) {
+  int64_t n = 1;
+  for (int64_t d = 0; d + 1 < w->ndim; d++) n *= w->shape[d];
+  return n;
+}
+
+// Puts the cursor at the given row.
+static inline __attribute__((unused)) void plait_walk_seek(const plait_walk *w, plait_cursor *c, int64_t row) {
+  memset(c, 0, sizeof *c);
+  for (int64_t d = w->ndim - 2; d >= 0 && row; d--) {
+    c->at[d] = row % w->shape[d];
+    row /= w->shape[d];
+    for (int64_t k = 0; k < w->operands; k++) c->offset[k] += c->at[d] * w->stride[d][k];
+  }
+}
+
+// Moves the cursor to the next row.
+PLAIT_INLINE void plait_walk_next(const plait_walk *w, plait_cursor *c) {
+  for (int64_t d = w->ndim - 2; d >= 0; d--) {
+    if (++c->at[d] < w->shape[d]) {
+      for (int64_t k = 0; k < w->operands; k++) c->offset[k] += w->stride[d][k];
+      return;
+    }
+    for (int64_t k = 0; k < w->operands; k++) c->offset[k] -= (w->shape[d] - 1) * w->stride[d][k];
+    c->at[d] = 0;
+  }
+}
+
+#endif

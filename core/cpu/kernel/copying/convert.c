@@ -1,0 +1,77 @@
+// Conversion of contiguous elements between any two dtypes.
+#include "copying.h"
+
+// Truncation towards zero. What does not fit, and NaN, becomes the smallest integer, on every processor.
+PLAIT_INLINE int32_t f32_to_i32(float x) {
+  bool fits = x >= -0x1p31f && x < 0x1p31f;
+  int32_t r = (int32_t)(fits ? x : 0.0f);
+  return fits ? r : INT32_MIN;
+}
+PLAIT_INLINE int64_t f32_to_i64(float x) {
+  bool fits = x >= -0x1p63f && x < 0x1p63f;
+  int64_t r = (int64_t)(fits ? x : 0.0f);
+  return fits ? r : INT64_MIN;
+}
+PLAIT_INLINE int32_t f64_to_i32(double x) {
+  bool fits = x > -0x1p31 - 1 && x < 0x1p31;
+  int32_t r = (int32_t)(fits ? x : 0.0);
+  return fits ? r : INT32_MIN;
+}
+PLAIT_INLINE int64_t f64_to_i64(double x) {
+  bool fits = x >= -0x1p63 && x < 0x1p63;
+  int64_t r = (int64_t)(fits ? x : 0.0);
+  return fits ? r : INT64_MIN;
+}
+PLAIT_INLINE int32_t int_to_i32(int64_t x) { return (int32_t)x; }
+PLAIT_INLINE int64_t int_to_i64(int64_t x) { return x; }
+
+// A float becomes uint8 through the integer it truncates to, of which the low 8 bits stay. A float32 past 2^31 has no
+// low bits, so int32 is wide enough for it.
+#define TO_I32(v) _Generic((v), float: f32_to_i32, double: f64_to_i32, default: int_to_i32)(v)
+#define TO_I64(v) _Generic((v), float: f32_to_i64, double: f64_to_i64, default: int_to_i64)(v)
+#define TO_U8(v) _Generic((v), float: f32_to_i32, double: f64_to_i64, default: int_to_i64)(v)
+
+#define LOAD_BOOL(x) ((uint8_t)((x) != 0))
+#define LOAD_SAME(x) (x)
+
+#define STORE_BOOL(v) ((uint8_t)((v) != 0))
+#define STORE_U8(v) ((uint8_t)TO_U8(v))
+#define STORE_F16(v) plait_f32_to_f16((float)(v))
+#define STORE_BF16(v) plait_f32_to_bf16((float)(v))
+#define STORE_F32(v) ((float)(v))
+#define STORE_F64(v) ((double)(v))
+
+#define CONVERT(from, S, LOAD, to, D, STORE)                                                        \
+  PLAIT_CLONES static void convert_##from##_##to(void *restrict out, const void *restrict in, int64_t n) { \
+    D *restrict o = out;                                                                            \
+    const S *restrict x = in;                                                                       \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) o[i] = STORE(LOAD(x[i]));                   \
+  }
+
+#define CONVERT_FROM(from, S, LOAD)                      \
+  CONVERT(from, S, LOAD, b8, uint8_t, STORE_BOOL)      \
+  CONVERT(from, S, LOAD, u8, uint8_t, STORE_U8)          \
+  CONVERT(from, S, LOAD, i32, int32_t, TO_I32)           \
+  CONVERT(from, S, LOAD, i64, int64_t, TO_I64)           \
+  CONVERT(from, S, LOAD, f16, uint16_t, STORE_F16)       \
+  CONVERT(from, S, LOAD, bf16, uint16_t, STORE_BF16)     \
+  CONVERT(from, S, LOAD, f32, float, STORE_F32)          \
+  CONVERT(from, S, LOAD, f64, double, STORE_F64)
+
+CONVERT_FROM(b8, uint8_t, LOAD_BOOL)
+CONVERT_FROM(u8, uint8_t, LOAD_SAME)
+CONVERT_FROM(i32, int32_t, LOAD_SAME)
+CONVERT_FROM(i64, int64_t, LOAD_SAME)
+CONVERT_FROM(f16, uint16_t, plait_f16_to_f32)
+CONVERT_FROM(bf16, uint16_t, plait_bf16_to_f32)
+CONVERT_FROM(f32, float, LOAD_SAME)
+CONVERT_FROM(f64, double, LOAD_SAME)
+
+#define ROW(from)                                                                                                \
+  {convert_##from##_b8, convert_##from##_u8,   convert_##from##_i32, convert_##from##_i64, convert_##from##_f16, \
+   convert_##from##_bf16, convert_##from##_f32, convert_##from##_f64}
+
+static const plaitk_convert table[8][8] = {ROW(b8), ROW(u8),   ROW(i32), ROW(i64),
+                                           ROW(f16),  ROW(bf16), ROW(f32), ROW(f64)};
+
+plaitk_convert plaitk_copying_converter(int64_t to, int64_t from) { return table[from][to]; }
