@@ -1,0 +1,63 @@
+// Package conv computes convolutions over one to three spatial dimensions and their gradients on the CPU.
+//
+// The products are made by micro kernels that read the positions of a tap straight from a padded copy of a block of the
+// input (see conv.h), so that nothing of the size of an unfolded image is ever stored. Transposed convolutions are the
+// input gradient.
+package conv
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo noescape plaitk_conv_forward_scratch
+#cgo nocallback plaitk_conv_forward_scratch
+#cgo noescape plaitk_conv_input_grad_scratch
+#cgo nocallback plaitk_conv_input_grad_scratch
+#cgo noescape plaitk_conv_weight_grad_scratch
+#cgo nocallback plaitk_conv_weight_grad_scratch
+#cgo noescape plaitk_conv_forward
+#cgo nocallback plaitk_conv_forward
+#cgo noescape plaitk_conv_input_grad
+#cgo nocallback plaitk_conv_input_grad
+#cgo noescape plaitk_conv_weight_grad
+#cgo nocallback plaitk_conv_weight_grad
+#cgo noescape plaitk_conv_isa
+#cgo nocallback plaitk_conv_isa
+#include "conv.h"
+*/
+import "C"
+
+import "unsafe"
+
+// A geometry describes a convolution by its forward pass; missing leading dimensions are 1. It is plaitk_conv_shape.
+type geometry struct {
+	dtype, n, groups, cin, cout                int64
+	in, out, kernel, stride, padding, dilation [3]int64
+}
+
+func (g *geometry) c() *C.plaitk_conv_shape { return (*C.plaitk_conv_shape)(unsafe.Pointer(g)) }
+
+func (g *geometry) forwardScratch(threads int) int64 {
+	return int64(C.plaitk_conv_forward_scratch(g.c(), C.int64_t(threads)))
+}
+
+func (g *geometry) inputGradScratch(threads int) int64 {
+	return int64(C.plaitk_conv_input_grad_scratch(g.c(), C.int64_t(threads)))
+}
+
+func (g *geometry) weightGradScratch(threads int) int64 {
+	return int64(C.plaitk_conv_weight_grad_scratch(g.c(), C.int64_t(threads)))
+}
+
+func (g *geometry) forward(pool unsafe.Pointer, threads int, x, w, bias, y, scratch unsafe.Pointer) {
+	C.plaitk_conv_forward((*C.plait_pool)(pool), C.int64_t(threads), g.c(), x, w, bias, y, scratch)
+}
+
+func (g *geometry) inputGrad(pool unsafe.Pointer, threads int, dy, w, bias, dx, scratch unsafe.Pointer) {
+	C.plaitk_conv_input_grad((*C.plait_pool)(pool), C.int64_t(threads), g.c(), dy, w, bias, dx, scratch)
+}
+
+func (g *geometry) weightGrad(pool unsafe.Pointer, threads int, x, dy, dw, scratch unsafe.Pointer) {
+	C.plaitk_conv_weight_grad((*C.plait_pool)(pool), C.int64_t(threads), g.c(), x, dy, dw, scratch)
+}
+
+// limitISA caps the instruction set for tests: 0 baseline, 1 AVX2, 2 AVX-512. It returns the one in use.
+func limitISA(level int) int { return int(C.plaitk_conv_isa(C.int64_t(level))) }

@@ -1,0 +1,372 @@
+package conv
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core/cpu/pool"
+)
+
+const (
+	float16  = 4
+	bfloat16 = 5
+	float32_ = 6
+	float64_ = 7
+)
+
+// size returns positions, weights and outputs: the lengths of x, w and y.
+func (g *geometry) sizes() (x, w, y int64) {
+	x, w, y = g.n*g.cin, g.cout*(g.cin/g.groups), g.n*g.cout
+	for d := range 3 {
+		x, w, y = x*g.in[d], w*g.kernel[d], y*g.out[d]
+	}
+	return
+}
+
+// each calls f with the indices of x, w and y of every product of the convolution.
+func (g *geometry) each(f func(x, w, y int64)) {
+	cg, og := g.cin/g.groups, g.cout/g.groups
+	for n := range g.n {
+		for o := range g.cout {
+			for z := range g.out[0] {
+				for y := range g.out[1] {
+					for x := range g.out[2] {
+						yi := (((n*g.cout+o)*g.out[0]+z)*g.out[1]+y)*g.out[2] + x
+						for c := range cg {
+							for i := range g.kernel[0] {
+								for j := range g.kernel[1] {
+									for k := range g.kernel[2] {
+										iz := z*g.stride[0] + i*g.dilation[0] - g.padding[0]
+										iy := y*g.stride[1] + j*g.dilation[1] - g.padding[1]
+										ix := x*g.stride[2] + k*g.dilation[2] - g.padding[2]
+										if iz < 0 || iy < 0 || ix < 0 || iz >= g.in[0] || iy >= g.in[1] || ix >= g.in[2] {
+											continue
+										}
+										xi := (((n*g.cin+o/og*cg+c)*g.in[0]+iz)*g.in[1]+iy)*g.in[2] + ix
+										wi := (((o*cg+c)*g.kernel[0]+i)*g.kernel[1]+j)*g.kernel[2] + k
+										f(xi, wi, yi)
+									}
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A buffer is memory of a dtype with a guard behind its end.
+type buffer struct {
+	dtype int64
+	words []uint64
+	n     int64
+}
+
+const guard = 0x5a5a5a5a5a5a5a5a
+
+func elementSize(dtype int64) int64 {
+	return map[int64]int64{float16: 2, bfloat16: 2, float32_: 4, float64_: 8}[dtype]
+}
+
+func newBuffer(dtype, n int64) *buffer {
+	b := &buffer{dtype: dtype, n: n, words: make([]uint64, (n*elementSize(dtype)+7)/8+16)}
+	for i := range b.words {
+		b.words[i] = guard
+	}
+	return b
+}
+
+func (b *buffer) ptr() unsafe.Pointer { return unsafe.Pointer(&b.words[0]) }
+
+func (b *buffer) checkGuard(t *testing.T) {
+	t.Helper()
+	bytes := unsafe.Slice((*byte)(b.ptr()), len(b.words)*8)
+	for _, v := range bytes[b.n*elementSize(b.dtype):] {
+		require.Equal(t, byte(0x5a), v, "written past the end")
+	}
+}
+
+// Values are small multiples of 1/8, which every dtype holds exactly.
+func (b *buffer) set(v []float64) {
+	for i, x := range v {
+		i := uintptr(i)
+		switch b.dtype {
+		case float64_:
+			*(*float64)(unsafe.Add(b.ptr(), i*8)) = x
+		case float32_:
+			*(*float32)(unsafe.Add(b.ptr(), i*4)) = float32(x)
+		case bfloat16:
+			*(*uint16)(unsafe.Add(b.ptr(), i*2)) = uint16(math.Float32bits(float32(x)) >> 16)
+		case float16:
+			bits := math.Float32bits(float32(x))
+			h := uint16(bits >> 16 & 0x8000)
+			if x != 0 {
+				h |= uint16((bits>>23&0xff)-112)<<10 | uint16(bits>>13&0x3ff)
+			}
+			*(*uint16)(unsafe.Add(b.ptr(), i*2)) = h
+		}
+	}
+}
+
+func (b *buffer) get() []float64 {
+	v := make([]float64, b.n)
+	for i := range v {
+		switch o := uintptr(i); b.dtype {
+		case float64_:
+			v[i] = *(*float64)(unsafe.Add(b.ptr(), o*8))
+		case float32_:
+			v[i] = float64(*(*float32)(unsafe.Add(b.ptr(), o*4)))
+		case bfloat16:
+			v[i] = float64(math.Float32frombits(uint32(*(*uint16)(unsafe.Add(b.ptr(), o*2))) << 16))
+		case float16:
+			h := uint32(*(*uint16)(unsafe.Add(b.ptr(), o*2)))
+			if m := h & 0x7fff; m != 0 {
+				v[i] = math.Ldexp(float64(m&0x3ff|0x400), int(m>>10)-25)
+			}
+			if h&0x8000 != 0 {
+				v[i] = -v[i]
+			}
+		}
+	}
+	return v
+}
+
+func random(r *rand.Rand, n int64) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = float64(r.IntN(17)-8) / 8
+	}
+	return v
+}
+
+// scratch is filled with NaN, so that a read of what was not written shows.
+func scratch(bytes int64) unsafe.Pointer {
+	words := make([]uint64, bytes/8+16)
+	for i := range words {
+		words[i] = 0x7ff87ff87ff87ff8 | 0xffffffff
+	}
+	p := unsafe.Pointer(&words[0])
+	return unsafe.Add(p, (64-uintptr(p)%64)%64)
+}
+
+func tolerance(dtype int64) float64 {
+	return map[int64]float64{float16: 1e-3, bfloat16: 8e-3, float32_: 1e-5, float64_: 1e-13}[dtype]
+}
+
+func requireClose(t *testing.T, want, got []float64, tol float64, what string) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i := range want {
+		if !(math.Abs(want[i]-got[i]) <= tol*(1+math.Abs(want[i]))) {
+			require.Failf(t, what, "element %d: got %v, want %v", i, got[i], want[i])
+		}
+	}
+}
+
+func check(t *testing.T, g geometry, p *pool.Pool) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	nx, nw, ny := g.sizes()
+	vx, vw, vb, vy, vc := random(r, nx), random(r, nw), random(r, g.cout), random(r, ny), random(r, g.cin)
+	y, dx, dw := make([]float64, ny), make([]float64, nx), make([]float64, nw)
+	plane := int64(1)
+	for d := range 3 {
+		plane *= g.out[d]
+	}
+	for i := range y {
+		y[i] = vb[int64(i)/plane%g.cout]
+	}
+	g.each(func(xi, wi, yi int64) {
+		y[yi] += vx[xi] * vw[wi]
+		dx[xi] += vy[yi] * vw[wi]
+		dw[wi] += vy[yi] * vx[xi]
+	})
+	buf := func(v []float64) *buffer {
+		b := newBuffer(g.dtype, int64(len(v)))
+		b.set(v)
+		return b
+	}
+	x, w, b, dy := buf(vx), buf(vw), buf(vb), buf(vy)
+	tol := tolerance(g.dtype)
+
+	out := newBuffer(g.dtype, ny)
+	g.forward(p.Ptr(), p.Threads(), x.ptr(), w.ptr(), b.ptr(), out.ptr(), scratch(g.forwardScratch(p.Threads())))
+	requireClose(t, y, out.get(), tol, "forward")
+	out.checkGuard(t)
+
+	out = newBuffer(g.dtype, nx)
+	g.inputGrad(p.Ptr(), p.Threads(), dy.ptr(), w.ptr(), nil, out.ptr(), scratch(g.inputGradScratch(p.Threads())))
+	requireClose(t, dx, out.get(), tol, "input gradient")
+	out.checkGuard(t)
+
+	plane = g.in[0] * g.in[1] * g.in[2]
+	for i := range dx {
+		dx[i] += vc[int64(i)/plane%g.cin]
+	}
+	c := buf(vc)
+	out = newBuffer(g.dtype, nx)
+	g.inputGrad(p.Ptr(), p.Threads(), dy.ptr(), w.ptr(), c.ptr(), out.ptr(), scratch(g.inputGradScratch(p.Threads())))
+	requireClose(t, dx, out.get(), tol, "transposed convolution with bias")
+
+	out = newBuffer(g.dtype, nw)
+	g.weightGrad(p.Ptr(), p.Threads(), x.ptr(), dy.ptr(), out.ptr(), scratch(g.weightGradScratch(p.Threads())))
+	requireClose(t, dw, out.get(), tol*math.Sqrt(float64(g.n*plane)), "weight gradient")
+	out.checkGuard(t)
+	runtime.KeepAlive(p)
+}
+
+// shape makes a geometry of 1 to 3 dimensions with the output size of the formula.
+func shape(n, groups, cin, cout int64, in, kernel, stride, padding, dilation []int64) geometry {
+	g := geometry{dtype: float32_, n: n, groups: groups, cin: cin, cout: cout}
+	for d := range 3 {
+		g.in[d], g.kernel[d], g.stride[d], g.dilation[d] = 1, 1, 1, 1
+		if i := d - 3 + len(in); i >= 0 {
+			g.in[d], g.kernel[d], g.stride[d], g.padding[d], g.dilation[d] = in[i], kernel[i], stride[i], padding[i], dilation[i]
+		}
+		g.out[d] = (g.in[d]+2*g.padding[d]-g.dilation[d]*(g.kernel[d]-1)-1)/g.stride[d] + 1
+	}
+	return g
+}
+
+type dims = []int64
+
+func cases() map[string]geometry {
+	return map[string]geometry{
+		"1d":                  shape(2, 1, 3, 5, dims{11}, dims{3}, dims{1}, dims{1}, dims{1}),
+		"1d long":             shape(1, 1, 2, 3, dims{5000}, dims{7}, dims{2}, dims{3}, dims{3}),
+		"1d wide kernel":      shape(3, 2, 4, 6, dims{40}, dims{33}, dims{1}, dims{0}, dims{1}),
+		"2d":                  shape(2, 1, 3, 9, dims{13, 17}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"2d full vectors":     shape(3, 1, 4, 8, dims{8, 32}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"2d stride":           shape(3, 1, 5, 7, dims{14, 15}, dims{3, 5}, dims{2, 3}, dims{1, 2}, dims{1, 1}),
+		"2d stride, tail":     shape(2, 1, 3, 4, dims{12, 12}, dims{3, 3}, dims{2, 2}, dims{0, 0}, dims{1, 1}),
+		"2d stride > kernel":  shape(2, 1, 4, 3, dims{13, 11}, dims{2, 1}, dims{3, 4}, dims{0, 0}, dims{1, 1}),
+		"2d dilation":         shape(2, 1, 3, 6, dims{19, 16}, dims{3, 3}, dims{1, 1}, dims{2, 2}, dims{2, 2}),
+		"2d dilation, stride": shape(2, 1, 3, 6, dims{19, 16}, dims{3, 4}, dims{2, 3}, dims{2, 4}, dims{3, 2}),
+		"2d even dilation":    shape(1, 1, 2, 2, dims{19, 16}, dims{3, 4}, dims{4, 2}, dims{2, 4}, dims{2, 4}),
+		"2d groups":           shape(2, 3, 6, 9, dims{9, 10}, dims{3, 3}, dims{2, 1}, dims{1, 1}, dims{1, 1}),
+		"2d depthwise":        shape(2, 19, 19, 19, dims{12, 37}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"2d depthwise x2":     shape(2, 7, 7, 14, dims{12, 9}, dims{5, 3}, dims{2, 2}, dims{2, 1}, dims{1, 1}),
+		"2d 1x1":              shape(3, 1, 10, 21, dims{7, 7}, dims{1, 1}, dims{1, 1}, dims{0, 0}, dims{1, 1}),
+		"2d 1x1 stride":       shape(3, 1, 10, 4, dims{7, 8}, dims{1, 1}, dims{2, 2}, dims{0, 0}, dims{1, 1}),
+		"2d patches":          shape(2, 1, 3, 12, dims{16, 16}, dims{4, 4}, dims{4, 4}, dims{0, 0}, dims{1, 1}),
+		"2d whole image":      shape(37, 1, 6, 20, dims{5, 5}, dims{5, 5}, dims{1, 1}, dims{0, 0}, dims{1, 1}),
+		"2d tiny images":      shape(9, 1, 40, 33, dims{2, 2}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"2d many channels":    shape(1, 1, 130, 140, dims{4, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"2d big padding":      shape(2, 1, 2, 3, dims{3, 4}, dims{2, 2}, dims{1, 1}, dims{4, 5}, dims{1, 1}),
+		"2d rows of blocks":   shape(1, 1, 3, 16, dims{60, 70}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"3d":                  shape(2, 1, 3, 4, dims{5, 6, 7}, dims{3, 3, 3}, dims{1, 1, 1}, dims{1, 1, 1}, dims{1, 1, 1}),
+		"3d stride":           shape(2, 2, 4, 6, dims{7, 8, 9}, dims{2, 3, 3}, dims{2, 3, 2}, dims{1, 0, 1}, dims{2, 1, 2}),
+		"3d blocks":           shape(1, 1, 2, 2, dims{9, 20, 40}, dims{3, 1, 3}, dims{1, 1, 1}, dims{1, 0, 1}, dims{1, 1, 1}),
+		"no images":           shape(0, 1, 3, 4, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"no channels out":     shape(2, 1, 3, 0, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"no channels in":      shape(2, 1, 0, 4, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+	}
+}
+
+func TestAgainstLoops(t *testing.T) {
+	defer limitISA(2)
+	p := pool.New(3)
+	defer p.Close()
+	for _, level := range []int{2, 1, 0} {
+		if limitISA(level) != level {
+			continue
+		}
+		for name, g := range cases() {
+			for _, dtype := range []int64{float32_, float64_, float16, bfloat16} {
+				g.dtype = dtype
+				t.Run(fmt.Sprintf("%s/isa%d/dtype%d", name, level, dtype), func(t *testing.T) { check(t, g, p) })
+			}
+		}
+	}
+}
+
+// Random geometries reach combinations that nobody thought of.
+func TestRandomGeometries(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	p := pool.New(2)
+	defer p.Close()
+	for range 300 {
+		nd := 1 + r.IntN(3)
+		var in, kernel, stride, padding, dilation dims
+		for range nd {
+			k, d, pad := int64(1+r.IntN(4)), int64(1+r.IntN(3)), int64(r.IntN(4))
+			kernel, dilation, padding = append(kernel, k), append(dilation, d), append(padding, pad)
+			stride = append(stride, int64(1+r.IntN(4)))
+			in = append(in, max(d*(k-1)+1-2*pad, 0)+int64(1+r.IntN(12)))
+		}
+		groups := int64(1 + r.IntN(3))
+		g := shape(int64(1+r.IntN(4)), groups, groups*int64(1+r.IntN(5)), groups*int64(1+r.IntN(10)), in, kernel, stride, padding, dilation)
+		if g.dtype = float32_; r.IntN(2) == 0 {
+			g.dtype = float64_
+		}
+		t.Run(fmt.Sprintf("%+v", g), func(t *testing.T) { check(t, g, p) })
+	}
+}
+
+// The bits of the results do not depend on the number of threads.
+func TestThreads(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for name, g := range cases() {
+		nx, nw, ny := g.sizes()
+		fill := func(n int64) *buffer {
+			b := newBuffer(g.dtype, n)
+			v := make([]float64, n)
+			for i := range v {
+				v[i] = r.NormFloat64()
+			}
+			b.set(v)
+			return b
+		}
+		x, w, dy := fill(nx), fill(nw), fill(ny)
+		var first [3][]float64
+		for _, threads := range []int{1, 2, 5} {
+			p := pool.New(threads)
+			y, dx, dw := newBuffer(g.dtype, ny), newBuffer(g.dtype, nx), newBuffer(g.dtype, nw)
+			g.forward(p.Ptr(), threads, x.ptr(), w.ptr(), nil, y.ptr(), scratch(g.forwardScratch(threads)))
+			g.inputGrad(p.Ptr(), threads, dy.ptr(), w.ptr(), nil, dx.ptr(), scratch(g.inputGradScratch(threads)))
+			g.weightGrad(p.Ptr(), threads, x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(threads)))
+			p.Close()
+			got := [3][]float64{y.get(), dx.get(), dw.get()}
+			if threads == 1 {
+				first = got
+			}
+			require.Equal(t, first, got, name)
+		}
+	}
+}
+
+// An infinity that no tap meets stays out of the weight gradient.
+func TestUntouchedInfinity(t *testing.T) {
+	for _, in := range []int64{8, 40} {
+		g := shape(1, 1, 1, 4, dims{in, in}, dims{2, 2}, dims{3, 3}, dims{0, 0}, dims{1, 1})
+		g.out[1], g.out[2] = in/4, in/4
+		nx, nw, ny := g.sizes()
+		x, dy, dw := newBuffer(g.dtype, nx), newBuffer(g.dtype, ny), newBuffer(g.dtype, nw)
+		touched := make([]bool, nx)
+		g.each(func(xi, _, _ int64) { touched[xi] = true })
+		v := make([]float64, nx)
+		for i := range v {
+			v[i] = 1
+			if !touched[i] {
+				v[i] = math.Inf(1)
+			}
+		}
+		x.set(v)
+		ones := make([]float64, ny)
+		for i := range ones {
+			ones[i] = 1
+		}
+		dy.set(ones)
+		g.weightGrad(nil, 1, x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(1)))
+		for _, v := range dw.get() {
+			require.Equal(t, float64(g.out[1]*g.out[2]), v)
+		}
+	}
+}
