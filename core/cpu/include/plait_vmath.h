@@ -10,7 +10,10 @@
 #include "vmath/double.h"
 #include "vmath/erf.h"
 #include "vmath/exp.h"
+#include "vmath/gamma.h"
+#include "vmath/hyper.h"
 #include "vmath/log.h"
+#include "vmath/pow.h"
 #include "vmath/round.h"
 #include "vmath/trig.h"
 

@@ -2,7 +2,7 @@
 #ifndef PLAIT_VMATH_DOUBLE_H
 #define PLAIT_VMATH_DOUBLE_H
 
-#include "base.h"
+#include "erf.h"
 
 #define PLAIT_VM_LIBM(name, call) \
   PLAIT_INLINE double plait_vm_##name(double x) { return call(x); }
@@ -47,6 +47,62 @@ PLAIT_INLINE double plait_vm_sigmoid(double x) {
 
 PLAIT_INLINE double plait_vm_softplus(double x) { return (x < 0.0 ? 0.0 : x) + log1p(exp(-fabs(x))); }
 
-PLAIT_INLINE double plait_vm_logsigmoid(double x) { return (x > 0.0 ? 0.0 : x) - log1p(exp(-fabs(x))); }
+PLAIT_INLINE double plait_vm_logsigmoid(double x) { return -plait_vm_softplus(-x); }
+
+// x - y floor(x / y), the sign of y.
+PLAIT_INLINE double plait_vm_remainder(double x, double y) {
+  double m = fmod(x, y);
+  return m != 0.0 && (m < 0.0) != (y < 0.0) ? m + y : m;
+}
+
+PLAIT_INLINE double plait_vm_floor_divide(double x, double y) {
+  if (y == 0.0) return x / y;
+  double m = fmod(x, y);
+  double q = (x - m) / y - (m != 0.0 && (m < 0.0) != (y < 0.0) ? 1.0 : 0.0);
+  if (q == 0.0) return copysign(0.0, x / y);
+  double whole = floor(q);
+  return whole + (q - whole > 0.5 ? 1.0 : 0.0);
+}
+
+// Halley steps from the value good to 2^-28, or from the leading terms at infinity.
+PLAIT_INLINE double plait_vm_erfinv(double x) {
+  double a = fabs(x), y = plait_vm_wide_erfinv(a);
+  if (!(a < 1.0)) return copysign(y, x);
+  double left = -log(1.0 - a);
+  if (left > 14.0) y = sqrt(left - 0.5 * log(0x1.921fb54442d18p+1 * left));
+  for (int i = 0; i < 3; i++) {
+    double excess = a < 0.5 ? erf(y) - a : (1.0 - a) - erfc(y);
+    double step = excess / (0x1.20dd750429b6dp+0 * exp(-y * y));
+    y -= step / (1.0 + y * step);
+  }
+  return copysign(y, x);
+}
+
+// lgamma itself writes to a global variable.
+PLAIT_INLINE double plait_vm_lgamma(double x) {
+  int sign;
+  return lgamma_r(x, &sign);
+}
+
+// The derivative of lgamma: the recurrence up to 12, then the asymptotic series; reflected below 0.
+PLAIT_INLINE double plait_vm_digamma(double x) {
+  if (x == 0.0) return -copysign(PLAIT_VM_INF, x);
+  double shift = 0.0;
+  if (x < 0.0) {
+    double part = x - nearbyint(x);
+    if (part == 0.0 || x == -PLAIT_VM_INF) return PLAIT_VM_NAN;
+    shift = -0x1.921fb54442d18p+1 / tan(0x1.921fb54442d18p+1 * part);
+    x = 1.0 - x;
+  }
+  for (; x < 12.0; x += 1.0) shift -= 1.0 / x;
+  double s = 1.0 / x, t = s * s;
+  double series = 691.0 / 32760.0 - t * (1.0 / 12.0);
+  series = 1.0 / 132.0 - t * series;
+  series = 1.0 / 240.0 - t * series;
+  series = 1.0 / 252.0 - t * series;
+  series = 1.0 / 120.0 - t * series;
+  series = 1.0 / 12.0 - t * series;
+  return shift + (log(x) - 0.5 * s - t * series);
+}
 
 #endif

@@ -3,6 +3,7 @@
 #define PLAIT_VMATH_ERF_H
 
 #include "exp.h"
+#include "wide.h"
 
 // erf(x), within 2 ulp.
 PLAIT_INLINE float plait_vm_erff(float x) {
@@ -28,5 +29,65 @@ PLAIT_INLINE float plait_vm_erff(float x) {
   float large = 1.0f - plait_vm_exp_normalf(q);
   return plait_vm_copysignf(plait_vm_pickf(a < 0.92f, small, large), x);
 }
+
+// erfc(x), within 1 ulp.
+PLAIT_INLINE float plait_vm_erfcf(float x) {
+  double v = (double)x, a = plait_vm_at_most(plait_vm_abs(v), 10.2);
+  // erfc(a) exp(a^2) is smooth in t.
+  double t = (a - 3.0) / (a + 3.0);
+  double p = -0x1.c1440f211296ep-18;
+  p = p * t - 0x1.405914b5e5a01p-17;
+  p = p * t + 0x1.0c3dce19466d0p-14;
+  p = p * t + 0x1.6ae0fdadc2f16p-15;
+  p = p * t - 0x1.392741f8e42b4p-11;
+  p = p * t + 0x1.735e11c934660p-11;
+  p = p * t + 0x1.17c98b0b6ba1dp-8;
+  p = p * t - 0x1.8fa5e982832bcp-6;
+  p = p * t + 0x1.258b116fa2d7cp-4;
+  p = p * t - 0x1.336ffb330e815p-3;
+  p = p * t + 0x1.f6ff20495f76ap-3;
+  p = p * t - 0x1.4e102b9ebd407p-2;
+  p = p * t + 0x1.6e9827d225a07p-3;
+  double y = p * plait_vm_wide_exp(-a * a);
+  return (float)plait_vm_pick(v < 0.0, 2.0 - y, y);
+}
+
+// The inverse of erf, to 2^-28 of the result; NaN outside [-1, 1]. It is x times a function of w = -log(1 - x^2).
+PLAIT_INLINE double plait_vm_wide_erfinv(double x) {
+  double w = -plait_vm_wide_log1p(-plait_vm_at_most(x * x, 0x1.fffffffffffffp-1));
+  double u = w - 2.5;
+  double p = 0x1.24253403258c9p-33;
+  p = p * u + 0x1.e086857e0ca00p-32;
+  p = p * u - 0x1.7ac0009d54b24p-27;
+  p = p * u + 0x1.1abba18151170p-26;
+  p = p * u + 0x1.01892b870d670p-21;
+  p = p * u - 0x1.cbd4e4860972cp-19;
+  p = p * u - 0x1.4f75fc934f1e3p-18;
+  p = p * u + 0x1.c9bb5b289d24bp-13;
+  p = p * u - 0x1.486399f731ab7p-10;
+  p = p * u - 0x1.11c3e0b55921ap-8;
+  p = p * u + 0x1.f91e897302f36p-3;
+  p = p * u + 0x1.805c5cff6ea5cp+0;
+  double s = sqrt(w) - 3.0;
+  double q = 0x1.42cfea77908ecp-17;
+  q = q * s - 0x1.ab36b4340dd3ep-16;
+  q = q * s - 0x1.dec19dcabca99p-16;
+  q = q * s + 0x1.a7f6a0d99a24ap-13;
+  q = q * s - 0x1.34c0842575566p-12;
+  q = q * s - 0x1.31557f2731a53p-13;
+  q = q * s + 0x1.85e248096dd3ap-10;
+  q = q * s - 0x1.d2976cba7d554p-9;
+  q = q * s + 0x1.748c85d2bf2e7p-8;
+  q = q * s - 0x1.f4efd58259288p-8;
+  q = q * s + 0x1.35830c10b8eb5p-7;
+  q = q * s + 0x1.006dca6bd156ep+0;
+  q = q * s + 0x1.6a9efbd5be9b1p+1;
+  double y = x * plait_vm_pick(w < 5.0, p, q);
+  y = plait_vm_pick(plait_vm_abs(x) == 1.0, plait_vm_copysign(PLAIT_VM_INF, x), y);
+  return plait_vm_pick(plait_vm_abs(x) > 1.0, PLAIT_VM_NAN, y);
+}
+
+// The inverse of erf, within 1 ulp; NaN outside [-1, 1].
+PLAIT_INLINE float plait_vm_erfinvf(float x) { return (float)plait_vm_wide_erfinv((double)x); }
 
 #endif

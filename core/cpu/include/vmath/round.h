@@ -35,4 +35,47 @@ PLAIT_INLINE float plait_vm_sqrtf(float x) { return sqrtf(x); }
 // 1 / sqrt(x), within 2 ulp.
 PLAIT_INLINE float plait_vm_rsqrtf(float x) { return 1.0f / sqrtf(x); }
 
+// One step of a long division: r mod y 2^shift for 0 <= r < y 2^(shift + 28), exactly.
+PLAIT_INLINE double plait_vm_mod_step(double r, double y, double inverse, double up, double down) {
+  double q = (r * (inverse * down) + PLAIT_VM_ROUNDER) - PLAIT_VM_ROUNDER;
+  r -= q * (y * up);
+  return r + plait_vm_pick(r < 0.0, y * up, 0.0);
+}
+
+// x - y trunc(x / y), exactly, for all quotients; the sign of x. Ten steps of 28 bits reach the widest pair of floats.
+PLAIT_INLINE float plait_vm_fmodf(float x, float y) {
+  double d = plait_vm_abs((double)y), inverse = 1.0 / d, r = plait_vm_abs((double)x);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p252, 0x1p-252);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p224, 0x1p-224);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p196, 0x1p-196);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p168, 0x1p-168);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p140, 0x1p-140);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p112, 0x1p-112);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p84, 0x1p-84);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p56, 0x1p-56);
+  r = plait_vm_mod_step(r, d, inverse, 0x1p28, 0x1p-28);
+  r = plait_vm_mod_step(r, d, inverse, 1.0, 1.0);
+  float m = plait_vm_copysignf((float)r, x);
+  m = plait_vm_pickf((d == PLAIT_VM_INF) & (plait_vm_absf(x) < PLAIT_VM_INFF), x, m);
+  return plait_vm_pickf((y == 0.0f) | (plait_vm_absf(x) == PLAIT_VM_INFF), PLAIT_VM_NANF, m);
+}
+
+// x - y floor(x / y) from the exact fmod, rounded once; the sign of y.
+PLAIT_INLINE float plait_vm_remainderf(float x, float y) {
+  float m = plait_vm_fmodf(x, y);
+  bool wrap = (m != 0.0f) & ((m < 0.0f) != (y < 0.0f));
+  return m + plait_vm_pickf(wrap, y, -0.0f);
+}
+
+// floor(x / y) as an integer of the exact quotient (x / 0 is infinite or NaN).
+PLAIT_INLINE float plait_vm_floor_dividef(float x, float y) {
+  float m = plait_vm_fmodf(x, y);
+  bool wrap = (m != 0.0f) & ((m < 0.0f) != (y < 0.0f));
+  float q = (x - m) / y - plait_vm_pickf(wrap, 1.0f, 0.0f);
+  float whole = plait_vm_floorf(q);
+  whole += plait_vm_pickf(q - whole > 0.5f, 1.0f, 0.0f);
+  whole = plait_vm_pickf(q == 0.0f, plait_vm_copysignf(0.0f, x / y), whole);
+  return plait_vm_pickf(y == 0.0f, x / y, whole);
+}
+
 #endif

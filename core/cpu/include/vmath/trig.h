@@ -1,8 +1,8 @@
-// sin, cos, tan.
+// Circular functions and their inverses.
 #ifndef PLAIT_VMATH_TRIG_H
 #define PLAIT_VMATH_TRIG_H
 
-#include "base.h"
+#include "wide.h"
 
 // |x| = n pi/2 + r for every finite |x| >= 1, |r| <= pi/4; *quadrant is n mod 4. Smaller |x| is returned as it is, with n = 0.
 //
@@ -74,6 +74,64 @@ PLAIT_INLINE float plait_vm_cosf(float x) {
   float y = plait_vm_pickf(n & 1u, plait_vm_sin_polyf(r), plait_vm_cos_polyf(r));
   y = plait_bits_f32(plait_f32_bits(y) ^ (((n + 1u) & 2u) << 30));
   return plait_vm_pickf(plait_vm_absf(x) < PLAIT_VM_INFF, y, x - x);
+}
+
+// tan(x), within 1 ulp for every finite x.
+PLAIT_INLINE float plait_vm_tanf(float x) {
+  uint32_t quadrant;
+  double r = plait_vm_trig_reduce(x, &quadrant);
+  // The choice is made between floats: one between doubles by a 32-bit number is not vectorised.
+  double s = plait_vm_wide_sin(r), c = plait_vm_wide_cos(r);
+  float y = plait_vm_pickf(quadrant & 1u, (float)(-c / s), (float)(s / c));
+  y = plait_bits_f32(plait_f32_bits(y) ^ (plait_f32_bits(x) & 0x80000000u));
+  return plait_vm_pickf(plait_vm_absf(x) < PLAIT_VM_INFF, y, x - x);
+}
+
+// asin(x), within 1 ulp; NaN outside [-1, 1].
+PLAIT_INLINE float plait_vm_asinf(float x) {
+  double a = plait_vm_abs((double)x);
+  bool outer = a > 0.5;
+  double y = plait_vm_wide_asin(plait_vm_pick(outer, sqrt(0.5 - 0.5 * a), a));
+  y = plait_vm_pick(outer, 0x1.921fb54442d18p+0 - 2.0 * y, y);
+  return (float)plait_vm_copysign(y, (double)x);
+}
+
+// acos(x), within 1 ulp; NaN outside [-1, 1].
+PLAIT_INLINE float plait_vm_acosf(float x) {
+  double v = (double)x, a = plait_vm_abs(v);
+  bool outer = a > 0.5;
+  double y = plait_vm_wide_asin(plait_vm_pick(outer, sqrt(0.5 - 0.5 * a), v));
+  double low = plait_vm_pick(v < 0.0, 0x1.921fb54442d18p+1 - 2.0 * y, 2.0 * y);
+  return (float)plait_vm_pick(outer, low, 0x1.921fb54442d18p+0 - y);
+}
+
+// The angle of (x, y), 0 <= y, x, in [0, pi / 2].
+PLAIT_INLINE double plait_vm_wide_angle(double y, double x) {
+  double small = plait_vm_pick(y > x, x, y), large = plait_vm_pick(y > x, y, x);
+  // Nothing is left of a quotient of infinities or zeros: they stand for 1 and 0.
+  bool infinite = small == PLAIT_VM_INF;
+  small = plait_vm_pick(infinite, 1.0, small);
+  large = plait_vm_pick(infinite, 1.0, large);
+  large = plait_vm_pick(large == 0.0, 1.0, large);
+  bool steep = small > 0x1.a827999fcef32p-2 * large;
+  double z = plait_vm_pick(steep, small - large, small) / plait_vm_pick(steep, small + large, large);
+  double r = plait_vm_wide_atan(z) + plait_vm_pick(steep, 0x1.921fb54442d18p-1, 0.0);
+  return plait_vm_pick(y > x, 0x1.921fb54442d18p+0 - r, r);
+}
+
+// atan(x), within 1 ulp.
+PLAIT_INLINE float plait_vm_atanf(float x) {
+  double v = (double)x;
+  return (float)plait_vm_copysign(plait_vm_wide_angle(plait_vm_abs(v), 1.0), v);
+}
+
+// atan2(y, x), within 1 ulp.
+PLAIT_INLINE float plait_vm_atan2f(float y, float x) {
+  double v = (double)y, u = (double)x;
+  double r = plait_vm_wide_angle(plait_vm_abs(v), plait_vm_abs(u));
+  r = plait_vm_pick(plait_vm_bits(u) >> 63, 0x1.921fb54442d18p+1 - r, r);
+  r = plait_vm_pick((v != v) | (u != u), v + u, r);
+  return (float)plait_vm_copysign(r, v);
 }
 
 // The sine and cosine of a fraction of a turn, 0 <= t < 1, within 2 ulp.

@@ -1,0 +1,218 @@
+package vmath
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bounds are the errors in ulp that the header promises.
+var bounds = map[string]float64{
+	"exp": 1, "exp2": 1.1, "expm1": 1.5, "log": 1, "log2": 1.5, "log10": 1.5, "log1p": 1.5,
+	"sin": 1.6, "cos": 1.6, "tan": 1, "asin": 1, "acos": 1, "atan": 1,
+	"sinh": 1, "cosh": 1, "tanh": 1.5, "asinh": 1, "acosh": 1, "atanh": 1,
+	"erf": 1.5, "erfc": 1, "erfinv": 1, "lgamma": 1, "digamma": 1,
+	"sigmoid": 2.5, "softplus": 2, "logsigmoid": 2, "sqrt": 0.5, "rsqrt": 1.5,
+	"floor": 0, "ceil": 0, "trunc": 0, "round": 0,
+	"pow": 1, "atan2": 1, "fmod": 0, "remainder": 1,
+}
+
+// slack is the absolute error that the header allows where a function crosses zero away from 0.
+var slack = map[string]float64{"lgamma": 0x1p-40, "digamma": 0x1p-40}
+
+var variants = []Variant{Baseline, AVX2, AVX512}
+
+const block = 1 << 14
+
+// forEachVariant compares f with the reference on blocks of inputs.
+func forEachVariant(t *testing.T, f Function, blocks func(yield func(a, b []float32))) {
+	want, got := make([]float64, block), make([]float32, block)
+	var worst [3]float64
+	var at [3][2]float32
+	blocks(func(a, b []float32) {
+		f.Reference(want[:len(a)], a, b)
+		for _, v := range variants {
+			if !v.Supported() {
+				continue
+			}
+			f.Apply(v, got[:len(a)], a, b)
+			if e, i := Worst(got[:len(a)], want[:len(a)], slack[f.Name]); e > worst[v] {
+				worst[v], at[v][0] = e, a[i]
+				if b != nil {
+					at[v][1] = b[i]
+				}
+			}
+		}
+	})
+	for _, v := range variants {
+		require.LessOrEqualf(t, worst[v], bounds[f.Name], "%v at %v", v, at[v])
+	}
+}
+
+func TestUnaryAccuracy(t *testing.T) {
+	for _, f := range Functions() {
+		if f.Arguments != 1 {
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, bounds, f.Name)
+			forEachVariant(t, f, func(yield func(a, b []float32)) {
+				// Every 1999th of all floats, then all of some small ranges near the places that matter.
+				a := make([]float32, block)
+				for bits := uint64(0); bits < 1<<32; {
+					n := 0
+					for ; n < block && bits < 1<<32; n++ {
+						a[n] = math.Float32frombits(uint32(bits))
+						bits += 1999
+					}
+					yield(a[:n], nil)
+				}
+				for _, centre := range special {
+					start := math.Float32bits(centre) - block/2
+					for i := range a {
+						a[i] = math.Float32frombits(start + uint32(i))
+					}
+					yield(a, nil)
+				}
+			})
+		})
+	}
+}
+
+var special = []float32{
+	0, float32(math.Copysign(0, -1)), 1, -1, 0.5, -0.5, 2, -2, 3, 0.25, 0.625, 0.92, 1.4616321, float32(math.Pi / 2), float32(math.Pi),
+	float32(-math.Pi), 88.72, -87.33, -103.97, 128, -149, 1 << 23, 5e-39, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32,
+	float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 16777216, 8388607.5, math.Sqrt2, math.Sqrt2 / 2, 10, 1000,
+}
+
+func TestBinaryAccuracy(t *testing.T) {
+	for _, f := range Functions() {
+		if f.Arguments != 2 || f.Name == "remainder" || f.Name == "floor_divide" {
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			forEachVariant(t, f, pairs)
+		})
+	}
+}
+
+// pairs yields every pair of special values, and random pairs of several kinds.
+func pairs(yield func(a, b []float32)) {
+	var a, b []float32
+	for _, x := range special {
+		for _, y := range append(special, 3, -3, 7, -7, 16777215, -16777215, 33554434, 0.1, 1.5, -1.5) {
+			a, b = append(a, x), append(b, y)
+		}
+	}
+	yield(a, b)
+	a, b = make([]float32, block), make([]float32, block)
+	state := uint64(1)
+	for round := range 120 {
+		for i := range a {
+			state = state*6364136223846793005 + 1442695040888963407
+			x, y := uint32(state>>32), uint32(state>>16)
+			a[i], b[i] = math.Float32frombits(x), math.Float32frombits(y)
+			switch round % 4 {
+			case 1: // small powers, quotients near integers
+				b[i] = float32(int32(y)>>20) / 256
+			case 2: // a base near one and a large power
+				a[i], b[i] = 1+float32(int32(x))*0x1p-44, float32(int32(y))*0x1p-8
+			case 3:
+				a[i], b[i] = float32(x)*0x1p-24, float32(int32(y))*0x1p-26
+			}
+		}
+		yield(a, b)
+	}
+}
+
+// TestRemainders checks the sign and the integers of remainder and floor_divide, computed from an exact fmod.
+func TestRemainders(t *testing.T) {
+	byName := map[string]Function{}
+	for _, f := range Functions() {
+		byName[f.Name] = f
+	}
+	r, q := make([]float32, block), make([]float32, block)
+	for _, v := range variants {
+		if !v.Supported() {
+			continue
+		}
+		pairs(func(a, b []float32) {
+			byName["remainder"].Apply(v, r[:len(a)], a, b)
+			byName["floor_divide"].Apply(v, q[:len(a)], a, b)
+			for i, x := range a {
+				y := b[i]
+				m := float32(math.Mod(float64(x), float64(y)))
+				want := m
+				if m != 0 && (m < 0) != (y < 0) {
+					want += y
+				}
+				if math.Float32bits(want) != math.Float32bits(r[i]) && (want == want || r[i] == r[i]) {
+					require.Failf(t, "remainder", "%v: remainder(%v, %v) = %v, want %v", v, x, y, r[i], want)
+				}
+				quotient := float64(x) / float64(y)
+				if quotient != 0 && math.Abs(quotient) < 1<<22 && float64(q[i]) != math.Floor(quotient) {
+					// The rounded quotient may have reached an integer that the exact one has not.
+					exact := math.Round(quotient)
+					if !(math.Abs(quotient-exact) < 1e-9*math.Abs(quotient) && math.Abs(float64(q[i])-exact) <= 1) {
+						require.Failf(t, "floor_divide", "%v: floor_divide(%v, %v) = %v", v, x, y, q[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestDouble checks the float64 functions that are not libm's.
+func TestDouble(t *testing.T) {
+	byName := map[string]Function{}
+	for _, f := range Functions() {
+		byName[f.Name] = f
+	}
+	near := func(name string, want, x float64) {
+		t.Helper()
+		require.InDelta(t, want, byName[name].Double(x, 0), 4e-15*math.Max(1, math.Abs(want)), "%s(%v)", name, x)
+	}
+	for x := -0.99995; x < 1; x += 0.0001 {
+		near("erfinv", math.Erfinv(x), x)
+	}
+	near("erfinv", math.Inf(1), 1)
+	near("erfinv", 5.863584748755168, 1-0x1p-53)
+	const euler = 0.57721566490153286
+	near("digamma", -euler, 1)
+	near("digamma", -euler-2*math.Ln2, 0.5)
+	near("digamma", 1-euler, 2)
+	near("digamma", 2.2517525890667211, 10)
+	for x := -20.45; x < 20; x += 0.37 {
+		near("digamma", byName["digamma"].Double(x+1, 0)-1/x, x)
+	}
+	for x := -30.0; x < 30; x += 0.01 {
+		near("sigmoid", 1/(1+math.Exp(-x)), x)
+		near("softplus", math.Log1p(math.Exp(x)), x)
+		near("logsigmoid", -math.Log1p(math.Exp(-x)), x)
+	}
+	require.Equal(t, 1.5, byName["remainder"].Double(-0.5, 2))
+	require.Equal(t, -1.0, byName["floor_divide"].Double(-0.5, 2))
+}
+
+func BenchmarkFunctions(b *testing.B) {
+	a, c, y := make([]float32, block), make([]float32, block), make([]float32, block)
+	for i := range a {
+		a[i], c[i] = 0.01+float32(i)*0x1p-15, 1.5+float32(i)*0x1p-14
+	}
+	for _, f := range Functions() {
+		for _, v := range variants {
+			if !v.Supported() {
+				continue
+			}
+			b.Run(f.Name+"/"+v.String(), func(b *testing.B) {
+				for b.Loop() {
+					f.Apply(v, y, a, c)
+				}
+				b.ReportMetric(float64(block)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elem/ns")
+			})
+		}
+	}
+}
