@@ -152,7 +152,9 @@ func withDerived(change func(*Context), fn func()) {
 }
 
 // SavedHooks transform what nodes save for their derivatives, for example to keep it on another device. Pack runs when
-// a value is saved and Unpack, with what Pack returned, when the derivative asks for it.
+// a value is saved, on a tensor that is released afterwards unless it is what Pack returns; Unpack runs, with what Pack
+// returned, when the derivative asks for the value. It returns a tensor, or a new reference to one, that is released
+// after use.
 type SavedHooks struct {
 	Pack   func(*Tensor) any
 	Unpack func(any) *Tensor

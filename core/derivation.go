@@ -39,8 +39,7 @@ func (d *Derivation) Inner(grads []*Tensor) ([]*Tensor, error) {
 		need[i] = d.Needs(i)
 	}
 	in := NewDerivation(d.mode, d.Node.inner, grads, need)
-	in.Node.deriv(in)
-	return in.Results()
+	return in.Run()
 }
 
 // Set sets the gradient of input i. It must have the input's shape.
@@ -83,6 +82,12 @@ func (d *Derivation) OutputShape(i int) []int { return d.Node.outputs[i].shape }
 
 // OutputDType returns the dtype of output i.
 func (d *Derivation) OutputDType(i int) DType { return d.Node.outputs[i].dtype }
+
+// Run runs the node's derivative and returns the gradients of the inputs, nil where none is wanted.
+func (d *Derivation) Run() ([]*Tensor, error) {
+	d.Node.deriv(d)
+	return d.Results()
+}
 
 // Results returns the gradients that were set, by input, and the error that kept them from being computed.
 func (d *Derivation) Results() ([]*Tensor, error) { return d.out, d.err }

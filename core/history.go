@@ -19,8 +19,10 @@ type History struct {
 	accumulate *Node  // the leaf's node that receives its gradient
 	rebased    uint32 // counts operations in place, for views
 
-	Hooks     HookList // run on the gradient when it is known, in the order of registration
-	PostHooks HookList // run after a leaf's gradient was accumulated
+	Hooks     HookList // of a leaf, run on each gradient that arrives
+	PostHooks HookList // of a leaf, run after a gradient was accumulated
+
+	accumulating sync.Mutex
 
 	dtype DType
 	shape []int
@@ -111,10 +113,48 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 
 // RetainGrad makes a tensor that is not a leaf keep its gradient.
 func (t *Tensor) RetainGrad() {
-	h := t.EnsureHistory()
+	h := t.current()
+	if h == nil {
+		return
+	}
 	h.mu.Lock()
-	h.keeps = true
+	n, index := h.node, h.index
 	h.mu.Unlock()
+	if n == nil {
+		return
+	}
+	n.TensorHooks(index).Add(Hook{Fn: func(g *Tensor) *Tensor {
+		if h.refs.incUnlessZero() {
+			h.SetGrad(g.Alias(true))
+			h.release()
+		}
+		return nil
+	}})
+}
+
+// TensorHooks returns the hooks that run on t's gradient when it is known, or nil if t requires none.
+func (t *Tensor) TensorHooks() *HookList {
+	h := t.current()
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	n, index, requires := h.node, h.index, h.requires
+	h.mu.Unlock()
+	switch {
+	case n != nil:
+		return n.TensorHooks(index)
+	case requires:
+		return &h.Hooks
+	}
+	return nil
+}
+
+// Accumulating runs fn, which adds to the gradient, while no other backward pass does.
+func (h *History) Accumulating(fn func() error) error {
+	h.accumulating.Lock()
+	defer h.accumulating.Unlock()
+	return fn()
 }
 
 // Grad returns the collected gradient, or nil. The tensor belongs to t.
@@ -151,13 +191,6 @@ func (h *History) SetGrad(g *Tensor) {
 	if old != nil && old != g {
 		old.Release()
 	}
-}
-
-// RetainsGrad reports whether a gradient arriving at the history is to be kept.
-func (h *History) RetainsGrad() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.keeps || h.node == nil
 }
 
 // Shape returns the shape of the tensor the history belongs to.

@@ -11,6 +11,17 @@ static uint64_t plaitk_mode_swap(uint64_t m) {
   plaitk_mode = m;
   return old;
 }
+static __thread uint32_t plaitk_task;
+static uint32_t plaitk_task_get(void) { return plaitk_task; }
+static uint32_t plaitk_task_swap(uint32_t t) {
+  uint32_t old = plaitk_task;
+  plaitk_task = t;
+  return old;
+}
+#cgo noescape plaitk_task_get
+#cgo nocallback plaitk_task_get
+#cgo noescape plaitk_task_swap
+#cgo nocallback plaitk_task_swap
 #cgo noescape plaitk_mode_get
 #cgo nocallback plaitk_mode_get
 #cgo noescape plaitk_mode_swap
@@ -52,6 +63,32 @@ func WithMode(change func(Mode) Mode, fn func()) {
 	old := CurrentMode()
 	SwapMode(change(old))
 	defer SwapMode(old)
+	fn()
+}
+
+var tasks table[any]
+
+func init() { tasks.add(nil) } // id 0 means no task
+
+// CurrentTask returns what [WithTask] set on the calling thread, or nil.
+func CurrentTask() any {
+	if id := uint32(C.plaitk_task_get()); id != 0 {
+		return *tasks.get(id)
+	}
+	return nil
+}
+
+// WithTask runs fn with v as the calling thread's task: the work, such as a backward pass, that code called deep inside
+// it may want to find.
+func WithTask(v any, fn func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	id := tasks.add(&v)
+	old := C.plaitk_task_swap(C.uint32_t(id))
+	defer func() {
+		C.plaitk_task_swap(old)
+		tasks.remove(id)
+	}()
 	fn()
 }
 

@@ -40,6 +40,7 @@ type Node struct {
 	mu    sync.Mutex
 	saved []saved
 	freed bool
+	hooks map[int]*HookList // on the gradients of the outputs
 
 	edgeBuf   [2]Edge
 	inputBuf  [2]outputMeta
@@ -199,6 +200,26 @@ func (n *Node) TakeEdges(from int) []Edge {
 	taken := append([]Edge(nil), n.edges[from:]...)
 	clear(n.edges[from:])
 	return taken
+}
+
+// TensorHooks returns the hooks that run on the gradient of output i before the derivative.
+func (n *Node) TensorHooks(i int) *HookList {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hooks == nil {
+		n.hooks = map[int]*HookList{}
+	}
+	if n.hooks[i] == nil {
+		n.hooks[i] = new(HookList)
+	}
+	return n.hooks[i]
+}
+
+// HasTensorHooks reports whether there are hooks on the gradients of outputs.
+func (n *Node) HasTensorHooks() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.hooks) > 0
 }
 
 // Leaf returns the history of the leaf whose gradient the node accumulates, or nil.

@@ -59,7 +59,11 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 	if n.context != nil {
 		if hooks := n.context.hooks; hooks != nil {
 			s.hooks = hooks
-			s.packed, s.isPacked = hooks.Pack(t.Detach()), true
+			v := t.Detach().Keep()
+			s.packed, s.isPacked = hooks.Pack(v), true
+			if s.packed != any(v) {
+				v.Release()
+			}
 			s.shape = t.shape
 			return
 		}
@@ -87,8 +91,8 @@ func (n *Node) FreeSaved() {
 		if s.history != nil {
 			s.history.release()
 		}
-		if t, ok := s.packed.(*Tensor); ok {
-			t.Release()
+		if r, ok := s.packed.(interface{ Release() }); ok {
+			r.Release()
 		}
 	}
 }
@@ -123,6 +127,7 @@ func (n *Node) unpack(i int, m Mode) (*Tensor, error) {
 		if err := u.Usable("saved_tensors_hooks"); err != nil {
 			return nil, err
 		}
+		defer u.Release()
 		t = WrapTensor(m, u.storage, u.dtype, u.shape, u.strides, u.offset)
 	} else {
 		if v := s.storage.Version(); v != s.version {

@@ -43,24 +43,25 @@ func Tidy(fn func()) {
 	RunScope(func() []*Tensor { fn(); return nil })
 }
 
-func (s *Scope) end(kept []*Tensor) {
-	for _, t := range kept {
+func (s *Scope) end(returned []*Tensor) {
+	for _, t := range returned {
 		if t != nil {
-			t.kept = true
+			t.escapes = true
 		}
 	}
 	for i, t := range s.tensors {
-		if !t.kept {
+		switch {
+		case t.kept:
+		case !t.escapes:
 			t.Release()
+		case s.parent != nil:
+			s.parent.tensors = append(s.parent.tensors, t)
 		}
 		s.tensors[i] = nil
 	}
-	for _, t := range kept {
+	for _, t := range returned {
 		if t != nil {
-			t.kept = false
-			if s.parent != nil && t.err == nil {
-				s.parent.tensors = append(s.parent.tensors, t)
-			}
+			t.escapes = false
 		}
 	}
 	scopes.remove(s.id)

@@ -19,6 +19,7 @@ type Tensor struct {
 	dtype    DType
 	isNumber bool
 	kept     bool // no scope releases it
+	escapes  bool // its scope is ending, and it was returned from it
 	released atomic.Bool
 	history  atomic.Pointer[History]
 	view     *viewOf
