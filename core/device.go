@@ -38,6 +38,8 @@ type Stream interface {
 	Device() Device
 	// Rank returns the rank the stream belongs to.
 	Rank() int
+	// Counters returns where the stream's memory is counted.
+	Counters() Counters
 	// Alloc returns memory of at least the given size, aligned to 64 bytes, for calls launched from now on.
 	Alloc(bytes int) (Memory, error)
 	// Free gives memory back in program order: calls launched before may still use it, later ones may get it again.

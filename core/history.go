@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 	"sync"
+	"unsafe"
 )
 
 // A History is a tensor's place in the graph: a leaf that collects its gradient, or an output of a node. Aliases of a
@@ -19,13 +20,16 @@ type History struct {
 	accumulate *Node  // the leaf's node that receives its gradient
 	rebased    uint32 // counts operations in place, for views
 
-	Hooks     HookList // of a leaf, run on each gradient that arrives
-	PostHooks HookList // of a leaf, run after a gradient was accumulated
-
-	accumulating sync.Mutex
+	leaf *leafHooks // made when a hook is registered on a leaf
 
 	dtype DType
 	shape []int
+}
+
+// leafHooks are the hooks on a leaf's gradient.
+type leafHooks struct {
+	arrive HookList // run on each gradient that arrives
+	post   HookList // run after a gradient was accumulated
 }
 
 // viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.
@@ -145,15 +149,43 @@ func (t *Tensor) TensorHooks() *HookList {
 	case n != nil:
 		return n.TensorHooks(index)
 	case requires:
-		return &h.Hooks
+		return &h.hooks().arrive
 	}
 	return nil
 }
 
+func (h *History) hooks() *leafHooks {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leaf == nil {
+		h.leaf = new(leafHooks)
+	}
+	return h.leaf
+}
+
+// PostAccumulateHooks returns the hooks that run, on the leaf's collected gradient, after a gradient was added to it.
+func (t *Tensor) PostAccumulateHooks() *HookList { return &t.EnsureHistory().hooks().post }
+
+// LeafHooks returns the hooks on the gradients that arrive at a leaf and those after one was added; nil if there are
+// none.
+func (h *History) LeafHooks() (arrive []Hook, post []Hook) {
+	h.mu.Lock()
+	l := h.leaf
+	h.mu.Unlock()
+	if l == nil {
+		return nil, nil
+	}
+	return l.arrive.All(), l.post.All()
+}
+
+// accumulating serialises passes that add to the same leaf; few do at once, so leaves share the locks.
+var accumulating [64]sync.Mutex
+
 // Accumulating runs fn, which adds to the gradient, while no other backward pass does.
 func (h *History) Accumulating(fn func() error) error {
-	h.accumulating.Lock()
-	defer h.accumulating.Unlock()
+	mu := &accumulating[uintptr(unsafe.Pointer(h))>>6%uintptr(len(accumulating))]
+	mu.Lock()
+	defer mu.Unlock()
 	return fn()
 }
 

@@ -31,9 +31,17 @@ func Categories() []Category {
 
 // An account is a storage's entry in the statistics.
 type account struct {
-	device, rank int
-	category     Category
-	bytes        int64
+	counters Counters
+	category Category
+	bytes    int64
+}
+
+// Counters are where the memory of one stream is counted. A stream gets them once, from [NewCounters].
+type Counters struct{ device, rank *gauges }
+
+// NewCounters returns the counters for streams of the given rank on the device with the given ordinal.
+func NewCounters(ordinal, rank int) Counters {
+	return Counters{lookup(&deviceSums, ordinal), lookup(&gaugeTable, gaugeKey{ordinal, rank})}
 }
 
 // accounted rounds a size up to the allocation granularity of 64 bytes.
@@ -92,12 +100,10 @@ func (a *account) count(n int64) {
 	if a.category == External {
 		return
 	}
-	d := lookup(&deviceSums, a.device)
-	d[a.category].add(n)
-	d[numCategories].add(n)
-	r := lookup(&gaugeTable, gaugeKey{a.device, a.rank})
-	r[a.category].add(n)
-	r[numCategories].add(n)
+	for _, g := range [...]*gauges{a.counters.device, a.counters.rank} {
+		g[a.category].add(n)
+		g[numCategories].add(n)
+	}
 }
 
 // A Usage is a number of bytes now and at its highest since the last [ResetPeak].

@@ -23,29 +23,31 @@ type Node struct {
 	// Foreign names a derivative that belongs to another language: backward hands it to its caller.
 	Foreign uint64
 
-	PreHooks  NodeHookList // run on the gradients of the outputs before the derivative
-	PostHooks NodeHookList // run on the gradients of the inputs after it
-
 	deriv   Deriv
 	leaf    *History // of an accumulating node
 	inner   *Node    // whose derivative this one's calls
 	refs    atomicCount
 	context *Context
-	stream  Stream
 	edges   []Edge
 	inputs  []outputMeta
 	outputs []outputMeta
-	trace   string // where the node was made, in anomaly mode
-
-	mu    sync.Mutex
-	saved []saved
-	freed bool
-	hooks map[int]*HookList // on the gradients of the outputs
+	mu      sync.Mutex
+	saved   []saved
+	freed   bool
+	extra   *nodeExtra
 
 	edgeBuf   [2]Edge
 	inputBuf  [2]outputMeta
 	outputBuf [1]outputMeta
 	history   History // of output 0, to save an allocation
+}
+
+// nodeExtra is what few nodes have.
+type nodeExtra struct {
+	trace  string // where the node was made, in anomaly mode
+	before NodeHookList
+	after  NodeHookList
+	grads  map[int]*HookList // on the gradients of the outputs
 }
 
 // An Edge leads to output Index of Node, which wants a gradient; the zero Edge to nothing.
@@ -90,7 +92,7 @@ func NewNode(m Mode, name string, deriv Deriv, inputs ...*Tensor) *Node {
 		n.inputs = append(n.inputs, outputMeta{t.dtype, t.shape})
 	}
 	if m.Anomaly() {
-		n.trace = stack()
+		n.extras().trace = stack()
 	}
 	return n
 }
@@ -202,24 +204,37 @@ func (n *Node) TakeEdges(from int) []Edge {
 	return taken
 }
 
-// TensorHooks returns the hooks that run on the gradient of output i before the derivative.
-func (n *Node) TensorHooks(i int) *HookList {
+func (n *Node) extras() *nodeExtra {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.hooks == nil {
-		n.hooks = map[int]*HookList{}
+	if n.extra == nil {
+		n.extra = &nodeExtra{grads: map[int]*HookList{}}
 	}
-	if n.hooks[i] == nil {
-		n.hooks[i] = new(HookList)
-	}
-	return n.hooks[i]
+	return n.extra
 }
 
-// HasTensorHooks reports whether there are hooks on the gradients of outputs.
-func (n *Node) HasTensorHooks() bool {
+// PreHooks returns the hooks that run on the gradients of the outputs before the derivative.
+func (n *Node) PreHooks() *NodeHookList { return &n.extras().before }
+
+// PostHooks returns the hooks that run on the gradients of the inputs after the derivative.
+func (n *Node) PostHooks() *NodeHookList { return &n.extras().after }
+
+// TensorHooks returns the hooks that run on the gradient of output i before the derivative.
+func (n *Node) TensorHooks(i int) *HookList {
+	x := n.extras()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.hooks) > 0
+	if x.grads[i] == nil {
+		x.grads[i] = new(HookList)
+	}
+	return x.grads[i]
+}
+
+// HasHooks reports whether hooks were registered on the node or on the gradients of its outputs.
+func (n *Node) HasHooks() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.extra != nil
 }
 
 // Leaf returns the history of the leaf whose gradient the node accumulates, or nil.
@@ -232,4 +247,9 @@ func (n *Node) Deriv() Deriv { return n.deriv }
 func (n *Node) Context() *Context { return n.context }
 
 // Trace returns where the node was recorded, in anomaly mode.
-func (n *Node) Trace() string { return n.trace }
+func (n *Node) Trace() string {
+	if !n.HasHooks() {
+		return ""
+	}
+	return n.extra.trace
+}

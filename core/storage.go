@@ -115,7 +115,7 @@ func (r *recycler) put(s *Storage) {
 func (s *Storage) track() {
 	c := s.cleanup
 	c.home, c.memory, c.free = s.home, s.memory, s.release
-	c.acct = account{device: s.home.Device().Ordinal(), rank: s.home.Rank(), category: s.category, bytes: accounted(s.size)}
+	c.acct = account{counters: s.home.Counters(), category: s.category, bytes: accounted(s.size)}
 	c.acct.add()
 	c.live.Store(true)
 }

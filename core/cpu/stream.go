@@ -28,6 +28,7 @@ type stream struct {
 	device *Device
 	rank   int
 	cache  cache
+	counts core.Counters
 
 	mu      sync.Mutex // held from Begin to Launch
 	slots   []core.Call
@@ -55,6 +56,7 @@ func newStream(d *Device, rank int) *stream {
 	s := &stream{device: d, rank: rank, slots: make([]core.Call, queueSize), wake: make(chan struct{}, 1)}
 	s.doneCv.L = &s.doneMu
 	s.cache.device = d
+	s.counts = core.NewCounters(d.ordinal, rank)
 	return s
 }
 
@@ -63,6 +65,9 @@ func (s *stream) Device() core.Device { return s.device }
 
 // Rank implements [core.Stream].
 func (s *stream) Rank() int { return s.rank }
+
+// Counters implements [core.Stream].
+func (s *stream) Counters() core.Counters { return s.counts }
 
 // Alloc implements [core.Stream].
 func (s *stream) Alloc(bytes int) (core.Memory, error) {
