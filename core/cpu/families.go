@@ -1,4 +1,6 @@
 package cpu
 
 // The families of kernels, each of which registers itself.
-import ()
+import (
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"
+)

@@ -2,85 +2,96 @@
 // dtypes, fills, concatenation, triangles and sequences.
 package copying
 
-/*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
-#cgo noescape plaitk_copying_copy
-#cgo nocallback plaitk_copying_copy
-#cgo noescape plaitk_copying_fill
-#cgo nocallback plaitk_copying_fill
-#cgo noescape plaitk_copying_cat
-#cgo nocallback plaitk_copying_cat
-#cgo noescape plaitk_copying_triangle
-#cgo nocallback plaitk_copying_triangle
-#cgo noescape plaitk_copying_arange
-#cgo nocallback plaitk_copying_arange
-#cgo noescape plaitk_copying_linspace
-#cgo nocallback plaitk_copying_linspace
-#cgo noescape plaitk_copying_logspace
-#cgo nocallback plaitk_copying_logspace
-#cgo noescape plaitk_copying_triangle_indices
-#cgo nocallback plaitk_copying_triangle_indices
-#cgo LDFLAGS: -lm
-#include "copying.h"
-*/
-import "C"
-
 import (
 	"unsafe"
 
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
-// A view is one operand: shape, strides in elements, and the address of the element at index 0.
-type view = C.plait_view
+func init() {
+	kernel.Register("copy", copyCall)
+	kernel.Register("fill", fillCall)
+	kernel.Register("cat", catCall)
+	kernel.Register("triangle", triangleCall)
+	kernel.Register("triangle_indices", triangleIndicesCall)
+	kernel.Register("arange", arangeCall)
+	kernel.Register("linspace", linspaceCall)
+	kernel.Register("logspace", logspaceCall)
+}
 
-func newView(p unsafe.Pointer, dtype int, shape, strides []int) view {
-	v := view{data: (*C.char)(p), dtype: C.int64_t(dtype), ndim: C.int64_t(len(shape))}
-	for i := range shape {
-		v.shape[i], v.stride[i] = C.int64_t(shape[i]), C.int64_t(strides[i])
+func operand(o *core.Operand) view { return newView(o.Ptr(), int(o.DType), o.Shape, o.Strides) }
+
+// copy: Outs[0] = Ins[0], of the same shape, converted to its dtype. The input may be a number.
+func copyCall(ctx *kernel.Context, c *core.Call) error {
+	if c.Ins[0].IsNumber {
+		return fillCall(ctx, c)
 	}
-	return v
+	out, in := operand(&c.Outs[0]), operand(&c.Ins[0])
+	copyTo(ctx.Pool, &out, &in)
+	return nil
 }
 
-// planBytes is the scratch that cat needs for each input.
-const planBytes = C.sizeof_plaitk_copy_plan
-
-func copyTo(pool unsafe.Pointer, out, in *view) {
-	C.plaitk_copying_copy((*C.plait_pool)(pool), out, in)
-}
-
-func fill(pool unsafe.Pointer, out *view, integer int64, real float64) {
-	C.plaitk_copying_fill((*C.plait_pool)(pool), out, C.int64_t(integer), C.double(real))
-}
-
-func cat(pool unsafe.Pointer, out *view, dim int, ins []view, scratch unsafe.Pointer) {
-	C.plaitk_copying_cat((*C.plait_pool)(pool), out, C.int64_t(dim), C.int64_t(len(ins)), unsafe.SliceData(ins),
-		(*C.plaitk_copy_plan)(scratch))
-}
-
-func triangle(pool unsafe.Pointer, out, in *view, diagonal int, upper bool) {
-	C.plaitk_copying_triangle((*C.plait_pool)(pool), out, in, C.int64_t(diagonal), flag(upper))
-}
-
-func triangleIndices(out *view, rows, cols, diagonal int, upper bool) {
-	C.plaitk_copying_triangle_indices(out, C.int64_t(rows), C.int64_t(cols), C.int64_t(diagonal), flag(upper))
-}
-
-func arange(pool unsafe.Pointer, out *view, istart, istep int64, start, step float64) {
-	C.plaitk_copying_arange((*C.plait_pool)(pool), out, C.int64_t(istart), C.int64_t(istep), C.double(start), C.double(step))
-}
-
-func linspace(pool unsafe.Pointer, out *view, start, end float64) {
-	C.plaitk_copying_linspace((*C.plait_pool)(pool), out, C.double(start), C.double(end))
-}
-
-func logspace(pool unsafe.Pointer, out *view, start, end, base float64) {
-	C.plaitk_copying_logspace((*C.plait_pool)(pool), out, C.double(start), C.double(end), C.double(base))
-}
-
-func flag(b bool) C.int64_t {
-	if b {
-		return 1
+// fill: Outs[0] = Ins[0], a number.
+func fillCall(ctx *kernel.Context, c *core.Call) error {
+	v := c.Ins[0].Number
+	if c.Outs[0].DType == core.Bool && v.DType.IsFloat() {
+		v = core.BoolNumber(v.Float != 0)
 	}
-	return 0
+	out := operand(&c.Outs[0])
+	fill(ctx.Pool, &out, v.Int, v.Float)
+	return nil
+}
+
+// cat: Outs[0] = the Ins, of its dtype, one after the other along dimension Ints[0].
+func catCall(ctx *kernel.Context, c *core.Call) error {
+	n := len(c.Ins)
+	p, err := ctx.Scratch(n * (viewBytes + planBytes))
+	if err != nil {
+		return err
+	}
+	ins := unsafe.Slice((*view)(p), n)
+	for i := range ins {
+		ins[i] = operand(&c.Ins[i])
+	}
+	out := operand(&c.Outs[0])
+	cat(ctx.Pool, &out, int(c.Ints[0]), ins, unsafe.Add(p, n*viewBytes))
+	return nil
+}
+
+// triangle: Outs[0] = the part of each matrix of Ins[0] below the diagonal Ints[0] (above it if Ints[1]). The input may
+// be the output.
+func triangleCall(ctx *kernel.Context, c *core.Call) error {
+	out, in := operand(&c.Outs[0]), operand(&c.Ins[0])
+	triangle(ctx.Pool, &out, &in, int(c.Ints[0]), c.Ints[1] != 0)
+	return nil
+}
+
+// triangle_indices: Outs[0], int64 of shape [2, n], = the rows and columns of the triangle, below the diagonal Ints[2]
+// (above it if Ints[3]), of a matrix with Ints[0] rows and Ints[1] columns.
+func triangleIndicesCall(_ *kernel.Context, c *core.Call) error {
+	out := operand(&c.Outs[0])
+	triangleIndices(&out, int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), c.Ints[3] != 0)
+	return nil
+}
+
+// arange: Outs[0][i] = Ints[0] + i Ints[1] for an integer dtype, Floats[0] + i Floats[1] for the others.
+func arangeCall(ctx *kernel.Context, c *core.Call) error {
+	out := operand(&c.Outs[0])
+	arange(ctx.Pool, &out, c.Ints[0], c.Ints[1], c.Floats[0], c.Floats[1])
+	return nil
+}
+
+// linspace: Outs[0] = numbers from Floats[0] to Floats[1], both included.
+func linspaceCall(ctx *kernel.Context, c *core.Call) error {
+	out := operand(&c.Outs[0])
+	linspace(ctx.Pool, &out, c.Floats[0], c.Floats[1])
+	return nil
+}
+
+// logspace: Outs[0] = Floats[2] to the powers from Floats[0] to Floats[1], both included.
+func logspaceCall(ctx *kernel.Context, c *core.Call) error {
+	out := operand(&c.Outs[0])
+	logspace(ctx.Pool, &out, c.Floats[0], c.Floats[1], c.Floats[2])
+	return nil
 }
