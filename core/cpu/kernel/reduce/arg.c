@@ -1,0 +1,133 @@
+// Maximum and minimum with the index of their first occurrence; a NaN wins over everything.
+#include "reduce.h"
+
+#define GREATER(a, b) ((a) > (b))
+#define LESS(a, b) ((a) < (b))
+// b beats the earlier a. Of floats: also where it is the first NaN.
+#define FGREATER(b, a) (((b) > (a)) | (((b) != (b)) & ((a) == (a))))
+#define FLESS(b, a) (((b) < (a)) | (((b) != (b)) & ((a) == (a))))
+
+// FIND defines NAME(p, n, lo, hi), the index of the first of n keys KEY(p[i]) in [lo, hi], which exists.
+#define FIND(NAME, U, KEY)                                                     \
+  PLAIT_INLINE int64_t NAME(const U *p, int64_t n, U lo, U hi) {               \
+    for (int64_t i = 0; i < n; i += 64) {                                      \
+      int m = (int)(n - i < 64 ? n - i : 64);                                  \
+      U first = 64;                                                            \
+      _Pragma("omp simd reduction(min:first)") for (int j = 0; j < m; j++) {   \
+        U k = KEY(p[i + j]), here = (U)j;                                      \
+        first = (k >= lo) & (k <= hi) ? (here < first ? here : first) : first; \
+      }                                                                        \
+      if (first < 64) return i + (int64_t)first;                               \
+    }                                                                          \
+    return 0;                                                                  \
+  }
+
+FIND(find_key_u8, uint8_t, LOAD_SAME)
+FIND(find_key_i32, int32_t, LOAD_SAME)
+FIND(find_key_i64, int64_t, LOAD_SAME)
+#define find_u8(p, n, k) find_key_u8(p, n, k, k)
+#define find_i32(p, n, k) find_key_i32(p, n, k, k)
+#define find_i64(p, n, k) find_key_i64(p, n, k, k)
+
+// find_max_F and find_min_F find the first element that equals the one with the given key: any zero for a zero, any NaN
+// for a NaN.
+#define FIND_FLOAT(ORDER, F, U, INF)                                              \
+  FIND(find_key_##ORDER##_##F, U, key_##ORDER##_##F)                              \
+  PLAIT_INLINE int64_t find_##ORDER##_##F(const U *p, int64_t n, U key) {         \
+    U last = key_##ORDER##_##F(INF_OF_##ORDER(U, INF)), lo = key, hi = key;       \
+    U a = key_##ORDER##_##F(0), b = key_##ORDER##_##F((U)(((U) ~(U)0 >> 1) + 1)); \
+    if (key > last) {                                                             \
+      lo = (U)(last + 1);                                                         \
+      hi = (U) ~(U)0;                                                             \
+    } else if (key == a || key == b) {                                            \
+      lo = a < b ? a : b;                                                         \
+      hi = a < b ? b : a;                                                         \
+    }                                                                             \
+    return find_key_##ORDER##_##F(p, n, lo, hi);                                  \
+  }
+#define INF_OF_max(U, INF) (U)(INF)
+#define INF_OF_min(U, INF) (U)((INF) | ~((U) ~(U)0 >> 1))
+
+FIND_FLOAT(max, f16, uint16_t, 0x7c00u)
+FIND_FLOAT(min, f16, uint16_t, 0x7c00u)
+FIND_FLOAT(max, bf16, uint16_t, 0x7f80u)
+FIND_FLOAT(min, bf16, uint16_t, 0x7f80u)
+FIND_FLOAT(max, f32, uint32_t, 0x7f800000u)
+FIND_FLOAT(min, f32, uint32_t, 0x7f800000u)
+FIND_FLOAT(max, f64, uint64_t, 0x7ff0000000000000u)
+FIND_FLOAT(min, f64, uint64_t, 0x7ff0000000000000u)
+
+// ARG_LEAF: elements of type T are compared as C in columns and as L lanes of keys U in rows; column indices are kept as
+// I, of the size of C, and values stored as S.
+#define ARG_LEAF(NAME, T, C, U, L, I, S, LOAD, KEY, IDENTITY, OP, UNKEY, FIND, BEATS)                       \
+  PLAIT_CLONES static void NAME##_rows(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
+                                       double param, struct state s) {                                      \
+    (void)param;                                                                                            \
+    S *value = s.a;                                                                                         \
+    int64_t *index = s.b;                                                                                   \
+    for (int64_t k = 0; k < rows; k++) {                                                                    \
+      const T *p = (const T *)in + k * stride;                                                              \
+      const U *bits = (const U *)p;                                                                         \
+      U key;                                                                                                \
+      FOLD_ROW(key, bits, n, U, L, KEY, IDENTITY, OP);                                                      \
+      C v = (C)UNKEY(key);                                                                                  \
+      if (index[k] >= 0 && !BEATS((S)v, value[k])) continue;                                                \
+      value[k] = (S)v;                                                                                      \
+      index[k] = at + FIND(bits, n, key);                                                                   \
+    }                                                                                                       \
+  }                                                                                                         \
+  PLAIT_CLONES static void NAME##_cols(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
+                                       double param, struct state s) {                                      \
+    (void)param;                                                                                            \
+    const T *p = in;                                                                                        \
+    C best[REDUCE_WIDTH];                                                                                   \
+    I row[REDUCE_WIDTH];                                                                                    \
+    SIMD for (int64_t j = 0; j < n; j++) {                                                                  \
+      best[j] = (C)LOAD(p[j]);                                                                              \
+      row[j] = 0;                                                                                           \
+    }                                                                                                       \
+    for (int64_t r = 1; r < rows; r++) {                                                                    \
+      const T *q = p + r * stride;                                                                          \
+      I here = (I)r;                                                                                        \
+      SIMD for (int64_t j = 0; j < n; j++) {                                                                \
+        C x = (C)LOAD(q[j]), b = best[j];                                                                   \
+        int beats = BEATS(x, b);                                                                            \
+        best[j] = beats ? x : b;                                                                            \
+        row[j] = beats ? here : row[j];                                                                     \
+      }                                                                                                     \
+    }                                                                                                       \
+    S *value = s.a;                                                                                         \
+    int64_t *index = s.b;                                                                                   \
+    for (int64_t j = 0; j < n; j++) {                                                                       \
+      if (index[j] >= 0 && !BEATS((S)best[j], value[j])) continue;                                          \
+      value[j] = (S)best[j];                                                                                \
+      index[j] = at + row[j];                                                                               \
+    }                                                                                                       \
+  }
+
+#define INT_LEAVES(SUFFIX, T, C, L, I, LOW, HIGH)                                                                         \
+  ARG_LEAF(argmax_##SUFFIX, T, C, T, L, I, int64_t, LOAD_SAME, LOAD_SAME, LOW, OP_MAX, LOAD_SAME, find_##SUFFIX, GREATER) \
+  ARG_LEAF(argmin_##SUFFIX, T, C, T, L, I, int64_t, LOAD_SAME, LOAD_SAME, HIGH, OP_MIN, LOAD_SAME, find_##SUFFIX, LESS)
+#define FLOAT_LEAVES(SUFFIX, T, C, U, L, I, LOAD)                                                             \
+  ARG_LEAF(argmax_##SUFFIX, T, C, U, L, I, double, LOAD, key_max_##SUFFIX, 0, OP_MAX, key_value_max_##SUFFIX, \
+ find_max_##SUFFIX, FGREATER)                                                                                 \
+  ARG_LEAF(argmin_##SUFFIX, T, C, U, L, I, double, LOAD, key_min_##SUFFIX, 0, OP_MAX, key_value_min_##SUFFIX, \
+ find_min_##SUFFIX, FLESS)
+
+INT_LEAVES(u8, uint8_t, int32_t, 256, int32_t, 0, UINT8_MAX)
+INT_LEAVES(i32, int32_t, int32_t, 64, int32_t, INT32_MIN, INT32_MAX)
+INT_LEAVES(i64, int64_t, int64_t, 32, int64_t, INT64_MIN, INT64_MAX)
+FLOAT_LEAVES(f16, uint16_t, float, uint16_t, 128, int32_t, LOAD_F16)
+FLOAT_LEAVES(bf16, uint16_t, float, uint16_t, 128, int32_t, LOAD_BF16)
+FLOAT_LEAVES(f32, float, float, uint32_t, 64, int32_t, LOAD_SAME)
+FLOAT_LEAVES(f64, double, double, uint64_t, 32, int64_t, LOAD_SAME)
+
+#define LEAF(name) {name##_rows, name##_cols}
+
+const struct leaf *plaitk_reduce_arg_leaf(int op, int dtype) {
+  static const struct leaf maxima[] = {LEAF(argmax_u8),  LEAF(argmax_u8),   LEAF(argmax_i32), LEAF(argmax_i64),
+                                       LEAF(argmax_f16), LEAF(argmax_bf16), LEAF(argmax_f32), LEAF(argmax_f64)};
+  static const struct leaf minima[] = {LEAF(argmin_u8),  LEAF(argmin_u8),   LEAF(argmin_i32), LEAF(argmin_i64),
+                                       LEAF(argmin_f16), LEAF(argmin_bf16), LEAF(argmin_f32), LEAF(argmin_f64)};
+  return op == REDUCE_ARGMAX ? &maxima[dtype] : &minima[dtype];
+}

@@ -1,0 +1,153 @@
+package reduce
+
+import "github.com/plait-ml/plait/core"
+
+// A dim is one dimension of a problem in normal form: its size and its strides in the input and in the output.
+type dim struct{ size, in, out int }
+
+// A form is a reduction in normal form (see reduce.h) and the plan of how it is cut. Both follow from shapes and strides
+// alone.
+type form struct {
+	keep, reduce  [core.MaxDims]dim // outermost first
+	nk, nr        int
+	kept, reduced int // products of the sizes
+
+	columns, gather     bool
+	width, fold         int
+	pieces, piece, unit int
+	chunks              int
+}
+
+// The limits of reduce.h.
+const (
+	maxWidth       = 1024
+	maxWidthTwo    = 512
+	maxWidthGather = 128
+	blockRows      = 64
+	blockElems     = 4096
+
+	// grain is the number of additions worth a chunk of its own.
+	grain = 1 << 16
+	// enough chunks to keep every core of a machine busy; more are only made where they come for free.
+	enough = 256
+)
+
+// normalise brings the reduction of a tensor over dims, which are sorted, into normal form. The output has the reduced
+// dimensions left out or of size 1. If ordered is set, the reduced dimensions stay in row-major order.
+func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int64, ordered bool) {
+	keepdim := len(outShape) == len(shape)
+	f.kept, f.reduced = 1, 1
+	for i, o := 0, 0; i < len(shape); i++ {
+		d := dim{size: shape[i], in: strides[i]}
+		if len(dims) > 0 && int(dims[0]) == i {
+			dims = dims[1:]
+			if keepdim {
+				o++
+			}
+			f.reduced *= d.size
+			if d.size != 1 {
+				f.reduce[f.nr] = d
+				f.nr++
+			}
+			continue
+		}
+		d.out = outStrides[o]
+		o++
+		f.kept *= d.size
+		if d.size != 1 {
+			f.keep[f.nk] = d
+			f.nk++
+		}
+	}
+	sortDims(f.keep[:f.nk])
+	f.nk = collapse(f.keep[:f.nk])
+	if !ordered {
+		sortDims(f.reduce[:f.nr])
+	}
+	f.nr = collapse(f.reduce[:f.nr])
+}
+
+// sortDims orders dimensions from the largest stride to the smallest. One that repeats, of stride 0, goes outside.
+func sortDims(dims []dim) {
+	for i := range dims {
+		for j := i; j > 0 && reach(dims[j]) > reach(dims[j-1]); j-- {
+			dims[j], dims[j-1] = dims[j-1], dims[j]
+		}
+	}
+}
+
+// reach orders dimensions by how far a step along them goes.
+func reach(d dim) uint {
+	return uint(max(d.in, -d.in)) - 1 // 0 becomes the largest
+}
+
+// collapse merges neighbours that are dense with respect to one another and returns how many dimensions are left.
+func collapse(dims []dim) int {
+	n := 0
+	for _, d := range dims {
+		if n > 0 {
+			if p := &dims[n-1]; p.in == d.in*d.size && p.out == d.out*d.size {
+				*p = dim{p.size * d.size, d.in, d.out}
+				continue
+			}
+		}
+		dims[n] = d
+		n++
+	}
+	return n
+}
+
+// plan decides whether blocks are rows or columns and cuts the work. An element costs as much as `work` additions; twice
+// says that blocks are read twice.
+func (f *form) plan(work int, ordered, twice bool) {
+	var k, r dim
+	if f.nk > 0 {
+		k = f.keep[f.nk-1]
+	}
+	if f.nr > 0 {
+		r = f.reduce[f.nr-1]
+	}
+	f.fold = 1
+	f.columns = f.nk > 0 && (f.nr == 0 || reach(k) < reach(r))
+	if !f.columns {
+		f.gather = f.nr > 0 && r.in != 1
+		f.cut(f.kept, f.reduced, blockElems, work)
+		return
+	}
+	f.gather = k.in != 1
+	limit := maxWidth
+	if twice {
+		limit = maxWidthTwo
+	}
+	if f.gather {
+		limit = maxWidthGather
+	}
+	// Narrow rows that follow one another are read as one wide row.
+	if !f.gather && !ordered && f.nr > 0 && r.in == k.size && k.size < 64 {
+		for f.fold*2*k.size <= limit && f.fold*2 <= r.size {
+			f.fold *= 2
+		}
+	}
+	blocks := (k.size + limit - 1) / limit
+	f.width = min(k.size, ((k.size+blocks-1)/blocks+63)&^63)
+	blocks = (k.size + f.width - 1) / f.width
+	f.cut(f.kept/k.size*blocks, f.reduced, blockRows*f.fold, work*f.width)
+}
+
+// cut divides `units` reductions of n elements (of a cost of `work` additions each) into chunks. Where units are few and
+// large they are cut into pieces, of a multiple of `block` elements, whose states are merged afterwards.
+func (f *form) cut(units, n, block, work int) {
+	f.pieces, f.piece = 1, n
+	cost := max(n, 1) * work
+	if units < enough && cost >= 2*grain {
+		pieces := min((enough+units-1)/units, cost/grain)
+		f.piece = ((n+pieces-1)/pieces + block - 1) / block * block
+		f.pieces = max((n+f.piece-1)/f.piece, 1)
+	}
+	if f.pieces > 1 {
+		f.unit, f.chunks = 1, units*f.pieces
+		return
+	}
+	f.unit = max(1, grain/cost)
+	f.chunks = (units + f.unit - 1) / f.unit
+}

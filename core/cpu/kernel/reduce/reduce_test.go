@@ -1,0 +1,514 @@
+package reduce_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	_ "github.com/plait-ml/plait/core/cpu"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	"github.com/plait-ml/plait/core/cpu/pool"
+	"github.com/stretchr/testify/require"
+)
+
+// layouts of a tensor: each makes a view of the given shape over fresh memory.
+var layouts = []struct {
+	name string
+	make func(shape []int) (strides []int, size int)
+}{
+	{"contiguous", func(shape []int) ([]int, int) {
+		s := make([]int, len(shape))
+		core.ContiguousStrides(shape, s)
+		return s, core.Numel(shape)
+	}},
+	{"transposed", func(shape []int) ([]int, int) {
+		s, n := make([]int, len(shape)), 1
+		for i, d := range shape {
+			s[i] = n
+			n *= max(d, 1)
+		}
+		return s, n
+	}},
+	{"stepped", func(shape []int) ([]int, int) {
+		s, n := make([]int, len(shape)), 2
+		for i := len(shape) - 1; i >= 0; i-- {
+			s[i] = n
+			n *= max(shape[i], 1) + 1
+		}
+		return s, n
+	}},
+	{"broadcast", func(shape []int) ([]int, int) {
+		s, n := make([]int, len(shape)), 1
+		for i := len(shape) - 1; i >= 0; i-- {
+			if i%2 == 0 {
+				continue
+			}
+			s[i] = n
+			n *= max(shape[i], 1)
+		}
+		return s, n
+	}},
+}
+
+// random returns a tensor with special values strewn in, and its elements in row-major order.
+func random(r *rand.Rand, d core.DType, shape, strides []int, size int, special bool) (*core.Tensor, []float64) {
+	v := make([]float64, size)
+	for i := range v {
+		switch {
+		case d == core.Bool:
+			v[i] = float64(r.IntN(2))
+		case d == core.Uint8:
+			v[i] = float64(r.IntN(256))
+		case d.IsInt():
+			v[i] = float64(r.IntN(19) - 9)
+		default:
+			v[i] = math.Round(r.NormFloat64()*32) / 32 // every dtype holds these
+			if special && r.IntN(size+1) == 0 {
+				v[i] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0}[r.IntN(5)]
+			}
+		}
+	}
+	base := encode(d, v)
+	t := core.WrapTensor(core.CurrentMode(), base.Storage(), d, shape, strides, 0)
+	flat := make([]float64, core.Numel(shape))
+	for i := range flat {
+		o, rest := 0, i
+		for k := len(shape) - 1; k >= 0; k-- {
+			o += rest % shape[k] * strides[k]
+			rest /= shape[k]
+		}
+		flat[i] = v[o]
+	}
+	return t, flat
+}
+
+// encode returns a tensor of dtype d with the given values, which d can hold.
+func encode(d core.DType, v []float64) *core.Tensor {
+	switch d {
+	case core.Float64:
+		return core.FromSlice(v)
+	case core.Float32:
+		return core.FromSlice(convert[float32](v))
+	case core.Int64:
+		return core.FromSlice(convert[int64](v))
+	case core.Int32:
+		return core.FromSlice(convert[int32](v))
+	case core.Uint8:
+		return core.FromSlice(convert[uint8](v))
+	case core.Bool:
+		return core.FromBytes(core.Bool, convert[uint8](v), len(v))
+	}
+	b := make([]byte, 2*len(v))
+	for i, x := range v {
+		u := uint16(math.Float32bits(float32(x)) >> 16)
+		if d == core.Float16 {
+			u = halfBits(x)
+		}
+		b[2*i], b[2*i+1] = byte(u), byte(u>>8)
+	}
+	return core.FromBytes(d, b, len(v))
+}
+
+func convert[T uint8 | int32 | int64 | float32](v []float64) []T {
+	out := make([]T, len(v))
+	for i, x := range v {
+		out[i] = T(x)
+	}
+	return out
+}
+
+// halfBits returns the float16 bits of a number that a float16 holds exactly.
+func halfBits(x float64) uint16 {
+	if x != x {
+		return 0x7e00
+	}
+	u, ok := halves()[math.Float64bits(x)]
+	if !ok {
+		panic(fmt.Sprint("no float16 holds ", x))
+	}
+	return u
+}
+
+var halves = sync.OnceValue(func() map[uint64]uint16 {
+	m := map[uint64]uint16{}
+	for u := range 1 << 16 {
+		m[math.Float64bits(float64(core.Float16Value(uint16(u))))] = uint16(u)
+	}
+	return m
+})
+
+// launch runs a kernel on a pool of the given size.
+func launch(t testing.TB, threads int, name string, dims []int, floats []float64, in *core.Tensor, outs ...*core.Tensor) {
+	p := pool.New(threads)
+	defer p.Close()
+	ctx := kernel.Context{Pool: p.Ptr()}
+	defer ctx.FreeScratch()
+	require.NoError(t, in.Wait())
+	for _, o := range outs {
+		require.NoError(t, o.Wait())
+	}
+	var c core.Call
+	c.Reset(in.Storage().Stream(), core.Kernel(name), name)
+	c.In(in).Dims(dims).Float(floats...)
+	for _, o := range outs {
+		c.Out(o)
+	}
+	require.NoError(t, kernel.Lookup(core.Kernel(name))(&ctx, &c))
+}
+
+// empty returns an uninitialised tensor.
+func empty(d core.DType, shape []int) *core.Tensor {
+	return core.FromBytes(d, make([]byte, core.Numel(shape)*d.Size()), shape...)
+}
+
+// groups returns, for each result in row-major order, the elements that are reduced to it, row-major.
+func groups(shape []int, dims []int, flat []float64) (out [][]float64, outShape []int) {
+	for i, n := range shape {
+		if !slices.Contains(dims, i) {
+			outShape = append(outShape, n)
+		}
+	}
+	if outShape == nil {
+		outShape = []int{}
+	}
+	out = make([][]float64, core.Numel(outShape))
+	for i, x := range flat {
+		rest, at, scale := i, 0, 1
+		for k := len(shape) - 1; k >= 0; k-- {
+			if !slices.Contains(dims, k) {
+				at += rest % shape[k] * scale
+				scale *= shape[k]
+			}
+			rest /= shape[k]
+		}
+		out[at] = append(out[at], x)
+	}
+	return out, outShape
+}
+
+type reference struct {
+	name                string
+	floats              []float64
+	result              func(core.DType) core.DType
+	value               func(x []float64, floats []float64) float64
+	nonempty, floatOnly bool
+}
+
+func same(d core.DType) core.DType { return d }
+
+func sumType(d core.DType) core.DType {
+	if d.IsFloat() {
+		return d
+	}
+	return core.Int64
+}
+
+func isBool(core.DType) core.DType { return core.Bool }
+
+func sum(x []float64, f func(float64) float64) float64 {
+	s := 0.0
+	for _, v := range x {
+		s += f(v)
+	}
+	return s
+}
+
+func extreme(x []float64, better func(a, b float64) bool) (float64, int) {
+	at := 0
+	for i, v := range x {
+		if (v != v && x[at] == x[at]) || better(v, x[at]) {
+			at = i
+		}
+	}
+	return x[at], at
+}
+
+func greater(a, b float64) bool { return a > b }
+func less(a, b float64) bool    { return a < b }
+
+func variance(x []float64, f []float64) float64 {
+	mean := sum(x, func(v float64) float64 { return v }) / float64(len(x))
+	m2 := sum(x, func(v float64) float64 { return (v - mean) * (v - mean) })
+	return m2 / math.Max(float64(len(x))-f[0], 0)
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func nonzero(x []float64) float64 { return sum(x, func(v float64) float64 { return boolean(v != 0) }) }
+
+func pnorm(x []float64, f []float64) float64 {
+	switch p := f[0]; {
+	case p == 0:
+		return nonzero(x)
+	case len(x) == 0:
+		return 0
+	case math.IsInf(p, 0):
+		abs := make([]float64, len(x))
+		for i := range x {
+			abs[i] = math.Abs(x[i])
+		}
+		if p > 0 {
+			v, _ := extreme(abs, greater)
+			return v
+		}
+		v, _ := extreme(abs, less)
+		return v
+	default:
+		return math.Pow(sum(x, func(v float64) float64 { return math.Pow(math.Abs(v), p) }), 1/p)
+	}
+}
+
+var references = []reference{
+	{name: "sum", result: sumType, value: func(x, _ []float64) float64 { return sum(x, func(v float64) float64 { return v }) }},
+	{name: "mean", floatOnly: true, result: same, value: func(x, _ []float64) float64 {
+		return sum(x, func(v float64) float64 { return v }) / float64(len(x))
+	}},
+	{name: "prod", result: sumType, value: func(x, _ []float64) float64 {
+		p := 1.0
+		for _, v := range x {
+			p *= v
+		}
+		return p
+	}},
+	{name: "amax", nonempty: true, result: same, value: func(x, _ []float64) float64 { v, _ := extreme(x, greater); return v }},
+	{name: "amin", nonempty: true, result: same, value: func(x, _ []float64) float64 { v, _ := extreme(x, less); return v }},
+	{name: "any", result: isBool, value: func(x, _ []float64) float64 { return boolean(nonzero(x) > 0) }},
+	{name: "all", result: isBool, value: func(x, _ []float64) float64 { return boolean(nonzero(x) == float64(len(x))) }},
+	{name: "count_nonzero", result: func(core.DType) core.DType { return core.Int64 }, value: func(x, _ []float64) float64 { return nonzero(x) }},
+	{name: "sum_of_squares", floatOnly: true, result: same, value: func(x, _ []float64) float64 {
+		return sum(x, func(v float64) float64 { return v * v })
+	}},
+	{name: "norm", floats: []float64{0}, floatOnly: true, result: same, value: pnorm},
+	{name: "norm", floats: []float64{1}, floatOnly: true, result: same, value: pnorm},
+	{name: "norm", floats: []float64{2}, floatOnly: true, result: same, value: pnorm},
+	{name: "norm", floats: []float64{3.5}, floatOnly: true, result: same, value: pnorm},
+	{name: "norm", floats: []float64{math.Inf(1)}, floatOnly: true, nonempty: true, result: same, value: pnorm},
+	{name: "norm", floats: []float64{math.Inf(-1)}, floatOnly: true, nonempty: true, result: same, value: pnorm},
+	{name: "var", floats: []float64{1}, floatOnly: true, result: same, value: variance},
+	{name: "var", floats: []float64{0}, floatOnly: true, result: same, value: variance},
+	{name: "std", floats: []float64{1}, floatOnly: true, result: same, value: func(x, f []float64) float64 { return math.Sqrt(variance(x, f)) }},
+	{name: "logsumexp", floatOnly: true, result: same, value: func(x, _ []float64) float64 {
+		if len(x) == 0 {
+			return math.Inf(-1)
+		}
+		m, _ := extreme(x, greater)
+		if math.IsInf(m, 0) || m != m {
+			return m
+		}
+		return m + math.Log(sum(x, func(v float64) float64 { return math.Exp(v - m) }))
+	}},
+}
+
+var tolerances = map[core.DType]float64{core.Float16: 2e-3, core.BFloat16: 1.6e-2, core.Float32: 2e-6, core.Float64: 1e-13}
+
+// smallest is such that results below its tolerance may underflow.
+var smallest = map[core.DType]float64{core.Float16: 1e-4, core.BFloat16: 1e-36, core.Float32: 1e-32, core.Float64: 1e-290}
+
+// near reports whether got is want for a result of dtype d made from numbers of the given magnitude.
+func near(d core.DType, want, got, magnitude float64) bool {
+	if want != want || got != got {
+		return want != want && got != got
+	}
+	if d == core.Float16 && math.Abs(want) > 65504 || math.Abs(want) > 3.4e38 && d != core.Float64 {
+		return math.IsInf(got, 0) && math.Signbit(got) == math.Signbit(want)
+	}
+	return want == got || math.Abs(want-got) <= tolerances[d]*(math.Abs(want)+magnitude)
+}
+
+var cases = []struct{ shape, dims []int }{
+	{[]int{}, []int{}},
+	{[]int{1}, []int{0}},
+	{[]int{7}, []int{0}},
+	{[]int{100}, []int{0}},
+	{[]int{5}, []int{}},
+	{[]int{3, 50}, []int{1}},
+	{[]int{50, 3}, []int{0}},
+	{[]int{131, 2}, []int{0}},
+	{[]int{300, 70}, []int{0}},
+	{[]int{300, 70}, []int{1}},
+	{[]int{300, 70}, []int{0, 1}},
+	{[]int{4, 5, 6, 7}, []int{0, 2}},
+	{[]int{4, 5, 6, 7}, []int{1, 3}},
+	{[]int{4, 5, 6, 7}, []int{1, 2}},
+	{[]int{2, 3, 4, 5, 6}, []int{0, 2, 4}},
+	{[]int{9, 1, 33}, []int{1}},
+	{[]int{0}, []int{0}},
+	{[]int{3, 0}, []int{1}},
+	{[]int{0, 3}, []int{1}},
+	{[]int{2, 0, 3}, []int{1}},
+}
+
+func TestReductionsAgreeWithReference(t *testing.T) {
+	for _, c := range cases {
+		for _, l := range layouts {
+			for _, d := range core.DTypes() {
+				t.Run(fmt.Sprint(c.shape, c.dims, l.name, d), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(1, uint64(d)))
+					strides, size := l.make(c.shape)
+					for round := range 3 {
+						in, flat := random(r, d, c.shape, strides, size, round > 0)
+						want, outShape := groups(c.shape, c.dims, flat)
+						for _, ref := range references {
+							checkReference(t, ref, d, in, c.dims, want, outShape)
+						}
+						checkIndices(t, d, in, c.dims, want, outShape)
+					}
+				})
+			}
+		}
+	}
+}
+
+func checkReference(t *testing.T, ref reference, d core.DType, in *core.Tensor, dims []int, want [][]float64, outShape []int) {
+	if ref.floatOnly && !d.IsFloat() || ref.nonempty && in.Numel() == 0 {
+		return
+	}
+	out := empty(ref.result(d), outShape)
+	launch(t, 1, ref.name, dims, ref.floats, in, out)
+	got, err := core.Values[float64](out)
+	require.NoError(t, err)
+	for i, x := range want {
+		w := ref.value(x, ref.floats)
+		if !d.IsFloat() && ref.name == "prod" && !(math.Abs(w) < 1<<53) {
+			continue // int64 wraps around
+		}
+		magnitude := math.Sqrt(sum(x, func(v float64) float64 {
+			if math.IsInf(v, 0) || v != v {
+				return 0
+			}
+			return v * v
+		}))
+		if ref.name == "prod" {
+			magnitude = smallest[d]
+		}
+		require.True(t, near(ref.result(d), w, got[i], magnitude), "%s %v of %d elements %v: want %v, got %v", ref.name, ref.floats, len(x), x[:min(len(x), 8)], w, got[i])
+	}
+}
+
+func checkIndices(t *testing.T, d core.DType, in *core.Tensor, dims []int, want [][]float64, outShape []int) {
+	if in.Numel() == 0 {
+		return
+	}
+	for name, better := range map[string]func(a, b float64) bool{"argmax": greater, "argmin": less} {
+		index, value := empty(core.Int64, outShape), empty(d, outShape)
+		launch(t, 1, name, dims, nil, in, index, value)
+		at, err := core.Values[int](index)
+		require.NoError(t, err)
+		v, err := core.Values[float64](value)
+		require.NoError(t, err)
+		for i, x := range want {
+			w, k := extreme(x, better)
+			require.Equal(t, k, at[i], "%s of %d elements %v", name, len(x), x[:min(len(x), 8)])
+			require.True(t, w == v[i] || w != w && v[i] != v[i], "%s of %d elements %v: want %v, got %v", name, len(x), x[:min(len(x), 8)], w, v[i])
+		}
+	}
+}
+
+// large are the kernels of which each has leaves of its own.
+var large = map[string]bool{"sum": true, "prod": true, "amin": true, "count_nonzero": true, "norm": true, "var": true, "logsumexp": true}
+
+// Large problems go through every way of cutting the work; each must give the same bits for any number of threads, and
+// agree with the reference.
+func TestLargeReductions(t *testing.T) {
+	shapes := []struct{ shape, dims []int }{
+		{[]int{1 << 19}, []int{0}},
+		{[]int{3, 200_001}, []int{1}},
+		{[]int{1000, 300}, []int{1}},
+		{[]int{10_000, 70}, []int{0}},
+		{[]int{200_003, 3}, []int{0}},
+		{[]int{300, 3000}, []int{0}},
+		{[]int{5, 700, 6, 50}, []int{1, 3}},
+		{[]int{40, 8, 33, 33}, []int{0, 2, 3}},
+		{[]int{4, 3000, 64}, []int{1}},
+	}
+	for _, c := range shapes {
+		for _, l := range layouts[:3] {
+			for _, d := range []core.DType{core.Float32, core.BFloat16, core.Int32} {
+				if d != core.Float32 && l.name != "contiguous" {
+					continue
+				}
+				t.Run(fmt.Sprint(c.shape, c.dims, l.name, d), func(t *testing.T) {
+					strides, size := l.make(c.shape)
+					in, flat := random(rand.New(rand.NewPCG(2, 3)), d, c.shape, strides, size, false)
+					want, outShape := groups(c.shape, c.dims, flat)
+					for _, ref := range references {
+						if ref.floatOnly && !d.IsFloat() || !large[ref.name] {
+							continue
+						}
+						checkReference(t, ref, d, in, c.dims, want, outShape)
+						one, many := empty(ref.result(d), outShape), empty(ref.result(d), outShape)
+						launch(t, 1, ref.name, c.dims, ref.floats, in, one)
+						launch(t, 4, ref.name, c.dims, ref.floats, in, many)
+						requireSameBits(t, one, many)
+					}
+					checkIndices(t, d, in, c.dims, want, outShape)
+				})
+			}
+		}
+	}
+}
+
+func requireSameBits(t *testing.T, a, b *core.Tensor) {
+	x, err := a.Bytes()
+	require.NoError(t, err)
+	y, err := b.Bytes()
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(x, y))
+}
+
+// The sum of many equal float32 numbers must not drift, and a variance must survive a large mean.
+func TestSumsOfManyElementsAreAccurate(t *testing.T) {
+	x := make([]float32, 1<<24)
+	for i := range x {
+		x[i] = 0.1
+	}
+	for _, shape := range [][]int{{1 << 24, 1}, {1 << 20, 16}} {
+		in, out := core.FromSlice(x, shape...), empty(core.Float32, shape[1:])
+		launch(t, 2, "sum", []int{0}, nil, in, out)
+		got, err := core.Values[float64](out)
+		require.NoError(t, err)
+		for _, v := range got {
+			require.InEpsilon(t, float64(float32(0.1))*float64(shape[0]), v, 1e-6)
+		}
+	}
+	for i := range x {
+		x[i] = 4096 + float32(i%2)
+	}
+	for _, shape := range [][]int{{1 << 24, 1}, {1 << 20, 16}, {1, 1 << 24}} {
+		in, out := core.FromSlice(x, 1<<24), empty(core.Float32, shape[1:])
+		if shape[0] == 1 {
+			out = empty(core.Float32, []int{})
+		} else {
+			in = core.WrapTensor(core.CurrentMode(), in.Storage(), core.Float32, []int{shape[1], shape[0]}, []int{1 << 24 / shape[1], 1}, 0)
+			in = core.WrapTensor(core.CurrentMode(), in.Storage(), core.Float32, []int{shape[0], shape[1]}, []int{1, shape[0]}, 0)
+		}
+		launch(t, 2, "var", []int{0}, []float64{0}, in, out)
+		got, err := core.Values[float64](out)
+		require.NoError(t, err)
+		for _, v := range got {
+			require.InEpsilon(t, 0.25, v, 1e-6)
+		}
+	}
+}
+
+func TestVarWritesTheMean(t *testing.T) {
+	in := core.FromSlice([]float32{1, 2, 3, 4, 5, 9}, 2, 3)
+	v, mean := empty(core.Float32, []int{2, 1}), empty(core.Float32, []int{2, 1})
+	launch(t, 1, "var", []int{1}, []float64{1}, in, v, mean)
+	got, err := core.Values[float64](mean)
+	require.NoError(t, err)
+	require.Equal(t, []float64{2, 6}, got)
+	got, err = core.Values[float64](v)
+	require.NoError(t, err)
+	require.Equal(t, []float64{1, 7}, got)
+}
