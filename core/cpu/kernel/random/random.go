@@ -1,0 +1,111 @@
+// Package random holds the CPU kernels that draw random numbers from the Philox sequence of a seed: see
+// core/cpu/include/plait_philox.h for which numbers of the sequence go where. Outputs are contiguous.
+package random
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo LDFLAGS: -lm
+#cgo noescape plaitk_random_fill
+#cgo nocallback plaitk_random_fill
+#cgo noescape plaitk_random_integers
+#cgo nocallback plaitk_random_integers
+#cgo noescape plaitk_random_bernoulli
+#cgo nocallback plaitk_random_bernoulli
+#cgo noescape plaitk_random_permutation
+#cgo nocallback plaitk_random_permutation
+#cgo noescape plaitk_random_multinomial
+#cgo nocallback plaitk_random_multinomial
+#include "random.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+func init() {
+	kernel.Register("random", fill)
+	kernel.Register("random_integers", integers)
+	kernel.Register("bernoulli", bernoulli)
+	kernel.Register("randperm", permutation)
+	kernel.Register("multinomial", multinomial)
+}
+
+func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
+
+// fill draws from a continuous distribution. Ints: distribution, seed, offset; Floats: up to four parameters.
+func fill(ctx *kernel.Context, c *core.Call) error {
+	out := &c.Outs[0]
+	r := C.plaitk_random{distribution: C.int64_t(c.Ints[0]), seed: C.uint64_t(c.Ints[1]), offset: C.uint64_t(c.Ints[2])}
+	for i, p := range []*C.double{&r.a, &r.b, &r.c, &r.d} {
+		if i < len(c.Floats) {
+			*p = C.double(c.Floats[i])
+		}
+	}
+	C.plaitk_random_fill(workers(ctx), &r, out.Ptr(), C.int64_t(out.DType), C.int64_t(out.Numel()))
+	return nil
+}
+
+// integers draws low, ..., low+range-1. Ints: seed, offset, low, range.
+func integers(ctx *kernel.Context, c *core.Call) error {
+	out := &c.Outs[0]
+	C.plaitk_random_integers(workers(ctx), C.uint64_t(c.Ints[0]), C.uint64_t(c.Ints[1]), out.Ptr(), C.int64_t(out.DType),
+		C.int64_t(out.Numel()), C.int64_t(c.Ints[2]), C.uint64_t(c.Ints[3]))
+	return nil
+}
+
+// bernoulli draws 0 or 1. Ints: seed, offset; the probability is a number or a contiguous tensor of the output's shape.
+func bernoulli(ctx *kernel.Context, c *core.Call) error {
+	out, p := &c.Outs[0], &c.Ins[0]
+	var probability C.double
+	var probabilities unsafe.Pointer
+	if p.IsNumber {
+		probability = C.double(p.Number.Float)
+	} else {
+		probabilities = p.Ptr()
+	}
+	bad := C.plaitk_random_bernoulli(workers(ctx), C.uint64_t(c.Ints[0]), C.uint64_t(c.Ints[1]), out.Ptr(), C.int64_t(out.DType),
+		C.int64_t(out.Numel()), probability, probabilities, C.int64_t(p.DType))
+	if bad >= 0 {
+		return core.Errorf(core.ValueError, c.Op, "the probability at element %d is outside [0, 1]", int64(bad))
+	}
+	return nil
+}
+
+// permutation writes a permutation of 0, ..., n-1. Ints: seed, offset.
+func permutation(ctx *kernel.Context, c *core.Call) error {
+	out := &c.Outs[0]
+	n := C.int64_t(out.Numel())
+	scratch, err := ctx.Scratch(int(C.plaitk_random_permutation_scratch(n)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_random_permutation(workers(ctx), C.uint64_t(c.Ints[0]), C.uint64_t(c.Ints[1]), (*C.int64_t)(out.Ptr()), n, scratch)
+	return nil
+}
+
+// multinomial draws positions of weights, the last dimension of Ins[0]. Ints: seed, offset, replacement.
+func multinomial(ctx *kernel.Context, c *core.Call) error {
+	out, in := &c.Outs[0], &c.Ins[0]
+	last := len(in.Shape) - 1
+	n, count := C.int64_t(in.Shape[last]), C.int64_t(out.Shape[last])
+	rows := C.int64_t(core.Numel(in.Shape[:last]))
+	scratch, err := ctx.Scratch(int(C.plaitk_random_multinomial_scratch(rows, n, count)))
+	if err != nil {
+		return err
+	}
+	var reason C.int64_t
+	bad := C.plaitk_random_multinomial(workers(ctx), C.uint64_t(c.Ints[0]), C.uint64_t(c.Ints[1]), (*C.int64_t)(out.Ptr()), in.Ptr(),
+		C.int64_t(in.DType), rows, n, count, C.int64_t(c.Ints[2]), scratch, &reason)
+	if bad < 0 {
+		return nil
+	}
+	what := [...]string{1: "a weight that is negative or not finite", 2: "no positive weight",
+		3: "fewer positive weights than samples to draw without replacement"}[reason]
+	return core.Errorf(core.ValueError, c.Op, "row %d has %s, got %d weights, want %d samples", int64(bad), what, int64(n), int64(count))
+}
