@@ -14,6 +14,7 @@
 #define COPY_ELEMENTS (128 << 10)
 #define PARTIAL_BYTES (16 << 20)
 #define TILE_PAD 16
+#define NEAR_BYTES (24 << 10)
 
 typedef struct {
   const plaitk_conv_micro *micro;
@@ -54,7 +55,7 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int64_t threads, char *s
   // Channels are independent, so a copy that is too large, or takes few positions at a time, is cut by them.
   j->channel_blocks = 1;
   while (j->channel_blocks < j->channels &&
-         (l->copy > COPY_ELEMENTS || l->vectors * lanes * 2 <= min(POSITIONS, s->n * j->out_plane))) {
+         (l->copy > COPY_ELEMENTS || l->vectors * lanes < min(POSITIONS / 2, s->n * j->out_plane))) {
     j->channel_blocks *= 2;
     plaitk_conv_lattice_cut(l, ceil_div(j->channels, j->channel_blocks), s->n, j->row_block, lanes, POSITIONS,
                             COPY_ELEMENTS, 1);
@@ -129,6 +130,27 @@ static void copy_dy(const job *j, const plaitk_conv_block *b, int64_t channel, i
   }
 }
 
+// Adds the products of rows of dy with all k offsets of the copy.
+static void multiply(const job *j, const plaitk_conv_block *b, const char *dy, int64_t ldy, const char *copy,
+                     const int64_t *base, char *sums, int64_t rows, int64_t k) {
+  const plaitk_conv_micro *micro = j->micro;
+  int64_t size = j->io->compute_size, ldw = j->channels * j->taps;
+  if (rows == 1) {
+    for (int64_t n = 0; n < k; n += micro->dots[1].cols) {
+      micro->dots[1].fn(b->vectors, dy, ldy, copy, base, j->koff + n, sums + n * size, ldw, 1,
+                        min(micro->dots[1].cols, k - n));
+    }
+    return;
+  }
+  int tall = micro->dots[0].rows, wide = micro->dots[0].cols;
+  for (int64_t n = 0; n < k; n += wide) {
+    for (int64_t m = 0; m < rows; m += tall) {
+      micro->dots[0].fn(b->vectors, dy + m * ldy * size, ldy, copy, base, j->koff + n, sums + (m * ldw + n) * size, ldw,
+                        min(tall, rows - m), min(wide, k - n));
+    }
+  }
+}
+
 static void dots_chunk(void *arg, int64_t chunk) {
   const job *j = arg;
   const plaitk_conv_lattice *l = &j->lattice;
@@ -165,14 +187,11 @@ static void dots_chunk(void *arg, int64_t chunk) {
       } else {
         copy_dy(j, &b, channel, m1 - m0, dy_copy);
       }
-      for (int64_t m = m0; m < m1;) {
-        int t = m1 - m == 1;
-        int64_t rows = min(j->micro->dots[t].rows, m1 - m), cols = j->micro->dots[t].cols;
-        for (int64_t n = 0; n < k; n += cols) {
-          j->micro->dots[t].fn(b.vectors, dy + (m - m0) * ldy * size, ldy, copy, base, j->koff + n,
-                               sums + (m * ldw + n) * size, ldw, rows, min(cols, k - n));
-        }
-        m += rows;
+      // Rows of dy that stay in the first cache while the copy passes by.
+      int tall = j->micro->dots[0].rows;
+      int64_t near = max(1, NEAR_BYTES / (b.vectors * lanes * size) / tall) * tall;
+      for (int64_t m = m0; m < m1; m += near) {
+        multiply(j, &b, dy + (m - m0) * ldy * size, ldy, copy, base, sums + m * ldw * size, min(near, m1 - m), k);
       }
     }
   }

@@ -222,6 +222,19 @@ void plaitk_conv_lattice_base(const plaitk_conv_lattice *l, const plaitk_conv_bl
   }
 }
 
+// Rows that follow each other in the plane and in the copy are one long row.
+static void join_rows(plaitk_conv_box *b) {
+  if (b->start[2] != 0 || b->step[2] != 1 || b->n[2] != b->size[2] || b->width != b->n[2] || b->pitch[1] != b->n[2] ||
+      b->step[1] != 1 || b->start[1] < 0 || b->start[1] + b->n[1] > b->size[1]) {
+    return;
+  }
+  b->start[2] = b->start[1] * b->size[2];
+  b->n[2] = b->width = b->n[1] * b->n[2];
+  b->size[2] *= b->size[1];
+  b->start[1] = 0;
+  b->n[1] = b->size[1] = 1;
+}
+
 void plaitk_conv_lattice_fill(const plaitk_conv_lattice *l, const plaitk_conv_block *b, const plaitk_conv_io *io,
                               const void *src, int64_t channel, int64_t count, int64_t total, int lanes, void *dst) {
   int64_t src_plane = l->size[0] * l->size[1] * l->size[2] * io->size;
@@ -253,7 +266,9 @@ void plaitk_conv_lattice_fill(const plaitk_conv_lattice *l, const plaitk_conv_bl
               if (!packed) offset -= (floor_div(offset, l->in_step[d]) - l->amin[d]) * l->in_step[d];
               box.start[d] = b->q0[d] * l->in_step[d] + offset;
             }
-            io->fill(to, s, &box);
+            plaitk_conv_box whole = box;
+            join_rows(&whole);
+            io->fill(to, s, &whole);
           }
         }
       }

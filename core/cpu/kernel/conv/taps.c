@@ -61,7 +61,9 @@ static void plan_part(const job *j, part *p) {
     int64_t blocks = plaitk_conv_lattice_blocks(l);
     work = (double)l->vectors * lanes * max(l->k, 1) * ceil_div(j->rows, p->row_blocks);
     if (blocks * j->groups * p->row_blocks >= CHUNKS || work < 2 * CHUNK_WORK) break;
-    if (j->rows / p->row_blocks >= ROW_BLOCK) {
+    // Few rows make the copy expensive, few positions its borders.
+    int64_t rows = j->rows / p->row_blocks;
+    if (rows >= 4 * ROW_BLOCK || (rows >= 2 * ROW_BLOCK && positions <= 128)) {
       p->row_blocks *= 2;
     } else if (positions > 64) {
       positions /= 2;

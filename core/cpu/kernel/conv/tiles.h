@@ -86,6 +86,10 @@ ATTR static inline __attribute__((always_inline)) void NAME(sum_lanes)(const NAM
     _Pragma("GCC unroll 16") for (int i = 0; i < MO * NK; i += LANES) {                                               \
       NAME(sum_lanes)(s + i, MO * NK - i < LANES ? MO * NK - i : LANES, sums + i);                                    \
     }                                                                                                                 \
+    if (rows == MO && cols == NK) {                                                                                   \
+      EACH(i, MO) EACH(j, NK) out[i * ld + j] += sums[i * NK + j];                                                    \
+      return;                                                                                                         \
+    }                                                                                                                 \
     for (int64_t i = 0; i < rows; i++) {                                                                              \
       for (int64_t j = 0; j < cols; j++) out[i * ld + j] += sums[i * NK + j];                                         \
     }                                                                                                                 \
