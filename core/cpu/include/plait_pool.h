@@ -18,6 +18,10 @@ void plait_parallel(plait_pool *pool, int64_t chunks, plait_task fn, void *arg);
 // plait_pool_new starts threads-1 workers (the caller is the last one); NULL if threads <= 1 or none could be started.
 plait_pool *plait_pool_new(int threads);
 
+// plait_pool_threads returns how many threads can run chunks of one call at a time, the caller included; 1 for NULL.
+// It is for the size of scratch areas, never for how work is cut.
+int plait_pool_threads(const plait_pool *pool);
+
 // plait_pool_free ends the workers and waits for them.
 void plait_pool_free(plait_pool *pool);
 

@@ -221,6 +221,8 @@ plait_pool *plait_pool_new(int threads) {
   return p;
 }
 
+int plait_pool_threads(const plait_pool *pool) { return pool == NULL ? 1 : pool->workers + 1; }
+
 void plait_pool_free(plait_pool *p) {
   if (p == NULL) return;
   stop_workers(p);

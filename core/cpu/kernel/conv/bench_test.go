@@ -35,21 +35,21 @@ func BenchmarkConv(b *testing.B) {
 			p := pool.New(threads)
 			for _, pass := range []struct {
 				name  string
-				bytes int64
+				bytes int
 				run   func(scratch *buffer)
 			}{
-				{"forward", g.forwardScratch(threads), func(s *buffer) {
-					g.forward(p.Ptr(), threads, x.ptr(), w.ptr(), nil, y.ptr(), s.ptr())
+				{"forward", g.forwardScratch(p.Ptr()), func(s *buffer) {
+					g.forward(p.Ptr(), x.ptr(), w.ptr(), nil, y.ptr(), s.ptr())
 				}},
-				{"input", g.inputGradScratch(threads), func(s *buffer) {
-					g.inputGrad(p.Ptr(), threads, y.ptr(), w.ptr(), nil, dx.ptr(), s.ptr())
+				{"input", g.inputGradScratch(p.Ptr()), func(s *buffer) {
+					g.inputGrad(p.Ptr(), y.ptr(), w.ptr(), nil, dx.ptr(), s.ptr())
 				}},
-				{"weight", g.weightGradScratch(threads), func(s *buffer) {
-					g.weightGrad(p.Ptr(), threads, x.ptr(), y.ptr(), dw.ptr(), s.ptr())
+				{"weight", g.weightGradScratch(p.Ptr()), func(s *buffer) {
+					g.weightGrad(p.Ptr(), x.ptr(), y.ptr(), dw.ptr(), s.ptr())
 				}},
 			} {
 				b.Run(fmt.Sprintf("%s/%s/threads%d", c.name, pass.name, threads), func(b *testing.B) {
-					s := newBuffer(float64_, pass.bytes/8+1)
+					s := newBuffer(float64_, int64(pass.bytes/8+1))
 					for b.Loop() {
 						pass.run(s)
 					}

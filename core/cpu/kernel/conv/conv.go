@@ -35,28 +35,28 @@ type geometry struct {
 
 func (g *geometry) c() *C.plaitk_conv_shape { return (*C.plaitk_conv_shape)(unsafe.Pointer(g)) }
 
-func (g *geometry) forwardScratch(threads int) int64 {
-	return int64(C.plaitk_conv_forward_scratch(g.c(), C.int64_t(threads)))
+func (g *geometry) forwardScratch(pool unsafe.Pointer) int {
+	return int(C.plaitk_conv_forward_scratch((*C.plait_pool)(pool), g.c()))
 }
 
-func (g *geometry) inputGradScratch(threads int) int64 {
-	return int64(C.plaitk_conv_input_grad_scratch(g.c(), C.int64_t(threads)))
+func (g *geometry) inputGradScratch(pool unsafe.Pointer) int {
+	return int(C.plaitk_conv_input_grad_scratch((*C.plait_pool)(pool), g.c()))
 }
 
-func (g *geometry) weightGradScratch(threads int) int64 {
-	return int64(C.plaitk_conv_weight_grad_scratch(g.c(), C.int64_t(threads)))
+func (g *geometry) weightGradScratch(pool unsafe.Pointer) int {
+	return int(C.plaitk_conv_weight_grad_scratch((*C.plait_pool)(pool), g.c()))
 }
 
-func (g *geometry) forward(pool unsafe.Pointer, threads int, x, w, bias, y, scratch unsafe.Pointer) {
-	C.plaitk_conv_forward((*C.plait_pool)(pool), C.int64_t(threads), g.c(), x, w, bias, y, scratch)
+func (g *geometry) forward(pool, x, w, bias, y, scratch unsafe.Pointer) {
+	C.plaitk_conv_forward((*C.plait_pool)(pool), g.c(), x, w, bias, y, scratch)
 }
 
-func (g *geometry) inputGrad(pool unsafe.Pointer, threads int, dy, w, bias, dx, scratch unsafe.Pointer) {
-	C.plaitk_conv_input_grad((*C.plait_pool)(pool), C.int64_t(threads), g.c(), dy, w, bias, dx, scratch)
+func (g *geometry) inputGrad(pool, dy, w, bias, dx, scratch unsafe.Pointer) {
+	C.plaitk_conv_input_grad((*C.plait_pool)(pool), g.c(), dy, w, bias, dx, scratch)
 }
 
-func (g *geometry) weightGrad(pool unsafe.Pointer, threads int, x, dy, dw, scratch unsafe.Pointer) {
-	C.plaitk_conv_weight_grad((*C.plait_pool)(pool), C.int64_t(threads), g.c(), x, dy, dw, scratch)
+func (g *geometry) weightGrad(pool, x, dy, dw, scratch unsafe.Pointer) {
+	C.plaitk_conv_weight_grad((*C.plait_pool)(pool), g.c(), x, dy, dw, scratch)
 }
 
 // limitISA caps the instruction set for tests: 0 baseline, 1 AVX2, 2 AVX-512. It returns the one in use.

@@ -23,20 +23,19 @@ typedef struct {
   int64_t in[3], out[3], kernel[3], stride[3], pad[3], dilation[3];
 } plaitk_conv_shape;
 
-// The bytes of scratch that a call needs. What is computed does not depend on threads, only how many blocks of scratch
-// there are; scratch must be aligned to 64 bytes.
-int64_t plaitk_conv_forward_scratch(const plaitk_conv_shape *s, int64_t threads);
-int64_t plaitk_conv_input_grad_scratch(const plaitk_conv_shape *s, int64_t threads);
-int64_t plaitk_conv_weight_grad_scratch(const plaitk_conv_shape *s, int64_t threads);
+// The bytes of scratch, aligned to 64, that a call with this pool needs.
+int64_t plaitk_conv_forward_scratch(const plait_pool *pool, const plaitk_conv_shape *s);
+int64_t plaitk_conv_input_grad_scratch(const plait_pool *pool, const plaitk_conv_shape *s);
+int64_t plaitk_conv_weight_grad_scratch(const plait_pool *pool, const plaitk_conv_shape *s);
 
 // bias may be NULL.
-void plaitk_conv_forward(plait_pool *pool, int64_t threads, const plaitk_conv_shape *s, const void *x, const void *w,
-                         const void *bias, void *y, void *scratch);
+void plaitk_conv_forward(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *w, const void *bias,
+                         void *y, void *scratch);
 // bias, one value for each input channel, is for the transposed convolution; it may be NULL.
-void plaitk_conv_input_grad(plait_pool *pool, int64_t threads, const plaitk_conv_shape *s, const void *dy,
-                            const void *w, const void *bias, void *dx, void *scratch);
-void plaitk_conv_weight_grad(plait_pool *pool, int64_t threads, const plaitk_conv_shape *s, const void *x,
-                             const void *dy, void *dw, void *scratch);
+void plaitk_conv_input_grad(plait_pool *pool, const plaitk_conv_shape *s, const void *dy, const void *w,
+                            const void *bias, void *dx, void *scratch);
+void plaitk_conv_weight_grad(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *dy, void *dw,
+                             void *scratch);
 
 // plaitk_conv_isa limits the instructions used from now on, for tests: 0 baseline, 1 AVX2, 2 AVX-512. It returns the
 // level that is in use, which the processor may limit further.

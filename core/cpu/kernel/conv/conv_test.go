@@ -147,7 +147,7 @@ func random(r *rand.Rand, n int64) []float64 {
 }
 
 // scratch is filled with NaN, so that a read of what was not written shows.
-func scratch(bytes int64) unsafe.Pointer {
+func scratch(bytes int) unsafe.Pointer {
 	words := make([]uint64, bytes/8+16)
 	for i := range words {
 		words[i] = 0x7ff87ff87ff87ff8 | 0xffffffff
@@ -197,12 +197,12 @@ func check(t *testing.T, g geometry, p *pool.Pool) {
 	tol := tolerance(g.dtype)
 
 	out := newBuffer(g.dtype, ny)
-	g.forward(p.Ptr(), p.Threads(), x.ptr(), w.ptr(), b.ptr(), out.ptr(), scratch(g.forwardScratch(p.Threads())))
+	g.forward(p.Ptr(), x.ptr(), w.ptr(), b.ptr(), out.ptr(), scratch(g.forwardScratch(p.Ptr())))
 	requireClose(t, y, out.get(), tol, "forward")
 	out.checkGuard(t)
 
 	out = newBuffer(g.dtype, nx)
-	g.inputGrad(p.Ptr(), p.Threads(), dy.ptr(), w.ptr(), nil, out.ptr(), scratch(g.inputGradScratch(p.Threads())))
+	g.inputGrad(p.Ptr(), dy.ptr(), w.ptr(), nil, out.ptr(), scratch(g.inputGradScratch(p.Ptr())))
 	requireClose(t, dx, out.get(), tol, "input gradient")
 	out.checkGuard(t)
 
@@ -212,11 +212,11 @@ func check(t *testing.T, g geometry, p *pool.Pool) {
 	}
 	c := buf(vc)
 	out = newBuffer(g.dtype, nx)
-	g.inputGrad(p.Ptr(), p.Threads(), dy.ptr(), w.ptr(), c.ptr(), out.ptr(), scratch(g.inputGradScratch(p.Threads())))
+	g.inputGrad(p.Ptr(), dy.ptr(), w.ptr(), c.ptr(), out.ptr(), scratch(g.inputGradScratch(p.Ptr())))
 	requireClose(t, dx, out.get(), tol, "transposed convolution with bias")
 
 	out = newBuffer(g.dtype, nw)
-	g.weightGrad(p.Ptr(), p.Threads(), x.ptr(), dy.ptr(), out.ptr(), scratch(g.weightGradScratch(p.Threads())))
+	g.weightGrad(p.Ptr(), x.ptr(), dy.ptr(), out.ptr(), scratch(g.weightGradScratch(p.Ptr())))
 	requireClose(t, dw, out.get(), tol*math.Sqrt(float64(g.n*plane)), "weight gradient")
 	out.checkGuard(t)
 	runtime.KeepAlive(p)
@@ -329,9 +329,9 @@ func TestThreads(t *testing.T) {
 		for _, threads := range []int{1, 2, 5} {
 			p := pool.New(threads)
 			y, dx, dw := newBuffer(g.dtype, ny), newBuffer(g.dtype, nx), newBuffer(g.dtype, nw)
-			g.forward(p.Ptr(), threads, x.ptr(), w.ptr(), nil, y.ptr(), scratch(g.forwardScratch(threads)))
-			g.inputGrad(p.Ptr(), threads, dy.ptr(), w.ptr(), nil, dx.ptr(), scratch(g.inputGradScratch(threads)))
-			g.weightGrad(p.Ptr(), threads, x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(threads)))
+			g.forward(p.Ptr(), x.ptr(), w.ptr(), nil, y.ptr(), scratch(g.forwardScratch(p.Ptr())))
+			g.inputGrad(p.Ptr(), dy.ptr(), w.ptr(), nil, dx.ptr(), scratch(g.inputGradScratch(p.Ptr())))
+			g.weightGrad(p.Ptr(), x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(p.Ptr())))
 			p.Close()
 			got := [3][]float64{y.get(), dx.get(), dw.get()}
 			if threads == 1 {
@@ -364,7 +364,7 @@ func TestUntouchedInfinity(t *testing.T) {
 			ones[i] = 1
 		}
 		dy.set(ones)
-		g.weightGrad(nil, 1, x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(1)))
+		g.weightGrad(nil, x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(nil)))
 		for _, v := range dw.get() {
 			require.Equal(t, float64(g.out[1]*g.out[2]), v)
 		}

@@ -213,13 +213,13 @@ static int64_t weights_of(const plaitk_conv_shape *s) {
 
 static int64_t positions_of(const plaitk_conv_shape *s) { return s->n * s->out[0] * s->out[1] * s->out[2]; }
 
-int64_t plaitk_conv_weight_grad_scratch(const plaitk_conv_shape *s, int64_t threads) {
+int64_t plaitk_conv_weight_grad_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
   job j = {0};
-  return weights_of(s) == 0 || positions_of(s) == 0 ? 0 : plan(&j, s, threads, NULL);
+  return weights_of(s) == 0 || positions_of(s) == 0 ? 0 : plan(&j, s, plait_pool_threads(pool), NULL);
 }
 
-void plaitk_conv_weight_grad(plait_pool *pool, int64_t threads, const plaitk_conv_shape *s, const void *x,
-                             const void *dy, void *dw, void *scratch) {
+void plaitk_conv_weight_grad(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *dy, void *dw,
+                             void *scratch) {
   int64_t weights = weights_of(s);
   if (weights == 0) return;
   if (positions_of(s) == 0) {
@@ -227,7 +227,7 @@ void plaitk_conv_weight_grad(plait_pool *pool, int64_t threads, const plaitk_con
     return;
   }
   job j = {.x = x, .dy = dy, .dw = dw};
-  plan(&j, s, threads, scratch);
+  plan(&j, s, plait_pool_threads(pool), scratch);
   plait_parallel(pool, j.segments * j.group_blocks * j.row_blocks * j.channel_blocks, dots_chunk, &j);
   if (j.partial != j.dw) plait_parallel(pool, ceil_div(weights, SUM_BLOCK), sum_chunk, &j);
 }

@@ -255,33 +255,35 @@ static int empty(const plaitk_conv_shape *s, int input_grad) {
   return s->n * (input_grad ? s->cin : s->cout) * out[0] * out[1] * out[2] == 0;
 }
 
-static int64_t scratch_for(const plaitk_conv_shape *s, int input_grad, int64_t threads) {
+static int64_t scratch_for(const plait_pool *pool, const plaitk_conv_shape *s, int input_grad) {
   job j = {0};
-  return empty(s, input_grad) ? 0 : plan(&j, s, input_grad, threads, NULL);
+  return empty(s, input_grad) ? 0 : plan(&j, s, input_grad, plait_pool_threads(pool), NULL);
 }
 
-static void run(plait_pool *pool, const plaitk_conv_shape *s, int input_grad, int64_t threads, const void *in,
+static void run(plait_pool *pool, const plaitk_conv_shape *s, int input_grad, const void *in,
                 const void *w, const void *bias, void *out, void *scratch) {
   if (empty(s, input_grad)) return;
   job j = {.in = in, .w = w, .bias = bias, .out = out};
-  plan(&j, s, input_grad, threads, scratch);
+  plan(&j, s, input_grad, plait_pool_threads(pool), scratch);
   const part *last = &j.part[j.parts - 1];
   plait_parallel(pool, last->pack_first + last->pack_chunks, pack_chunk, &j);
   plait_parallel(pool, last->first + last->chunks, taps_chunk, &j);
 }
 
-int64_t plaitk_conv_forward_scratch(const plaitk_conv_shape *s, int64_t threads) { return scratch_for(s, 0, threads); }
-
-int64_t plaitk_conv_input_grad_scratch(const plaitk_conv_shape *s, int64_t threads) {
-  return scratch_for(s, 1, threads);
+int64_t plaitk_conv_forward_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
+  return scratch_for(pool, s, 0);
 }
 
-void plaitk_conv_forward(plait_pool *pool, int64_t threads, const plaitk_conv_shape *s, const void *x, const void *w,
-                         const void *bias, void *y, void *scratch) {
-  run(pool, s, 0, threads, x, w, bias, y, scratch);
+int64_t plaitk_conv_input_grad_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
+  return scratch_for(pool, s, 1);
 }
 
-void plaitk_conv_input_grad(plait_pool *pool, int64_t threads, const plaitk_conv_shape *s, const void *dy,
-                            const void *w, const void *bias, void *dx, void *scratch) {
-  run(pool, s, 1, threads, dy, w, bias, dx, scratch);
+void plaitk_conv_forward(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *w, const void *bias,
+                         void *y, void *scratch) {
+  run(pool, s, 0, x, w, bias, y, scratch);
+}
+
+void plaitk_conv_input_grad(plait_pool *pool, const plaitk_conv_shape *s, const void *dy, const void *w,
+                            const void *bias, void *dx, void *scratch) {
+  run(pool, s, 1, dy, w, bias, dx, scratch);
 }

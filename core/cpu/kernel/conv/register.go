@@ -1,0 +1,76 @@
+package conv
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+)
+
+func init() {
+	kernel.Register("conv_forward", forwardCall)
+	kernel.Register("conv_input_grad", inputGradCall)
+	kernel.Register("conv_weight_grad", weightGradCall)
+}
+
+// describe returns the geometry of the convolution x, w -> y with the call's attributes: stride, padding and dilation of
+// each spatial dimension, and the number of groups.
+func describe(c *core.Call, x, w, y *core.Operand) *geometry {
+	g := &geometry{dtype: int64(x.DType), n: int64(x.Shape[0]), cin: int64(x.Shape[1]), cout: int64(y.Shape[1])}
+	nd := len(x.Shape) - 2
+	for i := range 3 {
+		g.in[i], g.out[i], g.kernel[i], g.stride[i], g.dilation[i] = 1, 1, 1, 1, 1
+	}
+	for i := range nd {
+		d := 3 - nd + i
+		g.in[d], g.out[d], g.kernel[d] = int64(x.Shape[2+i]), int64(y.Shape[2+i]), int64(w.Shape[2+i])
+		g.stride[d], g.padding[d], g.dilation[d] = c.Ints[i], c.Ints[nd+i], c.Ints[2*nd+i]
+	}
+	g.groups = c.Ints[3*nd]
+	return g
+}
+
+func bias(c *core.Call) unsafe.Pointer {
+	if b := &c.Ins[2]; b.Present() {
+		return b.Ptr()
+	}
+	return nil
+}
+
+// conv_forward: Outs[0] = the convolution of Ins[0] with the weight Ins[1] plus the bias Ins[2], which may be absent.
+// All contiguous, of one dtype.
+func forwardCall(ctx *kernel.Context, c *core.Call) error {
+	x, w, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	g := describe(c, x, w, y)
+	scratch, err := ctx.Scratch(g.forwardScratch(ctx.Pool))
+	if err != nil {
+		return err
+	}
+	g.forward(ctx.Pool, x.Ptr(), w.Ptr(), bias(c), y.Ptr(), scratch)
+	return nil
+}
+
+// conv_input_grad: Outs[0] = the gradient of the input for the gradient Ins[0] of the output and the weight Ins[1], plus
+// the bias Ins[2], which may be absent.
+func inputGradCall(ctx *kernel.Context, c *core.Call) error {
+	dy, w, dx := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	g := describe(c, dx, w, dy)
+	scratch, err := ctx.Scratch(g.inputGradScratch(ctx.Pool))
+	if err != nil {
+		return err
+	}
+	g.inputGrad(ctx.Pool, dy.Ptr(), w.Ptr(), bias(c), dx.Ptr(), scratch)
+	return nil
+}
+
+// conv_weight_grad: Outs[0] = the gradient of the weight for the input Ins[0] and the gradient Ins[1] of the output.
+func weightGradCall(ctx *kernel.Context, c *core.Call) error {
+	x, dy, dw := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	g := describe(c, x, dw, dy)
+	scratch, err := ctx.Scratch(g.weightGradScratch(ctx.Pool))
+	if err != nil {
+		return err
+	}
+	g.weightGrad(ctx.Pool, x.Ptr(), dy.Ptr(), dw.Ptr(), scratch)
+	return nil
+}
