@@ -1,0 +1,125 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A reduction is what a reducing operation reduces over: the dimensions, counted from the front and sorted, and the
+// shape that is left.
+type reduction struct{ dims, shape []int }
+
+// reduction returns the reduction of x over dims; none means all.
+func (a *application) reduction(x *core.Tensor, dims []int, keepdim bool) reduction {
+	dims = a.dims(dims, x)
+	if a.err != nil {
+		return reduction{}
+	}
+	shape := make([]int, 0, x.Dim())
+	rest := dims
+	for i, n := range x.Shape() {
+		switch {
+		case len(rest) == 0 || rest[0] != i:
+			shape = append(shape, n)
+			continue
+		case keepdim:
+			shape = append(shape, 1)
+		}
+		rest = rest[1:]
+	}
+	return reduction{dims, shape}
+}
+
+// count returns the number of elements of x that each result is made from.
+func (r reduction) count(x *core.Tensor) int {
+	n := 1
+	for _, d := range r.dims {
+		n *= x.Shape()[d]
+	}
+	return n
+}
+
+// nonempty fails if there is a result that would be made from no element at all.
+func (a *application) nonempty(x *core.Tensor, r reduction) {
+	if a.err == nil && core.Numel(r.shape) > 0 && r.count(x) == 0 {
+		a.failf(core.IndexError, "no element to choose from in dimensions %v of shape %v", r.dims, x.Shape())
+	}
+}
+
+// reduce launches kernel k on x and returns its result of dtype d.
+func (a *application) reduce(k core.KernelID, x *core.Tensor, r reduction, d core.DType, attrs ...float64) *core.Tensor {
+	out := a.out(d, r.shape)
+	if a.err == nil {
+		a.launch(a.call(k).Out(out).In(x).Dims(r.dims).Float(attrs...))
+	}
+	return out
+}
+
+// spread returns a view of t, reduced from a tensor of the given shape over dims, with its elements repeated to that
+// shape.
+func spread(t *core.Tensor, shape, dims []int) *core.Tensor {
+	a := begin("expand", t)
+	if a.err != nil {
+		return a.fail()
+	}
+	keepdim := t.Dim() == len(shape)
+	strides := make([]int, len(shape))
+	from, rest := 0, dims
+	for i := range shape {
+		if len(rest) > 0 && rest[0] == i {
+			rest = rest[1:]
+			if keepdim {
+				from++
+			}
+			continue
+		}
+		strides[i] = t.Strides()[from]
+		from++
+	}
+	return a.view(t, shape, strides, t.Offset(), spreadDeriv, func(n *core.Node) { n.Ints = dims })
+}
+
+func spreadDeriv(d *core.Derivation) {
+	g := d.Grad()
+	d.Set(0, Sum(g, d.Node.Ints, g.Dim() == len(d.InputShape(0))))
+}
+
+// sumTo returns t summed to shape, which broadcasts to t's.
+func sumTo(t *core.Tensor, shape []int) *core.Tensor {
+	if t.Err() != nil || slices.Equal(t.Shape(), shape) {
+		return t
+	}
+	lead := t.Dim() - len(shape)
+	dims := make([]int, 0, t.Dim())
+	for i, n := range t.Shape() {
+		if i < lead || shape[i-lead] != n {
+			dims = append(dims, i)
+		}
+	}
+	s := Sum(t, dims, lead == 0)
+	if lead > 0 && s.Err() == nil && s.Dim() != len(shape) {
+		return Reshape(s, shape...)
+	}
+	return s
+}
+
+// reductionSamples returns samples of a reduction over dims with further arguments before or after them. make describes
+// the tensor.
+func reductionSamples(tensor func(shape ...int) T, args func(x T, dims []int, keepdim bool) []any, empty bool) []Sample {
+	list := []Sample{
+		{Name: "all", Args: args(tensor(3, 4), nil, false)},
+		{Name: "last", Args: args(tensor(4, 5), []int{-1}, false)},
+		{Name: "first", Args: args(tensor(5, 3), []int{0}, true)},
+		{Name: "middle", Args: args(tensor(2, 3, 4), []int{1}, false)},
+		{Name: "outer", Args: args(tensor(2, 3, 4), []int{2, 0}, true)},
+		{Name: "inner", Args: args(tensor(2, 3, 2, 3), []int{1, 3}, false)},
+		{Name: "size 1", Args: args(tensor(3, 1, 2), []int{1}, false)},
+		{Name: "0-d", Args: args(tensor(), nil, false)},
+		{Name: "no result", Args: args(tensor(0, 3), []int{1}, false)},
+	}
+	if empty {
+		list = append(list, Sample{Name: "empty", Args: args(tensor(2, 0, 3), []int{1}, false)})
+	}
+	return list
+}

@@ -1,0 +1,65 @@
+package op_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/stretchr/testify/require"
+)
+
+func values(t *testing.T, x *core.Tensor) []float64 {
+	t.Helper()
+	v, err := core.Values[float64](x)
+	require.NoError(t, err)
+	return v
+}
+
+func TestReductionShapesAndTypes(t *testing.T) {
+	x := core.FromSlice([]int32{1, 2, 3, 4, 5, 6}, 1, 2, 3)
+	for _, c := range []struct {
+		got   *core.Tensor
+		dtype core.DType
+		shape []int
+		want  []float64
+	}{
+		{op.Sum(x, nil, false), core.Int64, []int{}, []float64{21}},
+		{op.Sum(x, []int{}, true), core.Int64, []int{1, 1, 1}, []float64{21}},
+		{op.Sum(x, []int{-1}, false), core.Int64, []int{1, 2}, []float64{6, 15}},
+		{op.Sum(x, []int{2, 0}, true), core.Int64, []int{1, 2, 1}, []float64{6, 15}},
+		{op.ArgMax(x, nil, false), core.Int64, []int{}, []float64{5}},
+		{op.ArgMax(x, []int{1}, false), core.Int64, []int{1, 3}, []float64{1, 1, 1}},
+		{op.ArgMin(x, []int{1}, true), core.Int64, []int{1, 1, 3}, []float64{0, 0, 0}},
+		{op.Any(x, []int{0}, false), core.Bool, []int{2, 3}, []float64{1, 1, 1, 1, 1, 1}},
+		{op.All(x, nil, false), core.Bool, []int{}, []float64{1}},
+		{op.CountNonzero(x, []int{1}), core.Int64, []int{1, 3}, []float64{2, 2, 2}},
+	} {
+		require.NoError(t, c.got.Err())
+		require.Equal(t, c.dtype, c.got.DType())
+		require.Equal(t, c.shape, c.got.Shape())
+		require.Equal(t, c.want, values(t, c.got))
+	}
+}
+
+func TestReductionErrors(t *testing.T) {
+	x := core.FromSlice([]float32{1, 2, 3, 4}, 2, 2)
+	empty := core.FromSlice([]float32{}, 2, 0)
+	for want, got := range map[string]*core.Tensor{
+		"sum: dimension 2 out of range, want [-2, 1]":                          op.Sum(x, []int{2}, false),
+		"sum: dimension 1 appears twice in [1 -1]":                             op.Sum(x, []int{1, -1}, false),
+		"argmax: no element to choose from in dimensions [1] of shape [2 0]":   op.ArgMax(empty, []int{1}, false),
+		"argmax: got dimensions [0 1], want one or none":                       op.ArgMax(x, []int{0, 1}, false),
+		"argmin: no element to choose from in dimensions [0 1] of shape [2 0]": op.ArgMin(empty, nil, false),
+	} {
+		require.EqualError(t, got.Err(), want)
+	}
+	require.NoError(t, op.ArgMax(empty, []int{0}, false).Err(), "there is no result that would need an element")
+}
+
+func TestSumOfNothingIsZero(t *testing.T) {
+	x := core.FromSlice([]float32{}, 3, 0)
+	require.Equal(t, []float64{0, 0, 0}, values(t, op.Sum(x, []int{1}, false)))
+	require.Equal(t, []float64{0}, values(t, op.Sum(x, nil, false)))
+	require.Equal(t, fmt.Sprint([]int{0}), fmt.Sprint(op.Sum(x, []int{0}, false).Shape()))
+}
