@@ -1,7 +1,6 @@
 package core
 
 import (
-	"slices"
 	"sync"
 	"unsafe"
 )
@@ -261,7 +260,7 @@ func (t *Tensor) current() *History {
 	node.Release()
 	fresh := &History{dtype: t.dtype, shape: t.shape, node: n}
 	fresh.refs.set(1)
-	n.outputs[0].set(t)
+	n.DeclareOutput(0, t.dtype, t.shape)
 	v.rebased = rebased
 	t.history.Store(fresh)
 	if h != nil {
@@ -313,9 +312,6 @@ func (h *History) Rebase(n *Node, index int) {
 	h.node, h.index = n, index
 	h.rebased++
 	h.mu.Unlock()
-	if index < len(n.outputs) && n.outputs[index].shape == nil {
-		n.outputs[index] = outputMeta{dtype: h.dtype, shape: h.shape}
-	}
 	if old != nil {
 		old.Release()
 	}
@@ -343,13 +339,9 @@ func (h *History) Edge() Edge {
 	if !h.requires {
 		return Edge{}
 	}
-	if a := h.accumulate; a != nil && a.tryRetain() {
-		return Edge{a, 0}
-	}
-	a := newNode("accumulate_grad", nil)
-	a.leaf = h
-	a.outputs = []outputMeta{{dtype: h.dtype, shape: slices.Clone(h.shape)}}
 	h.refs.inc()
-	h.accumulate = a
-	return Edge{a, 0}
+	if h.accumulate == nil {
+		h.accumulate = &Node{ID: nodeIDs.Add(1), Name: "accumulate_grad", leaf: h, outputs: []outputMeta{{h.dtype, h.shape}}}
+	}
+	return Edge{h.accumulate, 0}
 }

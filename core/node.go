@@ -61,8 +61,6 @@ type outputMeta struct {
 	shape []int
 }
 
-func (o *outputMeta) set(t *Tensor) { o.dtype, o.shape = t.dtype, t.shape }
-
 var nodeIDs atomic.Uint64
 
 // LiveNodes returns the number of nodes that hold something. It is for tests of leaks.
@@ -137,17 +135,32 @@ func (n *Node) DeclareOutput(index int, d DType, shape []int) {
 	n.outputs[index] = outputMeta{d, shape}
 }
 
-func (n *Node) retain() { n.refs.inc() }
-
 // Retain adds a reference.
-func (n *Node) Retain() { n.refs.inc() }
+func (n *Node) Retain() { n.retain() }
 
-func (n *Node) tryRetain() bool { return n.refs.incUnlessZero() }
+// The node that accumulates a leaf's gradient lives as long as the leaf's history, and its references are references to
+// that.
+func (n *Node) retain() {
+	if n.leaf != nil {
+		n.leaf.retain()
+		return
+	}
+	n.refs.inc()
+}
+
+// drop gives up a reference and reports whether it was the last one and the node is to be taken apart.
+func (n *Node) drop() bool {
+	if n.leaf != nil {
+		n.leaf.release()
+		return false
+	}
+	return n.refs.dec()
+}
 
 // Release drops a reference. The last one frees what the node saved and drops its references to other nodes, without
 // recursion: graphs may be a million nodes deep.
 func (n *Node) Release() {
-	if !n.refs.dec() {
+	if !n.drop() {
 		return
 	}
 	work := []*Node{n}
@@ -159,16 +172,8 @@ func (n *Node) Release() {
 		if n.inner != nil {
 			n.inner.Release()
 		}
-		if h := n.leaf; h != nil {
-			h.mu.Lock()
-			if h.accumulate == n {
-				h.accumulate = nil
-			}
-			h.mu.Unlock()
-			h.release()
-		}
 		for i, e := range n.edges {
-			if e.Node != nil && e.Node.refs.dec() {
+			if e.Node != nil && e.Node.drop() {
 				work = append(work, e.Node)
 			}
 			n.edges[i] = Edge{}
