@@ -1,0 +1,117 @@
+// Batch norm over pieces of [batch, channels, inner]. With long inner rows a piece is a segment of one channel of one
+// sample; with short ones it is a block of samples by a block of columns, a column being a (channel, inner) pair.
+#ifdef FN
+
+// Writes the sum and the sum of squared deviations of segment p.
+PLAIT_CLONES static void FN(segment_stats)(const struct batch_args *a, int64_t p) {
+  int64_t len = segment_len(a, p);
+  double mean;
+  a->part2[p] = FN(moments)((const T *)a->x + segment_at(a, p), len, &mean);
+  a->part[p] = mean * (double)len;
+}
+
+PLAIT_CLONES static void FN(segment_grad_sums)(const struct batch_args *a, int64_t p) {
+  int64_t at = segment_at(a, p);
+  FN(grad_sums)((const T *)a->x + at, (const T *)a->dy + at, NULL, segment_len(a, p),
+                ((const ACC *)a->mean)[segment_channel(a, p)], &a->part[p], &a->part2[p]);
+}
+
+PLAIT_CLONES static void FN(segment_apply)(const struct batch_args *a, int64_t p) {
+  int64_t at = segment_at(a, p), len = segment_len(a, p), c = segment_channel(a, p);
+  const T *x = (const T *)a->x + at;
+  const ACC *k0 = a->coef[0], *k1 = a->coef[1], *k2 = a->coef[2];
+  ACC mean = ((const ACC *)a->mean)[c];
+  if (a->dy) {
+    FN(grad_affine)(x, (const T *)a->dy + at, (T *)a->dx + at, len, mean, k0[c], k1[c], k2[c]);
+  } else {
+    FN(affine)(x, (T *)a->y + at, len, mean, k0[c], k1[c]);
+  }
+}
+
+PLAIT_CLONES static void FN(column_stats)(const struct batch_args *a, int64_t row, int64_t rows, int64_t column,
+                                          int64_t count, double *sum_out, double *m2_out) {
+  ACC s[COLUMN_BLOCK], mean[COLUMN_BLOCK];
+  const T *x = (const T *)a->x + row * a->columns + column;
+  for (int64_t j = 0; j < count; j++) s[j] = 0;
+  int64_t i = 0, step = a->columns;
+  for (; i + 3 < rows; i += 4) {
+    const T *xi = x + i * step;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++)
+      s[j] += (LOAD(xi[j]) + LOAD(xi[j + step])) + (LOAD(xi[j + 2 * step]) + LOAD(xi[j + 3 * step]));
+  }
+  for (; i < rows; i++) {
+    const T *xi = x + i * step;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) s[j] += LOAD(xi[j]);
+  }
+  for (int64_t j = 0; j < count; j++) {
+    mean[j] = s[j] / (ACC)rows;
+    s[j] = 0;
+  }
+  for (i = 0; i + 1 < rows; i += 2) {
+    const T *xi = x + i * step;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) {
+      ACC d0 = LOAD(xi[j]) - mean[j], d1 = LOAD(xi[j + step]) - mean[j];
+      s[j] += d0 * d0 + d1 * d1;
+    }
+  }
+  for (; i < rows; i++) {
+    const T *xi = x + i * step;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) {
+      ACC d = LOAD(xi[j]) - mean[j];
+      s[j] += d * d;
+    }
+  }
+  for (int64_t j = 0; j < count; j++) {
+    sum_out[j] = (double)mean[j] * (double)rows;
+    m2_out[j] = (double)s[j];
+  }
+}
+
+PLAIT_CLONES static void FN(column_grad_sums)(const struct batch_args *a, int64_t row, int64_t rows, int64_t column,
+                                              int64_t count, double *sum, double *sumx) {
+  ACC s[COLUMN_BLOCK], sx[COLUMN_BLOCK];
+  const ACC *mean = (const ACC *)a->column_mean + column;
+  const T *x = (const T *)a->x + row * a->columns + column, *dy = (const T *)a->dy + row * a->columns + column;
+  for (int64_t j = 0; j < count; j++) s[j] = sx[j] = 0;
+  for (int64_t i = 0; i < rows; i++) {
+    const T *xi = x + i * a->columns, *di = dy + i * a->columns;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) {
+      ACC g = LOAD(di[j]);
+      s[j] += g;
+      sx[j] += g * (LOAD(xi[j]) - mean[j]);
+    }
+  }
+  for (int64_t j = 0; j < count; j++) {
+    sum[j] = (double)s[j];
+    sumx[j] = (double)sx[j];
+  }
+}
+
+PLAIT_CLONES static void FN(column_apply)(const struct batch_args *a, int64_t row, int64_t rows, int64_t column,
+                                          int64_t count) {
+  const ACC *mean = (const ACC *)a->column_mean + column;
+  const ACC *k0 = (const ACC *)a->coef[0] + column, *k1 = (const ACC *)a->coef[1] + column;
+  const ACC *k2 = (const ACC *)a->coef[2] + column;
+  for (int64_t i = row; i < row + rows; i++) {
+    int64_t at = i * a->columns + column;
+    const T *restrict x = (const T *)a->x + at;
+    if (a->dy) {
+      const T *restrict dy = (const T *)a->dy + at;
+      T *restrict dx = (T *)a->dx + at;
+#pragma omp simd
+      for (int64_t j = 0; j < count; j++)
+        dx[j] = STORE(k0[j] * LOAD(dy[j]) + k1[j] * (LOAD(x[j]) - mean[j]) + k2[j]);
+    } else {
+      T *restrict y = (T *)a->y + at;
+#pragma omp simd
+      for (int64_t j = 0; j < count; j++) y[j] = STORE((LOAD(x[j]) - mean[j]) * k0[j] + k1[j]);
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,158 @@
+// Softmax across rows: element (i, c) of an n x w block lies at i*stride + c, and each column is normalised. The lanes
+// of the vectors are columns. A block of few columns packs `fold` consecutive rows into one wide row (possible because
+// they are contiguous: stride == w); per-column values are then folded over the copies and spread out again.
+#ifdef FN
+
+struct FN(columns) {
+  ACC max[COLUMN_BLOCK], scale[COLUMN_BLOCK], part[COLUMN_BLOCK];
+  double sum[COLUMN_BLOCK];
+};
+
+// The width of the wide row that starts at row i.
+PLAIT_INLINE int64_t FN(width)(int64_t i, int64_t n, int64_t w, int64_t fold) {
+  return n - i < fold ? (n - i) * w : fold * w;
+}
+
+PLAIT_INLINE void FN(add_part)(struct FN(columns) *c, int64_t wide) {
+#pragma omp simd
+  for (int64_t j = 0; j < wide; j++) {
+    c->sum[j] += (double)c->part[j];
+    c->part[j] = 0;
+  }
+}
+
+PLAIT_INLINE void FN(clear)(struct FN(columns) *c, int64_t wide) {
+  memset(c->sum, 0, (size_t)wide * sizeof *c->sum);
+  memset(c->part, 0, (size_t)wide * sizeof *c->part);
+}
+
+PLAIT_INLINE void FN(fold_sums)(struct FN(columns) *c, int64_t w, int64_t wide) {
+  for (int64_t j = w; j < wide; j++) c->sum[j % w] += c->sum[j];
+}
+
+PLAIT_INLINE void FN(spread)(ACC *v, int64_t w, int64_t wide) {
+  for (int64_t j = w; j < wide; j++) v[j] = v[j - w];
+}
+
+// Brings c->max up to the maxima of rows [first, last), and c->sum to the new maxima; c->scale is left 0 where a column
+// has no maximum yet, so that exp(x - scale) is 0 or NaN there, and the maximum elsewhere.
+PLAIT_INLINE void FN(raise_max)(struct FN(columns) *c, const T *x, int64_t first, int64_t last, int64_t n, int64_t w,
+                                int64_t stride, int64_t fold) {
+  int64_t wide = fold * w;
+  memcpy(c->part, c->max, (size_t)wide * sizeof(ACC));
+  for (int64_t i = first; i < last; i += fold) {
+    const T *xi = x + i * stride;
+    int64_t len = FN(width)(i, n, w, fold);
+#pragma omp simd
+    for (int64_t j = 0; j < len; j++) {
+      ACC v = LOAD(xi[j]);
+      c->max[j] = v > c->max[j] ? v : c->max[j];
+    }
+  }
+  for (int64_t j = 0; j < wide; j++) {
+    c->scale[j] = c->max[j] == -ACC_INFINITY ? 0 : c->max[j];
+    if (first > 0) c->part[j] = EXP(c->part[j] - c->scale[j]);
+  }
+  for (int64_t j = 0; first > 0 && j < wide; j++) c->sum[j] *= (double)c->part[j];
+  memset(c->part, 0, (size_t)wide * sizeof(ACC));
+}
+
+// The maxima and sums of the copies of each column become one.
+PLAIT_INLINE void FN(fold_columns)(struct FN(columns) *c, int64_t w, int64_t wide) {
+  if (wide == w) return;
+  for (int64_t j = 0; j < wide; j++) c->part[j] = c->max[j];
+  for (int64_t j = w; j < wide; j++) c->max[j % w] = c->max[j] > c->max[j % w] ? c->max[j] : c->max[j % w];
+  for (int64_t j = 0; j < wide; j++) {
+    ACC m = c->max[j % w] == -ACC_INFINITY ? 0 : c->max[j % w];
+    double s = c->sum[j] * (double)EXP(c->part[j] - m);
+    // A copy without a maximum holds a sum of 0, or a NaN.
+    s = c->part[j] == -ACC_INFINITY ? c->sum[j] : s;
+    c->sum[j % w] = j < w ? s : c->sum[j % w] + s;
+  }
+  FN(spread)(c->max, w, wide);
+}
+
+// Blocks of rows are read for their maxima and, while they are in the cache, for their sums; then all rows once more
+// for the results.
+PLAIT_CLONES static void FN(softmax_columns)(const T *restrict x, T *restrict y, int64_t n, int64_t w, int64_t stride,
+                                             int64_t fold, int log_) {
+  struct FN(columns) c;
+  int64_t wide = fold * w;
+  memset(c.sum, 0, (size_t)wide * sizeof *c.sum);
+  for (int64_t j = 0; j < wide; j++) c.max[j] = -ACC_INFINITY;
+  for (int64_t b = 0; b < n; b += SUM_ROWS * fold) {
+    int64_t end = n - b < SUM_ROWS * fold ? n : b + SUM_ROWS * fold;
+    FN(raise_max)(&c, x, b, end, n, w, stride, fold);
+    for (int64_t i = b; i < end; i += fold) {
+      const T *xi = x + i * stride;
+      int64_t len = FN(width)(i, n, w, fold);
+#pragma omp simd
+      for (int64_t j = 0; j < len; j++) c.part[j] += EXP(LOAD(xi[j]) - c.scale[j]);
+    }
+    FN(add_part)(&c, wide);
+  }
+  FN(fold_columns)(&c, w, wide);
+  for (int64_t j = 0; j < w; j++) c.scale[j] = (ACC)(log_ ? log(c.sum[j]) : 1 / c.sum[j]);
+  FN(spread)(c.scale, w, wide);
+  for (int64_t i = 0; i < n; i += fold) {
+    const T *xi = x + i * stride;
+    T *yi = y + i * stride;
+    int64_t len = FN(width)(i, n, w, fold);
+    if (log_) {
+#pragma omp simd
+      for (int64_t j = 0; j < len; j++) yi[j] = STORE(LOAD(xi[j]) - c.max[j] - c.scale[j]);
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < len; j++) yi[j] = STORE(EXP(LOAD(xi[j]) - c.max[j]) * c.scale[j]);
+    }
+  }
+}
+
+PLAIT_CLONES static void FN(softmax_columns_grad)(const T *restrict y, const T *restrict dy, T *restrict dx, int64_t n,
+                                                  int64_t w, int64_t stride, int64_t fold, int log_) {
+  struct FN(columns) c;
+  int64_t wide = fold * w;
+  FN(clear)(&c, wide);
+  for (int64_t i = 0, k = 1; i < n; i += fold, k++) {
+    const T *yi = y + i * stride, *dyi = dy + i * stride;
+    int64_t len = FN(width)(i, n, w, fold);
+    if (log_) {
+#pragma omp simd
+      for (int64_t j = 0; j < len; j++) c.part[j] += LOAD(dyi[j]);
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < len; j++) c.part[j] += LOAD(dyi[j]) * LOAD(yi[j]);
+    }
+    if (k % SUM_ROWS == 0) FN(add_part)(&c, wide);
+  }
+  FN(add_part)(&c, wide);
+  FN(fold_sums)(&c, w, wide);
+  for (int64_t j = 0; j < w; j++) c.scale[j] = (ACC)c.sum[j];
+  FN(spread)(c.scale, w, wide);
+
+  for (int64_t i = 0; i < n; i += fold) {
+    const T *yi = y + i * stride, *dyi = dy + i * stride;
+    T *dxi = dx + i * stride;
+    int64_t len = FN(width)(i, n, w, fold);
+    if (log_) {
+#pragma omp simd
+      for (int64_t j = 0; j < len; j++) dxi[j] = STORE(LOAD(dyi[j]) - EXP(LOAD(yi[j])) * c.scale[j]);
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < len; j++) dxi[j] = STORE(LOAD(yi[j]) * (LOAD(dyi[j]) - c.scale[j]));
+    }
+  }
+}
+
+static void FN(task_columns)(const struct softmax_args *a, int64_t outer, int64_t column, int64_t w) {
+  int64_t at = outer * a->n * a->inner + column;
+  const T *in = (const T *)a->in + at;
+  T *out = (T *)a->out + at;
+  if (a->dy) {
+    FN(softmax_columns_grad)(in, (const T *)a->dy + at, out, a->n, w, a->inner, a->fold, a->log);
+  } else {
+    FN(softmax_columns)(in, out, a->n, w, a->inner, a->fold, a->log);
+  }
+}
+
+#endif
