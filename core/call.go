@@ -136,10 +136,12 @@ func (c *Call) AddWaits(events ...Event) { c.waits = append(c.waits, events...) 
 // Waits returns the events of other streams that the call must wait for.
 func (c *Call) Waits() []Event { return c.waits }
 
-// Out adds an output that the call writes entirely.
+// Out adds an output that the call writes entirely; nil adds an absent one.
 func (c *Call) Out(t *Tensor) *Call {
 	c.Outs = append(c.Outs, Operand{})
-	c.operand(&c.Outs[len(c.Outs)-1], t, true)
+	if t != nil {
+		c.operand(&c.Outs[len(c.Outs)-1], t, true)
+	}
 	return c
 }
 

@@ -162,8 +162,8 @@ int64_t plaitk_norm_batch_scratch(int64_t batch, int64_t channels, int64_t inner
 }
 
 void plaitk_norm_batch_forward(plait_pool *pool, int dtype, int wdtype, int training, const void *x, const void *w,
-                               const void *b, void *running_mean, void *running_var, void *y, void *mean, void *rstd,
-                               int64_t batch, int64_t channels, int64_t inner, double eps, double momentum,
+                               const void *b, const void *running_mean, const void *running_var, void *y, void *mean,
+                               void *rstd, void *var, int64_t batch, int64_t channels, int64_t inner, double eps,
                                void *scratch) {
   if (batch == 0 || channels == 0 || inner == 0) return;
   struct batch_args a = {.dtype = dtype, .x = x, .y = y, .mean = mean, .rstd = rstd, .batch = batch,
@@ -176,23 +176,12 @@ void plaitk_norm_batch_forward(plait_pool *pool, int dtype, int wdtype, int trai
     combine_stats(&a, n);
   }
   for (int64_t c = 0; c < channels; c++) {
-    double m, var;
-    if (training) {
-      m = fold(&a, a.sum, c) / n;
-      double m2 = fold(&a, a.sum2, c);
-      var = m2 / n;
-      if (running_mean) {
-        double rm = param_load(running_mean, wdtype, c), rv = param_load(running_var, wdtype, c);
-        param_store(running_mean, wdtype, c, (1 - momentum) * rm + momentum * m);
-        param_store(running_var, wdtype, c, (1 - momentum) * rv + momentum * (m2 / (n - 1)));
-      }
-    } else {
-      m = param_load(running_mean, wdtype, c);
-      var = param_load(running_var, wdtype, c);
-    }
-    double r = 1 / sqrt(var + eps);
+    double m = training ? fold(&a, a.sum, c) / n : param_load(running_mean, wdtype, c);
+    double v = training ? fold(&a, a.sum2, c) / n : param_load(running_var, wdtype, c);
+    double r = 1 / sqrt(v + eps);
     param_store(mean, acc, c, m);
     param_store(rstd, acc, c, r);
+    if (var) param_store(var, acc, c, v);
     if (is_short(&a)) set_coef(&a, a.column_mean, c, m);
     set_coef(&a, a.coef[0], c, w ? r * param_load(w, wdtype, c) : r);
     set_coef(&a, a.coef[1], c, b ? param_load(b, wdtype, c) : 0);
@@ -231,4 +220,15 @@ void plaitk_norm_batch_backward(plait_pool *pool, int dtype, int wdtype, int tra
     set_coef(&a, a.coef[2], c, training ? -scale * s / n : 0);
   }
   if (dx) run(pool, &a, APPLY);
+}
+
+void plaitk_norm_batch_running(int dtype, int rdtype, const void *mean, const void *var, void *running_mean,
+                               void *running_var, int64_t channels, double count, double momentum) {
+  int acc = acc_dtype(dtype);
+  for (int64_t c = 0; c < channels; c++) {
+    double m = param_load(running_mean, rdtype, c), v = param_load(running_var, rdtype, c);
+    double unbiased = param_load(var, acc, c) * (count / (count - 1));
+    param_store(running_mean, rdtype, c, (1 - momentum) * m + momentum * param_load(mean, acc, c));
+    param_store(running_var, rdtype, c, (1 - momentum) * v + momentum * unbiased);
+  }
 }

@@ -29,16 +29,20 @@ void plaitk_norm_group_backward(plait_pool *pool, int dtype, int wdtype, const v
                                 int64_t channels, int64_t inner, int64_t groups, void *scratch);
 int64_t plaitk_norm_group_scratch(int64_t batch, int64_t channels, int64_t inner, int64_t groups);
 
-// x is [batch, channels, inner]. In training, channels are normalised by their own statistics, and running_mean and
-// running_var (NULL or both given) move towards them by momentum, the variance unbiased; otherwise they are normalised
-// by the running statistics. mean and rstd [channels] receive what was used, for the backward.
+// x is [batch, channels, inner]. In training, channels are normalised by their own statistics, otherwise by the running
+// statistics, which have dtype wdtype too. mean and rstd [channels] receive what was used, for the backward, and var (may be
+// NULL) the variance that rstd came from.
 void plaitk_norm_batch_forward(plait_pool *pool, int dtype, int wdtype, int training, const void *x, const void *w,
-                               const void *b, void *running_mean, void *running_var, void *y, void *mean, void *rstd,
-                               int64_t batch, int64_t channels, int64_t inner, double eps, double momentum,
+                               const void *b, const void *running_mean, const void *running_var, void *y, void *mean,
+                               void *rstd, void *var, int64_t batch, int64_t channels, int64_t inner, double eps,
                                void *scratch);
 void plaitk_norm_batch_backward(plait_pool *pool, int dtype, int wdtype, int training, const void *x, const void *dy,
                                 const void *w, const void *mean, const void *rstd, void *dx, void *dw, void *db,
                                 int64_t batch, int64_t channels, int64_t inner, void *scratch);
+// Moves running statistics of dtype rdtype towards mean and var, of data of dtype `dtype`, by momentum. var, of `count`
+// values, is made unbiased.
+void plaitk_norm_batch_running(int dtype, int rdtype, const void *mean, const void *var, void *running_mean,
+                               void *running_var, int64_t channels, double count, double momentum);
 int64_t plaitk_norm_batch_scratch(int64_t batch, int64_t channels, int64_t inner);
 
 #endif

@@ -1,0 +1,117 @@
+// Package attention holds the CPU kernels of scaled dot product attention and its gradient.
+package attention
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo noescape plaitk_attention_forward
+#cgo nocallback plaitk_attention_forward
+#cgo noescape plaitk_attention_backward
+#cgo nocallback plaitk_attention_backward
+#cgo LDFLAGS: -lm
+#include "attention.h"
+*/
+import "C"
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+func init() {
+	kernel.Register("attention", attention)
+	kernel.Register("attention_backward", attentionBackward)
+}
+
+type (
+	problem = C.struct_plaitk_attention
+	view    = C.struct_plaitk_attention_view
+)
+
+func newView(p unsafe.Pointer, strides []int) view {
+	return view{data: p, batch: C.int64_t(strides[0]), head: C.int64_t(strides[1]), row: C.int64_t(strides[2])}
+}
+
+// operand returns the view of a [batch, heads, length, dim] operand whose last stride is 1; one without data if it was not
+// given.
+func operand(o *core.Operand) view {
+	if !o.Present() {
+		return view{}
+	}
+	return newView(o.Ptr(), o.Strides)
+}
+
+// newProblem describes attention of q, k and v by their shapes; the masks and dropout are added by the methods.
+func newProblem(dtype int, q, k, v view, qShape, kShape []int, valueDim int, scale float64, causal bool) problem {
+	p := problem{dtype: C.int(dtype), q: q, k: k, v: v, batch: C.int64_t(qShape[0]), heads: C.int64_t(qShape[1]),
+		kv_heads: C.int64_t(kShape[1]), queries: C.int64_t(qShape[2]), keys: C.int64_t(kShape[2]), dim: C.int64_t(qShape[3]),
+		value_dim: C.int64_t(valueDim), scale: C.double(scale), mask_dtype: -1}
+	if causal {
+		p.causal = 1
+	}
+	return p
+}
+
+func setMask(p *problem, dtype int, data unsafe.Pointer, strides []int) {
+	p.mask_dtype, p.mask = C.int(dtype), data
+	p.mask_batch, p.mask_head = C.int64_t(strides[0]), C.int64_t(strides[1])
+	p.mask_query, p.mask_key = C.int64_t(strides[2]), C.int64_t(strides[3])
+}
+
+// setDropout makes weights be dropped with the given probability by the words of a generator from offset on.
+func setDropout(p *problem, probability float64, seed, offset uint64) {
+	keep := 1 - probability
+	p.dropout, p.seed, p.offset = 1, C.uint64_t(seed), C.uint64_t(offset)
+	p.keep_limit = C.uint64_t(math.Min(math.Max(keep, 0)*0x1p32, 0x1p32))
+	if keep > 0 {
+		p.keep_scale = C.double(1 / keep)
+	}
+}
+
+func forward(ctx *kernel.Context, p *problem, o view, lse unsafe.Pointer) error {
+	scratch, err := ctx.Scratch(int(C.plaitk_attention_forward_scratch(p)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_attention_forward((*C.plait_pool)(ctx.Pool), p, o, lse, scratch)
+	return nil
+}
+
+func backward(ctx *kernel.Context, p *problem, o view, lse unsafe.Pointer, do, dq, dk, dv view) error {
+	scratch, err := ctx.Scratch(int(C.plaitk_attention_backward_scratch(p)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_attention_backward((*C.plait_pool)(ctx.Pool), p, o, lse, do, dq, dk, dv, scratch)
+	return nil
+}
+
+// callProblem reads q, k, v and the optional mask from the first inputs, and ints causal, seed, offset and floats scale,
+// dropout.
+func callProblem(c *core.Call) problem {
+	q, k, v, mask := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
+	p := newProblem(int(q.DType), operand(q), operand(k), operand(v), q.Shape, k.Shape, v.Shape[3], c.Floats[0], c.Ints[0] != 0)
+	if mask.Present() {
+		setMask(&p, int(mask.DType), mask.Ptr(), mask.Strides)
+	}
+	if c.Floats[1] > 0 {
+		setDropout(&p, c.Floats[1], uint64(c.Ints[1]), uint64(c.Ints[2]))
+	}
+	return p
+}
+
+// attention: o, lse = f(q, k, v, mask). The mask has the shape [batch, heads, queries, keys], expanded.
+func attention(ctx *kernel.Context, c *core.Call) error {
+	p := callProblem(c)
+	return forward(ctx, &p, operand(&c.Outs[0]), c.Outs[1].Ptr())
+}
+
+// attentionBackward: dq, dk, dv = f(q, k, v, mask, o, lse, do). Outputs may be absent.
+func attentionBackward(ctx *kernel.Context, c *core.Call) error {
+	p := callProblem(c)
+	return backward(ctx, &p, operand(&c.Ins[4]), c.Ins[5].Ptr(), operand(&c.Ins[6]), operand(&c.Outs[0]),
+		operand(&c.Outs[1]), operand(&c.Outs[2]))
+}

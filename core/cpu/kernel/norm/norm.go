@@ -1,0 +1,165 @@
+// Package norm holds the CPU kernels of layer, RMS, group and batch norm and their gradients.
+package norm
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo noescape plaitk_norm_layer_forward
+#cgo nocallback plaitk_norm_layer_forward
+#cgo noescape plaitk_norm_layer_backward
+#cgo nocallback plaitk_norm_layer_backward
+#cgo noescape plaitk_norm_group_forward
+#cgo nocallback plaitk_norm_group_forward
+#cgo noescape plaitk_norm_group_backward
+#cgo nocallback plaitk_norm_group_backward
+#cgo noescape plaitk_norm_batch_forward
+#cgo nocallback plaitk_norm_batch_forward
+#cgo noescape plaitk_norm_batch_backward
+#cgo nocallback plaitk_norm_batch_backward
+#cgo noescape plaitk_norm_batch_running
+#cgo nocallback plaitk_norm_batch_running
+#cgo LDFLAGS: -lm
+#include "norm.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+func init() {
+	kernel.Register("layer_norm", layerNorm)
+	kernel.Register("layer_norm_backward", layerNormBackward)
+	kernel.Register("group_norm", groupNorm)
+	kernel.Register("group_norm_backward", groupNormBackward)
+	kernel.Register("batch_norm", batchNorm)
+	kernel.Register("batch_norm_running", batchNormRunning)
+	kernel.Register("batch_norm_backward", batchNormBackward)
+}
+
+// ptr returns the address of an operand, or nil if it was not given.
+func ptr(o *core.Operand) unsafe.Pointer {
+	if !o.Present() {
+		return nil
+	}
+	return o.Ptr()
+}
+
+// stat returns the address of row i of statistics, a [k, n] operand, or nil if it was not given.
+func stat(o *core.Operand, i int) unsafe.Pointer {
+	if !o.Present() {
+		return nil
+	}
+	return unsafe.Add(o.Ptr(), i*o.Shape[1]*o.DType.Size())
+}
+
+// paramDType returns the dtype of the first parameter that was given, else that of x.
+func paramDType(x core.DType, params ...*core.Operand) C.int {
+	for _, p := range params {
+		if p.Present() {
+			return C.int(p.DType)
+		}
+	}
+	return C.int(x)
+}
+
+// layerNorm: y, stats [mean, rstd] = f(x, weight, bias) with ints rows, n, rms and float eps. stats may be absent.
+func layerNorm(ctx *kernel.Context, c *core.Call) error {
+	y, stats, x, w, b := &c.Outs[0], &c.Outs[1], &c.Ins[0], &c.Ins[1], &c.Ins[2]
+	rows, n := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1])
+	scratch, err := ctx.Scratch(int(C.plaitk_norm_layer_scratch(0, n)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_norm_layer_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b), C.int(c.Ints[2]),
+		x.Ptr(), ptr(w), ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), rows, n, C.double(c.Floats[0]), scratch)
+	return nil
+}
+
+// layerNormBackward: dx, dweight, dbias = f(x, dy, weight, stats) with ints rows, n, rms. Outputs may be absent.
+func layerNormBackward(ctx *kernel.Context, c *core.Call) error {
+	dx, dw, db := &c.Outs[0], &c.Outs[1], &c.Outs[2]
+	x, dy, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
+	rows, n := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1])
+	scratch, err := ctx.Scratch(int(C.plaitk_norm_layer_scratch(rows, n)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_norm_layer_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db),
+		C.int(c.Ints[2]), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(dx), ptr(dw), ptr(db), rows, n,
+		scratch)
+	return nil
+}
+
+// groupNorm: y, stats [mean, rstd] = f(x, weight, bias) with ints batch, channels, inner, groups and float eps. stats may
+// be absent.
+func groupNorm(ctx *kernel.Context, c *core.Call) error {
+	y, stats, x, w, b := &c.Outs[0], &c.Outs[1], &c.Ins[0], &c.Ins[1], &c.Ins[2]
+	batch, channels, inner, groups := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1]), C.int64_t(c.Ints[2]), C.int64_t(c.Ints[3])
+	scratch, err := ctx.Scratch(int(C.plaitk_norm_group_scratch(batch, channels, inner, groups)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_norm_group_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b), x.Ptr(), ptr(w),
+		ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), batch, channels, inner, groups, C.double(c.Floats[0]), scratch)
+	return nil
+}
+
+// groupNormBackward: dx, dweight, dbias = f(x, dy, weight, stats) with ints batch, channels, inner, groups. Outputs may be
+// absent.
+func groupNormBackward(ctx *kernel.Context, c *core.Call) error {
+	dx, dw, db := &c.Outs[0], &c.Outs[1], &c.Outs[2]
+	x, dy, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
+	batch, channels, inner, groups := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1]), C.int64_t(c.Ints[2]), C.int64_t(c.Ints[3])
+	scratch, err := ctx.Scratch(int(C.plaitk_norm_group_scratch(batch, channels, inner, groups)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_norm_group_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db), x.Ptr(),
+		dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(dx), ptr(dw), ptr(db), batch, channels, inner, groups, scratch)
+	return nil
+}
+
+// batchNorm: y, stats [mean, rstd, var] = f(x, weight, bias, running mean, running var) with ints batch, channels, inner,
+// training and float eps. The running statistics may be absent in training.
+func batchNorm(ctx *kernel.Context, c *core.Call) error {
+	y, stats := &c.Outs[0], &c.Outs[1]
+	x, w, b, rm, rv := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3], &c.Ins[4]
+	batch, channels, inner := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1]), C.int64_t(c.Ints[2])
+	scratch, err := ctx.Scratch(int(C.plaitk_norm_batch_scratch(batch, channels, inner)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_norm_batch_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b, rm),
+		C.int(c.Ints[3]), x.Ptr(), ptr(w), ptr(b), ptr(rm), ptr(rv), y.Ptr(), stat(stats, 0), stat(stats, 1),
+		stat(stats, 2), batch, channels, inner, C.double(c.Floats[0]), scratch)
+	return nil
+}
+
+// batchNormRunning moves the running mean and variance, its outputs, towards stats, its input, by the float momentum; the
+// float count says of how many values the statistics are.
+func batchNormRunning(_ *kernel.Context, c *core.Call) error {
+	rm, rv, stats := &c.Outs[0], &c.Outs[1], &c.Ins[0]
+	C.plaitk_norm_batch_running(C.int(stats.DType), C.int(rm.DType), stat(stats, 0), stat(stats, 2), rm.Ptr(), rv.Ptr(),
+		C.int64_t(rm.Shape[0]), C.double(c.Floats[1]), C.double(c.Floats[0]))
+	return nil
+}
+
+// batchNormBackward: dx, dweight, dbias = f(x, dy, weight, stats) with ints batch, channels, inner, training. Outputs may
+// be absent.
+func batchNormBackward(ctx *kernel.Context, c *core.Call) error {
+	dx, dw, db := &c.Outs[0], &c.Outs[1], &c.Outs[2]
+	x, dy, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
+	batch, channels, inner := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1]), C.int64_t(c.Ints[2])
+	scratch, err := ctx.Scratch(int(C.plaitk_norm_batch_scratch(batch, channels, inner)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_norm_batch_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db),
+		C.int(c.Ints[3]), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(dx), ptr(dw), ptr(db), batch,
+		channels, inner, scratch)
+	return nil
+}
