@@ -1,0 +1,40 @@
+// Package dropout holds the CPU kernel of dropout.
+package dropout
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo noescape plaitk_dropout
+#cgo nocallback plaitk_dropout
+#cgo LDFLAGS: -lm
+#include "dropout.h"
+*/
+import "C"
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+func init() { kernel.Register("dropout", dropout) }
+
+// dropout: y = f(x) with ints seed and offset of the generator and floats probability and scale. Elements are dropped with
+// the given probability, the others multiplied by scale; an absent x is 1.
+func dropout(ctx *kernel.Context, c *core.Call) error {
+	y, x := &c.Outs[0], &c.Ins[0]
+	var from unsafe.Pointer
+	if x.Present() {
+		from = x.Ptr()
+	}
+	apply(ctx.Pool, int(y.DType), from, y.Ptr(), y.Numel(), uint64(c.Ints[0]), uint64(c.Ints[1]), c.Floats[0], c.Floats[1])
+	return nil
+}
+
+func apply(pool unsafe.Pointer, dtype int, x, y unsafe.Pointer, n int, seed, offset uint64, probability, scale float64) {
+	limit := uint64(math.Min(math.Max(1-probability, 0)*0x1p32, 0x1p32))
+	C.plaitk_dropout((*C.plait_pool)(pool), C.int(dtype), x, y, C.int64_t(n), C.uint64_t(seed), C.uint64_t(offset),
+		C.uint64_t(limit), C.double(scale))
+}

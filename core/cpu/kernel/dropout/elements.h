@@ -1,0 +1,28 @@
+// Dropout of contiguous elements. See plait_each_float.h for the macros.
+#ifdef FN
+
+PLAIT_CLONES static void FN(dropout)(const struct dropout *a, int64_t first, int64_t n) {
+  const T *x = a->x ? (const T *)a->x + first : NULL;
+  T *y = (T *)a->y + first;
+  ACC scale = (ACC)a->scale;
+  // Every word is below 2^32: the comparison is made with the largest word that is kept.
+  uint32_t last = (uint32_t)(a->limit - 1);
+  uint32_t any = a->limit > 0;
+  for (int64_t at = 0; at < n; at += 4 * BLOCKS) {
+    int64_t len = n - at < 4 * BLOCKS ? n - at : 4 * BLOCKS;
+    uint32_t w[4 * BLOCKS];
+    words(a->seed, a->offset + (uint64_t)(first + at) / 4, w);
+    if (x) {
+#pragma omp simd
+      for (int64_t i = 0; i < len; i++) {
+        ACC v = LOAD(x[at + i]) * scale;
+        y[at + i] = (w[i] <= last) & any ? STORE(v) : 0;
+      }
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < len; i++) y[at + i] = (w[i] <= last) & any ? STORE(scale) : 0;
+    }
+  }
+}
+
+#endif

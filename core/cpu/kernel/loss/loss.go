@@ -1,0 +1,127 @@
+// Package loss holds the CPU kernels of classification losses and their gradients.
+package loss
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo noescape plaitk_loss_cross_entropy
+#cgo nocallback plaitk_loss_cross_entropy
+#cgo noescape plaitk_loss_cross_entropy_backward
+#cgo nocallback plaitk_loss_cross_entropy_backward
+#cgo noescape plaitk_loss_nll
+#cgo nocallback plaitk_loss_nll
+#cgo noescape plaitk_loss_nll_backward
+#cgo nocallback plaitk_loss_nll_backward
+#cgo LDFLAGS: -lm
+#include "loss.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+func init() {
+	kernel.Register("cross_entropy", crossEntropy)
+	kernel.Register("cross_entropy_backward", crossEntropyBackward)
+	kernel.Register("nll_loss", nll)
+	kernel.Register("nll_loss_backward", nllBackward)
+}
+
+// Indices into the integer attributes of every kernel here.
+const (
+	batch = iota
+	classes
+	inner
+	reduction
+	ignoreIndex
+)
+
+// problem reads the scores, the target (class indices or, with the scores' dtype, probabilities) and the optional weight
+// from the first inputs, and the smoothing from the floats.
+func problem(c *core.Call) C.struct_plaitk_loss {
+	x, target, weight := &c.Ins[0], &c.Ins[1], &c.Ins[2]
+	p := C.struct_plaitk_loss{dtype: C.int(x.DType), wdtype: C.int(x.DType), reduction: C.int(c.Ints[reduction]), x: x.Ptr(),
+		batch: C.int64_t(c.Ints[batch]), classes: C.int64_t(c.Ints[classes]), inner: C.int64_t(c.Ints[inner]),
+		ignore_index: C.int64_t(c.Ints[ignoreIndex])}
+	if target.DType == core.Int64 {
+		p.target = (*C.int64_t)(target.Ptr())
+	} else {
+		p.probs = target.Ptr()
+	}
+	if weight.Present() {
+		p.weight, p.wdtype = weight.Ptr(), C.int(weight.DType)
+	}
+	if len(c.Floats) > 0 {
+		p.smoothing = C.double(c.Floats[0])
+	}
+	return p
+}
+
+// badTarget is the error for the class index at the given position.
+func badTarget(c *core.Call, at C.int64_t) error {
+	value := *(*int64)(unsafe.Add(c.Ins[1].Ptr(), int(at)*8))
+	return core.Errorf(core.IndexError, c.Op, "target %d at position %d is no class, got %d classes and ignore_index %d", value,
+		int64(at), c.Ints[classes], c.Ints[ignoreIndex])
+}
+
+func ptr(o *core.Operand) unsafe.Pointer {
+	if !o.Present() {
+		return nil
+	}
+	return o.Ptr()
+}
+
+// crossEntropy: loss, lse, total = f(x, target, weight).
+func crossEntropy(ctx *kernel.Context, c *core.Call) error {
+	p := problem(c)
+	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
+	if err != nil {
+		return err
+	}
+	at := C.plaitk_loss_cross_entropy((*C.plait_pool)(ctx.Pool), &p, c.Outs[0].Ptr(), c.Outs[1].Ptr(), c.Outs[2].Ptr(), scratch)
+	if at >= 0 {
+		return badTarget(c, at)
+	}
+	return nil
+}
+
+// crossEntropyBackward: dx, dtarget = f(x, target, weight, dloss, lse, total). Outputs may be absent.
+func crossEntropyBackward(ctx *kernel.Context, c *core.Call) error {
+	p := problem(c)
+	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_loss_cross_entropy_backward((*C.plait_pool)(ctx.Pool), &p, c.Ins[3].Ptr(), c.Ins[4].Ptr(), c.Ins[5].Ptr(),
+		ptr(&c.Outs[0]), ptr(&c.Outs[1]), scratch)
+	return nil
+}
+
+// nll: loss, total = f(x, target, weight).
+func nll(ctx *kernel.Context, c *core.Call) error {
+	p := problem(c)
+	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
+	if err != nil {
+		return err
+	}
+	at := C.plaitk_loss_nll((*C.plait_pool)(ctx.Pool), &p, c.Outs[0].Ptr(), c.Outs[1].Ptr(), scratch)
+	if at >= 0 {
+		return badTarget(c, at)
+	}
+	return nil
+}
+
+// nllBackward: dx = f(x, target, weight, dloss, total).
+func nllBackward(ctx *kernel.Context, c *core.Call) error {
+	p := problem(c)
+	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_loss_nll_backward((*C.plait_pool)(ctx.Pool), &p, c.Ins[3].Ptr(), c.Ins[4].Ptr(), c.Outs[0].Ptr(), scratch)
+	return nil
+}
