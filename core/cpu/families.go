@@ -2,8 +2,13 @@ package cpu
 
 // The families of kernels, each of which registers itself.
 import (
+	_ "github.com/plait-ml/plait/core/cpu/kernel/attention"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/conv"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/loss"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/norm"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/random"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/reduce"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/softmax"
 )
