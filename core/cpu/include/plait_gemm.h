@@ -1,18 +1,50 @@
-// Matrix products inside kernels: single-threaded, to be called from the chunks of a parallel kernel.
+// Matrix products for the kernels of the CPU device.
 #ifndef PLAIT_GEMM_H
 #define PLAIT_GEMM_H
 
 #include <stdint.h>
 
-// plait_sgemm computes C = alpha op(A) op(B) + beta C for row-major matrices, where op(A) is m x k, op(B) is k x n, C is
-// m x n, and op transposes where ta or tb is not zero. lda, ldb and ldc are the distances between stored rows. With
-// beta == 0 C is written without being read, and with k == 0 the product is zero. The bits of the result depend on the
-// arguments alone.
-void plait_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-                 const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+#include "plait_pool.h"
 
-// plait_dgemm is plait_sgemm in float64.
-void plait_dgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
-                 const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
+// A product C = alpha * A @ B + beta * C, then + bias, then max(., 0): C is [m, n], A [m, k], B [k, n]. Strides are in
+// elements and may be anything, zero and negative included; C must not overlap itself, A or B.
+typedef struct plaitk_gemm {
+  int64_t m, n, k;
+  const void *a;
+  int64_t a_row, a_col;
+  const void *b;
+  int64_t b_row, b_col;
+  void *c;
+  int64_t c_row, c_col;
+  int in;   // dtype of A, B and bias: PLAIT_F16, PLAIT_BF16, PLAIT_F32 or PLAIT_F64
+  int out;  // dtype of C: PLAIT_F64 if and only if `in` is; otherwise F16, BF16 or F32. Sums run in float32 or float64.
+  double alpha, beta;  // beta == 0 does not read C
+  const void *bias;    // NULL or [n], added to every row of C
+  int64_t bias_step;
+  int relu;
+} plaitk_gemm;
+
+// A dimension of a batch: how many products, and the elements from the operands of one to those of the next.
+typedef struct plaitk_gemm_dim {
+  int64_t size, a, b, c;
+} plaitk_gemm_dim;
+
+// Status of a product.
+enum { PLAITK_GEMM_OK = 0, PLAITK_GEMM_NO_MEMORY = 1 };
+
+// plaitk_gemm_run computes one product on the workers of `pool`; a NULL pool is the calling thread alone, as inside a
+// chunk of another kernel. Every pool gives the same bits.
+int64_t plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g);
+
+// plaitk_gemm_batched computes the product for every index of the batch dimensions, of which there are at most
+// PLAIT_MAX_DIMS. Where the products are small, it shares out the batch and not the single product.
+int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim);
+
+// The instruction sets of the built-in kernels.
+enum { PLAITK_GEMM_BASELINE = 0, PLAITK_GEMM_AVX2 = 1, PLAITK_GEMM_AVX512 = 2, PLAITK_GEMM_BEST = -1 };
+
+// plaitk_gemm_use makes later products use an instruction set and returns the former choice; -2, changing nothing, if
+// this build or this machine does not have it.
+int plaitk_gemm_use(int variant);
 
 #endif

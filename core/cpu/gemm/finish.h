@@ -1,0 +1,71 @@
+// Storing: part of tile.h.
+
+LOCAL T NAME(load)(const void *c, int dtype, int64_t i) {
+  switch (dtype) {
+    case PLAIT_F16: return (T)plait_f16_to_f32(((const uint16_t *)c)[i]);
+    case PLAIT_BF16: return (T)plait_bf16_to_f32(((const uint16_t *)c)[i]);
+    case PLAIT_F32: return (T)((const float *)c)[i];
+    default: return (T)((const double *)c)[i];
+  }
+}
+
+LOCAL void NAME(store)(void *c, int dtype, int64_t i, T x) {
+  switch (dtype) {
+    case PLAIT_F16: ((uint16_t *)c)[i] = plait_f32_to_f16((float)x); break;
+    case PLAIT_BF16: ((uint16_t *)c)[i] = plait_f32_to_bf16((float)x); break;
+    case PLAIT_F32: ((float *)c)[i] = (float)x; break;
+    default: ((double *)c)[i] = (double)x; break;
+  }
+}
+
+// Inlined with constant dtype and steps where they matter, so that the loops vectorise.
+LOCAL void NAME(finish_row)(const gemm_finish *f, int dtype, int64_t step, const T *restrict sums, int64_t cols,
+                            void *restrict c, const T *restrict bias, int64_t bias_step) {
+  T alpha = (T)f->alpha, beta = (T)f->beta;
+  T floor = f->relu ? (T)0 : -(T)__builtin_inf();
+  if (beta == 0 && bias == NULL) {
+#pragma omp simd
+    for (int64_t j = 0; j < cols; j++) {
+      T x = alpha * sums[j];
+      NAME(store)(c, dtype, j * step, x < floor ? floor : x);
+    }
+  } else if (beta == 0) {
+#pragma omp simd
+    for (int64_t j = 0; j < cols; j++) {
+      T x = alpha * sums[j] + bias[j * bias_step];
+      NAME(store)(c, dtype, j * step, x < floor ? floor : x);
+    }
+  } else if (bias == NULL) {
+#pragma omp simd
+    for (int64_t j = 0; j < cols; j++) {
+      T x = alpha * sums[j] + beta * NAME(load)(c, dtype, j * step);
+      NAME(store)(c, dtype, j * step, x < floor ? floor : x);
+    }
+  } else {
+#pragma omp simd
+    for (int64_t j = 0; j < cols; j++) {
+      T x = alpha * sums[j] + beta * NAME(load)(c, dtype, j * step) + bias[j * bias_step];
+      NAME(store)(c, dtype, j * step, x < floor ? floor : x);
+    }
+  }
+}
+
+TARGET static void NAME(finish)(const gemm_finish *f, const void *sums, int64_t sums_row, int64_t rows, int64_t cols,
+                                void *c, const void *bias) {
+  int64_t size = f->out == PLAIT_F64 ? 8 : f->out == PLAIT_F32 ? 4 : 2;
+  for (int64_t i = 0; i < rows; i++) {
+    const T *from = (const T *)sums + i * sums_row;
+    void *to = (char *)c + i * f->c_row * size;
+    if (f->c_col != 1 || (f->bias_rows && bias != NULL)) {
+      const T *b = bias;
+      if (b != NULL && f->bias_rows) b += i;
+      NAME(finish_row)(f, f->out, f->c_col, from, cols, to, b, f->bias_rows ? 0 : 1);
+    } else if (f->out == PLAIT_F16) {
+      NAME(finish_row)(f, PLAIT_F16, 1, from, cols, to, bias, 1);
+    } else if (f->out == PLAIT_BF16) {
+      NAME(finish_row)(f, PLAIT_BF16, 1, from, cols, to, bias, 1);
+    } else {
+      NAME(finish_row)(f, sizeof(T) == 4 ? PLAIT_F32 : PLAIT_F64, 1, from, cols, to, bias, 1);
+    }
+  }
+}

@@ -1,0 +1,79 @@
+#include "gemm.h"
+
+#include <stdatomic.h>
+
+#include "scratch.h"
+
+// The instruction set in use, or PLAITK_GEMM_BEST.
+static atomic_int chosen = PLAITK_GEMM_BEST;
+
+int plaitk_gemm_use(int variant) {
+  if (variant != PLAITK_GEMM_BEST && gemm_kernels_of(variant, PLAIT_F32) == NULL) return -2;
+  return atomic_exchange(&chosen, variant);
+}
+
+static const gemm_kernels *kernels_for(int dtype) {
+  int variant = atomic_load_explicit(&chosen, memory_order_relaxed);
+  if (variant != PLAITK_GEMM_BEST) return gemm_kernels_of(variant, dtype);
+  const gemm_kernels *k = gemm_kernels_of(PLAITK_GEMM_AVX512, dtype);
+  if (k == NULL) k = gemm_kernels_of(PLAITK_GEMM_AVX2, dtype);
+  if (k == NULL) k = gemm_kernels_of(PLAITK_GEMM_BASELINE, dtype);
+  return k;
+}
+
+static int64_t size_of(int dtype) { return dtype == PLAIT_F64 ? 8 : dtype == PLAIT_F32 ? 4 : 2; }
+
+// The transposed product, B' A' = C'.
+static void transpose(gemm_job *j) {
+  gemm_job t = *j;
+  j->m = t.n, j->n = t.m;
+  j->a = t.b, j->a_row = t.b_col, j->a_col = t.b_row;
+  j->b = t.a, j->b_row = t.a_col, j->b_col = t.a_row;
+  j->finish.c_row = t.finish.c_col, j->finish.c_col = t.finish.c_row;
+  j->finish.bias_rows = !t.finish.bias_rows;
+}
+
+void gemm_store_tile(const gemm_job *job, const void *sums, int64_t sums_row, int64_t rows, int64_t cols, char *c,
+                     bool add, bool last, int64_t i, int64_t j) {
+  gemm_finish f = job->finish;
+  f.beta = add ? 1 : 0;
+  f.relu = last && f.relu;
+  job->kernels->finish(&f, sums, sums_row, rows, cols, c, last ? gemm_bias(job, i, j) : NULL);
+}
+
+int64_t gemm_any(plait_pool *pool, const gemm_job *job) {
+  if (gemm_is_thin(job)) return gemm_thin(pool, job);
+  if (gemm_is_small(job)) return gemm_small(job);
+  return gemm_packed(pool, job);
+}
+
+int64_t plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g) {
+  if (g->m <= 0 || g->n <= 0) return PLAITK_GEMM_OK;
+  gemm_job job = {
+      .m = g->m, .n = g->n, .k = g->k,
+      .a = g->a, .a_row = g->a_row, .a_col = g->a_col,
+      .b = g->b, .b_row = g->b_row, .b_col = g->b_col,
+      .c = g->c,
+      .in = g->in, .in_size = size_of(g->in), .out_size = size_of(g->out),
+      .kernels = kernels_for(g->in),
+      .finish = {g->out, g->c_row, g->c_col, g->alpha, g->beta, g->relu, 0},
+      .bias = g->bias,
+  };
+  job.own = job.in_size == job.kernels->size;
+  // A row of C should be contiguous, and a thin product has few rows.
+  bool flip = job.finish.c_col != 1 && job.finish.c_row == 1;
+  if (job.m <= GEMM_MAX_DOTS || job.n <= GEMM_MAX_DOTS) flip = job.n < job.m;
+  if (flip) transpose(&job);
+  job.direct = job.out_size == job.kernels->size && job.finish.c_col == 1 && g->alpha == 1 &&
+               (g->beta == 0 || g->beta == 1);
+  void *bias = NULL;
+  if (g->bias != NULL && (!job.own || g->bias_step != 1)) {
+    bias = gemm_take((size_t)(g->n * job.kernels->size));
+    if (bias == NULL) return PLAITK_GEMM_NO_MEMORY;
+    job.kernels->pack(bias, 1, g->bias, g->in, 1, 0, g->n, g->bias_step);
+    job.bias = bias;
+  }
+  int64_t status = gemm_is_split(&job) ? gemm_split(pool, &job) : gemm_any(pool, &job);
+  gemm_give(bias);
+  return status;
+}

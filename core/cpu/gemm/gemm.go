@@ -1,0 +1,100 @@
+// Package gemm multiplies matrices on a CPU: any strides, float16, bfloat16, float32 and float64, one product or a
+// batch of them, on the workers of a pool.
+//
+// A large product packs both operands into panels, as Goto and van de Geijn do in "Anatomy of High-Performance Matrix
+// Multiplication" (2008), and runs a micro kernel over them for AVX-512, AVX2 or the baseline. Small products, products
+// with a few rows, and products that are deep but small have ways of their own. Other kernels call the C interface in
+// plait_gemm.h.
+package gemm
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../include
+#include "plait.h"
+#include "plait_gemm.h"
+#cgo noescape plaitk_gemm_batched
+#cgo nocallback plaitk_gemm_batched
+*/
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+// MaxDims bounds the batch dimensions of a product.
+const MaxDims = C.PLAIT_MAX_DIMS
+
+// ErrNoMemory says that there was no memory for the packed operands.
+var ErrNoMemory = errors.New("out of memory")
+
+// Matrix is an operand in memory: where its first element is, and the elements from row to row and column to column.
+type Matrix struct {
+	Data     unsafe.Pointer
+	Row, Col int
+}
+
+// Dim is a dimension of a batch: how many products, and the elements from the operands of one to those of the next.
+type Dim struct {
+	Size, A, B, C int
+}
+
+// Product is C = Alpha * A @ B + Beta * C, then + Bias for every row, then max(., 0) with ReLU, for every index of
+// Batch. C is [M, N], A [M, K], B [K, N] and Bias [N]. The memory must stay where it is: C's, or pinned.
+type Product struct {
+	M, N, K     int
+	A, B, C     Matrix
+	In, Out     int // core.DType of A, B and Bias, and of C
+	Alpha, Beta float64
+	Bias        unsafe.Pointer // nil for none
+	BiasStep    int
+	ReLU        bool
+	Batch       []Dim
+}
+
+// Run computes the product on the workers of a pool (see pool.Pool.Ptr) and on the caller; nil is the caller alone.
+// The result does not depend on the pool.
+func (p *Product) Run(pool unsafe.Pointer) error {
+	g := C.plaitk_gemm{
+		m: C.int64_t(p.M), n: C.int64_t(p.N), k: C.int64_t(p.K),
+		a: p.A.Data, a_row: C.int64_t(p.A.Row), a_col: C.int64_t(p.A.Col),
+		b: p.B.Data, b_row: C.int64_t(p.B.Row), b_col: C.int64_t(p.B.Col),
+		c: p.C.Data, c_row: C.int64_t(p.C.Row), c_col: C.int64_t(p.C.Col),
+		in: C.int(p.In), out: C.int(p.Out),
+		alpha: C.double(p.Alpha), beta: C.double(p.Beta),
+		bias: p.Bias, bias_step: C.int64_t(p.BiasStep),
+	}
+	if p.ReLU {
+		g.relu = 1
+	}
+	var dims [MaxDims]C.plaitk_gemm_dim
+	if len(p.Batch) > MaxDims {
+		return errors.New("too many batch dimensions")
+	}
+	for i, d := range p.Batch {
+		dims[i] = C.plaitk_gemm_dim{C.int64_t(d.Size), C.int64_t(d.A), C.int64_t(d.B), C.int64_t(d.C)}
+	}
+	status := C.plaitk_gemm_batched((*C.plait_pool)(pool), &g, C.int(len(p.Batch)), &dims[0])
+	if status == C.PLAITK_GEMM_NO_MEMORY {
+		return ErrNoMemory
+	}
+	return nil
+}
+
+// Variant is an instruction set that the kernels are compiled for.
+type Variant int
+
+const (
+	Best     Variant = C.PLAITK_GEMM_BEST
+	Baseline Variant = C.PLAITK_GEMM_BASELINE
+	AVX2     Variant = C.PLAITK_GEMM_AVX2
+	AVX512   Variant = C.PLAITK_GEMM_AVX512
+)
+
+// Use makes products that start from now on use an instruction set, and returns the former choice; ok is false, and
+// nothing changes, if this machine does not have it. Best is the default.
+func Use(v Variant) (former Variant, ok bool) {
+	f := Variant(C.plaitk_gemm_use(C.int(v)))
+	return f, f >= Best
+}

@@ -1,0 +1,55 @@
+// A product on its way through the built-in implementation.
+#ifndef PLAITK_GEMM_IMPL_H
+#define PLAITK_GEMM_IMPL_H
+
+#include <stdbool.h>
+
+#include "kernels.h"
+#include "plait_gemm.h"
+
+typedef struct gemm_job {
+  int64_t m, n, k;
+  const char *a;
+  int64_t a_row, a_col;
+  const char *b;
+  int64_t b_row, b_col;
+  char *c;
+  int in;
+  int64_t in_size, out_size;
+  const gemm_kernels *kernels;
+  gemm_finish finish;
+  const char *bias;  // contiguous, of the accumulating type
+  bool own;          // A and B have the accumulating type
+  bool direct;       // sums can be made in C
+} gemm_job;
+
+// Each computes a whole job and returns a status of plait_gemm.h.
+int64_t gemm_packed(plait_pool *pool, const gemm_job *job);
+int64_t gemm_small(const gemm_job *job);
+int64_t gemm_thin(plait_pool *pool, const gemm_job *job);
+int64_t gemm_split(plait_pool *pool, const gemm_job *job);
+
+// Whether gemm_small, gemm_thin or gemm_split is the way to go.
+bool gemm_is_small(const gemm_job *job);
+bool gemm_is_thin(const gemm_job *job);
+bool gemm_is_split(const gemm_job *job);
+
+// gemm_any picks the way by the shape, except for a split one.
+int64_t gemm_any(plait_pool *pool, const gemm_job *job);
+
+// gemm_store_tile stores the rows x cols sums of a product at row i, column j of C; add says that C holds sums already.
+void gemm_store_tile(const gemm_job *job, const void *sums, int64_t sums_row, int64_t rows, int64_t cols, char *c,
+                     bool add, bool last, int64_t i, int64_t j);
+
+// gemm_bias is what finish wants for the part of C at row i, column j.
+static inline const char *gemm_bias(const gemm_job *job, int64_t i, int64_t j) {
+  if (job->bias == NULL) return NULL;
+  return job->bias + (job->finish.bias_rows ? i : j) * job->kernels->size;
+}
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+#endif

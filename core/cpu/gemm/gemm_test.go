@@ -1,0 +1,394 @@
+package gemm_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/gemm"
+	"github.com/plait-ml/plait/core/cpu/pool"
+)
+
+var variants = map[string]gemm.Variant{
+	"best": gemm.Best, "baseline": gemm.Baseline, "avx2": gemm.AVX2, "avx512": gemm.AVX512,
+}
+
+// forEachVariant runs a test on every instruction set of this machine.
+func forEachVariant(t *testing.T, test func(t *testing.T)) {
+	for name, v := range variants {
+		t.Run(name, func(t *testing.T) {
+			former, ok := gemm.Use(v)
+			if !ok {
+				t.Skip("not on this machine")
+			}
+			defer gemm.Use(former)
+			test(t)
+		})
+	}
+}
+
+// matrix is rows x cols elements somewhere in a buffer, by any strides, with NaN around and between them.
+type matrix struct {
+	dtype      core.DType
+	data       []byte
+	start      int
+	row, col   int
+	rows, cols int
+}
+
+func (m *matrix) at(i, j int) int { return m.start + i*m.row + j*m.col }
+
+func load(dtype core.DType, data []byte, i int) float64 {
+	p := unsafe.Pointer(&data[i*dtype.Size()])
+	switch dtype {
+	case core.Float16:
+		return float64(core.Float16Value(*(*uint16)(p)))
+	case core.BFloat16:
+		return float64(core.BFloat16Value(*(*uint16)(p)))
+	case core.Float32:
+		return float64(*(*float32)(p))
+	}
+	return *(*float64)(p)
+}
+
+func store(dtype core.DType, data []byte, i int, x float64) {
+	p := unsafe.Pointer(&data[i*dtype.Size()])
+	switch dtype {
+	case core.Float16:
+		*(*uint16)(p) = core.Float16Bits(float32(x))
+	case core.BFloat16:
+		*(*uint16)(p) = core.BFloat16Bits(float32(x))
+	case core.Float32:
+		*(*float32)(p) = float32(x)
+	default:
+		*(*float64)(p) = x
+	}
+}
+
+// layouts are the ways a matrix can lie: by rows, by columns, padded, with steps, and backwards.
+var layouts = []string{"rows", "columns", "padded rows", "padded columns", "steps", "backwards"}
+
+func newMatrix(r *rand.Rand, dtype core.DType, rows, cols int, layout string) *matrix {
+	m := &matrix{dtype: dtype, rows: rows, cols: cols}
+	switch layout {
+	case "rows":
+		m.row, m.col = cols, 1
+	case "columns":
+		m.row, m.col = 1, rows
+	case "padded rows":
+		m.row, m.col = cols+5, 1
+	case "padded columns":
+		m.row, m.col = 1, rows+3
+	case "steps":
+		m.row, m.col = 3*(2*cols+1), 2
+	case "backwards":
+		m.row, m.col = -(cols + 2), 1
+	}
+	const margin = 40
+	low, high := 0, 0
+	for _, span := range []int{m.row * (rows - 1), m.col * (cols - 1)} {
+		low, high = low+min(span, 0), high+max(span, 0)
+	}
+	m.start = margin - low
+	n := high - low + 1 + 2*margin
+	m.data = make([]byte, n*dtype.Size())
+	for i := range n {
+		store(dtype, m.data, i, math.NaN())
+	}
+	for i := range rows {
+		for j := range cols {
+			store(dtype, m.data, m.at(i, j), float64(r.IntN(65)-32)/16)
+		}
+	}
+	return m
+}
+
+func (m *matrix) operand() gemm.Matrix {
+	return gemm.Matrix{Data: unsafe.Pointer(&m.data[m.start*m.dtype.Size()]), Row: m.row, Col: m.col}
+}
+
+type problem struct {
+	m, n, k     int
+	in, out     core.DType
+	a, b, c     string
+	alpha, beta float64
+	bias, relu  bool
+	biasStep    int
+}
+
+func (p problem) String() string {
+	return fmt.Sprintf("%dx%dx%d %v->%v a %s b %s c %s alpha %v beta %v bias %v relu %v", p.m, p.n, p.k, p.in, p.out,
+		p.a, p.b, p.c, p.alpha, p.beta, p.bias, p.relu)
+}
+
+// solve runs the problem on a pool and returns C and what it should be.
+func (p problem) solve(t *testing.T, seed uint64, workers unsafe.Pointer) (got *matrix, want []float64, scale []float64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	a, b := newMatrix(r, p.in, p.m, p.k, p.a), newMatrix(r, p.in, p.k, p.n, p.b)
+	c := newMatrix(r, p.out, p.m, p.n, p.c)
+	if p.beta == 0 {
+		for i := range p.m {
+			for j := range p.n {
+				store(p.out, c.data, c.at(i, j), math.NaN())
+			}
+		}
+	}
+	product := gemm.Product{M: p.m, N: p.n, K: p.k, A: a.operand(), B: b.operand(), C: c.operand(), In: int(p.in),
+		Out: int(p.out), Alpha: p.alpha, Beta: p.beta, ReLU: p.relu}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&a.data[0])
+	pin.Pin(&b.data[0])
+	pin.Pin(&c.data[0])
+	var bias *matrix
+	if p.bias {
+		bias = newMatrix(r, p.in, p.n, 1, "rows")
+		if p.biasStep != 1 {
+			bias = newMatrix(r, p.in, p.n, 1, "backwards")
+		}
+		product.Bias, product.BiasStep = bias.operand().Data, bias.row
+		pin.Pin(&bias.data[0])
+	}
+
+	for i := range p.m {
+		for j := range p.n {
+			sum, size := 0.0, 0.0
+			for k := range p.k {
+				x := load(p.in, a.data, a.at(i, k)) * load(p.in, b.data, b.at(k, j))
+				sum += x
+				size += math.Abs(x)
+			}
+			sum *= p.alpha
+			if p.beta != 0 {
+				sum += p.beta * load(p.out, c.data, c.at(i, j))
+			}
+			if p.bias {
+				sum += load(p.in, bias.data, bias.at(j, 0))
+			}
+			if p.relu {
+				sum = max(sum, 0)
+			}
+			want = append(want, sum)
+			scale = append(scale, math.Abs(p.alpha)*size+4)
+		}
+	}
+	before := append([]byte(nil), c.data...)
+	require.NoError(t, product.Run(workers))
+	requireOnlyChanged(t, c, before)
+	return c, want, scale
+}
+
+// requireOnlyChanged checks that nothing around the elements of c was written.
+func requireOnlyChanged(t *testing.T, c *matrix, before []byte) {
+	t.Helper()
+	after := append([]byte(nil), c.data...)
+	size := c.dtype.Size()
+	for i := range c.rows {
+		for j := range c.cols {
+			at := c.at(i, j) * size
+			copy(after[at:at+size], before[at:at+size])
+		}
+	}
+	require.Equal(t, before, after, "wrote outside of C")
+}
+
+var tolerance = map[core.DType]float64{core.Float64: 1e-14, core.Float32: 3e-6, core.Float16: 1e-3, core.BFloat16: 8e-3}
+
+func (p problem) check(t *testing.T, seed uint64, workers unsafe.Pointer) {
+	t.Helper()
+	got, want, scale := p.solve(t, seed, workers)
+	for i := range p.m {
+		for j := range p.n {
+			x, y := load(p.out, got.data, got.at(i, j)), want[i*p.n+j]
+			if !(math.Abs(x-y) <= tolerance[p.out]*scale[i*p.n+j]) {
+				require.Failf(t, "wrong product", "%v at [%d %d]: got %v, want %v", p, i, j, x, y)
+			}
+		}
+	}
+}
+
+var dtypes = [][2]core.DType{
+	{core.Float32, core.Float32}, {core.Float64, core.Float64}, {core.Float16, core.Float16},
+	{core.BFloat16, core.BFloat16}, {core.Float16, core.Float32}, {core.Float32, core.BFloat16},
+}
+
+func randomProblem(r *rand.Rand, sizes []int) problem {
+	pick := func() int { return sizes[r.IntN(len(sizes))] }
+	d := dtypes[r.IntN(len(dtypes))]
+	p := problem{m: pick(), n: pick(), k: pick(), in: d[0], out: d[1], alpha: 1, biasStep: 1 - 3*r.IntN(2)}
+	p.a, p.b = layouts[r.IntN(len(layouts))], layouts[r.IntN(len(layouts))]
+	p.c = "rows"
+	if r.IntN(2) == 0 {
+		p.c = layouts[r.IntN(len(layouts))]
+	}
+	if r.IntN(4) == 0 {
+		p.alpha = -0.5
+	}
+	p.beta = []float64{0, 0, 1, 0.25}[r.IntN(4)]
+	p.bias, p.relu = r.IntN(3) == 0, r.IntN(3) == 0
+	return p
+}
+
+func TestProducts(t *testing.T) {
+	forEachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		workers := pool.New(3)
+		defer workers.Close()
+		small := []int{1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 17, 24, 31, 32, 33, 47, 48, 49}
+		for i := range 600 {
+			randomProblem(r, small).check(t, uint64(i), workers.Ptr())
+		}
+		large := []int{1, 3, 12, 65, 96, 100, 130, 200, 385, 500}
+		for i := range 25 {
+			randomProblem(r, large).check(t, uint64(i), workers.Ptr())
+		}
+	})
+}
+
+func TestThinProducts(t *testing.T) {
+	forEachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(3, 4))
+		workers := pool.New(2)
+		defer workers.Close()
+		for i := range 150 {
+			p := randomProblem(r, []int{1, 2, 15, 33, 64, 100, 257, 1030})
+			if i%2 == 0 {
+				p.m = 1 + r.IntN(4)
+			} else {
+				p.n = 1 + r.IntN(4)
+			}
+			p.check(t, uint64(i), workers.Ptr())
+		}
+	})
+}
+
+func TestDeepProducts(t *testing.T) {
+	forEachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 6))
+		workers := pool.New(2)
+		defer workers.Close()
+		for i := range 15 {
+			p := randomProblem(r, []int{1, 2, 5, 13, 40})
+			p.k = 4096 + r.IntN(5000)
+			p.check(t, uint64(i), workers.Ptr())
+		}
+	})
+}
+
+func TestEmptyProducts(t *testing.T) {
+	for _, in := range dtypes {
+		for _, bias := range []bool{false, true} {
+			for _, size := range [][2]int{{1, 1}, {3, 1}, {1, 70}, {5, 6}, {200, 300}} {
+				p := problem{m: size[0], n: size[1], k: 0, in: in[0], out: in[1], a: "rows", b: "rows", c: "rows",
+					alpha: 1, beta: 0, bias: bias, biasStep: 1}
+				p.check(t, 1, nil)
+				p.beta = 0.5
+				p.check(t, 2, nil)
+				p.c, p.beta = "columns", 1
+				p.check(t, 3, nil)
+			}
+		}
+	}
+	none := gemm.Product{M: 0, N: 3, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
+	require.NoError(t, none.Run(nil))
+	none = gemm.Product{M: 3, N: 0, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
+	require.NoError(t, none.Run(nil))
+	none = gemm.Product{M: 3, N: 3, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1,
+		Batch: []gemm.Dim{{Size: 0}}}
+	require.NoError(t, none.Run(nil))
+}
+
+// Every pool gives the same bits, also one that another caller holds.
+func TestSameBitsForAnyPool(t *testing.T) {
+	forEachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(7, 8))
+		for i := range 20 {
+			p := randomProblem(r, []int{1, 3, 50, 64, 130, 257, 300})
+			if i%4 == 0 {
+				p.m, p.n, p.k = 20, 30, 5000
+			}
+			alone, _, _ := p.solve(t, uint64(i), nil)
+			for _, threads := range []int{2, 3, 8} {
+				workers := pool.New(threads)
+				got, _, _ := p.solve(t, uint64(i), workers.Ptr())
+				require.Equal(t, alone.data, got.data, "%v on %d threads", p, threads)
+				workers.Close()
+			}
+		}
+	})
+}
+
+func TestNaNAndInfinityPass(t *testing.T) {
+	forEachVariant(t, func(t *testing.T) {
+		for _, n := range []int{1, 3, 40, 150} {
+			a, b, c := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
+			for i := range n {
+				a[i*n+i], b[i*n+i] = 1, 1
+			}
+			a[0] = float32(math.NaN())
+			b[n*n-1] = float32(math.Inf(1))
+			var pin runtime.Pinner
+			pin.Pin(&a[0])
+			pin.Pin(&b[0])
+			pin.Pin(&c[0])
+			p := gemm.Product{M: n, N: n, K: n, In: int(core.Float32), Out: int(core.Float32), Alpha: 1, ReLU: true,
+				A: gemm.Matrix{Data: unsafe.Pointer(&a[0]), Row: n, Col: 1},
+				B: gemm.Matrix{Data: unsafe.Pointer(&b[0]), Row: n, Col: 1},
+				C: gemm.Matrix{Data: unsafe.Pointer(&c[0]), Row: n, Col: 1}}
+			require.NoError(t, p.Run(nil))
+			pin.Unpin()
+			require.True(t, math.IsNaN(float64(c[0])))
+			if n > 1 {
+				require.True(t, math.IsInf(float64(c[n*n-1]), 1))
+				require.True(t, math.IsNaN(float64(c[n-1])), "0 * inf")
+			}
+		}
+	})
+}
+
+func TestBatches(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	workers := pool.New(2)
+	defer workers.Close()
+	for _, size := range [][3]int{{3, 4, 5}, {1, 33, 20}, {40, 50, 60}, {170, 170, 170}} {
+		m, n, k := size[0], size[1], size[2]
+		// A is [2, 3, m, k], B [3, k, n] is shared along the first dimension, or [k, n] by all.
+		a := newMatrix(r, core.Float32, 6*m, k, "rows")
+		for _, shared := range []bool{false, true} {
+			batches := 3
+			dims := []gemm.Dim{{Size: 2, A: 3 * m * k, C: 3 * m * n}, {Size: 3, A: m * k, B: k * n, C: m * n}}
+			if shared {
+				batches = 1
+				dims[1].B = 0
+			}
+			b := newMatrix(r, core.Float32, batches*k, n, "rows")
+			c := newMatrix(r, core.Float32, 6*m, n, "rows")
+			before := append([]byte(nil), c.data...)
+			var pin runtime.Pinner
+			pin.Pin(&a.data[0])
+			pin.Pin(&b.data[0])
+			pin.Pin(&c.data[0])
+			p := gemm.Product{M: m, N: n, K: k, A: a.operand(), B: b.operand(), C: c.operand(), Batch: dims,
+				In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
+			require.NoError(t, p.Run(workers.Ptr()))
+			pin.Unpin()
+			requireOnlyChanged(t, c, before)
+			for row := range 6 * m {
+				batch := row / m % batches
+				for j := range n {
+					sum := 0.0
+					for q := range k {
+						sum += load(a.dtype, a.data, a.at(row, q)) * load(b.dtype, b.data, b.at(batch*k+q, j))
+					}
+					require.InDelta(t, sum, load(c.dtype, c.data, c.at(row, j)), 1e-3)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// Packing: part of tile.h.
+
+#if LANES == 16
+#define LOW(x, y) __builtin_shufflevector(x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH(x, y) __builtin_shufflevector(x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif LANES == 8
+#define LOW(x, y) __builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH(x, y) __builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15)
+#elif LANES == 4
+#define LOW(x, y) __builtin_shufflevector(x, y, 0, 4, 1, 5)
+#define HIGH(x, y) __builtin_shufflevector(x, y, 2, 6, 3, 7)
+#else
+#define LOW(x, y) __builtin_shufflevector(x, y, 0, 2)
+#define HIGH(x, y) __builtin_shufflevector(x, y, 1, 3)
+#endif
+
+// Transposes a square of vectors in log2(LANES) rounds of perfect shuffles.
+LOCAL void NAME(transpose)(V *r) {
+#pragma GCC unroll 4
+  for (int round = 1; round < LANES; round *= 2) {
+    V s[LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES / 2; i++) {
+      s[2 * i] = LOW(r[i], r[i + LANES / 2]);
+      s[2 * i + 1] = HIGH(r[i], r[i + LANES / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) r[i] = s[i];
+  }
+}
+
+// Packs up to LANES lines, contiguous along the depth, to columns of dst that are panel elements apart. A column with
+// less than LANES elements is stored as a whole vector too: the next store overwrites what went past it.
+LOCAL void NAME(pack_lines)(T *dst, int64_t panel, const T *src, int64_t lines, int64_t line_step, int64_t depth) {
+  int64_t width = panel < LANES ? panel : LANES;
+  int64_t p = 0;
+  for (; p + LANES <= depth; p += LANES) {
+    V r[LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) r[i] = i < lines ? *(const V *)(src + i * line_step + p) : (V){0};
+    NAME(transpose)(r);
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES - 1; i++) *(V *)(dst + (p + i) * panel) = r[i];
+    T *last = dst + (p + LANES - 1) * panel;
+    if (width == LANES || p + LANES < depth) {
+      *(V *)last = r[LANES - 1];
+    } else {
+      for (int64_t i = 0; i < width; i++) last[i] = r[LANES - 1][i];
+    }
+  }
+  for (; p < depth; p++) {
+    for (int64_t i = 0; i < width; i++) dst[p * panel + i] = i < lines ? src[i * line_step + p] : (T)0;
+  }
+}
+
+// Packs lines that lie beside each other, so that each step of the depth is a copy.
+LOCAL void NAME(pack_steps)(T *restrict dst, int64_t panel, const T *restrict src, int64_t width, int64_t depth,
+                            int64_t depth_step) {
+  if (width == panel && width == MR) {
+    for (int64_t p = 0; p < depth; p++) memcpy(dst + p * MR, src + p * depth_step, MR * sizeof(T));
+    return;
+  }
+  if (width == panel && width == NV * LANES) {
+    for (int64_t p = 0; p < depth; p++) {
+      memcpy(dst + p * NV * LANES, src + p * depth_step, NV * LANES * sizeof(T));
+    }
+    return;
+  }
+  for (int64_t p = 0; p < depth; p++) {
+    int64_t i = 0;
+    for (; i < width; i++) dst[p * panel + i] = src[p * depth_step + i];
+    for (; i < panel; i++) dst[p * panel + i] = 0;
+  }
+}
+
+LOCAL void NAME(pack_own)(T *dst, int64_t panel, const T *src, int64_t width, int64_t line_step, int64_t depth,
+                          int64_t depth_step) {
+  if (line_step == 1) {
+    NAME(pack_steps)(dst, panel, src, width, depth, depth_step);
+  } else if (depth_step == 1 && (panel <= LANES || panel % LANES == 0)) {
+    for (int64_t i = 0; i < panel; i += LANES) {
+      NAME(pack_lines)(dst + i, panel, src + i * line_step, width - i, line_step, depth);
+    }
+  } else {
+    for (int64_t p = 0; p < depth; p++) {
+      for (int64_t i = 0; i < panel; i++) {
+        dst[p * panel + i] = i < width ? src[i * line_step + p * depth_step] : (T)0;
+      }
+    }
+  }
+}
+
+// Converts a row of 16-bit floats.
+LOCAL void NAME(widen)(T *restrict dst, const uint16_t *restrict src, int dtype, int64_t n) {
+  if (dtype == PLAIT_F16) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) dst[i] = (T)plait_f16_to_f32(src[i]);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) dst[i] = (T)plait_bf16_to_f32(src[i]);
+  }
+}
+
+#define STRIP 64
+
+TARGET static void NAME(pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step,
+                              int64_t depth, int64_t depth_step) {
+  if (dtype == (sizeof(T) == 4 ? PLAIT_F32 : PLAIT_F64)) {
+    NAME(pack_own)(dst, panel, src, width, line_step, depth, depth_step);
+    return;
+  }
+  const uint16_t *half = src;
+  T wide[NV * LANES > MR ? NV * LANES : MR][STRIP];
+  for (int64_t p = 0; p < depth; p += STRIP) {
+    int64_t steps = depth - p < STRIP ? depth - p : STRIP;
+    T *to = (T *)dst + p * panel;
+    if (line_step == 1) {
+      for (int64_t q = 0; q < steps; q++) {
+        NAME(widen)(to + q * panel, half + (p + q) * depth_step, dtype, width);
+        for (int64_t i = width; i < panel; i++) to[q * panel + i] = 0;
+      }
+      continue;
+    }
+    for (int64_t i = 0; i < width; i++) {
+      const uint16_t *line = half + i * line_step + p * depth_step;
+      if (depth_step == 1) {
+        NAME(widen)(wide[i], line, dtype, steps);
+      } else {
+        for (int64_t q = 0; q < steps; q++) NAME(widen)(&wide[i][q], line + q * depth_step, dtype, 1);
+      }
+    }
+    NAME(pack_own)(to, panel, wide[0], width, STRIP, steps, 1);
+  }
+}
+
+#undef LOW
+#undef HIGH
+#undef STRIP

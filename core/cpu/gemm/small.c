@@ -1,0 +1,51 @@
+#include "gemm.h"
+#include "scratch.h"
+
+// A small product multiplies A, and B if its rows are contiguous, where they lie: packing would cost as much as it saves.
+
+#define SMALL_OPS (80 * 80 * 80)
+#define DEPTH 384
+
+bool gemm_is_small(const gemm_job *job) { return job->own && job->m * job->n * job->k <= SMALL_OPS; }
+
+int64_t gemm_small(const gemm_job *job) {
+  const gemm_kernels *kn = job->kernels;
+  int64_t size = kn->size, panel = kn->nv * kn->lanes;
+  int64_t sums_row = job->direct ? job->finish.c_row : round_up(job->n, kn->lanes);
+  int64_t sums_bytes = job->direct ? 0 : round_up(job->m * sums_row * size, 64);
+  char *local = gemm_local((size_t)(sums_bytes + panel * DEPTH * size));
+  if (local == NULL) return PLAITK_GEMM_NO_MEMORY;
+  char *sums = job->direct ? job->c : local;
+  char *packed = local + sums_bytes;
+  for (int64_t k0 = 0; k0 == 0 || k0 < job->k; k0 += DEPTH) {
+    int64_t depth = least(DEPTH, job->k - k0);
+    bool add = k0 > 0 || (job->direct && job->finish.beta != 0), last = k0 + depth >= job->k;
+    bool finish = job->direct && last && (job->bias != NULL || job->finish.relu);
+    for (int64_t j = 0; j < job->n; j += panel) {
+      int64_t cols = least(panel, job->n - j), vectors = ceil_div(cols, kn->lanes);
+      bool whole = vectors * kn->lanes == cols;
+      const char *b = job->b + (k0 * job->b_row + j * job->b_col) * size;
+      int64_t b_row = job->b_row;
+      if (job->b_col != 1 || !whole) {
+        kn->pack(packed, vectors * kn->lanes, b, job->in, cols, job->b_col, depth, job->b_row);
+        b = packed;
+        b_row = vectors * kn->lanes;
+      }
+      for (int64_t i = 0; i < job->m; i += kn->mr) {
+        int64_t rows = least(kn->mr, job->m - i);
+        const char *a = job->a + (i * job->a_row + k0 * job->a_col) * size;
+        char *to = sums + (i * sums_row + j) * size;
+        gemm_direct direct = kn->direct[vectors - 1][rows - 1];
+        if (!finish && (whole || !job->direct)) {
+          direct(depth, a, job->a_row, job->a_col, b, b_row, to, sums_row, add);
+          continue;
+        }
+        _Alignas(64) char tile[GEMM_MAX_TILE_BYTES];
+        direct(depth, a, job->a_row, job->a_col, b, b_row, tile, vectors * kn->lanes, 0);
+        gemm_store_tile(job, tile, vectors * kn->lanes, rows, cols, to, add, last, i, j);
+      }
+    }
+  }
+  if (!job->direct) kn->finish(&job->finish, sums, sums_row, job->m, job->n, job->c, gemm_bias(job, 0, 0));
+  return PLAITK_GEMM_OK;
+}

@@ -1,0 +1,114 @@
+#include <stdatomic.h>
+#include <string.h>
+
+#include "gemm.h"
+#include "scratch.h"
+
+// A product with few rows reads each element of B for as few multiplications: it is bound by memory, and B is used where
+// it lies. B's columns are cut over the workers.
+
+#define CHUNK_ELEMENTS 32768  // of B
+#define SERIAL_ELEMENTS 40000
+#define LINE_DEPTH 1024       // of a block, if B's columns are contiguous
+#define ROWS_DEPTH 32         // of a block, if B's rows are
+
+bool gemm_is_thin(const gemm_job *job) {
+  return job->m <= GEMM_MAX_DOTS && (job->b_row == 1 || job->b_col == 1);
+}
+
+typedef struct thin {
+  const gemm_job *job;
+  const char *a;         // contiguous rows of the accumulating type
+  int64_t columns;       // of a chunk
+  atomic_bool failed;
+} thin;
+
+// Columns j.. of B are contiguous along k.
+static void by_lines(const thin *t, int64_t j, int64_t cols, char *sums, int64_t sums_row, char *wide) {
+  const gemm_job *job = t->job;
+  const gemm_kernels *kn = job->kernels;
+  gemm_dots dots = kn->dots[job->m - 1];
+  memset(sums, 0, (size_t)(job->m * sums_row * kn->size));
+  for (int64_t k0 = 0; k0 < job->k; k0 += LINE_DEPTH) {
+    int64_t depth = least(LINE_DEPTH, job->k - k0);
+    const char *a = t->a + k0 * kn->size, *b = job->b + (j * job->b_col + k0) * job->in_size;
+    if (job->own) {
+      dots(cols, depth, a, job->k, b, job->b_col, sums, sums_row);
+      continue;
+    }
+    for (int64_t l = 0; l < cols; l += 4) {
+      int64_t lines = least(4, cols - l);
+      for (int64_t i = 0; i < lines; i++) {
+        const char *line = b + (l + i) * job->b_col * job->in_size;
+        kn->pack(wide + i * LINE_DEPTH * kn->size, depth, line, job->in, depth, 1, 1, 0);
+      }
+      dots(lines, depth, a, job->k, wide, LINE_DEPTH, sums + l * kn->size, sums_row);
+    }
+  }
+}
+
+// Rows of B are contiguous.
+static void by_rows(const thin *t, int64_t j, int64_t cols, char *sums, int64_t sums_row, char *wide) {
+  const gemm_job *job = t->job;
+  const gemm_kernels *kn = job->kernels;
+  int64_t panel = kn->nv * kn->lanes;
+  for (int64_t k0 = 0; k0 == 0 || k0 < job->k; k0 += ROWS_DEPTH) {
+    int64_t depth = least(ROWS_DEPTH, job->k - k0);
+    const char *a = t->a + k0 * kn->size, *b = job->b + (k0 * job->b_row + j) * job->in_size;
+    int64_t b_row = job->b_row, whole = cols / kn->lanes * kn->lanes;
+    if (!job->own) {
+      kn->pack(wide, sums_row, b, job->in, cols, 1, depth, job->b_row);
+      b = wide, b_row = sums_row, whole = sums_row;
+    }
+    for (int64_t q = 0; q < cols; q += panel) {
+      int64_t vectors = ceil_div(least(panel, cols - q), kn->lanes);
+      const char *from = b + q * kn->size;
+      int64_t row = b_row;
+      if (q + vectors * kn->lanes > whole) {  // the last vector would read past the row
+        row = vectors * kn->lanes;
+        kn->pack(wide, row, from, job->in, cols - q, 1, depth, b_row);
+        from = wide;
+      }
+      kn->direct[vectors - 1][job->m - 1](depth, a, job->k, 1, from, row, sums + q * kn->size, sums_row, k0 > 0);
+    }
+  }
+}
+
+static void thin_chunk(void *arg, int64_t chunk) {
+  thin *t = arg;
+  const gemm_job *job = t->job;
+  const gemm_kernels *kn = job->kernels;
+  int64_t j = chunk * t->columns, cols = least(t->columns, job->n - j);
+  int64_t sums_row = round_up(cols, kn->lanes), sums_bytes = round_up(job->m * sums_row * kn->size, 64);
+  bool lines = job->b_row == 1;
+  int64_t wide = lines ? 4 * LINE_DEPTH : ROWS_DEPTH * most(sums_row, kn->nv * kn->lanes);
+  char *sums = gemm_local((size_t)(sums_bytes + wide * kn->size));
+  if (sums == NULL) {
+    atomic_store(&t->failed, true);
+    return;
+  }
+  (lines ? by_lines : by_rows)(t, j, cols, sums, sums_row, sums + sums_bytes);
+  kn->finish(&job->finish, sums, sums_row, job->m, cols, job->c + j * job->finish.c_col * job->out_size,
+             gemm_bias(job, 0, j));
+}
+
+int64_t gemm_thin(plait_pool *pool, const gemm_job *job) {
+  const gemm_kernels *kn = job->kernels;
+  thin t = {.job = job, .a = job->a};
+  char *rows = NULL;
+  if (!job->own || job->a_col != 1 || (job->m > 1 && job->a_row != job->k)) {
+    rows = gemm_take((size_t)(most(1, job->m * job->k) * kn->size));
+    if (rows == NULL) return PLAITK_GEMM_NO_MEMORY;
+    for (int64_t i = 0; i < job->m; i++) {
+      kn->pack(rows + i * job->k * kn->size, 1, job->a + i * job->a_row * job->in_size, job->in, 1, 0, job->k,
+               job->a_col);
+    }
+    t.a = rows;
+  }
+  int64_t panel = kn->nv * kn->lanes;
+  t.columns = round_up(most(1, CHUNK_ELEMENTS / most(1, job->k)), panel);
+  if (job->n * job->k < SERIAL_ELEMENTS) pool = NULL;
+  plait_parallel(pool, ceil_div(job->n, t.columns), thin_chunk, &t);
+  gemm_give(rows);
+  return atomic_load(&t.failed) ? PLAITK_GEMM_NO_MEMORY : PLAITK_GEMM_OK;
+}

@@ -1,0 +1,56 @@
+// Micro kernels, packing and storing for one element type and instruction set. Included by variants.c with:
+//   T       float or double, the accumulating type
+//   LANES   elements of a vector: 2, 4, 8 or 16
+//   MR, NV  the tile: MR rows of NV vectors; MR is at most LANES or a multiple of it
+//   TARGET  the attribute that turns the instruction set on
+//   NAME(x) names of this set
+
+#define LOCAL TARGET static inline __attribute__((always_inline, unused))
+
+typedef T NAME(vec) __attribute__((vector_size(LANES * sizeof(T)), aligned(sizeof(T)), may_alias));
+#define V NAME(vec)
+
+#include "micro.h"
+
+#include "dot.h"
+#include "pack.h"
+#include "finish.h"
+
+static const gemm_kernels NAME(kernels) = {
+    .size = sizeof(T),
+    .lanes = LANES,
+    .mr = MR,
+    .nv = NV,
+    .micro =
+        {
+            NAMES(micro, 1),
+            NAMES(micro, 2),
+#if NV > 2
+            NAMES(micro, 3),
+#endif
+        },
+    .direct =
+        {
+            NAMES(direct, 1),
+            NAMES(direct, 2),
+#if NV > 2
+            NAMES(direct, 3),
+#endif
+        },
+    .dots = {NAME(dots_1), NAME(dots_2), NAME(dots_3), NAME(dots_4)},
+    .pack = NAME(pack),
+    .finish = NAME(finish),
+};
+
+#undef T
+#undef LANES
+#undef MR
+#undef NV
+#undef TARGET
+#undef NAME
+#undef LOCAL
+#undef V
+#undef NAMES
+#undef NAMES_5
+#undef NAMES_7
+#undef NAMES_9
