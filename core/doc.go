@@ -9,3 +9,5 @@
 // Errors that shapes, dtypes, devices or allocation reveal are carried by the returned tensor ([Tensor.Err]); later
 // operations pass them on, and whatever reads a value returns them.
 package core
+
+import _ "github.com/plait-ml/plait/core/internal/needcgo" // a readable error where there is no C compiler

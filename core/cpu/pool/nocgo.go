@@ -1,0 +1,3 @@
+//go:build !cgo
+
+package pool // without cgo the build stops in core/internal/needcgo

@@ -1,0 +1,19 @@
+package tests_go
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWithoutCgoOneLineSaysWhatToDo(t *testing.T) {
+	build := exec.Command("go", "build", "./...")
+	build.Dir = root
+	build.Env = append(build.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, "# "+module+"/core/internal/needcgo\n"+
+		"core/internal/needcgo/nocgo.go:5:9: undefined: plait_needs_cgo__set_CGO_ENABLED_1_and_install_a_C_compiler\n",
+		string(out), "a package that core/cpu imports and whose files all need cgo wants a nocgo.go like core/cpu/pool's")
+}
