@@ -1,0 +1,270 @@
+package op
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// RandomOptions say of which dtype random numbers are, where they go and which generator they come from.
+type RandomOptions struct {
+	// DType is the dtype of the result. The zero value, Bool, stands for the default: the context's default dtype, int64
+	// for integers, the dtype of the argument for the functions that make a tensor like another.
+	DType core.DType
+	// Device is where the result goes; nil means the default device, or that of the argument.
+	Device core.Device
+	// Generator is where the numbers come from; nil means the rank's generator for the device.
+	Generator *core.Generator
+}
+
+// The distributions that the kernel "random" knows, with their parameters.
+const (
+	uniformDistribution     = iota // low, high
+	normalDistribution             // mean, standard deviation
+	exponentialDistribution        // rate
+	logNormalDistribution          // mean and standard deviation of the logarithm
+	cauchyDistribution             // median, scale
+	geometricDistribution          // probability of success
+	truncNormalDistribution        // mean, standard deviation, low, high
+)
+
+var (
+	randomKernel         = core.Kernel("random")
+	randomIntegersKernel = core.Kernel("random_integers")
+	bernoulliKernel      = core.Kernel("bernoulli")
+	randpermKernel       = core.Kernel("randperm")
+	multinomialKernel    = core.Kernel("multinomial")
+)
+
+// Rand returns uniform random numbers in [0, 1) of the default dtype.
+func Rand(shape ...int) *core.Tensor { return RandWith(shape, RandomOptions{}) }
+
+// RandWith is [Rand] with options.
+func RandWith(shape []int, o RandomOptions) *core.Tensor {
+	return drawNew("rand", shape, o, uniformDistribution, 0, 1)
+}
+
+// Randn returns normal random numbers with mean 0 and variance 1 of the default dtype.
+func Randn(shape ...int) *core.Tensor { return RandnWith(shape, RandomOptions{}) }
+
+// RandnWith is [Randn] with options.
+func RandnWith(shape []int, o RandomOptions) *core.Tensor {
+	return drawNew("randn", shape, o, normalDistribution, 0, 1)
+}
+
+// RandLike returns uniform random numbers in [0, 1) of the shape, dtype and device of x.
+func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
+	if err := x.Usable("rand_like"); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return drawNew("rand_like", x.Shape(), o.like(x), uniformDistribution, 0, 1)
+}
+
+// RandnLike returns normal random numbers of the shape, dtype and device of x.
+func RandnLike(x *core.Tensor, o RandomOptions) *core.Tensor {
+	if err := x.Usable("randn_like"); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return drawNew("randn_like", x.Shape(), o.like(x), normalDistribution, 0, 1)
+}
+
+// like returns o with what it leaves open taken from x.
+func (o RandomOptions) like(x *core.Tensor) RandomOptions {
+	if o.DType == core.Bool {
+		o.DType = x.DType()
+	}
+	if o.Device == nil {
+		o.Device = x.Device()
+	}
+	return o
+}
+
+// drawNew returns a new tensor of draws from a continuous distribution.
+func drawNew(name string, shape []int, o RandomOptions, distribution int64, parameters ...float64) *core.Tensor {
+	a := begin(name)
+	a.on(o.Device)
+	d := o.DType
+	if d == core.Bool {
+		d = a.mode.Context().DefaultDType()
+	}
+	if !d.IsFloat() {
+		a.failf(core.DTypeError, "the result must be of a floating-point dtype, got %v", d)
+	}
+	out := a.out(d, shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	seed, offset := a.reserve(o.Generator, out, wordsOf(d))
+	a.launchRandom(a.call(randomKernel).Out(out).Int(distribution, seed, offset).Float(parameters...), 4)
+	return a.done(out)
+}
+
+// wordsOf returns how many 32-bit words an element of a continuous distribution takes.
+func wordsOf(d core.DType) int {
+	if d == core.Float64 {
+		return 2
+	}
+	return 1
+}
+
+// reserve takes the counters that a draw of t needs from g, or from the rank's generator.
+func (a *application) reserve(g *core.Generator, t *core.Tensor, words int) (seed, offset int64) {
+	return a.reserveWords(g, t.Numel()*words)
+}
+
+func (a *application) reserveWords(g *core.Generator, words int) (seed, offset int64) {
+	if g == nil {
+		g = a.mode.Context().Generator(a.stream.Device())
+	}
+	s, o := g.Next((uint64(words) + 3) / 4)
+	return int64(s), int64(o)
+}
+
+// launchRandom launches a call whose elements each cost as much as `cost` elements moved.
+func (a *application) launchRandom(c *core.Call, cost int) {
+	c.Work *= cost
+	a.launch(c)
+}
+
+// Randint returns random integers in [low, high), int64.
+func Randint(low, high int, shape ...int) *core.Tensor {
+	return RandintWith(low, high, shape, RandomOptions{})
+}
+
+// RandintWith is [Randint] with options.
+func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
+	a := begin("randint")
+	a.on(o.Device)
+	d := o.DType
+	if d == core.Bool {
+		d = core.Int64
+	}
+	a.integerRange(low, high, d)
+	out := a.out(d, shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	seed, offset := a.reserve(o.Generator, out, 2)
+	a.launchRandom(a.call(randomIntegersKernel).Out(out).Int(seed, offset, int64(low), int64(high-low)), 4)
+	return a.done(out)
+}
+
+// RandintLike returns random integers in [low, high) of the shape, dtype and device of x.
+func RandintLike(x *core.Tensor, low, high int, o RandomOptions) *core.Tensor {
+	if err := x.Usable("randint_like"); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return RandintWith(low, high, x.Shape(), o.like(x))
+}
+
+// integerRange fails unless [low, high) has elements and all of them fit the dtype.
+func (a *application) integerRange(low, high int, d core.DType) {
+	if low >= high {
+		a.failf(core.ValueError, "the range must not be empty, got [%d, %d)", low, high)
+		return
+	}
+	least, most := math.MinInt, math.MaxInt
+	switch d {
+	case core.Bool:
+		least, most = 0, 1
+	case core.Uint8:
+		least, most = 0, math.MaxUint8
+	case core.Int32:
+		least, most = math.MinInt32, math.MaxInt32
+	case core.Float16:
+		least, most = -1<<11, 1<<11
+	case core.BFloat16:
+		least, most = -1<<8, 1<<8
+	case core.Float32:
+		least, most = -1<<24, 1<<24
+	case core.Float64:
+		least, most = -1<<53, 1<<53
+	}
+	if low < least || high-1 > most {
+		a.failf(core.ValueError, "%v holds the integers from %d to %d, got [%d, %d)", d, least, most, low, high)
+	}
+}
+
+// Randperm returns a random permutation of 0, ..., n-1, int64.
+func Randperm(n int) *core.Tensor { return RandpermWith(n, RandomOptions{}) }
+
+// RandpermWith is [Randperm] with options; the dtype must be int64.
+func RandpermWith(n int, o RandomOptions) *core.Tensor {
+	a := begin("randperm")
+	a.on(o.Device)
+	if n < 0 {
+		a.failf(core.ValueError, "the length must not be negative, got %d", n)
+	}
+	if o.DType != core.Bool && o.DType != core.Int64 {
+		a.failf(core.DTypeError, "a permutation is of dtype int64, got %v", o.DType)
+	}
+	out := a.out(core.Int64, []int{n})
+	if a.err != nil {
+		return a.fail()
+	}
+	seed, offset := a.reserve(o.Generator, out, 2)
+	a.launchRandom(a.call(randpermKernel).Out(out).Int(seed, offset), 16)
+	return a.done(out)
+}
+
+// Bernoulli returns 1 with the probability that p, a floating-point tensor, gives for each element, else 0. A
+// probability outside [0, 1] is an error of execution.
+func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
+	a := begin("bernoulli", p)
+	a.floating("the probability", p)
+	if a.err == nil && p.IsNumber() {
+		a.failf(core.TypeError, "a number has no shape to draw; use BernoulliInPlace")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	d := o.like(p).DType
+	out := a.out(d, p.Shape())
+	c := Contiguous(p)
+	defer c.Release()
+	a.check(c.Err())
+	if a.err != nil {
+		return a.fail()
+	}
+	seed, offset := a.reserve(o.Generator, out, 1)
+	a.launchRandom(a.call(bernoulliKernel).Out(out).In(c).Int(seed, offset), 4)
+	return a.done(out)
+}
+
+// Multinomial draws n positions from each row of weights x, of shape [m] or [rows, m], in proportion to them; the
+// weights need not sum to 1. Without replacement no position is drawn twice. The result is of dtype int64 and shape [n]
+// or [rows, n]. Weights that are negative, not finite or all zero, and too few positive ones to draw from without
+// replacement, are errors of execution.
+//
+// Without replacement this is the method of Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
+func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core.Tensor {
+	a := begin("multinomial", x)
+	a.floating("the weights", x)
+	if a.err != nil {
+		return a.fail()
+	}
+	shape := x.Shape()
+	if len(shape) < 1 || len(shape) > 2 || shape[len(shape)-1] == 0 {
+		a.failf(core.ShapeError, "the weights must be of shape [m] or [rows, m], m > 0, got %v", shape)
+		return a.fail()
+	}
+	m := shape[len(shape)-1]
+	if n <= 0 || !replacement && n > m {
+		a.failf(core.ValueError, "cannot draw %d of %d positions", n, m)
+	}
+	outShape := append(append([]int{}, shape[:len(shape)-1]...), n)
+	out := a.out(core.Int64, outShape)
+	c := Contiguous(x)
+	defer c.Release()
+	a.check(c.Err())
+	if a.err != nil {
+		return a.fail()
+	}
+	numbers := out.Numel()
+	if !replacement {
+		numbers = x.Numel()
+	}
+	seed, offset := a.reserveWords(o.Generator, 2*numbers)
+	a.launchRandom(a.call(multinomialKernel).Out(out).In(c).Int(seed, offset).Bool(replacement), 16)
+	return a.done(out)
+}
