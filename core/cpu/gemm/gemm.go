@@ -8,9 +8,9 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../include
-#include "plait.h"
-#include "plait_gemm.h"
+#cgo CFLAGS: -O3 -fopenmp-simd
+#include "../include/plait.h"
+#include "../include/plait_gemm.h"
 #cgo noescape plaitk_gemm_batched
 #cgo nocallback plaitk_gemm_batched
 */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "kernels.h"
-#include "plait_gemm.h"
+#include "../include/plait_gemm.h"
 
 typedef struct gemm_job {
   int64_t m, n, k;

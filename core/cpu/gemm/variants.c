@@ -1,5 +1,5 @@
 #include "kernels.h"
-#include "plait_gemm.h"
+#include "../include/plait_gemm.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plait_pool.h"
+#include "../include/plait_pool.h"
 
 #include <pthread.h>
 #include <signal.h>

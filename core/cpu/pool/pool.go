@@ -5,9 +5,9 @@
 package pool
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo LDFLAGS: -lpthread
-#include "plait_pool.h"
+#include "../include/plait_pool.h"
 */
 import "C"
 

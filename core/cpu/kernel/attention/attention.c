@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-#include "plait.h"
-#include "plait_exp_below.h"
-#include "plait_philox.h"
+#include "../../include/plait.h"
+#include "../../include/plait_exp_below.h"
+#include "../../include/plait_philox.h"
 
 // Keys of a tile.
 #define KEYS 64

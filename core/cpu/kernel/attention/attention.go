@@ -2,7 +2,7 @@
 package attention
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_attention_forward
 #cgo nocallback plaitk_attention_forward
 #cgo noescape plaitk_attention_backward

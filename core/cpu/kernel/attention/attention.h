@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "plait_pool.h"
+#include "../../include/plait_pool.h"
 
 // A [batch, heads, length, dim] tensor whose last stride is 1; strides in elements.
 struct plaitk_attention_view {

@@ -6,7 +6,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_conv_forward_scratch
 #cgo nocallback plaitk_conv_forward_scratch
 #cgo noescape plaitk_conv_input_grad_scratch

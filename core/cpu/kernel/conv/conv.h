@@ -13,8 +13,8 @@
 #ifndef PLAITK_CONV_H
 #define PLAITK_CONV_H
 
-#include "plait.h"
-#include "plait_pool.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
 
 // plaitk_conv_shape describes one convolution by its forward pass x, w -> y; missing leading dimensions are 1.
 typedef struct {

@@ -1,6 +1,6 @@
 #include "io.h"
 
-#include "plait.h"
+#include "../../include/plait.h"
 
 PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -1,7 +1,7 @@
 package copying
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_copying_copy
 #cgo nocallback plaitk_copying_copy
 #cgo noescape plaitk_copying_fill

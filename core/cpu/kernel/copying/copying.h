@@ -2,8 +2,8 @@
 #ifndef PLAITK_COPYING_H
 #define PLAITK_COPYING_H
 
-#include "plait_pool.h"
-#include "plait_view.h"
+#include "../../include/plait_pool.h"
+#include "../../include/plait_view.h"
 
 // Converts n contiguous elements.
 typedef void (*plaitk_convert)(void *restrict out, const void *restrict in, int64_t n);

@@ -1,7 +1,7 @@
 #include "dropout.h"
 
-#include "plait.h"
-#include "plait_philox.h"
+#include "../../include/plait.h"
+#include "../../include/plait_philox.h"
 
 // Blocks of four words that are drawn together.
 #define BLOCKS 64
@@ -33,7 +33,7 @@ PLAIT_INLINE void words(uint64_t seed, uint64_t first, uint32_t *w) {
 }
 
 #define PLAIT_TEMPLATE "../kernel/dropout/elements.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 
 static void run(void *arg, int64_t chunk) {
   const struct dropout *a = arg;

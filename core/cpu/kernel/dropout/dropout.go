@@ -2,7 +2,7 @@
 package dropout
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_dropout
 #cgo nocallback plaitk_dropout
 #cgo LDFLAGS: -lm

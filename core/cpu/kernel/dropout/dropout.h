@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "plait_pool.h"
+#include "../../include/plait_pool.h"
 
 // y[i] = x[i] * scale where word i of the generator is below limit, else 0, for n contiguous elements of a floating dtype.
 // With NULL for x, x is 1.

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "plait.h"
+#include "../../include/plait.h"
 
 // Elements that one thread sums in the working type before it goes on in float64.
 #define SUM_BLOCK 2048
@@ -67,7 +67,7 @@ PLAIT_INLINE double loss_grad(const struct job *j, int64_t sample) {
 }
 
 #define PLAIT_TEMPLATE "../kernel/loss/entropy.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 
 #define DISPATCH(fn, dtype, ...)                    \
   switch (dtype) {                                  \

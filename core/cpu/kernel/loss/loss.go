@@ -2,7 +2,7 @@
 package loss
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_loss_cross_entropy
 #cgo nocallback plaitk_loss_cross_entropy
 #cgo noescape plaitk_loss_cross_entropy_backward

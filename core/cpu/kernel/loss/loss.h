@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "plait_pool.h"
+#include "../../include/plait_pool.h"
 
 enum plaitk_loss_reduction { PLAITK_LOSS_NONE = 0, PLAITK_LOSS_MEAN = 1, PLAITK_LOSS_SUM = 2 };
 

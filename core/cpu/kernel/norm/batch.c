@@ -35,9 +35,9 @@ PLAIT_INLINE int64_t segment_channel(const struct batch_args *a, int64_t p) {
 }
 
 #define PLAIT_TEMPLATE "../kernel/norm/stats.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 #define PLAIT_TEMPLATE "../kernel/norm/batch_pieces.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 
 #define DISPATCH(fn, dtype, ...)                     \
   switch (dtype) {                                   \

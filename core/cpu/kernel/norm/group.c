@@ -14,9 +14,9 @@ struct group_args {
 };
 
 #define PLAIT_TEMPLATE "../kernel/norm/stats.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 #define PLAIT_TEMPLATE "../kernel/norm/group_rows.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 
 static void run_group(void *arg, int64_t chunk) {
   const struct group_args *a = arg;

@@ -3,9 +3,9 @@
 #include "norm.h"
 
 #define PLAIT_TEMPLATE "../kernel/norm/stats.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 #define PLAIT_TEMPLATE "../kernel/norm/layer_rows.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 
 static void run_forward(void *arg, int64_t chunk) {
   const struct layer_args *a = arg;

@@ -2,7 +2,7 @@
 package norm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_norm_layer_forward
 #cgo nocallback plaitk_norm_layer_forward
 #cgo noescape plaitk_norm_layer_backward

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "plait_pool.h"
+#include "../../include/plait_pool.h"
 
 // Normalises each of `rows` rows of n elements, then scales by w[n] and adds b[n]. With rms, rows are divided by their
 // root mean square and mean is not used. mean[rows] and rstd[rows] may be NULL.

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "plait.h"
-#include "plait_pool.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
 
 // Sums run over at most this many elements in the working type, and between such blocks in float64.
 #define SUM_BLOCK 4096

@@ -1,6 +1,6 @@
 // Numbers from continuous distributions.
 #include "random.h"
-#include "plait_philox.h"
+#include "../../include/plait_philox.h"
 
 // Elements of one chunk; a multiple of 4.
 #define CHUNK 16384

@@ -1,6 +1,6 @@
 // Random integers and coin tosses.
 #include "random.h"
-#include "plait_philox.h"
+#include "../../include/plait_philox.h"
 
 #define CHUNK 16384
 #define STEP 1024

@@ -1,6 +1,6 @@
 // Draws from discrete distributions.
 #include "random.h"
-#include "plait_philox.h"
+#include "../../include/plait_philox.h"
 
 // Rows are cut into at most this many chunks, each with scratch of its own.
 #define CHUNKS 16

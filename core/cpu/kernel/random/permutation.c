@@ -1,6 +1,6 @@
 // Random permutations: a sort by random keys.
 #include "random.h"
-#include "plait_philox.h"
+#include "../../include/plait_philox.h"
 
 typedef struct {
   uint64_t key;

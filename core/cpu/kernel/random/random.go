@@ -3,7 +3,7 @@
 package random
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_random_fill
 #cgo nocallback plaitk_random_fill

@@ -3,8 +3,8 @@
 #ifndef PLAITK_RANDOM_H
 #define PLAITK_RANDOM_H
 
-#include "plait.h"
-#include "plait_pool.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
 
 enum plaitk_distribution {
   PLAITK_UNIFORM = 0,     // in [a, b)

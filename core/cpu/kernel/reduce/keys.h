@@ -6,8 +6,8 @@
 #ifndef PLAITK_REDUCE_KEYS_H
 #define PLAITK_REDUCE_KEYS_H
 
-#include "plait.h"
-#include "plait_vmath.h"
+#include "../../include/plait.h"
+#include "../../include/plait_vmath.h"
 
 // F: the dtype; U, S: unsigned and signed integers of its size; INF: the bits of infinity; VALUE: bits to number.
 #define FLOAT_KEYS(F, U, S, INF, C, VALUE)                                                       \

@@ -7,7 +7,7 @@
 package reduce
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_reduce_run
 #cgo nocallback plaitk_reduce_run

@@ -11,9 +11,9 @@
 #include <math.h>
 
 #include "keys.h"
-#include "plait.h"
-#include "plait_pool.h"
-#include "plait_vmath.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
+#include "../../include/plait_vmath.h"
 
 enum plaitk_reduce_op {
   REDUCE_SUM,

@@ -20,9 +20,9 @@ struct softmax_args {
 };
 
 #define PLAIT_TEMPLATE "../kernel/softmax/rows.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 #define PLAIT_TEMPLATE "../kernel/softmax/columns.h"
-#include "plait_each_float.h"
+#include "../../include/plait_each_float.h"
 
 static void run_rows(void *arg, int64_t chunk) {
   const struct softmax_args *a = arg;

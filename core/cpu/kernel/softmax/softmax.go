@@ -2,7 +2,7 @@
 package softmax
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_softmax_forward
 #cgo nocallback plaitk_softmax_forward
 #cgo noescape plaitk_softmax_backward

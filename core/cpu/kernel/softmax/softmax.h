@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "plait_pool.h"
+#include "../../include/plait_pool.h"
 
 // y = softmax(x), or log_softmax(x) if log. A row whose elements are all -inf gives NaN.
 void plaitk_softmax_forward(plait_pool *pool, int dtype, int log, const void *x, void *y, int64_t outer, int64_t n,

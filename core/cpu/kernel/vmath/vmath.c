@@ -1,6 +1,6 @@
 // Runs each function of plait_vmath.h over many floats in a chosen instruction set and measures its error.
 #include "vmath.h"
-#include "plait_vmath.h"
+#include "../../include/plait_vmath.h"
 
 #define UNARY(f)                                                                                                         \
   f(exp) f(exp2) f(expm1) f(log) f(log2) f(log10) f(log1p) f(sin) f(cos) f(tan) f(asin) f(acos) f(atan) f(sinh) f(cosh) \

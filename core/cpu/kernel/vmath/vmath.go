@@ -3,7 +3,7 @@
 package vmath
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo LDFLAGS: -lm
 #include "vmath.h"
 */

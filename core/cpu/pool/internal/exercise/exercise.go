@@ -2,12 +2,12 @@
 package exercise
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include "plait_pool.h"
+#include "../../../include/plait_pool.h"
 
 struct counts {
   atomic_int *seen;
