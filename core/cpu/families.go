@@ -1,5 +1,3 @@
-//go:build cgo
-
 package cpu
 
 // The families of kernels, each of which registers itself.
@@ -8,6 +6,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/conv"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/elementwise"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/loss"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/norm"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/random"

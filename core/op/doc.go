@@ -7,3 +7,5 @@
 //
 // Functions return at once and never panic. A result that could not be made is a tensor that carries the error.
 package op
+
+//go:generate go run github.com/plait-ml/plait/internal/gen

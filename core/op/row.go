@@ -32,8 +32,8 @@ type Row struct {
 	NoDouble string
 	// Memory marks an operation whose time goes into moving memory, not into arithmetic: recomputing it is cheap.
 	Memory bool
-	// Elementwise is the operation's body, for those that have one.
-	Elementwise any
+	// Elementwise holds the operations on elements that the operation is made of, for those that are.
+	Elementwise []*Elementwise
 }
 
 // An Arg describes one argument of an operation.

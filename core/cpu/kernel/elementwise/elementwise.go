@@ -1,0 +1,90 @@
+// Package elementwise holds the CPU kernels that apply one function to every element. Their inner loops are generated from
+// the rows of package op; the driver that brings operands of any layout and dtype before them is written by hand.
+package elementwise
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo LDFLAGS: -lm
+#cgo noescape plaitk_elementwise_run
+#cgo nocallback plaitk_elementwise_run
+#include "elementwise.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+// family registers the kernels of a generated table, whose entries are in the order of names.
+func family(table unsafe.Pointer, names ...string) {
+	kernels := unsafe.Slice((*C.plaitk_elementwise_kernel)(table), len(names))
+	for i, name := range names {
+		k := &kernels[i]
+		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, k) })
+	}
+}
+
+// run fills the C call in and runs it. Inputs broadcast to the shape of the outputs. Numbers among the inputs are scalars
+// of the loop; attributes are c.Floats, or c.Ints if the loop computes with integers.
+func run(ctx *kernel.Context, c *core.Call, k *C.plaitk_elementwise_kernel) error {
+	scratch, err := ctx.Scratch(C.sizeof_plaitk_elementwise_call)
+	if err != nil {
+		return err
+	}
+	call := (*C.plaitk_elementwise_call)(scratch)
+	shape := c.Outs[0].Shape
+	call.kernel = k
+	call.ndim = C.int64_t(len(shape))
+	for d, n := range shape {
+		call.shape[d] = C.int64_t(n)
+	}
+	for i := range c.Ins {
+		if o := &c.Ins[i]; o.IsNumber {
+			number(&call.operand[i], o, k._type[i])
+		} else {
+			operand(&call.operand[i], o, shape)
+		}
+	}
+	for i := range c.Outs {
+		operand(&call.operand[len(c.Ins)+i], &c.Outs[i], shape)
+	}
+	for i, v := range c.Floats {
+		*(*float64)(unsafe.Pointer(&call.attr[i])) = v
+	}
+	for i, v := range c.Ints {
+		*(*int64)(unsafe.Pointer(&call.attr[i])) = v
+	}
+	if C.plaitk_elementwise_run((*C.plait_pool)(ctx.Pool), call) != 0 {
+		return core.Errorf(core.ValueError, c.Op, "integer division by zero")
+	}
+	return nil
+}
+
+func operand(to *C.plaitk_elementwise_operand, o *core.Operand, shape []int) {
+	to.data = o.Ptr()
+	to.dtype = C.int64_t(o.DType)
+	lead := len(shape) - len(o.Shape)
+	for d := range lead {
+		to.stride[d] = 0
+	}
+	for d, n := range o.Shape {
+		s := o.Strides[d]
+		if n == 1 && shape[lead+d] != 1 {
+			s = 0
+		}
+		to.stride[lead+d] = C.int64_t(s)
+	}
+}
+
+func number(to *C.plaitk_elementwise_operand, o *core.Operand, loopType C.uint8_t) {
+	to.data = nil
+	if loopType == C.PLAIT_I64 {
+		*(*int64)(unsafe.Pointer(&to.value)) = o.Number.Int
+	} else {
+		*(*float64)(unsafe.Pointer(&to.value)) = o.Number.Float
+	}
+}

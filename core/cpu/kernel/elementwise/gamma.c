@@ -1,0 +1,50 @@
+// The gamma function's relatives, in double precision.
+#include "scalar.h"
+
+double plaitk_elementwise_lgamma(double x) {
+  int sign;
+  return lgamma_r(x, &sign);
+}
+
+double plaitk_elementwise_digamma(double x) {
+  const double pi = 3.141592653589793;
+  double r = 0;
+  if (x == 0) return copysign(INFINITY, -x);
+  if (x < 0) {
+    if (x == floor(x)) return NAN;
+    r = -pi / tan(pi * fmod(x, 1));
+    x = 1 - x;
+  }
+  for (; x < 10; x++) r -= 1 / x;
+  double z = 1 / (x * x);
+  double series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+  return r + log(x) - 0.5 / x - series;
+}
+
+// For q >= 0.
+static double zeta_sum(double s, double q) {
+  static const double bernoulli[] = {
+      1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
+      -691.0 / 1307674368000, 1.0 / 74724249600, -3617.0 / 10670622842880000,
+  };
+  double sum = 0;
+  if (q == 0) return INFINITY;
+  for (; q < 10; q++) sum += pow(q, -s);
+  double power = pow(q, -s), term = power * s / q;
+  sum += power * q / (s - 1) + power / 2;
+  for (int j = 0; j < 8; j++) {
+    sum += bernoulli[j] * term;
+    term *= (s + 2 * j + 1) * (s + 2 * j + 2) / (q * q);
+  }
+  return sum;
+}
+
+double plaitk_elementwise_zeta(double s, double q) {
+  if (s == 1) return INFINITY;
+  if (!(s > 1) || q != q) return NAN;
+  if (q > 0) return zeta_sum(s, q);
+  if (q == floor(q)) return INFINITY;
+  if (s != floor(s)) return NAN;
+  double f = q - floor(q);
+  return zeta_sum(s, f) + pow(-1, s) * (zeta_sum(s, 1 - f) - zeta_sum(s, 1 - q));
+}

@@ -1,0 +1,143 @@
+// Brings operands of any layout and dtype before the inner loops. A loop reads and writes memory directly where an operand
+// has the loop's type and contiguous rows; everything else goes through blocks of scratch memory, converted and rearranged
+// on the way.
+#include "plan.h"
+
+#define MAX_OPERANDS PLAITK_ELEMENTWISE_MAX_OPERANDS
+
+static bool flat(const lane *l, int64_t rows, int64_t cols) { return l->col == 1 && (rows == 1 || l->row == cols); }
+
+static void fill(const lane *l, void *scratch, int64_t n) {
+  uint8_t element[8];
+  float f = (float)l->value.f;
+  bool b = l->value.f != 0;
+  memcpy(element, l->type == PLAIT_F32 ? (void *)&f : l->type == PLAIT_BOOL ? (void *)&b : (void *)&l->value,
+         (size_t)l->type_size);
+  plaitk_elementwise_copy2d(l->type_size, scratch, n, 1, element, 0, 0, 1, n);
+}
+
+// Brings the block at src into scratch, by way of raw.
+static void load(const lane *l, void *scratch, void *raw, const char *src, int64_t rows, int64_t cols) {
+  if (l->convert == NULL) {
+    plaitk_elementwise_copy2d(l->size, scratch, cols, 1, src, l->row, l->col, rows, cols);
+  } else if (flat(l, rows, cols)) {
+    l->convert(src, scratch, rows * cols);
+  } else if (l->col == 1 && cols >= SHORT_ROW) {
+    for (int64_t r = 0; r < rows; r++)
+      l->convert(src + r * l->row * l->size, (char *)scratch + r * cols * l->type_size, cols);
+  } else {
+    plaitk_elementwise_copy2d(l->size, raw, cols, 1, src, l->row, l->col, rows, cols);
+    l->convert(raw, scratch, rows * cols);
+  }
+}
+
+// Brings a block, contiguous elements of the loop's type, to dst, by way of raw.
+static void store(const lane *l, char *dst, void *raw, const void *block, int64_t rows, int64_t cols) {
+  if (flat(l, rows, cols)) {
+    cols *= rows;
+    rows = 1;
+  }
+  if (l->convert != NULL && l->col == 1 && (rows == 1 || cols >= SHORT_ROW)) {
+    for (int64_t r = 0; r < rows; r++)
+      l->convert((const char *)block + r * cols * l->type_size, dst + r * l->row * l->size, cols);
+    return;
+  }
+  if (l->convert != NULL) {
+    l->convert(block, raw, rows * cols);
+    block = raw;
+  }
+  if (l->streamed) {
+    for (int64_t r = 0; r < rows; r++)
+      plaitk_elementwise_stream(dst + r * l->row * l->size, (const char *)block + r * cols * l->size, cols * l->size);
+    return;
+  }
+  plaitk_elementwise_copy2d(l->size, dst, l->row, l->col, block, cols, 1, rows, cols);
+}
+
+// What lies in a lane's scratch: broadcast operands give the same block many times over.
+typedef struct {
+  const char *src;
+  int64_t rows, cols;
+} content;
+
+static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH], char *raw, content *held) {
+  int64_t rows = least(p->rows, p->shape[p->ndim - 2] - c->row), cols = least(p->cols, p->shape[p->ndim - 1] - c->col);
+  void *ptr[MAX_OPERANDS];
+  char *memory[MAX_OPERANDS];
+  int64_t step[MAX_OPERANDS];
+  for (int k = 0; k < p->n; k++) {
+    const lane *l = &p->lane[k];
+    memory[k] = c->data[k] + (l->scalar ? 0 : (c->row * l->row + c->col * l->col) * l->size);
+    ptr[k] = l->packed ? scratch[k] : memory[k];
+    step[k] = l->packed ? cols * l->type_size : l->row * l->size;
+    if (k >= p->nin || !l->packed || l->scalar) continue;
+    if (held[k].src == memory[k] && held[k].rows == rows && held[k].cols == cols) continue;
+    load(l, scratch[k], raw, memory[k], rows, cols);
+    held[k] = (content){memory[k], rows, cols};
+  }
+  int64_t status = 0;
+  if (p->by_row) {
+    for (int64_t r = 0; r < rows; r++) {
+      status |= p->loop(ptr, ptr + p->nin, p->attr, cols);
+      for (int k = 0; k < p->n; k++) ptr[k] = (char *)ptr[k] + step[k];
+    }
+  } else {
+    status = p->loop(ptr, ptr + p->nin, p->attr, rows * cols);
+  }
+  for (int k = p->nin; k < p->n; k++) {
+    if (p->lane[k].packed) store(&p->lane[k], memory[k], raw, scratch[k], rows, cols);
+  }
+  return status;
+}
+
+static void run_chunk(void *arg, int64_t chunk) {
+  plan *p = arg;
+  _Alignas(64) char scratch[MAX_OPERANDS][SCRATCH];
+  _Alignas(64) char raw[SCRATCH];
+  content held[MAX_OPERANDS];
+  for (int k = 0; k < p->n; k++) {
+    held[k].src = NULL;
+    if (p->lane[k].scalar) fill(&p->lane[k], scratch[k], least(p->rows * p->cols, SCRATCH / p->lane[k].type_size));
+  }
+  int64_t block = chunk * p->blocks_per_chunk, end = least(p->blocks, block + p->blocks_per_chunk);
+  int64_t status = 0;
+  cursor c;
+  plaitk_elementwise_seek(p, &c, block);
+  for (; block < end; block++, plaitk_elementwise_advance(p, &c)) status |= run_block(p, &c, scratch, raw, held);
+  if (status != 0) __atomic_fetch_or(&p->status, status, __ATOMIC_RELAXED);
+}
+
+// Whether the loop can run over all of memory at once, and that is little work.
+static bool simple(const plaitk_elementwise_call *call, int n, int64_t *count) {
+  for (int k = 0; k < n; k++) {
+    const plaitk_elementwise_operand *o = &call->operand[k];
+    if (o->dtype != call->kernel->type[k] || o->data == NULL) return false;
+    int64_t run = 1;
+    for (int64_t d = call->ndim - 1; d >= 0; d--) {
+      if (o->stride[d] != run && call->shape[d] != 1) return false;
+      run *= call->shape[d];
+    }
+    *count = run;
+  }
+  return *count <= CHUNK;
+}
+
+int64_t plaitk_elementwise_run(plait_pool *pool, const plaitk_elementwise_call *call) {
+  const plaitk_elementwise_kernel *kernel = call->kernel;
+  int n = kernel->nin + kernel->nout;
+  int64_t count = 0;
+  if (simple(call, n, &count)) {
+    void *ptr[MAX_OPERANDS];
+    for (int k = 0; k < n; k++) ptr[k] = call->operand[k].data;
+    return kernel->loop(ptr, ptr + kernel->nin, call->attr, count);
+  }
+  plan p;
+  if (!plaitk_elementwise_plan(&p, call)) return 0;
+  int64_t chunks = (p.blocks + p.blocks_per_chunk - 1) / p.blocks_per_chunk;
+  if (chunks == 1) {
+    run_chunk(&p, 0);
+  } else {
+    plait_parallel(pool, chunks, run_chunk, &p);
+  }
+  return p.status;
+}

@@ -1,0 +1,144 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	addOp        = elementwise("add", "x, y", "x + y", "grad", "grad")
+	addScaledOp  = elementwise("add_scaled", "x, y; alpha", "x + alpha*y", "grad", "alpha*grad")
+	subOp        = elementwise("sub", "x, y", "x - y", "grad", "-grad")
+	mulOp        = elementwise("mul", "x, y", "x * y", "grad*y", "grad*x")
+	divOp        = elementwise("div", "x, y", "x / y", "grad/y", "-grad * ((x/y) / y)")
+	negOp        = elementwise("neg", "x", "-x", "-grad")
+	absOp        = elementwise("abs", "x", "abs(x)", "grad*sign(x)")
+	signOp       = elementwise("sign", "x", "sign(x)", "0")
+	squareOp     = elementwise("square", "x", "x * x", "2*grad*x")
+	reciprocalOp = elementwise("reciprocal", "x", "1 / x", "-grad*out*out")
+	maximumOp    = elementwise("maximum", "x, y", "max(x, y)",
+		"where(x == y, grad/2, where(x < y, 0, grad))", "where(x == y, grad/2, where(y < x, 0, grad))")
+	minimumOp = elementwise("minimum", "x, y", "min(x, y)",
+		"where(x == y, grad/2, where(x > y, 0, grad))", "where(x == y, grad/2, where(y > x, 0, grad))")
+)
+
+// Add returns x + y, elementwise. Shapes broadcast and dtypes promote; the sum of two bools is their or.
+func Add(x, y *core.Tensor) *core.Tensor { return addOp.apply(nil, x, y) }
+
+// AddInPlace adds y to x and returns x.
+func AddInPlace(x, y *core.Tensor) *core.Tensor { return addOp.applyInPlace(nil, x, y) }
+
+// AddScaled returns x + alpha*y, elementwise.
+func AddScaled(x, y *core.Tensor, alpha float64) *core.Tensor {
+	return addScaledOp.apply([]float64{alpha}, x, y)
+}
+
+// AddScaledInPlace adds alpha*y to x and returns x.
+func AddScaledInPlace(x, y *core.Tensor, alpha float64) *core.Tensor {
+	return addScaledOp.applyInPlace([]float64{alpha}, x, y)
+}
+
+// Sub returns x - y, elementwise. It fails for bools.
+func Sub(x, y *core.Tensor) *core.Tensor {
+	if err := notBool("sub", x, y); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return subOp.apply(nil, x, y)
+}
+
+// SubInPlace subtracts y from x and returns x.
+func SubInPlace(x, y *core.Tensor) *core.Tensor {
+	if err := notBool("sub_", x, y); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return subOp.applyInPlace(nil, x, y)
+}
+
+// notBool returns an error if all tensors are bools, for which arithmetic has no meaning.
+func notBool(name string, tensors ...*core.Tensor) error {
+	for _, t := range tensors {
+		if t == nil || t.Err() != nil || t.DType() != core.Bool {
+			return nil
+		}
+	}
+	return core.Errorf(core.DTypeError, name, "got bool, want numbers; use logical_xor or logical_not")
+}
+
+// Mul returns x * y, elementwise. The product of two bools is their and.
+func Mul(x, y *core.Tensor) *core.Tensor { return mulOp.apply(nil, x, y) }
+
+// MulInPlace multiplies x by y and returns x.
+func MulInPlace(x, y *core.Tensor) *core.Tensor { return mulOp.applyInPlace(nil, x, y) }
+
+// Div returns x / y, elementwise; integers are divided as floats.
+func Div(x, y *core.Tensor) *core.Tensor { return divOp.apply(nil, x, y) }
+
+// DivInPlace divides x by y and returns x. It fails if x is of an integer dtype.
+func DivInPlace(x, y *core.Tensor) *core.Tensor { return divOp.applyInPlace(nil, x, y) }
+
+// Neg returns -x.
+func Neg(x *core.Tensor) *core.Tensor {
+	if err := notBool("neg", x); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return negOp.apply(nil, x)
+}
+
+// NegInPlace negates x and returns it.
+func NegInPlace(x *core.Tensor) *core.Tensor {
+	if err := notBool("neg_", x); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return negOp.applyInPlace(nil, x)
+}
+
+// Abs returns |x|.
+func Abs(x *core.Tensor) *core.Tensor { return absOp.apply(nil, x) }
+
+// AbsInPlace replaces x by |x| and returns it.
+func AbsInPlace(x *core.Tensor) *core.Tensor { return absOp.applyInPlace(nil, x) }
+
+// Sign returns 1 where x is positive, -1 where it is negative and 0 elsewhere, NaN included.
+func Sign(x *core.Tensor) *core.Tensor { return signOp.apply(nil, x) }
+
+// SignInPlace replaces x by its sign and returns it.
+func SignInPlace(x *core.Tensor) *core.Tensor { return signOp.applyInPlace(nil, x) }
+
+// Square returns x * x.
+func Square(x *core.Tensor) *core.Tensor { return squareOp.apply(nil, x) }
+
+// SquareInPlace squares x and returns it.
+func SquareInPlace(x *core.Tensor) *core.Tensor { return squareOp.applyInPlace(nil, x) }
+
+// Reciprocal returns 1 / x.
+func Reciprocal(x *core.Tensor) *core.Tensor { return reciprocalOp.apply(nil, x) }
+
+// ReciprocalInPlace replaces x by 1 / x and returns it.
+func ReciprocalInPlace(x *core.Tensor) *core.Tensor { return reciprocalOp.applyInPlace(nil, x) }
+
+// Maximum returns the larger of x and y, elementwise; NaN if either is. Where they are equal, each gets half the gradient.
+func Maximum(x, y *core.Tensor) *core.Tensor { return maximumOp.apply(nil, x, y) }
+
+// Minimum returns the smaller of x and y, elementwise; NaN if either is. Where they are equal, each gets half the
+// gradient.
+func Minimum(x, y *core.Tensor) *core.Tensor { return minimumOp.apply(nil, x, y) }
+
+func init() {
+	wide, positive := Between(-2, 2), Between(0.5, 2)
+	scaled := binaryRow(addScaledOp, AddScaled, AddScaledInPlace, "Returns input + alpha*other.", wide, wide)
+	scaled.Args = append(scaled.Args, Arg{Name: "alpha", Default: 1.0})
+	for i := range scaled.Samples {
+		scaled.Samples[i].Args = append(scaled.Samples[i].Args, 0.75)
+	}
+	register("arithmetic",
+		binaryRow(addOp, Add, AddInPlace, "Returns input + other.", wide, wide),
+		scaled,
+		binaryRow(subOp, Sub, SubInPlace, "Returns input - other.", wide, wide),
+		binaryRow(mulOp, Mul, MulInPlace, "Returns input * other.", wide, wide),
+		binaryRow(divOp, Div, DivInPlace, "Returns input / other, of integers too as floats.", wide, positive),
+		unaryRow(negOp, Neg, NegInPlace, "Returns -input.", -2, 2),
+		unaryRow(absOp, Abs, AbsInPlace, "Returns the absolute value.", 0, 0),
+		unaryRow(signOp, Sign, SignInPlace, "Returns -1, 0 or 1 by the sign.", 0, 0),
+		unaryRow(squareOp, Square, SquareInPlace, "Returns input * input.", -2, 2),
+		unaryRow(reciprocalOp, Reciprocal, ReciprocalInPlace, "Returns 1 / input.", 0.5, 2),
+		binaryRow(maximumOp, Maximum, nil, "Returns the larger of both, NaN if either is.", DistinctOf(), DistinctOf()),
+		binaryRow(minimumOp, Minimum, nil, "Returns the smaller of both, NaN if either is.", DistinctOf(), DistinctOf()),
+	)
+}

@@ -1,0 +1,295 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+// An Elementwise is an operation that applies one program to every element of its inputs, which broadcast against one
+// another. Bodies and derivatives are written in the language of package expr; the devices' kernels are generated from
+// them.
+type Elementwise struct {
+	Name   string
+	kernel *expr.Kernel
+	ids    [3]core.KernelID // of the kernel's instances, by compute type
+	grads  []*gradient      // by input; nil where no gradient passes
+	uses   []variant        // by the set of inputs that need a gradient
+}
+
+// A variant is an elementwise operation as recorded when a certain set of inputs needs a gradient.
+type variant struct {
+	op     *Elementwise
+	saves  []int // the inputs that derivatives use; len(inputs) stands for the output
+	output bool  // whether the output is among them
+}
+
+// elementwise makes an operation. The signature and body are those of [expr.NewKernel]. grads holds the derivative for each
+// input, a program over the inputs, the attributes, the output "out" and its gradient "grad"; "" where none passes. A
+// mistake in one of them is a panic when the package is loaded.
+func elementwise(name, signature, body string, grads ...string) *Elementwise {
+	k, err := expr.NewKernel(name, signature, body)
+	if err != nil {
+		panic(err)
+	}
+	e := &Elementwise{Name: name, kernel: k, grads: make([]*gradient, len(k.In))}
+	e.ids = kernelIDs(k)
+	for i, src := range grads {
+		if src == "" {
+			continue
+		}
+		if e.grads[i], err = newGradient(k, k.In[i].Name, src); err != nil {
+			panic(err)
+		}
+	}
+	e.uses = make([]variant, 1<<len(k.In))
+	for set := range e.uses {
+		e.uses[set] = e.variant(set)
+	}
+	elementwiseOps[name] = e
+	return e
+}
+
+// elementwiseOps finds the operations that the functions of derivatives stand for.
+var elementwiseOps = map[string]*Elementwise{}
+
+func kernelIDs(k *expr.Kernel) (ids [3]core.KernelID) {
+	for _, t := range []expr.Type{expr.F32, expr.F64, expr.I64} {
+		ids[t] = core.Kernel(k.Instance(t))
+	}
+	return ids
+}
+
+func (e *Elementwise) variant(set int) variant {
+	v := variant{op: e}
+	uses := func(name string) bool {
+		return slices.ContainsFunc(e.grads, func(g *gradient) bool {
+			return g != nil && set>>g.input&1 != 0 && g.program.Uses(name)
+		})
+	}
+	for i, p := range e.kernel.In {
+		if uses(p.Name) {
+			v.saves = append(v.saves, i)
+		}
+	}
+	if v.output = uses("out"); v.output {
+		v.saves = append(v.saves, len(e.kernel.In))
+	}
+	return v
+}
+
+// Kernels returns the kernels of the operation and of its derivatives.
+func (e *Elementwise) Kernels() []*expr.Kernel {
+	list := []*expr.Kernel{e.kernel}
+	for _, g := range e.grads {
+		if g != nil && g.kernel != nil {
+			list = append(list, g.kernel)
+		}
+	}
+	return list
+}
+
+// Body returns the program that the operation applies, as source.
+func (e *Elementwise) Body() string { return e.kernel.Program.String() }
+
+// apply applies the operation out of place.
+func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
+	a := begin(e.Name, in...)
+	a.required(in)
+	d := e.dtype(&a, in)
+	result := d
+	if e.kernel.Program.Results[0].Kind() == expr.Logic {
+		result = core.Bool
+	}
+	out := a.out(result, a.commonShape(in))
+	if a.err != nil {
+		return a.fail()
+	}
+	c := a.call(e.ids[computeType(d)]).Out(out)
+	e.fill(c, d, attrs, in)
+	a.launch(c)
+	if a.grad {
+		if n := e.record(&a, attrs, in, in, out); n != nil {
+			a.attach(n, out)
+		}
+	}
+	return a.done(out)
+}
+
+// applyInPlace applies the operation and puts the result in t, its first input.
+func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*core.Tensor) *core.Tensor {
+	in := append([]*core.Tensor{t}, others...)
+	a := begin(e.Name+"_", in...)
+	a.required(in)
+	a.inPlace(t)
+	d := e.dtype(&a, in)
+	shape := a.commonShape(in)
+	if a.err == nil && !slices.Equal(shape, t.Shape()) {
+		a.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", t.Shape(), shape)
+	}
+	if a.err == nil && class(d) > class(t.DType()) {
+		a.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", t.DType(), d)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	values := in // what the derivative sees
+	for i, x := range others {
+		// The kernel must not read what it has already written.
+		if !x.IsNumber() && x.Storage() == t.Storage() && !(x.Offset() == t.Offset() && x.SameLayout(t)) {
+			c := Clone(x)
+			defer c.Release()
+			in[i+1] = c
+		}
+	}
+	if a.grad && slices.Contains(e.uses[e.needs(in)].saves, 0) {
+		old := Clone(t)
+		defer old.Release()
+		values = append([]*core.Tensor{old}, in[1:]...)
+	}
+	c := a.call(e.ids[computeType(d)]).Out(t)
+	c.InPlace = true
+	e.fill(c, d, attrs, in)
+	a.launch(c)
+	a.changed(t)
+	if a.grad {
+		if n := e.record(&a, attrs, in, values, t); n != nil {
+			a.rebase(n, t)
+		}
+	}
+	return a.done(t)
+}
+
+// fill adds inputs and attributes to a call of the kernel computed for dtype d.
+func (e *Elementwise) fill(c *core.Call, d core.DType, attrs []float64, in []*core.Tensor) {
+	for _, x := range in {
+		c.In(x)
+	}
+	fillAttrs(c, d, attrs)
+}
+
+func fillAttrs(c *core.Call, d core.DType, attrs []float64) {
+	if d.IsFloat() {
+		c.Float(attrs...)
+		return
+	}
+	for _, v := range attrs {
+		c.Int(int64(v))
+	}
+}
+
+// record returns the node of an application, or nil if no gradient passes. values are what its derivative takes for the
+// inputs.
+func (e *Elementwise) record(a *application, attrs []float64, in, values []*core.Tensor, out *core.Tensor) *core.Node {
+	set := e.needs(in)
+	if set == 0 {
+		return nil
+	}
+	n := a.node(elementwiseDeriv, in...)
+	v := &e.uses[set]
+	n.Any = v
+	if len(attrs) > 0 {
+		n.Floats = slices.Clone(attrs)
+	}
+	for _, i := range v.saves {
+		if i == len(in) {
+			n.SaveOutput(out, 0)
+		} else {
+			n.Save(values[i])
+		}
+	}
+	return n
+}
+
+// needs returns the set of inputs that need a gradient and can have one.
+func (e *Elementwise) needs(in []*core.Tensor) int {
+	set := 0
+	for i, x := range in {
+		if e.grads[i] != nil && x.RequiresGrad() {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// dtype returns the dtype that the inputs promote to, which says in which type the kernel computes. Functions of real
+// numbers take integers as the default dtype.
+func (e *Elementwise) dtype(a *application, in []*core.Tensor) core.DType {
+	if a.err != nil {
+		return 0
+	}
+	var numbers [8]*core.Tensor
+	list := numbers[:0]
+	for i, x := range in {
+		if e.kernel.In[i].Kind == expr.Number {
+			list = append(list, x)
+		}
+	}
+	if len(list) == 0 {
+		return core.Bool
+	}
+	d := core.ResultType(list...)
+	domain := e.kernel.Program.Domain()
+	switch {
+	case d.IsFloat() && domain&expr.Floats == 0:
+		a.failf(core.DTypeError, "got %v, want an integer dtype", d)
+	case !d.IsFloat() && domain&expr.Ints == 0:
+		d = a.mode.Context().DefaultDType()
+	}
+	return d
+}
+
+// computeType returns the type in which kernels compute for d.
+func computeType(d core.DType) expr.Type {
+	switch {
+	case !d.IsFloat():
+		return expr.I64
+	case d == core.Float64:
+		return expr.F64
+	}
+	return expr.F32
+}
+
+// class orders dtypes by what they can hold: truth values, integers, floats.
+func class(d core.DType) int {
+	switch {
+	case d.IsFloat():
+		return 2
+	case d.IsInt():
+		return 1
+	}
+	return 0
+}
+
+// commonShape is broadcast for the usual case that all shapes are equal.
+func (a *application) commonShape(in []*core.Tensor) []int {
+	if a.err != nil {
+		return nil
+	}
+	var shape []int
+	for _, x := range in {
+		switch {
+		case x.IsNumber():
+		case shape == nil:
+			shape = x.Shape()
+		case !slices.Equal(shape, x.Shape()):
+			return a.broadcast(in...)
+		}
+	}
+	return shape
+}
+
+// required fails if one of the tensors is nil.
+func (a *application) required(in []*core.Tensor) {
+	if a.err == nil && slices.Contains(in, nil) {
+		a.failf(core.TypeError, "got a nil tensor")
+	}
+}
+
+// logicalInput fails unless x can be a condition.
+func (a *application) logicalInput(what string, x *core.Tensor) {
+	if a.err == nil && x.DType() != core.Bool && x.DType() != core.Uint8 {
+		a.failf(core.DTypeError, "%s must be bool, got %v", what, x.DType())
+	}
+}

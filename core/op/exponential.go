@@ -1,0 +1,83 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	expOp   = elementwise("exp", "x", "exp(x)", "grad*out")
+	exp2Op  = elementwise("exp2", "x", "exp2(x)", "grad*out*0.6931471805599453")
+	expm1Op = elementwise("expm1", "x", "expm1(x)", "grad*(out + 1)")
+	logOp   = elementwise("log", "x", "log(x)", "grad/x")
+	log2Op  = elementwise("log2", "x", "log2(x)", "grad/(x*0.6931471805599453)")
+	log10Op = elementwise("log10", "x", "log10(x)", "grad/(x*2.302585092994046)")
+	log1pOp = elementwise("log1p", "x", "log1p(x)", "grad/(x + 1)")
+	sqrtOp  = elementwise("sqrt", "x", "sqrt(x)", "grad/(2*out)")
+	rsqrtOp = elementwise("rsqrt", "x", "rsqrt(x)", "-0.5*grad*out*out*out")
+)
+
+// Exp returns e to the power x.
+func Exp(x *core.Tensor) *core.Tensor { return expOp.apply(nil, x) }
+
+// ExpInPlace replaces x by e to the power x and returns it.
+func ExpInPlace(x *core.Tensor) *core.Tensor { return expOp.applyInPlace(nil, x) }
+
+// Exp2 returns 2 to the power x.
+func Exp2(x *core.Tensor) *core.Tensor { return exp2Op.apply(nil, x) }
+
+// Exp2InPlace replaces x by 2 to the power x and returns it.
+func Exp2InPlace(x *core.Tensor) *core.Tensor { return exp2Op.applyInPlace(nil, x) }
+
+// Expm1 returns exp(x) - 1, accurate near 0.
+func Expm1(x *core.Tensor) *core.Tensor { return expm1Op.apply(nil, x) }
+
+// Expm1InPlace replaces x by exp(x) - 1 and returns it.
+func Expm1InPlace(x *core.Tensor) *core.Tensor { return expm1Op.applyInPlace(nil, x) }
+
+// Log returns the natural logarithm of x.
+func Log(x *core.Tensor) *core.Tensor { return logOp.apply(nil, x) }
+
+// LogInPlace replaces x by its natural logarithm and returns it.
+func LogInPlace(x *core.Tensor) *core.Tensor { return logOp.applyInPlace(nil, x) }
+
+// Log2 returns the logarithm of x to base 2.
+func Log2(x *core.Tensor) *core.Tensor { return log2Op.apply(nil, x) }
+
+// Log2InPlace replaces x by its logarithm to base 2 and returns it.
+func Log2InPlace(x *core.Tensor) *core.Tensor { return log2Op.applyInPlace(nil, x) }
+
+// Log10 returns the logarithm of x to base 10.
+func Log10(x *core.Tensor) *core.Tensor { return log10Op.apply(nil, x) }
+
+// Log10InPlace replaces x by its logarithm to base 10 and returns it.
+func Log10InPlace(x *core.Tensor) *core.Tensor { return log10Op.applyInPlace(nil, x) }
+
+// Log1p returns log(1 + x), accurate near 0.
+func Log1p(x *core.Tensor) *core.Tensor { return log1pOp.apply(nil, x) }
+
+// Log1pInPlace replaces x by log(1 + x) and returns it.
+func Log1pInPlace(x *core.Tensor) *core.Tensor { return log1pOp.applyInPlace(nil, x) }
+
+// Sqrt returns the square root of x.
+func Sqrt(x *core.Tensor) *core.Tensor { return sqrtOp.apply(nil, x) }
+
+// SqrtInPlace replaces x by its square root and returns it.
+func SqrtInPlace(x *core.Tensor) *core.Tensor { return sqrtOp.applyInPlace(nil, x) }
+
+// Rsqrt returns 1 / sqrt(x).
+func Rsqrt(x *core.Tensor) *core.Tensor { return rsqrtOp.apply(nil, x) }
+
+// RsqrtInPlace replaces x by 1 / sqrt(x) and returns it.
+func RsqrtInPlace(x *core.Tensor) *core.Tensor { return rsqrtOp.applyInPlace(nil, x) }
+
+func init() {
+	register("exponential",
+		unaryRow(expOp, Exp, ExpInPlace, "Returns e to the power of each element.", -2, 2),
+		unaryRow(exp2Op, Exp2, Exp2InPlace, "Returns 2 to the power of each element.", -2, 2),
+		unaryRow(expm1Op, Expm1, Expm1InPlace, "Returns exp(input) - 1, accurate near 0.", -2, 2),
+		unaryRow(logOp, Log, LogInPlace, "Returns the natural logarithm.", 0.5, 3),
+		unaryRow(log2Op, Log2, Log2InPlace, "Returns the logarithm to base 2.", 0.5, 3),
+		unaryRow(log10Op, Log10, Log10InPlace, "Returns the logarithm to base 10.", 0.5, 3),
+		unaryRow(log1pOp, Log1p, Log1pInPlace, "Returns log(1 + input), accurate near 0.", -0.5, 2),
+		unaryRow(sqrtOp, Sqrt, SqrtInPlace, "Returns the square root.", 0.5, 3),
+		unaryRow(rsqrtOp, Rsqrt, RsqrtInPlace, "Returns 1 / sqrt(input).", 0.5, 3),
+	)
+}

@@ -1,0 +1,219 @@
+package expr
+
+import (
+	"math"
+)
+
+// A Func is a function or operator of the language.
+type Func struct {
+	Name   string // in programs and in kernels
+	Op     string // the op that computes it on tensors
+	Domain Domain
+	args   []Kind
+	result Kind
+	symbol string // of an operator
+	level  int    // of an operator: how tightly it binds
+	vmath  bool   // its C function is plait_vmath.h's
+	float  func(a []float64) float64
+	int    func(a []int64) int64
+}
+
+// Arity returns the number of arguments.
+func (f *Func) Arity() int { return len(f.args) }
+
+// Arg returns the kind of argument i.
+func (f *Func) Arg(i int) Kind { return f.args[i] }
+
+// Result returns the kind of the result.
+func (f *Func) Result() Kind { return f.result }
+
+// Float evaluates the function over floats; truth values are 0 and 1.
+func (f *Func) Float(args ...float64) float64 { return f.float(args) }
+
+// Int evaluates the function over wrapping 64-bit integers; truth values are 0 and 1.
+func (f *Func) Int(args ...int64) int64 { return f.int(args) }
+
+// Lookup returns the function of that name, or nil.
+func Lookup(name string) *Func { return byName[name] }
+
+// Functions returns every function and operator.
+func Functions() []*Func { return table }
+
+var (
+	byName = map[string]*Func{}
+	infix  = map[string]*Func{}
+	prefix = map[string]*Func{}
+)
+
+func init() {
+	for _, f := range table {
+		byName[f.Name] = f
+		switch {
+		case f.symbol == "":
+		case len(f.args) == 1:
+			prefix[f.symbol] = f
+		default:
+			infix[f.symbol] = f
+		}
+	}
+}
+
+const (
+	levelUnary = 7
+	levelAtom  = 9
+)
+
+func kinds(k Kind, n int) []Kind {
+	s := make([]Kind, n)
+	for i := range s {
+		s[i] = k
+	}
+	return s
+}
+
+func arithmetic(name, symbol string, level int, d Domain, f func(a, b float64) float64, i func(a, b int64) int64) *Func {
+	return &Func{Name: name, Op: name, Domain: d, args: kinds(Number, 2), symbol: symbol, level: level, float: f2(f), int: i2(i)}
+}
+
+func comparison(name, symbol string, level int, f func(a, b float64) bool, i func(a, b int64) bool) *Func {
+	return &Func{Name: name, Op: name, Domain: Both, args: kinds(Number, 2), result: Logic, symbol: symbol, level: level,
+		float: func(a []float64) float64 { return truth(f(a[0], a[1])) },
+		int:   func(a []int64) int64 { return int64(truth(i(a[0], a[1]))) }}
+}
+
+func logic(name, op, symbol string, level, arity int, f func(a []float64) bool, i func(a []int64) bool) *Func {
+	return &Func{Name: name, Op: op, Domain: Both, args: kinds(Logic, arity), result: Logic, symbol: symbol, level: level,
+		float: func(a []float64) float64 { return truth(f(a)) },
+		int:   func(a []int64) int64 { return int64(truth(i(a))) }}
+}
+
+func both(name, op string, arity int, f func(a []float64) float64, i func(a []int64) int64) *Func {
+	return &Func{Name: name, Op: op, Domain: Both, args: kinds(Number, arity), float: f, int: i}
+}
+
+func ints(name, op string, i func(a []int64) int64, arity int) *Func {
+	return &Func{Name: name, Op: op, Domain: Ints, args: kinds(Number, arity), int: i}
+}
+
+func floats(name string, arity int, f func(a []float64) float64) *Func {
+	return &Func{Name: name, Op: name, Domain: Floats, args: kinds(Number, arity), float: f}
+}
+
+func vector(name string, f func(float64) float64) *Func {
+	return &Func{Name: name, Op: name, Domain: Floats, args: kinds(Number, 1), vmath: true, float: f1(f)}
+}
+
+func vector2(name string, f func(a, b float64) float64) *Func {
+	return &Func{Name: name, Op: name, Domain: Floats, args: kinds(Number, 2), vmath: true, float: f2(f)}
+}
+
+func test(name string, f func(float64) bool) *Func {
+	return &Func{Name: name, Op: name, Domain: Floats, args: kinds(Number, 1), result: Logic,
+		float: func(a []float64) float64 { return truth(f(a[0])) }}
+}
+
+func f1(f func(float64) float64) func([]float64) float64 {
+	return func(a []float64) float64 { return f(a[0]) }
+}
+
+func f2(f func(a, b float64) float64) func([]float64) float64 {
+	return func(a []float64) float64 { return f(a[0], a[1]) }
+}
+
+func i1(f func(int64) int64) func([]int64) int64 {
+	return func(a []int64) int64 { return f(a[0]) }
+}
+
+func i2(f func(a, b int64) int64) func([]int64) int64 {
+	return func(a []int64) int64 { return f(a[0], a[1]) }
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// The functions. What each computes is stated where a reader may doubt it: in scalar.go.
+var table = []*Func{
+	logic("or", "logical_or", "||", 1, 2,
+		func(a []float64) bool { return a[0] != 0 || a[1] != 0 }, func(a []int64) bool { return a[0] != 0 || a[1] != 0 }),
+	logic("and", "logical_and", "&&", 2, 2,
+		func(a []float64) bool { return a[0] != 0 && a[1] != 0 }, func(a []int64) bool { return a[0] != 0 && a[1] != 0 }),
+	comparison("eq", "==", 3, func(a, b float64) bool { return a == b }, func(a, b int64) bool { return a == b }),
+	comparison("ne", "!=", 3, func(a, b float64) bool { return a != b }, func(a, b int64) bool { return a != b }),
+	comparison("lt", "<", 4, func(a, b float64) bool { return a < b }, func(a, b int64) bool { return a < b }),
+	comparison("le", "<=", 4, func(a, b float64) bool { return a <= b }, func(a, b int64) bool { return a <= b }),
+	comparison("gt", ">", 4, func(a, b float64) bool { return a > b }, func(a, b int64) bool { return a > b }),
+	comparison("ge", ">=", 4, func(a, b float64) bool { return a >= b }, func(a, b int64) bool { return a >= b }),
+	arithmetic("add", "+", 5, Both, func(a, b float64) float64 { return a + b }, func(a, b int64) int64 { return a + b }),
+	arithmetic("sub", "-", 5, Both, func(a, b float64) float64 { return a - b }, func(a, b int64) int64 { return a - b }),
+	arithmetic("mul", "*", 6, Both, func(a, b float64) float64 { return a * b }, func(a, b int64) int64 { return a * b }),
+	arithmetic("div", "/", 6, Floats, func(a, b float64) float64 { return a / b }, nil),
+	{Name: "neg", Op: "neg", Domain: Both, args: kinds(Number, 1), symbol: "-", level: levelUnary,
+		float: func(a []float64) float64 { return -a[0] }, int: func(a []int64) int64 { return -a[0] }},
+	logic("not", "logical_not", "!", levelUnary, 1,
+		func(a []float64) bool { return a[0] == 0 }, func(a []int64) bool { return a[0] == 0 }),
+
+	{Name: "where", Op: "where", Domain: Both, args: []Kind{Logic, Number, Number},
+		float: func(a []float64) float64 { return choose(a[0] != 0, a[1], a[2]) },
+		int:   func(a []int64) int64 { return choose(a[0] != 0, a[1], a[2]) }},
+
+	both("abs", "abs", 1, f1(math.Abs), i1(absInt)),
+	both("sign", "sign", 1, f1(signFloat), i1(signInt)),
+	both("min", "minimum", 2, f2(minFloat), i2(func(a, b int64) int64 { return min(a, b) })),
+	both("max", "maximum", 2, f2(maxFloat), i2(func(a, b int64) int64 { return max(a, b) })),
+	both("fmod", "fmod", 2, f2(math.Mod), i2(fmodInt)),
+	both("remainder", "remainder", 2, f2(remainderFloat), i2(remainderInt)),
+	both("floor_div", "floor_divide", 2, f2(floorDivFloat), i2(floorDivInt)),
+	{Name: "pow", Op: "pow", Domain: Both, args: kinds(Number, 2), vmath: true, float: f2(math.Pow), int: i2(powInt)},
+
+	ints("trunc_div", "trunc_divide", i2(truncDivInt), 2),
+	ints("bit_and", "bitwise_and", i2(func(a, b int64) int64 { return a & b }), 2),
+	ints("bit_or", "bitwise_or", i2(func(a, b int64) int64 { return a | b }), 2),
+	ints("bit_xor", "bitwise_xor", i2(func(a, b int64) int64 { return a ^ b }), 2),
+	ints("bit_not", "bitwise_not", i1(func(a int64) int64 { return ^a }), 1),
+	ints("shl", "bitwise_left_shift", i2(shlInt), 2),
+	ints("shr", "bitwise_right_shift", i2(shrInt), 2),
+	ints("gcd", "gcd", i2(gcdInt), 2),
+
+	floats("floor", 1, f1(math.Floor)),
+	floats("ceil", 1, f1(math.Ceil)),
+	floats("round", 1, f1(math.RoundToEven)),
+	floats("trunc", 1, f1(math.Trunc)),
+	floats("sqrt", 1, f1(math.Sqrt)),
+	floats("rsqrt", 1, f1(func(x float64) float64 { return 1 / math.Sqrt(x) })),
+	floats("copysign", 2, f2(math.Copysign)),
+	floats("hypot", 2, f2(math.Hypot)),
+	floats("lgamma", 1, f1(lgamma)),
+	floats("digamma", 1, f1(digamma)),
+	floats("zeta", 2, f2(zeta)),
+	test("isnan", math.IsNaN),
+	test("isinf", func(x float64) bool { return math.IsInf(x, 0) }),
+
+	vector("exp", math.Exp),
+	vector("exp2", math.Exp2),
+	vector("expm1", math.Expm1),
+	vector("log", math.Log),
+	vector("log2", math.Log2),
+	vector("log10", math.Log10),
+	vector("log1p", math.Log1p),
+	vector("sin", math.Sin),
+	vector("cos", math.Cos),
+	vector("tan", math.Tan),
+	vector("asin", math.Asin),
+	vector("acos", math.Acos),
+	vector("atan", math.Atan),
+	vector2("atan2", math.Atan2),
+	vector("sinh", math.Sinh),
+	vector("cosh", math.Cosh),
+	vector("tanh", math.Tanh),
+	vector("asinh", math.Asinh),
+	vector("acosh", math.Acosh),
+	vector("atanh", math.Atanh),
+	vector("erf", math.Erf),
+	vector("erfc", math.Erfc),
+	vector("erfinv", math.Erfinv),
+	vector("sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }),
+}

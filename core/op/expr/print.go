@@ -1,0 +1,212 @@
+package expr
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A dialect says how one target language spells a program.
+type dialect struct {
+	constant func(*Const) string
+	name     func(string) string
+	// form returns a template with $1, $2, ... for the arguments, or the name of a function to call.
+	form func(*Func) string
+	// infix reports whether the target has f's own symbol with the same meaning.
+	infix func(f *Func) bool
+	// strict puts parentheses where C compilers and WGSL ask for them.
+	strict bool
+}
+
+// print writes e, in parentheses if it binds less tightly than level.
+func (d *dialect) print(e Expr, level int) string {
+	switch e := e.(type) {
+	case *Const:
+		return d.constant(e)
+	case *Var:
+		return d.name(e.Name)
+	case *Call:
+		if e.Fn.symbol != "" && d.infix(e.Fn) {
+			return d.operator(e, level)
+		}
+		form := d.form(e.Fn)
+		template := strings.Contains(form, "$")
+		var args, pairs []string
+		for i, a := range e.Args {
+			l := 0
+			if template {
+				l = levelUnary
+			}
+			s := d.print(a, l)
+			args = append(args, s)
+			pairs = append(pairs, "$"+strconv.Itoa(i+1), s)
+		}
+		if template {
+			return strings.NewReplacer(pairs...).Replace(form)
+		}
+		return form + "(" + strings.Join(args, ", ") + ")"
+	}
+	panic(fmt.Sprintf("expr: no expression: %T", e))
+}
+
+func (d *dialect) operator(c *Call, level int) string {
+	f := c.Fn
+	var s string
+	if len(c.Args) == 1 {
+		s = f.symbol + d.print(c.Args[0], levelUnary+1)
+	} else {
+		left, right := f.level, f.level+1
+		if d.strict && f.level <= 4 {
+			left, right = levelUnary, levelUnary
+		}
+		s = d.print(c.Args[0], left) + " " + d.symbol(f) + " " + d.print(c.Args[1], right)
+	}
+	if f.level < level {
+		return "(" + s + ")"
+	}
+	return s
+}
+
+// symbol avoids the short-circuit operators in C: they are branches, which keep a loop from being vectorised.
+func (d *dialect) symbol(f *Func) string {
+	if d.strict && (f.symbol == "&&" || f.symbol == "||") {
+		return f.symbol[:1]
+	}
+	return f.symbol
+}
+
+func always(*Func) bool { return true }
+
+var source = &dialect{
+	constant: func(c *Const) string { return c.Text },
+	name:     func(s string) string { return s },
+	form:     func(f *Func) string { return f.Name },
+	infix:    always,
+}
+
+// decimal returns a literal that a compiler reads as a floating-point number.
+func decimal(text string) string {
+	if strings.ContainsAny(text, ".eE") {
+		return text
+	}
+	return text + ".0"
+}
+
+// cDialect spells arithmetic on integers as calls, because signed overflow has no meaning in C.
+func cDialect(t Type) *dialect {
+	d := &dialect{name: underscored, strict: true}
+	d.constant = func(c *Const) string {
+		switch {
+		case t == I64:
+			return "INT64_C(" + c.Text + ")"
+		case c.Text == "inf":
+			return map[Type]string{F32: "INFINITY", F64: "(double)INFINITY"}[t]
+		case c.Text == "nan":
+			return map[Type]string{F32: "NAN", F64: "(double)NAN"}[t]
+		}
+		text := c.Text
+		if text == "pi" {
+			text = strconv.FormatFloat(c.Value, 'g', -1, 64)
+		}
+		if t == F32 {
+			return decimal(text) + "f"
+		}
+		return decimal(text)
+	}
+	d.form = func(f *Func) string {
+		switch {
+		case f.Name == "where":
+			return "($1 ? $2 : $3)"
+		case f.vmath && t == F32:
+			return "plait_vm_" + f.Name + "f"
+		case f.vmath && t == F64:
+			return "plait_vm_" + f.Name
+		}
+		return "ew_" + f.Name + "_" + t.String()
+	}
+	d.infix = func(f *Func) bool { return t.Float() || f.result == Logic }
+	return d
+}
+
+// C prints the program for t as C statements: one definition for each intermediate value, then what emit makes of each
+// result. All names get an underscore at their end, so that they meet no name of the target.
+func (p *Program) C(t Type, emit func(i int, value string) string) string {
+	d := cDialect(t)
+	return p.statements(d, func(l Let, value string) string {
+		return "const " + CType(t, l.Value.Kind()) + " " + d.name(l.Name) + " = " + value + ";"
+	}, emit)
+}
+
+// CType returns the C type of numbers and truth values in programs printed for t.
+func CType(t Type, k Kind) string {
+	if k == Logic {
+		return "bool"
+	}
+	return map[Type]string{F32: "float", F64: "double", I64: "int64_t"}[t]
+}
+
+func underscored(name string) string { return name + "_" }
+
+func (p *Program) statements(d *dialect, let func(Let, string) string, emit func(int, string) string) string {
+	var lines []string
+	for _, l := range p.Lets {
+		lines = append(lines, let(l, d.print(l.Value, 0)))
+	}
+	for i, r := range p.Results {
+		lines = append(lines, emit(i, d.print(r, 0)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// wgslBuiltin holds the functions whose WGSL namesake is exact.
+var wgslBuiltin = map[string]bool{"abs": true, "floor": true, "ceil": true, "round": true, "trunc": true, "sqrt": true}
+
+// wgslDialect spells what WGSL lacks, or rounds too coarsely, as calls of plait_NAME_TYPE. 64-bit integers are pairs of
+// 32-bit words there, and all that is done with them is a call.
+func wgslDialect(t Type) *dialect {
+	d := &dialect{name: underscored, strict: true}
+	d.constant = func(c *Const) string {
+		switch {
+		case t == I64:
+			n, _ := strconv.ParseUint(c.Text, 10, 64)
+			return fmt.Sprintf("vec2<u32>(%du, %du)", uint32(n), uint32(n>>32))
+		case t == I32:
+			return c.Text + "i"
+		case c.Text == "inf":
+			return "bitcast<f32>(0x7f800000u)"
+		case c.Text == "nan":
+			return "bitcast<f32>(0x7fc00000u)"
+		case c.Text == "pi":
+			return "3.14159265f"
+		}
+		return decimal(c.Text) + "f"
+	}
+	d.form = func(f *Func) string {
+		switch {
+		case f.Name == "where":
+			return "select($3, $2, $1)"
+		case f.Name == "ne" && t == F32:
+			// != is false for a NaN in the compilers at hand.
+			return "!($1 == $2)"
+		case t == F32 && wgslBuiltin[f.Name], t == I32 && f.Name == "abs", t == I32 && f.Name == "min", t == I32 && f.Name == "max":
+			return f.Name
+		}
+		return "plait_" + f.Name + "_" + t.String()
+	}
+	d.infix = func(f *Func) bool {
+		switch {
+		case f.args[0] == Logic:
+			return true
+		case t == I64:
+			return false
+		}
+		return !(f.Name == "ne" && t == F32)
+	}
+	return d
+}
+
+// WGSL prints the program for F32, I32 or I64 as C does for C.
+func (p *Program) WGSL(t Type, emit func(i int, value string) string) string {
+	d := wgslDialect(t)
+	return p.statements(d, func(l Let, value string) string { return "let " + d.name(l.Name) + " = " + value + ";" }, emit)
+}

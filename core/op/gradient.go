@@ -1,0 +1,159 @@
+package op
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+// A gradient is the derivative of an elementwise operation with respect to one input.
+type gradient struct {
+	input   int
+	program *expr.Program
+	kernel  *expr.Kernel // nil for a gradient that is "grad" itself or a constant
+	ids     [3]core.KernelID
+	reads   []int // the operands after grad, as variant.saves counts them
+}
+
+// newGradient parses the derivative of k with respect to the named input.
+func newGradient(k *expr.Kernel, input, src string) (*gradient, error) {
+	scope := map[string]expr.Kind{"grad": expr.Number, "out": k.Program.Results[0].Kind()}
+	for _, p := range k.In {
+		scope[p.Name] = p.Kind
+	}
+	for _, name := range k.Attrs {
+		scope[name] = expr.Number
+	}
+	p, err := expr.Parse(src, scope)
+	if err != nil {
+		return nil, fmt.Errorf("%s with respect to %s: %w", k.Name, input, err)
+	}
+	g := &gradient{program: p}
+	g.input = slices.IndexFunc(k.In, func(p expr.Param) bool { return p.Name == input })
+	if len(p.Results) != 1 {
+		return nil, fmt.Errorf("%s with respect to %s: got %d results, want 1", k.Name, input, len(p.Results))
+	}
+	if _, isCall := p.Results[0].(*expr.Call); !isCall {
+		return g, nil
+	}
+	g.kernel = &expr.Kernel{Name: k.Name + ".grad." + input, In: []expr.Param{{Name: "grad"}}, Attrs: k.Attrs, Program: p, Domain: expr.Floats}
+	for i, in := range append(slices.Clone(k.In), expr.Param{Name: "out", Kind: scope["out"]}) {
+		if p.Uses(in.Name) {
+			g.kernel.In = append(g.kernel.In, in)
+			g.reads = append(g.reads, i)
+		}
+	}
+	g.ids = kernelIDs(g.kernel)
+	return g, nil
+}
+
+// elementwiseDeriv is the derivative of every elementwise operation.
+func elementwiseDeriv(d *core.Derivation) {
+	v := d.Node.Any.(*variant)
+	var slots [9]*core.Tensor
+	values := slots[:len(v.op.kernel.In)+1]
+	for slot, i := range v.saves {
+		values[i] = d.Saved(slot)
+		if values[i].Err() != nil {
+			return // d has failed
+		}
+	}
+	for i, g := range v.op.grads {
+		if g == nil || !d.Needs(i) {
+			continue
+		}
+		d.Set(i, v.op.gradientOf(d, g, values))
+	}
+}
+
+func (e *Elementwise) gradientOf(d *core.Derivation, g *gradient, values []*core.Tensor) *core.Tensor {
+	shape, dtype := d.InputShape(g.input), d.InputDType(g.input)
+	var r *core.Tensor
+	switch {
+	case g.kernel == nil:
+		c, isConst := g.program.Results[0].(*expr.Const)
+		if isConst {
+			return fullLike(d.Grad(), c.Value, dtype, shape)
+		}
+		r = d.Grad()
+	case d.CreateGraph():
+		r = e.interpret(d, g, values)
+	default:
+		r = e.fused(d, g, values)
+	}
+	return castTo(sumTo(r, shape), dtype)
+}
+
+// fused computes the gradient in one kernel.
+func (e *Elementwise) fused(d *core.Derivation, g *gradient, values []*core.Tensor) *core.Tensor {
+	a := begin(e.Name, d.Grad())
+	dtype, shape := d.OutputDType(0), d.OutputShape(0)
+	result := dtype
+	if slices.Equal(shape, d.InputShape(g.input)) {
+		result = d.InputDType(g.input) // nothing is left to do but this conversion
+	}
+	r := a.out(result, shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	c := a.call(g.ids[computeType(dtype)]).Out(r).In(d.Grad())
+	for _, i := range g.reads {
+		c.In(values[i])
+	}
+	fillAttrs(c, dtype, d.Node.Floats)
+	a.launch(c)
+	return r
+}
+
+// interpret computes the gradient by operations that record their own derivatives.
+func (e *Elementwise) interpret(d *core.Derivation, g *gradient, values []*core.Tensor) *core.Tensor {
+	env := map[string]*core.Tensor{"grad": d.Grad(), "out": values[len(e.kernel.In)]}
+	for i, p := range e.kernel.In {
+		env[p.Name] = values[i]
+	}
+	for i, name := range e.kernel.Attrs {
+		env[name] = core.Num(d.Node.Floats[i])
+	}
+	r, err := expr.Interpret(g.program, env, tensorAlgebra{})
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return r[0]
+}
+
+// tensorAlgebra interprets programs over tensors and numbers.
+type tensorAlgebra struct{}
+
+// Const returns the number.
+func (tensorAlgebra) Const(c *expr.Const) (*core.Tensor, error) { return core.Num(c.Value), nil }
+
+// Apply applies the operation that f stands for; numbers alone give a number.
+func (tensorAlgebra) Apply(f *expr.Func, args []*core.Tensor) (*core.Tensor, error) {
+	if !slices.ContainsFunc(args, func(t *core.Tensor) bool { return !t.IsNumber() }) {
+		values := make([]float64, len(args))
+		for i, t := range args {
+			values[i] = t.Number().Float
+		}
+		v := f.Float(values...)
+		if f.Result() == expr.Logic {
+			return core.BoolNum(v != 0), nil
+		}
+		return core.Num(v), nil
+	}
+	t := elementwiseOps[f.Op].apply(nil, args...)
+	return t, t.Err()
+}
+
+// fullLike returns a tensor of the number v on the device of t.
+func fullLike(t *core.Tensor, v float64, d core.DType, shape []int) *core.Tensor {
+	a := begin("full", t)
+	a.grad = false
+	r := a.out(d, shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(fillKernel).Out(r).In(core.Num(v)))
+	return r
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/format"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+// elementwiseKernels writes the inner loops of elementwise operations and of their derivatives: a C file per family with
+// the loops and their table, and a Go file that registers the tables.
+func elementwiseKernels(root string) error {
+	dir := filepath.Join(root, "core", "cpu", "kernel", "elementwise")
+	kernels := map[string][]*expr.Kernel{}
+	var families []string
+	for _, r := range op.Rows() {
+		if r.Elementwise != nil && kernels[r.Family] == nil {
+			families = append(families, r.Family)
+		}
+		for _, e := range r.Elementwise {
+			kernels[r.Family] = append(kernels[r.Family], e.Kernels()...)
+		}
+	}
+	slices.Sort(families)
+	var decls, calls strings.Builder
+	keep := map[string]bool{}
+	for _, family := range families {
+		table := "plaitk_elementwise_" + family
+		w := newLoopWriter(table)
+		for _, k := range kernels[family] {
+			for _, t := range k.Types() {
+				w.instance(k, t)
+			}
+		}
+		name := "gen_" + family + ".c"
+		keep[name] = true
+		if err := write(w.bytes(), dir, name); err != nil {
+			return err
+		}
+		fmt.Fprintf(&decls, "extern const plaitk_elementwise_kernel %s[%d];\n", table, len(w.names))
+		fmt.Fprintf(&calls, "\tfamily(unsafe.Pointer(&C.%s),\n", table)
+		for _, n := range w.names {
+			fmt.Fprintf(&calls, "\t\t%q,\n", n)
+		}
+		fmt.Fprint(&calls, "\t)\n")
+	}
+	src := "// " + generated + "\npackage elementwise\n\n/*\n#include \"elementwise.h\"\n" + decls.String() +
+		"*/\nimport \"C\"\n\nimport \"unsafe\"\n\nfunc init() {\n" + calls.String() + "}\n"
+	formatted, err := format.Source([]byte(src))
+	if err != nil {
+		return err
+	}
+	if err := write(formatted, dir, "table_gen.go"); err != nil {
+		return err
+	}
+	return removeExcept(keep, dir, "gen_*.c")
+}
+
+// A loopWriter writes one C file of loops. Instances with the same text share a loop.
+type loopWriter struct {
+	table string
+	loops bytes.Buffer
+	rows  bytes.Buffer
+	names []string
+	known map[string]string // the loop of each anonymous text
+}
+
+func newLoopWriter(table string) *loopWriter {
+	return &loopWriter{table: table, known: map[string]string{}}
+}
+
+// instance adds k computed in t.
+func (w *loopWriter) instance(k *expr.Kernel, t expr.Type) {
+	name := k.Instance(t)
+	text := loopText(k, t)
+	key := anonymous(k, text)
+	loop, ok := w.known[key]
+	if !ok {
+		loop = strings.ReplaceAll(name, ".", "_")
+		w.known[key] = loop
+		fmt.Fprintf(&w.loops, "\n// %s\n%s", k.Program, strings.Replace(text, "$", loop, 1))
+	}
+	var types []string
+	for _, p := range k.In {
+		types = append(types, dtypeCode(t, p.Kind))
+	}
+	for _, r := range k.Program.Results {
+		types = append(types, dtypeCode(t, r.Kind()))
+	}
+	w.names = append(w.names, name)
+	fmt.Fprintf(&w.rows, "    {%s, %d, %d, {%s}},\n", loop, len(k.In), len(k.Program.Results), strings.Join(types, ", "))
+}
+
+// anonymous returns the text of k's loop with its operands and attributes named by position.
+func anonymous(k *expr.Kernel, text string) string {
+	for i, p := range k.In {
+		text = regexp.MustCompile(`\b`+p.Name+`_\b`).ReplaceAllString(text, fmt.Sprintf("#%d", i))
+	}
+	for i, name := range k.Attrs {
+		text = regexp.MustCompile(`\b`+name+`_\b`).ReplaceAllString(text, fmt.Sprintf("#attr%d", i))
+	}
+	return text
+}
+
+func (w *loopWriter) bytes() []byte {
+	var b bytes.Buffer
+	b.WriteString("// " + generated + "#include \"simd.h\"\n#include \"scalar.h\"\n")
+	b.Write(w.loops.Bytes())
+	fmt.Fprintf(&b, "\nconst plaitk_elementwise_kernel %s[%d] = {\n%s};\n", w.table, len(w.names), w.rows.String())
+	return b.Bytes()
+}
+
+// dtypeCode returns the C name of the dtype that values of kind k have in loops computed in t.
+func dtypeCode(t expr.Type, k expr.Kind) string {
+	if k == expr.Logic {
+		return "PLAIT_BOOL"
+	}
+	return map[expr.Type]string{expr.F32: "PLAIT_F32", expr.F64: "PLAIT_F64", expr.I64: "PLAIT_I64"}[t]
+}
+
+// memoryType returns the C type of elements of kind k in memory.
+func memoryType(t expr.Type, k expr.Kind) string {
+	if k == expr.Logic {
+		return "uint8_t"
+	}
+	return expr.CType(t, k)
+}
+
+// loopText returns the C function of k computed in t, under the name $. All inputs are read before an output is
+// written, since an output may be an input.
+func loopText(k *expr.Kernel, t expr.Type) string {
+	var head, body []string
+	clones, simd := "PLAIT_CLONES ", "#pragma omp simd"
+	var divisors []expr.Expr
+	if t == expr.I64 {
+		divisors = k.Program.Divisors()
+	}
+	if !k.Program.Vectorises(t) {
+		clones, simd = "", ""
+	} else if len(divisors) > 0 {
+		simd += " reduction(| : bad)"
+	}
+	for i, p := range k.In {
+		head = append(head, fmt.Sprintf("const %s *in%d = in[%d];", memoryType(t, p.Kind), i, i))
+		read := fmt.Sprintf("in%d[i]", i)
+		if p.Kind == expr.Logic {
+			read += " != 0"
+		}
+		body = append(body, fmt.Sprintf("const %s %s_ = %s;", expr.CType(t, p.Kind), p.Name, read))
+	}
+	for i, r := range k.Program.Results {
+		head = append(head, fmt.Sprintf("%s *out%d = out[%d];", memoryType(t, r.Kind()), i, i))
+	}
+	for i, name := range k.Attrs {
+		field := "f"
+		if t == expr.I64 {
+			field = "i"
+		}
+		ctype := expr.CType(t, expr.Number)
+		head = append(head, fmt.Sprintf("const %s %s_ = (%s)attr[%d].%s;", ctype, name, ctype, i, field))
+	}
+	status := "0"
+	if len(divisors) > 0 {
+		status = "bad"
+		head = append(head, "int64_t bad = 0;")
+	}
+	results := len(k.Program.Results)
+	checked := &expr.Program{Lets: k.Program.Lets, Results: append(k.Program.Results[:results:results], divisors...)}
+	text := checked.C(t, func(i int, value string) string {
+		if i >= results {
+			return fmt.Sprintf("bad |= %s == 0;", value)
+		}
+		return fmt.Sprintf("out%d[i] = %s;", i, value)
+	})
+	body = append(body, strings.Split(text, "\n")...)
+
+	var b strings.Builder
+	fmt.Fprintf(&b, "%sPLAITK_ELEMENTWISE_LOOP($) {\n", clones)
+	for _, line := range head {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if simd != "" {
+		fmt.Fprintln(&b, simd)
+	}
+	fmt.Fprintln(&b, "  for (int64_t i = 0; i < n; i++) {")
+	for _, line := range body {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	fmt.Fprintf(&b, "  }\n  return %s;\n}\n", status)
+	return b.String()
+}
