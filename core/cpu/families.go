@@ -11,5 +11,6 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/norm"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/random"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/reduce"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/scan"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/softmax"
 )

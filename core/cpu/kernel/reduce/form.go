@@ -1,14 +1,14 @@
 package reduce
 
-import "github.com/plait-ml/plait/core"
-
-// A dim is one dimension of a problem in normal form: its size and its strides in the input and in the output.
-type dim struct{ size, in, out int }
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+)
 
 // A form is a reduction in normal form (see reduce.h) and the plan of how it is cut. Both follow from shapes and strides
 // alone.
 type form struct {
-	keep, reduce  [core.MaxDims]dim // outermost first
+	keep, reduce  [core.MaxDims]kernel.Dim // outermost first
 	nk, nr        int
 	kept, reduced int // products of the sizes
 
@@ -38,69 +38,39 @@ func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int6
 	keepdim := len(outShape) == len(shape)
 	f.kept, f.reduced = 1, 1
 	for i, o := 0, 0; i < len(shape); i++ {
-		d := dim{size: shape[i], in: strides[i]}
+		d := kernel.Dim{Size: shape[i], In: strides[i]}
 		if len(dims) > 0 && int(dims[0]) == i {
 			dims = dims[1:]
 			if keepdim {
 				o++
 			}
-			f.reduced *= d.size
-			if d.size != 1 {
+			f.reduced *= d.Size
+			if d.Size != 1 {
 				f.reduce[f.nr] = d
 				f.nr++
 			}
 			continue
 		}
-		d.out = outStrides[o]
+		d.Out = outStrides[o]
 		o++
-		f.kept *= d.size
-		if d.size != 1 {
+		f.kept *= d.Size
+		if d.Size != 1 {
 			f.keep[f.nk] = d
 			f.nk++
 		}
 	}
-	sortDims(f.keep[:f.nk])
-	f.nk = collapse(f.keep[:f.nk])
+	kernel.SortDims(f.keep[:f.nk])
+	f.nk = kernel.CollapseDims(f.keep[:f.nk])
 	if !ordered {
-		sortDims(f.reduce[:f.nr])
+		kernel.SortDims(f.reduce[:f.nr])
 	}
-	f.nr = collapse(f.reduce[:f.nr])
-}
-
-// sortDims orders dimensions from the largest stride to the smallest. One that repeats, of stride 0, goes outside.
-func sortDims(dims []dim) {
-	for i := range dims {
-		for j := i; j > 0 && reach(dims[j]) > reach(dims[j-1]); j-- {
-			dims[j], dims[j-1] = dims[j-1], dims[j]
-		}
-	}
-}
-
-// reach orders dimensions by how far a step along them goes.
-func reach(d dim) uint {
-	return uint(max(d.in, -d.in)) - 1 // 0 becomes the largest
-}
-
-// collapse merges neighbours that are dense with respect to one another and returns how many dimensions are left.
-func collapse(dims []dim) int {
-	n := 0
-	for _, d := range dims {
-		if n > 0 {
-			if p := &dims[n-1]; p.in == d.in*d.size && p.out == d.out*d.size {
-				*p = dim{p.size * d.size, d.in, d.out}
-				continue
-			}
-		}
-		dims[n] = d
-		n++
-	}
-	return n
+	f.nr = kernel.CollapseDims(f.reduce[:f.nr])
 }
 
 // plan decides whether blocks are rows or columns and cuts the work. An element costs as much as `work` additions; twice
 // says that blocks are read twice.
 func (f *form) plan(work int, ordered, twice bool) {
-	var k, r dim
+	var k, r kernel.Dim
 	if f.nk > 0 {
 		k = f.keep[f.nk-1]
 	}
@@ -108,13 +78,13 @@ func (f *form) plan(work int, ordered, twice bool) {
 		r = f.reduce[f.nr-1]
 	}
 	f.fold = 1
-	f.columns = f.nk > 0 && (f.nr == 0 || reach(k) < reach(r))
+	f.columns = f.nk > 0 && (f.nr == 0 || k.Reach() < r.Reach())
 	if !f.columns {
-		f.gather = f.nr > 0 && r.in != 1
+		f.gather = f.nr > 0 && r.In != 1
 		f.cut(f.kept, f.reduced, blockElems, work)
 		return
 	}
-	f.gather = k.in != 1
+	f.gather = k.In != 1
 	limit := maxWidth
 	if twice {
 		limit = maxWidthTwo
@@ -123,15 +93,15 @@ func (f *form) plan(work int, ordered, twice bool) {
 		limit = maxWidthGather
 	}
 	// Narrow rows that follow one another are read as one wide row.
-	if !f.gather && !ordered && f.nr > 0 && r.in == k.size && k.size < 64 {
-		for f.fold*2*k.size <= limit && f.fold*2 <= r.size {
+	if !f.gather && !ordered && f.nr > 0 && r.In == k.Size && k.Size < 64 {
+		for f.fold*2*k.Size <= limit && f.fold*2 <= r.Size {
 			f.fold *= 2
 		}
 	}
-	blocks := (k.size + limit - 1) / limit
-	f.width = min(k.size, ((k.size+blocks-1)/blocks+63)&^63)
-	blocks = (k.size + f.width - 1) / f.width
-	f.cut(f.kept/k.size*blocks, f.reduced, blockRows*f.fold, work*f.width)
+	blocks := (k.Size + limit - 1) / limit
+	f.width = min(k.Size, ((k.Size+blocks-1)/blocks+63)&^63)
+	blocks = (k.Size + f.width - 1) / f.width
+	f.cut(f.kept/k.Size*blocks, f.reduced, blockRows*f.fold, work*f.width)
 }
 
 // cut divides `units` reductions of n elements (of a cost of `work` additions each) into chunks. Where units are few and

@@ -128,10 +128,10 @@ func workOf(op C.int32_t) int {
 func (f *form) fill(r *C.struct_plaitk_reduce) {
 	r.nk, r.nr = C.int32_t(f.nk), C.int32_t(f.nr)
 	for i, d := range f.keep[:f.nk] {
-		r.ksize[i], r.kin[i], r.kout[i] = C.int64_t(d.size), C.int64_t(d.in), C.int64_t(d.out)
+		r.ksize[i], r.kin[i], r.kout[i] = C.int64_t(d.Size), C.int64_t(d.In), C.int64_t(d.Out)
 	}
 	for i, d := range f.reduce[:f.nr] {
-		r.rsize[i], r.rin[i] = C.int64_t(d.size), C.int64_t(d.in)
+		r.rsize[i], r.rin[i] = C.int64_t(d.Size), C.int64_t(d.In)
 	}
 	if f.columns {
 		r.columns = 1

@@ -1,169 +1,23 @@
 package reduce_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
-	_ "github.com/plait-ml/plait/core/cpu"
-	"github.com/plait-ml/plait/core/cpu/kernel"
-	"github.com/plait-ml/plait/core/cpu/pool"
+	"github.com/plait-ml/plait/core/cpu/kernel/internal/kerneltest"
+	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/reduce"
 	"github.com/stretchr/testify/require"
 )
 
-// layouts of a tensor: each makes a view of the given shape over fresh memory.
-var layouts = []struct {
-	name string
-	make func(shape []int) (strides []int, size int)
-}{
-	{"contiguous", func(shape []int) ([]int, int) {
-		s := make([]int, len(shape))
-		core.ContiguousStrides(shape, s)
-		return s, core.Numel(shape)
-	}},
-	{"transposed", func(shape []int) ([]int, int) {
-		s, n := make([]int, len(shape)), 1
-		for i, d := range shape {
-			s[i] = n
-			n *= max(d, 1)
-		}
-		return s, n
-	}},
-	{"stepped", func(shape []int) ([]int, int) {
-		s, n := make([]int, len(shape)), 2
-		for i := len(shape) - 1; i >= 0; i-- {
-			s[i] = n
-			n *= max(shape[i], 1) + 1
-		}
-		return s, n
-	}},
-	{"broadcast", func(shape []int) ([]int, int) {
-		s, n := make([]int, len(shape)), 1
-		for i := len(shape) - 1; i >= 0; i-- {
-			if i%2 == 0 {
-				continue
-			}
-			s[i] = n
-			n *= max(shape[i], 1)
-		}
-		return s, n
-	}},
-}
-
-// random returns a tensor with special values strewn in, and its elements in row-major order.
-func random(r *rand.Rand, d core.DType, shape, strides []int, size int, special bool) (*core.Tensor, []float64) {
-	v := make([]float64, size)
-	for i := range v {
-		switch {
-		case d == core.Bool:
-			v[i] = float64(r.IntN(2))
-		case d == core.Uint8:
-			v[i] = float64(r.IntN(256))
-		case d.IsInt():
-			v[i] = float64(r.IntN(19) - 9)
-		default:
-			v[i] = math.Round(r.NormFloat64()*32) / 32 // every dtype holds these
-			if special && r.IntN(size+1) == 0 {
-				v[i] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0}[r.IntN(5)]
-			}
-		}
-	}
-	base := encode(d, v)
-	t := core.WrapTensor(core.CurrentMode(), base.Storage(), d, shape, strides, 0)
-	flat := make([]float64, core.Numel(shape))
-	for i := range flat {
-		o, rest := 0, i
-		for k := len(shape) - 1; k >= 0; k-- {
-			o += rest % shape[k] * strides[k]
-			rest /= shape[k]
-		}
-		flat[i] = v[o]
-	}
-	return t, flat
-}
-
-// encode returns a tensor of dtype d with the given values, which d can hold.
-func encode(d core.DType, v []float64) *core.Tensor {
-	switch d {
-	case core.Float64:
-		return core.FromSlice(v)
-	case core.Float32:
-		return core.FromSlice(convert[float32](v))
-	case core.Int64:
-		return core.FromSlice(convert[int64](v))
-	case core.Int32:
-		return core.FromSlice(convert[int32](v))
-	case core.Uint8:
-		return core.FromSlice(convert[uint8](v))
-	case core.Bool:
-		return core.FromBytes(core.Bool, convert[uint8](v), len(v))
-	}
-	b := make([]byte, 2*len(v))
-	for i, x := range v {
-		u := uint16(math.Float32bits(float32(x)) >> 16)
-		if d == core.Float16 {
-			u = halfBits(x)
-		}
-		b[2*i], b[2*i+1] = byte(u), byte(u>>8)
-	}
-	return core.FromBytes(d, b, len(v))
-}
-
-func convert[T uint8 | int32 | int64 | float32](v []float64) []T {
-	out := make([]T, len(v))
-	for i, x := range v {
-		out[i] = T(x)
-	}
-	return out
-}
-
-// halfBits returns the float16 bits of a number that a float16 holds exactly.
-func halfBits(x float64) uint16 {
-	if x != x {
-		return 0x7e00
-	}
-	u, ok := halves()[math.Float64bits(x)]
-	if !ok {
-		panic(fmt.Sprint("no float16 holds ", x))
-	}
-	return u
-}
-
-var halves = sync.OnceValue(func() map[uint64]uint16 {
-	m := map[uint64]uint16{}
-	for u := range 1 << 16 {
-		m[math.Float64bits(float64(core.Float16Value(uint16(u))))] = uint16(u)
-	}
-	return m
-})
-
 // launch runs a kernel on a pool of the given size.
-func launch(t testing.TB, threads int, name string, dims []int, floats []float64, in *core.Tensor, outs ...*core.Tensor) {
-	p := pool.New(threads)
-	defer p.Close()
-	ctx := kernel.Context{Pool: p.Ptr()}
-	defer ctx.FreeScratch()
-	require.NoError(t, in.Wait())
-	for _, o := range outs {
-		require.NoError(t, o.Wait())
-	}
-	var c core.Call
-	c.Reset(in.Storage().Stream(), core.Kernel(name), name)
-	c.In(in).Dims(dims).Float(floats...)
-	for _, o := range outs {
-		c.Out(o)
-	}
-	require.NoError(t, kernel.Lookup(core.Kernel(name))(&ctx, &c))
-}
-
-// empty returns an uninitialised tensor.
-func empty(d core.DType, shape []int) *core.Tensor {
-	return core.FromBytes(d, make([]byte, core.Numel(shape)*d.Size()), shape...)
+func launch(t testing.TB, threads int, name string, dims []int, floats []float64, in *rawtensor.Tensor, outs ...*rawtensor.Tensor) {
+	t.Helper()
+	kerneltest.Call{Threads: threads, Kernel: name, Ints: dims, Floats: floats, In: []*rawtensor.Tensor{in}, Out: outs}.MustRun(t)
 }
 
 // groups returns, for each result in row-major order, the elements that are reduced to it, row-major.
@@ -350,14 +204,14 @@ var cases = []struct{ shape, dims []int }{
 
 func TestReductionsAgreeWithReference(t *testing.T) {
 	for _, c := range cases {
-		for _, l := range layouts {
+		for _, l := range kerneltest.Layouts {
 			for _, d := range core.DTypes() {
-				t.Run(fmt.Sprint(c.shape, c.dims, l.name, d), func(t *testing.T) {
+				t.Run(fmt.Sprint(c.shape, c.dims, l.Name, d), func(t *testing.T) {
 					r := rand.New(rand.NewPCG(1, uint64(d)))
-					strides, size := l.make(c.shape)
+					in := l.Make(t, d, c.shape)
 					for round := range 3 {
-						in, flat := random(r, d, c.shape, strides, size, round > 0)
-						want, outShape := groups(c.shape, c.dims, flat)
+						kerneltest.Random(r, in, round > 0)
+						want, outShape := groups(c.shape, c.dims, kerneltest.Values(in))
 						for _, ref := range references {
 							checkReference(t, ref, d, in, c.dims, want, outShape)
 						}
@@ -369,14 +223,13 @@ func TestReductionsAgreeWithReference(t *testing.T) {
 	}
 }
 
-func checkReference(t *testing.T, ref reference, d core.DType, in *core.Tensor, dims []int, want [][]float64, outShape []int) {
+func checkReference(t *testing.T, ref reference, d core.DType, in *rawtensor.Tensor, dims []int, want [][]float64, outShape []int) {
 	if ref.floatOnly && !d.IsFloat() || ref.nonempty && in.Numel() == 0 {
 		return
 	}
-	out := empty(ref.result(d), outShape)
+	out := kerneltest.New(t, ref.result(d), outShape)
 	launch(t, 1, ref.name, dims, ref.floats, in, out)
-	got, err := core.Values[float64](out)
-	require.NoError(t, err)
+	got := kerneltest.Values(out)
 	for i, x := range want {
 		w := ref.value(x, ref.floats)
 		if !d.IsFloat() && ref.name == "prod" && !(math.Abs(w) < 1<<53) {
@@ -391,25 +244,25 @@ func checkReference(t *testing.T, ref reference, d core.DType, in *core.Tensor, 
 		if ref.name == "prod" {
 			magnitude = smallest[d]
 		}
-		require.True(t, near(ref.result(d), w, got[i], magnitude), "%s %v of %d elements %v: want %v, got %v", ref.name, ref.floats, len(x), x[:min(len(x), 8)], w, got[i])
+		if !near(ref.result(d), w, got[i], magnitude) {
+			require.Fail(t, "wrong result", "%s %v of %d elements %v: want %v, got %v", ref.name, ref.floats, len(x), x[:min(len(x), 8)], w, got[i])
+		}
 	}
 }
 
-func checkIndices(t *testing.T, d core.DType, in *core.Tensor, dims []int, want [][]float64, outShape []int) {
+func checkIndices(t *testing.T, d core.DType, in *rawtensor.Tensor, dims []int, want [][]float64, outShape []int) {
 	if in.Numel() == 0 {
 		return
 	}
 	for name, better := range map[string]func(a, b float64) bool{"argmax": greater, "argmin": less} {
-		index, value := empty(core.Int64, outShape), empty(d, outShape)
+		index, value := kerneltest.New(t, core.Int64, outShape), kerneltest.New(t, d, outShape)
 		launch(t, 1, name, dims, nil, in, index, value)
-		at, err := core.Values[int](index)
-		require.NoError(t, err)
-		v, err := core.Values[float64](value)
-		require.NoError(t, err)
+		at, v := kerneltest.Values(index), kerneltest.Values(value)
 		for i, x := range want {
 			w, k := extreme(x, better)
-			require.Equal(t, k, at[i], "%s of %d elements %v", name, len(x), x[:min(len(x), 8)])
-			require.True(t, w == v[i] || w != w && v[i] != v[i], "%s of %d elements %v: want %v, got %v", name, len(x), x[:min(len(x), 8)], w, v[i])
+			if at[i] != float64(k) || w != v[i] && (w == w || v[i] == v[i]) {
+				require.Fail(t, "wrong result", "%s of %d elements %v: want %v at %d, got %v at %v", name, len(x), x[:min(len(x), 8)], w, k, v[i], at[i])
+			}
 		}
 	}
 }
@@ -432,24 +285,24 @@ func TestLargeReductions(t *testing.T) {
 		{[]int{4, 3000, 64}, []int{1}},
 	}
 	for _, c := range shapes {
-		for _, l := range layouts[:3] {
+		for _, l := range kerneltest.Layouts[:3] {
 			for _, d := range []core.DType{core.Float32, core.BFloat16, core.Int32} {
-				if d != core.Float32 && l.name != "contiguous" {
+				if d != core.Float32 && l.Name != "contiguous" {
 					continue
 				}
-				t.Run(fmt.Sprint(c.shape, c.dims, l.name, d), func(t *testing.T) {
-					strides, size := l.make(c.shape)
-					in, flat := random(rand.New(rand.NewPCG(2, 3)), d, c.shape, strides, size, false)
-					want, outShape := groups(c.shape, c.dims, flat)
+				t.Run(fmt.Sprint(c.shape, c.dims, l.Name, d), func(t *testing.T) {
+					in := l.Make(t, d, c.shape)
+					kerneltest.Random(rand.New(rand.NewPCG(2, 3)), in, false)
+					want, outShape := groups(c.shape, c.dims, kerneltest.Values(in))
 					for _, ref := range references {
 						if ref.floatOnly && !d.IsFloat() || !large[ref.name] {
 							continue
 						}
 						checkReference(t, ref, d, in, c.dims, want, outShape)
-						one, many := empty(ref.result(d), outShape), empty(ref.result(d), outShape)
+						one, many := kerneltest.New(t, ref.result(d), outShape), kerneltest.New(t, ref.result(d), outShape)
 						launch(t, 1, ref.name, c.dims, ref.floats, in, one)
 						launch(t, 4, ref.name, c.dims, ref.floats, in, many)
-						requireSameBits(t, one, many)
+						kerneltest.RequireSameBits(t, one, many)
 					}
 					checkIndices(t, d, in, c.dims, want, outShape)
 				})
@@ -458,57 +311,38 @@ func TestLargeReductions(t *testing.T) {
 	}
 }
 
-func requireSameBits(t *testing.T, a, b *core.Tensor) {
-	x, err := a.Bytes()
-	require.NoError(t, err)
-	y, err := b.Bytes()
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(x, y))
-}
-
 // The sum of many equal float32 numbers must not drift, and a variance must survive a large mean.
 func TestSumsOfManyElementsAreAccurate(t *testing.T) {
-	x := make([]float32, 1<<24)
-	for i := range x {
-		x[i] = 0.1
+	const n = 1 << 22
+	tenth, high := kerneltest.New(t, core.Float32, []int{n}), kerneltest.New(t, core.Float32, []int{n})
+	for i := range n {
+		kerneltest.Set(tenth, 0.1, i)
+		kerneltest.Set(high, 4096+float64(i/16%2), i)
 	}
-	for _, shape := range [][]int{{1 << 24, 1}, {1 << 20, 16}} {
-		in, out := core.FromSlice(x, shape...), empty(core.Float32, shape[1:])
-		launch(t, 2, "sum", []int{0}, nil, in, out)
-		got, err := core.Values[float64](out)
-		require.NoError(t, err)
-		for _, v := range got {
+	for _, shape := range [][]int{{n, 1}, {n / 16, 16}} {
+		out := kerneltest.New(t, core.Float32, shape[1:])
+		launch(t, 2, "sum", []int{0}, nil, reshaped(tenth, shape), out)
+		for _, v := range kerneltest.Values(out) {
 			require.InEpsilon(t, float64(float32(0.1))*float64(shape[0]), v, 1e-6)
 		}
-	}
-	for i := range x {
-		x[i] = 4096 + float32(i%2)
-	}
-	for _, shape := range [][]int{{1 << 24, 1}, {1 << 20, 16}, {1, 1 << 24}} {
-		in, out := core.FromSlice(x, 1<<24), empty(core.Float32, shape[1:])
-		if shape[0] == 1 {
-			out = empty(core.Float32, []int{})
-		} else {
-			in = core.WrapTensor(core.CurrentMode(), in.Storage(), core.Float32, []int{shape[1], shape[0]}, []int{1 << 24 / shape[1], 1}, 0)
-			in = core.WrapTensor(core.CurrentMode(), in.Storage(), core.Float32, []int{shape[0], shape[1]}, []int{1, shape[0]}, 0)
-		}
-		launch(t, 2, "var", []int{0}, []float64{0}, in, out)
-		got, err := core.Values[float64](out)
-		require.NoError(t, err)
-		for _, v := range got {
+		launch(t, 2, "var", []int{0}, []float64{0}, reshaped(high, shape), out)
+		for _, v := range kerneltest.Values(out) {
 			require.InEpsilon(t, 0.25, v, 1e-6)
 		}
 	}
 }
 
+func reshaped(x *rawtensor.Tensor, shape []int) *rawtensor.Tensor {
+	y := *x
+	y.Shape, y.Strides = shape, make([]int, len(shape))
+	core.ContiguousStrides(shape, y.Strides)
+	return &y
+}
+
 func TestVarWritesTheMean(t *testing.T) {
-	in := core.FromSlice([]float32{1, 2, 3, 4, 5, 9}, 2, 3)
-	v, mean := empty(core.Float32, []int{2, 1}), empty(core.Float32, []int{2, 1})
+	in := kerneltest.From(t, core.Float32, []int{2, 3}, []float64{1, 2, 3, 4, 5, 9})
+	v, mean := kerneltest.New(t, core.Float32, []int{2, 1}), kerneltest.New(t, core.Float32, []int{2, 1})
 	launch(t, 1, "var", []int{1}, []float64{1}, in, v, mean)
-	got, err := core.Values[float64](mean)
-	require.NoError(t, err)
-	require.Equal(t, []float64{2, 6}, got)
-	got, err = core.Values[float64](v)
-	require.NoError(t, err)
-	require.Equal(t, []float64{1, 7}, got)
+	require.Equal(t, []float64{2, 6}, kerneltest.Values(mean))
+	require.Equal(t, []float64{1, 7}, kerneltest.Values(v))
 }

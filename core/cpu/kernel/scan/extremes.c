@@ -1,0 +1,83 @@
+// Running maxima and minima with their indices: of equal elements the last one, as in PyTorch; a NaN wins from then on.
+#include "scan.h"
+
+#define AT_LEAST(x, a) ((x) >= (a))
+#define AT_MOST(x, a) ((x) <= (a))
+#define FAT_LEAST(x, a) (((x) != (x)) | (((x) >= (a)) & ((a) == (a))))
+#define FAT_MOST(x, a) (((x) != (x)) | (((x) <= (a)) & ((a) == (a))))
+
+// Elements of type T are compared as C, states kept as S.
+#define EXTREME_LEAVES(NAME, T, C, S, LOAD, STORE, BEATS)                                         \
+  static void NAME##_rows(const struct scan_part *part) {                                         \
+    const struct scan_part p = *part;                                                             \
+    S *best = p.s.a;                                                                              \
+    int64_t *where = p.s.b;                                                                       \
+    for (int64_t k = 0; k < p.lines; k++) {                                                       \
+      const T *in = (const T *)p.in + k * p.in_line;                                              \
+      C a = (C)best[k];                                                                           \
+      int64_t w = where[k];                                                                       \
+      for (int64_t i = 0; i < p.n; i++) {                                                         \
+        C x = (C)LOAD(in[i * p.in_stride]);                                                       \
+        if ((w < 0) | BEATS(x, a)) {                                                              \
+          a = x;                                                                                  \
+          w = p.at + i;                                                                           \
+        }                                                                                         \
+        int64_t to = k * p.out_line + i * p.out_stride;                                           \
+        if (p.out != NULL) ((T *)p.out)[to] = (T)STORE(a);                                        \
+        if (p.index != NULL) p.index[to] = w;                                                     \
+      }                                                                                           \
+      best[k] = (S)a;                                                                             \
+      where[k] = w;                                                                               \
+    }                                                                                             \
+  }                                                                                               \
+  PLAIT_CLONES static void NAME##_columns(const struct scan_part *p) {                            \
+    C acc[SCAN_WIDTH];                                                                            \
+    int64_t where[SCAN_WIDTH];                                                                    \
+    S *best = p->s.a;                                                                             \
+    int64_t lines = p->lines;                                                                     \
+    for (int64_t j = 0; j < lines; j++) acc[j] = (C)best[j];                                      \
+    memcpy(where, p->s.b, (size_t)lines * sizeof where[0]);                                       \
+    for (int64_t i = 0; i < p->n; i++) {                                                          \
+      const T *in = (const T *)p->in + i * p->in_stride;                                          \
+      int64_t at = p->at + i;                                                                     \
+      SIMD for (int64_t j = 0; j < lines; j++) {                                                  \
+        C x = (C)LOAD(in[j]), a = acc[j];                                                         \
+        int64_t w = where[j];                                                                     \
+        bool take = (w < 0) | BEATS(x, a);                                                        \
+        acc[j] = take ? x : a;                                                                    \
+        where[j] = take ? at : w;                                                                 \
+      }                                                                                           \
+      if (p->out != NULL) {                                                                       \
+        T *out = (T *)p->out + i * p->out_stride;                                                 \
+        SIMD for (int64_t j = 0; j < lines; j++) out[j] = (T)STORE(acc[j]);                       \
+      }                                                                                           \
+      if (p->index != NULL) memcpy(p->index + i * p->out_stride, where, (size_t)lines * 8);       \
+    }                                                                                             \
+    for (int64_t j = 0; j < lines; j++) best[j] = (S)acc[j];                                      \
+    memcpy(p->s.b, where, (size_t)lines * sizeof where[0]);                                       \
+  }
+
+#define INTS(SUFFIX, T)                                                                  \
+  EXTREME_LEAVES(max_##SUFFIX, T, T, int64_t, LOAD_SAME, STORE_SAME, AT_LEAST)           \
+  EXTREME_LEAVES(min_##SUFFIX, T, T, int64_t, LOAD_SAME, STORE_SAME, AT_MOST)
+#define FLOATS(SUFFIX, T, C, LOAD, STORE)                                                \
+  EXTREME_LEAVES(max_##SUFFIX, T, C, double, LOAD, STORE, FAT_LEAST)                     \
+  EXTREME_LEAVES(min_##SUFFIX, T, C, double, LOAD, STORE, FAT_MOST)
+
+INTS(u8, uint8_t)
+INTS(i32, int32_t)
+INTS(i64, int64_t)
+FLOATS(f16, uint16_t, float, LOAD_F16, STORE_F16)
+FLOATS(bf16, uint16_t, float, LOAD_BF16, STORE_BF16)
+FLOATS(f32, float, float, LOAD_SAME, STORE_SAME)
+FLOATS(f64, double, double, LOAD_SAME, STORE_SAME)
+
+#define LEAF(name) {name##_rows, name##_columns}
+#define LEAVES(name)                                                                     \
+  {LEAF(name##_u8),  LEAF(name##_u8),   LEAF(name##_i32), LEAF(name##_i64),              \
+   LEAF(name##_f16), LEAF(name##_bf16), LEAF(name##_f32), LEAF(name##_f64)}
+
+const struct scan_leaves *plaitk_scan_extremes(int op, int dtype) {
+  static const struct scan_leaves maxima[] = LEAVES(max), minima[] = LEAVES(min);
+  return op == SCAN_MAX ? &maxima[dtype] : &minima[dtype];
+}

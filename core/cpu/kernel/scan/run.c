@@ -1,0 +1,160 @@
+// The walk over groups of lines, in one pass or, where lines are cut into pieces, in two.
+#include <math.h>
+
+#include "scan.h"
+
+struct job {
+  const struct plaitk_scan *s;
+  scan_leaf fn;
+  int64_t in_size, out_size;
+  bool totals; // the first of two passes
+};
+
+static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static bool is_sum(const struct plaitk_scan *s) { return s->op == SCAN_SUM || s->op == SCAN_PROD; }
+
+static int64_t offset_of(int64_t at, int n, const int64_t *size, const int64_t *stride) {
+  int64_t offset = 0;
+  for (int d = n - 1; d >= 0 && at > 0; d--) {
+    offset += at % size[d] * stride[d];
+    at /= size[d];
+  }
+  return offset;
+}
+
+static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
+  bool f = s->dtype >= PLAIT_F16;
+  double *a = t.a, *b = t.b;
+  int64_t *ia = t.a, *ib = t.b;
+  for (int64_t i = 0; i < n; i++) {
+    switch (s->op) {
+    case SCAN_SUM:
+      ia[i] = 0; // the bits of 0.0 too
+      break;
+    case SCAN_PROD:
+      if (f) {
+        a[i] = 1;
+      } else {
+        ia[i] = 1;
+      }
+      break;
+    case SCAN_LOGSUMEXP:
+      a[i] = -INFINITY;
+      b[i] = 0;
+      break;
+    default:
+      ia[i] = 0;
+      ib[i] = -1;
+    }
+  }
+}
+
+// follow makes t, the state of a piece, the state after it and the ones before, of state s.
+static void follow(const struct plaitk_scan *p, struct scan_state s, struct scan_state t) {
+  bool f = p->dtype >= PLAIT_F16;
+  double *a = s.a, *b = s.b, *x = t.a, *y = t.b;
+  int64_t *ia = s.a, *ib = s.b, *ix = t.a, *iy = t.b;
+  switch (p->op) {
+  case SCAN_SUM:
+    if (f) {
+      *x += *a;
+    } else {
+      *ix = (int64_t)((uint64_t)*ix + (uint64_t)*ia);
+    }
+    break;
+  case SCAN_PROD:
+    if (f) {
+      *x *= *a;
+    } else {
+      *ix = (int64_t)((uint64_t)*ix * (uint64_t)*ia);
+    }
+    break;
+  case SCAN_LOGSUMEXP: {
+    double top = (*x > *a) | (*x != *x) ? *x : *a;
+    *y = *y * (*x == top ? 1 : exp(*x - top)) + *b * (*a == top ? 1 : exp(*a - top));
+    *x = top;
+    break;
+  }
+  default: {
+    bool beats;
+    if (f) {
+      beats = *x != *x || (*a == *a && (p->op == SCAN_MAX ? *x >= *a : *x <= *a));
+    } else {
+      beats = p->op == SCAN_MAX ? *ix >= *ia : *ix <= *ia;
+    }
+    if (!beats) {
+      *ix = *ia;
+      *iy = *ib;
+    }
+  }
+  }
+}
+
+// state_of returns where the state before a piece of a group lives; that of piece p holds the total of piece p-1 first.
+static struct scan_state state_of(const struct plaitk_scan *s, int64_t piece, int64_t line) {
+  int64_t n = s->pieces * s->lines, at = piece * s->lines + line;
+  struct scan_state t = {(double *)s->scratch + at, (double *)s->scratch + n + at};
+  return t;
+}
+
+static void chunk_of(void *arg, int64_t chunk) {
+  const struct job *j = arg;
+  const struct plaitk_scan *s = j->s;
+  double words[2][SCAN_WIDTH];
+  int64_t piece = chunk % s->pieces;
+  if (j->totals && piece == s->pieces - 1) return;
+  int64_t first = chunk / s->pieces * s->unit, last = min64(first + s->unit, s->groups);
+  int64_t run = s->nk > 0 ? s->ksize[s->nk - 1] : 1, per_run = (run + s->width - 1) / s->width;
+  struct scan_part p = {.at = piece * s->piece, .in_stride = s->in_stride, .out_stride = s->out_stride};
+  p.n = min64(s->piece, s->n - p.at);
+  if (s->nk > 0) {
+    p.in_line = s->kin[s->nk - 1];
+    p.out_line = s->kout[s->nk - 1];
+  }
+  for (int64_t g = first; g < last; g++) {
+    int64_t within = g % per_run * s->width, line = g / per_run * run + within;
+    p.lines = min64(s->width, run - within);
+    int64_t from = offset_of(line, s->nk, s->ksize, s->kin) + p.at * s->in_stride;
+    int64_t to = offset_of(line, s->nk, s->ksize, s->kout) + p.at * s->out_stride;
+    p.in = (const char *)s->in + from * j->in_size;
+    p.s = (struct scan_state){words[0], words[1]};
+    init(s, p.s, p.lines);
+    if (s->pieces > 1 && (j->totals || piece > 0)) p.s = state_of(s, piece + j->totals, line);
+    if (j->totals) {
+      init(s, p.s, p.lines);
+    } else {
+      p.out = (char *)s->out + to * j->out_size;
+      p.index = s->index != NULL ? s->index + to : NULL;
+    }
+    j->fn(&p);
+  }
+}
+
+// plaitk_scan_run returns 0, or 1 if the op does not take the dtype.
+int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
+  const struct scan_leaves *leaves;
+  if (is_sum(s)) {
+    leaves = plaitk_scan_sums(s->op, s->dtype);
+  } else if (s->op == SCAN_LOGSUMEXP) {
+    leaves = plaitk_scan_logsumexp(s->dtype);
+  } else {
+    leaves = plaitk_scan_extremes(s->op, s->dtype);
+  }
+  if (leaves == NULL) return 1;
+  struct job j = {.s = s, .fn = s->columns ? leaves->columns : leaves->rows, .in_size = element_size[s->dtype]};
+  j.out_size = is_sum(s) && s->dtype < PLAIT_F16 ? 8 : j.in_size;
+  int64_t chunks = (s->groups + s->unit - 1) / s->unit * s->pieces;
+  if (s->pieces > 1) {
+    j.totals = true;
+    plait_parallel(pool, chunks, chunk_of, &j);
+    j.totals = false;
+    for (int64_t piece = 2; piece < s->pieces; piece++) {
+      for (int64_t k = 0; k < s->lines; k++) follow(s, state_of(s, piece - 1, k), state_of(s, piece, k));
+    }
+  }
+  plait_parallel(pool, chunks, chunk_of, &j);
+  return 0;
+}
