@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+
+	"github.com/plait-ml/plait/core"
 )
 
 // WriteFile writes a file as Write does, beside path and then renamed to it: after an error or a crash path holds what it
@@ -20,7 +22,7 @@ func WriteFile(path string, entries []Entry, metadata map[string]string) error {
 	}
 	file, err := createBeside(target)
 	if err != nil {
-		return fmt.Errorf("safetensors: %w", err)
+		return core.Errorf(core.IOError, format, "%w", err)
 	}
 	err = fill(file, entries, metadata)
 	if err = errors.Join(err, file.Close()); err == nil {
@@ -49,7 +51,7 @@ func fill(file *os.File, entries []Entry, metadata map[string]string) error {
 		return err
 	}
 	if err := errors.Join(buffered.Flush(), file.Sync()); err != nil {
-		return fmt.Errorf("safetensors: %w", err)
+		return core.Errorf(core.IOError, format, "%w", err)
 	}
 	return nil
 }
@@ -58,21 +60,21 @@ func fill(file *os.File, entries []Entry, metadata map[string]string) error {
 func replace(name, target string) error {
 	if old, err := os.Stat(target); err == nil {
 		if !old.Mode().IsRegular() {
-			return fmt.Errorf("safetensors: write %s: not a regular file", target)
+			return core.Errorf(core.IOError, format, "write %s: not a regular file", target)
 		}
 		if err := os.Chmod(name, old.Mode().Perm()); err != nil {
-			return fmt.Errorf("safetensors: %w", err)
+			return core.Errorf(core.IOError, format, "%w", err)
 		}
 	}
 	if err := os.Rename(name, target); err != nil {
-		return fmt.Errorf("safetensors: %w", err)
+		return core.Errorf(core.IOError, format, "%w", err)
 	}
 	dir, err := os.Open(filepath.Dir(target))
 	if err != nil {
-		return fmt.Errorf("safetensors: %w", err)
+		return core.Errorf(core.IOError, format, "%w", err)
 	}
 	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("safetensors: %w", err)
+		return core.Errorf(core.IOError, format, "%w", err)
 	}
 	return nil
 }

@@ -2,25 +2,26 @@ package safetensors
 
 import (
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/plait-ml/plait/core"
 )
 
 // File is an open file. Its methods may be called from several goroutines.
 //
 // The bytes of a file opened by Open are mapped, not read: they come from the disk when they are first touched. A file
-// that is replaced meanwhile stays readable as it was; one that is cut short in place must not be.
+// that is replaced meanwhile stays readable as it was; one that is cut short in place must not be touched.
 type File struct {
 	path    string
 	header  *header
 	byName  map[string]int
 	mu      sync.Mutex
-	mapping *mapping // nil once closed, and for bytes in memory
-	data    []byte   // the tensors' bytes; nil once closed
+	mapping *mapping // nil for bytes in memory
+	data    []byte   // the tensors' bytes
 	closed  bool
 }
 
@@ -30,13 +31,13 @@ type File struct {
 func Open(path string) (*File, error) {
 	m, err := mapFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("safetensors: %w", err)
+		return nil, core.Errorf(core.IOError, format, "%w", err)
 	}
 	f, err := Parse(m.bytes)
 	if err != nil {
-		var format *FormatError
-		if errors.As(err, &format) {
-			format.Path = path
+		var where *FormatError
+		if errors.As(err, &where) {
+			where.Path = path
 		}
 		return nil, errors.Join(err, m.release())
 	}
@@ -59,17 +60,19 @@ func Parse(file []byte) (*File, error) {
 	return f, nil
 }
 
-// Close ends the use of the file. Slices that Bytes returned must not be touched afterwards.
+// Close ends the use of the file. Slices that Bytes returned must not be touched afterwards; tensors made from the file
+// stay valid, and keep its map until they are released.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.data, f.closed = nil, true
-	m := f.mapping
-	if m == nil {
+	if f.closed {
 		return nil
 	}
-	f.mapping = nil
-	return m.release()
+	f.closed, f.data = true, nil
+	if err := f.mapping.release(); err != nil {
+		return core.Errorf(core.IOError, format, "%w", err)
+	}
+	return nil
 }
 
 // Len returns the number of tensors.
@@ -101,22 +104,28 @@ func (f *File) Info(name string) (Info, bool) {
 // Metadata returns a copy of the header's text entries; nil if it has none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
 
-// Bytes returns a tensor's bytes where they lie: little endian, in row-major order. They are read-only, writing to those
-// of a mapped file faults, and valid until Close.
+// Bytes returns a tensor's bytes where they lie: little endian, in row-major order. They are valid until Close. A write
+// to those of a mapped file does not reach the file, but everybody who reads them here.
 //
 // Errors: an unknown name, a closed file.
 func (f *File) Bytes(name string) ([]byte, error) {
-	i, ok := f.byName[name]
-	if !ok {
-		return nil, fmt.Errorf("safetensors: %sno tensor %s among %d", f.prefix(), quote(name), f.Len())
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return nil, fmt.Errorf("safetensors: %stensor %s: %w", f.prefix(), quote(name), os.ErrClosed)
+	_, bytes, err := f.find(name)
+	return bytes, err
+}
+
+// find returns a tensor's description and bytes; the caller holds the lock.
+func (f *File) find(name string) (Info, []byte, error) {
+	i, ok := f.byName[name]
+	if !ok {
+		return Info{}, nil, core.Errorf(core.ValueError, format, "%sno tensor %s among %d", f.prefix(), quote(name), f.Len())
 	}
 	t := f.header.tensors[i]
-	return f.data[t.Begin:t.End:t.End], nil
+	if f.closed {
+		return t, nil, core.Errorf(core.StateError, format, "%stensor %s: %w", f.prefix(), quote(name), os.ErrClosed)
+	}
+	return t, f.data[t.Begin:t.End:t.End], nil
 }
 
 func (f *File) prefix() string {

@@ -8,6 +8,8 @@ package safetensors
 
 import (
 	"fmt"
+
+	"github.com/plait-ml/plait/core"
 	"math/bits"
 	"strings"
 )
@@ -96,6 +98,18 @@ func (e *FormatError) Error() string {
 	fmt.Fprintf(&b, "%s (at byte %d)", e.Reason, e.Offset)
 	return b.String()
 }
+
+// As makes core.KindOf see a value error.
+func (e *FormatError) As(target any) bool {
+	p, ok := target.(**core.Error)
+	if ok {
+		*p = &core.Error{Kind: core.ValueError, Op: format, Msg: strings.TrimPrefix(e.Error(), format+": "), Err: e}
+	}
+	return ok
+}
+
+// format names this package in its errors.
+const format = "safetensors"
 
 // byteCount returns the bytes of a tensor. Zero dimensions do not excuse the others: their product must fit too, because
 // strides are made of it.

@@ -59,8 +59,8 @@ func (h *header) checkLayout(size int64) error {
 	})
 	end, before := int64(0), "the header"
 	for _, t := range h.tensors {
-		fail := func(format string, args ...any) error {
-			return &FormatError{Tensor: t.Name, Offset: h.data + t.Begin, Reason: fmt.Sprintf(format, args...)}
+		fail := func(text string, args ...any) error {
+			return &FormatError{Tensor: t.Name, Offset: h.data + t.Begin, Reason: fmt.Sprintf(text, args...)}
 		}
 		if t.Begin > t.End {
 			return fail("data_offsets run backwards, got [%d, %d]", t.Begin, t.End)
@@ -96,8 +96,8 @@ type headerReader struct {
 	tensor string // the tensor being read
 }
 
-func (r *headerReader) fail(format string, args ...any) error {
-	return &FormatError{Tensor: r.tensor, Offset: lengthBytes + r.dec.InputOffset(), Reason: fmt.Sprintf(format, args...)}
+func (r *headerReader) fail(text string, args ...any) error {
+	return &FormatError{Tensor: r.tensor, Offset: lengthBytes + r.dec.InputOffset(), Reason: fmt.Sprintf(text, args...)}
 }
 
 func (r *headerReader) token() (json.Token, error) {

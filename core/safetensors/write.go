@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/plait-ml/plait/core"
 )
 
 // Entry is a tensor to be written: its elements are little endian and in row-major order.
@@ -38,7 +40,7 @@ func Write(w io.Writer, entries []Entry, metadata map[string]string) error {
 		return err
 	}
 	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("safetensors: write header: %w", err)
+		return core.Errorf(core.IOError, format, "write header: %w", err)
 	}
 	for i, e := range ordered {
 		out := &exactWriter{w: w, left: sizes[i]}
@@ -51,7 +53,7 @@ func Write(w io.Writer, entries []Entry, metadata map[string]string) error {
 			err = fmt.Errorf("wrong byte count for shape %v of %s, got %d, want %d", e.Shape, e.DType, sizes[i]-out.left, sizes[i])
 		}
 		if err != nil {
-			return fmt.Errorf("safetensors: write tensor %s: %w", quote(e.Name), err)
+			return core.Errorf(core.IOError, format, "write tensor %s: %w", quote(e.Name), err)
 		}
 	}
 	return nil
@@ -66,8 +68,8 @@ func layout(entries []Entry) ([]Entry, []int64, error) {
 	sizes := make([]int64, len(ordered))
 	seen := make(map[string]bool, len(ordered))
 	for i, e := range ordered {
-		fail := func(format string, args ...any) error {
-			return fmt.Errorf("safetensors: write tensor %s: %s", quote(e.Name), fmt.Sprintf(format, args...))
+		fail := func(text string, args ...any) error {
+			return core.Errorf(core.ValueError, format, "write tensor %s: %s", quote(e.Name), fmt.Sprintf(text, args...))
 		}
 		if e.Name == metadataKey {
 			return nil, nil, fail("the name is reserved")
@@ -106,7 +108,7 @@ func encodeHeader(ordered []Entry, sizes []int64, metadata map[string]string) ([
 	var end int64
 	for i, e := range ordered {
 		if end+sizes[i] < end {
-			return nil, fmt.Errorf("safetensors: write: tensors hold more than 2^63-1 bytes")
+			return nil, core.Errorf(core.ValueError, format, "write: tensors hold more than 2^63-1 bytes")
 		}
 		shape := append([]int64{}, e.Shape...) // never nil, which JSON would call null
 		fields = append(fields, field{e.Name, info{e.DType, shape, [2]int64{end, end + sizes[i]}}})
@@ -116,7 +118,7 @@ func encodeHeader(ordered []Entry, sizes []int64, metadata map[string]string) ([
 	if len(metadata) > 0 {
 		for _, key := range slices.Sorted(maps.Keys(metadata)) {
 			if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
-				return nil, fmt.Errorf("safetensors: write metadata %s: not UTF-8", quote(key))
+				return nil, core.Errorf(core.ValueError, format, "write metadata %s: not UTF-8", quote(key))
 			}
 		}
 		fields = slices.Insert(fields, 0, field{metadataKey, metadata})
@@ -149,7 +151,7 @@ func encodeHeader(ordered []Entry, sizes []int64, metadata map[string]string) ([
 	}
 	length := b.Len() - lengthBytes
 	if length > MaxHeaderBytes {
-		return nil, fmt.Errorf("safetensors: write: header too long, got %d bytes, want at most %d", length, MaxHeaderBytes)
+		return nil, core.Errorf(core.ValueError, format, "write: header too long, got %d bytes, want at most %d", length, MaxHeaderBytes)
 	}
 	text := b.Bytes()
 	binary.LittleEndian.PutUint64(text, uint64(length))
