@@ -8,6 +8,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/elementwise"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/loss"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/matmul"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/norm"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/random"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/reduce"

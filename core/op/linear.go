@@ -1,0 +1,66 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// Linear returns x @ weightᵀ + bias for x of shape [*, in], weight [out, in] and bias [out], which may be nil. A weight of
+// shape [in] gives a result without the last dimension.
+func Linear(x, weight, bias *core.Tensor) *core.Tensor {
+	a := begin("linear", x, weight, bias)
+	a.multipliable(x, weight, bias)
+	a.linearShapes(x, weight, bias)
+	if a.err != nil {
+		return a.fail()
+	}
+	if x.Dim() == 1 || weight.Dim() == 1 {
+		return compose("linear", func() *core.Tensor { return vectorLinear(x, weight, bias) })
+	}
+	shape := append([]int(nil), x.Shape()...)
+	shape[len(shape)-1] = weight.Size(0)
+	out := a.out(x.DType(), shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.multiply(out, x, weight, bias, plainForms[2], 0)
+	if a.grad {
+		n := a.node(linearDeriv, x, weight, bias)
+		saveFactors(n, x, weight)
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func (a *application) linearShapes(x, weight, bias *core.Tensor) {
+	switch {
+	case a.err != nil:
+	case x.Dim() == 0 || weight.Dim() == 0 || weight.Dim() > 2:
+		a.failf(core.ShapeError, "want an input [*, in] and a weight [out, in], got %s", shapes(x, weight))
+	case x.Size(-1) != weight.Size(-1):
+		a.failf(core.ShapeError, "inner dimensions differ, got input %v and weight %v", x.Shape(), weight.Shape())
+	case bias == nil:
+	case weight.Dim() == 1 && bias.Dim() != 0:
+		a.failf(core.ShapeError, "got bias %v, want [] for weight %v", bias.Shape(), weight.Shape())
+	case weight.Dim() == 2 && (bias.Dim() != 1 || bias.Size(0) != weight.Size(0)):
+		a.failf(core.ShapeError, "got bias %v, want [%d] for weight %v", bias.Shape(), weight.Size(0), weight.Shape())
+	}
+}
+
+// vectorLinear is Linear if the input or the weight is a vector.
+func vectorLinear(x, weight, bias *core.Tensor) *core.Tensor {
+	shape := append([]int(nil), x.Shape()[:x.Dim()-1]...)
+	if weight.Dim() == 2 {
+		shape = append(shape, weight.Size(0))
+	} else {
+		weight = Reshape(weight, 1, weight.Numel())
+		if bias != nil {
+			bias = Reshape(bias, 1)
+		}
+	}
+	return Reshape(Linear(rowsOf(Reshape(x, append([]int{1}, x.Shape()...)...)), weight, bias), shape...)
+}
+
+func linearDeriv(d *core.Derivation) {
+	setFactorGrads(d, 0, d.Grad(), plainForms[2])
+	if d.Needs(2) {
+		d.Set(2, sumTo(d.Grad(), d.InputShape(2)))
+	}
+}

@@ -1,0 +1,82 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// MatMul returns the matrix product of x and y. Of two vectors it is their dot product; a vector on the left counts as a
+// row and one on the right as a column, which the result does not have; of stacks of matrices, of shapes [*, m, k] and
+// [*, k, n], it is the stack of products, and the leading dimensions broadcast.
+func MatMul(x, y *core.Tensor) *core.Tensor {
+	a := begin("matmul", x, y)
+	a.multipliable(x, y)
+	if a.err == nil && (x.Dim() == 0 || y.Dim() == 0) {
+		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x, y))
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if x.Dim() > 1 && y.Dim() > 1 {
+		return product("matmul", x, y, plainForms[0])
+	}
+	if kx, ky := x.Size(-1), y.Size(max(y.Dim()-2, 0)); kx != ky {
+		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+		return a.fail()
+	}
+	return compose("matmul", func() *core.Tensor { return vectorProduct(x, y) })
+}
+
+// vectorProduct is MatMul if at least one of the factors is a vector.
+func vectorProduct(x, y *core.Tensor) *core.Tensor {
+	row, column := x.Dim() == 1, y.Dim() == 1
+	if row {
+		x = Reshape(x, 1, x.Numel())
+	}
+	if column {
+		y = Reshape(y, y.Numel(), 1)
+	}
+	p := product("matmul", x, y, plainForms[0])
+	if p.Err() != nil {
+		return p
+	}
+	shape := append([]int(nil), p.Shape()[:p.Dim()-2]...)
+	if !row {
+		shape = append(shape, p.Size(-2))
+	}
+	if !column {
+		shape = append(shape, p.Size(-1))
+	}
+	return Reshape(p, shape...)
+}
+
+// ranked is MatMul for factors that must have the given numbers of dimensions.
+func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tensor {
+	a := begin(name, x, y)
+	a.multipliable(x, y)
+	if a.err == nil && (x.Dim() != dx || y.Dim() != dy) {
+		a.failf(core.ShapeError, "want %s, got %s", want, shapes(x, y))
+	}
+	if a.err == nil && dx == 3 && x.Size(0) != y.Size(0) {
+		a.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
+	}
+	if a.err == nil && x.Size(-1) != y.Size(max(y.Dim()-2, 0)) {
+		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if dx > 1 && dy > 1 {
+		return product(name, x, y, plainForms[0])
+	}
+	return compose(name, func() *core.Tensor { return vectorProduct(x, y) })
+}
+
+// MM returns the product of a matrix [m, k] and a matrix [k, n].
+func MM(x, y *core.Tensor) *core.Tensor { return ranked("mm", x, y, 2, 2, "two matrices") }
+
+// BMM returns the products of the matrices of two stacks [b, m, k] and [b, k, n].
+func BMM(x, y *core.Tensor) *core.Tensor { return ranked("bmm", x, y, 3, 3, "two stacks of matrices") }
+
+// MV returns the product of a matrix [m, k] and a vector [k].
+func MV(x, y *core.Tensor) *core.Tensor { return ranked("mv", x, y, 2, 1, "a matrix and a vector") }
+
+// Dot returns the sum of the products of the elements of two vectors of one size.
+func Dot(x, y *core.Tensor) *core.Tensor { return ranked("dot", x, y, 1, 1, "two vectors") }

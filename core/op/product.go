@@ -1,0 +1,195 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var matmulKernel = core.Kernel("matmul")
+
+// A productForm says how the matrices of a product are taken: either may be stored transposed, and the result is scaled.
+type productForm struct {
+	ta, tb bool
+	alpha  float64
+}
+
+// plainForms are the forms that are not scaled, so that recording one needs no memory.
+var plainForms = [4]productForm{{alpha: 1}, {ta: true, alpha: 1}, {tb: true, alpha: 1}, {ta: true, tb: true, alpha: 1}}
+
+func flagOf(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (f productForm) shared() *productForm {
+	if f.alpha == 1 {
+		return &plainForms[flagOf(f.ta)+2*flagOf(f.tb)]
+	}
+	return &f
+}
+
+// matrices fails unless the tensors are operands of a product of at least two dimensions each, and of one dtype.
+func (a *application) matrices(x, y *core.Tensor) {
+	a.multipliable(x, y)
+	if a.err == nil && (x.Dim() < 2 || y.Dim() < 2) {
+		a.failf(core.ShapeError, "want matrices, got %s", shapes(x, y))
+	}
+}
+
+// multipliable fails unless matrix products are defined for the tensors' dtypes.
+func (a *application) multipliable(tensors ...*core.Tensor) {
+	for _, t := range tensors {
+		switch {
+		case a.err != nil || t == nil:
+		case t.IsNumber():
+			a.failf(core.TypeError, "got a number, want a tensor")
+		case t.DType() == core.Bool:
+			a.failf(core.DTypeError, "not defined for %v", core.Bool)
+		case t.DType() != tensors[0].DType():
+			a.failf(core.DTypeError, "dtypes differ, got %v and %v", tensors[0].DType(), t.DType())
+		}
+	}
+}
+
+// productSize returns the rows, columns and depth of a product.
+func (f productForm) size(x, y *core.Tensor) (m, n, kx, ky int) {
+	m, kx = x.Size(-2), x.Size(-1)
+	if f.ta {
+		m, kx = kx, m
+	}
+	ky, n = y.Size(-2), y.Size(-1)
+	if f.tb {
+		ky, n = n, ky
+	}
+	return m, n, kx, ky
+}
+
+// productShape returns the shape of the product of two stacks of matrices, whose leading dimensions broadcast.
+func (a *application) productShape(x, y *core.Tensor, f productForm) []int {
+	if a.err != nil {
+		return nil
+	}
+	m, n, kx, ky := f.size(x, y)
+	if kx != ky {
+		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+		return nil
+	}
+	xs, ys := x.Shape()[:x.Dim()-2], y.Shape()[:y.Dim()-2]
+	batch := xs
+	if !slices.Equal(xs, ys) {
+		var err error
+		if batch, err = core.Broadcast(a.name, xs, ys); err != nil {
+			a.failf(core.ShapeError, "leading dimensions do not broadcast, got %s", shapes(x, y))
+			return nil
+		}
+	}
+	shape := make([]int, len(batch)+2)
+	copy(shape, batch)
+	shape[len(batch)], shape[len(batch)+1] = m, n
+	return shape
+}
+
+// multiply launches the kernel: out = alpha * x @ y + beta * out + bias.
+func (a *application) multiply(out, x, y, bias *core.Tensor, f productForm, beta float64) {
+	_, _, k, _ := f.size(x, y)
+	c := a.call(matmulKernel).Out(out).In(x).In(y)
+	if bias != nil {
+		c.In(bias)
+	}
+	c.Int(flagOf(f.ta), flagOf(f.tb), 0).Float(f.alpha, beta)
+	c.Work = max(c.Work, out.Numel()*k/4)
+	c.InPlace = beta != 0
+	a.launch(c)
+}
+
+// product returns the product of two stacks of matrices.
+func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
+	a := begin(name, x, y)
+	a.matrices(x, y)
+	out := a.out2(x, a.productShape(x, y, f))
+	if a.err != nil {
+		return a.fail()
+	}
+	a.multiply(out, x, y, nil, f, 0)
+	if a.grad {
+		n := a.node(productDeriv, x, y)
+		n.Any = f.shared()
+		saveFactors(n, x, y)
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// out2 allocates a result of the dtype of t, which is only looked at if nothing has failed.
+func (a *application) out2(t *core.Tensor, shape []int) *core.Tensor {
+	if a.err != nil {
+		return nil
+	}
+	return a.out(t.DType(), shape)
+}
+
+// saveFactors saves for each of two factors the other one, if it needs a gradient.
+func saveFactors(n *core.Node, x, y *core.Tensor) {
+	var saveX, saveY *core.Tensor
+	if y.RequiresGrad() {
+		saveX = x
+	}
+	if x.RequiresGrad() {
+		saveY = y
+	}
+	n.Save(saveX, saveY)
+}
+
+func productDeriv(d *core.Derivation) {
+	f := d.Node.Any.(*productForm)
+	setFactorGrads(d, 0, d.Grad(), *f)
+}
+
+// setFactorGrads sets the gradients of inputs first and first+1 of a node, the factors of a product that it saved with
+// saveFactors, from that of the product.
+func setFactorGrads(d *core.Derivation, first int, g *core.Tensor, f productForm) {
+	if d.Needs(first) {
+		d.Set(first, leftGrad(g, d.Saved(1), f, d.InputShape(first)))
+	}
+	if d.Needs(first + 1) {
+		d.Set(first+1, rightGrad(g, d.Saved(0), f, d.InputShape(first+1)))
+	}
+}
+
+// leftGrad returns the gradient of the left factor, of the given shape, from that of the product.
+func leftGrad(g, y *core.Tensor, f productForm, shape []int) *core.Tensor {
+	var r *core.Tensor
+	if f.ta {
+		r = product("matmul", y, g, productForm{ta: f.tb, tb: true, alpha: f.alpha})
+	} else {
+		r = product("matmul", g, y, productForm{tb: !f.tb, alpha: f.alpha})
+	}
+	return sumTo(r, shape)
+}
+
+// rightGrad returns the gradient of the right factor.
+func rightGrad(g, x *core.Tensor, f productForm, shape []int) *core.Tensor {
+	if !f.ta && len(shape) == 2 && x.Err() == nil && x.Dim() > 2 {
+		// The factor is shared by a stack: one product over all its rows adds the gradients up.
+		x, g = rowsOf(x), rowsOf(g)
+	}
+	var r *core.Tensor
+	if f.tb {
+		r = product("matmul", g, x, productForm{ta: true, tb: f.ta, alpha: f.alpha})
+	} else {
+		r = product("matmul", x, g, productForm{ta: !f.ta, alpha: f.alpha})
+	}
+	return sumTo(r, shape)
+}
+
+// rowsOf returns t with all dimensions but the last joined.
+func rowsOf(t *core.Tensor) *core.Tensor {
+	if t.Err() != nil || t.Dim() == 2 {
+		return t
+	}
+	cols := t.Size(-1)
+	return Reshape(t, core.Numel(t.Shape()[:t.Dim()-1]), cols)
+}
