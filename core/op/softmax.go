@@ -1,0 +1,137 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	softmaxKernel            = core.Kernel("softmax")
+	softmaxBackwardKernel    = core.Kernel("softmax_backward")
+	logSoftmaxKernel         = core.Kernel("log_softmax")
+	logSoftmaxBackwardKernel = core.Kernel("log_softmax_backward")
+)
+
+// Softmax returns exp(x) along dim, divided by its sum there, without overflow for any finite x. A slice of -inf alone
+// gives NaN.
+func Softmax(x *core.Tensor, dim int) *core.Tensor {
+	return softmaxAlong("softmax", softmaxKernel, softmaxDeriv, x, dim)
+}
+
+// LogSoftmax returns the logarithm of [Softmax], computed directly.
+func LogSoftmax(x *core.Tensor, dim int) *core.Tensor {
+	return softmaxAlong("log_softmax", logSoftmaxKernel, logSoftmaxDeriv, x, dim)
+}
+
+// Softmin returns Softmax(-x).
+func Softmin(x *core.Tensor, dim int) *core.Tensor {
+	return compose("softmin", func() *core.Tensor { return Softmax(Neg(x), dim) })
+}
+
+func softmaxAlong(name string, kernel core.KernelID, deriv core.Deriv, x *core.Tensor, dim int) *core.Tensor {
+	a := begin(name, x)
+	a.floatTensor(x)
+	dim = a.dim(dim, x)
+	in := a.dense(x)
+	y := a.outLike(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(kernel).Out(y).In(in).Int(int64(dim)))
+	dropCopy(in, x)
+	if a.grad {
+		n := a.node(deriv, x).SaveOutput(y, 0)
+		n.Ints = []int{dim}
+		a.attach(n, y)
+	}
+	return a.done(y)
+}
+
+func softmaxDeriv(d *core.Derivation) {
+	if y, g := d.Saved(0), d.Grad(); d.CreateGraph() {
+		s := Sum(Mul(g, y), d.Node.Ints, true)
+		d.Set(0, Mul(y, Sub(g, s)))
+	} else {
+		d.Set(0, softmaxBackward("softmax_backward", softmaxBackwardKernel, y, g, d.Node.Ints[0]))
+	}
+}
+
+func logSoftmaxDeriv(d *core.Derivation) {
+	if y, g := d.Saved(0), d.Grad(); d.CreateGraph() {
+		s := Sum(g, d.Node.Ints, true)
+		d.Set(0, Sub(g, Mul(Exp(y), s)))
+	} else {
+		d.Set(0, softmaxBackward("log_softmax_backward", logSoftmaxBackwardKernel, y, g, d.Node.Ints[0]))
+	}
+}
+
+// softmaxBackward returns the gradient of x from the result y and its gradient.
+func softmaxBackward(name string, kernel core.KernelID, y, grad *core.Tensor, dim int) *core.Tensor {
+	a := begin(name, y, grad)
+	g := a.dense(grad)
+	dx := a.outLike(y)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(kernel).Out(dx).In(y).In(g).Int(int64(dim)))
+	dropCopy(g, grad)
+	return dx
+}
+
+// dense returns t if it is contiguous, otherwise a copy that is, without a history; see dropCopy. It returns nil for nil
+// and after a failure.
+func (a *application) dense(t *core.Tensor) *core.Tensor {
+	if a.err != nil || t == nil || t.Contiguous() {
+		return t
+	}
+	c := a.out(t.DType(), t.Shape())
+	if a.err == nil {
+		a.launch(a.call(copyKernel).Out(c).In(t))
+	}
+	return c
+}
+
+// dropCopy releases what dense made of t.
+func dropCopy(c, t *core.Tensor) {
+	if c != t {
+		c.Release()
+	}
+}
+
+// floatTensor fails unless x is a tensor, not a number, of a floating-point dtype.
+func (a *application) floatTensor(x *core.Tensor) {
+	if a.err == nil && x == nil {
+		a.failf(core.TypeError, "got no input")
+	}
+	if a.err == nil && x.IsNumber() {
+		a.failf(core.TypeError, "got a number, want a tensor")
+	}
+	a.floating("the input", x)
+}
+
+// outLike allocates a result of the dtype and shape of t.
+func (a *application) outLike(t *core.Tensor) *core.Tensor {
+	if a.err != nil {
+		return nil
+	}
+	return a.out(t.DType(), t.Shape())
+}
+
+func init() {
+	args := []Arg{{Name: "input"}, {Name: "dim", Doc: "the dimension that is normalised"}}
+	samples := []Sample{
+		{Name: "last", Args: []any{Shaped(3, 5), -1}},
+		{Name: "first", Args: []any{Shaped(4, 3), 0}},
+		{Name: "middle", Args: []any{Shaped(2, 3, 4), 1}},
+		{Name: "4-d", Args: []any{Shaped(2, 2, 3, 2), 1}},
+		{Name: "one", Args: []any{Shaped(3, 1), 1}},
+		{Name: "0-d", Args: []any{Shaped(), 0}},
+		{Name: "empty", Args: []any{Shaped(0, 3), 1}},
+		{Name: "empty slices", Args: []any{Shaped(2, 0), 1}},
+	}
+	register("softmax",
+		Row{Name: "softmax", Func: Softmax, Args: args, Samples: samples, Memory: true,
+			Doc: "exp(input) along a dimension, divided by its sum there."},
+		Row{Name: "log_softmax", Func: LogSoftmax, Args: args, Samples: samples, Memory: true,
+			Doc: "The logarithm of softmax, computed directly."},
+		Row{Name: "softmin", Func: Softmin, Args: args, Samples: samples, Memory: true,
+			Doc: "softmax of -input."},
+	)
+}
