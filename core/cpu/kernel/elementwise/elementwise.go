@@ -3,7 +3,7 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_elementwise_run
 #cgo nocallback plaitk_elementwise_run

@@ -2,8 +2,8 @@
 #ifndef PLAITK_ELEMENTWISE_H
 #define PLAITK_ELEMENTWISE_H
 
-#include "plait.h"
-#include "plait_pool.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
 
 #define PLAITK_ELEMENTWISE_MAX_IN 8
 #define PLAITK_ELEMENTWISE_MAX_OUT 4

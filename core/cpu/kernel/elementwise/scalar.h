@@ -4,7 +4,7 @@
 #define PLAITK_ELEMENTWISE_SCALAR_H
 
 #include "elementwise.h"
-#include "plait_vmath.h"
+#include "../../include/plait_vmath.h"
 
 #define EW PLAIT_INLINE
 

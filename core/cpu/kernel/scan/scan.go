@@ -6,7 +6,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_scan_run
 #cgo nocallback plaitk_scan_run

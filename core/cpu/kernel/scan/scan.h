@@ -6,9 +6,9 @@
 #ifndef PLAITK_SCAN_H
 #define PLAITK_SCAN_H
 
-#include "plait.h"
-#include "plait_pool.h"
-#include "plait_vmath.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
+#include "../../include/plait_vmath.h"
 
 enum plaitk_scan_op { SCAN_SUM, SCAN_PROD, SCAN_MAX, SCAN_MIN, SCAN_LOGSUMEXP };
 
