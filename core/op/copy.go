@@ -1,0 +1,133 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, and everything but zero is
+// true. If t has the dtype already, it returns t itself (a new reference to it).
+func To(t *core.Tensor, d core.DType) *core.Tensor {
+	a := begin("to", t)
+	if a.err == nil && !d.Valid() {
+		a.failf(core.TypeError, "invalid dtype %d", d)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if t.DType() == d && !t.IsNumber() {
+		return t.Alias(true)
+	}
+	out := a.out(d, t.Shape())
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(copyKernel).Out(out).In(t))
+	if a.grad && d.IsFloat() {
+		a.attach(a.node(toDeriv, t), out)
+	}
+	return a.done(out)
+}
+
+func toDeriv(d *core.Derivation) { d.Set(0, To(d.Grad(), d.InputDType(0))) }
+
+// ToDevice returns a contiguous copy of t on the given device; t itself (a new reference to it) if it is there already.
+func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
+	a := beginView("to", t)
+	if a.err == nil && dev == nil {
+		a.failf(core.TypeError, "got no device")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	from := t.Device()
+	if from == dev {
+		return t.Alias(true)
+	}
+	a.on(dev)
+	out := a.out(t.DType(), t.Shape())
+	if a.err != nil {
+		return a.fail()
+	}
+	if from.HostAccessible() && dev.HostAccessible() {
+		a.launch(a.call(copyKernel).Out(out).In(t))
+	} else if err := upload(a.stream, out, t); err != nil {
+		out.Release()
+		return core.ErrorTensor(err)
+	}
+	if a.grad {
+		n := a.node(toDeviceDeriv, t)
+		n.Any = from
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// upload copies t to out, on another device, through the host.
+func upload(s core.Stream, out, t *core.Tensor) error {
+	data, err := t.Bytes()
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	s.Upload(out.Storage().Memory(), out.Offset()*out.DType().Size(), data)
+	return nil
+}
+
+func toDeviceDeriv(d *core.Derivation) { d.Set(0, ToDevice(d.Grad(), d.Node.Any.(core.Device))) }
+
+// CopyInPlace writes src, broadcast to t's shape and converted to its dtype, to t and returns t. The two may be on
+// different devices.
+func CopyInPlace(t, src *core.Tensor) *core.Tensor {
+	if t.Err() == nil && src.Err() == nil && t.Device() != nil && src.Device() != nil && t.Device() != src.Device() {
+		moved := ToDevice(src, t.Device())
+		defer moved.Release()
+		src = moved
+	}
+	a := begin("copy_", t, src)
+	a.inPlace(t)
+	if a.err == nil {
+		if shape := a.broadcast(t, src); a.err == nil && !slices.Equal(shape, t.Shape()) {
+			a.failf(core.ShapeError, "shape %v cannot be broadcast to %v", src.Shape(), t.Shape())
+		}
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	from := src
+	if !src.IsNumber() {
+		if src.Storage() == t.Storage() {
+			c := Clone(src) // the two may overlap
+			defer c.Release()
+			from = c
+		}
+		from = core.WrapTensor(a.mode, from.Storage(), from.DType(), t.Shape(), core.ExpandStrides(from.Shape(), from.Strides(), t.Shape()), from.Offset())
+		defer from.Release()
+	}
+	c := a.call(copyKernel).Out(t).In(from)
+	c.InPlace = true
+	a.launch(c)
+	a.changed(t)
+	if a.grad && t.DType().IsFloat() {
+		a.rebase(a.node(copyInPlaceDeriv, t, src), t)
+	}
+	return t
+}
+
+// copyInPlaceDeriv leaves the gradient of the old value out: it is zero.
+func copyInPlaceDeriv(d *core.Derivation) {
+	if d.Needs(1) {
+		d.Set(1, To(sumTo(d.Grad(), d.InputShape(1)), d.InputDType(1)))
+	}
+}
+
+// FillInPlace sets every element of t to value, a number or a 0-d tensor, and returns t.
+func FillInPlace(t, value *core.Tensor) *core.Tensor {
+	if value.Err() == nil && value.Dim() > 0 {
+		return core.ErrorTensor(core.Errorf(core.ShapeError, "fill_", "the value has shape %v, want a number or a 0-d tensor", value.Shape()))
+	}
+	return CopyInPlace(t, value)
+}
+
+// ZeroInPlace sets every element of t to zero and returns t.
+func ZeroInPlace(t *core.Tensor) *core.Tensor { return CopyInPlace(t, core.IntNum(0)) }

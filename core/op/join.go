@@ -1,0 +1,201 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var catKernel = core.Kernel("cat") // Outs[0] = the Ins, of any dtypes, one after the other along dimension Ints[0]
+
+// Cat returns the tensors joined along dimension dim. Their other sizes must be equal; dtypes promote. One-dimensional
+// tensors without elements are left out.
+func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
+	a := beginAll("cat", tensors)
+	list := a.joinable(tensors)
+	if a.err != nil {
+		return a.fail()
+	}
+	dim = a.dim(dim, list[0])
+	if a.err == nil && list[0].Dim() == 0 {
+		a.failf(core.ShapeError, "0-d tensors cannot be joined; stack them")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	shape, d := slices.Clone(list[0].Shape()), list[0].DType()
+	for _, t := range list[1:] {
+		fits := t.Dim() == len(shape)
+		for i := range shape {
+			fits = fits && (i == dim || t.Shape()[i] == shape[i])
+		}
+		if !fits {
+			a.failf(core.ShapeError, "shapes %v and %v differ in more than dimension %d", list[0].Shape(), t.Shape(), dim)
+			return a.fail()
+		}
+		shape[dim] += t.Shape()[dim]
+		d = core.Promote(d, t.DType())
+	}
+	out := a.out(d, shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	c := a.call(catKernel).Out(out).Int(int64(dim))
+	for _, t := range list {
+		c.In(t)
+	}
+	a.launch(c)
+	if a.grad {
+		n := a.node(catDeriv, list...)
+		n.Ints = []int{dim}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// joinable returns the tensors that Cat joins.
+func (a *application) joinable(tensors []*core.Tensor) []*core.Tensor {
+	if a.err == nil && len(tensors) == 0 {
+		a.failf(core.ValueError, "got no tensors")
+	}
+	if a.err != nil {
+		return nil
+	}
+	list := make([]*core.Tensor, 0, len(tensors))
+	for i, t := range tensors {
+		if t.IsNumber() {
+			a.failf(core.TypeError, "tensor %d of the list is a number", i)
+			return nil
+		}
+		if t.Dim() != 1 || t.Numel() > 0 {
+			list = append(list, t)
+		}
+	}
+	if len(list) == 0 {
+		return tensors
+	}
+	return list
+}
+
+func catDeriv(d *core.Derivation) {
+	dim, at := d.Node.Ints[0], 0
+	for i := range d.Node.Edges() {
+		n := d.InputShape(i)[dim]
+		if d.Needs(i) {
+			d.Set(i, To(Narrow(d.Grad(), dim, at, n), d.InputDType(i)))
+		}
+		at += n
+	}
+}
+
+// Stack returns the tensors, of one shape, joined along a new dimension, to be dimension dim of the result. Dtypes
+// promote.
+func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
+	a := beginAll("stack", tensors)
+	if a.err == nil && len(tensors) == 0 {
+		a.failf(core.ValueError, "got no tensors")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	first := tensors[0]
+	dim, err := core.WrapDim("stack", dim, first.Dim()+1)
+	a.check(err)
+	d := first.DType()
+	for i, t := range tensors {
+		if a.err == nil && t.IsNumber() {
+			a.failf(core.TypeError, "tensor %d of the list is a number", i)
+		}
+		if a.err == nil && !slices.Equal(t.Shape(), first.Shape()) {
+			a.failf(core.ShapeError, "shapes differ, got %v and %v", first.Shape(), t.Shape())
+		}
+		d = core.Promote(d, t.DType())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	out := a.out(d, slices.Insert(slices.Clone(first.Shape()), dim, len(tensors)))
+	if a.err != nil {
+		return a.fail()
+	}
+	shape := slices.Insert(slices.Clone(first.Shape()), dim, 1)
+	parts := make([]*core.Tensor, len(tensors))
+	for i, t := range tensors {
+		parts[i] = core.WrapTensor(a.mode, t.Storage(), t.DType(), shape, slices.Insert(slices.Clone(t.Strides()), dim, 1), t.Offset())
+	}
+	c := a.call(catKernel).Out(out).Int(int64(dim))
+	for _, p := range parts {
+		c.In(p)
+	}
+	a.launch(c)
+	for _, p := range parts {
+		p.Release()
+	}
+	if a.grad {
+		n := a.node(stackDeriv, tensors...)
+		n.Ints = []int{dim}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func stackDeriv(d *core.Derivation) {
+	for i := range d.Node.Edges() {
+		if d.Needs(i) {
+			d.Set(i, To(Select(d.Grad(), d.Node.Ints[0], i), d.InputDType(i)))
+		}
+	}
+}
+
+// Hstack joins the tensors side by side: along the first dimension if they have only one, otherwise along the second.
+func Hstack(tensors []*core.Tensor) *core.Tensor {
+	return joinAtLeast("hstack", tensors, 1, func(list []*core.Tensor) int { return min(list[0].Dim()-1, 1) })
+}
+
+// Vstack joins the tensors, of which vectors count as rows, along the first dimension.
+func Vstack(tensors []*core.Tensor) *core.Tensor {
+	return joinAtLeast("vstack", tensors, 2, func([]*core.Tensor) int { return 0 })
+}
+
+// Dstack joins the tensors, with at least three dimensions, along the third.
+func Dstack(tensors []*core.Tensor) *core.Tensor {
+	return joinAtLeast("dstack", tensors, 3, func([]*core.Tensor) int { return 2 })
+}
+
+func joinAtLeast(name string, tensors []*core.Tensor, n int, dim func([]*core.Tensor) int) *core.Tensor {
+	a := beginAll(name, tensors)
+	if a.err == nil && len(tensors) == 0 {
+		a.failf(core.ValueError, "got no tensors")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(name, func() *core.Tensor {
+		list := make([]*core.Tensor, len(tensors))
+		for i, t := range tensors {
+			list[i] = atLeast(t, n)
+		}
+		return Cat(list, dim(list))
+	})
+}
+
+// ColumnStack joins the tensors, of which vectors count as columns, along the second dimension.
+func ColumnStack(tensors []*core.Tensor) *core.Tensor {
+	a := beginAll("column_stack", tensors)
+	if a.err == nil && len(tensors) == 0 {
+		a.failf(core.ValueError, "got no tensors")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("column_stack", func() *core.Tensor {
+		list := make([]*core.Tensor, len(tensors))
+		for i, t := range tensors {
+			list[i] = t
+			if t.Dim() < 2 {
+				list[i] = Reshape(t, t.Numel(), 1)
+			}
+		}
+		return Cat(list, 1)
+	})
+}
