@@ -22,24 +22,33 @@ func init() {
 
 func operand(o *core.Operand) view { return newView(o.Ptr(), int(o.DType), o.Shape, o.Strides) }
 
+// Copy copies in, of the same shape or a number, to out and converts it to its dtype, for the kernels of other families.
+func Copy(ctx *kernel.Context, out, in *core.Operand) {
+	if in.IsNumber {
+		fillWith(ctx, out, in.Number)
+		return
+	}
+	o, i := operand(out), operand(in)
+	copyTo(ctx.Pool, &o, &i)
+}
+
+func fillWith(ctx *kernel.Context, out *core.Operand, v core.Number) {
+	if out.DType == core.Bool && v.DType.IsFloat() {
+		v = core.BoolNumber(v.Float != 0)
+	}
+	o := operand(out)
+	fill(ctx.Pool, &o, v.Int, v.Float)
+}
+
 // copy: Outs[0] = Ins[0], of the same shape, converted to its dtype. The input may be a number.
 func copyCall(ctx *kernel.Context, c *core.Call) error {
-	if c.Ins[0].IsNumber {
-		return fillCall(ctx, c)
-	}
-	out, in := operand(&c.Outs[0]), operand(&c.Ins[0])
-	copyTo(ctx.Pool, &out, &in)
+	Copy(ctx, &c.Outs[0], &c.Ins[0])
 	return nil
 }
 
 // fill: Outs[0] = Ins[0], a number.
 func fillCall(ctx *kernel.Context, c *core.Call) error {
-	v := c.Ins[0].Number
-	if c.Outs[0].DType == core.Bool && v.DType.IsFloat() {
-		v = core.BoolNumber(v.Float != 0)
-	}
-	out := operand(&c.Outs[0])
-	fill(ctx.Pool, &out, v.Int, v.Float)
+	fillWith(ctx, &c.Outs[0], c.Ins[0].Number)
 	return nil
 }
 

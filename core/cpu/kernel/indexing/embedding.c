@@ -1,0 +1,134 @@
+// The gradient of an embedding's weight.
+#include "indexing.h"
+
+enum { CHUNK_BYTES = 1 << 17, SEGMENT = 512, TERMS = 64 };
+
+typedef struct {
+  char *out;
+  const char *grad;
+  int64_t dtype, size, rows, columns, out_row, out_step, grad_step, count;
+  plait_walk tuples; // of grad over the indices
+  const int64_t *keys, *order;
+  int64_t rows_per_chunk, segments;
+  bool by_frequency;
+} embedding_job;
+
+#define ADD_ROW(name, S, A, LOAD)                                                                     \
+  PLAIT_CLONES static void add_##name(void *sum, const void *row, int64_t step, int64_t n) {          \
+    A *restrict a = sum;                                                                              \
+    const S *restrict x = row;                                                                        \
+    if (step == 1) {                                                                                  \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) a[i] += (A)LOAD(x[i]);                      \
+    } else {                                                                                          \
+      for (int64_t i = 0; i < n; i++) a[i] += (A)LOAD(x[i * step]);                                   \
+    }                                                                                                 \
+  }
+#define STORE_ROW(name, S, A, STORE)                                                                  \
+  PLAIT_CLONES static void store_##name(void *row, int64_t step, const void *sum, double scale, int64_t n) { \
+    const A *restrict a = sum;                                                                        \
+    S *restrict x = row;                                                                              \
+    A by = (A)scale;                                                                                  \
+    if (step == 1) {                                                                                  \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) x[i] = STORE(a[i] * by);                    \
+    } else {                                                                                          \
+      for (int64_t i = 0; i < n; i++) x[i * step] = STORE(a[i] * by);                                 \
+    }                                                                                                 \
+  }
+#define SAME(x) (x)
+ADD_ROW(f16, uint16_t, float, plait_f16_to_f32)
+ADD_ROW(bf16, uint16_t, float, plait_bf16_to_f32)
+ADD_ROW(f32, float, float, SAME)
+ADD_ROW(f64, double, double, SAME)
+STORE_ROW(f16, uint16_t, float, plait_f32_to_f16)
+STORE_ROW(bf16, uint16_t, float, plait_f32_to_bf16)
+STORE_ROW(f32, float, float, SAME)
+STORE_ROW(f64, double, double, SAME)
+
+static const struct {
+  void (*add)(void *sum, const void *row, int64_t step, int64_t n);
+  void (*store)(void *row, int64_t step, const void *sum, double scale, int64_t n);
+  void (*merge)(void *sum, const void *part, int64_t step, int64_t n);
+} functions[8] = {
+    [PLAIT_F16] = {add_f16, store_f16, add_f32},
+    [PLAIT_BF16] = {add_bf16, store_bf16, add_f32},
+    [PLAIT_F32] = {add_f32, store_f32, add_f32},
+    [PLAIT_F64] = {add_f64, store_f64, add_f64},
+};
+
+// Sums the gradients at order[first..last-1]. Every TERMS of them are summed on their own first, so that the rounding
+// errors of a frequent row stay small.
+static void sum_row(const embedding_job *job, char *out, int64_t column, int64_t n, int64_t first, int64_t last) {
+  double total[SEGMENT], part[SEGMENT];
+  int64_t inner = plait_walk_inner(&job->tuples), step = plait_walk_step(&job->tuples, 0), bytes = n * (int64_t)sizeof *total;
+  memset(total, 0, (size_t)bytes);
+  for (int64_t t = first; t < last;) {
+    int64_t end = plait_min64(last, t + TERMS);
+    bool only = t == first && end == last;
+    if (!only) memset(part, 0, (size_t)bytes);
+    for (; t < end; t++) {
+      plait_cursor at;
+      plait_walk_seek(&job->tuples, &at, job->order[t] / inner);
+      int64_t from = at.offset[0] + job->order[t] % inner * step + column * job->grad_step;
+      functions[job->dtype].add(only ? total : part, job->grad + from * job->size, job->grad_step, n);
+    }
+    if (!only) functions[job->dtype].merge(total, part, 1, n);
+  }
+  double scale = job->by_frequency ? 1.0 / (double)(last - first) : 1;
+  functions[job->dtype].store(out, job->out_step, total, scale, n);
+}
+
+// The first place in the sorted keys that is not below key.
+static int64_t lower_bound(const int64_t *keys, int64_t n, int64_t key) {
+  int64_t low = 0, high = n;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (keys[middle] < key) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// A chunk is a range of the vocabulary and a segment of the columns.
+static void embedding_chunk(void *arg, int64_t chunk) {
+  const embedding_job *job = arg;
+  int64_t column = chunk % job->segments * SEGMENT, n = plait_min64(SEGMENT, job->columns - column);
+  int64_t row = chunk / job->segments * job->rows_per_chunk, end = plait_min64(job->rows, row + job->rows_per_chunk);
+  int64_t t = lower_bound(job->keys, job->count, row);
+  for (; row < end; row++) {
+    char *out = job->out + (row * job->out_row + column * job->out_step) * job->size;
+    int64_t first = t;
+    while (t < job->count && job->keys[t] == row) t++;
+    if (t > first) {
+      sum_row(job, out, column, n, first, t);
+    } else if (job->out_step == 1) {
+      memset(out, 0, (size_t)(n * job->size));
+    } else {
+      for (int64_t i = 0; i < n; i++) memset(out + i * job->out_step * job->size, 0, (size_t)job->size);
+    }
+  }
+}
+
+int64_t plaitk_indexing_embedding_backward(plait_pool *pool, const plait_view *out, const plait_view *grad,
+                                           const plait_view *index, int64_t padding, int64_t by_frequency,
+                                           int64_t *scratch, plaitk_bad_index *bad) {
+  int64_t n = plait_numel(index), *keys = scratch, *order = keys + n, *keys2 = order + n, *order2 = keys2 + n;
+  embedding_job job = {.out = out->data, .grad = grad->data, .dtype = out->dtype, .size = plait_dtype_size(out->dtype),
+                       .rows = out->shape[0], .columns = out->shape[1], .out_row = out->stride[0], .out_step = out->stride[1],
+                       .grad_step = grad->stride[grad->ndim - 1], .keys = keys, .order = order, .by_frequency = by_frequency};
+  plait_view rows = {.ndim = 1, .shape = {job.rows}, .stride = {1}};
+  if (plaitk_indexing_resolve(pool, &rows, 1, index, false, keys, NULL, bad)) return 1;
+  if (job.rows == 0 || job.columns == 0) return 0;
+  plait_walk_init(&job.tuples, 1);
+  for (int64_t d = 0; d < index->ndim; d++) plait_walk_add(&job.tuples, grad->shape[d], &grad->stride[d]);
+  if (padding >= 0)
+    for (int64_t i = 0; i < n; i++) keys[i] = keys[i] == padding ? job.rows : keys[i]; // after all others
+  plaitk_indexing_sort(keys, order, keys2, order2, n, job.rows + 1);
+  job.count = lower_bound(keys, n, job.rows);
+  job.segments = plait_ceil_div(job.columns, SEGMENT);
+  job.rows_per_chunk = plait_max64(1, CHUNK_BYTES / (plait_min64(job.columns, SEGMENT) * job.size));
+  plaitk_run(pool, plait_ceil_div(job.rows, job.rows_per_chunk) * job.segments, embedding_chunk, &job);
+  return 0;
+}

@@ -1,0 +1,222 @@
+// Package indexing holds the CPU kernels that read or write where index tensors and masks say: gather and scatter,
+// advanced indexing, masked selection and the gradient of embeddings.
+//
+// Indices are int32 or int64. One out of range is an error, and a kernel that changes a tensor in place then leaves it
+// as it was. Values that meet in one element are combined in the row-major order of their indices, whatever the number
+// of threads.
+package indexing
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	"github.com/plait-ml/plait/core/cpu/kernel/copying"
+)
+
+func init() {
+	kernel.Register("gather", gatherCall)
+	kernel.Register("scatter", scatterCall)
+	kernel.Register("index", indexCall)
+	kernel.Register("index_put", putCall)
+	kernel.Register("embedding_backward", embeddingBackwardCall)
+	kernel.Register("mask_count", countCall)
+	kernel.Register("mask_positions", positionsCall)
+	kernel.Register("masked_select", maskedSelectCall)
+	kernel.Register("masked_scatter", maskedScatterCall)
+}
+
+func operand(o *core.Operand) view { return newView(o.Ptr(), int(o.DType), o.Shape, o.Strides) }
+
+func outOfRange(c *core.Call, b bad, dim, size int) error {
+	return core.Errorf(core.IndexError, c.Op, "index %d at position %d is out of range for dimension %d of size %d", b.value, b.position, dim, size)
+}
+
+// gather: Outs[0][.., j, ..] = Ins[0][.., Ins[1][.., j, ..], ..] in dimension Ints[0].
+func gatherCall(ctx *kernel.Context, c *core.Call) error {
+	out, in, index := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
+	dim := int(c.Ints[0])
+	var b bad
+	if !gather(ctx.Pool, &out, &in, &index, dim, &b) {
+		return outOfRange(c, b, dim, c.Ins[0].Shape[dim])
+	}
+	return nil
+}
+
+// scatter, in place: Outs[0][.., Ins[0][.., j, ..], ..] = Ins[1][.., j, ..] in dimension Ints[0]; with Ints[1], += (1),
+// *= (2), the larger (3) or the smaller (4) of the two. Ins[1] may be a number.
+func scatterCall(ctx *kernel.Context, c *core.Call) error {
+	self, index := operand(&c.Outs[0]), operand(&c.Ins[0])
+	dim, mode := int(c.Ints[0]), int(c.Ints[1])
+	half := mode != assign && c.Outs[0].DType.IsHalf()
+	n, d, value := 64, c.Outs[0].DType, c.Ins[1]
+	if half { // combined in float32 and rounded once
+		d = core.Float32
+		n += 4 * (c.Outs[0].Numel() + value.Numel())
+	}
+	p, err := ctx.Scratch(n)
+	if err != nil {
+		return err
+	}
+	if value.IsNumber {
+		value = number(ctx, p, d, value.Number, c.Ins[0].Shape)
+	}
+	var sum core.Operand
+	if half {
+		sum = float32At(unsafe.Add(p, 64), c.Outs[0].Shape)
+		copying.Copy(ctx, &sum, &c.Outs[0])
+		self = operand(&sum)
+		if !c.Ins[1].IsNumber {
+			value = float32At(unsafe.Add(p, 64+4*sum.Numel()), value.Shape)
+			copying.Copy(ctx, &value, &c.Ins[1])
+		}
+	}
+	src := operand(&value)
+	var b bad
+	if !scatter(ctx.Pool, &self, &index, &src, dim, mode, &b) {
+		size := 1
+		if len(c.Outs[0].Shape) > 0 {
+			size = c.Outs[0].Shape[dim]
+		}
+		return outOfRange(c, b, dim, size)
+	}
+	if half {
+		copying.Copy(ctx, &c.Outs[0], &sum)
+	}
+	return nil
+}
+
+// number returns an operand of the given shape whose elements are all the number, at p.
+func number(ctx *kernel.Context, p unsafe.Pointer, d core.DType, v core.Number, shape []int) core.Operand {
+	one := core.Operand{Memory: core.Memory{Ptr: p}, DType: d}
+	copying.Copy(ctx, &one, &core.Operand{IsNumber: true, Number: v})
+	one.Shape, one.Strides = shape, make([]int, len(shape))
+	return one
+}
+
+// float32At returns a contiguous operand at p.
+func float32At(p unsafe.Pointer, shape []int) core.Operand {
+	strides := make([]int, len(shape))
+	core.ContiguousStrides(shape, strides)
+	return core.Operand{Memory: core.Memory{Ptr: p}, DType: core.Float32, Shape: shape, Strides: strides}
+}
+
+// indices lays out scratch for n bytes and the views of the index tensors Ins[1:].
+func indices(ctx *kernel.Context, c *core.Call, n int) (unsafe.Pointer, []view, error) {
+	k := len(c.Ins) - 1
+	room := (k*int(unsafe.Sizeof(view{})) + 63) &^ 63
+	p, err := ctx.Scratch(room + n)
+	if err != nil {
+		return nil, nil, err
+	}
+	views := unsafe.Slice((*view)(p), k)
+	for i := range views {
+		views[i] = operand(&c.Ins[i+1])
+	}
+	return unsafe.Add(p, room), views, nil
+}
+
+// index: Outs[0][b.., r..] = Ins[0][Ins[1][b..], Ins[2][b..], .., r..]: the first dimensions of Ins[0] are indexed by
+// tensors of one shape. With Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names
+// in messages.
+func indexCall(ctx *kernel.Context, c *core.Call) error {
+	p, index, err := indices(ctx, c, 8*c.Ins[1].Numel())
+	if err != nil {
+		return err
+	}
+	out, in := operand(&c.Outs[0]), operand(&c.Ins[0])
+	var b bad
+	if !selectAt(ctx.Pool, &out, &in, index, c.Ints[0] != 0, p, &b) {
+		return outOfRange(c, b, int(c.Ints[1+b.tensor]), c.Ins[0].Shape[b.tensor])
+	}
+	return nil
+}
+
+// index_put, in place: Outs[0][Ins[1][b..], Ins[2][b..], .., r..] = Ins[0][b.., r..], or combined as Ints[1] says (see
+// scatter). With Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names in messages.
+// Ins[0] may be a number.
+func putCall(ctx *kernel.Context, c *core.Call) error {
+	mode := int(c.Ints[1])
+	p, index, err := indices(ctx, c, 64+c.Ins[1].Numel()*putScratch(int(c.Outs[0].DType), mode))
+	if err != nil {
+		return err
+	}
+	values := c.Ins[0]
+	if values.IsNumber {
+		shape := append(append([]int{}, c.Ins[1].Shape...), c.Outs[0].Shape[len(index):]...)
+		values = number(ctx, p, c.Outs[0].DType, values.Number, shape)
+	}
+	self, from := operand(&c.Outs[0]), operand(&values)
+	var b bad
+	if !put(ctx.Pool, &self, &from, index, c.Ints[0] != 0, mode, unsafe.Add(p, 64), &b) {
+		return outOfRange(c, b, int(c.Ints[2+b.tensor]), c.Outs[0].Shape[b.tensor])
+	}
+	return nil
+}
+
+// embedding_backward: Outs[0][v, :] = the sum of Ins[0][b.., :] over all b with Ins[1][b..] == v; zero for v == Ints[0].
+// With Ints[1], divided by the number of terms.
+func embeddingBackwardCall(ctx *kernel.Context, c *core.Call) error {
+	p, err := ctx.Scratch(32 * c.Ins[1].Numel())
+	if err != nil {
+		return err
+	}
+	out, grad, index := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
+	var b bad
+	if !embeddingBackward(ctx.Pool, &out, &grad, &index, int(c.Ints[0]), c.Ints[1] != 0, p, &b) {
+		return outOfRange(c, b, 0, c.Outs[0].Shape[0])
+	}
+	return nil
+}
+
+// mask_count: Outs[0], an int64, = the number of true elements of Ins[0].
+func countCall(ctx *kernel.Context, c *core.Call) error {
+	mask := operand(&c.Ins[0])
+	p, err := ctx.Scratch(maskScratch(&mask))
+	if err != nil {
+		return err
+	}
+	*(*int64)(c.Outs[0].Ptr()) = int64(count(ctx.Pool, &mask, p))
+	return nil
+}
+
+// mask_positions: Outs[0], int64 of shape [n, count], = the indices of the true elements of Ins[0], in columns.
+func positionsCall(ctx *kernel.Context, c *core.Call) error {
+	out, mask := operand(&c.Outs[0]), operand(&c.Ins[0])
+	p, err := ctx.Scratch(maskScratch(&mask))
+	if err != nil {
+		return err
+	}
+	return counted(c, positions(ctx.Pool, &out, &mask, p), c.Outs[0].Shape[1])
+}
+
+// masked_select: Outs[0], contiguous, = the elements of Ins[0] where Ins[1] is true, in row-major order.
+func maskedSelectCall(ctx *kernel.Context, c *core.Call) error {
+	out, in, mask := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
+	p, err := ctx.Scratch(maskScratch(&mask))
+	if err != nil {
+		return err
+	}
+	return counted(c, maskedSelect(ctx.Pool, &out, &in, &mask, p), c.Outs[0].Numel())
+}
+
+// counted fails if a mask has changed since its true elements were counted.
+func counted(c *core.Call, got, want int) error {
+	if got != want {
+		return core.Errorf(core.StateError, c.Op, "the mask has %d true elements, it had %d", got, want)
+	}
+	return nil
+}
+
+// masked_scatter, in place: the elements of Outs[0] where Ins[0] is true = those of Ins[1], contiguous, in order.
+func maskedScatterCall(ctx *kernel.Context, c *core.Call) error {
+	self, mask, source := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
+	p, err := ctx.Scratch(maskScratch(&mask))
+	if err != nil {
+		return err
+	}
+	if n := maskedScatter(ctx.Pool, &self, &mask, &source, p); n > c.Ins[1].Numel() {
+		return core.Errorf(core.ShapeError, c.Op, "the mask has %d true elements, the source only %d elements", n, c.Ins[1].Numel())
+	}
+	return nil
+}
