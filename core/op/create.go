@@ -56,13 +56,19 @@ func filled(name string, like *core.Tensor, shape []int, d core.DType, value *co
 	return a.finish(t, o)
 }
 
-// Zeros returns a tensor of zeros.
-func Zeros(shape []int, o TensorOptions) *core.Tensor {
+// Zeros returns zeros of the default dtype.
+func Zeros(shape ...int) *core.Tensor { return ZerosWith(shape, TensorOptions{}) }
+
+// ZerosWith is [Zeros] with options.
+func ZerosWith(shape []int, o TensorOptions) *core.Tensor {
 	return filled("zeros", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), core.IntNum(0), o)
 }
 
-// Ones returns a tensor of ones.
-func Ones(shape []int, o TensorOptions) *core.Tensor {
+// Ones returns ones of the default dtype.
+func Ones(shape ...int) *core.Tensor { return OnesWith(shape, TensorOptions{}) }
+
+// OnesWith is [Ones] with options.
+func OnesWith(shape []int, o TensorOptions) *core.Tensor {
 	return filled("ones", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), core.IntNum(1), o)
 }
 
@@ -75,28 +81,31 @@ func Full(shape []int, value *core.Tensor, o TensorOptions) *core.Tensor {
 	return filled("full", nil, shape, o.dtype(value.DType()), value, o)
 }
 
-// Empty returns a tensor whose elements are undefined until they are written.
-func Empty(shape []int, o TensorOptions) *core.Tensor {
+// Empty returns a tensor of the default dtype whose elements are undefined until they are written.
+func Empty(shape ...int) *core.Tensor { return EmptyWith(shape, TensorOptions{}) }
+
+// EmptyWith is [Empty] with options.
+func EmptyWith(shape []int, o TensorOptions) *core.Tensor {
 	a := beginNew("empty", nil, o)
 	return a.finish(a.out(o.dtype(core.CurrentContext().DefaultDType()), shape), o)
 }
 
 // ZerosLike returns zeros of t's shape.
 func ZerosLike(t *core.Tensor, o TensorOptions) *core.Tensor {
-	return fullLike("zeros_like", t, core.IntNum(0), o)
+	return filledLike("zeros_like", t, core.IntNum(0), o)
 }
 
 // OnesLike returns ones of t's shape.
 func OnesLike(t *core.Tensor, o TensorOptions) *core.Tensor {
-	return fullLike("ones_like", t, core.IntNum(1), o)
+	return filledLike("ones_like", t, core.IntNum(1), o)
 }
 
 // FullLike returns a tensor of t's shape whose elements are all value, a number.
 func FullLike(t, value *core.Tensor, o TensorOptions) *core.Tensor {
-	return fullLike("full_like", t, value, o)
+	return filledLike("full_like", t, value, o)
 }
 
-func fullLike(name string, t, value *core.Tensor, o TensorOptions) *core.Tensor {
+func filledLike(name string, t, value *core.Tensor, o TensorOptions) *core.Tensor {
 	if err := t.Usable(name); err != nil {
 		return core.ErrorTensor(err)
 	}
