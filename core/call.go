@@ -105,7 +105,10 @@ type Call struct {
 func (c *Call) Reset(s Stream, k KernelID, op string) {
 	c.Kernel, c.Op, c.stream = k, op, s
 	if c.Outs == nil {
-		c.Outs, c.Ins = c.outs[:0], c.ins[:0]
+		c.Outs = c.outs[:0]
+	}
+	if c.Ins == nil {
+		c.Ins = c.ins[:0]
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.Strs, c.waits = c.Ints[:0], c.Floats[:0], c.Strs[:0], c.waits[:0]
@@ -118,7 +121,23 @@ func (c *Call) Clear() {
 	clear(c.Ins)
 	clear(c.waits)
 	c.Fn = nil
+	// Calls over long lists, such as the parameters of a model, do not leave their room in every slot of the queue.
+	if cap(c.Outs) > longList {
+		c.Outs = nil
+	}
+	if cap(c.Ins) > longList {
+		c.Ins = nil
+	}
+	if cap(c.Ints) > 16*longList {
+		c.Ints = nil
+	}
+	if cap(c.Floats) > 16*longList {
+		c.Floats = nil
+	}
 }
+
+// longList is the number of operands above which a call's room is given up after use.
+const longList = 16
 
 // Touch tells the race detector what the call reads and writes.
 func (c *Call) Touch() {

@@ -5,6 +5,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/attention"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/conv"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/optim"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/elementwise"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/loss"

@@ -1,0 +1,160 @@
+// Package optim holds the CPU kernels behind the optimisers: fused steps over whole lists of parameters, and what gradient
+// clipping needs. All tensors are contiguous.
+package optim
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo LDFLAGS: -lm
+#cgo noescape plaitk_optim_step
+#cgo nocallback plaitk_optim_step
+#cgo noescape plaitk_optim_power_sum
+#cgo nocallback plaitk_optim_power_sum
+#cgo noescape plaitk_optim_scale
+#cgo nocallback plaitk_optim_scale
+#cgo noescape plaitk_optim_clamp
+#cgo nocallback plaitk_optim_clamp
+#include "optim.h"
+*/
+import "C"
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+func init() {
+	kernel.Register("optim_step", step)
+	kernel.Register("optim_norm", norm)
+	kernel.Register("optim_scale", scale)
+	kernel.Register("optim_clip", clip)
+	kernel.Register("optim_clamp", clamp)
+}
+
+// Numbers is how many numbers an update rule takes for each parameter (see rules.h).
+const Numbers = C.PLAITK_OPTIM_NUMBERS
+
+func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
+
+// step updates parameters by a rule. Ins are their gradients. Outs are, for each parameter, the parameter, its states and,
+// if it has one, its float32 master copy. Ints: the rule, the number of states, and for each parameter 1 if it has a master
+// copy; Floats: [Numbers] for each parameter.
+func step(ctx *kernel.Context, c *core.Call) error {
+	n := len(c.Ins)
+	if n == 0 {
+		return nil
+	}
+	scratch, err := ctx.Scratch(n * C.sizeof_plaitk_optim_tensor)
+	if err != nil {
+		return err
+	}
+	tensors := unsafe.Slice((*C.plaitk_optim_tensor)(scratch), n)
+	states, at := int(c.Ints[1]), 0
+	for i := range tensors {
+		p := &c.Outs[at]
+		t := C.plaitk_optim_tensor{param: (*C.char)(p.Ptr()), grad: (*C.char)(c.Ins[i].Ptr()), dtype: C.int64_t(p.DType), n: C.int64_t(p.Numel())}
+		at++
+		for k := range states {
+			t.state[k] = (*C.char)(c.Outs[at].Ptr())
+			at++
+		}
+		if c.Ints[2+i] != 0 {
+			t.master = (*C.float)(c.Outs[at].Ptr())
+			at++
+		}
+		tensors[i] = t
+	}
+	C.plaitk_optim_step(workers(ctx), C.int64_t(c.Ints[0]), &tensors[0], C.int64_t(n), (*C.double)(unsafe.Pointer(&c.Floats[0])))
+	return nil
+}
+
+// spans describes a list of tensors, with room behind it for the partial sums of its chunks, if wanted.
+func spans(ctx *kernel.Context, list []core.Operand, partial bool) (*C.plaitk_optim_span, *C.double, error) {
+	bytes := len(list) * C.sizeof_plaitk_optim_span
+	total := bytes
+	if partial {
+		for i := range list {
+			total += 8 * (list[i].Numel()/C.PLAITK_OPTIM_CHUNK + 1)
+		}
+	}
+	scratch, err := ctx.Scratch(total + 8)
+	if err != nil {
+		return nil, nil, err
+	}
+	spans := unsafe.Slice((*C.plaitk_optim_span)(scratch), len(list))
+	for i := range list {
+		o := &list[i]
+		spans[i] = C.plaitk_optim_span{data: (*C.char)(o.Ptr()), dtype: C.int64_t(o.DType), n: C.int64_t(o.Numel())}
+	}
+	return (*C.plaitk_optim_span)(scratch), (*C.double)(unsafe.Add(scratch, bytes)), nil
+}
+
+// norm writes the p-norm of everything in Ins, or its p-th power, to the 0-d Outs[0]. Floats: p; Ints: 1 for the root.
+func norm(ctx *kernel.Context, c *core.Call) error {
+	list, partial, err := spans(ctx, c.Ins, true)
+	if err != nil {
+		return err
+	}
+	p := c.Floats[0]
+	v := float64(C.plaitk_optim_power_sum(workers(ctx), list, C.int64_t(len(c.Ins)), C.double(p), partial))
+	if c.Ints[0] != 0 && !math.IsInf(p, 0) && p != 0 {
+		if p == 2 {
+			v = math.Sqrt(v)
+		} else {
+			v = math.Pow(v, 1/p)
+		}
+	}
+	switch out := &c.Outs[0]; out.DType {
+	case core.Float64:
+		*(*float64)(out.Ptr()) = v
+	default:
+		*(*float32)(out.Ptr()) = float32(v)
+	}
+	return nil
+}
+
+// number returns the value of an operand with one element, of dtype float32 or float64, or a number.
+func number(o *core.Operand) float64 {
+	switch {
+	case o.IsNumber:
+		return o.Number.Float
+	case o.DType == core.Float64:
+		return *(*float64)(o.Ptr())
+	}
+	return float64(*(*float32)(o.Ptr()))
+}
+
+// scale multiplies everything in Outs by the number Ins[0].
+func scale(ctx *kernel.Context, c *core.Call) error { return multiply(ctx, c, number(&c.Ins[0])) }
+
+// clip multiplies everything in Outs by what makes a norm of Ins[0] at most Floats[0], and by 1 if it is.
+func clip(ctx *kernel.Context, c *core.Call) error {
+	factor := c.Floats[0] / (number(&c.Ins[0]) + 1e-6)
+	if factor >= 1 {
+		return nil
+	}
+	return multiply(ctx, c, factor)
+}
+
+func multiply(ctx *kernel.Context, c *core.Call, factor float64) error {
+	list, _, err := spans(ctx, c.Outs, false)
+	if err != nil {
+		return err
+	}
+	C.plaitk_optim_scale(workers(ctx), list, C.int64_t(len(c.Outs)), C.double(factor))
+	return nil
+}
+
+// clamp clamps everything in Outs to plus and minus Floats[0].
+func clamp(ctx *kernel.Context, c *core.Call) error {
+	list, _, err := spans(ctx, c.Outs, false)
+	if err != nil {
+		return err
+	}
+	C.plaitk_optim_clamp(workers(ctx), list, C.int64_t(len(c.Outs)), C.double(c.Floats[0]))
+	return nil
+}
