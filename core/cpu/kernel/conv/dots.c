@@ -1,7 +1,7 @@
 // Gradient of the weight.
 #include "conv.h"
 #include "lattice.h"
-#include "slots.h"
+#include "../../include/plait_slots.h"
 
 #define min plaitk_conv_min
 #define max plaitk_conv_max
@@ -28,7 +28,7 @@ typedef struct {
   int64_t segments, group_block, group_blocks, row_block, row_blocks, channel_block, channel_blocks;
   int64_t weights;       // elements of the result
   char *partial;
-  plaitk_conv_slots slots;
+  plait_slots slots;
   int64_t copy_bytes, dy_bytes;
   const void *x, *dy;
   void *dw;
@@ -82,23 +82,18 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int64_t threads, char *s
   j->group_block = work >= CHUNK_WORK ? 1 : min(j->groups, (int64_t)(CHUNK_WORK / work) + 1);
   j->group_blocks = ceil_div(j->groups, j->group_block);
 
-  j->koff = plaitk_conv_carve(&at, (l->k + TILE_PAD) * (int64_t)sizeof(int64_t));
+  j->koff = plait_carve(&at, (l->k + TILE_PAD) * (int64_t)sizeof(int64_t));
   if (scratch) {
     plaitk_conv_lattice_koff(l, j->koff);
     memset(j->koff + l->k, 0, TILE_PAD * sizeof(int64_t));
   }
   // A single segment of a type that needs no conversion is summed in place.
   int direct = j->segments == 1 && j->io->size == j->io->compute_size;
-  j->partial = direct ? j->dw : plaitk_conv_carve(&at, j->segments * j->weights * j->io->compute_size);
-  j->copy_bytes = round_up(l->copy * j->io->compute_size, CONV_ALIGN);
-  j->dy_bytes = round_up(round_up(j->row_block, 4) * l->vectors * lanes * j->io->compute_size, CONV_ALIGN);
-  j->slots.size = j->copy_bytes + j->dy_bytes + round_up(l->vectors * (int64_t)sizeof(int64_t), CONV_ALIGN);
-  int64_t count = max(1, min(threads, j->segments * j->group_blocks * j->row_blocks * j->channel_blocks));
-  j->slots.slots = plaitk_conv_carve(&at, count * (int64_t)sizeof(plaitk_conv_slot));
-  j->slots.bytes = plaitk_conv_carve(&at, count * j->slots.size);
-  if (scratch) {
-    for (int64_t i = 0; i < count; i++) atomic_flag_clear(&j->slots.slots[i].busy);
-  }
+  j->partial = direct ? j->dw : plait_carve(&at, j->segments * j->weights * j->io->compute_size);
+  j->copy_bytes = round_up(l->copy * j->io->compute_size, PLAIT_SLOT_ALIGN);
+  j->dy_bytes = round_up(round_up(j->row_block, 4) * l->vectors * lanes * j->io->compute_size, PLAIT_SLOT_ALIGN);
+  int64_t size = j->copy_bytes + j->dy_bytes + round_up(l->vectors * (int64_t)sizeof(int64_t), PLAIT_SLOT_ALIGN);
+  plait_slots_plan(&j->slots, &at, max(1, min(threads, j->segments * j->group_blocks * j->row_blocks * j->channel_blocks)), size, scratch != NULL);
   return (int64_t)((intptr_t)at - (intptr_t)scratch);
 }
 
@@ -156,7 +151,7 @@ static void dots_chunk(void *arg, int64_t chunk) {
   const plaitk_conv_lattice *l = &j->lattice;
   int lanes = j->micro->lanes;
   int64_t size = j->io->compute_size;
-  int64_t slot = plaitk_conv_take(&j->slots);
+  int64_t slot = plait_take(&j->slots);
   char *copy = j->slots.bytes + slot * j->slots.size;
   char *dy_copy = copy + j->copy_bytes;
   int64_t *base = (int64_t *)(dy_copy + j->dy_bytes);
@@ -195,7 +190,7 @@ static void dots_chunk(void *arg, int64_t chunk) {
       }
     }
   }
-  plaitk_conv_give(&j->slots, slot);
+  plait_give(&j->slots, slot);
 }
 
 #define SUM_BLOCK 4096

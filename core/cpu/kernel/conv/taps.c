@@ -1,7 +1,7 @@
 // Forward pass and input gradient.
 #include "conv.h"
 #include "lattice.h"
-#include "slots.h"
+#include "../../include/plait_slots.h"
 
 #define min plaitk_conv_min
 #define max plaitk_conv_max
@@ -38,7 +38,7 @@ typedef struct {
   int64_t out_size[3], out_plane, group_weights;
   int64_t parts;
   part *part;
-  plaitk_conv_slots slots;
+  plait_slots slots;
   int64_t copy_bytes, sum_bytes;
   const void *in, *w, *bias;
   void *out;
@@ -99,7 +99,7 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int input_grad, int64_t 
   for (int d = 0; d < 3; d++) steps[d] = input_grad ? min(s->stride[d], s->in[d]) : 1;
   j->group_weights = j->rows * j->channels * taps;
   j->parts = steps[0] * steps[1] * steps[2];
-  j->part = plaitk_conv_carve(&at, j->parts * (int64_t)sizeof(part));
+  j->part = plait_carve(&at, j->parts * (int64_t)sizeof(part));
   int64_t first = 0, pack_first = 0, copy = 0, vectors = 0;
   for (int64_t i = 0; i < j->parts; i++) {
     part local, *p = scratch ? &j->part[i] : &local;
@@ -110,8 +110,8 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int input_grad, int64_t 
       plaitk_conv_lattice_forward(&p->lattice, s);
     }
     plan_part(j, p);
-    p->koff = plaitk_conv_carve(&at, p->lattice.k * (int64_t)sizeof(int64_t));
-    p->packed = plaitk_conv_carve(&at, j->groups * p->panel_group * j->io->compute_size);
+    p->koff = plait_carve(&at, p->lattice.k * (int64_t)sizeof(int64_t));
+    p->packed = plait_carve(&at, j->groups * p->panel_group * j->io->compute_size);
     if (scratch) {
       plaitk_conv_weights *w = &p->weights;
       w->channels = j->channels;
@@ -133,15 +133,10 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int input_grad, int64_t 
     vectors = max(vectors, p->lattice.vectors);
   }
   int64_t lanes = j->micro->lanes;
-  j->copy_bytes = round_up(copy * j->io->compute_size, CONV_ALIGN);
-  j->sum_bytes = round_up(vectors * lanes * min(ROW_BLOCK, round_up(j->rows, 8)) * j->io->compute_size, CONV_ALIGN);
-  j->slots.size = j->copy_bytes + j->sum_bytes + round_up(vectors * (int64_t)sizeof(int64_t), CONV_ALIGN);
-  int64_t count = max(1, min(threads, first));
-  j->slots.slots = plaitk_conv_carve(&at, count * (int64_t)sizeof(plaitk_conv_slot));
-  j->slots.bytes = plaitk_conv_carve(&at, count * j->slots.size);
-  if (scratch) {
-    for (int64_t i = 0; i < count; i++) atomic_flag_clear(&j->slots.slots[i].busy);
-  }
+  j->copy_bytes = round_up(copy * j->io->compute_size, PLAIT_SLOT_ALIGN);
+  j->sum_bytes = round_up(vectors * lanes * min(ROW_BLOCK, round_up(j->rows, 8)) * j->io->compute_size, PLAIT_SLOT_ALIGN);
+  int64_t size = j->copy_bytes + j->sum_bytes + round_up(vectors * (int64_t)sizeof(int64_t), PLAIT_SLOT_ALIGN);
+  plait_slots_plan(&j->slots, &at, max(1, min(threads, first)), size, scratch != NULL);
   return (int64_t)((intptr_t)at - (intptr_t)scratch);
 }
 
@@ -227,7 +222,7 @@ static void taps_chunk(void *arg, int64_t chunk) {
   const job *j = arg;
   const part *p = part_of(j, chunk, 0);
   int lanes = j->micro->lanes;
-  int64_t slot = plaitk_conv_take(&j->slots);
+  int64_t slot = plait_take(&j->slots);
   char *copy = j->slots.bytes + slot * j->slots.size;
   char *sums = copy + j->copy_bytes;
   int64_t *base = (int64_t *)(sums + j->sum_bytes);
@@ -247,7 +242,7 @@ static void taps_chunk(void *arg, int64_t chunk) {
       store(j, p, &b, g, m, end, sums);
     }
   }
-  plaitk_conv_give(&j->slots, slot);
+  plait_give(&j->slots, slot);
 }
 
 static int empty(const plaitk_conv_shape *s, int input_grad) {
