@@ -3,9 +3,57 @@ package op
 import "github.com/plait-ml/plait/core"
 
 var (
+	amaxKernel   = core.Kernel("amax")
+	aminKernel   = core.Kernel("amin")
 	argMaxKernel = core.Kernel("argmax")
 	argMinKernel = core.Kernel("argmin")
 )
+
+// extremeGrad gives what is chosen where x is the extreme.
+var extremeGrad = elementwise("extreme_grad", "x, extreme, share", "where(x == extreme, share, 0)",
+	"", "", "where(x == extreme, grad, 0)")
+
+// Amax returns the largest elements of x over dims, or over all dimensions if there are none; NaN where there is one. The
+// gradient is shared evenly among equal largest elements. It fails if there are no elements to choose from.
+func Amax(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	return extreme("amax", amaxKernel, x, dims, keepdim)
+}
+
+// Amin returns the smallest elements of x over dims, or over all dimensions if there are none; NaN where there is one. The
+// gradient is shared evenly among equal smallest elements. It fails if there are no elements to choose from.
+func Amin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	return extreme("amin", aminKernel, x, dims, keepdim)
+}
+
+func extreme(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	a := begin(name, x)
+	r := a.reduction(x, dims, keepdim)
+	a.nonempty(x, r)
+	if a.err != nil {
+		return a.fail()
+	}
+	out := a.reduce(k, x, r, x.DType())
+	if a.err != nil {
+		return a.fail()
+	}
+	if a.grad {
+		n := a.node(extremeDeriv, x).Save(x).SaveOutput(out, 0)
+		n.Ints = r.dims
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func extremeDeriv(d *core.Derivation) {
+	x, out := d.Saved(0), d.Saved(1)
+	d.Set(0, shareAmong(x, spread(out, x.Shape(), d.Node.Ints), d.Grad(), d.Node.Ints))
+}
+
+// shareAmong returns g, a gradient of x reduced over dims, shared evenly among the elements of x that equal extreme.
+func shareAmong(x, extreme, g *core.Tensor, dims []int) *core.Tensor {
+	ties := count("eq", countKernel, Eq(x, extreme), dims, g.Dim() == x.Dim(), core.Int64)
+	return extremeGrad.apply(nil, x, extreme, spread(Div(g, castTo(ties, g.DType())), x.Shape(), dims))
+}
 
 // ArgMax returns the indices, as int64, of the largest elements of x along a dimension, or in the flattened x if dims is
 // empty. Of equal ones it is the first; a NaN counts as the largest.

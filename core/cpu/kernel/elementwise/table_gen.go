@@ -8,6 +8,7 @@ extern const plaitk_elementwise_kernel plaitk_elementwise_activation[13];
 extern const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[62];
 extern const plaitk_elementwise_kernel plaitk_elementwise_comparison[29];
 extern const plaitk_elementwise_kernel plaitk_elementwise_exponential[36];
+extern const plaitk_elementwise_kernel plaitk_elementwise_reduction[46];
 */
 import "C"
 
@@ -161,5 +162,53 @@ func init() {
 		"sqrt.f64",
 		"sqrt.grad.x.f32",
 		"sqrt.grad.x.f64",
+	)
+	family(unsafe.Pointer(&C.plaitk_elementwise_reduction),
+		"extreme_grad.f32",
+		"extreme_grad.f64",
+		"extreme_grad.i64",
+		"extreme_grad.grad.share.f32",
+		"extreme_grad.grad.share.f64",
+		"logsumexp_grad.f32",
+		"logsumexp_grad.f64",
+		"logsumexp_grad.grad.g.f32",
+		"logsumexp_grad.grad.g.f64",
+		"logsumexp_grad.grad.x.f32",
+		"logsumexp_grad.grad.x.f64",
+		"logsumexp_grad.grad.total.f32",
+		"logsumexp_grad.grad.total.f64",
+		"prod_grad.f32",
+		"prod_grad.f64",
+		"std_grad.f32",
+		"std_grad.f64",
+		"std_grad.grad.g.f32",
+		"std_grad.grad.g.f64",
+		"std_grad.grad.std.f32",
+		"std_grad.grad.std.f64",
+		"var_grad.f32",
+		"var_grad.f64",
+		"var_grad.i64",
+		"var_grad.grad.x.f32",
+		"var_grad.grad.x.f64",
+		"var_grad.grad.mean.f32",
+		"var_grad.grad.mean.f64",
+		"var_grad.grad.scale.f32",
+		"var_grad.grad.scale.f64",
+		"norm2_grad.f32",
+		"norm2_grad.f64",
+		"norm2_grad.grad.g.f32",
+		"norm2_grad.grad.g.f64",
+		"norm2_grad.grad.x.f32",
+		"norm2_grad.grad.x.f64",
+		"norm2_grad.grad.norm.f32",
+		"norm2_grad.grad.norm.f64",
+		"norm_grad.f32",
+		"norm_grad.f64",
+		"norm_grad.grad.g.f32",
+		"norm_grad.grad.g.f64",
+		"norm_grad.grad.x.f32",
+		"norm_grad.grad.x.f64",
+		"norm_grad.grad.norm.f32",
+		"norm_grad.grad.norm.f64",
 	)
 }

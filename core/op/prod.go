@@ -1,0 +1,103 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var prodKernel = core.Kernel("prod")
+
+// prodGrad is g times the product of the other elements: p is the product of the elements that are not 0, of which there
+// are all but `zeros`.
+var prodGrad = elementwise("prod_grad", "g, x, p, zeros", "where(zeros == 0, g*p/x, where(zeros == 1, where(x == 0, g*p, 0), 0))")
+
+// Prod returns the product of x over dims, or over all dimensions if there are none; integers and bools give int64. The
+// product of nothing is 1.
+func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	a := begin("prod", x)
+	r := a.reduction(x, dims, keepdim)
+	if a.err != nil {
+		return a.fail()
+	}
+	out := a.reduce(prodKernel, x, r, sumType(x.DType()))
+	if a.err != nil {
+		return a.fail()
+	}
+	if a.grad {
+		n := a.node(prodDeriv, x).Save(x)
+		n.Ints = r.dims
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// ProdWith is [Prod] with options.
+func ProdWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
+	if o.DType == nil || x.Err() != nil || *o.DType == x.DType() {
+		return Prod(x, dims, o.KeepDim)
+	}
+	return compose("prod", func() *core.Tensor {
+		return castTo(Prod(castTo(x, *o.DType), dims, o.KeepDim), *o.DType)
+	})
+}
+
+func prodDeriv(d *core.Derivation) {
+	x, shape, dims := d.Saved(0), d.InputShape(0), d.Node.Ints
+	g := spread(d.Grad(), shape, dims)
+	if d.CreateGraph() {
+		d.Set(0, Mul(g, productOfOthers(x, dims)))
+		return
+	}
+	isZero := Eq(x, core.Num(0))
+	zeros := castTo(count("eq", countKernel, isZero, dims, true, core.Int64), x.DType())
+	p := Prod(Where(isZero, core.Num(1), x), dims, true)
+	d.Set(0, prodGrad.apply(nil, g, x, spread(p, shape, dims), spread(zeros, shape, dims)))
+}
+
+// productOfOthers returns, for each element of x, the product of the others over dims, by operations that can be
+// differentiated at zeros too.
+func productOfOthers(x *core.Tensor, dims []int) *core.Tensor {
+	if len(dims) == 0 {
+		return onesLike(x)
+	}
+	// The dimensions become the first one of a matrix.
+	order := append([]int{}, dims...)
+	n := 1
+	for i, size := range x.Shape() {
+		if len(dims) > 0 && dims[0] == i {
+			dims = dims[1:]
+			n *= size
+			continue
+		}
+		order = append(order, i)
+	}
+	back := make([]int, len(order))
+	for i, d := range order {
+		back[d] = i
+	}
+	moved := Permute(x, order...)
+	if moved.Err() != nil || x.Numel() == 0 {
+		return onesLike(x)
+	}
+	others := productOfOtherRows(Reshape(moved, n, x.Numel()/n))
+	return Permute(Reshape(others, moved.Shape()...), back...)
+}
+
+// productOfOtherRows returns, for each row of a matrix, the elementwise product of all others: of pairs of rows first,
+// which gives what each row's partner lacks.
+func productOfOtherRows(x *core.Tensor) *core.Tensor {
+	n := x.Size(0)
+	if n == 1 {
+		return onesLike(x)
+	}
+	half := n / 2
+	a, b := Narrow(x, 0, 0, half), Narrow(x, 0, half, half)
+	pairs := Mul(a, b)
+	others := productOfOtherRows(pairs)
+	if n%2 == 0 {
+		return Cat([]*core.Tensor{Mul(others, b), Mul(others, a)}, 0)
+	}
+	last := Narrow(x, 0, n-1, 1)
+	all := Mul(Narrow(others, 0, 0, 1), Narrow(pairs, 0, 0, 1))
+	others = Mul(others, last)
+	return Cat([]*core.Tensor{Mul(others, b), Mul(others, a), all}, 0)
+}
+
+func onesLike(x *core.Tensor) *core.Tensor { return fullLike(x, 1, x.DType(), x.Shape()) }

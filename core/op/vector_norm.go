@@ -1,0 +1,77 @@
+package op
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var normKernel = core.Kernel("norm")
+
+// The derivatives of norms: 0 where the norm, or for other powers the element, is 0.
+var (
+	norm2Grad = elementwise("norm2_grad", "g, x, norm", "where(norm == 0, 0, g*x/norm)",
+		"where(norm == 0, 0, grad*x/norm)", "where(norm == 0, 0, grad*g/norm)", "where(norm == 0, 0, -grad*out/norm)")
+	normGrad = elementwise("norm_grad", "g, x, norm; p", "where(x == 0, 0, g * sign(x) * pow(abs(x)/norm, p - 1))",
+		"where(x == 0, 0, grad * sign(x) * pow(abs(x)/norm, p - 1))", "where(x == 0, 0, grad*out*(p - 1)/x)",
+		"where(x == 0, 0, -grad*out*(p - 1)/norm)")
+)
+
+// Norm is [VectorNorm] under its other name.
+func Norm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
+	return vectorNorm("norm", x, p, dims, o)
+}
+
+// VectorNorm returns the p-norm of x over dims, or over all dimensions if there are none: the p-th root of the sum of
+// |x|^p, the largest |x| for p = inf, the smallest for -inf, and the number of elements that are not zero for 0. x must
+// be floating point. The gradient is 0 where the norm is; equal extremes share it evenly.
+func VectorNorm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
+	return vectorNorm("vector_norm", x, p, dims, o)
+}
+
+func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
+	if o.DType != nil && x.Err() == nil && *o.DType != x.DType() {
+		return compose(name, func() *core.Tensor {
+			return vectorNorm(name, castTo(x, *o.DType), p, dims, ReduceOptions{KeepDim: o.KeepDim})
+		})
+	}
+	a := begin(name, x)
+	a.floating("the input", x)
+	if math.IsNaN(p) {
+		a.failf(core.ValueError, "the order of the norm is NaN")
+	}
+	r := a.reduction(x, dims, o.KeepDim)
+	if p < 0 || math.IsInf(p, 0) {
+		a.nonempty(x, r)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	out := a.reduce(normKernel, x, r, x.DType(), p)
+	if a.err != nil {
+		return a.fail()
+	}
+	if a.grad {
+		n := a.node(vectorNormDeriv, x).Save(x).SaveOutput(out, 0)
+		n.Ints, n.Floats = r.dims, []float64{p}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func vectorNormDeriv(d *core.Derivation) {
+	x, out, g := d.Saved(0), d.Saved(1), d.Grad()
+	shape, dims, p := d.InputShape(0), d.Node.Ints, d.Node.Floats[0]
+	switch {
+	case p == 0:
+		d.Set(0, fullLike(x, 0, x.DType(), shape))
+	case p == 1:
+		d.Set(0, Mul(spread(g, shape, dims), Sign(x)))
+	case p == 2:
+		d.Set(0, norm2Grad.apply(nil, spread(g, shape, dims), x, spread(out, shape, dims)))
+	case math.IsInf(p, 0):
+		d.Set(0, Mul(shareAmong(Abs(x), spread(out, shape, dims), g, dims), Sign(x)))
+	default:
+		d.Set(0, normGrad.apply([]float64{p}, spread(g, shape, dims), x, spread(out, shape, dims)))
+	}
+}
