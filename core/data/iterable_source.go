@@ -6,59 +6,80 @@ import (
 	"io"
 	"iter"
 	"sync"
+
+	"github.com/plait-ml/plait/core"
 )
 
-// iterableSource reads each worker's sequence in a goroutine of its own, and takes a batch from each in turn.
+// iterableSource reads each worker's sequence in a goroutine of its own, and takes a batch from each in turn. Without
+// workers there is one such goroutine, which goes on when the reader asks.
 type iterableSource[B any] struct {
 	streams []chan result[B] // of the workers that have more; closed at a sequence's end
+	asked   chan struct{}    // nil where workers run ahead
 	turn    int
 	batch   int
 	running sync.WaitGroup
-
-	pull     func() (B, error, bool) // in place of streams where the reader does the work
-	stopPull func()
 }
 
 func newIterableSource[T, B any](ctx context.Context, dataset Iterable[T], collate func([]T) (B, error), epoch uint64, o Options) *iterableSource[B] {
-	batches := func(id, count int) iter.Seq2[B, error] {
-		worker := Worker{ID: id, Count: count, Epoch: epoch, Random: newRandom(o.Seed, purposeWorker, epoch, uint64(id))}
-		return streamBatches(ctx, dataset, collate, worker, o)
-	}
 	s := &iterableSource[B]{}
-	if o.Workers == 0 {
-		s.pull, s.stopPull = iter.Pull2(batches(0, 1))
-		return s
+	count, ahead := o.Workers, o.prefetch()
+	if count == 0 {
+		count, ahead = 1, 0
+		s.asked = make(chan struct{})
 	}
-	for id := range o.Workers {
-		stream := make(chan result[B], o.prefetch())
+	mode := core.CurrentMode()
+	for id := range count {
+		stream := make(chan result[B], ahead)
 		s.streams = append(s.streams, stream)
+		worker := Worker{ID: id, Count: count, Epoch: epoch, Random: newRandom(o.Seed, purposeWorker, epoch, uint64(id))}
 		s.running.Add(1)
 		go func() {
 			defer s.running.Done()
-			defer close(stream)
-			send := func(r result[B]) bool {
-				select {
-				case stream <- r:
-					return true
-				case <-ctx.Done():
-					return false
-				}
-			}
-			regular := false
-			defer func() {
-				if !regular {
-					send(result[B]{err: errGoexit})
-				}
-			}()
-			for batch, err := range batches(id, o.Workers) {
-				if !send(result[B]{batch, err}) {
-					break
-				}
-			}
-			regular = true
+			inherit(mode, func() { s.produce(ctx, stream, streamBatches(ctx, dataset, collate, worker, o)) })
 		}()
 	}
 	return s
+}
+
+// produce sends a sequence of batches.
+func (s *iterableSource[B]) produce(ctx context.Context, stream chan<- result[B], batches iter.Seq2[B, error]) {
+	defer close(stream)
+	send := func(r result[B]) bool {
+		select {
+		case stream <- r:
+			return s.wait(ctx)
+		case <-ctx.Done():
+			Release(r.batch)
+			return false
+		}
+	}
+	regular := false
+	defer func() {
+		if !regular {
+			send(result[B]{err: errGoexit})
+		}
+	}()
+	if s.wait(ctx) {
+		for batch, err := range batches {
+			if !send(result[B]{batch, err}) {
+				break
+			}
+		}
+	}
+	regular = true
+}
+
+// wait waits until the reader asks for a batch, or returns at once where workers run ahead; false at the end of ctx.
+func (s *iterableSource[B]) wait(ctx context.Context) bool {
+	if s.asked == nil {
+		return true
+	}
+	select {
+	case <-s.asked:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (s *iterableSource[B]) next(ctx context.Context) (B, error) {
@@ -75,11 +96,14 @@ func (s *iterableSource[B]) next(ctx context.Context) (B, error) {
 
 // take returns what comes next, or false after the end of the last sequence or of ctx.
 func (s *iterableSource[B]) take(ctx context.Context) (r result[B], ok bool) {
-	if s.pull != nil {
-		r.batch, r.err, ok = s.pull()
-		return r, ok
-	}
 	for len(s.streams) > 0 {
+		if s.asked != nil {
+			select {
+			case s.asked <- struct{}{}:
+			case <-ctx.Done():
+				return r, false
+			}
+		}
 		s.turn %= len(s.streams)
 		select {
 		case r, ok = <-s.streams[s.turn]:
@@ -97,8 +121,10 @@ func (s *iterableSource[B]) take(ctx context.Context) (r result[B], ok bool) {
 
 func (s *iterableSource[B]) stop() {
 	s.running.Wait()
-	if s.stopPull != nil {
-		stopPull(s.stopPull)
+	for _, stream := range s.streams {
+		for r := range stream {
+			Release(r.batch)
+		}
 	}
 }
 
@@ -117,7 +143,7 @@ func streamBatches[T, B any](ctx context.Context, dataset Iterable[T], collate f
 		}
 		var failed error
 		count := 0
-		err := visit(ctx, dataset, worker, func(sample T, err error) bool {
+		err := visitSamples(ctx, dataset, worker, func(sample T, err error) bool {
 			samples = append(samples, sample)
 			failed = errors.Join(failed, err)
 			if count++; count < size {
@@ -145,8 +171,8 @@ func collateAll[T, B any](collate func([]T) (B, error), samples []T, failed erro
 	return collate(samples)
 }
 
-// visit ranges over a worker's sequence and returns the panic that ended it, if one did.
-func visit[T any](ctx context.Context, dataset Iterable[T], worker Worker, use func(T, error) bool) (err error) {
+// visitSamples ranges over a worker's sequence and returns the panic that ended it, if one did.
+func visitSamples[T any](ctx context.Context, dataset Iterable[T], worker Worker, use func(T, error) bool) (err error) {
 	defer recovered(&err)
 	for sample, err := range dataset.Samples(ctx, worker) {
 		if !use(sample, err) {

@@ -23,7 +23,7 @@ type counter struct {
 func (c counter) Samples(ctx context.Context, w Worker) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		for i := w.ID; i < c.n; i += w.Count {
-			time.Sleep(time.Duration(mix(uint64(i))%50) * time.Millisecond)
+			time.Sleep(time.Duration(newRandom(uint64(i)).IntN(50)) * time.Millisecond)
 			var err error
 			switch {
 			case i > 0 && i == c.panic:
@@ -76,7 +76,7 @@ func TestIterableErrors(t *testing.T) {
 		{"error in the last", counter{n: 3, fail: 2}, 0, []string{"[0 1]", "data: batch 1: broken"}},
 		{"panic", counter{n: 8, panic: 5}, 0, []string{"[0 1]", "[2 3]", "data: batch 2: panic: at 5"}},
 		{"panic", counter{n: 8, panic: 5}, 2, []string{"[0 2]", "[1 3]", "[4 6]", "data: batch 3: panic: at 5"}},
-		{"goexit", counter{n: 8, exit: 5}, 2, []string{"[0 2]", "[1 3]", "[4 6]", "data: batch 3: the worker's goroutine ended inside the dataset"}},
+		{"goexit", counter{n: 8, exit: 5}, 2, []string{"[0 2]", "[1 3]", "[4 6]", "data: batch 3: the goroutine ended inside the caller's code (runtime.Goexit)"}},
 	} {
 		t.Run(fmt.Sprint(c.name, " ", c.workers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

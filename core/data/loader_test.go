@@ -19,7 +19,7 @@ import (
 // sleepy takes a time that differs from sample to sample, so that workers overtake each other.
 func sleepy(n int) Dataset[int] {
 	return Map(numbers(n), func(i int) (int, error) {
-		time.Sleep(time.Duration(mix(uint64(i))%50) * time.Millisecond)
+		time.Sleep(time.Duration(newRandom(uint64(i)).IntN(50)) * time.Millisecond)
 		return i, nil
 	})
 }
@@ -248,7 +248,7 @@ func TestGoexitCostsOneBatch(t *testing.T) {
 		var got [][]int
 		for batch, err := range l.Epoch(t.Context()) {
 			if err != nil {
-				require.ErrorContains(t, err, "batch 1: the worker's goroutine ended")
+				require.ErrorContains(t, err, "batch 1: the goroutine ended inside")
 			}
 			got = append(got, batch)
 		}

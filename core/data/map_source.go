@@ -6,6 +6,8 @@ import (
 	"io"
 	"iter"
 	"sync"
+
+	"github.com/plait-ml/plait/core"
 )
 
 // job is a batch to be made.
@@ -21,42 +23,83 @@ type result[B any] struct {
 	err   error
 }
 
-// mapSource makes the batches of a sampler, in its order: by itself, or by workers that take jobs as they get free. Each
-// job has its own channel for the result, and the reader empties these in the order of the jobs.
+// mapSource makes the batches of a sampler, in its order. A goroutine asks the sampler, because its code must neither
+// wait for a batch to be made nor run on the reader's thread, which may be locked. Each job has its own channel for the
+// result, and the reader empties these in the order of the jobs, whichever worker was free for it.
 type mapSource[B any] struct {
-	fetch    func(context.Context, job) (B, error)
-	pull     func() ([]int, bool)
-	stopPull func()
-	epoch    uint64
-	batch    int // of the next job
-	first    int
-	ended    bool // the sampler has no more
-
-	ahead   int // jobs that may be under way
-	waiting []chan result[B]
-	jobs    chan task[B]
-	workers sync.WaitGroup
+	fetch   func(context.Context, job) (B, error)
+	mode    core.Mode
+	order   chan task[B] // as the sampler gave them; closed at its end
+	jobs    chan task[B] // for the workers; nil where the reader makes the batches
+	current task[B]      // what the reader waits for
+	running sync.WaitGroup
 }
 
 type task[B any] struct {
 	job
-	done chan result[B]
+	err  error          // of the sampler, in place of a batch
+	done chan result[B] // nil where there are no workers
 }
 
 func newMapSource[B any](ctx context.Context, sampler BatchSampler, epoch uint64, o Options, fetch func(context.Context, job) (B, error)) *mapSource[B] {
-	s := &mapSource[B]{fetch: fetch, epoch: epoch}
-	s.pull, s.stopPull = iter.Pull(sampler.Batches(epoch))
-	if o.Workers == 0 {
-		return s
+	ahead := o.Workers * o.prefetch()
+	s := &mapSource[B]{fetch: fetch, mode: core.CurrentMode(), order: make(chan task[B], ahead)}
+	if o.Workers > 0 {
+		s.jobs = make(chan task[B], ahead+1) // what is in order, and what the reader waits for
 	}
-	s.ahead = o.Workers * o.prefetch()
-	s.jobs = make(chan task[B], s.ahead)
-	s.workers.Add(o.Workers)
+	s.running.Add(1 + o.Workers)
+	go s.feed(ctx, sampler, epoch)
 	for range o.Workers {
 		go s.work(ctx)
 	}
-	s.fill()
 	return s
+}
+
+// feed hands out the sampler's batches as fast as the reader takes their results.
+func (s *mapSource[B]) feed(ctx context.Context, sampler BatchSampler, epoch uint64) {
+	defer s.running.Done()
+	defer close(s.order)
+	next := job{epoch: epoch}
+	send := func(t task[B]) bool {
+		if s.jobs != nil {
+			t.done = make(chan result[B], 1)
+		}
+		select {
+		case s.order <- t:
+		case <-ctx.Done():
+			return false
+		}
+		if s.jobs != nil {
+			s.jobs <- t // has room
+		}
+		return true
+	}
+	err := errGoexit
+	defer func() {
+		if err != nil {
+			send(task[B]{job: next, err: err})
+		}
+	}()
+	err = visit(sampler.Batches, epoch, func(indices []int) bool {
+		next.indices = indices
+		if !send(task[B]{job: next}) {
+			return false
+		}
+		next.batch++
+		next.first += len(indices)
+		return true
+	})
+}
+
+// visit ranges over a sequence of the caller's and returns the panic that ended it, if one did.
+func visit(batches func(uint64) iter.Seq[[]int], epoch uint64, use func([]int) bool) (err error) {
+	defer recovered(&err)
+	for indices := range batches(epoch) {
+		if !use(indices) {
+			break
+		}
+	}
+	return nil
 }
 
 // work runs jobs until the pass ends. User code that ends the goroutine (runtime.Goexit) costs its batch alone.
@@ -67,12 +110,12 @@ func (s *mapSource[B]) work(ctx context.Context) {
 			go s.work(ctx)
 			return
 		}
-		s.workers.Done()
+		s.running.Done()
 	}()
 	for {
 		select {
 		case t := <-s.jobs:
-			s.run(ctx, t)
+			inherit(s.mode, func() { s.run(ctx, t) })
 		case <-ctx.Done():
 			regular = true
 			return
@@ -83,103 +126,74 @@ func (s *mapSource[B]) work(ctx context.Context) {
 func (s *mapSource[B]) run(ctx context.Context, t task[B]) {
 	r := result[B]{err: &BatchError{Batch: t.batch, Index: -1, Err: errGoexit}}
 	defer func() { t.done <- r }()
-	r.batch, r.err = s.make(ctx, t.job)
+	r.batch, r.err = s.make(ctx, t)
 }
 
-var errGoexit = errors.New("the worker's goroutine ended inside the dataset")
+var errGoexit = errors.New("the goroutine ended inside the caller's code (runtime.Goexit)")
 
 // make fetches a batch and says which one failed.
-func (s *mapSource[B]) make(ctx context.Context, j job) (B, error) {
-	if err := ctx.Err(); err != nil {
-		var zero B
-		return zero, err
+func (s *mapSource[B]) make(ctx context.Context, t task[B]) (batch B, err error) {
+	if err = ctx.Err(); err != nil {
+		return batch, err
 	}
-	batch, err := s.fetch(ctx, j)
+	if err = t.err; err == nil {
+		batch, err = s.fetch(ctx, t.job)
+	}
 	var known *BatchError
 	if err != nil && !errors.As(err, &known) {
-		err = &BatchError{Batch: j.batch, Index: -1, Err: err}
+		err = &BatchError{Batch: t.batch, Index: -1, Err: err}
 	}
 	return batch, err
 }
 
-// nextJob asks the sampler, whose code is the caller's and may panic.
-func (s *mapSource[B]) nextJob() (j job, err error) {
-	defer recovered(&err)
-	j = job{epoch: s.epoch, batch: s.batch, first: s.first}
+func (s *mapSource[B]) next(ctx context.Context) (batch B, err error) {
 	var ok bool
-	if j.indices, ok = s.pull(); !ok {
-		return j, io.EOF
+	select {
+	case s.current, ok = <-s.order:
+	case <-ctx.Done():
+		return batch, ctx.Err()
 	}
-	s.batch++
-	s.first += len(j.indices)
-	return j, nil
-}
-
-// fill hands jobs to the workers until enough are under way. What ends the sampler waits its turn behind them.
-func (s *mapSource[B]) fill() {
-	for !s.ended && len(s.waiting) < s.ahead {
-		done := make(chan result[B], 1)
-		j, err := s.nextJob()
-		if err != nil {
-			s.ended = true
-			if err != io.EOF {
-				done <- result[B]{err: &BatchError{Batch: j.batch, Index: -1, Err: err}}
-				s.waiting = append(s.waiting, done)
-			}
-			return
-		}
-		s.waiting = append(s.waiting, done)
-		s.jobs <- task[B]{j, done} // has room: it holds as many as may be under way
-	}
-}
-
-func (s *mapSource[B]) next(ctx context.Context) (B, error) {
-	var zero B
-	if s.ahead == 0 {
-		return s.serial(ctx)
-	}
-	s.fill()
-	if len(s.waiting) == 0 {
-		return zero, io.EOF
+	switch {
+	case !ok:
+		return batch, io.EOF
+	case s.current.done == nil:
+		return s.make(ctx, s.current)
 	}
 	select {
-	case r := <-s.waiting[0]:
-		s.waiting[0] = nil
-		s.waiting = s.waiting[1:]
-		s.fill()
+	case r := <-s.current.done:
 		return r.batch, r.err
 	case <-ctx.Done():
-		return zero, ctx.Err()
+		return batch, ctx.Err()
 	}
-}
-
-// serial makes a batch in the reader's goroutine.
-func (s *mapSource[B]) serial(ctx context.Context) (B, error) {
-	var zero B
-	if s.ended {
-		return zero, io.EOF
-	}
-	j, err := s.nextJob()
-	if err == nil {
-		return s.make(ctx, j)
-	}
-	s.ended = true
-	if err != io.EOF {
-		err = &BatchError{Batch: j.batch, Index: -1, Err: err}
-	}
-	return zero, err
 }
 
 func (s *mapSource[B]) stop() {
-	s.workers.Wait()
-	stopPull(s.stopPull)
+	s.running.Wait()
+	discard(s.current)
+	for t := range s.order {
+		discard(t)
+	}
 }
 
-// stopPull ends a sequence of the caller's; nobody is left to hear of a panic.
-func stopPull(stop func()) {
-	var ignored error
-	defer recovered(&ignored)
-	stop()
+// discard releases a batch that nobody will read.
+func discard[B any](t task[B]) {
+	select {
+	case r := <-t.done: // a nil channel where there are no workers
+		Release(r.batch)
+	default: // it was read, or nobody had begun it
+	}
+}
+
+// inherit runs fn with the context and the recording of gradients of another mode, but outside of its scope.
+func inherit(mode core.Mode, fn func()) {
+	current := core.CurrentMode()
+	if mode.Context() == current.Context() && mode.GradEnabled() == current.GradEnabled() {
+		fn()
+		return
+	}
+	core.WithMode(func(m core.Mode) core.Mode {
+		return m.WithContext(mode.Context()).WithGrad(mode.GradEnabled())
+	}, fn)
 }
 
 // fetch gets the samples of a batch, and collates them.

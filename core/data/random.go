@@ -3,12 +3,16 @@ package data
 import (
 	"math"
 	"math/bits"
+
+	"github.com/plait-ml/plait/core"
 )
 
-// Random draws random numbers. It is a function of where it was derived from and of how much was drawn, and so the same
-// in every run. It is not safe for concurrent use.
+// Random draws random numbers: those of the sequence (Philox) of a [core.Generator], on the host. It is a function of
+// where it was derived from and of how much was drawn, and so the same in every run. It is not safe for concurrent use.
 type Random struct {
-	key, counter uint64
+	seed, counter uint64
+	second        uint64 // of the two numbers that a block gives
+	have          bool   // second was not handed out yet
 }
 
 // What numbers are drawn for: each has its own, so that no two uses see the same.
@@ -21,26 +25,37 @@ const (
 
 // newRandom derives a stream from a seed and a path below it.
 func newRandom(seed uint64, path ...uint64) *Random {
-	key := mix(seed + golden)
+	g := core.NewGenerator(seed)
 	for _, p := range path {
-		key = mix(key ^ mix(p+golden))
+		g = g.Fork(p)
 	}
-	return &Random{key: key}
+	seed, _ = g.State()
+	return &Random{seed: seed}
 }
 
-const golden = 0x9e3779b97f4a7c15
-
-// mix is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-func mix(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
+// philox returns the four words of a block (Philox4x32-10: Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As
+// Easy as 1, 2, 3", 2011), as core/cpu/include/plait_philox.h does for kernels.
+func philox(seed, counter uint64) (c0, c1, c2, c3 uint32) {
+	k0, k1 := uint32(seed), uint32(seed>>32)
+	c0, c1 = uint32(counter), uint32(counter>>32)
+	for range 10 {
+		p, q := uint64(c0)*0xd2511f53, uint64(c2)*0xcd9e8d57
+		c0, c1, c2, c3 = uint32(q>>32)^c1^k0, uint32(q), uint32(p>>32)^c3^k1, uint32(p)
+		k0 += 0x9e3779b9
+		k1 += 0xbb67ae85
+	}
+	return c0, c1, c2, c3
 }
 
 // Uint64 returns 64 random bits.
 func (r *Random) Uint64() uint64 {
+	if r.have = !r.have; !r.have {
+		return r.second
+	}
+	w0, w1, w2, w3 := philox(r.seed, r.counter)
 	r.counter++
-	return mix(r.key + r.counter*golden)
+	r.second = uint64(w3)<<32 | uint64(w2)
+	return uint64(w1)<<32 | uint64(w0)
 }
 
 // Float64 returns a number from [0, 1).

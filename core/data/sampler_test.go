@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,6 +37,39 @@ func TestPermIsUniform(t *testing.T) {
 	for order, n := range counts {
 		// Five deviations of a binomial with p = 1/6.
 		require.InDelta(t, draws/6, n, 5*math.Sqrt(draws*5./36), "%v", order)
+	}
+}
+
+func TestPhiloxKnownAnswers(t *testing.T) {
+	for _, c := range []struct {
+		seed, counter uint64
+		want          [4]uint32
+	}{
+		{0, 0, [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+	} {
+		w0, w1, w2, w3 := philox(c.seed, c.counter)
+		require.Equal(t, c.want, [4]uint32{w0, w1, w2, w3})
+	}
+	r := Random{}
+	require.Equal(t, uint64(0xe169c58d6627e8d5), r.Uint64())
+	require.Equal(t, uint64(0x9b00dbd8bc57ac4c), r.Uint64())
+	w0, w1, _, _ := philox(0, 1)
+	require.Equal(t, uint64(w1)<<32|uint64(w0), r.Uint64())
+}
+
+// A draw is the same numbers as a kernel's of the same seed.
+func TestRandomAgreesWithTensors(t *testing.T) {
+	const seed = 0x1234567890abcdef
+	x, err := core.Values[float64](op.RandWith([]int{9}, op.RandomOptions{DType: core.Float32, Generator: core.NewGenerator(seed)}))
+	require.NoError(t, err)
+	r := Random{seed: seed}
+	var words []uint32
+	for range 5 {
+		u := r.Uint64()
+		words = append(words, uint32(u), uint32(u>>32))
+	}
+	for i, v := range x {
+		require.Equal(t, float64(words[i]>>8)*0x1p-24, v)
 	}
 }
 
