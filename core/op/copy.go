@@ -9,7 +9,7 @@ import (
 // To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, and everything but zero is
 // true. If t has the dtype already, it returns t itself (a new reference to it).
 func To(t *core.Tensor, d core.DType) *core.Tensor {
-	a := begin("to", t)
+	a := beginGiven("to", t)
 	if a.err == nil && !d.Valid() {
 		a.failf(core.TypeError, "invalid dtype %d", d)
 	}
@@ -84,7 +84,7 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		defer moved.Release()
 		src = moved
 	}
-	a := begin("copy_", t, src)
+	a := beginGiven("copy_", t, src)
 	a.inPlace(t)
 	if a.err == nil {
 		if shape := a.broadcast(t, src); a.err == nil && !slices.Equal(shape, t.Shape()) {

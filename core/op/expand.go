@@ -114,7 +114,10 @@ func AtLeast2D(t *core.Tensor) *core.Tensor { return atLeast(t, 2) }
 func AtLeast3D(t *core.Tensor) *core.Tensor { return atLeast(t, 3) }
 
 func atLeast(t *core.Tensor, n int) *core.Tensor {
-	if t.Err() != nil || t.Dim() >= n {
+	if err := t.Err(); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if t.Dim() >= n {
 		return t.Alias(true)
 	}
 	shape := slices.Clone(t.Shape())

@@ -6,9 +6,19 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
+// beginGiven is begin for inputs of which none may be absent.
+func beginGiven(name string, inputs ...*core.Tensor) application {
+	for _, t := range inputs {
+		if t == nil {
+			return application{name: name, err: t.Usable(name)}
+		}
+	}
+	return begin(name, inputs...)
+}
+
 // beginView is begin for an operation whose result shares x's memory, which a number does not have.
 func beginView(name string, x *core.Tensor) application {
-	a := begin(name, x)
+	a := beginGiven(name, x)
 	if a.err == nil && x.IsNumber() {
 		a.failf(core.TypeError, "got a number, want a tensor")
 	}
@@ -18,7 +28,10 @@ func beginView(name string, x *core.Tensor) application {
 // Contiguous returns t itself (a new reference to it) if its elements lie row-major without gaps, otherwise a copy that
 // does.
 func Contiguous(t *core.Tensor) *core.Tensor {
-	if t.Err() != nil || t.IsNumber() || t.Contiguous() {
+	if err := t.Err(); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if t.IsNumber() || t.Contiguous() {
 		return t.Alias(true)
 	}
 	return Clone(t)
@@ -26,7 +39,10 @@ func Contiguous(t *core.Tensor) *core.Tensor {
 
 // Clone returns a contiguous copy of t.
 func Clone(t *core.Tensor) *core.Tensor {
-	a := begin("clone", t)
+	a := beginGiven("clone", t)
+	if a.err != nil {
+		return a.fail()
+	}
 	out := a.out(t.DType(), t.Shape())
 	if a.err != nil {
 		return a.fail()

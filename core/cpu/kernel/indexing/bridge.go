@@ -1,7 +1,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_indexing_gather
 #cgo nocallback plaitk_indexing_gather
 #cgo noescape plaitk_indexing_scatter

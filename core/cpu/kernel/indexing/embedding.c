@@ -55,26 +55,26 @@ static const struct {
     [PLAIT_F64] = {add_f64, store_f64, add_f64},
 };
 
-// Sums the gradients at order[first..last-1]. Every TERMS of them are summed on their own first, so that the rounding
-// errors of a frequent row stay small.
+// Sums the gradients at order[first..last-1]. TERMS rows make a part, TERMS parts a block, and the blocks the total, so
+// that the rounding errors of a frequent row stay small.
 static void sum_row(const embedding_job *job, char *out, int64_t column, int64_t n, int64_t first, int64_t last) {
-  double total[SEGMENT], part[SEGMENT];
-  int64_t inner = plait_walk_inner(&job->tuples), step = plait_walk_step(&job->tuples, 0), bytes = n * (int64_t)sizeof *total;
-  memset(total, 0, (size_t)bytes);
-  for (int64_t t = first; t < last;) {
-    int64_t end = plait_min64(last, t + TERMS);
-    bool only = t == first && end == last;
-    if (!only) memset(part, 0, (size_t)bytes);
-    for (; t < end; t++) {
-      plait_cursor at;
-      plait_walk_seek(&job->tuples, &at, job->order[t] / inner);
-      int64_t from = at.offset[0] + job->order[t] % inner * step + column * job->grad_step;
-      functions[job->dtype].add(only ? total : part, job->grad + from * job->size, job->grad_step, n);
+  double sums[3][SEGMENT]; // total, block, part
+  int64_t inner = plait_walk_inner(&job->tuples), step = plait_walk_step(&job->tuples, 0);
+  size_t bytes = (size_t)n * sizeof(double);
+  int deepest = last - first <= TERMS ? 0 : last - first <= TERMS * TERMS ? 1 : 2;
+  for (int level = 0; level <= deepest; level++) memset(sums[level], 0, bytes);
+  for (int64_t t = first; t < last; t++) {
+    plait_cursor at;
+    plait_walk_seek(&job->tuples, &at, job->order[t] / inner);
+    int64_t from = at.offset[0] + job->order[t] % inner * step + column * job->grad_step, done = t + 1 - first;
+    functions[job->dtype].add(sums[deepest], job->grad + from * job->size, job->grad_step, n);
+    for (int level = deepest; level > 0 && (done % TERMS == 0 || t + 1 == last); level--, done /= TERMS) {
+      functions[job->dtype].merge(sums[level - 1], sums[level], 1, n);
+      memset(sums[level], 0, bytes);
     }
-    if (!only) functions[job->dtype].merge(total, part, 1, n);
   }
   double scale = job->by_frequency ? 1.0 / (double)(last - first) : 1;
-  functions[job->dtype].store(out, job->out_step, total, scale, n);
+  functions[job->dtype].store(out, job->out_step, sums[0], scale, n);
 }
 
 // The first place in the sorted keys that is not below key.

@@ -4,8 +4,8 @@
 
 #include <stdatomic.h>
 
-#include "plait_pool.h"
-#include "plait_view.h"
+#include "../../include/plait_pool.h"
+#include "../../include/plait_view.h"
 
 // How a value meets the element it is written to.
 enum plaitk_mode { PLAITK_ASSIGN, PLAITK_ADD, PLAITK_MUL, PLAITK_MAX, PLAITK_MIN, PLAITK_MODES };

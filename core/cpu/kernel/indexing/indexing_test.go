@@ -1,0 +1,423 @@
+package indexing
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
+	"github.com/plait-ml/plait/core/cpu/pool"
+)
+
+func viewOf(t *rawtensor.Tensor) *view {
+	v := newView(t.Ptr, t.DType, t.Shape, t.Strides)
+	return &v
+}
+
+func scratch(t testing.TB, bytes int) unsafe.Pointer {
+	return rawtensor.New(t, rawtensor.Uint8, max(bytes, 1)+63).Ptr
+}
+
+// pools are the thread counts whose results must be the same bits.
+func pools(t testing.TB) []*pool.Pool {
+	three := pool.New(3)
+	t.Cleanup(three.Close)
+	return []*pool.Pool{nil, three}
+}
+
+// layout returns one of the layouts of a tensor.
+func layout(t testing.TB, rng *rand.Rand, dtype int, shape []int) *rawtensor.Tensor {
+	all := rawtensor.Layouts(t, dtype, shape)
+	names := []string{"contiguous", "transposed", "sliced", "flipped", "narrowed"}
+	if v := all[names[rng.IntN(len(names))]]; v != nil {
+		return v
+	}
+	return all["contiguous"]
+}
+
+// randomIndex returns an index tensor with values in [low, high).
+func randomIndex(t testing.TB, rng *rand.Rand, shape []int, low, high int) *rawtensor.Tensor {
+	index := layout(t, rng, []int{rawtensor.Int32, rawtensor.Int64}[rng.IntN(2)], shape)
+	return index.Fill(func([]int) float64 { return float64(low + rng.IntN(high-low)) })
+}
+
+func requireSame(t *testing.T, want, got *rawtensor.Tensor, what string) {
+	t.Helper()
+	want.Each(func(index []int) {
+		w, g := want.Bits(index...), got.Bits(index...)
+		if w != g && !(math.IsNaN(want.Value(index...)) && math.IsNaN(got.Value(index...))) {
+			require.Equal(t, fmt.Sprintf("%#x (%v)", w, want.Value(index...)), fmt.Sprintf("%#x (%v)", g, got.Value(index...)), "%s at %v", what, index)
+		}
+	})
+}
+
+// combine is what a mode does to values of a dtype; the half dtypes are combined as float64, and rounded by the caller.
+func combine(mode, dtype int, a, b float64) float64 {
+	switch mode {
+	case assign:
+		return b
+	case add:
+		a += b
+	case multiply:
+		a *= b
+	case largest:
+		a = max(a, b)
+	case smallest:
+		a = min(a, b)
+	}
+	switch dtype {
+	case rawtensor.Bool:
+		return math.Min(a, 1)
+	case rawtensor.Uint8:
+		return float64(uint8(int64(a)))
+	case rawtensor.Int32:
+		return float64(int32(int64(a)))
+	case rawtensor.Float32:
+		return float64(float32(a))
+	}
+	return a
+}
+
+// spare reports whether a test skips a combination: large tensors are for cutting work, not for dtypes and modes.
+func spare(shape []int, dtype, mode int) bool {
+	return rawtensor.Numel(shape) > 3000 && (dtype != rawtensor.Float32 && dtype != rawtensor.BFloat16 || mode > add)
+}
+
+var modes = []int{assign, add, multiply, largest, smallest}
+
+func TestGather(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, c := range []struct {
+		in, index []int
+		dim       int
+	}{
+		{[]int{7}, []int{20}, 0}, {[]int{3, 5}, []int{3, 9}, 1}, {[]int{3, 5}, []int{8, 4}, 0}, {[]int{4, 3, 6}, []int{2, 11, 6}, 1},
+		{[]int{2, 3, 4, 5}, []int{2, 3, 9, 5}, 2}, {[]int{5, 0}, []int{5, 0}, 0}, {[]int{}, []int{}, 0}, {[]int{300, 70}, []int{400, 70}, 0},
+		{[]int{30000}, []int{20000}, 0},
+	} {
+		for _, dtype := range rawtensor.DTypes {
+			if spare(c.index, dtype, 0) {
+				continue
+			}
+			in := layout(t, rng, dtype, c.in).Random(rng)
+			limit := 1
+			if len(c.in) > 0 {
+				limit = c.in[c.dim]
+			}
+			index := randomIndex(t, rng, c.index, 0, limit)
+			want := rawtensor.New(t, dtype, c.index...).Fill(func(at []int) float64 {
+				from := slices.Clone(at)
+				if len(from) > 0 {
+					from[c.dim] = int(index.Int(at...))
+				}
+				return in.Value(from...)
+			})
+			for _, p := range pools(t) {
+				out := layout(t, rng, dtype, c.index)
+				var b bad
+				require.True(t, gather(p.Ptr(), viewOf(out), viewOf(in), viewOf(index), c.dim, &b))
+				requireSame(t, want, out, fmt.Sprint("gather ", c, rawtensor.Name(dtype)))
+			}
+		}
+	}
+}
+
+func TestScatter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for _, c := range []struct {
+		self, index []int
+		dim         int
+	}{
+		{[]int{7}, []int{20}, 0}, {[]int{3, 5}, []int{3, 9}, 1}, {[]int{3, 5}, []int{8, 4}, 0}, {[]int{4, 3, 6}, []int{2, 11, 6}, 1},
+		{[]int{2, 3, 4, 5}, []int{2, 3, 9, 5}, 2}, {[]int{5, 0}, []int{5, 0}, 0}, {[]int{}, []int{}, 0}, {[]int{30, 700}, []int{40, 700}, 0},
+		{[]int{900, 20}, []int{900, 33}, 1}, {[]int{10, 3}, []int{5000, 3}, 0},
+	} {
+		for _, dtype := range rawtensor.DTypes {
+			for _, mode := range modes {
+				if mode != assign && (dtype == rawtensor.Float16 || dtype == rawtensor.BFloat16) || spare(c.index, dtype, mode) {
+					continue // the half dtypes are combined in float32, by the caller
+				}
+				self := layout(t, rng, dtype, c.self).Random(rng)
+				limit := 1
+				if len(c.self) > 0 {
+					limit = c.self[c.dim]
+				}
+				index := randomIndex(t, rng, c.index, 0, limit)
+				src := layout(t, rng, dtype, c.index).Random(rng)
+				want := self.Clone(t)
+				index.Each(func(at []int) {
+					to := slices.Clone(at)
+					if len(to) > 0 {
+						to[c.dim] = int(index.Int(at...))
+					}
+					want.Set(combine(mode, dtype, want.Value(to...), src.Value(at...)), to...)
+				})
+				for _, p := range pools(t) {
+					out := layout(t, rng, dtype, c.self).Fill(func(at []int) float64 { return self.Value(at...) })
+					var b bad
+					require.True(t, scatter(p.Ptr(), viewOf(out), viewOf(index), viewOf(src), c.dim, mode, &b))
+					requireSame(t, want, out, fmt.Sprint("scatter ", c, rawtensor.Name(dtype), mode))
+				}
+			}
+		}
+	}
+}
+
+// selections are index tensors for the first dimensions of a tensor.
+var selections = []struct {
+	shape   []int   // of the tensor
+	tuples  []int   // the common shape of the index tensors
+	indices [][]int // the shape of each, to be broadcast
+}{
+	{[]int{7}, []int{5}, [][]int{{5}}},
+	{[]int{7, 4}, []int{2, 3}, [][]int{{2, 3}}},
+	{[]int{7, 4, 3}, []int{2, 3}, [][]int{{2, 1}, {3}}},
+	{[]int{7, 4, 3}, []int{}, [][]int{{}}},
+	{[]int{3, 4, 5}, []int{6}, [][]int{{6}, {1}, {}}},
+	{[]int{7, 2, 3, 4}, []int{9}, [][]int{{9}}},
+	{[]int{7, 0}, []int{3}, [][]int{{3}}},
+	{[]int{7, 3}, []int{0}, [][]int{{0}}},
+	{[]int{40, 600}, []int{300}, [][]int{{300}}},
+	{[]int{50, 40}, []int{70, 300}, [][]int{{70, 1}, {300}}},
+	{[]int{5, 30, 4}, []int{3000}, [][]int{{3000}}},
+}
+
+// tupleOf returns what the index tensors say at a place of their common shape.
+func tupleOf(indices []*rawtensor.Tensor, sizes, at []int) []int {
+	out := make([]int, len(indices))
+	for i, x := range indices {
+		out[i] = int(x.Int(at...))
+		if out[i] < 0 {
+			out[i] += sizes[i]
+		}
+	}
+	return out
+}
+
+func TestSelect(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	for _, c := range selections {
+		for _, dtype := range rawtensor.DTypes {
+			for range 3 {
+				if spare(append(slices.Clone(c.tuples), c.shape[len(c.indices):]...), dtype, 0) {
+					continue
+				}
+				in := layout(t, rng, dtype, c.shape).Random(rng)
+				var indices []*rawtensor.Tensor
+				var views []view
+				for i, shape := range c.indices {
+					x := randomIndex(t, rng, shape, -c.shape[i], c.shape[i]).Expand(c.tuples...)
+					indices, views = append(indices, x), append(views, *viewOf(x))
+				}
+				shape := append(slices.Clone(c.tuples), c.shape[len(indices):]...)
+				want := rawtensor.New(t, dtype, shape...).Fill(func(at []int) float64 {
+					from := append(tupleOf(indices, c.shape, at[:len(c.tuples)]), at[len(c.tuples):]...)
+					return in.Value(from...)
+				})
+				for _, p := range pools(t) {
+					out := layout(t, rng, dtype, shape)
+					var b bad
+					require.True(t, selectAt(p.Ptr(), viewOf(out), viewOf(in), views, true, scratch(t, 8*rawtensor.Numel(c.tuples)), &b))
+					requireSame(t, want, out, fmt.Sprint("select ", c, rawtensor.Name(dtype)))
+				}
+			}
+		}
+	}
+}
+
+func TestPut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, c := range selections {
+		for _, dtype := range rawtensor.DTypes {
+			for _, mode := range modes {
+				if spare(append(slices.Clone(c.tuples), c.shape[len(c.indices):]...), dtype, mode) {
+					continue
+				}
+				self := layout(t, rng, dtype, c.shape).Random(rng)
+				var indices []*rawtensor.Tensor
+				var views []view
+				for i, shape := range c.indices {
+					x := randomIndex(t, rng, shape, -c.shape[i], c.shape[i]).Expand(c.tuples...)
+					indices, views = append(indices, x), append(views, *viewOf(x))
+				}
+				shape := append(slices.Clone(c.tuples), c.shape[len(indices):]...)
+				values := layout(t, rng, dtype, shape).Random(rng)
+				if rng.IntN(4) == 0 {
+					values = rawtensor.New(t, dtype).Random(rng).Expand(shape...)
+				}
+				if mode == multiply && dtype == rawtensor.Int64 { // past 2^53 the reference is not exact
+					values.Each(func(at []int) { values.Set(math.Copysign(1, values.Value(at...)), at...) })
+				}
+				wide := dtype // half dtypes are combined in float32 and rounded once
+				if mode != assign && (dtype == rawtensor.Float16 || dtype == rawtensor.BFloat16) {
+					wide = rawtensor.Float32
+				}
+				sum := rawtensor.New(t, wide, c.shape...).Fill(func(at []int) float64 { return self.Value(at...) })
+				values.Each(func(at []int) {
+					to := append(tupleOf(indices, c.shape, at[:len(c.tuples)]), at[len(c.tuples):]...)
+					sum.Set(combine(mode, wide, sum.Value(to...), values.Value(at...)), to...)
+				})
+				want := rawtensor.New(t, dtype, c.shape...).Fill(func(at []int) float64 { return sum.Value(at...) })
+				for _, p := range pools(t) {
+					out := layout(t, rng, dtype, c.shape).Fill(func(at []int) float64 { return self.Value(at...) })
+					var b bad
+					bytes := rawtensor.Numel(c.tuples) * putScratch(dtype, mode)
+					require.True(t, put(p.Ptr(), viewOf(out), viewOf(values), views, true, mode, scratch(t, bytes), &b))
+					requireSame(t, want, out, fmt.Sprint("put ", c, rawtensor.Name(dtype), mode))
+				}
+			}
+		}
+	}
+}
+
+func TestBadIndicesAreFoundAndChangeNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for _, n := range []int{1, 5, 600, 50000} {
+		for _, wrong := range []int{-1, 10, 11, math.MinInt32, math.MaxInt32} {
+			index := randomIndex(t, rng, []int{n}, 0, 10)
+			first := rng.IntN(n)
+			for i := first; i < n; i += 1 + rng.IntN(n) {
+				index.Set(float64(wrong), i)
+			}
+			self, src := rawtensor.New(t, rawtensor.Float32, 10).Random(rng), rawtensor.New(t, rawtensor.Float32, n).Random(rng)
+			before := slices.Clone(self.Memory())
+			for _, p := range pools(t) {
+				want := bad{0, first, wrong}
+				var b bad
+				require.False(t, gather(p.Ptr(), viewOf(rawtensor.New(t, rawtensor.Float32, n)), viewOf(self), viewOf(index), 0, &b))
+				require.Equal(t, want, b)
+				b = bad{}
+				require.False(t, scatter(p.Ptr(), viewOf(self), viewOf(index), viewOf(src), 0, add, &b))
+				require.Equal(t, want, b)
+				b = bad{}
+				require.False(t, put(p.Ptr(), viewOf(self), viewOf(src), []view{*viewOf(index)}, false, add, scratch(t, 8*n), &b))
+				require.Equal(t, want, b)
+				b = bad{}
+				grad, out := rawtensor.New(t, rawtensor.Float32, n, 1), rawtensor.New(t, rawtensor.Float32, 10, 1)
+				require.False(t, embeddingBackward(p.Ptr(), viewOf(out), viewOf(grad), viewOf(index), -1, false, scratch(t, 32*n), &b))
+				require.Equal(t, want, b)
+				b = bad{}
+				good := rawtensor.New(t, rawtensor.Int64, n)
+				matrix := rawtensor.New(t, rawtensor.Float32, 1, 10)
+				views := []view{*viewOf(good), *viewOf(index)}
+				if wrong != -1 {
+					require.False(t, selectAt(p.Ptr(), viewOf(src), viewOf(matrix), views, true, scratch(t, 8*n), &b))
+					require.Equal(t, bad{1, first, wrong}, b)
+				}
+			}
+			require.Equal(t, before, self.Memory())
+		}
+	}
+}
+
+func TestEmbeddingBackward(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	for _, c := range []struct {
+		rows, columns int
+		index         []int
+	}{{7, 5, []int{20}}, {7, 5, []int{4, 3}}, {3, 600, []int{200}}, {1000, 40, []int{30, 50}}, {4, 0, []int{3}}, {5, 3, []int{0}}, {2, 1, []int{5000}}} {
+		for _, dtype := range []int{rawtensor.Float16, rawtensor.BFloat16, rawtensor.Float32, rawtensor.Float64} {
+			for _, byFrequency := range []bool{false, true} {
+				index := randomIndex(t, rng, c.index, 0, c.rows)
+				padding := rng.IntN(c.rows+1) - 1
+				grad := layout(t, rng, dtype, append(slices.Clone(c.index), c.columns)).Random(rng)
+				sum, count := make([]float64, c.rows*c.columns), make([]float64, c.rows)
+				index.Each(func(at []int) {
+					row := int(index.Int(at...))
+					if row == padding {
+						return
+					}
+					count[row]++
+					for i := range c.columns {
+						sum[row*c.columns+i] += grad.Value(append(slices.Clone(at), i)...) // exact: small multiples of 1/4
+					}
+				})
+				for _, p := range pools(t) {
+					out := layout(t, rng, dtype, []int{c.rows, c.columns})
+					out.Fill(func([]int) float64 { return 99 })
+					var b bad
+					require.True(t, embeddingBackward(p.Ptr(), viewOf(out), viewOf(grad), viewOf(index), padding, byFrequency,
+						scratch(t, 32*index.Numel()), &b))
+					out.Each(func(at []int) {
+						want := sum[at[0]*c.columns+at[1]]
+						if byFrequency && count[at[0]] > 0 {
+							want = float64(float32(want) * float32(1/count[at[0]]))
+							if dtype == rawtensor.Float64 {
+								want = sum[at[0]*c.columns+at[1]] * (1 / count[at[0]])
+							}
+						}
+						if rounded := rawtensor.Decode(dtype, rawtensor.Encode(dtype, want)); rounded != out.Float(at...) {
+							require.Equal(t, rounded, out.Float(at...), "%v %s at %v", c, rawtensor.Name(dtype), at)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestSumsOfFrequentRowsStayAccurate(t *testing.T) {
+	n := 1 << 20
+	index, grad := rawtensor.New(t, rawtensor.Int64, n), rawtensor.New(t, rawtensor.Float32, n, 1)
+	grad.Fill(func([]int) float64 { return 0.1 })
+	out := rawtensor.New(t, rawtensor.Float32, 1, 1)
+	var b bad
+	require.True(t, embeddingBackward(nil, viewOf(out), viewOf(grad), viewOf(index), -1, false, scratch(t, 32*n), &b))
+	require.InEpsilon(t, 0.1*float64(n), out.Float(0, 0), 1e-4)
+}
+
+func TestMasks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	for _, shape := range [][]int{{}, {9}, {4, 7}, {3, 0}, {2, 3, 4}, {40000}, {150, 170}, {3, 1, 5}} {
+		for _, density := range []float64{0, 0.02, 0.5, 1} {
+			mask := layout(t, rng, rawtensor.Bool, shape).Fill(func([]int) float64 {
+				if rng.Float64() < density {
+					return 1
+				}
+				return 0
+			})
+			var where [][]int
+			mask.Each(func(at []int) {
+				if mask.Int(at...) != 0 {
+					where = append(where, at)
+				}
+			})
+			for _, p := range pools(t) {
+				require.Equal(t, len(where), count(p.Ptr(), viewOf(mask), scratch(t, maskScratch(viewOf(mask)))))
+				out := rawtensor.New(t, rawtensor.Int64, len(shape), len(where))
+				positions(p.Ptr(), viewOf(out), viewOf(mask), scratch(t, maskScratch(viewOf(mask))))
+				for i, at := range where {
+					for d := range shape {
+						require.Equal(t, int64(at[d]), out.Int(d, i))
+					}
+				}
+				for _, dtype := range rawtensor.DTypes {
+					if len(where) > 1000 && dtype != rawtensor.Float32 {
+						continue
+					}
+					in, picked := layout(t, rng, dtype, shape).Random(rng), rawtensor.New(t, dtype, len(where))
+					require.Equal(t, len(where), maskedSelect(p.Ptr(), viewOf(picked), viewOf(in), viewOf(mask), scratch(t, maskScratch(viewOf(mask)))))
+					for i, at := range where {
+						require.Equal(t, in.Bits(at...), picked.Bits(i))
+					}
+					source := rawtensor.New(t, dtype, len(where)+2).Random(rng)
+					want := in.Clone(t)
+					for i, at := range where {
+						want.SetBits(source.Bits(i), at...)
+					}
+					require.Equal(t, len(where), maskedScatter(p.Ptr(), viewOf(in), viewOf(mask), viewOf(source), scratch(t, maskScratch(viewOf(mask)))))
+					requireSame(t, want, in, "masked_scatter")
+					if len(where) > 0 {
+						maskedScatter(p.Ptr(), viewOf(in), viewOf(mask), viewOf(rawtensor.New(t, dtype, len(where)-1)), scratch(t, maskScratch(viewOf(mask))))
+						requireSame(t, want, in, "masked_scatter of too few")
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// How values that are scattered or put meet the elements they are written to; the kernels know them by number.
+const (
+	assignMode = iota
+	addMode
+	mulMode
+	maxMode
+	minMode
+)
+
+var (
+	gatherKernel  = core.Kernel("gather")  // Outs[0][.., j, ..] = Ins[0][.., Ins[1][.., j, ..], ..] in dimension Ints[0]
+	scatterKernel = core.Kernel("scatter") // in place: Outs[0][.., Ins[0][.., j, ..], ..] = Ins[1][.., j, ..] in dimension Ints[0]; mode Ints[1]
+)
+
+// indexDType fails unless t can hold indices.
+func (a *application) indexDType(t *core.Tensor) {
+	if a.err == nil && (t.IsNumber() || t.DType() != core.Int64 && t.DType() != core.Int32) {
+		a.failf(core.DTypeError, "indices must be a tensor of int64 or int32, got %v", t)
+	}
+}
+
+// indexShape fails unless index has x's number of dimensions and in each but dim at most x's size.
+func (a *application) indexShape(what string, x, index *core.Tensor, dim int) {
+	if a.err != nil {
+		return
+	}
+	fits := x.Dim() == index.Dim()
+	for i := 0; fits && i < x.Dim(); i++ {
+		fits = i == dim || index.Shape()[i] <= x.Shape()[i]
+	}
+	if !fits {
+		a.failf(core.ShapeError, "indices of shape %v do not fit %s of shape %v, want as many dimensions and none larger outside dimension %d",
+			index.Shape(), what, x.Shape(), dim)
+	}
+}
+
+// Gather returns the elements of x that index, an int64 or int32 tensor, names in dimension dim: out[i][j][k] =
+// x[index[i][j][k]][j][k] for dim 0. The result has index's shape, which may be smaller than x's in other dimensions. An
+// index must lie in [0, size).
+func Gather(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
+	a := beginGiven("gather", x, index)
+	dim = a.dim(dim, x)
+	a.indexDType(index)
+	if a.err == nil && (x.Dim() == 0 || index.Dim() == 0) {
+		return compose("gather", func() *core.Tensor {
+			return Reshape(Gather(atLeast(x, 1), dim, atLeast(index, 1)), index.Shape()...)
+		})
+	}
+	a.indexShape("a tensor", x, index, dim)
+	out := a.out(x.DType(), shapeOf(index))
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(gatherKernel).Out(out).In(x).In(index).Int(int64(dim)))
+	if a.grad {
+		n := a.node(gatherDeriv, x).Save(index)
+		n.Ints = []int{dim}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// shapeOf returns t's shape, or nil where t has none.
+func shapeOf(t *core.Tensor) []int {
+	if t == nil || t.Err() != nil {
+		return nil
+	}
+	return t.Shape()
+}
+
+func gatherDeriv(d *core.Derivation) {
+	g := d.Grad()
+	d.Set(0, ScatterAddInPlace(zerosFor(g, g.DType(), d.InputShape(0)), d.Node.Ints[0], d.Saved(0), g))
+}
+
+// TakeAlongDim returns the elements of x that index names in dimension dim, after the other dimensions of the two were
+// broadcast against one another; what ArgMax and ArgSort return fits. Without a dimension (nil), x is taken as flat.
+func TakeAlongDim(x, index *core.Tensor, dim *int) *core.Tensor {
+	a := beginGiven("take_along_dim", x, index)
+	if a.err != nil {
+		return a.fail()
+	}
+	if dim == nil {
+		return compose("take_along_dim", func() *core.Tensor { return Gather(Ravel(x), 0, Ravel(index)) })
+	}
+	at := a.dim(*dim, x)
+	if a.err == nil && x.Dim() != index.Dim() {
+		a.failf(core.ShapeError, "got a tensor of shape %v and indices of shape %v, want as many dimensions", x.Shape(), index.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if x.Dim() == 0 {
+		return Gather(x, 0, index)
+	}
+	xs, is := slices.Clone(x.Shape()), slices.Clone(index.Shape())
+	xs[at], is[at] = 1, 1
+	shape, err := core.Broadcast("take_along_dim", xs, is)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return compose("take_along_dim", func() *core.Tensor {
+		xs, is := slices.Clone(shape), slices.Clone(shape)
+		xs[at], is[at] = x.Shape()[at], index.Shape()[at]
+		return Gather(Expand(x, xs...), at, Expand(index, is...))
+	})
+}

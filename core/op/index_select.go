@@ -1,0 +1,194 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// along returns the selection of a vector of indices, or one index, in dimension dim of x.
+func along(name string, x *core.Tensor, dim int, index *core.Tensor, wrap bool) (*selection, error) {
+	a := beginGiven(name, x, index)
+	dim = a.dim(dim, x)
+	if a.err == nil && (x.IsNumber() || x.Dim() == 0) {
+		a.failf(core.ShapeError, "cannot index a 0-d tensor")
+	}
+	if a.err == nil && index.Dim() > 1 {
+		a.failf(core.ShapeError, "indices must be a vector, got shape %v", index.Shape())
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	if index.Dim() == 0 {
+		index = Reshape(index, 1)
+	}
+	return &selection{name: name, dims: []int{dim}, index: []*core.Tensor{index}, at: dim, wrap: wrap}, nil
+}
+
+// IndexSelect returns the parts of x at the indices, a vector of int64 or int32, of dimension dim. An index must lie in
+// [0, size).
+func IndexSelect(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
+	s, err := along("index_select", x, dim, index, false)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return s.read(x)
+}
+
+// IndexAdd returns x with the parts of src in dimension dim added to those that the indices name. src has x's shape but
+// for dimension dim, where it has a part for each index. The order of the additions, and so the result, does not depend
+// on the number of threads.
+func IndexAdd(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	return indexWrite("index_add", x, dim, index, src, addMode, false)
+}
+
+// IndexAddInPlace changes x as [IndexAdd] does and returns it.
+func IndexAddInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	return indexWrite("index_add", x, dim, index, src, addMode, true)
+}
+
+// IndexAddScaled is [IndexAdd] of alpha*src.
+func IndexAddScaled(x *core.Tensor, dim int, index, src *core.Tensor, alpha float64) *core.Tensor {
+	return compose("index_add", func() *core.Tensor { return IndexAdd(x, dim, index, scaled(src, alpha)) })
+}
+
+// IndexAddScaledInPlace changes x as [IndexAddScaled] does and returns it.
+func IndexAddScaledInPlace(x *core.Tensor, dim int, index, src *core.Tensor, alpha float64) *core.Tensor {
+	s := scaled(src, alpha)
+	if s != src {
+		defer s.Release()
+	}
+	return IndexAddInPlace(x, dim, index, s)
+}
+
+// scaled returns alpha*t in t's dtype.
+func scaled(t *core.Tensor, alpha float64) *core.Tensor {
+	if alpha == 1 || t.Err() != nil {
+		return t
+	}
+	if t.DType().IsFloat() {
+		return Mul(t, core.Num(alpha))
+	}
+	return To(Mul(t, core.IntNum(int64(alpha))), t.DType())
+}
+
+// IndexCopy returns x with the parts in dimension dim that the indices name replaced by those of src. Of several with
+// one index the last stays.
+func IndexCopy(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	return indexWrite("index_copy", x, dim, index, src, assignMode, false)
+}
+
+// IndexCopyInPlace changes x as [IndexCopy] does and returns it.
+func IndexCopyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	return indexWrite("index_copy", x, dim, index, src, assignMode, true)
+}
+
+func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, mode int, inPlace bool) *core.Tensor {
+	a := beginGiven(name, x, index, src)
+	if a.err == nil && src.IsNumber() {
+		a.failf(core.TypeError, "the source must be a tensor")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if x.Dim() == 0 && src.Dim() <= 1 { // counts as a vector of one element
+		v := atLeast(x, 1)
+		defer v.Release()
+		r := indexWrite(name, v, dim, index, atLeast(src, 1), mode, inPlace)
+		if r.Err() != nil {
+			return r
+		}
+		if inPlace {
+			return x
+		}
+		defer r.Release()
+		return Reshape(r)
+	}
+	s, err := along(name, x, dim, index, false)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	want := slices.Clone(x.Shape())
+	want[s.dims[0]] = s.index[0].Numel()
+	if !slices.Equal(src.Shape(), want) {
+		a.failf(core.ShapeError, "the source has shape %v, want %v for %d indices of dimension %d of shape %v", src.Shape(), want,
+			s.index[0].Numel(), s.dims[0], x.Shape())
+		return a.fail()
+	}
+	if inPlace {
+		return s.writeInPlace(x, src, mode)
+	}
+	return s.write(x, src, mode)
+}
+
+// IndexFill returns x with the parts in dimension dim that the indices name set to value, a number or a 0-d tensor of
+// x's dtype. Negative indices count from the end.
+func IndexFill(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor {
+	s, err := filling(x, dim, index, value)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return s.write(x, value, assignMode)
+}
+
+// IndexFillInPlace changes x as [IndexFill] does and returns it.
+func IndexFillInPlace(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor {
+	s, err := filling(x, dim, index, value)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return s.writeInPlace(x, value, assignMode)
+}
+
+func filling(x *core.Tensor, dim int, index, value *core.Tensor) (*selection, error) {
+	if err := value.Usable("index_fill"); err != nil {
+		return nil, err
+	}
+	if value.Dim() > 0 {
+		return nil, core.Errorf(core.ShapeError, "index_fill", "the value has shape %v, want a number or a 0-d tensor", value.Shape())
+	}
+	return along("index_fill", x, dim, index, true)
+}
+
+// Take returns the elements of x, taken as flat, at the indices, an int64 or int32 tensor of any shape. Negative indices
+// count from the end.
+func Take(x, index *core.Tensor) *core.Tensor {
+	a := beginGiven("take", x, index)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("take", func() *core.Tensor {
+		s := selection{name: "take", dims: []int{0}, index: []*core.Tensor{index}, wrap: true}
+		return s.read(Ravel(x))
+	})
+}
+
+// PutInPlace writes src, which has as many elements as there are indices, to the elements of x, taken as flat, at the
+// indices, or adds it if accumulate, and returns x. Negative indices count from the end.
+func PutInPlace(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
+	a := beginGiven("put_", x, index, src)
+	if a.err == nil && (src.IsNumber() || src.Numel() != index.Numel()) {
+		a.failf(core.ShapeError, "got a source of shape %v for indices of shape %v, want as many elements", src.Shape(), index.Shape())
+	}
+	a.inPlace(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	s := selection{name: "put", dims: []int{0}, index: []*core.Tensor{index}, wrap: true}
+	mode := assignMode
+	if accumulate {
+		mode = addMode
+	}
+	flat := Ravel(x)
+	defer flat.Release()
+	values := Reshape(src, index.Shape()...)
+	defer values.Release()
+	r := s.writeInPlace(flat, values, mode)
+	if r.Err() == nil && flat.Storage() != x.Storage() { // x has no flat view
+		r = CopyInPlace(x, ReshapeAs(flat, x))
+	}
+	if r.Err() != nil {
+		return r
+	}
+	return x
+}

@@ -1,0 +1,183 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A scattering is an operation that writes values to where an index tensor says in one dimension.
+type scattering struct {
+	name  string
+	mode  int
+	deriv core.Deriv
+}
+
+var (
+	scatterOp    = scattering{"scatter", assignMode, nil}
+	scatterAddOp = scattering{"scatter_add", addMode, nil}
+)
+
+func init() {
+	scatterOp.deriv, scatterAddOp.deriv = scatterDeriv, scatterAddDeriv
+}
+
+// Scatter returns x with values of src written to where index, an int64 or int32 tensor, says in dimension dim:
+// out[index[i][j][k]][j][k] = src[i][j][k] for dim 0. src is a tensor of x's dtype, in no dimension smaller than index, or
+// a number. An index must lie in [0, size). Where several values go to one element the last one, in the order of
+// dimension dim, stays.
+func Scatter(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	return scatterOp.apply(x, dim, index, src)
+}
+
+// ScatterInPlace changes x as [Scatter] does and returns it.
+func ScatterInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	return scatterOp.applyInPlace(x, dim, index, src)
+}
+
+// ScatterAdd returns x with values of src added to the elements that index names in dimension dim, like [Scatter].
+// The order of the additions, and so the result, does not depend on the number of threads.
+func ScatterAdd(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	return scatterAddOp.apply(x, dim, index, src)
+}
+
+// ScatterAddInPlace changes x as [ScatterAdd] does and returns it.
+func ScatterAddInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	return scatterAddOp.applyInPlace(x, dim, index, src)
+}
+
+// check returns the dimension counted from the front and fails unless the operands fit.
+func (s *scattering) check(a *application, x *core.Tensor, dim int, index, src *core.Tensor) int {
+	dim = a.dim(dim, x)
+	if a.err == nil && x.IsNumber() {
+		a.failf(core.TypeError, "got a number, want a tensor")
+	}
+	a.indexDType(index)
+	a.indexShape("a tensor", x, index, dim)
+	if a.err != nil || src.IsNumber() {
+		return dim
+	}
+	a.indexShape("a source", src, index, -1)
+	if a.err == nil && src.DType() != x.DType() {
+		a.failf(core.DTypeError, "the source must be %v like the tensor, got %v", x.DType(), src.DType())
+	}
+	return dim
+}
+
+// rank1 reports whether some of the operands, but not all, have no dimensions; they count as having one.
+func rank1(x, index, src *core.Tensor) bool {
+	for _, t := range []*core.Tensor{x, index, src} {
+		if t.Err() == nil && !t.IsNumber() && t.Dim() == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	a := beginGiven(s.name, x, index, src)
+	if a.err == nil && rank1(x, index, src) {
+		return compose(s.name, func() *core.Tensor {
+			return Reshape(s.apply(atLeast(x, 1), dim, atLeast(index, 1), numberOr1D(src)), x.Shape()...)
+		})
+	}
+	dim = s.check(&a, x, dim, index, src)
+	out := a.out(dtypeOf(x), shapeOf(x))
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(copyKernel).Out(out).In(x))
+	s.launch(&a, out, dim, index, src)
+	if a.grad && x.DType().IsFloat() {
+		a.attach(s.node(&a, x, dim, index, src), out)
+	}
+	return a.done(out)
+}
+
+func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	a := beginGiven(s.name+"_", x, index, src)
+	if a.err == nil && rank1(x, index, src) {
+		v := atLeast(x, 1)
+		defer v.Release()
+		if r := s.applyInPlace(v, dim, atLeast(index, 1), numberOr1D(src)); r.Err() != nil {
+			return r
+		}
+		return x
+	}
+	dim = s.check(&a, x, dim, index, src)
+	a.inPlace(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	src, index = apart(x, src), apart(x, index)
+	s.launch(&a, x, dim, index, src)
+	a.changed(x)
+	if a.grad && x.DType().IsFloat() {
+		a.rebase(s.node(&a, x, dim, index, src), x)
+	}
+	return x
+}
+
+// apart returns t, or a copy of it if it shares memory with x, which is about to be changed.
+func apart(x, t *core.Tensor) *core.Tensor {
+	if t == nil || t.IsNumber() || t.Storage() != x.Storage() {
+		return t
+	}
+	return Clone(t)
+}
+
+func numberOr1D(t *core.Tensor) *core.Tensor {
+	if t.IsNumber() {
+		return t
+	}
+	return atLeast(t, 1)
+}
+
+func dtypeOf(t *core.Tensor) core.DType {
+	if t == nil || t.Err() != nil {
+		return core.Bool
+	}
+	return t.DType()
+}
+
+func (s *scattering) launch(a *application, out *core.Tensor, dim int, index, src *core.Tensor) {
+	c := a.call(scatterKernel).Out(out).In(index).In(src).Int(int64(dim), int64(s.mode))
+	c.InPlace = true
+	a.launch(c)
+}
+
+func (s *scattering) node(a *application, x *core.Tensor, dim int, index, src *core.Tensor) *core.Node {
+	if src.IsNumber() {
+		src = nil
+	}
+	n := a.node(s.deriv, x, src).Save(index)
+	n.Ints = []int{dim}
+	return n
+}
+
+func scatterDeriv(d *core.Derivation) {
+	dim, index, g := d.Node.Ints[0], d.Saved(0), d.Grad()
+	if d.Needs(0) {
+		d.Set(0, Scatter(g, dim, index, core.IntNum(0)))
+	}
+	if d.Needs(1) {
+		d.Set(1, padTo(Gather(g, dim, index), d.InputShape(1)))
+	}
+}
+
+func scatterAddDeriv(d *core.Derivation) {
+	if d.Needs(0) {
+		d.Set(0, d.Grad())
+	}
+	if d.Needs(1) {
+		d.Set(1, padTo(Gather(d.Grad(), d.Node.Ints[0], d.Saved(0)), d.InputShape(1)))
+	}
+}
+
+// padTo returns t with zeros appended to each dimension, to have the given shape.
+func padTo(t *core.Tensor, shape []int) *core.Tensor {
+	if t.Err() != nil || slices.Equal(t.Shape(), shape) {
+		return t
+	}
+	return embed(t, windowOf(shape, t.Shape(), func(s []int) ([]int, int) { return s, 0 }))
+}

@@ -1,0 +1,261 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	indexKernel    = core.Kernel("index")     // Outs[0][b.., r..] = Ins[0][Ins[1][b..], .., r..]; Ints: wrap, names of the indexed dimensions
+	indexPutKernel = core.Kernel("index_put") // in place: Outs[0][Ins[1][b..], .., r..] = Ins[0][b.., r..]; Ints: wrap, mode, names of the dimensions
+)
+
+// A selection is the use of index tensors on some dimensions of a tensor. Their shapes broadcast; the dimensions of the
+// common shape take the place of the indexed ones in the result.
+type selection struct {
+	name  string
+	dims  []int // the indexed dimensions
+	index []*core.Tensor
+	at    int   // where the dimensions of the indices begin in the result
+	shape []int // the common shape of the indices
+	wrap  bool  // whether negative indices count from the end
+}
+
+// with returns the selection with other index tensors, of the same shapes.
+func (s *selection) with(d *core.Derivation) *selection {
+	c := *s
+	c.index = make([]*core.Tensor, len(s.dims))
+	for i := range c.index {
+		c.index[i] = d.Saved(i)
+	}
+	return &c
+}
+
+// saved returns what a node keeps of the selection, whose tensors it saves.
+func (s *selection) saved() *selection {
+	c := *s
+	c.index = nil
+	return &c
+}
+
+// rest returns the dimensions of x that are not indexed.
+func (s *selection) rest(x *core.Tensor) []int {
+	out := make([]int, 0, x.Dim())
+	for d := range x.Shape() {
+		if !slices.Contains(s.dims, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// result returns the shape of x indexed.
+func (s *selection) result(x *core.Tensor) []int {
+	rest := s.rest(x)
+	out := make([]int, 0, len(rest)+len(s.shape))
+	for _, d := range rest[:s.at] {
+		out = append(out, x.Shape()[d])
+	}
+	out = append(out, s.shape...)
+	for _, d := range rest[s.at:] {
+		out = append(out, x.Shape()[d])
+	}
+	return out
+}
+
+// order returns the dimensions of a result with those of the indices in front.
+func (s *selection) order(dims int) []int {
+	n := len(s.shape)
+	out := make([]int, 0, dims)
+	for i := range n {
+		out = append(out, s.at+i)
+	}
+	for i := range dims {
+		if i < s.at || i >= s.at+n {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// reordered returns a tensor over t's memory with its dimensions in the given order, outside the graph.
+func (a *application) reordered(t *core.Tensor, order []int) *core.Tensor {
+	shape, strides := make([]int, len(order)), make([]int, len(order))
+	for i, d := range order {
+		shape[i], strides[i] = t.Shape()[d], t.Strides()[d]
+	}
+	return core.WrapTensor(a.mode, t.Storage(), t.DType(), shape, strides, t.Offset())
+}
+
+// repeated returns a tensor over t's memory broadcast to shape, outside the graph.
+func (a *application) repeated(t *core.Tensor, shape []int) *core.Tensor {
+	return core.WrapTensor(a.mode, t.Storage(), t.DType(), shape, core.ExpandStrides(t.Shape(), t.Strides(), shape), t.Offset())
+}
+
+// launch runs a kernel on x and a tensor of the result's shape, or a number. Dimensions move so that the indexed ones,
+// and those of the indices, are in front.
+func (s *selection) launch(a *application, x, result *core.Tensor, fill func(x, result *core.Tensor) *core.Call) {
+	temps := []*core.Tensor{a.reordered(x, append(slices.Clone(s.dims), s.rest(x)...))}
+	if !result.IsNumber() {
+		result = a.reordered(result, s.order(result.Dim()))
+		temps = append(temps, result)
+	}
+	first := len(temps)
+	for _, t := range s.index {
+		temps = append(temps, a.repeated(t, s.shape))
+	}
+	c := fill(temps[0], result)
+	for _, t := range temps[first:] {
+		c.In(t)
+	}
+	c.Work = 2 * (core.Numel(s.shape) + result.Numel())
+	a.launch(c.Dims(s.dims))
+	for _, t := range temps {
+		t.Release()
+	}
+}
+
+// check fails unless the index tensors can index x. begin was given them.
+func (s *selection) check(a *application, x *core.Tensor) {
+	for _, t := range s.index {
+		a.indexDType(t)
+	}
+	shape := a.broadcast(s.index...)
+	if a.err != nil {
+		return
+	}
+	s.shape = shape
+	result := s.result(x)
+	if _, err := core.CheckShape(a.name, result, x.DType()); err != nil {
+		a.check(err)
+		return
+	}
+	if core.Numel(shape) == 0 {
+		return
+	}
+	for _, d := range s.dims {
+		if x.Shape()[d] == 0 {
+			a.failf(core.IndexError, "dimension %d of shape %v has no elements to index", d, x.Shape())
+		}
+	}
+}
+
+// read returns x indexed.
+func (s *selection) read(x *core.Tensor) *core.Tensor {
+	a := beginGiven(s.name, append([]*core.Tensor{x}, s.index...)...)
+	s.check(&a, x)
+	if a.err != nil {
+		return a.fail()
+	}
+	out := a.out(x.DType(), s.result(x))
+	if a.err != nil {
+		return a.fail()
+	}
+	s.launch(&a, x, out, func(x, out *core.Tensor) *core.Call {
+		return a.call(indexKernel).Out(out).In(x).Bool(s.wrap)
+	})
+	if a.grad {
+		n := a.node(indexDeriv, x).Save(s.index...)
+		n.Any = s.saved()
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func indexDeriv(d *core.Derivation) {
+	g := d.Grad()
+	s := d.Node.Any.(*selection).with(d)
+	d.Set(0, s.writeInPlace(zerosFor(g, g.DType(), d.InputShape(0)), g, addMode))
+}
+
+// values fails unless v, a number or a tensor of x's dtype, broadcasts to the result.
+func (s *selection) values(a *application, x, v *core.Tensor) {
+	if a.err != nil || v.IsNumber() {
+		return
+	}
+	if v.DType() != x.DType() {
+		a.failf(core.DTypeError, "the values must be %v like the tensor, got %v", x.DType(), v.DType())
+		return
+	}
+	want := s.result(x)
+	if shape, err := core.Broadcast(a.name, want, v.Shape()); err != nil || !slices.Equal(shape, want) {
+		a.failf(core.ShapeError, "values of shape %v do not broadcast to the indexed shape %v", v.Shape(), want)
+	}
+}
+
+// write returns x with values written, or combined, to where the indices say.
+func (s *selection) write(x, v *core.Tensor, mode int) *core.Tensor {
+	a := beginGiven(s.name, append([]*core.Tensor{x, v}, s.index...)...)
+	s.check(&a, x)
+	s.values(&a, x, v)
+	if a.err != nil {
+		return a.fail()
+	}
+	out := a.out(x.DType(), x.Shape())
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(copyKernel).Out(out).In(x))
+	s.put(&a, out, v, mode)
+	if a.grad && x.DType().IsFloat() {
+		a.attach(s.putNode(&a, x, v, mode), out)
+	}
+	return a.done(out)
+}
+
+// writeInPlace changes x as write does and returns it.
+func (s *selection) writeInPlace(x, v *core.Tensor, mode int) *core.Tensor {
+	a := beginGiven(s.name+"_", append([]*core.Tensor{x, v}, s.index...)...)
+	s.check(&a, x)
+	s.values(&a, x, v)
+	a.inPlace(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	v = apart(x, v)
+	for i, t := range s.index {
+		s.index[i] = apart(x, t)
+	}
+	s.put(&a, x, v, mode)
+	a.changed(x)
+	if a.grad && x.DType().IsFloat() {
+		a.rebase(s.putNode(&a, x, v, mode), x)
+	}
+	return x
+}
+
+func (s *selection) put(a *application, x, v *core.Tensor, mode int) {
+	if !v.IsNumber() {
+		v = a.repeated(v, s.result(x))
+		defer v.Release()
+	}
+	s.launch(a, x, v, func(x, v *core.Tensor) *core.Call {
+		c := a.call(indexPutKernel).Out(x).In(v).Bool(s.wrap).Int(int64(mode))
+		c.InPlace = true
+		return c
+	})
+}
+
+func (s *selection) putNode(a *application, x, v *core.Tensor, mode int) *core.Node {
+	if v.IsNumber() {
+		v = nil
+	}
+	n := a.node(putDeriv, x, v).Save(s.index...)
+	n.Any, n.Ints = s.saved(), []int{mode}
+	return n
+}
+
+func putDeriv(d *core.Derivation) {
+	s := d.Node.Any.(*selection).with(d)
+	if d.Needs(0) {
+		if d.Node.Ints[0] == addMode {
+			d.Set(0, d.Grad())
+		} else {
+			d.Set(0, s.write(d.Grad(), core.IntNum(0), assignMode))
+		}
+	}
+	if d.Needs(1) {
+		d.Set(1, sumTo(s.read(d.Grad()), d.InputShape(1)))
+	}
+}
