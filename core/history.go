@@ -2,13 +2,15 @@ package core
 
 import (
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
 // A History is a tensor's place in the graph: a leaf that collects its gradient, or an output of a node. Aliases of a
 // tensor share it; an operation in place moves it to the operation's node.
 type History struct {
-	refs atomicCount
+	refs   atomicCount
+	wanted atomic.Bool // a gradient is: it is a leaf that requires one, or a node's output
 
 	mu         sync.Mutex // guards what follows
 	node       *Node      // the node that made the value; nil for a leaf
@@ -75,13 +77,7 @@ func (t *Tensor) EnsureHistory() *History {
 // RequiresGrad reports whether operations on t record gradients.
 func (t *Tensor) RequiresGrad() bool {
 	h := t.current()
-	return h != nil && h.wants()
-}
-
-func (h *History) wants() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.node != nil || h.requires
+	return h != nil && h.wanted.Load()
 }
 
 // IsLeaf reports whether t was made by the user and not by a recorded operation.
@@ -111,6 +107,7 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 		return ErrorTensor(Errorf(StateError, "requires_grad", "can only be turned off for leaves; use Detach for the result of %s", h.node.Name))
 	}
 	h.requires = h.node == nil && on
+	h.wanted.Store(on)
 	return t
 }
 
@@ -260,6 +257,7 @@ func (t *Tensor) current() *History {
 	node.Release()
 	fresh := &History{dtype: t.dtype, shape: t.shape, node: n}
 	fresh.refs.set(1)
+	fresh.wanted.Store(true)
 	n.DeclareOutput(0, t.dtype, t.shape)
 	v.rebased = rebased
 	t.history.Store(fresh)
@@ -310,6 +308,7 @@ func (h *History) Rebase(n *Node, index int) {
 	h.mu.Lock()
 	old := h.node
 	h.node, h.index = n, index
+	h.wanted.Store(true)
 	h.rebased++
 	h.mu.Unlock()
 	if old != nil {
@@ -327,7 +326,7 @@ func (h *History) NeedsGradLeaf() bool {
 // Edge returns the edge along which h's gradient flows, with a reference of its own: to the node that made it, or to the
 // node that accumulates a leaf's gradient. The edge is empty if no gradient is wanted.
 func (h *History) Edge() Edge {
-	if h == nil {
+	if h == nil || !h.wanted.Load() {
 		return Edge{}
 	}
 	h.mu.Lock()

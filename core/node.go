@@ -119,6 +119,7 @@ func (n *Node) Attach(t *Tensor, index int) {
 	n.retain()
 	h.node, h.index, h.dtype, h.shape = n, index, t.dtype, t.shape
 	h.refs.set(1)
+	h.wanted.Store(true)
 	if old := t.history.Swap(h); old != nil {
 		old.release()
 	}

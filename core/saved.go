@@ -141,6 +141,7 @@ func (n *Node) unpack(i int, m Mode) (*Tensor, error) {
 			h := &History{node: n, index: s.index, dtype: s.dtype, shape: s.shape}
 			n.retain()
 			h.refs.set(1)
+			h.wanted.Store(true)
 			t.history.Store(h)
 		case s.history != nil:
 			s.history.retain()
