@@ -7,27 +7,25 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-func BenchmarkEnqueueClone(b *testing.B) {
-	x := core.FromSlice(make([]float32, 1000))
-	b.ReportAllocs()
-	for b.Loop() {
-		op.Clone(x).Release()
-	}
-}
-
-func BenchmarkEnqueueCloneWithGraph(b *testing.B) {
-	x := core.FromSlice(make([]float32, 1000)).SetRequiresGrad(true)
-	b.ReportAllocs()
-	for b.Loop() {
-		op.Clone(x).Release()
-	}
-}
-
-func BenchmarkReadOneElement(b *testing.B) {
-	x := core.FromSlice(make([]float32, 1))
-	for b.Loop() {
-		y := op.Clone(x)
-		y.Item()
-		y.Release()
-	}
+func BenchmarkAddOf1000(b *testing.B) {
+	x, y := core.FromSlice(make([]float32, 1000)), core.FromSlice(make([]float32, 1000))
+	b.Run("no graph", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			op.Add(x, y).Release()
+		}
+	})
+	x.SetRequiresGrad(true)
+	b.Run("graph", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			op.Add(x, y).Release()
+		}
+	})
+	b.Run("graph, mul", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			op.Mul(x, y).Release()
+		}
+	})
 }

@@ -149,10 +149,10 @@ func (s *stream) work() {
 	var ctx kernel.Context
 	defer ctx.FreeScratch()
 	for {
-		next := s.done.Load() + 1
-		if s.tail.Load() < next && !s.await(next) {
+		if !s.queued() && !s.await() {
 			return
 		}
+		next := s.done.Load() + 1
 		c := &s.slots[(next-1)%queueSize]
 		for _, e := range c.Waits() {
 			e.Wait()
@@ -165,15 +165,22 @@ func (s *stream) work() {
 	}
 }
 
-// await blocks until call next was launched; it returns false when the stream is closed instead.
-func (s *stream) await(next uint64) bool {
+// queued reports whether a call waits for the worker. It reads tail first: a call that runs on its caller's thread moves
+// done before tail, and must not be taken for a queued one.
+func (s *stream) queued() bool {
+	t := s.tail.Load()
+	return t > s.done.Load()
+}
+
+// await blocks until a call is queued; it returns false when the stream is closed instead.
+func (s *stream) await() bool {
 	start := time.Now()
-	for i := 1; s.tail.Load() < next; i++ {
+	for i := 1; !s.queued(); i++ {
 		if i%64 != 0 || time.Since(start) < spin {
 			continue
 		}
 		s.parked.Store(true)
-		if s.tail.Load() >= next && s.parked.CompareAndSwap(true, false) {
+		if s.queued() && s.parked.CompareAndSwap(true, false) {
 			return true
 		}
 		if _, open := <-s.wake; !open {

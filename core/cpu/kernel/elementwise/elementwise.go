@@ -44,7 +44,7 @@ func run(ctx *kernel.Context, c *core.Call, k *C.plaitk_elementwise_kernel) erro
 	}
 	for i := range c.Ins {
 		if o := &c.Ins[i]; o.IsNumber {
-			number(&call.operand[i], o, k._type[i])
+			number(&call.operand[i], o, k._type[i], len(shape))
 		} else {
 			operand(&call.operand[i], o, shape)
 		}
@@ -80,8 +80,11 @@ func operand(to *C.plaitk_elementwise_operand, o *core.Operand, shape []int) {
 	}
 }
 
-func number(to *C.plaitk_elementwise_operand, o *core.Operand, loopType C.uint8_t) {
+func number(to *C.plaitk_elementwise_operand, o *core.Operand, loopType C.uint8_t, dims int) {
 	to.data = nil
+	for d := range dims { // calls are reused
+		to.stride[d] = 0
+	}
 	if loopType == C.PLAIT_I64 {
 		*(*int64)(unsafe.Pointer(&to.value)) = o.Number.Int
 	} else {

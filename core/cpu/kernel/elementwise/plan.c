@@ -39,6 +39,7 @@ static bool mergeable(const plan *p, int outer, int inner) {
 }
 
 static void merge_dims(plan *p) {
+  if (p->ndim == 0) return;
   int last = 0;
   for (int d = 1; d < p->ndim; d++) {
     if (mergeable(p, last, d)) {

@@ -1,0 +1,83 @@
+package autograd
+
+import (
+	"github.com/plait-ml/plait/core"
+)
+
+// Options say how a backward pass runs. The zero value frees the graph on the way and does not record itself.
+type Options struct {
+	// RetainGraph keeps what nodes saved, so that the graph can be gone through again.
+	RetainGraph bool
+	// CreateGraph records the derivatives, so that they can be differentiated; it implies RetainGraph.
+	CreateGraph bool
+	// AllowUnused makes Grad return nil for an input that the outputs do not depend on, where it would be an error.
+	AllowUnused bool
+	// Inputs restricts Backward to these tensors: only they collect gradients.
+	Inputs []*core.Tensor
+}
+
+// Backward adds the gradient of each output, which must have one element, to the gradients of the leaves it depends on.
+func Backward(outputs ...*core.Tensor) error {
+	return BackwardWith(outputs, nil, Options{})
+}
+
+// BackwardWith is [Backward] for outputs of any shape with the given gradients, each of its output's shape; a nil
+// gradient means ones and is for outputs with one element.
+func BackwardWith(outputs, grads []*core.Tensor, o Options) error {
+	r, err := NewRun(outputs, grads, o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return finish(r)
+}
+
+// Grad returns the gradients of the outputs, summed, with respect to the inputs, without touching the leaves' own. The
+// inputs may be any tensors in the graph. grads are as for [BackwardWith].
+func Grad(outputs, inputs, grads []*core.Tensor, o Options) ([]*core.Tensor, error) {
+	o.Inputs = nil
+	r, err := newRun(outputs, grads, inputs, o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if err := finish(r); err != nil {
+		return nil, err
+	}
+	return r.Captured()
+}
+
+func finish(r *Run) error {
+	for {
+		q, err := r.Step()
+		if err != nil {
+			return err
+		}
+		if q == nil {
+			return nil
+		}
+		return core.Errorf(core.StateError, "backward", "%s belongs to another language, whose backward must be used", q.Node.Name)
+	}
+}
+
+// NoGrad runs fn without recording gradients.
+func NoGrad(fn func()) { core.NoGrad(fn) }
+
+// EnableGrad runs fn recording gradients, for use inside [NoGrad].
+func EnableGrad(fn func()) { core.EnableGrad(fn) }
+
+// DetectAnomaly runs fn in anomaly mode: every operation, and every derivative run in it, waits for its result and fails
+// with the operation's name if it made a NaN; nodes remember where they were recorded.
+func DetectAnomaly(fn func()) {
+	core.WithMode(func(m core.Mode) core.Mode { return m.WithAnomaly(true) }, fn)
+}
+
+// QueueCallback makes fn run when the backward pass in which it is called, from a hook or a derivative, has ended.
+func QueueCallback(fn func() error) error {
+	r, ok := core.CurrentTask().(*Run)
+	if !ok {
+		return core.Errorf(core.StateError, "queue_callback", "no backward pass is running on this thread")
+	}
+	r.callbacks = append(r.callbacks, fn)
+	return nil
+}

@@ -1,0 +1,164 @@
+package autograd
+
+import (
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// Checkpoint runs fn on the inputs and returns its outputs, without keeping what their gradients need: backward runs fn
+// again where it needs it (Chen et al. 2016). Random numbers are drawn again from the same positions, so dropout gives
+// the same masks. fn must compute the same both times, and may use other tensors, such as parameters.
+func Checkpoint(fn func(inputs []*core.Tensor) []*core.Tensor, inputs ...*core.Tensor) []*core.Tensor {
+	c := &checkpoint{fn: fn}
+	for _, t := range inputs {
+		c.inputs = append(c.inputs, t.Alias(true).Keep())
+	}
+	c.remember()
+	var out []*core.Tensor
+	hooks := &core.SavedHooks{Pack: c.pack, Unpack: c.unpack}
+	core.WithSavedHooks(hooks, func() { out = fn(inputs) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sealed = true
+	c.unref(0)
+	return out
+}
+
+// A checkpoint stands in for the values that one run of fn saved.
+type checkpoint struct {
+	fn     func([]*core.Tensor) []*core.Tensor
+	inputs []*core.Tensor
+
+	generators []generatorState
+
+	mu     sync.Mutex
+	saved  int            // values that fn saved the first time
+	live   int            // of them, those whose nodes still hold them
+	sealed bool           // the first run has ended
+	values []*core.Tensor // from the last recomputation, nil where taken
+}
+
+type generatorState struct {
+	generator    *core.Generator
+	seed, offset uint64
+}
+
+// placeholder is what a node keeps in place of value index.
+type placeholder struct {
+	of    *checkpoint
+	index int
+}
+
+// Release is called when the node frees what it saved.
+func (p *placeholder) Release() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.of.unref(1)
+}
+
+// unref drops n placeholders; after the last one nothing is recomputed any more.
+func (c *checkpoint) unref(n int) {
+	c.live -= n
+	if c.live > 0 || !c.sealed {
+		return
+	}
+	for _, t := range append(c.values, c.inputs...) {
+		if t != nil {
+			t.Release()
+		}
+	}
+	c.values, c.inputs = nil, nil
+}
+
+func (c *checkpoint) remember() {
+	ctx := core.CurrentContext()
+	for _, d := range core.OpenDevices() {
+		g := ctx.Generator(d)
+		seed, offset := g.State()
+		c.generators = append(c.generators, generatorState{g, seed, offset})
+	}
+}
+
+// replay runs fn with the generators where they were.
+func (c *checkpoint) replay(fn func()) {
+	now := make([]generatorState, len(c.generators))
+	for i, s := range c.generators {
+		seed, offset := s.generator.State()
+		now[i] = generatorState{s.generator, seed, offset}
+		s.generator.SetState(s.seed, s.offset)
+	}
+	defer func() {
+		for _, s := range now {
+			s.generator.SetState(s.seed, s.offset)
+		}
+	}()
+	fn()
+}
+
+func (c *checkpoint) pack(*core.Tensor) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.saved++
+	c.live++
+	return &placeholder{c, c.saved - 1}
+}
+
+func (c *checkpoint) unpack(packed any) *core.Tensor {
+	p := packed.(*placeholder)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.index >= len(c.values) || c.values[p.index] == nil {
+		if err := c.recompute(); err != nil {
+			return core.ErrorTensor(err)
+		}
+	}
+	t := c.values[p.index]
+	c.values[p.index] = nil
+	return t
+}
+
+// recompute runs fn again and collects what its nodes save.
+func (c *checkpoint) recompute() error {
+	for _, t := range c.values {
+		if t != nil {
+			t.Release()
+		}
+	}
+	c.values = make([]*core.Tensor, 0, c.saved)
+	hooks := &core.SavedHooks{
+		Pack: func(t *core.Tensor) any {
+			c.values = append(c.values, t.Alias(false).Keep())
+			return nil
+		},
+		Unpack: func(any) *core.Tensor {
+			return core.ErrorTensor(core.Errorf(core.StateError, "checkpoint", "the function runs backward inside itself"))
+		},
+	}
+	var err error
+	c.replay(func() {
+		core.EnableGrad(func() {
+			core.WithSavedHooks(hooks, func() {
+				core.RunScope(func() []*core.Tensor {
+					inputs := make([]*core.Tensor, len(c.inputs))
+					for i, t := range c.inputs {
+						inputs[i] = t.Detach()
+						if t.RequiresGrad() {
+							inputs[i].SetRequiresGrad(true)
+						}
+					}
+					for _, t := range c.fn(inputs) {
+						if err == nil {
+							err = t.Err()
+						}
+					}
+					return nil
+				})
+			})
+		})
+	})
+	if err == nil && len(c.values) != c.saved {
+		err = core.Errorf(core.StateError, "checkpoint", "the function saved %d values for its gradient the first time and %d when it was run again; it must compute the same", c.saved, len(c.values))
+	}
+	return err
+}

@@ -1,0 +1,284 @@
+package autograd
+
+import (
+	"container/heap"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// A Run is one walk over the graph.
+type Run struct {
+	options   Options
+	mode      core.Mode // of the derivatives
+	states    map[*core.Node]*state
+	ready     queue
+	inputs    []*core.Tensor
+	targets   []core.Edge // of the inputs
+	captures  map[core.Edge][]int
+	captured  []*core.Tensor
+	callbacks []func() error
+	pending   *pending // what the caller was asked for
+	err       error
+	closed    bool
+}
+
+// state is what the walk knows of a node: the gradients that have arrived and how many are still to come.
+type state struct {
+	grads   []*core.Tensor
+	waiting int
+	needed  bool // a wanted gradient lies behind it
+}
+
+// NewRun prepares a walk from the outputs, whose gradients are as for [BackwardWith].
+func NewRun(outputs, grads []*core.Tensor, o Options) (*Run, error) {
+	if o.Inputs == nil {
+		return newRun(outputs, grads, nil, o)
+	}
+	return newRun(outputs, grads, o.Inputs, o)
+}
+
+func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
+	if len(grads) != 0 && len(grads) != len(outputs) {
+		return nil, core.Errorf(core.ValueError, "backward", "got %d outputs and %d gradients", len(outputs), len(grads))
+	}
+	r := &Run{options: o, states: map[*core.Node]*state{}, inputs: inputs}
+	r.mode = core.CurrentMode().WithGrad(o.CreateGraph).WithInference(false).WithGrad(o.CreateGraph)
+	var roots []core.Edge
+	var seeds []*core.Tensor
+	defer func() {
+		for _, e := range roots {
+			if e.Node != nil {
+				e.Node.Release() // the states hold their own
+			}
+		}
+	}()
+	fail := func(err error) (*Run, error) {
+		for _, s := range seeds {
+			s.Release()
+		}
+		r.Close()
+		return nil, err
+	}
+	for i, t := range outputs {
+		var g *core.Tensor
+		if grads != nil {
+			g = grads[i]
+		}
+		seed, err := r.seed(i, t, g)
+		if err != nil {
+			return fail(err)
+		}
+		seeds = append(seeds, seed)
+		roots = append(roots, t.History().Edge())
+	}
+	if err := r.target(); err != nil {
+		return fail(err)
+	}
+	r.discover(roots)
+	for i, e := range roots {
+		if s := r.states[e.Node]; s != nil {
+			if err := r.arrive(e, seeds[i]); err != nil {
+				return fail(err)
+			}
+			continue
+		}
+		seeds[i].Release()
+	}
+	for n, s := range r.states {
+		if s.waiting == 0 && s.needed {
+			r.ready = append(r.ready, n)
+		}
+	}
+	heap.Init(&r.ready)
+	return r, nil
+}
+
+// seed returns the gradient of output i, owned by the run.
+func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
+	if err := t.Usable("backward"); err != nil {
+		return nil, err
+	}
+	if err := t.Storage().Stream().TakeError(); err != nil {
+		return nil, err
+	}
+	if !t.RequiresGrad() {
+		return nil, core.Errorf(core.StateError, "backward", "output %d (%v) does not require a gradient: no operation on a tensor that does was recorded", i, t)
+	}
+	if g == nil {
+		if t.Numel() != 1 {
+			return nil, core.Errorf(core.ShapeError, "backward", "output %d has shape %v; its gradient must be given, since only that of one element is 1 by itself", i, t.Shape())
+		}
+		var ones *core.Tensor
+		core.NoGrad(func() { ones = op.OnesLike(t, op.TensorOptions{}).Keep() })
+		return ones, ones.Err()
+	}
+	if err := g.Usable("backward"); err != nil {
+		return nil, err
+	}
+	if err := sameShape("backward", t.Shape(), t.DType(), g); err != nil {
+		return nil, err
+	}
+	return g.Alias(r.options.CreateGraph).Keep(), nil
+}
+
+// target finds the edges of the inputs, if the walk is restricted to some.
+func (r *Run) target() error {
+	if r.inputs == nil {
+		return nil
+	}
+	r.captures = map[core.Edge][]int{}
+	r.captured = make([]*core.Tensor, len(r.inputs))
+	for i, t := range r.inputs {
+		if err := t.Usable("grad"); err != nil {
+			return err
+		}
+		if !t.RequiresGrad() {
+			return core.Errorf(core.StateError, "grad", "input %d (%v) does not require a gradient", i, t)
+		}
+		e := t.History().Edge()
+		r.targets = append(r.targets, e)
+		r.captures[e] = append(r.captures[e], i)
+	}
+	return nil
+}
+
+// discover counts, for every node behind the roots, the gradients that will arrive, and finds those that are needed.
+func (r *Run) discover(roots []core.Edge) {
+	var order []*core.Node
+	visit := func(n *core.Node) *state {
+		s := r.states[n]
+		if s == nil {
+			n.Retain()
+			s = &state{grads: make([]*core.Tensor, n.Outputs()), needed: r.captures == nil}
+			r.states[n] = s
+			order = append(order, n)
+		}
+		return s
+	}
+	for _, e := range roots {
+		visit(e.Node)
+	}
+	for i := 0; i < len(order); i++ {
+		for _, e := range order[i].Edges() {
+			if e.Node != nil {
+				visit(e.Node).waiting++
+			}
+		}
+	}
+	if r.captures == nil {
+		return
+	}
+	for e := range r.captures {
+		if s := r.states[e.Node]; s != nil {
+			s.needed = true
+		}
+	}
+	// A node is needed if a node behind it is. Nodes record older ones, so ids give an order, but for leaves.
+	for changed := true; changed; {
+		changed = false
+		for i := len(order) - 1; i >= 0; i-- {
+			s := r.states[order[i]]
+			if s.needed {
+				continue
+			}
+			for _, e := range order[i].Edges() {
+				if e.Node != nil && r.states[e.Node].needed {
+					s.needed, changed = true, true
+					break
+				}
+			}
+		}
+	}
+}
+
+// arrive adds g, which the run owns, to the gradients that have arrived along e.
+func (r *Run) arrive(e core.Edge, g *core.Tensor) error {
+	s := r.states[e.Node]
+	old := s.grads[e.Index]
+	if old == nil {
+		s.grads[e.Index] = g
+		return nil
+	}
+	sum, err := add(old, g, r.options.CreateGraph)
+	if err != nil {
+		return err
+	}
+	s.grads[e.Index] = sum
+	return nil
+}
+
+// add returns a + b and takes both over, using a's memory if nothing else does.
+func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
+	var sum *core.Tensor
+	if !record && a.Storage().Refs() == 1 && a.Contiguous() {
+		core.NoGrad(func() { sum = op.AddInPlace(a, b) })
+		b.Release()
+		return sum, sum.Err()
+	}
+	core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(record) }, func() { sum = op.Add(a, b).Keep() })
+	a.Release()
+	b.Release()
+	return sum, sum.Err()
+}
+
+// queue is a heap of nodes: leaves first, then the newest.
+type queue []*core.Node
+
+func (q queue) Len() int      { return len(q) }
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q queue) Less(i, j int) bool {
+	if a, b := q[i].Leaf() != nil, q[j].Leaf() != nil; a != b {
+		return a
+	}
+	return q[i].ID > q[j].ID
+}
+
+func (q *queue) Push(x any) { *q = append(*q, x.(*core.Node)) }
+
+func (q *queue) Pop() any {
+	old := *q
+	n := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return n
+}
+
+// Captured returns the gradients of the inputs after the last step; they belong to the caller.
+func (r *Run) Captured() ([]*core.Tensor, error) {
+	for i, g := range r.captured {
+		if g == nil && !r.options.AllowUnused {
+			return nil, core.Errorf(core.StateError, "grad", "the outputs do not depend on input %d (%v); allow unused inputs to get none", i, r.inputs[i])
+		}
+	}
+	out := r.captured
+	r.captured = nil
+	return out, nil
+}
+
+// Close lets go of everything the run holds.
+func (r *Run) Close() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	for n, s := range r.states {
+		for _, g := range s.grads {
+			if g != nil {
+				g.Release()
+			}
+		}
+		n.Release()
+	}
+	for _, e := range r.targets {
+		if e.Node != nil {
+			e.Node.Release()
+		}
+	}
+	for _, g := range r.captured {
+		if g != nil {
+			g.Release()
+		}
+	}
+	r.states, r.captured, r.ready = nil, nil, nil
+}

@@ -1,0 +1,426 @@
+package autograd
+
+import (
+	"container/heap"
+	"runtime"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// A Request is work that a run asks of its caller: to run a foreign derivative or hook on some gradients.
+type Request struct {
+	// Node is where the run stands.
+	Node *core.Node
+	// ID names the foreign derivative or hook.
+	ID uint64
+	// What is wanted: the gradients of the inputs (Derivative), or gradients in place of those given, where nil keeps
+	// one.
+	What Want
+	// Grads are the gradients given. They belong to the run.
+	Grads []*core.Tensor
+}
+
+// A Want says what a [Request] wants.
+type Want uint8
+
+// What a run can want.
+const (
+	WantDerivative Want = iota // of a foreign node: the gradients of its inputs
+	WantHook                   // of a hook on one gradient: one gradient
+	WantNodeHook               // of a hook before or after a node: as many gradients as given
+	WantPostHook               // of a hook after a leaf's accumulation: nothing
+)
+
+// pending is a node that is being run, in stages between which the caller may be asked for something.
+type pending struct {
+	node   *core.Node
+	grads  []*core.Tensor // of the outputs, then, after the derivative, of the inputs
+	stages []stage
+	answer []*core.Tensor
+	asked  bool
+}
+
+// stage is one part of running a node. It returns a request to be answered before the next stage, or nil.
+type stage func(p *pending) (*Request, error)
+
+// Step runs nodes until the walk has ended, which it reports by returning nil, or the caller is asked for something, which
+// [Run.Resume] answers.
+func (r *Run) Step() (q *Request, err error) {
+	if r.err != nil || r.closed {
+		return nil, r.err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	old := core.SwapMode(r.mode)
+	defer core.SwapMode(old)
+	core.WithTask(r, func() { q, err = r.advance() })
+	r.err = err
+	return q, err
+}
+
+func (r *Run) advance() (*Request, error) {
+	for {
+		for r.pending != nil {
+			p := r.pending
+			if len(p.stages) == 0 {
+				r.pending = nil
+				break
+			}
+			q, err := p.stages[0](p)
+			if err != nil {
+				return nil, err
+			}
+			if q != nil {
+				p.asked = true
+				return q, nil
+			}
+			p.stages = p.stages[1:]
+		}
+		if len(r.ready) == 0 {
+			break
+		}
+		n := heap.Pop(&r.ready).(*core.Node)
+		r.begin(n)
+	}
+	for len(r.callbacks) > 0 {
+		fn := r.callbacks[0]
+		r.callbacks = r.callbacks[1:]
+		if err := fn(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// Resume answers the request that [Run.Step] returned; the run takes the gradients over. Call Step again after it.
+func (r *Run) Resume(grads []*core.Tensor) error {
+	if r.pending == nil || !r.pending.asked {
+		return core.Errorf(core.StateError, "backward", "resumed without a request")
+	}
+	r.pending.answer = grads
+	return nil
+}
+
+// begin lines up the stages of running n.
+func (r *Run) begin(n *core.Node) {
+	s := r.states[n]
+	p := &pending{node: n, grads: s.grads}
+	s.grads = nil
+	r.pending = p
+	hooked := n.HasHooks()
+	if hooked {
+		for i := range p.grads {
+			for _, h := range n.TensorHooks(i).All() {
+				p.stages = append(p.stages, hookStage(i, h, WantHook))
+			}
+		}
+	}
+	p.stages = append(p.stages, r.capture)
+	if leaf := n.Leaf(); leaf != nil {
+		arrive, post := leaf.LeafHooks()
+		for _, h := range arrive {
+			p.stages = append(p.stages, hookStage(0, h, WantHook))
+		}
+		p.stages = append(p.stages, r.accumulate)
+		for _, h := range post {
+			p.stages = append(p.stages, postStage(leaf, h))
+		}
+		return
+	}
+	if hooked {
+		for _, h := range n.PreHooks().All() {
+			p.stages = append(p.stages, nodeHookStage(h))
+		}
+	}
+	p.stages = append(p.stages, r.derive)
+	if hooked {
+		for _, h := range n.PostHooks().All() {
+			p.stages = append(p.stages, nodeHookStage(h))
+		}
+	}
+	p.stages = append(p.stages, r.deliver)
+}
+
+// hookStage runs a hook on gradient i.
+func hookStage(i int, h core.Hook, want Want) stage {
+	return func(p *pending) (*Request, error) {
+		g := p.grads[i]
+		if g == nil {
+			return nil, nil
+		}
+		var replacement *core.Tensor
+		switch {
+		case h.Fn != nil:
+			replacement = h.Fn(g)
+		case !p.asked:
+			return &Request{Node: p.node, ID: h.Foreign, What: want, Grads: []*core.Tensor{g}}, nil
+		default:
+			p.asked = false
+			if len(p.answer) > 0 {
+				replacement = p.answer[0]
+			}
+		}
+		return nil, replace(p, i, replacement)
+	}
+}
+
+func nodeHookStage(h core.NodeHook) stage {
+	return func(p *pending) (*Request, error) {
+		var replacements []*core.Tensor
+		switch {
+		case h.Fn != nil:
+			replacements = h.Fn(p.grads)
+		case !p.asked:
+			return &Request{Node: p.node, ID: h.Foreign, What: WantNodeHook, Grads: p.grads}, nil
+		default:
+			p.asked = false
+			replacements = p.answer
+		}
+		if replacements == nil {
+			return nil, nil
+		}
+		if len(replacements) != len(p.grads) {
+			return nil, core.Errorf(core.ValueError, p.node.Name, "a hook returned %d gradients, want %d", len(replacements), len(p.grads))
+		}
+		for i, g := range replacements {
+			if err := replace(p, i, g); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+}
+
+// replace puts g, if it is not nil, in the place of gradient i.
+func replace(p *pending, i int, g *core.Tensor) error {
+	old := p.grads[i]
+	if g == nil || g == old {
+		return nil
+	}
+	if err := g.Usable(p.node.Name); err != nil {
+		return err
+	}
+	if old != nil {
+		if err := sameShape("hook on "+p.node.Name, old.Shape(), old.DType(), g); err != nil {
+			return err
+		}
+		old.Release()
+	}
+	p.grads[i] = g.Keep()
+	return nil
+}
+
+// capture takes the gradients that were asked for.
+func (r *Run) capture(p *pending) (*Request, error) {
+	for i, g := range p.grads {
+		for _, at := range r.captures[core.Edge{Node: p.node, Index: i}] {
+			if g != nil && r.captured[at] == nil && r.options.Inputs == nil {
+				r.captured[at] = g.Alias(r.options.CreateGraph).Keep()
+			}
+		}
+	}
+	return nil, nil
+}
+
+// accumulate adds the gradient to the leaf's.
+func (r *Run) accumulate(p *pending) (*Request, error) {
+	leaf, g := p.node.Leaf(), p.grads[0]
+	wanted := r.captures == nil || (r.options.Inputs != nil && r.captures[core.Edge{Node: p.node}] != nil)
+	if g == nil || !wanted {
+		releaseAll(p.grads)
+		p.stages = p.stages[:1] // nothing was added: no hooks
+		return nil, nil
+	}
+	err := leaf.Accumulating(func() error {
+		old := leaf.Grad()
+		if old == nil {
+			if owns(g) && !r.options.CreateGraph {
+				leaf.SetGrad(g.Detach().Keep())
+			} else if r.options.CreateGraph {
+				leaf.SetGrad(g.Alias(true).Keep())
+			} else {
+				c := op.Clone(g).Keep()
+				if err := c.Err(); err != nil {
+					return err
+				}
+				leaf.SetGrad(c)
+			}
+			return nil
+		}
+		if r.options.CreateGraph {
+			sum := op.Add(old, g).Keep()
+			if err := sum.Err(); err != nil {
+				return err
+			}
+			leaf.SetGrad(sum)
+			return nil
+		}
+		return op.AddInPlace(old, g).Err()
+	})
+	releaseAll(p.grads)
+	if err != nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// owns reports whether g is alone on its storage and fills it.
+func owns(g *core.Tensor) bool {
+	return g.Storage().Refs() == 1 && g.Contiguous() && g.Storage().Size() == g.Numel()*g.DType().Size()
+}
+
+func postStage(leaf *core.History, h core.Hook) stage {
+	return func(p *pending) (*Request, error) {
+		switch {
+		case h.Fn != nil:
+			h.Fn(leaf.Grad())
+		case !p.asked:
+			return &Request{Node: p.node, ID: h.Foreign, What: WantPostHook, Grads: []*core.Tensor{leaf.Grad()}}, nil
+		default:
+			p.asked = false
+		}
+		return nil, nil
+	}
+}
+
+// derive runs the node's derivative.
+func (r *Run) derive(p *pending) (*Request, error) {
+	n := p.node
+	if n.Foreign != 0 {
+		if !p.asked {
+			return &Request{Node: n, ID: n.Foreign, What: WantDerivative, Grads: p.grads}, nil
+		}
+		p.asked = false
+		if len(p.answer) != len(n.Edges()) {
+			return nil, core.Errorf(core.ValueError, n.Name, "its derivative returned %d gradients, want %d", len(p.answer), len(n.Edges()))
+		}
+		releaseAll(p.grads)
+		p.grads = p.answer
+		return nil, nil
+	}
+	var err error
+	given := p.grads
+	out := core.RunScope(func() []*core.Tensor {
+		var results []*core.Tensor
+		results, err = r.runDerivative(n, given)
+		return results
+	})
+	// A derivative may pass a gradient on as it is, or the same one to two inputs: each owner needs its own reference.
+	for i, g := range out {
+		if g != nil && (slices.Contains(given, g) || slices.Contains(out[:i], g)) {
+			out[i] = g.Alias(r.options.CreateGraph)
+		}
+		if out[i] != nil {
+			out[i].Keep()
+		}
+	}
+	releaseAll(given)
+	p.grads = out
+	if err != nil {
+		return nil, r.explain(n, err)
+	}
+	if !r.options.RetainGraph && !r.options.CreateGraph {
+		n.FreeSaved()
+	}
+	return nil, nil
+}
+
+func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor) (out []*core.Tensor, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = core.Errorf(core.StateError, n.Name, "internal error in its derivative: %v", v)
+		}
+	}()
+	need := make([]bool, len(n.Edges()))
+	for i, e := range n.Edges() {
+		need[i] = e.Node != nil && r.states[e.Node] != nil && r.states[e.Node].needed
+	}
+	return core.NewDerivation(r.mode, n, grads, need).Run()
+}
+
+// explain adds, in anomaly mode, where the node was recorded.
+func (r *Run) explain(n *core.Node, err error) error {
+	if t := n.Trace(); t != "" {
+		kind, _ := core.KindOf(err)
+		return core.Errorf(kind, n.Name, "%w\nin the gradient of %s, recorded at\n%s", err, n.Name, t)
+	}
+	return err
+}
+
+// deliver hands the gradients of the inputs to the nodes that made them.
+func (r *Run) deliver(p *pending) (*Request, error) {
+	grads := p.grads
+	p.grads = nil
+	for i, e := range p.node.Edges() {
+		var g *core.Tensor
+		if i < len(grads) {
+			g, grads[i] = grads[i], nil
+		}
+		s := r.states[e.Node]
+		if e.Node == nil || s == nil || !s.needed {
+			if g != nil {
+				g.Release()
+			}
+			continue
+		}
+		if g != nil {
+			d, shape := e.Node.OutputMeta(e.Index)
+			if err := sameShape("gradient of "+p.node.Name, shape, d, g); err != nil {
+				g.Release()
+				releaseAll(grads)
+				return nil, err
+			}
+			if err := r.arrive(e, g); err != nil {
+				releaseAll(grads)
+				return nil, err
+			}
+		}
+		if s.waiting--; s.waiting == 0 {
+			r.finishNode(e.Node, s)
+		}
+	}
+	releaseAll(grads)
+	return nil, nil
+}
+
+// finishNode queues a node all of whose gradients have arrived. One that got none passes none on.
+func (r *Run) finishNode(n *core.Node, s *state) {
+	work := []*core.Node{n}
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		s := r.states[n]
+		if slices.ContainsFunc(s.grads, func(g *core.Tensor) bool { return g != nil }) {
+			heap.Push(&r.ready, n)
+			continue
+		}
+		for _, e := range n.Edges() {
+			if t := r.states[e.Node]; e.Node != nil && t != nil && t.needed {
+				if t.waiting--; t.waiting == 0 {
+					work = append(work, e.Node)
+				}
+			}
+		}
+	}
+}
+
+func releaseAll(tensors []*core.Tensor) {
+	for i, t := range tensors {
+		if t != nil {
+			t.Release()
+		}
+		tensors[i] = nil
+	}
+}
+
+func sameShape(what string, shape []int, d core.DType, g *core.Tensor) error {
+	if !slices.Equal(shape, g.Shape()) {
+		return core.Errorf(core.ShapeError, "backward", "%s has shape %v, want %v", what, g.Shape(), shape)
+	}
+	if g.DType() != d {
+		return core.Errorf(core.DTypeError, "backward", "%s is %v, want %v", what, g.DType(), d)
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package cpu_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	"github.com/plait-ml/plait/core/op"
+)
+
+const large = 1 << 17 // elements; past what runs on the caller's thread
+
+func device(t testing.TB) core.Device {
+	t.Helper()
+	d, err := core.OpenDevice("cpu")
+	require.NoError(t, err)
+	return d
+}
+
+// settle collects what earlier tests dropped and returns the bytes in use.
+func settle(t testing.TB) int {
+	d := device(t)
+	require.NoError(t, d.Synchronize())
+	for quiet := 0; quiet < 3; quiet++ {
+		before := core.MemoryUsage(d).Current
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond)
+		if core.MemoryUsage(d).Current != before {
+			quiet = -1
+		}
+	}
+	return core.MemoryUsage(d).Current
+}
+
+func TestCallsRunInOrder(t *testing.T) {
+	core.Tidy(func() {
+		for _, n := range []int{1, 1000, large} {
+			x := core.FromSlice(make([]float32, n))
+			one := core.FromSlice([]float32{1})
+			for range 3000 {
+				op.AddInPlace(x, one)
+			}
+			v, err := core.Values[float64](x)
+			require.NoError(t, err)
+			for _, e := range v {
+				require.Equal(t, 3000.0, e)
+			}
+		}
+	})
+}
+
+// chain enqueues n operations that read nothing and returns the peak of bytes in use above the start.
+func chain(t testing.TB, n int) int {
+	start := settle(t)
+	core.ResetPeak(device(t))
+	for _, size := range []int{1000, large} {
+		steps := n
+		if size == large {
+			steps = n / 100
+		}
+		x := op.Ones(size)
+		for range steps {
+			y := op.Mul(x, core.Num(0.5))
+			z := op.Add(y, x)
+			y.Release()
+			x.Release()
+			x = z
+		}
+		x.Release()
+	}
+	peak := core.MemoryUsage(device(t)).Peak - start
+	require.NoError(t, device(t).Synchronize())
+	require.Equal(t, start, core.MemoryUsage(device(t)).Current)
+	return peak
+}
+
+func TestPeakDoesNotDependOnHowFarTheHostRunsAhead(t *testing.T) {
+	n := 500_000
+	if testing.Short() {
+		n = 20_000
+	}
+	if os.Getenv("PLAIT_TEST_CHAIN") != "" {
+		fmt.Printf("peak=%d\n", chain(t, n))
+		return
+	}
+	reserved := device(t).Reserved()
+	peak := chain(t, n)
+	require.LessOrEqual(t, peak, 3*4*large)
+	require.LessOrEqual(t, device(t).Reserved()-reserved, 4*4*large, "memory must stay flat")
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestPeakDoesNotDepend", "-test.v", fmt.Sprintf("-test.short=%v", testing.Short()))
+	cmd.Env = append(os.Environ(), "PLAIT_TEST_CHAIN=1", "PLAIT_SYNC=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), fmt.Sprintf("peak=%d\n", peak))
+}
+
+func TestUnreleasedTensorsAreCollected(t *testing.T) {
+	start := settle(t)
+	for range 100 {
+		x := core.FromSlice(make([]float32, 5000)).SetRequiresGrad(true)
+		op.Mul(x, x)
+	}
+	require.Equal(t, start, settle(t))
+}
+
+func TestOutOfMemoryIsAnError(t *testing.T) {
+	old := cpu.MemoryLimit()
+	defer cpu.SetMemoryLimit(old)
+	settle(t)
+	device(t).EmptyCache()
+	cpu.SetMemoryLimit(device(t).Reserved() + 16<<20)
+	a := op.Ones(2<<20)
+	require.NoError(t, a.Err())
+	b := op.Ones(4<<20)
+	require.Error(t, b.Err())
+	kind, _ := core.KindOf(b.Err())
+	require.Equal(t, core.MemoryError, kind)
+	require.Contains(t, b.Err().Error(), fmt.Sprint(16<<20))
+	require.Contains(t, b.Err().Error(), "cpu:0")
+	a.Release() // cached now: given back to make room
+	c := op.Ones(3<<20)
+	require.NoError(t, c.Wait())
+	c.Release()
+}
+
+func TestExecutionErrorsTravel(t *testing.T) {
+	boom := errors.New("boom")
+	failing := func(x *core.Tensor) *core.Tensor {
+		y := op.Clone(x)
+		s := x.Storage().Stream()
+		c := s.Begin(-1, "failing").Out(y).In(x)
+		c.Fn = func() error { return boom }
+		s.Launch(c)
+		return y
+	}
+	for _, n := range []int{10, large} {
+		x := op.Ones(n)
+		y := failing(x)
+		z := op.Add(y, x)
+		target := op.Ones(n)
+		op.AddInPlace(target, y) // must leave target as it was
+		fine := op.Add(x, x)
+		require.ErrorIs(t, z.Wait(), boom)
+		require.ErrorIs(t, y.Wait(), boom)
+		v, err := core.Values[float32](target)
+		require.NoError(t, err)
+		require.Equal(t, float32(1), v[n-1])
+		v, err = core.Values[float32](fine)
+		require.NoError(t, err)
+		require.Equal(t, float32(2), v[n-1])
+
+		failing(x)
+		require.ErrorIs(t, fine.Wait(), boom, "the first unread error surfaces at the next read")
+		require.NoError(t, fine.Wait())
+	}
+}
+
+func TestAPanickingKernelIsAnError(t *testing.T) {
+	kernel.Register("test_panic", func(*kernel.Context, *core.Call) error { panic("oops") })
+	x := op.Ones(4)
+	s := x.Storage().Stream()
+	c := s.Begin(core.Kernel("test_panic"), "test").Out(x)
+	s.Launch(c)
+	require.ErrorContains(t, x.Wait(), "oops")
+	missing := op.Ones(4)
+	s.Launch(s.Begin(core.Kernel("test_missing"), "test").Out(missing))
+	require.ErrorContains(t, missing.Wait(), `no kernel "test_missing"`)
+}
+
+func TestStreamsWaitForOneAnother(t *testing.T) {
+	d := device(t)
+	side := d.NewStream(0)
+	defer side.Close()
+	for range 50 {
+		core.Tidy(func() {
+			x := op.Zeros(large)
+			for i := range 20 {
+				op.AddInPlace(x, core.Num(1)) // on the home stream
+				core.WithStream(side, func() {
+					op.MulInPlace(x, core.Num(2))
+					y := op.Add(x, x) // lives on the side stream
+					if i == 7 {
+						y.Release()
+					}
+				})
+			}
+			v, err := core.Values[float64](x)
+			require.NoError(t, err)
+			require.Equal(t, 2097150.0, v[0])
+			require.Equal(t, 2097150.0, v[large-1])
+		})
+	}
+}
+
+func TestReleasedMemoryIsNotReusedWhileAnotherStreamReadsIt(t *testing.T) {
+	side := device(t).NewStream(0)
+	defer side.Close()
+	for range 100 {
+		x := op.Full([]int{large}, core.Num(3), op.TensorOptions{})
+		var y *core.Tensor
+		core.WithStream(side, func() {
+			c := side.Begin(-1, "sleep").In(x)
+			c.Fn = func() error { time.Sleep(100 * time.Microsecond); return nil }
+			c.Work = large * 2
+			side.Launch(c)
+			y = op.Clone(x)
+		})
+		x.Release()
+		z := op.Full([]int{large}, core.Num(5), op.TensorOptions{}) // gets x's memory, but only once y is made
+		v, err := core.Values[float32](y)
+		require.NoError(t, err)
+		require.Equal(t, float32(3), v[large-1])
+		y.Release()
+		z.Release()
+	}
+}
+
+func TestManyGoroutinesShareAStream(t *testing.T) {
+	start := settle(t)
+	var group sync.WaitGroup
+	for g := range 50 {
+		group.Go(func() {
+			core.Tidy(func() {
+				n := 10 + g*1000
+				x := op.Full([]int{n}, core.Num(float64(g)), op.TensorOptions{})
+				for range 50 {
+					x = op.Add(x, core.Num(1))
+				}
+				v, err := core.Values[float32](x)
+				if err != nil || v[n-1] != float32(g+50) {
+					t.Error(g, err)
+				}
+			})
+		})
+	}
+	group.Wait()
+	require.Equal(t, start, settle(t))
+}
+
+func TestSeveralDevicesShareTheThreads(t *testing.T) {
+	require.ErrorContains(t, cpu.SetNumThreads(0), "at least 1")
+	old := cpu.NumThreads()
+	defer cpu.SetNumThreads(old)
+	require.NoError(t, cpu.SetNumThreads(4))
+	a, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	b, err := core.OpenDevice("cpu:1")
+	require.NoError(t, err)
+	require.Equal(t, 2, a.(*cpu.Device).Threads())
+	require.Equal(t, 2, b.(*cpu.Device).Threads())
+	_, err = core.OpenDevice("cpu:9999")
+	require.ErrorContains(t, err, "at most")
+	_, err = core.OpenDevice("tpu:0")
+	require.ErrorContains(t, err, `no devices of kind "tpu"`)
+	_, err = core.OpenDevice("cpu:x")
+	require.Error(t, err)
+	x := op.Ones(3)
+	y := op.ToDevice(x, b)
+	require.ErrorContains(t, op.Add(x, y).Err(), "cpu:0 and cpu:1")
+	v, err := core.Values[float32](op.ToDevice(op.Add(y, y), a))
+	require.NoError(t, err)
+	require.Equal(t, []float32{2, 2, 2}, v)
+}
+
+func TestMemoryIsCountedByCategoryAndRank(t *testing.T) {
+	d := device(t)
+	settle(t)
+	before := core.CategoryUsage(d, core.Parameter).Current
+	ctx := core.NewRankContext(3, d)
+	defer ctx.Free()
+	core.WithContext(ctx, func() {
+		core.WithCategory(core.Parameter, func() {
+			x := op.Ones(1000)
+			require.Equal(t, 4032, core.CategoryUsage(d, core.Parameter).Current-before)
+			require.Equal(t, 4032, core.RankCategoryUsage(d, 3, core.Parameter).Current)
+			x.Storage().SetCategory(core.OptimizerState)
+			require.Equal(t, 0, core.RankCategoryUsage(d, 3, core.Parameter).Current)
+			require.Equal(t, 4032, core.RankCategoryUsage(d, 3, core.OptimizerState).Current)
+			x.Release()
+		})
+	})
+	require.Equal(t, 0, core.RankUsage(d, 3).Current)
+	require.Equal(t, before, core.CategoryUsage(d, core.Parameter).Current)
+}
+
+func TestAStorageCanBeEmptiedAndRefilled(t *testing.T) {
+	d := device(t)
+	x := op.Ones(1000)
+	view := op.AsStrided(x, []int{10}, []int{1}, 5)
+	before := core.MemoryUsage(d).Current
+	x.Storage().Empty()
+	require.Equal(t, before-4032, core.MemoryUsage(d).Current)
+	require.ErrorContains(t, op.Add(view, view).Err(), "emptied")
+	require.NoError(t, x.Storage().Refill())
+	require.Equal(t, before, core.MemoryUsage(d).Current)
+	op.CopyInPlace(x, op.Full([]int{1000}, core.Num(4), op.TensorOptions{}))
+	v, err := core.Values[float32](view)
+	require.NoError(t, err)
+	require.Equal(t, float32(4), v[9])
+}
+
+func TestSizesOfTheMemoryLimit(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestPrintLimit$", "-test.v")
+	cmd.Env = append(os.Environ(), "PLAIT_CPU_MEMORY=1.5GiB", "PLAIT_TEST_LIMIT=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err)
+	require.True(t, strings.Contains(string(out), "limit=1610612736"), "%s", out)
+}
+
+func TestPrintLimit(t *testing.T) {
+	if os.Getenv("PLAIT_TEST_LIMIT") != "" {
+		fmt.Printf("limit=%d\n", cpu.MemoryLimit())
+	}
+}
