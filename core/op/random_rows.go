@@ -1,6 +1,11 @@
 package op
 
+import "github.com/plait-ml/plait/core"
+
 const drawn = "random numbers do not depend on the values of the arguments in a way that has a derivative"
+
+// draws is one sample. The numbers drawn depend on the dtype, so dtypes are not compared.
+func draws(args ...any) []Sample { return []Sample{{Args: args, DTypes: []core.DType{}}} }
 
 func init() {
 	options := []Arg{
@@ -15,20 +20,20 @@ func init() {
 	high := Arg{Name: "high", Doc: "the integer above the largest"}
 
 	register("random",
-		Row{Name: "rand", Doc: "uniform random numbers in [0, 1)", Func: RandWith, Args: args(size), NoGrad: drawn},
-		Row{Name: "randn", Doc: "normal random numbers with mean 0 and variance 1", Func: RandnWith, Args: args(size), NoGrad: drawn},
-		Row{Name: "randint", Doc: "random integers in [low, high)", Func: RandintWith, Args: args(low, high, size), NoGrad: drawn},
+		Row{Name: "rand", Doc: "uniform random numbers in [0, 1)", Func: RandWith, Args: args(size), NoGrad: drawn, Samples: draws([]int{2, 3})},
+		Row{Name: "randn", Doc: "normal random numbers with mean 0 and variance 1", Func: RandnWith, Args: args(size), NoGrad: drawn, Samples: draws([]int{2, 3})},
+		Row{Name: "randint", Doc: "random integers in [low, high)", Func: RandintWith, Args: args(low, high, size), NoGrad: drawn, Samples: draws(0, 9, []int{2, 3})},
 		Row{Name: "randperm", Doc: "a random permutation of 0, ..., n-1", Func: RandpermWith,
-			Args: args(Arg{Name: "n", Doc: "the length"}), NoGrad: drawn},
-		Row{Name: "rand_like", Doc: "uniform random numbers in [0, 1) of a tensor's shape", Func: RandLike, Args: args(input), NoGrad: drawn},
-		Row{Name: "randn_like", Doc: "normal random numbers of a tensor's shape", Func: RandnLike, Args: args(input), NoGrad: drawn},
+			Args: args(Arg{Name: "n", Doc: "the length"}), NoGrad: drawn, Samples: draws(7)},
+		Row{Name: "rand_like", Doc: "uniform random numbers in [0, 1) of a tensor's shape", Func: RandLike, Args: args(input), NoGrad: drawn, Samples: draws(Shaped(2, 3))},
+		Row{Name: "randn_like", Doc: "normal random numbers of a tensor's shape", Func: RandnLike, Args: args(input), NoGrad: drawn, Samples: draws(Shaped(2, 3))},
 		Row{Name: "randint_like", Doc: "random integers in [low, high) of a tensor's shape", Func: RandintLike,
-			Args: args(input, low, high), NoGrad: drawn},
+			Args: args(input, low, high), NoGrad: drawn, Samples: draws(Shaped(2, 3), 0, 9)},
 		Row{Name: "bernoulli", Doc: "1 with the probability that the input gives for each element, else 0", Func: Bernoulli,
-			InPlace: BernoulliInPlace, Args: args(Arg{Name: "input", Doc: "the probabilities"}), NoGrad: drawn},
+			InPlace: BernoulliInPlace, Args: args(Arg{Name: "input", Doc: "the probabilities"}), NoGrad: drawn, Samples: draws(Between(0, 1, 2, 3))},
 		Row{Name: "multinomial", Doc: "positions drawn from rows of weights", Func: Multinomial,
 			Args: args(Arg{Name: "input", Doc: "the weights, of shape [m] or [rows, m]"}, Arg{Name: "num_samples", Doc: "draws from each row"},
-				Arg{Name: "replacement", Default: false, Doc: "whether a position may be drawn twice"}), NoGrad: drawn},
+				Arg{Name: "replacement", Default: false, Doc: "whether a position may be drawn twice"}), NoGrad: drawn, Samples: draws(Between(0.1, 1, 2, 5), 3, false)},
 		Row{Name: "uniform_", Doc: "the tensor filled with uniform random numbers in [from, to)", InPlace: UniformInPlace,
 			Args: args(Arg{Name: "from", Default: 0.0, Doc: "the lower end"}, Arg{Name: "to", Default: 1.0, Doc: "the upper end"}), NoGrad: drawn},
 		Row{Name: "normal_", Doc: "the tensor filled with normal random numbers", InPlace: NormalInPlace,
