@@ -1,8 +1,8 @@
 // Package scan has the CPU kernels that scan a tensor along a dimension: running sums, products, extremes with their
 // indices, and log-sum-exp. scan.h says how they work.
 //
-// Every kernel takes the tensor as its only input and the dimension as its integer attribute. The output has the input's
-// shape and dtype, but int64 for sums and products of integers; those of extremes have a second one for the index.
+// Every kernel takes the tensor as its only input; its integer attributes are the dimension and, optionally, 1 to scan from
+// the last element to the first. The output has the input's shape and dtype, but int64 for sums and products of integers; those of extremes have a second one for the index.
 package scan
 
 /*
@@ -10,12 +10,15 @@ package scan
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_scan_run
 #cgo nocallback plaitk_scan_run
+#cgo noescape plaitk_scan_linear
+#cgo nocallback plaitk_scan_linear
 #include "scan.h"
 */
 import "C"
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
@@ -27,6 +30,7 @@ func init() {
 	} {
 		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
 	}
+	kernel.Register("linear_scan", linear)
 }
 
 const (
@@ -35,6 +39,33 @@ const (
 	// fewLines is how many lines there may be for cutting them to pay, since that reads them twice.
 	fewLines = 16
 )
+
+// linear runs the recurrence (see linear.c) of Ins[0], the factors, and Ins[1], the terms, along dimension Ints[0];
+// Ints[1] is 1 for the reverse one. All operands are contiguous floats of one shape.
+func linear(ctx *kernel.Context, c *core.Call) error {
+	a, b, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	for _, o := range []*core.Operand{a, b, y} {
+		if !o.Contiguous() || o.DType != y.DType || !slices.Equal(o.Shape, y.Shape) {
+			return core.Errorf(core.ShapeError, c.Op, "operands differ in shape, dtype or layout, got %v%v and %v%v", y.DType, y.Shape, o.DType, o.Shape)
+		}
+	}
+	dim := int(c.Ints[0])
+	outer, n, inner := core.Numel(y.Shape[:dim]), y.Shape[dim], core.Numel(y.Shape[dim+1:])
+	if outer*n*inner == 0 {
+		return nil
+	}
+	l := C.struct_plaitk_linear{a: a.Ptr(), b: b.Ptr(), y: y.Ptr(), dtype: C.int32_t(y.DType), reverse: C.int32_t(c.Ints[1]),
+		outer: C.int64_t(outer), n: C.int64_t(n), inner: C.int64_t(inner)}
+	width := 1
+	if inner >= 8 {
+		l.columns, width = 1, min(inner, C.SCAN_WIDTH)
+	}
+	l.unit = C.int64_t(max(1, chunk/(n*width)))
+	if status := C.plaitk_scan_linear((*C.plait_pool)(ctx.Pool), &l); status != 0 {
+		return core.Errorf(core.DTypeError, c.Op, "not defined for %v", y.DType)
+	}
+	return nil
+}
 
 func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	in, out := &c.Ins[0], &c.Outs[0]
@@ -63,6 +94,14 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	}
 	if lines == 0 || n == 0 {
 		return nil
+	}
+	if len(c.Ints) > 1 && c.Ints[1] != 0 {
+		if len(c.Outs) > 1 {
+			return core.Errorf(core.NotImplemented, c.Op, "no indices of a scan in reverse")
+		}
+		s.in = unsafe.Add(s.in, (n-1)*int(s.in_stride)*in.DType.Size())
+		s.out = unsafe.Add(s.out, (n-1)*int(s.out_stride)*out.DType.Size())
+		s.in_stride, s.out_stride = -s.in_stride, -s.out_stride
 	}
 	kernel.SortDims(dims[:nk])
 	nk = kernel.CollapseDims(dims[:nk])

@@ -65,6 +65,16 @@ const struct scan_leaves *plaitk_scan_sums(int op, int dtype);
 const struct scan_leaves *plaitk_scan_extremes(int op, int dtype);
 const struct scan_leaves *plaitk_scan_logsumexp(int dtype);
 
+// A linear recurrence: see linear.c.
+struct plaitk_linear {
+  const void *a, *b;
+  void *y;
+  int32_t dtype, reverse, columns;
+  int64_t outer, n, inner;
+  int64_t unit; // lines, or blocks of SCAN_WIDTH columns, per chunk
+};
+
+int64_t plaitk_scan_linear(plait_pool *pool, const struct plaitk_linear *l);
 int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s);
 
 #define SIMD _Pragma("omp simd")

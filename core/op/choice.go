@@ -1,0 +1,91 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// Max returns the largest elements of x along dim and their indices as int64: the first of equal ones, or of NaNs. The
+// gradient goes to the element at the index. For the largest element over several dimensions see [Amax].
+func Max(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	return chooseAlong("max", argMaxKernel, x, dim, keepdim)
+}
+
+// Min returns the smallest elements of x along dim and their indices as int64: the first of equal ones, or of NaNs. The
+// gradient goes to the element at the index. For the smallest element over several dimensions see [Amin].
+func Min(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	return chooseAlong("min", argMinKernel, x, dim, keepdim)
+}
+
+func chooseAlong(name string, k core.KernelID, x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	a := begin(name, x)
+	r := a.reduction(x, []int{dim}, keepdim)
+	a.nonempty(x, r)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	return a.choose(x, append(r.dims, 0)[0], r.shape, r.shape, func(values, indices *core.Tensor) {
+		a.launch(a.call(k).Out(indices).Out(values).In(x).Dims(r.dims))
+	})
+}
+
+// CumMax returns the largest of the elements of x up to and with each along dim, and their indices as int64: the last
+// of equal ones. From a NaN on, the result is NaN.
+func CumMax(x *core.Tensor, dim int) (values, indices *core.Tensor) {
+	return runningExtreme("cummax", cumMaxKernel, x, dim)
+}
+
+// CumMin returns the smallest of the elements of x up to and with each along dim, and their indices as int64: the last
+// of equal ones. From a NaN on, the result is NaN.
+func CumMin(x *core.Tensor, dim int) (values, indices *core.Tensor) {
+	return runningExtreme("cummin", cumMinKernel, x, dim)
+}
+
+func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (values, indices *core.Tensor) {
+	a := begin(name, x)
+	dim = a.dim(dim, x)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	if x.Dim() == 0 {
+		return x.Alias(true), fullLike(x, 0, core.Int64, x.Shape())
+	}
+	return a.choose(x, dim, x.Shape(), x.Shape(), func(values, indices *core.Tensor) {
+		a.launch(a.call(k).Out(values).Out(indices).In(x).Int(int64(dim)))
+	})
+}
+
+// choose makes the two results of an operation that chooses elements of x along dim, with the given shapes, and records
+// that the gradient of the values goes to the elements at the indices.
+func (a *application) choose(x *core.Tensor, dim int, shape, indexShape []int, launch func(values, indices *core.Tensor)) (values, indices *core.Tensor) {
+	values = a.out(x.DType(), shape)
+	indices = a.out(core.Int64, indexShape)
+	if a.err != nil {
+		values.Release()
+		return a.fail(), a.fail()
+	}
+	launch(values, indices)
+	if a.grad {
+		n := a.node(choiceDeriv, x).Save(indices)
+		n.Ints = []int{dim}
+		a.attach(n, values, indices)
+	}
+	return a.done(values), indices
+}
+
+func choiceDeriv(d *core.Derivation) {
+	g, dim, shape := d.GradAt(0), d.Node.Ints[0], d.InputShape(0)
+	if g == nil {
+		return
+	}
+	if len(shape) == 0 {
+		d.Set(0, Reshape(g))
+		return
+	}
+	index := d.Saved(0)
+	if g.Dim() < len(shape) {
+		g, index = Unsqueeze(g, dim), Unsqueeze(index, dim)
+	}
+	d.Set(0, ScatterAddInPlace(zerosFor(g, g.DType(), slices.Clone(shape)), dim, index, g))
+}

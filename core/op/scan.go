@@ -1,0 +1,182 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	cumSumKernel       = core.Kernel("cumsum")
+	cumProdKernel      = core.Kernel("cumprod")
+	cumMaxKernel       = core.Kernel("cummax")
+	cumMinKernel       = core.Kernel("cummin")
+	logCumSumExpKernel = core.Kernel("logcumsumexp")
+	linearScanKernel   = core.Kernel("linear_scan")
+)
+
+// ScanOptions are the options of running sums and products.
+type ScanOptions struct {
+	// DType is the dtype of the result, to which the input is converted first.
+	DType *core.DType
+}
+
+// CumSum returns the running sums of x along dim: the sum of the elements up to and with each. Integers and bools give
+// int64.
+func CumSum(x *core.Tensor, dim int) *core.Tensor {
+	return scan("cumsum", cumSumKernel, cumSumDeriv, x, dim, false, false)
+}
+
+// CumSumWith is [CumSum] with options.
+func CumSumWith(x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
+	return scanAs("cumsum", CumSum, x, dim, o)
+}
+
+// CumProd returns the running products of x along dim. Integers and bools give int64.
+func CumProd(x *core.Tensor, dim int) *core.Tensor {
+	return scan("cumprod", cumProdKernel, cumProdDeriv, x, dim, true, false)
+}
+
+// CumProdWith is [CumProd] with options.
+func CumProdWith(x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
+	return scanAs("cumprod", CumProd, x, dim, o)
+}
+
+func scanAs(name string, f func(x *core.Tensor, dim int) *core.Tensor, x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
+	if o.DType == nil || x.Err() != nil || *o.DType == x.DType() {
+		return f(x, dim)
+	}
+	return compose(name, func() *core.Tensor { return castTo(f(castTo(x, *o.DType), dim), *o.DType) })
+}
+
+// LogCumSumExp returns the running log-sum-exp of x, which must be floating point, along dim, without overflow.
+func LogCumSumExp(x *core.Tensor, dim int) *core.Tensor {
+	if x.Err() == nil && !x.DType().IsFloat() {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, "logcumsumexp", "the input must be floating point, got %v", x.DType()))
+	}
+	return scan("logcumsumexp", logCumSumExpKernel, logCumSumExpDeriv, x, dim, true, false)
+}
+
+// scan applies a scan of sums, from the last element on if reverse is set; save says whether its derivative needs input
+// and output.
+func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim int, save, reverse bool) *core.Tensor {
+	a := begin(name, x)
+	dim = a.dim(dim, x)
+	if a.err != nil {
+		return a.fail()
+	}
+	if x.Dim() == 0 {
+		return compose(name, func() *core.Tensor { return Reshape(scan(name, k, deriv, Reshape(x, 1), 0, save, reverse)) })
+	}
+	out := a.out(sumType(x.DType()), x.Shape())
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(k).Out(out).In(x).Int(int64(dim)).Bool(reverse))
+	if a.grad {
+		n := a.node(deriv, x)
+		if save {
+			n.Save(x).SaveOutput(out, 0)
+		}
+		n.Ints = []int{dim}
+		if reverse {
+			n.Ints = append(n.Ints, 1)
+		}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// cumSumDeriv is the scan the other way.
+func cumSumDeriv(d *core.Derivation) {
+	reverse := len(d.Node.Ints) == 1
+	d.Set(0, scan("cumsum", cumSumKernel, cumSumDeriv, castTo(d.Grad(), d.InputDType(0)), d.Node.Ints[0], false, reverse))
+}
+
+// cumProdDeriv uses that the gradient of x[i] is the product before it times s[i] = g[i] + x[i+1] s[i+1], which needs no
+// division and so holds at zeros.
+func cumProdDeriv(d *core.Derivation) {
+	x, dim := d.Saved(0), d.Node.Ints[0]
+	if x.Err() != nil {
+		return // d has failed
+	}
+	if x.Numel() == 0 {
+		d.Set(0, d.Grad())
+		return
+	}
+	before := shifted(d.Saved(1), dim, sliceOf(x, dim, 1))
+	d.Set(0, Mul(before, linearScan(x, d.Grad(), dim, true)))
+}
+
+// logCumSumExpDeriv is the same for exp(x[i]) times the sum of g[k] exp(-y[k]) from i on, with all exponents at most 0.
+func logCumSumExpDeriv(d *core.Derivation) {
+	x, y, dim := d.Saved(0), d.Saved(1), d.Node.Ints[0]
+	if x.Err() != nil {
+		return // d has failed
+	}
+	if x.Numel() == 0 {
+		d.Set(0, d.Grad())
+		return
+	}
+	decay := logSumExpGrad.apply(nil, core.Num(1), shifted(y, dim, Narrow(y, dim, 0, 1)), y)
+	s := linearScan(decay, d.Grad(), dim, true)
+	d.Set(0, logSumExpGrad.apply(nil, s, x, y))
+}
+
+// shifted returns t moved on by one along dim, with another slice in front.
+func shifted(t *core.Tensor, dim int, front *core.Tensor) *core.Tensor {
+	return Cat([]*core.Tensor{front, Narrow(t, dim, 0, t.Size(dim)-1)}, dim)
+}
+
+// sliceOf returns a slice of t along dim with every element v.
+func sliceOf(t *core.Tensor, dim int, v float64) *core.Tensor {
+	shape := slices.Clone(t.Shape())
+	shape[dim] = 1
+	return fullLike(t, v, t.DType(), shape)
+}
+
+// linearScan returns y with y[i] = terms[i] + factors[i] y[i-1] along dim, or, in reverse, with
+// y[i] = terms[i] + factors[i+1] y[i+1]. Neither is empty.
+func linearScan(factors, terms *core.Tensor, dim int, reverse bool) *core.Tensor {
+	a := begin("linear_scan", factors, terms)
+	if a.err != nil {
+		return a.fail()
+	}
+	f, t := Contiguous(factors), Contiguous(terms)
+	defer f.Release()
+	defer t.Release()
+	y := a.out(terms.DType(), terms.Shape())
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(linearScanKernel).Out(y).In(f).In(t).Int(int64(dim)).Bool(reverse))
+	if a.grad {
+		n := a.node(linearScanDeriv, factors, terms).Save(factors).SaveOutput(y, 0)
+		n.Ints = []int{dim}
+		if reverse {
+			n.Ints = append(n.Ints, 1)
+		}
+		a.attach(n, y)
+	}
+	return a.done(y)
+}
+
+func linearScanDeriv(d *core.Derivation) {
+	factors, y, dim := d.Saved(0), d.Saved(1), d.Node.Ints[0]
+	if y.Err() != nil || factors.Err() != nil {
+		return // d has failed
+	}
+	reverse := len(d.Node.Ints) == 2
+	g := linearScan(factors, d.Grad(), dim, !reverse)
+	if d.Needs(1) {
+		d.Set(1, g)
+	}
+	if d.Needs(0) {
+		nothing := sliceOf(y, dim, 0)
+		if reverse {
+			d.Set(0, Mul(shifted(g, dim, nothing), y))
+		} else {
+			d.Set(0, Mul(g, shifted(y, dim, nothing)))
+		}
+	}
+}
