@@ -6,6 +6,7 @@
 #define CHUNK_OPS (1 << 16)    // multiplications of a chunk, at least
 
 typedef struct batch {
+  plaitk_gemm_engine engine;
   const plaitk_gemm *g;
   int dims;
   plaitk_gemm_dim dim[PLAIT_MAX_DIMS];
@@ -24,7 +25,7 @@ static int64_t run_one(const batch *b, plait_pool *pool, int64_t index) {
     g.b = (const char *)g.b + i * b->dim[d].b * in_size;
     g.c = (char *)g.c + i * b->dim[d].c * out_size;
   }
-  return plaitk_gemm_run(pool, &g);
+  return b->engine(pool, &g);
 }
 
 static void batch_chunk(void *arg, int64_t chunk) {
@@ -36,9 +37,15 @@ static void batch_chunk(void *arg, int64_t chunk) {
   }
 }
 
+static _Atomic plaitk_gemm_engine chosen = NULL;
+
+void plaitk_gemm_set_engine(plaitk_gemm_engine engine) { atomic_store(&chosen, engine); }
+
 int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim) {
+  plaitk_gemm_engine engine = atomic_load_explicit(&chosen, memory_order_relaxed);
+  if (engine == NULL) engine = plaitk_gemm_run;
   plaitk_gemm whole = *g;
-  batch b = {.g = &whole, .products = 1};
+  batch b = {.engine = engine, .g = &whole, .products = 1};
   for (int d = 0; d < dims; d++) {
     b.products *= dim[d].size;
     if (dim[d].size != 1) b.dim[b.dims++] = dim[d];
@@ -51,7 +58,7 @@ int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, co
     b.products /= most(1, last->size);
     b.dims--;
   }
-  if (b.products == 1) return plaitk_gemm_run(pool, &whole);
+  if (b.products == 1) return engine(pool, &whole);
   int64_t ops = most(1, whole.m * whole.n * most(1, whole.k));
   if (ops <= SMALL_OPS) {
     b.of_chunk = ceil_div(CHUNK_OPS, ops);

@@ -4,6 +4,8 @@
 
 #include "scratch.h"
 
+#define MIN_TRANSPOSE_DEPTH 64  // from which it pays to store C across its rows
+
 // The instruction set in use, or PLAITK_GEMM_BEST.
 static atomic_int chosen = PLAITK_GEMM_BEST;
 
@@ -12,13 +14,13 @@ int plaitk_gemm_use(int variant) {
   return atomic_exchange(&chosen, variant);
 }
 
-static const gemm_kernels *kernels_for(int dtype) {
+int plaitk_gemm_variant(void) {
   int variant = atomic_load_explicit(&chosen, memory_order_relaxed);
-  if (variant != PLAITK_GEMM_BEST) return gemm_kernels_of(variant, dtype);
-  const gemm_kernels *k = gemm_kernels_of(PLAITK_GEMM_AVX512, dtype);
-  if (k == NULL) k = gemm_kernels_of(PLAITK_GEMM_AVX2, dtype);
-  if (k == NULL) k = gemm_kernels_of(PLAITK_GEMM_BASELINE, dtype);
-  return k;
+  if (variant != PLAITK_GEMM_BEST) return variant;
+  for (variant = PLAITK_GEMM_AVX512; variant > PLAITK_GEMM_BASELINE; variant--) {
+    if (gemm_kernels_of(variant, PLAIT_F32) != NULL) break;
+  }
+  return variant;
 }
 
 static int64_t size_of(int dtype) { return dtype == PLAIT_F64 ? 8 : dtype == PLAIT_F32 ? 4 : 2; }
@@ -31,6 +33,18 @@ static void transpose(gemm_job *j) {
   j->b = t.a, j->b_row = t.a_col, j->b_col = t.a_row;
   j->finish.c_row = t.finish.c_col, j->finish.c_col = t.finish.c_row;
   j->finish.bias_rows = !t.finish.bias_rows;
+}
+
+// Whether the transposed product is the better one.
+static bool wants_transpose(const gemm_job *j) {
+  // A thin product has few rows.
+  if (j->m <= GEMM_MAX_DOTS || j->n <= GEMM_MAX_DOTS) return j->n < j->m;
+  // A row of C should be contiguous, but it pays to fill the vectors if a deep product has few columns.
+  int64_t lanes = j->kernels->lanes, vectors = j->m * ceil_div(j->n, lanes), other = j->n * ceil_div(j->m, lanes);
+  bool deep = j->k >= MIN_TRANSPOSE_DEPTH;
+  if (deep && 4 * vectors < 3 * other) return false;
+  if (deep && 4 * other < 3 * vectors) return true;
+  return j->finish.c_col != 1 && j->finish.c_row == 1;
 }
 
 void gemm_store_tile(const gemm_job *job, const void *sums, int64_t sums_row, int64_t rows, int64_t cols, char *c,
@@ -55,15 +69,12 @@ int64_t plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g) {
       .b = g->b, .b_row = g->b_row, .b_col = g->b_col,
       .c = g->c,
       .in = g->in, .in_size = size_of(g->in), .out_size = size_of(g->out),
-      .kernels = kernels_for(g->in),
+      .kernels = gemm_kernels_of(plaitk_gemm_variant(), g->in),
       .finish = {g->out, g->c_row, g->c_col, g->alpha, g->beta, g->relu, 0},
       .bias = g->bias,
   };
   job.own = job.in_size == job.kernels->size;
-  // A row of C should be contiguous, and a thin product has few rows.
-  bool flip = job.finish.c_col != 1 && job.finish.c_row == 1;
-  if (job.m <= GEMM_MAX_DOTS || job.n <= GEMM_MAX_DOTS) flip = job.n < job.m;
-  if (flip) transpose(&job);
+  if (wants_transpose(&job)) transpose(&job);
   job.direct = job.out_size == job.kernels->size && job.finish.c_col == 1 && g->alpha == 1 &&
                (g->beta == 0 || g->beta == 1);
   void *bias = NULL;

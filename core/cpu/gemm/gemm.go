@@ -92,6 +92,22 @@ const (
 	AVX512   Variant = C.PLAITK_GEMM_AVX512
 )
 
+// Current returns the instruction set that products use.
+func Current() Variant { return Variant(C.plaitk_gemm_variant()) }
+
+// String returns the name of the instruction set.
+func (v Variant) String() string {
+	switch v {
+	case Baseline:
+		return "baseline"
+	case AVX2:
+		return "avx2"
+	case AVX512:
+		return "avx512"
+	}
+	return "best"
+}
+
 // Use makes products that start from now on use an instruction set, and returns the former choice; ok is false, and
 // nothing changes, if this machine does not have it. Best is the default.
 func Use(v Variant) (former Variant, ok bool) {

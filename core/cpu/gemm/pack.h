@@ -66,6 +66,15 @@ LOCAL void NAME(pack_steps)(T *restrict dst, int64_t panel, const T *restrict sr
     }
     return;
   }
+  if (panel % LANES == 0) {
+    for (int64_t p = 0; p < depth; p++) {
+      for (int64_t i = 0; i < panel; i += LANES) {
+        int64_t n = width - i < LANES ? width - i : LANES;
+        *(V *)(dst + p * panel + i) = NAME(load_part)(src + p * depth_step + i, n < 0 ? 0 : n);
+      }
+    }
+    return;
+  }
   for (int64_t p = 0; p < depth; p++) {
     int64_t i = 0;
     for (; i < width; i++) dst[p * panel + i] = src[p * depth_step + i];

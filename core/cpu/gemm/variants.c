@@ -3,7 +3,12 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
+#include <immintrin.h>
+
 #define T float
+#define INT int32_t
+#define LOAD_PART(p, n) (V)_mm512_maskz_loadu_ps((__mmask16)((1u << (n)) - 1), p)
+#define STORE_PART(p, n, x) _mm512_mask_storeu_ps(p, (__mmask16)((1u << (n)) - 1), (__m512)(x))
 #define LANES 16
 #define MR 12
 #define NV 2
@@ -12,6 +17,9 @@
 #include "tile.h"
 
 #define T double
+#define INT int64_t
+#define LOAD_PART(p, n) (V)_mm512_maskz_loadu_pd((__mmask8)((1u << (n)) - 1), p)
+#define STORE_PART(p, n, x) _mm512_mask_storeu_pd(p, (__mmask8)((1u << (n)) - 1), (__m512d)(x))
 #define LANES 8
 #define MR 8
 #define NV 3
@@ -19,7 +27,14 @@
 #define NAME(x) x##_f64_avx512
 #include "tile.h"
 
+// A mask of the first n elements is a window on it.
+static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+#define MASK(p, n) _mm256_loadu_si256((const __m256i *)(first_of_8 + 8 - (n) * (int64_t)(sizeof *(p) / 4)))
+
 #define T float
+#define INT int32_t
+#define LOAD_PART(p, n) (V)_mm256_maskload_ps(p, MASK(p, n))
+#define STORE_PART(p, n, x) _mm256_maskstore_ps(p, MASK(p, n), (__m256)(x))
 #define LANES 8
 #define MR 6
 #define NV 2
@@ -28,6 +43,9 @@
 #include "tile.h"
 
 #define T double
+#define INT int64_t
+#define LOAD_PART(p, n) (V)_mm256_maskload_pd(p, MASK(p, n))
+#define STORE_PART(p, n, x) _mm256_maskstore_pd(p, MASK(p, n), (__m256d)(x))
 #define LANES 4
 #define MR 4
 #define NV 3
@@ -46,7 +64,17 @@
 #define BASELINE_NV 2
 #endif
 
+#define PART(p, n, x, to, from)                     \
+  ({                                                \
+    V part = x;                                     \
+    memcpy(to, from, (size_t)(n) * sizeof *(p));    \
+    part;                                           \
+  })
+
 #define T float
+#define INT int32_t
+#define LOAD_PART(p, n) PART(p, n, (V){0}, &part, p)
+#define STORE_PART(p, n, x) (void)PART(p, n, x, p, &part)
 #define LANES 4
 #define MR BASELINE_MR
 #define NV BASELINE_NV
@@ -55,6 +83,9 @@
 #include "tile.h"
 
 #define T double
+#define INT int64_t
+#define LOAD_PART(p, n) PART(p, n, (V){0}, &part, p)
+#define STORE_PART(p, n, x) (void)PART(p, n, x, p, &part)
 #define LANES 2
 #define MR BASELINE_MR
 #define NV BASELINE_NV

@@ -40,11 +40,21 @@ int64_t plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g);
 // PLAIT_MAX_DIMS. Where the products are small, it shares out the batch and not the single product.
 int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim);
 
+// A plaitk_gemm_engine computes one product as plaitk_gemm_run does.
+typedef int64_t (*plaitk_gemm_engine)(plait_pool *pool, const plaitk_gemm *g);
+
+// plaitk_gemm_set_engine makes plaitk_gemm_batched compute its products with an engine other than plaitk_gemm_run; NULL
+// goes back to it.
+void plaitk_gemm_set_engine(plaitk_gemm_engine engine);
+
 // The instruction sets of the built-in kernels.
 enum { PLAITK_GEMM_BASELINE = 0, PLAITK_GEMM_AVX2 = 1, PLAITK_GEMM_AVX512 = 2, PLAITK_GEMM_BEST = -1 };
 
 // plaitk_gemm_use makes later products use an instruction set and returns the former choice; -2, changing nothing, if
 // this build or this machine does not have it.
 int plaitk_gemm_use(int variant);
+
+// plaitk_gemm_variant returns the instruction set that products use.
+int plaitk_gemm_variant(void);
 
 #endif

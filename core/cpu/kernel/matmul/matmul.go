@@ -8,9 +8,8 @@
 package matmul
 
 import (
-	"unsafe"
-
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/blas"
 	"github.com/plait-ml/plait/core/cpu/gemm"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
@@ -61,11 +60,10 @@ func matmul(ctx *kernel.Context, c *core.Call) error {
 	if !a.DType.IsFloat() {
 		return integers(ctx.Pool, c, &p)
 	}
-	return run(ctx.Pool, c, &p)
-}
-
-func run(pool unsafe.Pointer, c *core.Call, p *gemm.Product) error {
-	if err := p.Run(pool); err != nil {
+	if err := blas.Load(); err != nil {
+		return core.Errorf(core.ValueError, c.Op, "%w", err)
+	}
+	if err := p.Run(ctx.Pool); err != nil {
 		return core.Errorf(core.MemoryError, c.Op, "%w for a product of shape %v", err, c.Outs[0].Shape)
 	}
 	return nil

@@ -1,0 +1,22 @@
+package blas
+
+/*
+#include "blas.h"
+#cgo noescape plaitk_blas_alone
+#cgo nocallback plaitk_blas_alone
+*/
+import "C"
+
+import "unsafe"
+
+// Alone calls the loaded library for C = A @ B, of contiguous float32 or float64 matrices, on its own threads. It is what
+// benchmarks compare with; a library must be loaded.
+func Alone(threads int, float64s, ta, tb bool, m, n, k int, a, b, c unsafe.Pointer) {
+	flag := func(b bool) C.int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	C.plaitk_blas_alone(C.int(threads), flag(float64s), flag(ta), flag(tb), C.int64_t(m), C.int64_t(n), C.int64_t(k), a, b, c)
+}

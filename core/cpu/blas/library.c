@@ -1,0 +1,81 @@
+#define _GNU_SOURCE
+#include "library.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "blas.h"
+#include "plait_gemm.h"
+
+blas_library blas;
+
+// OpenBLAS may carry a prefix (scipy's builds) and a suffix (64-bit integers).
+static const struct {
+  const char *prefix, *suffix;
+  int wide;
+} names[] = {{"", "", 0}, {"scipy_", "", 0}, {"", "64_", 1}, {"scipy_", "64_", 1}};
+
+static void *symbol(void *handle, int name, const char *base) {
+  char full[128];
+  snprintf(full, sizeof full, "%s%s%s", names[name].prefix, base, names[name].suffix);
+  return dlsym(handle, full);
+}
+
+static void copy_text(char *to, const char *from) {
+  if (from == NULL) from = "";
+  snprintf(to, PLAITK_BLAS_TEXT, "%s", from);
+}
+
+static int find(void *handle, blas_library *lib, char *config, char *core) {
+  for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
+    void *s = symbol(handle, i, "cblas_sgemm"), *d = symbol(handle, i, "cblas_dgemm");
+    if (s == NULL || d == NULL) continue;
+    lib->sgemm = s;
+    lib->dgemm = d;
+    lib->wide = names[i].wide;
+    *(void **)&lib->set_threads = symbol(handle, i, "openblas_set_num_threads");
+    char *(*text)(void);
+    *(void **)&text = symbol(handle, i, "openblas_get_config");
+    copy_text(config, text == NULL ? NULL : text());
+    *(void **)&text = symbol(handle, i, "openblas_get_corename");
+    copy_text(core, text == NULL ? NULL : text());
+    return 0;
+  }
+  return -1;
+}
+
+int plaitk_blas_load(const char *path, char config[PLAITK_BLAS_TEXT], char core[PLAITK_BLAS_TEXT]) {
+  // Threads that the library starts for itself must leave signals to the runtimes of the process.
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (handle == NULL) {
+    copy_text(config, dlerror());
+    return -1;
+  }
+  blas_library lib = {0};
+  if (find(handle, &lib, config, core) != 0) {
+    dlclose(handle);
+    copy_text(config, "no cblas_sgemm and cblas_dgemm in it");
+    return -1;
+  }
+  if (lib.set_threads != NULL) lib.set_threads(1);
+  blas = lib;
+  plaitk_gemm_set_engine(blas_run);
+  return 0;
+}
+
+void plaitk_blas_unload(void) { plaitk_gemm_set_engine(NULL); }
+
+void plaitk_blas_alone(int threads, int is_double, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *a,
+                       const void *b, void *c) {
+  if (blas.set_threads != NULL) blas.set_threads(threads);
+  blas_block block = {.m = m, .n = n, .k = k, .ta = ta, .tb = tb, .alpha = 1,
+                      .a = a, .lda = ta ? m : k, .b = b, .ldb = tb ? k : n, .c = c, .ldc = n};
+  blas_call(is_double, &block);
+  if (blas.set_threads != NULL) blas.set_threads(1);
+}
