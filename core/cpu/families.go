@@ -12,6 +12,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/matmul"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/norm"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/optim"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/pooling"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/random"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/reduce"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/scan"
