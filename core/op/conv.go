@@ -57,13 +57,7 @@ func ConvTranspose3d(x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor 
 
 func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor {
 	a := begin(name, x, w, b)
-	p := &convolution{
-		stride:   a.spatial("stride", o.Stride, nd, 1, 1),
-		padding:  a.spatial("padding", o.Padding, nd, 0, 0),
-		dilation: a.spatial("dilation", o.Dilation, nd, 1, 1),
-		groups:   max(o.Groups, 1),
-	}
-	a.convOperands(nd, x, w, b, o.Groups)
+	p := a.convOperands(nd, x, w, b, o)
 	if a.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(1)*p.groups) {
 		a.failf(core.ShapeError, "input of shape %v has %d channels, weight of shape %v in %d groups wants %d and a multiple of %d outputs",
 			x.Shape(), x.Size(-nd-1), w.Shape(), p.groups, w.Size(1)*p.groups, p.groups)
@@ -97,14 +91,8 @@ func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor
 
 func convTranspose(name string, nd int, x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor {
 	a := begin(name, x, w, b)
-	p := &convolution{
-		stride:   a.spatial("stride", o.Stride, nd, 1, 1),
-		padding:  a.spatial("padding", o.Padding, nd, 0, 0),
-		dilation: a.spatial("dilation", o.Dilation, nd, 1, 1),
-		groups:   max(o.Groups, 1),
-	}
+	p := a.convOperands(nd, x, w, b, ConvOptions{Stride: o.Stride, Padding: o.Padding, Dilation: o.Dilation, Groups: o.Groups})
 	extra := a.spatial("output_padding", o.OutputPadding, nd, 0, 0)
-	a.convOperands(nd, x, w, b, o.Groups)
 	if a.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(0)) {
 		a.failf(core.ShapeError, "input of shape %v has %d channels, weight of shape %v wants %d, a multiple of %d groups",
 			x.Shape(), x.Size(-nd-1), w.Shape(), w.Size(0), p.groups)
@@ -154,33 +142,36 @@ func (a *application) spatial(what string, v []int, nd, missing, least int) []in
 	return out
 }
 
-// convOperands checks dimensions and dtypes.
-func (a *application) convOperands(nd int, x, w, b *core.Tensor, groups int) {
+// convOperands checks dimensions, dtypes and options, and returns the convolution that the options describe.
+func (a *application) convOperands(nd int, x, w, b *core.Tensor, o ConvOptions) *convolution {
+	a.floatTensor(x)
+	a.floatTensor(w)
 	if a.err != nil {
-		return
+		return nil
 	}
-	a.floating("input", x)
 	if d := x.Dim(); d != nd+2 && d != nd+1 {
 		a.failf(core.ShapeError, "input has shape %v, want %d dimensions, or %d without a batch", x.Shape(), nd+2, nd+1)
 	}
 	if w.Dim() != nd+2 {
 		a.failf(core.ShapeError, "weight has shape %v, want %d dimensions", w.Shape(), nd+2)
-	}
-	if groups < 0 {
-		a.failf(core.ValueError, "groups must be positive, got %d", groups)
+	} else if core.Numel(w.Shape()[2:]) == 0 {
+		a.failf(core.ShapeError, "weight has an empty kernel, got shape %v", w.Shape())
 	}
 	if x.DType() != w.DType() || b != nil && x.DType() != b.DType() {
+		got := []core.DType{x.DType(), w.DType()}
 		if b != nil {
-			a.failf(core.DTypeError, "input, weight and bias must have one dtype, got %v, %v and %v", x.DType(), w.DType(), b.DType())
+			got = append(got, b.DType())
 		}
-		a.failf(core.DTypeError, "input and weight must have one dtype, got %v and %v", x.DType(), w.DType())
+		a.failf(core.DTypeError, "input, weight and bias must have one dtype, got %v", got)
 	}
-	if a.err == nil {
-		for i := range nd {
-			if w.Size(2+i) == 0 {
-				a.failf(core.ShapeError, "weight has an empty kernel, got shape %v", w.Shape())
-			}
-		}
+	if o.Groups < 0 {
+		a.failf(core.ValueError, "groups must be positive, got %d", o.Groups)
+	}
+	return &convolution{
+		stride:   a.spatial("stride", o.Stride, nd, 1, 1),
+		padding:  a.spatial("padding", o.Padding, nd, 0, 0),
+		dilation: a.spatial("dilation", o.Dilation, nd, 1, 1),
+		groups:   max(o.Groups, 1),
 	}
 }
 

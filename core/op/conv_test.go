@@ -169,8 +169,8 @@ func TestConvErrors(t *testing.T) {
 		"conv2d: padding must be at least 0, got [-1]":                                                                                         op.Conv2d(x, w, nil, op.ConvOptions{Padding: []int{-1}}),
 		"conv2d: padding to the same size needs stride 1 and no other padding, got stride [2 2] and padding []":                                op.Conv2d(x, w, nil, op.ConvOptions{Same: true, Stride: []int{2}}),
 		"conv2d: kernel reaches over 7 of 6 padded elements of dimension -2: input [2 4 6 6], weight [6 4 3 3], padding [0 0], dilation [3 1]": op.Conv2d(x, w, nil, op.ConvOptions{Dilation: []int{3, 1}}),
-		"conv2d: input and weight must have one dtype, got float64 and float32":                                                                op.Conv2d(x, zero, nil, op.ConvOptions{}),
-		"conv2d: input must be floating point, got int64":                                                                                      op.Conv2d(core.FromSlice([]int64{1}, 1, 1, 1, 1), zero, nil, op.ConvOptions{}),
+		"conv2d: input, weight and bias must have one dtype, got [float64 float32]":                                                            op.Conv2d(x, zero, nil, op.ConvOptions{}),
+		"conv2d: the input must be floating point, got int64":                                                                                  op.Conv2d(core.FromSlice([]int64{1}, 1, 1, 1, 1), zero, nil, op.ConvOptions{}),
 		"conv_transpose2d: input of shape [2 4 6 6] has 4 channels, weight of shape [6 4 3 3] wants 6, a multiple of 1 groups":                 op.ConvTranspose2d(x, w, nil, op.ConvTransposeOptions{}),
 		"conv_transpose2d: output_padding must be smaller than the stride or the dilation, got [1 1] with stride [1 1] and dilation [1 1]":     op.ConvTranspose2d(x, uniform(1, 4, 2, 3, 3), nil, op.ConvTransposeOptions{OutputPadding: []int{1}}),
 	} {

@@ -16,26 +16,22 @@ type convolution struct {
 }
 
 func (p *convolution) launch(a *application, k core.KernelID, out *core.Tensor, ins ...*core.Tensor) {
-	var temps [3]*core.Tensor
+	var dense [3]*core.Tensor
 	for i, t := range ins {
-		if t != nil && !t.Contiguous() {
-			temps[i] = a.temp(t.DType(), t.Shape()...)
-			if a.err != nil {
-				return
-			}
-			a.launch(a.call(copyKernel).Out(temps[i]).In(t))
-			ins[i] = temps[i]
-		}
+		dense[i] = a.dense(t)
+	}
+	if a.err != nil {
+		return
 	}
 	c := a.call(k).Out(out)
-	for _, t := range ins {
-		c.In(t)
+	for i := range ins {
+		c.In(dense[i])
 	}
 	c.Dims(p.stride).Dims(p.padding).Dims(p.dilation).Int(int64(p.groups))
 	c.Work = max(c.Work, p.work(k, out, ins)/8)
 	a.launch(c)
-	for _, t := range temps {
-		t.Release()
+	for i, t := range ins {
+		dropCopy(dense[i], t)
 	}
 }
 
