@@ -40,9 +40,9 @@ const Numbers = C.PLAITK_OPTIM_NUMBERS
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// step updates parameters by a rule. Ins are their gradients. Outs are, for each parameter, the parameter, its states and,
-// if it has one, its float32 master copy. Ints: the rule, the number of states, and for each parameter 1 if it has a master
-// copy; Floats: [Numbers] for each parameter.
+// step updates parameters. Ins are their gradients. Outs are, for each parameter, the parameter, its states and, if it has
+// one, its float32 master copy. Ints: for each parameter the rule, the number of states, and 1 if it has a master copy;
+// Floats: [Numbers] for each parameter.
 func step(ctx *kernel.Context, c *core.Call) error {
 	n := len(c.Ins)
 	if n == 0 {
@@ -53,22 +53,23 @@ func step(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	tensors := unsafe.Slice((*C.plaitk_optim_tensor)(scratch), n)
-	states, at := int(c.Ints[1]), 0
+	at := 0
 	for i := range tensors {
-		p := &c.Outs[at]
-		t := C.plaitk_optim_tensor{param: (*C.char)(p.Ptr()), grad: (*C.char)(c.Ins[i].Ptr()), dtype: C.int64_t(p.DType), n: C.int64_t(p.Numel())}
+		p, ints := &c.Outs[at], c.Ints[3*i:]
+		t := C.plaitk_optim_tensor{param: (*C.char)(p.Ptr()), grad: (*C.char)(c.Ins[i].Ptr()),
+			rule: C.int64_t(ints[0]), dtype: C.int64_t(p.DType), n: C.int64_t(p.Numel())}
 		at++
-		for k := range states {
+		for k := range ints[1] {
 			t.state[k] = (*C.char)(c.Outs[at].Ptr())
 			at++
 		}
-		if c.Ints[2+i] != 0 {
+		if ints[2] != 0 {
 			t.master = (*C.float)(c.Outs[at].Ptr())
 			at++
 		}
 		tensors[i] = t
 	}
-	C.plaitk_optim_step(workers(ctx), C.int64_t(c.Ints[0]), &tensors[0], C.int64_t(n), (*C.double)(unsafe.Pointer(&c.Floats[0])))
+	C.plaitk_optim_step(workers(ctx), &tensors[0], C.int64_t(n), (*C.double)(unsafe.Pointer(&c.Floats[0])))
 	return nil
 }
 

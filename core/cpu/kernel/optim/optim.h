@@ -39,12 +39,12 @@ typedef struct {
   const char *grad;
   char *state[PLAITK_OPTIM_STATES];
   float *master;
-  int64_t dtype, n;
+  int64_t rule, dtype, n;
   int64_t first; // chunk; set by plaitk_optim_step
 } plaitk_optim_tensor;
 
-// Updates count parameters. numbers holds PLAITK_OPTIM_NUMBERS for each; see rules.h for their meaning.
-void plaitk_optim_step(plait_pool *pool, int64_t rule, plaitk_optim_tensor *tensors, int64_t count, const double *numbers);
+// Updates count parameters, each by its rule. numbers holds PLAITK_OPTIM_NUMBERS for each; see rules.h for their meaning.
+void plaitk_optim_step(plait_pool *pool, plaitk_optim_tensor *tensors, int64_t count, const double *numbers);
 
 // A contiguous tensor of a list.
 typedef struct {

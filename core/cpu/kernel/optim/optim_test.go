@@ -185,7 +185,7 @@ func newList(t testing.TB, states int) *list {
 }
 
 func (l *list) call(which, states int) *core.Call {
-	c := &core.Call{Op: "step", Ints: []int64{int64(which), int64(states)}, Floats: l.numbers, InPlace: true}
+	c := &core.Call{Op: "step", Floats: l.numbers, InPlace: true}
 	for i, p := range l.param {
 		c.Ins = append(c.Ins, operand(l.grad[i]))
 		c.Outs = append(c.Outs, operand(p))
@@ -194,9 +194,9 @@ func (l *list) call(which, states int) *core.Call {
 		}
 		if l.master[i] != nil {
 			c.Outs = append(c.Outs, operand(l.master[i]))
-			c.Ints = append(c.Ints, 1)
+			c.Ints = append(c.Ints, int64(which), int64(states), 1)
 		} else {
-			c.Ints = append(c.Ints, 0)
+			c.Ints = append(c.Ints, int64(which), int64(states), 0)
 		}
 	}
 	return c

@@ -29,7 +29,6 @@
 #define PIECE 1024
 
 typedef struct {
-  int64_t rule;
   const plaitk_optim_tensor *tensors;
   int64_t count;
   const double *numbers;
@@ -55,7 +54,7 @@ PLAIT_CLONES static void narrow_bf16(uint16_t *restrict y, const float *restrict
   for (int64_t i = 0; i < n; i++) y[i] = plait_f32_to_bf16(x[i]);
 }
 
-static void step_half(const step_task *t, const plaitk_optim_tensor *x, int64_t first, int64_t n, const float *numbers) {
+static void step_half(const plaitk_optim_tensor *x, int64_t first, int64_t n, const float *numbers) {
   float p[PIECE], g[PIECE];
   bool half = x->dtype == PLAIT_F16;
   for (int64_t i = first; i < first + n; i += PIECE) {
@@ -65,7 +64,7 @@ static void step_half(const step_task *t, const plaitk_optim_tensor *x, int64_t 
     float *w = x->master ? x->master + i : p;
     if (!x->master) (half ? widen_f16 : widen_bf16)(p, param, m);
     (half ? widen_f16 : widen_bf16)(g, grad, m);
-    rules_f32[t->rule](w, g, (float *)x->state[0] + i, (float *)x->state[1] + i, (float *)x->state[2] + i, m, numbers);
+    rules_f32[x->rule](w, g, (float *)x->state[0] + i, (float *)x->state[1] + i, (float *)x->state[2] + i, m, numbers);
     (half ? narrow_f16 : narrow_bf16)(param, w, m);
   }
 }
@@ -85,26 +84,26 @@ static void step_chunk(void *arg, int64_t chunk) {
   const double *numbers = t->numbers + low * PLAITK_OPTIM_NUMBERS;
   int64_t first = (chunk - x->first) * CHUNK, n = x->n - first < CHUNK ? x->n - first : CHUNK;
   if (x->dtype == PLAIT_F64) {
-    rules_f64[t->rule]((double *)x->param + first, (const double *)x->grad + first, (double *)x->state[0] + first,
+    rules_f64[x->rule]((double *)x->param + first, (const double *)x->grad + first, (double *)x->state[0] + first,
                        (double *)x->state[1] + first, (double *)x->state[2] + first, n, numbers);
     return;
   }
   float narrow[PLAITK_OPTIM_NUMBERS];
   for (int i = 0; i < PLAITK_OPTIM_NUMBERS; i++) narrow[i] = (float)numbers[i];
   if (x->dtype == PLAIT_F32) {
-    rules_f32[t->rule]((float *)x->param + first, (const float *)x->grad + first, (float *)x->state[0] + first,
+    rules_f32[x->rule]((float *)x->param + first, (const float *)x->grad + first, (float *)x->state[0] + first,
                        (float *)x->state[1] + first, (float *)x->state[2] + first, n, narrow);
   } else {
-    step_half(t, x, first, n, narrow);
+    step_half(x, first, n, narrow);
   }
 }
 
-void plaitk_optim_step(plait_pool *pool, int64_t rule, plaitk_optim_tensor *tensors, int64_t count, const double *numbers) {
+void plaitk_optim_step(plait_pool *pool, plaitk_optim_tensor *tensors, int64_t count, const double *numbers) {
   int64_t chunks = 0;
   for (int64_t i = 0; i < count; i++) {
     tensors[i].first = chunks;
     chunks += (tensors[i].n + CHUNK - 1) / CHUNK;
   }
-  step_task t = {rule, tensors, count, numbers};
+  step_task t = {tensors, count, numbers};
   plait_parallel(pool, chunks, step_chunk, &t);
 }
