@@ -1,0 +1,87 @@
+package optim
+
+// An algorithm is one method of optimisation, by the kernel "optim_step".
+type algorithm struct {
+	name     string
+	defaults Hyper
+	limits   []limit
+	// check tests what concerns several hyperparameters; may be nil.
+	check func(h Hyper) error
+	// states names the tensors that a parameter needs, in the kernel's order.
+	states func(h Hyper) []string
+	// start returns what a state is filled with at first; nil means 0.
+	start func(h Hyper, state string) float64
+	// update returns the rule and the numbers for a step.
+	update func(h Hyper, s step) update
+	// closure says that a step evaluates the loss itself, and does without update.
+	closure bool
+}
+
+// A step is what a rule's numbers depend on besides the hyperparameters.
+type step struct {
+	count   float64 // of this parameter's steps, this one included
+	product float64 // of NAdam's momenta before this step
+	fresh   bool    // the states were made for this step
+}
+
+// An update is a rule of the kernel and its numbers; see core/cpu/kernel/optim/rules.h.
+type update struct {
+	rule    int64
+	numbers [numbers]float64
+	product float64 // for the next step
+}
+
+const numbers = 10
+
+// The kernel's rules.
+const (
+	ruleSGD = iota
+	ruleMomentum
+	ruleAdam
+	ruleAMSGrad
+	ruleAdamax
+	ruleNAdam
+	ruleRAdam
+	ruleAdagrad
+	ruleAdadelta
+	ruleRMSprop
+	ruleRMSpropMomentum
+	ruleRMSpropCentered
+	ruleRMSpropCenteredMomentum
+	ruleRprop
+	ruleLion
+)
+
+var algorithms = map[string]*algorithm{}
+
+// define adds an algorithm. All of them but those that evaluate a closure take maximize and master_weights, and a weight
+// decay if they list one.
+func define(a *algorithm) {
+	a.limits = append(a.limits, atLeastZero("lr")...)
+	if _, ok := a.defaults["weight_decay"]; ok {
+		a.limits = append(a.limits, atLeastZero("weight_decay")...)
+	}
+	if !a.closure {
+		a.defaults["maximize"], a.defaults["master_weights"] = 0, 0
+		a.limits = append(a.limits, flag("maximize", "master_weights")...)
+	}
+	algorithms[a.name] = a
+}
+
+// updateOf returns an update that begins with what all rules have in common. decoupled weight decay shrinks the parameter
+// itself; otherwise it is added to the gradient.
+func updateOf(h Hyper, rule int64, decoupled bool, x ...float64) update {
+	u := update{rule: rule, numbers: [numbers]float64{1, h["weight_decay"], 1}}
+	if h["maximize"] != 0 {
+		u.numbers[0] = -1
+	}
+	if decoupled {
+		u.numbers[1], u.numbers[2] = 0, 1-h["lr"]*h["weight_decay"]
+	}
+	copy(u.numbers[3:], x)
+	return u
+}
+
+func noStates(Hyper) []string { return nil }
+
+func states(names ...string) func(Hyper) []string { return func(Hyper) []string { return names } }

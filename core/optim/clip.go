@@ -1,0 +1,266 @@
+package optim
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+var (
+	normKernel  = core.Kernel("optim_norm")
+	clipKernel  = core.Kernel("optim_clip")
+	clampKernel = core.Kernel("optim_clamp")
+)
+
+// ClipOptions say how gradients are measured.
+type ClipOptions struct {
+	// Norm is the p of the norm; 0 means 2. It may be infinite.
+	Norm float64
+	// ErrorIfNonfinite waits for the norm, and makes it an error if it is infinite or NaN.
+	ErrorIfNonfinite bool
+}
+
+func (o ClipOptions) power() float64 {
+	if o.Norm == 0 {
+		return 2
+	}
+	return o.Norm
+}
+
+// ClipGradNorm scales all gradients of the parameters by one factor so that their norm, as one vector, is at most
+// maxNorm (Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks"). It returns the
+// norm before, a 0-d tensor that the caller releases; a norm of 0 without gradients. The host does not wait.
+func ClipGradNorm(params []*core.Tensor, maxNorm float64, o ClipOptions) *core.Tensor {
+	if !(maxNorm >= 0) {
+		return core.ErrorTensor(core.Errorf(core.ValueError, "clip_grad_norm", "the largest norm must be at least 0, got %v", maxNorm))
+	}
+	total := GradNorm(params, o)
+	if err := total.Err(); err != nil {
+		return total
+	}
+	if err := ClipGradsWithNorm(params, maxNorm, total); err != nil {
+		total.Release()
+		return core.ErrorTensor(err)
+	}
+	return total
+}
+
+// GradNorm returns the norm of all gradients of the parameters as one vector, a 0-d tensor of dtype float64 if one of them
+// is and otherwise float32, on the device of the first.
+func GradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
+	var total *core.Tensor
+	core.NoGrad(func() { total = gradNorm(params, o) })
+	if !o.ErrorIfNonfinite || total.Err() != nil {
+		return total
+	}
+	v, err := total.Item()
+	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+		err = core.Errorf(core.ValueError, "clip_grad_norm", "the norm of the gradients is %v", v)
+	}
+	if err != nil {
+		total.Release()
+		return core.ErrorTensor(err)
+	}
+	return total
+}
+
+func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
+	grads, err := gradients("clip_grad_norm", params)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	if len(grads) == 0 {
+		return op.Zeros()
+	}
+	// The norm of the norms of each device's gradients is that of all.
+	var parts []*core.Tensor
+	for len(grads) > 0 {
+		dev := grads[0].Device()
+		var here, rest []*core.Tensor
+		for _, g := range grads {
+			if g.Device() == dev {
+				here = append(here, g)
+			} else {
+				rest = append(rest, g)
+			}
+		}
+		n := listNorm(here, o.power())
+		if len(parts) > 0 {
+			moved := op.ToDevice(n, parts[0].Device())
+			n.Release()
+			n = moved
+		}
+		parts = append(parts, n)
+		grads = rest
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	total := listNorm(parts, o.power())
+	for _, n := range parts {
+		n.Release()
+	}
+	return total
+}
+
+// gradients returns the gradients that the parameters have.
+func gradients(name string, params []*core.Tensor) ([]*core.Tensor, error) {
+	var out []*core.Tensor
+	for i, p := range params {
+		if p == nil {
+			return nil, core.Errorf(core.TypeError, name, "parameter %d is nil", i)
+		}
+		g := p.Grad()
+		if g == nil {
+			continue
+		}
+		if err := g.Usable(name); err != nil {
+			return nil, core.Errorf(core.StateError, name, "the gradient of parameter %d: %w", i, err)
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+// listNorm returns the norm of tensors on one device as one vector.
+func listNorm(list []*core.Tensor, power float64) *core.Tensor {
+	return reduceList(list, power, true)
+}
+
+// GradPowerSum returns the sum of |g|^p over all elements of all gradients of the parameters, which must be on one device;
+// for an infinite p the largest |g|. What each rank of a sharded model has of it adds up to the p-th power of the norm.
+func GradPowerSum(params []*core.Tensor, o ClipOptions) *core.Tensor {
+	grads, err := gradients("clip_grad_norm", params)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	if len(grads) == 0 {
+		return op.Zeros()
+	}
+	for _, g := range grads {
+		if g.Device() != grads[0].Device() {
+			return core.ErrorTensor(core.Errorf(core.DeviceError, "clip_grad_norm", "gradients on different devices, got %v and %v", grads[0].Device(), g.Device()))
+		}
+	}
+	var sum *core.Tensor
+	core.NoGrad(func() { sum = reduceList(grads, o.power(), false) })
+	return sum
+}
+
+func reduceList(list []*core.Tensor, power float64, root bool) *core.Tensor {
+	d := core.Float32
+	work := 0
+	for _, t := range list {
+		if t.DType() == core.Float64 {
+			d = core.Float64
+		}
+		work += t.Numel()
+	}
+	out := op.EmptyWith([]int{}, op.TensorOptions{DType: &d, Device: list[0].Device()})
+	if out.Err() != nil {
+		return out
+	}
+	dense := make([]*core.Tensor, len(list))
+	for i, t := range list {
+		dense[i] = op.Contiguous(t)
+		defer dense[i].Release()
+		if err := dense[i].Err(); err != nil {
+			out.Release()
+			return core.ErrorTensor(err)
+		}
+	}
+	stream := core.CurrentContext().Stream(out.Device())
+	c := stream.Begin(normKernel, "clip_grad_norm")
+	c.Out(out).Float(power).Bool(root)
+	for _, t := range dense {
+		c.In(t)
+	}
+	c.Work = work
+	stream.Launch(c)
+	return out
+}
+
+// ClipGradsWithNorm multiplies all gradients of the parameters by maxNorm / (total + 1e-6) where that is below 1; total is
+// a 0-d tensor.
+func ClipGradsWithNorm(params []*core.Tensor, maxNorm float64, total *core.Tensor) error {
+	if err := total.Usable("clip_grad_norm"); err != nil {
+		return err
+	}
+	if total.Dim() != 0 || total.DType() != core.Float32 && total.DType() != core.Float64 {
+		return core.Errorf(core.ShapeError, "clip_grad_norm", "the norm must be a 0-d tensor of dtype float32 or float64, got %v", total)
+	}
+	return changeGrads("clip_grad_norm", params, func(c *core.Call, local *core.Tensor) { c.In(local).Float(maxNorm) }, clipKernel, total)
+}
+
+// ClipGradValue clamps every element of the parameters' gradients to [-limit, limit].
+func ClipGradValue(params []*core.Tensor, limit float64) error {
+	if !(limit >= 0) {
+		return core.Errorf(core.ValueError, "clip_grad_value", "the limit must be at least 0, got %v", limit)
+	}
+	return changeGrads("clip_grad_value", params, func(c *core.Call, _ *core.Tensor) { c.Float(limit) }, clampKernel, nil)
+}
+
+// changeGrads launches a kernel that changes gradients in place, once for each device; fill adds what else it takes, for
+// which input is moved to the device.
+func changeGrads(name string, params []*core.Tensor, fill func(c *core.Call, local *core.Tensor), k core.KernelID, input *core.Tensor) error {
+	grads, err := gradients(name, params)
+	if err != nil {
+		return err
+	}
+	core.NoGrad(func() {
+		for len(grads) > 0 && err == nil {
+			dev := grads[0].Device()
+			var here, rest []*core.Tensor
+			for _, g := range grads {
+				if g.Device() == dev {
+					here = append(here, g)
+				} else {
+					rest = append(rest, g)
+				}
+			}
+			err = changeOn(name, dev, here, fill, k, input)
+			grads = rest
+		}
+	})
+	return err
+}
+
+func changeOn(name string, dev core.Device, grads []*core.Tensor, fill func(c *core.Call, local *core.Tensor), k core.KernelID, input *core.Tensor) error {
+	local := input
+	if input != nil {
+		local = op.ToDevice(input, dev)
+		defer local.Release()
+		if err := local.Err(); err != nil {
+			return err
+		}
+	}
+	dense := make([]*core.Tensor, len(grads))
+	for i, g := range grads {
+		dense[i] = op.Contiguous(g)
+		defer dense[i].Release()
+		if err := dense[i].Err(); err != nil {
+			return err
+		}
+	}
+	stream := core.CurrentContext().Stream(dev)
+	c := stream.Begin(k, name)
+	work := 0
+	for _, g := range dense {
+		c.Out(g)
+		work += g.Numel()
+	}
+	fill(c, local)
+	c.InPlace, c.Work = true, work
+	stream.Launch(c)
+	for i, g := range grads {
+		if dense[i].Storage() != g.Storage() {
+			if err := op.CopyInPlace(g, dense[i]).Err(); err != nil {
+				return err
+			}
+		} else {
+			g.Storage().BumpVersion()
+		}
+	}
+	return nil
+}

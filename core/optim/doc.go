@@ -1,0 +1,16 @@
+// Package optim trains parameters: optimisers with parameter groups and saved states, learning-rate schedules and gradient
+// clipping. Names of hyperparameters and their defaults are PyTorch's.
+//
+//	opt, err := optim.NewAdamW(model.Parameters(), optim.Hyper{"lr": 3e-4, "weight_decay": 0.1})
+//	...
+//	autograd.Backward(loss)
+//	optim.ClipGradNorm(model.Parameters(), 1, optim.ClipOptions{})
+//	err = opt.Step()
+//	opt.ZeroGrad()
+//
+// A step is one launch per device over all parameters. What can be checked when Step is called (errors that gradients
+// carry, shapes, dtypes, memory for states) is checked for all parameters before any of them changes. If a gradient turns
+// out to have failed when the launch runs, the launch leaves every parameter and state of its device as it was.
+//
+// Optimisers and schedules are not safe for concurrent use.
+package optim

@@ -1,0 +1,388 @@
+package optim
+
+import (
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// NewLBFGS returns the limited-memory BFGS method (Liu and Nocedal 1989, "On the limited memory BFGS method for large
+// scale optimization") over all parameters as one vector; they must be on one device and of one dtype. It steps with
+// [Optimizer.StepWith], which evaluates the loss up to max_eval times.
+// Hyperparameters: lr 1, max_iter 20, max_eval 0 (5/4 max_iter), tolerance_grad 1e-7, tolerance_change 1e-9,
+// history_size 100, strong_wolfe 0 (1 searches along each direction for a step that meets the strong Wolfe conditions,
+// Nocedal and Wright 2006, chapter 3).
+func NewLBFGS(params []*core.Tensor, h Hyper) (*Optimizer, error) {
+	return New("lbfgs", h, Params{Tensors: params})
+}
+
+func init() {
+	define(&algorithm{
+		name: "lbfgs",
+		defaults: Hyper{"lr": 1, "max_iter": 20, "max_eval": 0, "tolerance_grad": 1e-7, "tolerance_change": 1e-9,
+			"history_size": 100, "strong_wolfe": 0},
+		limits:  append(atLeastZero("max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size"), flag("strong_wolfe")...),
+		closure: true,
+	})
+}
+
+// lbfgs is what the method keeps from step to step.
+type lbfgs struct {
+	iterations  int // over all steps
+	evaluations int
+	direction   *core.Tensor
+	rate        float64
+	grad        *core.Tensor   // before the last move
+	loss        float64        // before the last move
+	changes     []*core.Tensor // of the gradient, oldest first
+	moves       []*core.Tensor
+	curvatures  []float64 // 1 over the product of the two
+	scale       float64   // of the initial inverse Hessian
+}
+
+func (l *lbfgs) tensors() []*core.Tensor {
+	out := append(append([]*core.Tensor{}, l.changes...), l.moves...)
+	for _, t := range []*core.Tensor{l.direction, l.grad} {
+		if t != nil {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (l *lbfgs) release() {
+	for _, t := range l.tensors() {
+		t.Release()
+	}
+}
+
+func (l *lbfgs) bytes() int {
+	n := 0
+	for _, t := range l.tensors() {
+		n += t.Storage().Size()
+	}
+	return n
+}
+
+// A problem is one step of the method: the vector of parameters, and how its loss and gradient are evaluated. The first
+// error stops everything that follows.
+type problem struct {
+	slots []*slot
+	loss  func() (*core.Tensor, error)
+	hyper Hyper
+	err   error
+	temps []*core.Tensor
+}
+
+// hold makes t live until the step ends.
+func (p *problem) hold(t *core.Tensor) *core.Tensor {
+	if p.err == nil {
+		p.err = t.Err()
+	}
+	p.temps = append(p.temps, t)
+	return t
+}
+
+// read returns the value of a 0-d tensor and releases it.
+func (p *problem) read(t *core.Tensor) float64 {
+	defer t.Release()
+	if p.err != nil {
+		return 0
+	}
+	v, err := t.Item()
+	p.err = err
+	return v
+}
+
+func (p *problem) dot(x, y *core.Tensor) float64 { return p.read(op.Dot(x, y)) }
+
+// norm returns the sum (power 1) or the largest (power infinity) of the absolute values of x.
+func (p *problem) norm(x *core.Tensor, power float64) float64 {
+	if p.err != nil {
+		return 0
+	}
+	n := listNorm([]*core.Tensor{x}, power)
+	return p.read(n)
+}
+
+// add returns x + a y.
+func (p *problem) add(x, y *core.Tensor, a float64) *core.Tensor {
+	return p.hold(op.AddScaled(x, y, a))
+}
+
+func (p *problem) times(x *core.Tensor, a float64) *core.Tensor {
+	return p.hold(op.Mul(x, core.Num(a)))
+}
+
+// evaluate returns the loss and the gradient at the parameters as they are.
+func (p *problem) evaluate() (float64, *core.Tensor) {
+	if p.err != nil {
+		return 0, nil
+	}
+	v, err := evaluate(p.loss)
+	if err != nil {
+		p.err = err
+		return 0, nil
+	}
+	return v, p.gradient()
+}
+
+func (p *problem) gradient() *core.Tensor {
+	parts := make([]*core.Tensor, len(p.slots))
+	for i, s := range p.slots {
+		g := s.param.Grad()
+		if g == nil {
+			d := s.param.DType()
+			parts[i] = op.ZerosWith([]int{s.param.Numel()}, op.TensorOptions{DType: &d, Device: s.param.Device()})
+		} else if err := s.sound("lbfgs", g); err != nil {
+			p.err = err
+			return nil
+		} else {
+			parts[i] = op.Reshape(g, -1)
+		}
+		defer parts[i].Release()
+	}
+	return p.hold(op.Cat(parts, 0))
+}
+
+// move adds a d to the parameters.
+func (p *problem) move(d *core.Tensor, a float64) {
+	at := 0
+	for _, s := range p.slots {
+		if p.err != nil {
+			return
+		}
+		part := op.Narrow(d, 0, at, s.param.Numel())
+		shaped := op.Reshape(part, s.param.Shape()...)
+		p.err = op.AddScaledInPlace(s.param, shaped, a).Err()
+		shaped.Release()
+		part.Release()
+		at += s.param.Numel()
+	}
+}
+
+// place copies saved values back into the parameters.
+func (p *problem) place(saved []*core.Tensor) error {
+	for i, s := range p.slots {
+		if err := op.CopyInPlace(s.param, saved[i]).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepLBFGS makes one step; on an error the parameters and the method's memory are what they were.
+func (o *Optimizer) stepLBFGS(loss func() (*core.Tensor, error)) (first float64, err error) {
+	g := o.groups[0]
+	p := &problem{slots: g.slots, loss: loss, hyper: g.hyper}
+	core.NoGrad(func() {
+		for _, s := range g.slots {
+			if s.param.DType() != g.slots[0].param.DType() || s.param.Device() != g.slots[0].param.Device() {
+				err = core.Errorf(core.ValueError, "lbfgs", "parameters must share dtype and device, got %v and %v", g.slots[0].param, s.param)
+				return
+			}
+		}
+		before := make([]*core.Tensor, len(g.slots))
+		for i, s := range g.slots {
+			before[i] = p.hold(op.Clone(s.param))
+		}
+		old := o.lbfgs
+		if old == nil {
+			old = &lbfgs{scale: 1}
+		}
+		next := *old
+		next.changes, next.moves = append([]*core.Tensor{}, old.changes...), append([]*core.Tensor{}, old.moves...)
+		next.curvatures = append([]float64{}, old.curvatures...)
+		if p.err == nil {
+			first = next.step(p)
+		}
+		if err = p.err; err != nil {
+			if next.evaluations > old.evaluations {
+				err = errors.Join(err, p.place(before))
+			}
+			p.release(old)
+			return
+		}
+		next.keep(p)
+		p.release(&next)
+		for _, t := range old.tensors() {
+			if !contains(next.tensors(), t) {
+				t.Release()
+			}
+		}
+		o.lbfgs = &next
+	})
+	return first, err
+}
+
+// release frees what the step made but what l refers to.
+func (p *problem) release(l *lbfgs) {
+	kept := l.tensors()
+	for _, t := range p.temps {
+		if !contains(kept, t) {
+			t.Release()
+		}
+	}
+}
+
+func contains(list []*core.Tensor, t *core.Tensor) bool {
+	for _, x := range list {
+		if x == t {
+			return true
+		}
+	}
+	return false
+}
+
+// keep takes what the method remembers out of every scope and counts it as optimiser state.
+func (l *lbfgs) keep(p *problem) {
+	for _, t := range l.tensors() {
+		t.Keep().Storage().SetCategory(core.OptimizerState)
+	}
+}
+
+// step iterates until a tolerance or a limit is met and returns the loss that it started from.
+func (l *lbfgs) step(p *problem) float64 {
+	h := p.hyper
+	maxIter, maxEval := int(h["max_iter"]), int(h["max_eval"])
+	if maxEval == 0 {
+		maxEval = maxIter * 5 / 4
+	}
+	first, grad := p.evaluate()
+	loss := first
+	evals := 1
+	l.evaluations++
+	if p.err != nil || p.norm(grad, math.Inf(1)) <= h["tolerance_grad"] {
+		return first
+	}
+	for n := 1; n <= maxIter && p.err == nil; n++ {
+		l.iterations++
+		d := l.towards(p, grad)
+		before := loss
+		l.grad, l.loss, l.direction = grad, loss, d
+		l.rate = h["lr"]
+		if l.iterations == 1 {
+			l.rate *= min(1, 1/p.norm(grad, 1))
+		}
+		slope := p.dot(grad, d)
+		if p.err != nil || slope > -h["tolerance_change"] {
+			break
+		}
+		count := 0
+		if h["strong_wolfe"] != 0 {
+			s := &lineSearch{problem: p, direction: d, loss: loss, slope: slope}
+			loss, grad, l.rate = s.run(l.rate, grad)
+			count = s.evaluations
+		} else {
+			p.move(d, l.rate)
+			if n < maxIter {
+				loss, grad = p.evaluate()
+				count = 1
+			}
+		}
+		evals += count
+		l.evaluations += count
+		if p.err != nil || n == maxIter || evals >= maxEval || p.norm(grad, math.Inf(1)) <= h["tolerance_grad"] ||
+			math.Abs(l.rate)*p.norm(d, math.Inf(1)) <= h["tolerance_change"] || math.Abs(loss-before) < h["tolerance_change"] {
+			break
+		}
+	}
+	return first
+}
+
+// towards returns the direction of descent: minus the gradient times the inverse Hessian as the history has it.
+func (l *lbfgs) towards(p *problem, grad *core.Tensor) *core.Tensor {
+	if l.direction == nil {
+		return p.times(grad, -1)
+	}
+	y, s := p.add(grad, l.grad, -1), p.times(l.direction, l.rate)
+	if ys := p.dot(y, s); ys > 1e-10 {
+		if limit := int(p.hyper["history_size"]); limit > 0 {
+			if len(l.moves) == limit {
+				l.changes, l.moves, l.curvatures = l.changes[1:], l.moves[1:], l.curvatures[1:]
+			}
+			l.changes, l.moves, l.curvatures = append(l.changes, y), append(l.moves, s), append(l.curvatures, 1/ys)
+		}
+		l.scale = ys / p.dot(y, y)
+	}
+	// The two loops of Nocedal and Wright's algorithm 7.4.
+	d := p.times(grad, -1)
+	alpha := make([]float64, len(l.moves))
+	for i := len(l.moves) - 1; i >= 0 && p.err == nil; i-- {
+		alpha[i] = p.dot(l.moves[i], d) * l.curvatures[i]
+		d = p.add(d, l.changes[i], -alpha[i])
+	}
+	if p.err == nil {
+		d = p.times(d, l.scale)
+	}
+	for i := 0; i < len(l.moves) && p.err == nil; i++ {
+		d = p.add(d, l.moves[i], alpha[i]-p.dot(l.changes[i], d)*l.curvatures[i])
+	}
+	return d
+}
+
+// state returns the method's memory as the state of parameter 0.
+func (l *lbfgs) state() ParamState {
+	s := ParamState{Step: float64(l.iterations), Tensors: map[string]*core.Tensor{}, Numbers: map[string]float64{
+		"func_evals": float64(l.evaluations), "t": l.rate, "prev_loss": l.loss, "H_diag": l.scale, "history": float64(len(l.moves))}}
+	for i := range l.moves {
+		n := strconv.Itoa(i)
+		s.Tensors["old_dirs."+n], s.Tensors["old_stps."+n] = l.changes[i], l.moves[i]
+		s.Numbers["ro."+n] = l.curvatures[i]
+	}
+	if l.direction != nil {
+		s.Tensors["d"], s.Tensors["prev_flat_grad"] = l.direction, l.grad
+	}
+	return s
+}
+
+// loadLBFGS is LoadStateDict for the method.
+func (o *Optimizer) loadLBFGS(d *StateDict, h Hyper) error {
+	g := o.groups[0]
+	n := 0
+	for _, s := range g.slots {
+		n += s.param.Numel()
+	}
+	var l *lbfgs
+	if ps, ok := d.Params[0]; ok {
+		l = &lbfgs{iterations: int(ps.Step), evaluations: int(ps.Numbers["func_evals"]), rate: ps.Numbers["t"], loss: ps.Numbers["prev_loss"],
+			scale: ps.Numbers["H_diag"]}
+		var err error
+		take := func(name string) *core.Tensor {
+			t := ps.Tensors[name]
+			if err != nil {
+				return nil
+			}
+			if t == nil || t.Dim() != 1 || t.Size(0) != n {
+				err = core.Errorf(core.ShapeError, "lbfgs", "state %q is missing or of another shape, got %v, want [%d]", name, t, n)
+				return nil
+			}
+			var c *core.Tensor
+			c, err = keptCopy(t, g.slots[0].param.DType(), g.slots[0].param.Device())
+			return c
+		}
+		if ps.Step > 0 {
+			l.direction, l.grad = take("d"), take("prev_flat_grad")
+		}
+		for i := range int(ps.Numbers["history"]) {
+			k := strconv.Itoa(i)
+			y, s := take("old_dirs."+k), take("old_stps."+k)
+			if err != nil {
+				break
+			}
+			l.changes, l.moves, l.curvatures = append(l.changes, y), append(l.moves, s), append(l.curvatures, ps.Numbers["ro."+k])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o.lbfgs != nil {
+		o.lbfgs.release()
+	}
+	o.lbfgs = l
+	g.hyper = h
+	return nil
+}

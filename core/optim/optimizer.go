@@ -1,0 +1,214 @@
+package optim
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// Params is a group of parameters as it is given to [New] and [Optimizer.AddGroup].
+type Params struct {
+	Tensors []*core.Tensor
+	Names   []string // for messages; may be nil
+	Hyper   Hyper    // where it differs from the optimiser's
+}
+
+// An Optimizer changes parameters by their gradients. It keeps states, such as running means of gradients, in memory that
+// is counted as [core.OptimizerState].
+type Optimizer struct {
+	algorithm *algorithm
+	defaults  Hyper
+	groups    []*Group
+	known     map[*core.Tensor]bool
+	lbfgs     *lbfgs // of that algorithm
+}
+
+// A Group is parameters that share hyperparameters.
+type Group struct {
+	optimizer *Optimizer
+	hyper     Hyper
+	initialLR float64 // what schedules start from, once one has been made
+	scheduled bool
+	slots     []*slot
+}
+
+// A slot is a parameter with what an optimiser keeps for it.
+type slot struct {
+	param   *core.Tensor
+	name    string
+	count   float64 // steps so far
+	product float64 // of NAdam's momenta so far
+	states  map[string]*core.Tensor
+}
+
+// masterState is the name of the float32 copy of a half parameter among its states.
+const masterState = "master"
+
+// New returns an optimiser of the named algorithm (see [Algorithms]) for groups of parameters: leaves that require a
+// gradient or may come to. h holds the hyperparameters that differ from the algorithm's defaults.
+func New(algorithm string, h Hyper, groups ...Params) (*Optimizer, error) {
+	a := algorithms[algorithm]
+	if a == nil {
+		return nil, core.Errorf(core.ValueError, "optim", "unknown algorithm, got %q, want one of %s", algorithm, strings.Join(Algorithms(), ", "))
+	}
+	defaults, err := merge(a.name, a.defaults, h)
+	if err != nil {
+		return nil, err
+	}
+	o := &Optimizer{algorithm: a, defaults: defaults, known: map[*core.Tensor]bool{}}
+	if err := o.valid(defaults); err != nil {
+		return nil, err
+	}
+	if len(groups) == 0 {
+		return nil, core.Errorf(core.ValueError, a.name, "got no parameters")
+	}
+	for _, g := range groups {
+		if err := o.AddGroup(g); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func (o *Optimizer) valid(h Hyper) error {
+	if err := check(o.algorithm.name, h, o.algorithm.limits); err != nil {
+		return err
+	}
+	if o.algorithm.check != nil {
+		return o.algorithm.check(h)
+	}
+	return nil
+}
+
+// AddGroup adds parameters, none of which the optimiser may have already.
+func (o *Optimizer) AddGroup(p Params) error {
+	name := o.algorithm.name
+	h, err := merge(name, o.defaults, p.Hyper)
+	if err != nil {
+		return err
+	}
+	if err := o.valid(h); err != nil {
+		return err
+	}
+	if len(p.Tensors) == 0 {
+		return core.Errorf(core.ValueError, name, "got an empty list of parameters")
+	}
+	if o.algorithm.closure && len(o.groups) > 0 {
+		return core.Errorf(core.ValueError, name, "takes one group of parameters only")
+	}
+	if p.Names != nil && len(p.Names) != len(p.Tensors) {
+		return core.Errorf(core.ValueError, name, "got %d names for %d parameters", len(p.Names), len(p.Tensors))
+	}
+	g := &Group{optimizer: o, hyper: h}
+	seen := map[*core.Tensor]bool{}
+	for i, t := range p.Tensors {
+		label := fmt.Sprintf("%d of group %d", i, len(o.groups))
+		if p.Names != nil {
+			label = p.Names[i]
+		}
+		if err := t.Usable(name); err != nil {
+			return core.Errorf(core.TypeError, name, "parameter %s: %w", label, err)
+		}
+		if t.IsNumber() || !t.DType().IsFloat() {
+			return core.Errorf(core.DTypeError, name, "parameter %s must be a floating-point tensor, got %v", label, t)
+		}
+		if !t.IsLeaf() {
+			return core.Errorf(core.ValueError, name, "parameter %s is the result of an operation, want a leaf", label)
+		}
+		if o.known[t] || seen[t] {
+			return core.Errorf(core.ValueError, name, "parameter %s was given twice", label)
+		}
+		seen[t] = true
+		g.slots = append(g.slots, &slot{param: t, name: label, product: 1, states: map[string]*core.Tensor{}})
+	}
+	maps.Copy(o.known, seen)
+	o.groups = append(o.groups, g)
+	return nil
+}
+
+// Algorithm returns the name that the optimiser was made with.
+func (o *Optimizer) Algorithm() string { return o.algorithm.name }
+
+// Groups returns the parameter groups.
+func (o *Optimizer) Groups() []*Group { return o.groups }
+
+// Params returns the group's parameters.
+func (g *Group) Params() []*core.Tensor {
+	out := make([]*core.Tensor, len(g.slots))
+	for i, s := range g.slots {
+		out[i] = s.param
+	}
+	return out
+}
+
+// Hyper returns a copy of the group's hyperparameters.
+func (g *Group) Hyper() Hyper { return maps.Clone(g.hyper) }
+
+// Get returns a hyperparameter, and false if the algorithm has none of that name.
+func (g *Group) Get(name string) (float64, bool) {
+	v, ok := g.hyper[name]
+	return v, ok
+}
+
+// Set changes a hyperparameter.
+func (g *Group) Set(name string, v float64) error {
+	h, err := merge(g.optimizer.algorithm.name, g.hyper, Hyper{name: v})
+	if err != nil {
+		return err
+	}
+	if err := g.optimizer.valid(h); err != nil {
+		return err
+	}
+	g.hyper = h
+	return nil
+}
+
+// LR returns the group's learning rate.
+func (g *Group) LR() float64 { return g.hyper["lr"] }
+
+// ZeroGrad drops the gradients of all parameters.
+func (o *Optimizer) ZeroGrad() {
+	for _, g := range o.groups {
+		for _, s := range g.slots {
+			s.param.SetGrad(nil)
+		}
+	}
+}
+
+// Release frees the optimiser's states at once. It can go on, as if it were new.
+func (o *Optimizer) Release() {
+	for _, g := range o.groups {
+		for _, s := range g.slots {
+			s.reset()
+		}
+	}
+	if o.lbfgs != nil {
+		o.lbfgs.release()
+		o.lbfgs = nil
+	}
+}
+
+func (s *slot) reset() {
+	for _, t := range s.states {
+		t.Release()
+	}
+	s.count, s.product, s.states = 0, 1, map[string]*core.Tensor{}
+}
+
+// StateBytes returns the bytes that the optimiser's states hold.
+func (o *Optimizer) StateBytes() int {
+	n := 0
+	for _, g := range o.groups {
+		for _, s := range g.slots {
+			for _, t := range s.states {
+				n += t.Storage().Size()
+			}
+		}
+	}
+	if o.lbfgs != nil {
+		n += o.lbfgs.bytes()
+	}
+	return n
+}

@@ -1,0 +1,194 @@
+package optim
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// A StateDict is all that an optimiser must know to go on where it was: hyperparameters by group, and what it keeps for
+// each parameter, numbered through the groups in order.
+type StateDict struct {
+	Algorithm string
+	Groups    []GroupState
+	Params    map[int]ParamState // parameters that were stepped at least once
+}
+
+// A GroupState is a group's hyperparameters and the numbers of its parameters.
+type GroupState struct {
+	Hyper  Hyper
+	Params []int
+	// InitialLR is what schedules started from; nil without one.
+	InitialLR *float64 `json:",omitempty"`
+}
+
+// A ParamState is what an optimiser keeps for one parameter.
+type ParamState struct {
+	Step    float64
+	Numbers map[string]float64      `json:",omitempty"`
+	Tensors map[string]*core.Tensor `json:"-"`
+}
+
+// StateDict returns the optimiser's state. The tensors are the optimiser's own and go on changing with it.
+func (o *Optimizer) StateDict() *StateDict {
+	d := &StateDict{Algorithm: o.algorithm.name, Params: map[int]ParamState{}}
+	n := 0
+	for _, g := range o.groups {
+		gs := GroupState{Hyper: g.Hyper()}
+		if g.scheduled {
+			lr := g.initialLR
+			gs.InitialLR = &lr
+		}
+		for _, s := range g.slots {
+			gs.Params = append(gs.Params, n)
+			if s.count > 0 || len(s.states) > 0 {
+				ps := ParamState{Step: s.count, Tensors: maps.Clone(s.states)}
+				if s.product != 1 {
+					ps.Numbers = map[string]float64{"mu_product": s.product}
+				}
+				d.Params[n] = ps
+			}
+			n++
+		}
+		d.Groups = append(d.Groups, gs)
+	}
+	if o.lbfgs != nil {
+		d.Params[0] = o.lbfgs.state()
+	}
+	return d
+}
+
+// LoadStateDict puts the optimiser in the state d, copying its tensors. Groups must have as many parameters as those of
+// d, states the parameters' shapes; on an error nothing has changed.
+func (o *Optimizer) LoadStateDict(d *StateDict) error {
+	name := o.algorithm.name
+	if d.Algorithm != name {
+		return core.Errorf(core.ValueError, name, "the state is of another algorithm, got %q", d.Algorithm)
+	}
+	if len(d.Groups) != len(o.groups) {
+		return core.Errorf(core.ValueError, name, "the state has another number of groups, got %d, want %d", len(d.Groups), len(o.groups))
+	}
+	hypers := make([]Hyper, len(o.groups))
+	for i, g := range o.groups {
+		if got, want := len(d.Groups[i].Params), len(g.slots); got != want {
+			return core.Errorf(core.ValueError, name, "group %d has another number of parameters, got %d, want %d", i, got, want)
+		}
+		h, err := merge(name, g.hyper, d.Groups[i].Hyper)
+		if err == nil {
+			err = o.valid(h)
+		}
+		if err != nil {
+			return err
+		}
+		hypers[i] = h
+	}
+	if o.algorithm.closure {
+		return o.loadLBFGS(d, hypers[0])
+	}
+	fresh := map[*slot]*slot{}
+	var loaded []*core.Tensor
+	fail := func(err error) error {
+		for _, t := range loaded {
+			t.Release()
+		}
+		return err
+	}
+	for i, g := range o.groups {
+		for k, s := range g.slots {
+			n := d.Groups[i].Params[k]
+			ps, ok := d.Params[n]
+			f := &slot{param: s.param, name: s.name, product: 1, states: map[string]*core.Tensor{}}
+			fresh[s] = f
+			if !ok {
+				continue
+			}
+			f.count = ps.Step
+			if v, ok := ps.Numbers["mu_product"]; ok {
+				f.product = v
+			}
+			for state, t := range ps.Tensors {
+				c, err := copyState(name, s, state, t)
+				if err != nil {
+					return fail(err)
+				}
+				loaded = append(loaded, c)
+				f.states[state] = c
+			}
+		}
+	}
+	for i, g := range o.groups {
+		g.hyper = hypers[i]
+		if lr := d.Groups[i].InitialLR; lr != nil {
+			g.initialLR, g.scheduled = *lr, true
+		}
+		for k, s := range g.slots {
+			s.reset()
+			g.slots[k] = fresh[s]
+		}
+	}
+	return nil
+}
+
+// copyState returns a copy of t as a state of s: of its shape, on its device, in the dtype of states.
+func copyState(name string, s *slot, state string, t *core.Tensor) (*core.Tensor, error) {
+	if err := t.Usable(name); err != nil {
+		return nil, core.Errorf(core.ValueError, name, "state %q of parameter %s: %w", state, s.name, err)
+	}
+	if !slices.Equal(t.Shape(), s.param.Shape()) {
+		return nil, core.Errorf(core.ShapeError, name, "state %q of parameter %s has another shape, got %v, want %v", state, s.name, t.Shape(), s.param.Shape())
+	}
+	d := core.Float32
+	if s.param.DType() == core.Float64 {
+		d = core.Float64
+	}
+	return keptCopy(t, d, s.param.Device())
+}
+
+// keptCopy returns a contiguous copy of t that is counted as optimiser state.
+func keptCopy(t *core.Tensor, d core.DType, dev core.Device) (c *core.Tensor, err error) {
+	core.NoGrad(func() {
+		core.WithCategory(core.OptimizerState, func() {
+			c = op.EmptyWith(t.Shape(), op.TensorOptions{DType: &d, Device: dev})
+			if err = op.CopyInPlace(c, t).Err(); err != nil {
+				c.Release()
+				return
+			}
+			c.Keep()
+		})
+	})
+	return c, err
+}
+
+// Flatten returns the tensors of d by name, such as "3.exp_avg", for a file of named tensors; the rest of d can be
+// encoded as JSON.
+func (d *StateDict) Flatten() map[string]*core.Tensor {
+	out := map[string]*core.Tensor{}
+	for n, p := range d.Params {
+		for name, t := range p.Tensors {
+			out[strconv.Itoa(n)+"."+name] = t
+		}
+	}
+	return out
+}
+
+// Unflatten gives d, decoded from JSON, the tensors that [StateDict.Flatten] named.
+func (d *StateDict) Unflatten(tensors map[string]*core.Tensor) error {
+	for full, t := range tensors {
+		number, name, ok := strings.Cut(full, ".")
+		n, err := strconv.Atoi(number)
+		p, known := d.Params[n]
+		if !ok || err != nil || !known {
+			return core.Errorf(core.ValueError, d.Algorithm, "unexpected tensor in a state, got %q", full)
+		}
+		if p.Tensors == nil {
+			p.Tensors = map[string]*core.Tensor{}
+		}
+		p.Tensors[name] = t
+		d.Params[n] = p
+	}
+	return nil
+}

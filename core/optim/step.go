@@ -1,0 +1,260 @@
+package optim
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+var stepKernel = core.Kernel("optim_step")
+
+// Step updates every parameter that has a gradient. On an error nothing has changed: see the package's comment.
+func (o *Optimizer) Step() error {
+	if o.algorithm.closure {
+		return core.Errorf(core.StateError, o.algorithm.name, "a step evaluates the loss several times: use StepWith")
+	}
+	var err error
+	core.NoGrad(func() {
+		var p plan
+		defer p.release()
+		if err = p.prepare(o); err == nil {
+			p.run(o)
+		}
+	})
+	return err
+}
+
+// StepWith makes a step of an algorithm that evaluates the loss itself, such as L-BFGS, or evaluates it once and makes a
+// [Optimizer.Step]. loss computes it and, with gradients cleared first, its gradients. The first value is returned.
+func (o *Optimizer) StepWith(loss func() (*core.Tensor, error)) (float64, error) {
+	if o.algorithm.closure {
+		return o.stepLBFGS(loss)
+	}
+	v, err := evaluate(loss)
+	if err != nil {
+		return 0, err
+	}
+	return v, o.Step()
+}
+
+// evaluate calls loss with gradients on and reads its value.
+func evaluate(loss func() (*core.Tensor, error)) (v float64, err error) {
+	core.EnableGrad(func() {
+		var t *core.Tensor
+		if t, err = loss(); err == nil {
+			v, err = t.Item()
+		}
+	})
+	return v, err
+}
+
+// A plan is a step in preparation.
+type plan struct {
+	items []item
+	made  []made // states that this step added
+	temps []*core.Tensor
+}
+
+// An item is one parameter of a plan. param and grad are contiguous: the parameter's and gradient's own memory, or copies.
+type item struct {
+	slot        *slot
+	update      update
+	param, grad *core.Tensor
+	states      []*core.Tensor
+	master      *core.Tensor
+}
+
+type made struct {
+	slot *slot
+	name string
+}
+
+// release frees the copies, and the states that a step which failed has made.
+func (p *plan) release() {
+	for _, t := range p.temps {
+		t.Release()
+	}
+	for _, m := range p.made {
+		m.slot.states[m.name].Release()
+		delete(m.slot.states, m.name)
+	}
+}
+
+// prepare checks everything that can be known before the launch, and allocates.
+func (p *plan) prepare(o *Optimizer) error {
+	for _, g := range o.groups {
+		names := o.algorithm.states(g.hyper)
+		memo := map[step]update{}
+		for _, s := range g.slots {
+			grad := s.param.Grad()
+			if grad == nil {
+				continue
+			}
+			if err := s.sound(o.algorithm.name, grad); err != nil {
+				return err
+			}
+			it := item{slot: s, param: p.contiguous(s.param), grad: p.contiguous(grad)}
+			fresh := false
+			for _, name := range names {
+				t, isNew, err := p.state(o, g, s, name)
+				if err != nil {
+					return err
+				}
+				fresh = fresh || isNew
+				it.states = append(it.states, t)
+			}
+			if g.hyper["master_weights"] != 0 && s.param.DType().IsHalf() {
+				t, _, err := p.state(o, g, s, masterState)
+				if err != nil {
+					return err
+				}
+				it.master = t
+			}
+			for _, t := range []*core.Tensor{it.param, it.grad} {
+				if t.Err() != nil {
+					return t.Err()
+				}
+			}
+			key := step{count: s.count + 1, product: s.product, fresh: fresh}
+			u, ok := memo[key]
+			if !ok {
+				u = o.algorithm.update(g.hyper, key)
+				memo[key] = u
+			}
+			it.update = u
+			p.items = append(p.items, it)
+		}
+	}
+	return nil
+}
+
+// sound returns an error unless the slot's parameter can be updated by grad, as far as is known.
+func (s *slot) sound(op string, grad *core.Tensor) error {
+	fail := func(err error) error {
+		kind, ok := core.KindOf(err)
+		if !ok {
+			kind = core.StateError
+		}
+		return core.Errorf(kind, op, "parameter %s: %w", s.name, err)
+	}
+	for _, t := range []*core.Tensor{s.param, grad} {
+		if err := t.Usable(op); err != nil {
+			return fail(err)
+		}
+		if err := t.Storage().Err(); err != nil {
+			return fail(err)
+		}
+	}
+	switch {
+	case !slices.Equal(grad.Shape(), s.param.Shape()):
+		return core.Errorf(core.ShapeError, op, "parameter %s: the gradient has another shape, got %v, want %v", s.name, grad.Shape(), s.param.Shape())
+	case grad.DType() != s.param.DType():
+		return core.Errorf(core.DTypeError, op, "parameter %s: the gradient has another dtype, got %v, want %v", s.name, grad.DType(), s.param.DType())
+	case grad.Device() != s.param.Device():
+		return core.Errorf(core.DeviceError, op, "parameter %s: the gradient is on another device, got %v, want %v", s.name, grad.Device(), s.param.Device())
+	}
+	for _, t := range s.states {
+		if t.Device() != s.param.Device() || !slices.Equal(t.Shape(), s.param.Shape()) {
+			return core.Errorf(core.StateError, op, "parameter %s has changed since its state was made, got %v, want %v on %v", s.name,
+				s.param, t.Shape(), t.Device())
+		}
+	}
+	return nil
+}
+
+// contiguous returns t, or a contiguous copy that lives as long as the plan.
+func (p *plan) contiguous(t *core.Tensor) *core.Tensor {
+	if t.Contiguous() {
+		return t
+	}
+	c := op.Clone(t)
+	p.temps = append(p.temps, c)
+	return c
+}
+
+// state returns a state of the slot, making it if need be.
+func (p *plan) state(o *Optimizer, g *Group, s *slot, name string) (t *core.Tensor, isNew bool, err error) {
+	if t := s.states[name]; t != nil {
+		return t, false, nil
+	}
+	d := core.Float32
+	if s.param.DType() == core.Float64 {
+		d = core.Float64
+	}
+	core.WithCategory(core.OptimizerState, func() {
+		if name == masterState {
+			t = op.To(s.param, d)
+			return
+		}
+		start := 0.0
+		if o.algorithm.start != nil {
+			start = o.algorithm.start(g.hyper, name)
+		}
+		t = op.Full(s.param.Shape(), core.Num(start), op.TensorOptions{DType: &d, Device: s.param.Device()})
+	})
+	if err := t.Err(); err != nil {
+		return nil, false, core.Errorf(core.MemoryError, o.algorithm.name, "parameter %s: %w", s.name, err)
+	}
+	t.Keep()
+	s.states[name] = t
+	p.made = append(p.made, made{s, name})
+	return t, true, nil
+}
+
+// run launches the step on each device and counts it.
+func (p *plan) run(o *Optimizer) {
+	mode := core.CurrentMode()
+	done := make([]bool, len(p.items))
+	for i := range p.items {
+		if done[i] {
+			continue
+		}
+		dev := p.items[i].param.Device()
+		stream := mode.Context().Stream(dev)
+		c := stream.Begin(stepKernel, o.algorithm.name)
+		work := 0
+		for k := i; k < len(p.items); k++ {
+			it := &p.items[k]
+			if it.param.Device() != dev {
+				continue
+			}
+			done[k] = true
+			it.addTo(c)
+			work += it.param.Numel() * (2 + len(it.states))
+		}
+		c.InPlace = true
+		c.Work = work
+		stream.Launch(c)
+	}
+	for i := range p.items {
+		it := &p.items[i]
+		if it.param != it.slot.param {
+			op.CopyInPlace(it.slot.param, it.param)
+		} else {
+			it.param.Storage().BumpVersion()
+		}
+		for _, t := range it.states {
+			t.Storage().BumpVersion()
+		}
+		if it.master != nil {
+			it.master.Storage().BumpVersion()
+		}
+		it.slot.count++
+		if it.update.product != 0 {
+			it.slot.product = it.update.product
+		}
+	}
+	p.made = nil
+}
+
+func (it *item) addTo(c *core.Call) {
+	c.In(it.grad).Out(it.param)
+	for _, t := range it.states {
+		c.Out(t)
+	}
+	if it.master != nil {
+		c.Out(it.master)
+	}
+	c.Int(it.update.rule, int64(len(it.states))).Bool(it.master != nil).Float(it.update.numbers[:]...)
+}
