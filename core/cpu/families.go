@@ -1,3 +1,5 @@
+//go:build cgo
+
 package cpu
 
 // The families of kernels, each of which registers itself.
