@@ -122,7 +122,7 @@ func init() {
 		{Name: "middle", Args: []any{Shaped(2, 3, 4), 1}},
 		{Name: "4-d", Args: []any{Shaped(2, 2, 3, 2), 1}},
 		{Name: "one", Args: []any{Shaped(3, 1), 1}},
-		{Name: "0-d", Args: []any{Shaped(), 0}},
+		{Name: "0-d", Args: []any{Shaped([]int{}...), 0}},
 		{Name: "empty", Args: []any{Shaped(0, 3), 1}},
 		{Name: "empty slices", Args: []any{Shaped(2, 0), 1}},
 	}

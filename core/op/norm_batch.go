@@ -1,0 +1,153 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	batchNormKernel         = core.Kernel("batch_norm")
+	batchNormRunningKernel  = core.Kernel("batch_norm_running")
+	batchNormBackwardKernel = core.Kernel("batch_norm_backward")
+)
+
+// BatchNorm normalises each channel of x, of shape [N, C, ...], then multiplies by weight and adds bias, of shape [C],
+// which may be nil. In training a channel is normalised by its own mean and (biased) variance over the batch, and
+// runningMean and runningVar, of shape [C] and nil together, move towards these by momentum, the variance made unbiased;
+// otherwise it is normalised by the running statistics, and they are constants for the gradient.
+//
+// Ioffe, Szegedy: Batch normalization, 2015.
+func BatchNorm(x, runningMean, runningVar, weight, bias *core.Tensor, training bool, momentum, eps float64) *core.Tensor {
+	return batchNorm("batch_norm", x, runningMean, runningVar, weight, bias, training, momentum, eps)
+}
+
+func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tensor, training bool, momentum, eps float64) *core.Tensor {
+	a := begin(name, x, runningMean, runningVar, weight, bias)
+	a.floatTensor(x)
+	a.normParams(x, weight, bias, runningMean, runningVar)
+	batch, channels, inner := a.channels(x)
+	a.normShape("running_mean", runningMean, []int{channels})
+	a.normShape("running_var", runningVar, []int{channels})
+	a.normShape("weight", weight, []int{channels})
+	a.normShape("bias", bias, []int{channels})
+	switch {
+	case a.err != nil:
+	case (runningMean == nil) != (runningVar == nil):
+		a.failf(core.TypeError, "got one running statistic, want both or none")
+	case !training && runningMean == nil:
+		a.failf(core.TypeError, "evaluation needs running statistics, got none")
+	case training && batch*inner <= 1:
+		a.failf(core.ShapeError, "training needs more than one value per channel, got an input of shape %v", x.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	record := a.mode.GradEnabled() && (x.RequiresGrad() || weight != nil && weight.RequiresGrad() || bias != nil && bias.RequiresGrad())
+	in, w, b, rm, rv := a.dense(x), a.dense(weight), a.dense(bias), runningMean, runningVar
+	if !training {
+		rm, rv = a.dense(runningMean), a.dense(runningVar)
+	}
+	y := a.outLike(x)
+	stats := a.temp(statType(x.DType()), 3, channels) // mean, 1/sqrt(variance + eps), variance
+	if a.err != nil {
+		return a.fail()
+	}
+	info := batchNormInfo{batch, channels, inner, training, eps}
+	c := info.ints(a.call(batchNormKernel).Out(y).Out(stats).In(in).In(w).In(b))
+	if training {
+		c.In(nil).In(nil)
+	} else {
+		c.In(rm).In(rv)
+	}
+	a.launch(c.Float(eps))
+	if training && rm != nil {
+		a.moveRunning(runningMean, runningVar, stats, momentum, batch*inner)
+	}
+	dropCopy(in, x)
+	dropCopy(w, weight)
+	dropCopy(b, bias)
+	if !training {
+		dropCopy(rm, runningMean)
+		dropCopy(rv, runningVar)
+	}
+	if record {
+		n := a.node(batchNormDeriv, x, weight, bias).Save(x, weight, stats)
+		n.Any = info
+		a.attach(n, y)
+	}
+	stats.Release()
+	return a.done(y)
+}
+
+// moveRunning moves the running statistics towards those of `count` values.
+func (a *application) moveRunning(mean, variance, stats *core.Tensor, momentum float64, count int) {
+	m, v := a.dense(mean), a.dense(variance)
+	if a.err != nil {
+		return
+	}
+	c := a.call(batchNormRunningKernel).Out(m).Out(v).In(stats).Float(momentum, float64(count))
+	c.InPlace = true
+	a.launch(c)
+	for _, p := range [][2]*core.Tensor{{m, mean}, {v, variance}} {
+		if p[0] != p[1] { // it was a copy: what it became goes back
+			back := a.call(copyKernel).Out(p[1]).In(p[0])
+			back.InPlace = true
+			a.launch(back)
+			p[0].Release()
+		}
+		a.changed(p[1])
+	}
+}
+
+type batchNormInfo struct {
+	batch, channels, inner int
+	training               bool
+	eps                    float64
+}
+
+func (i batchNormInfo) ints(c *core.Call) *core.Call {
+	return c.Int(int64(i.batch), int64(i.channels), int64(i.inner)).Bool(i.training)
+}
+
+func batchNormDeriv(d *core.Derivation) {
+	info := d.Node.Any.(batchNormInfo)
+	x, w, stats := d.Saved(0), d.Saved(1), d.Saved(2)
+	if d.CreateGraph() {
+		v := normView{shape: []int{info.batch, info.channels, info.inner}, params: []int{info.channels, 1}, dims: []int{0, 2}, eps: info.eps}
+		if !info.training {
+			v.mean = Reshape(Narrow(stats, 0, 0, 1), info.channels, 1)
+			v.rstd = Reshape(Narrow(stats, 0, 1, 1), info.channels, 1)
+		}
+		v.derive(d, x, w)
+		return
+	}
+	a := begin(d.Node.Name+"_backward", x, d.Grad(), w, stats)
+	in, g, wd := a.dense(x), a.dense(d.Grad()), a.dense(w)
+	dx, dw, db := a.normGrads(d)
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	a.launch(info.ints(a.call(batchNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
+	setGrads(d, dx, dw, db)
+}
+
+func init() {
+	batchArgs := []Arg{{Name: "input"}, {Name: "running_mean", Optional: true, Doc: "changed in place in training"},
+		{Name: "running_var", Optional: true, Doc: "changed in place in training"},
+		{Name: "weight", Optional: true, Doc: "factors, one per channel"}, {Name: "bias", Optional: true, Doc: "summands, one per channel"},
+		{Name: "training", Default: false, Doc: "normalise by the batch's own statistics"},
+		{Name: "momentum", Default: 0.1, Doc: "how far the running statistics move"},
+		{Name: "eps", Default: defaultEps, Doc: "added to the variance"}}
+	mean := func(n int) T { return T{Shape: []int{n}, NoGrad: true, Low: -0.5, High: 0.5} }
+	variance := func(n int) T { return T{Shape: []int{n}, NoGrad: true, Low: 0.5, High: 2} }
+	register("norm",
+		Row{Name: "batch_norm", Func: BatchNorm, Memory: true, Args: batchArgs,
+			Doc: "The input [N, C, ...], each channel normalised over the batch or, in evaluation, by running statistics.",
+			Samples: []Sample{
+				{Name: "training", Args: []any{Shaped(4, 3, 5), nil, nil, Shaped(3), Shaped(3), true, 0.1, 1e-3}, Loose: 8},
+				{Name: "training long", Args: []any{Shaped(3, 2, 4, 5), nil, nil, Shaped(2), Shaped(2), true, 0.1, 1e-3}, Loose: 8},
+				{Name: "training 2-d", Args: []any{Shaped(5, 3), nil, nil, nil, Shaped(3), true, 0.1, 0.1}, Loose: 8},
+				{Name: "training many", Args: []any{Shaped(70, 2), nil, nil, Shaped(2), nil, true, 0.1, 0.1}, Loose: 8},
+				{Name: "evaluation", Args: []any{Shaped(4, 3, 5), mean(3), variance(3), Shaped(3), Shaped(3), false, 0.1, 1e-3}, Loose: 4},
+				{Name: "evaluation long", Args: []any{Shaped(2, 3, 20), mean(3), variance(3), nil, nil, false, 0.1, 1e-3}, Loose: 4},
+			}},
+	)
+}
