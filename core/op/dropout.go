@@ -1,0 +1,205 @@
+package op
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var dropoutKernel = core.Kernel("dropout")
+
+// Dropout sets each element of x to 0 with probability p, and multiplies the others by 1/(1-p), in training; otherwise it
+// returns x. Which elements stay is not stored: the gradient draws the same numbers again.
+//
+// Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov: Dropout, JMLR 2014.
+func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
+	a := begin("dropout", x)
+	a.floatTensor(x)
+	a.probability(p)
+	if a.err != nil {
+		return a.fail()
+	}
+	if !training || p == 0 {
+		return x.Alias(true)
+	}
+	seed, offset := a.drawWords(x.Numel())
+	return dropCounted(x, p, seed, offset)
+}
+
+// Dropout1d sets whole channels of x, of shape [N, C, L] or [C, L], to 0; see [Dropout].
+func Dropout1d(x *core.Tensor, p float64, training bool) *core.Tensor {
+	return dropChannels("dropout1d", x, p, training, 1, 1)
+}
+
+// Dropout2d sets whole channels of x, of shape [N, C, H, W], to 0; see [Dropout]. As in PyTorch, the first two dimensions
+// of other shapes are taken for N and C.
+func Dropout2d(x *core.Tensor, p float64, training bool) *core.Tensor {
+	return dropChannels("dropout2d", x, p, training, 2, 0)
+}
+
+// Dropout3d sets whole channels of x, of shape [N, C, D, H, W] or [C, D, H, W], to 0; see [Dropout].
+func Dropout3d(x *core.Tensor, p float64, training bool) *core.Tensor {
+	return dropChannels("dropout3d", x, p, training, 3, 3)
+}
+
+// AlphaDropout drops elements with probability p so that inputs of mean 0 and variance 1 keep these: a dropped element
+// becomes what selu tends to for -inf, and the result is scaled and shifted.
+//
+// Klambauer, Unterthiner, Mayr, Hochreiter: Self-normalizing neural networks, 2017.
+func AlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor {
+	return alphaDropout("alpha_dropout", x, p, training, false)
+}
+
+// FeatureAlphaDropout is [AlphaDropout] of whole channels of x, of shape [N, C, ...].
+func FeatureAlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor {
+	return alphaDropout("feature_alpha_dropout", x, p, training, true)
+}
+
+func (a *application) probability(p float64) {
+	if !(p >= 0 && p <= 1) {
+		a.failf(core.ValueError, "the probability must lie between 0 and 1, got %v", p)
+	}
+}
+
+// drawWords takes n words from the generator of the application's device.
+func (a *application) drawWords(n int) (seed, offset uint64) {
+	return a.mode.Context().Generator(a.stream.Device()).Next(uint64(n+3) / 4)
+}
+
+// dropCounted drops elements by the words of a generator from offset on.
+func dropCounted(x *core.Tensor, p float64, seed, offset uint64) *core.Tensor {
+	a := begin("dropout", x)
+	in := a.dense(x)
+	y := a.outLike(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	c := a.call(dropoutKernel).Out(y).In(in).Int(int64(seed), int64(offset)).Float(p, keepScale(p))
+	a.launch(c)
+	dropCopy(in, x)
+	if a.grad {
+		n := a.node(dropoutDeriv, x)
+		n.Floats = []float64{p}
+		n.Any = [2]uint64{seed, offset}
+		a.attach(n, y)
+	}
+	return a.done(y)
+}
+
+// The derivative is the same dropout, of the gradient.
+func dropoutDeriv(d *core.Derivation) {
+	counter := d.Node.Any.([2]uint64)
+	d.Set(0, dropCounted(d.Grad(), d.Node.Floats[0], counter[0], counter[1]))
+}
+
+// keepMask returns a tensor like x of the given shape whose elements are scale with probability 1-p, else 0.
+func keepMask(name string, x *core.Tensor, shape []int, p, scale float64) *core.Tensor {
+	a := begin(name, x)
+	a.grad = false
+	mask := a.out(x.DType(), shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	seed, offset := a.drawWords(core.Numel(shape))
+	a.launch(a.call(dropoutKernel).Out(mask).In(nil).Int(int64(seed), int64(offset)).Float(p, scale))
+	return mask
+}
+
+// dropChannels drops channels. An input with `spatial` + 1 dimensions has no batch, if that is not 0.
+func dropChannels(name string, x *core.Tensor, p float64, training bool, spatial, unbatched int) *core.Tensor {
+	a := begin(name, x)
+	a.floatTensor(x)
+	a.probability(p)
+	if a.err == nil && x.Dim() < 2 {
+		a.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if !training || p == 0 {
+		return x.Alias(true)
+	}
+	lead := 2
+	if unbatched > 0 && x.Dim() == spatial+1 {
+		lead = 1
+	}
+	return compose(name, func() *core.Tensor {
+		return Mul(x, keepMask(name, x, channelShape(x, lead), p, keepScale(p)))
+	})
+}
+
+// keepScale is what an element that is kept is multiplied by.
+func keepScale(p float64) float64 {
+	if p >= 1 {
+		return 0
+	}
+	return 1 / (1 - p)
+}
+
+// channelShape is x's shape with all but the first dimensions 1.
+func channelShape(x *core.Tensor, lead int) []int {
+	shape := make([]int, x.Dim())
+	for i := range shape {
+		shape[i] = 1
+		if i < lead {
+			shape[i] = x.Size(i)
+		}
+	}
+	return shape
+}
+
+// seluFloor is what selu tends to for -inf: minus its scale times its alpha.
+const seluFloor = -1.7580993408473766
+
+func alphaDropout(name string, x *core.Tensor, p float64, training, channels bool) *core.Tensor {
+	a := begin(name, x)
+	a.floatTensor(x)
+	a.probability(p)
+	if a.err == nil && channels && x.Dim() < 2 {
+		a.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if !training || p == 0 {
+		return x.Alias(true)
+	}
+	shape := x.Shape()
+	if channels {
+		shape = channelShape(x, 2)
+	}
+	if p == 1 {
+		return compose(name, func() *core.Tensor { return Mul(x, keepMask(name, x, shape, 1, 0)) })
+	}
+	// With q = 1-p kept, mean 0 and variance 1 come back by the factor and the shift below.
+	factor := 1 / math.Sqrt((seluFloor*seluFloor*p+1)*(1-p))
+	return compose(name, func() *core.Tensor {
+		keep := keepMask(name, x, shape, p, factor)
+		// Dropped: factor*floor; kept: factor*x; then both shifted by -factor*floor*p.
+		shift := Add(Mul(keep, core.Num(-seluFloor)), core.Num(factor*seluFloor-factor*seluFloor*p))
+		return Add(Mul(x, keep), shift)
+	})
+}
+
+func init() {
+	args := []Arg{{Name: "input"}, {Name: "p", Default: 0.5, Doc: "the probability of being dropped"},
+		{Name: "training", Default: true, Doc: "whether anything is dropped at all"}}
+	off := func(shape ...int) []Sample {
+		return []Sample{{Name: "off", Args: []any{Shaped(shape...), 0.5, false}}, {Name: "nothing", Args: []any{Shaped(shape...), 0.0, true}},
+			{Name: "everything", Args: []any{Shaped(shape...), 1.0, true}}}
+	}
+	register("dropout",
+		Row{Name: "dropout", Func: Dropout, Args: args, Memory: true, Samples: off(3, 4),
+			Doc: "The input with elements set to 0 at random, the others scaled to keep the expectation."},
+		Row{Name: "dropout1d", Func: Dropout1d, Args: args, Memory: true, Samples: off(2, 3, 4),
+			Doc: "The input [N, C, L] with whole channels set to 0 at random."},
+		Row{Name: "dropout2d", Func: Dropout2d, Args: args, Memory: true, Samples: off(2, 3, 2, 2),
+			Doc: "The input [N, C, H, W] with whole channels set to 0 at random."},
+		Row{Name: "dropout3d", Func: Dropout3d, Args: args, Memory: true, Samples: off(2, 3, 2, 2, 2),
+			Doc: "The input [N, C, D, H, W] with whole channels set to 0 at random."},
+		Row{Name: "alpha_dropout", Func: AlphaDropout, Args: args, Memory: true, Samples: off(3, 4),
+			Doc: "Dropout that keeps the mean and variance of selu networks."},
+		Row{Name: "feature_alpha_dropout", Func: FeatureAlphaDropout, Args: args, Memory: true, Samples: off(2, 3, 4),
+			Doc: "Dropout of whole channels that keeps the mean and variance of selu networks."},
+	)
+}
