@@ -1,0 +1,148 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	// As in PyTorch, logarithms stay above -100, and the gradient's divisor above 1e-12.
+	bceOp = elementwise("binary_cross_entropy", "x, t", "-(t*max(log(x), -100) + (1 - t)*max(log1p(-x), -100))",
+		"grad*(x - t)/max((1 - x)*x, 1e-12)", "grad*(max(log1p(-x), -100) - max(log(x), -100))")
+	bceLogitsOp = elementwise("binary_cross_entropy_with_logits", "x, t", "max(x, 0) - x*t + log1p(exp(-abs(x)))",
+		"grad*(sigmoid(x) - t)", "-grad*x")
+	// With u = log(1 + exp(-x)): (1 - t)*x + (1 + (w - 1)*t)*u.
+	bceWeightedOp = elementwise("bce_with_logits_pos_weight", "x, t, w",
+		"u = max(-x, 0) + log1p(exp(-abs(x))); (1 - t)*x + (1 + (w - 1)*t)*u",
+		"grad*(1 - t - (1 + (w - 1)*t)*sigmoid(-x))",
+		"u = max(-x, 0) + log1p(exp(-abs(x))); grad*((w - 1)*u - x)",
+		"u = max(-x, 0) + log1p(exp(-abs(x))); grad*t*u")
+
+	klDivOp    = elementwise("kl_div", "x, t", "where(t > 0, t*(log(t) - x), 0)", "-grad*t", "where(t > 0, grad*(log(t) + 1 - x), 0)")
+	klDivLogOp = elementwise("kl_div_log_target", "x, t", "exp(t)*(t - x)", "-grad*exp(t)", "grad*exp(t)*(t - x + 1)")
+
+	softMarginOp = elementwise("soft_margin_loss", "x, t", "z = -t*x; max(z, 0) + log1p(exp(-abs(z)))",
+		"-grad*t*sigmoid(-t*x)", "-grad*x*sigmoid(-t*x)")
+	// t*log(sigmoid(x)) + (1 - t)*log(sigmoid(-x)), negated, is that of binary cross entropy with logits.
+
+	hingeEmbeddingOp = elementwise("hinge_embedding_loss", "x, t; margin",
+		"where(t != 1, max(margin - x, 0), 0) + where(t != -1, x, 0)",
+		"grad*(where(t != -1, 1, 0) - where(t != 1, where(margin - x >= 0, 1, 0), 0))", "")
+	marginRankingOp = elementwise("margin_ranking_loss", "x, y, t; margin", "max(t*(y - x) + margin, 0)",
+		"where(t*(y - x) + margin >= 0, -grad*t, 0)", "where(t*(y - x) + margin >= 0, grad*t, 0)",
+		"where(t*(y - x) + margin >= 0, grad*(y - x), 0)")
+)
+
+// BCEOptions are the optional arguments of [BinaryCrossEntropy] and [BinaryCrossEntropyWithLogits].
+type BCEOptions struct {
+	// Weight scales the loss of each element; it broadcasts.
+	Weight *core.Tensor
+	// PosWeight scales the share of positive targets; it broadcasts. With logits only.
+	PosWeight *core.Tensor
+	// Reduction is "mean" (the default), "sum" or "none".
+	Reduction string
+}
+
+// BinaryCrossEntropy returns -(t log x + (1-t) log(1-x)) for probabilities x and targets t of the same shape. Logarithms
+// are kept above -100.
+func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
+	a := begin("binary_cross_entropy", x, target, o.Weight, o.PosWeight)
+	a.sameShape(x, target)
+	if o.PosWeight != nil {
+		a.failf(core.TypeError, "pos_weight goes with logits")
+	}
+	return lossReduction(&a, func() *core.Tensor { return weighted(bceOp.apply(nil, x, target), o.Weight) }, o.Reduction)
+}
+
+// BinaryCrossEntropyWithLogits returns [BinaryCrossEntropy] of sigmoid(x), computed so that no x overflows.
+func BinaryCrossEntropyWithLogits(x, target *core.Tensor, o BCEOptions) *core.Tensor {
+	a := begin("binary_cross_entropy_with_logits", x, target, o.Weight, o.PosWeight)
+	a.sameShape(x, target)
+	return lossReduction(&a, func() *core.Tensor {
+		if o.PosWeight != nil {
+			return weighted(bceWeightedOp.apply(nil, x, target, o.PosWeight), o.Weight)
+		}
+		return weighted(bceLogitsOp.apply(nil, x, target), o.Weight)
+	}, o.Reduction)
+}
+
+// sameShape fails unless x is a floating-point tensor and target has its shape.
+func (a *application) sameShape(x, target *core.Tensor) {
+	a.floatTensor(x)
+	if a.err == nil && (target == nil || target.IsNumber() || !slices.Equal(x.Shape(), target.Shape())) {
+		a.failf(core.ShapeError, "target and input must have one shape, got %s", shapes(target, x))
+	}
+}
+
+// weighted multiplies e by a weight, unless that is nil, and lets go of e.
+func weighted(e, weight *core.Tensor) *core.Tensor {
+	if weight == nil {
+		return e
+	}
+	return compose("mul", func() *core.Tensor {
+		r := Mul(e, weight)
+		e.Release()
+		return r
+	})
+}
+
+// KLDiv returns target*(log(target) - x) for log-probabilities x, with logTarget for logarithms of the target: the
+// Kullback-Leibler divergence of the target from the input. The reduction "batchmean" divides the sum by x's first size,
+// the others are those of [MSELoss].
+func KLDiv(x, target *core.Tensor, reduction string, logTarget bool) *core.Tensor {
+	e := klDivOp
+	if logTarget {
+		e = klDivLogOp
+	}
+	if reduction != "batchmean" {
+		a := begin("kl_div", x, target)
+		a.floatTensor(x)
+		return lossReduction(&a, func() *core.Tensor { return e.apply(nil, x, target) }, reduction)
+	}
+	a := begin("kl_div", x, target)
+	a.floatTensor(x)
+	if a.err == nil && x.Dim() == 0 {
+		a.failf(core.ShapeError, "batchmean wants a batch dimension, got a 0-d input")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("kl_div", func() *core.Tensor {
+		return Div(Sum(e.apply(nil, x, target), nil, false), core.Num(float64(x.Size(0))))
+	})
+}
+
+// SoftMarginLoss returns log(1 + exp(-target*x)) for targets 1 and -1, reduced as in [MSELoss].
+func SoftMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
+	return pairLoss(softMarginOp, nil, x, target, reduction)
+}
+
+// MultiLabelSoftMarginLoss returns [BinaryCrossEntropyWithLogits] for each element, times weight, averaged over the last
+// dimension, then reduced as in [MSELoss].
+func MultiLabelSoftMarginLoss(x, target *core.Tensor, weight *core.Tensor, reduction string) *core.Tensor {
+	a := begin("multilabel_soft_margin_loss", x, target, weight)
+	a.sameShape(x, target)
+	if a.err == nil && x.Dim() == 0 {
+		a.failf(core.ShapeError, "got an input of shape %v, want [..., C]", x.Shape())
+	}
+	return lossReduction(&a, func() *core.Tensor {
+		return compose("multilabel_soft_margin_loss", func() *core.Tensor {
+			return Mean(weighted(bceLogitsOp.apply(nil, x, target), weight), []int{-1}, false)
+		})
+	}, reduction)
+}
+
+// HingeEmbeddingLoss returns x where the target is 1 and max(0, margin - x) where it is -1, reduced as in [MSELoss].
+func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string) *core.Tensor {
+	return pairLoss(hingeEmbeddingOp, []float64{margin}, x, target, reduction)
+}
+
+// MarginRankingLoss returns max(0, -target*(x1 - x2) + margin) for targets 1 (x1 should rank higher) and -1, reduced as in
+// [MSELoss].
+func MarginRankingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
+	a := begin("margin_ranking_loss", x1, x2, target)
+	a.floatTensor(x1)
+	a.floatTensor(x2)
+	return lossReduction(&a, func() *core.Tensor { return marginRankingOp.apply([]float64{margin}, x1, x2, target) }, reduction)
+}

@@ -1,0 +1,372 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	crossEntropyKernel         = core.Kernel("cross_entropy")
+	crossEntropyBackwardKernel = core.Kernel("cross_entropy_backward")
+	nllLossKernel              = core.Kernel("nll_loss")
+	nllLossBackwardKernel      = core.Kernel("nll_loss_backward")
+)
+
+// defaultIgnoreIndex is the class index that targets may have to be left out.
+const defaultIgnoreIndex = -100
+
+// CrossEntropyOptions are the optional arguments of [CrossEntropy] and [NLLLoss].
+type CrossEntropyOptions struct {
+	// Weight [C] scales the loss of each class.
+	Weight *core.Tensor
+	// IgnoreIndex is the target that counts for nothing; nil stands for -100. It applies to class indices only.
+	IgnoreIndex *int
+	// Reduction is "mean" (the default), "sum" or "none". A mean is weighted by the classes' weights.
+	Reduction string
+	// LabelSmoothing is how much of the target is spread over all classes, from 0 to 1; [NLLLoss] has none.
+	LabelSmoothing float64
+}
+
+// CrossEntropy returns the cross entropy of softmax(x) along dimension 1 (0 if x has one dimension) relative to the
+// target: int64 class indices of x's shape without that dimension, or probabilities of x's shape. An index that is no
+// class and not ignored is an error when the loss is computed.
+func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
+	a := begin("cross_entropy", x, target, o.Weight)
+	if !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1) {
+		a.failf(core.ValueError, "label smoothing must lie between 0 and 1, got %v", o.LabelSmoothing)
+	}
+	info := a.classLoss(x, target, o, true)
+	if a.err == nil && info.probs && o.IgnoreIndex != nil {
+		a.failf(core.ValueError, "ignore_index goes with class indices, got probabilities")
+	}
+	in, t := info.scores(&a, x), target
+	if info.probs {
+		t = info.scores(&a, target)
+	} else {
+		t = a.dense(target)
+	}
+	w := a.dense(o.Weight)
+	loss, lse, total := info.loss(&a, x), a.temp(info.stat, info.batch, info.inner), a.temp(info.stat)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(info.attrs(a.call(crossEntropyKernel).Out(loss).Out(lse).Out(total).In(in).In(t).In(w)).Float(o.LabelSmoothing))
+	dropCopy(in, x)
+	dropCopy(t, target)
+	if a.grad {
+		// The scores are saved as given: the derivative puts them in the kernel's order again.
+		n := a.node(crossEntropyDeriv, x, target).Save(x, target, w, lse, total)
+		n.Any = info
+		a.attach(n, loss)
+	}
+	dropCopy(w, o.Weight)
+	lse.Release()
+	total.Release()
+	return a.done(loss)
+}
+
+// NLLLoss returns the negative log likelihood of target, int64 class indices, under the log-probabilities x along
+// dimension 1 (0 if x has one dimension). An index that is no class and not ignored is an error when the loss is computed.
+func NLLLoss(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
+	a := begin("nll_loss", x, target, o.Weight)
+	if o.LabelSmoothing != 0 {
+		a.failf(core.ValueError, "label smoothing goes with cross_entropy, got %v", o.LabelSmoothing)
+	}
+	info := a.classLoss(x, target, o, false)
+	w := a.dense(o.Weight)
+	if a.err != nil {
+		return a.fail()
+	}
+	t := a.dense(target)
+	y := info.nll(&a, x, t, w)
+	dropCopy(t, target)
+	dropCopy(w, o.Weight)
+	return y
+}
+
+// A classLoss says how a loss sees its scores: as [batch, classes, inner].
+type classLoss struct {
+	batch, classes, inner int
+	probs                 bool  // the target is probabilities
+	last                  bool  // the classes are contiguous in memory although other dimensions follow
+	reduction             int64 // the kernel's code
+	ignore                int
+	smoothing             float64
+	stat                  core.DType
+	shape                 []int // of the loss without reduction
+}
+
+var reductionCodes = map[string]int64{"none": 0, "mean": 1, "": 1, "sum": 2}
+
+// classLoss checks the arguments of a loss on classes.
+func (a *application) classLoss(x, target *core.Tensor, o CrossEntropyOptions, probabilities bool) *classLoss {
+	a.floatTensor(x)
+	code := a.reductionCode(o.Reduction)
+	l := &classLoss{reduction: code, ignore: defaultIgnoreIndex, smoothing: o.LabelSmoothing, inner: 1, batch: 1}
+	if a.err == nil && (target == nil || target.IsNumber()) {
+		a.failf(core.TypeError, "the target must be a tensor")
+	}
+	if a.err != nil {
+		return l
+	}
+	if o.IgnoreIndex != nil {
+		l.ignore = *o.IgnoreIndex
+	}
+	s := x.Shape()
+	l.stat = statType(x.DType())
+	switch len(s) {
+	case 0:
+		a.failf(core.ShapeError, "got scores of shape %v, want [C] or [N, C, ...]", s)
+		return l
+	case 1:
+		l.classes = s[0]
+	default:
+		l.batch, l.classes, l.inner = s[0], s[1], core.Numel(s[2:])
+		l.shape = append([]int{s[0]}, s[2:]...)
+	}
+	switch {
+	case target.DType().IsFloat() && probabilities:
+		l.probs = true
+		if !slices.Equal(target.Shape(), s) {
+			a.failf(core.ShapeError, "probabilities of shape %v for scores of shape %v", target.Shape(), s)
+		}
+		if target.DType() != x.DType() {
+			a.failf(core.DTypeError, "probabilities of %v for scores of %v", target.DType(), x.DType())
+		}
+	case target.DType() != core.Int64:
+		a.failf(core.DTypeError, "class indices must be int64, got %v", target.DType())
+	case !slices.Equal(target.Shape(), l.shape):
+		a.failf(core.ShapeError, "targets of shape %v for scores of shape %v, want %v", target.Shape(), s, l.shape)
+	}
+	a.normParams(x, o.Weight)
+	a.normShape("weight", o.Weight, []int{l.classes})
+	// A transposed [N, L, C] is taken as it lies in memory.
+	if a.err == nil && l.inner > 1 && !x.Contiguous() && l.lastStrides(x) {
+		l.last = true
+	}
+	return l
+}
+
+func (a *application) reductionCode(reduction string) int64 {
+	code, ok := reductionCodes[reduction]
+	if !ok {
+		a.failf(core.ValueError, "unknown reduction %q, want mean, sum or none", reduction)
+	}
+	return code
+}
+
+// lastStrides reports whether x's memory is a contiguous [N, ..., C].
+func (l *classLoss) lastStrides(x *core.Tensor) bool {
+	shape, strides := classesLast(x.Shape()), classesLast(x.Strides())
+	return core.IsContiguous(shape, strides)
+}
+
+// classesLast moves entry 1 to the end.
+func classesLast(v []int) []int {
+	return append(append([]int{v[0]}, v[2:]...), v[1])
+}
+
+// scores returns t, like the scores, in the kernel's order; see dropCopy.
+func (l *classLoss) scores(a *application, t *core.Tensor) *core.Tensor {
+	switch {
+	case a.err != nil || !l.last:
+		return a.dense(t)
+	case l.lastStrides(t):
+		return t
+	}
+	c := l.like(a, t.DType(), t.Shape())
+	if a.err == nil {
+		a.launch(a.call(copyKernel).Out(c).In(t))
+	}
+	return c
+}
+
+// like allocates a tensor of the scores' shape in the kernel's order.
+func (l *classLoss) like(a *application, d core.DType, shape []int) *core.Tensor {
+	if !l.last || a.err != nil {
+		return a.out(d, shape)
+	}
+	memory := a.out(d, classesLast(shape))
+	if a.err != nil {
+		return nil
+	}
+	s := memory.Strides()
+	strides := append([]int{s[0], s[len(s)-1]}, s[1:len(s)-1]...)
+	t := core.WrapTensor(a.mode, memory.Storage(), d, shape, strides, 0)
+	memory.Release()
+	return t
+}
+
+// loss allocates the result.
+func (l *classLoss) loss(a *application, x *core.Tensor) *core.Tensor {
+	if a.err != nil {
+		return nil
+	}
+	if l.reduction == 0 {
+		return a.out(x.DType(), l.shape)
+	}
+	return a.out(x.DType(), nil)
+}
+
+// attrs adds the integers that every kernel of this family takes.
+func (l *classLoss) attrs(c *core.Call) *core.Call {
+	batch, inner := l.batch, l.inner
+	if l.last {
+		batch, inner = batch*inner, 1
+	}
+	c.Int(int64(batch), int64(l.classes), int64(inner), l.reduction, int64(l.ignore))
+	return c
+}
+
+func crossEntropyDeriv(d *core.Derivation) {
+	l := d.Node.Any.(*classLoss)
+	x, target, weight, lse, total := d.Saved(0), d.Saved(1), d.Saved(2), d.Saved(3), d.Saved(4)
+	if d.CreateGraph() {
+		l.composite(d, x, target, weight, total)
+		return
+	}
+	a := begin("cross_entropy_backward", x, target, weight, lse, total, d.Grad())
+	in, t, g := l.scores(&a, x), target, a.dense(d.Grad())
+	if l.probs {
+		t = l.scores(&a, target)
+	} else {
+		t = a.dense(target)
+	}
+	var grads [2]*core.Tensor
+	for i := range grads {
+		if d.Needs(i) {
+			grads[i] = l.like(&a, x.DType(), x.Shape())
+		}
+	}
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	a.launch(l.attrs(a.call(crossEntropyBackwardKernel).Out(grads[0]).Out(grads[1]).In(in).In(t).In(weight).In(g).In(lse).In(total)).
+		Float(l.smoothing))
+	setGrads(d, grads[:]...)
+}
+
+// composite sets the gradients of cross entropy by operations that can be differentiated again.
+func (l *classLoss) composite(d *core.Derivation, x, target, weight, total *core.Tensor) {
+	for _, t := range []*core.Tensor{x, target, weight, total} {
+		if t != nil && t.Err() != nil {
+			return // d has failed
+		}
+	}
+	class := min(1, x.Dim()-1)
+	logp := LogSoftmax(castTo(x, l.stat), class)
+	grad := castTo(d.Grad(), l.stat)
+	var w *core.Tensor
+	if weight != nil {
+		shape := make([]int, x.Dim())
+		for i := range shape {
+			shape[i] = 1
+		}
+		shape[class] = l.classes
+		w = Reshape(castTo(weight, l.stat), shape...)
+	}
+	g := grad // of each sample
+	switch l.reduction {
+	case 0:
+		g = Unsqueeze(grad, class)
+	case 1:
+		g = Div(grad, total)
+	}
+	if l.probs {
+		t := castTo(target, l.stat)
+		t = Add(Mul(t, core.Num(1-l.smoothing)), core.Num(l.smoothing/float64(max(l.classes, 1))))
+		if w != nil {
+			t = Mul(t, w)
+		}
+		if d.Needs(0) {
+			dx := Mul(g, Sub(Mul(Exp(logp), Sum(t, []int{class}, true)), t))
+			d.Set(0, castTo(dx, x.DType()))
+		}
+		if d.Needs(1) {
+			dt := Mul(Mul(g, logp), core.Num(l.smoothing-1))
+			if w != nil {
+				dt = Mul(dt, w)
+			}
+			d.Set(1, castTo(dt, target.DType()))
+		}
+		return
+	}
+	// The gradient of the log-probabilities, then that of log_softmax.
+	a := begin("cross_entropy_backward", x, target, weight, total)
+	t, wd := a.dense(target), a.dense(weight)
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	plain := *l
+	plain.last, plain.smoothing = false, 0
+	dlogp := Mul(plain.nllGrad(grad, l.stat, x.Shape(), t, wd, total), core.Num(1-l.smoothing))
+	if l.smoothing > 0 {
+		even := Mul(g, core.Num(-l.smoothing/float64(l.classes)))
+		even = Mul(even, castTo(Unsqueeze(Ne(target, core.IntNum(int64(l.ignore))), class), l.stat))
+		if w == nil {
+			w = core.Num(1)
+		}
+		dlogp = Add(dlogp, Mul(even, w))
+	}
+	dx := Sub(dlogp, Mul(Exp(logp), Sum(dlogp, []int{class}, true)))
+	d.Set(0, castTo(dx, x.DType()))
+}
+
+// nll computes the loss of log-probabilities x; target and weight are contiguous.
+func (l *classLoss) nll(b *application, x, target, weight *core.Tensor) *core.Tensor {
+	a := begin(b.name, x, target, weight)
+	in := l.scores(&a, x)
+	loss, total := l.loss(&a, x), a.temp(l.stat)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(l.attrs(a.call(nllLossKernel).Out(loss).Out(total).In(in).In(target).In(weight)))
+	dropCopy(in, x)
+	if a.grad {
+		n := a.node(nllDeriv, x).Save(target, weight, total)
+		n.Any = l
+		a.attach(n, loss)
+	}
+	total.Release()
+	return a.done(loss)
+}
+
+func nllDeriv(d *core.Derivation) {
+	l := d.Node.Any.(*classLoss)
+	target, weight, total := d.Saved(0), d.Saved(1), d.Saved(2)
+	d.Set(0, l.nllGrad(d.Grad(), d.InputDType(0), d.InputShape(0), target, weight, total))
+}
+
+// nllGrad returns the gradient of log-probabilities from that of the loss. It is linear in grad, and recorded.
+func (l *classLoss) nllGrad(grad *core.Tensor, dtype core.DType, shape []int, target, weight, total *core.Tensor) *core.Tensor {
+	a := begin("nll_loss_backward", grad, target, weight, total)
+	g := a.dense(grad)
+	dx := l.like(&a, dtype, shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	// The kernel reads the dtype from its first input, of which it reads no element.
+	a.launch(l.attrs(a.call(nllLossBackwardKernel).Out(dx).In(dx).In(target).In(weight).In(g).In(total)))
+	dropCopy(g, grad)
+	if a.grad {
+		n := a.node(nllGradDeriv, grad).Save(target, weight)
+		n.Any = l
+		a.attach(n, dx)
+	}
+	return a.done(dx)
+}
+
+// The adjoint of nllGrad is the loss itself: it is linear in the log-probabilities.
+func nllGradDeriv(d *core.Derivation) {
+	l := d.Node.Any.(*classLoss)
+	target, weight := d.Saved(0), d.Saved(1)
+	a := begin("nll_loss", d.Grad(), target, weight)
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	d.Set(0, l.nll(&a, d.Grad(), target, weight))
+}

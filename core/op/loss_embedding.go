@@ -1,0 +1,193 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// keep makes a reduction leave dimensions of size 1.
+var keep = ReduceOptions{KeepDim: true}
+
+// Normalize divides x by its p-norm along dim, or by eps where the norm is smaller.
+func Normalize(x *core.Tensor, p float64, dim int, eps float64) *core.Tensor {
+	a := begin("normalize", x)
+	a.floatTensor(x)
+	dim = a.dim(dim, x)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(a.name, func() *core.Tensor {
+		if x.Dim() == 0 {
+			return Div(x, Maximum(Abs(x), core.Num(eps)))
+		}
+		return Div(x, Maximum(VectorNorm(x, p, []int{dim}, keep), core.Num(eps)))
+	})
+}
+
+// CosineSimilarity returns the inner product of x1 and x2 along dim, which broadcast, over the product of their norms, each
+// of which is at least eps.
+func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
+	a := begin("cosine_similarity", x1, x2)
+	a.floatTensor(x1)
+	a.floatTensor(x2)
+	shape := a.broadcast(x1, x2)
+	if a.err == nil {
+		d, err := core.WrapDim(a.name, dim, len(shape))
+		a.check(err)
+		dim = d - len(shape) // counted from the end, it is the same for both
+	}
+	if a.err == nil && len(shape) == 0 {
+		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(a.name, func() *core.Tensor {
+		x, y := Expand(x1, shape...), Expand(x2, shape...)
+		unit := func(t *core.Tensor) *core.Tensor {
+			return Div(t, Maximum(VectorNorm(t, 2, []int{dim}, keep), core.Num(eps)))
+		}
+		return Sum(Mul(unit(x), unit(y)), []int{dim}, false)
+	})
+}
+
+// PairwiseDistance returns the p-norm of x1 - x2 + eps along the last dimension.
+func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.Tensor {
+	a := begin("pairwise_distance", x1, x2)
+	a.floatTensor(x1)
+	a.floatTensor(x2)
+	if shape := a.broadcast(x1, x2); a.err == nil && len(shape) == 0 {
+		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
+	}
+	if a.err == nil && !(p >= 0) {
+		a.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(a.name, func() *core.Tensor {
+		return VectorNorm(Add(Sub(x1, x2), core.Num(eps)), p, []int{-1}, ReduceOptions{KeepDim: keepdim})
+	})
+}
+
+// cosineEps keeps the cosine embedding loss away from a division by 0.
+const cosineEps = 1e-12
+
+// CosineEmbeddingLoss returns 1 - cos(x1, x2) for targets 1 and max(0, cos(x1, x2) - margin) for targets -1, reduced as in
+// [MSELoss]. x1 and x2 are [N, D] with targets [N], or [D] with one target.
+func CosineEmbeddingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
+	a := begin("cosine_embedding_loss", x1, x2, target)
+	a.floatTensor(x1)
+	a.floatTensor(x2)
+	switch {
+	case a.err != nil:
+	case target == nil:
+		a.failf(core.TypeError, "got no target")
+	case x1.Dim() < 1 || x1.Dim() > 2 || x2.Dim() != x1.Dim() || target.Dim() != x1.Dim()-1:
+		a.failf(core.ShapeError, "want inputs [N, D] and targets [N], or [D] and one target, got %s", shapes(x1, x2, target))
+	}
+	return lossReduction(&a, func() *core.Tensor {
+		return compose("cosine_embedding_loss", func() *core.Tensor {
+			last := []int{-1}
+			square := func(t *core.Tensor) *core.Tensor { return Add(Sum(Square(t), last, false), core.Num(cosineEps)) }
+			cos := Div(Sum(Mul(x1, x2), last, false), Sqrt(Mul(square(x1), square(x2))))
+			return cosineEmbeddingOp.apply([]float64{margin}, cos, target)
+		})
+	}, reduction)
+}
+
+var cosineEmbeddingOp = elementwise("cosine_embedding", "x, t; margin",
+	"where(t == 1, 1 - x, 0) + where(t == -1, max(x - margin, 0), 0)",
+	"grad*(where(t == -1, where(x - margin >= 0, 1, 0), 0) - where(t == 1, 1, 0))", "")
+
+// TripletMarginOptions are the optional arguments of [TripletMarginLoss].
+type TripletMarginOptions struct {
+	// Margin is how much closer the positive should be; nil stands for 1.
+	Margin *float64
+	// P is the order of the norm; nil stands for 2.
+	P *float64
+	// Eps is added to the differences; nil stands for 1e-6.
+	Eps *float64
+	// Swap takes the negative's distance from the positive where that is smaller than from the anchor.
+	Swap bool
+	// Reduction is "mean" (the default), "sum" or "none".
+	Reduction string
+}
+
+// valueOr returns *p, or v if p is nil.
+func valueOr(p *float64, v float64) float64 {
+	if p == nil {
+		return v
+	}
+	return *p
+}
+
+// TripletMarginLoss returns max(0, margin + d(anchor, positive) - d(anchor, negative)), where d is [PairwiseDistance] along
+// the last dimension.
+//
+// Balntas, Riba, Ponsa, Mikolajczyk: Learning local feature descriptors with triplets and shallow convolutional neural
+// networks, 2016.
+func TripletMarginLoss(anchor, positive, negative *core.Tensor, o TripletMarginOptions) *core.Tensor {
+	a := begin("triplet_margin_loss", anchor, positive, negative)
+	for _, t := range []*core.Tensor{anchor, positive, negative} {
+		a.floatTensor(t)
+	}
+	if a.err == nil && (anchor.Dim() != positive.Dim() || anchor.Dim() != negative.Dim()) {
+		a.failf(core.ShapeError, "the three inputs must have as many dimensions, got %s", shapes(anchor, positive, negative))
+	}
+	p, eps := valueOr(o.P, 2), valueOr(o.Eps, 1e-6)
+	return lossReduction(&a, func() *core.Tensor {
+		return compose("triplet_margin_loss", func() *core.Tensor {
+			near, far := PairwiseDistance(anchor, positive, p, eps, false), PairwiseDistance(anchor, negative, p, eps, false)
+			if o.Swap {
+				far = Minimum(far, PairwiseDistance(positive, negative, p, eps, false))
+			}
+			return hingeOp.apply([]float64{valueOr(o.Margin, 1)}, near, far)
+		})
+	}, o.Reduction)
+}
+
+var hingeOp = elementwise("hinge", "x, y; margin", "max(x - y + margin, 0)",
+	"where(x - y + margin >= 0, grad, 0)", "where(x - y + margin >= 0, -grad, 0)")
+
+// MultiMarginOptions are the optional arguments of [MultiMarginLoss].
+type MultiMarginOptions struct {
+	// P is the power, 1 or 2; 0 stands for 1.
+	P int
+	// Margin is the distance wanted between the target's score and the others; nil stands for 1.
+	Margin *float64
+	// Weight [C] scales the loss of each class.
+	Weight *core.Tensor
+	// Reduction is "mean" (the default), "sum" or "none".
+	Reduction string
+}
+
+// MultiMarginLoss returns the sum over the classes j other than the target y of max(0, margin - x[y] + x[j])^p, times y's
+// weight, over the number of classes, for scores [N, C] and int64 targets [N], or [C] and one target.
+func MultiMarginLoss(x, target *core.Tensor, o MultiMarginOptions) *core.Tensor {
+	a := begin("multi_margin_loss", x, target, o.Weight)
+	info := a.classLoss(x, target, CrossEntropyOptions{Weight: o.Weight, Reduction: o.Reduction}, false)
+	if o.P == 0 {
+		o.P = 1
+	}
+	if a.err == nil && o.P != 1 && o.P != 2 {
+		a.failf(core.ValueError, "the power must be 1 or 2, got %d", o.P)
+	}
+	if a.err == nil && x.Dim() > 2 {
+		a.failf(core.ShapeError, "got scores of shape %v, want [N, C] or [C]", x.Shape())
+	}
+	return lossReduction(&a, func() *core.Tensor {
+		return compose("multi_margin_loss", func() *core.Tensor {
+			scores, y := Reshape(x, info.batch, info.classes), Reshape(target, info.batch, 1)
+			margin := valueOr(o.Margin, 1)
+			over := hingeOp.apply([]float64{margin}, scores, Gather(scores, 1, y))
+			if o.P == 2 {
+				over = Square(over)
+			}
+			if o.Weight != nil {
+				over = Mul(over, Reshape(IndexSelect(o.Weight, 0, Reshape(target, info.batch)), info.batch, 1))
+			}
+			// The target's own term, margin^p, is none of the sum's.
+			others := castTo(Ne(Reshape(countTo(x, info.classes), 1, info.classes), y), x.DType())
+			sum := Sum(Mul(over, others), []int{1}, false)
+			return Reshape(Mul(sum, core.Num(1/float64(max(info.classes, 1)))), info.shape...)
+		})
+	}, o.Reduction)
+}

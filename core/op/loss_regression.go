@@ -1,0 +1,140 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	mseOp = elementwise("mse_loss", "x, t", "d = x - t; d * d", "2*grad*(x - t)", "2*grad*(t - x)")
+	l1Op  = elementwise("l1_loss", "x, t", "abs(x - t)", "grad*sign(x - t)", "grad*sign(t - x)")
+
+	smoothL1Op = elementwise("smooth_l1_loss", "x, t; beta", "d = abs(x - t); where(d < beta, 0.5*d*d/beta, d - 0.5*beta)",
+		"d = x - t; grad*where(abs(d) < beta, d/beta, sign(d))", "d = t - x; grad*where(abs(d) < beta, d/beta, sign(d))")
+	huberOp = elementwise("huber_loss", "x, t; delta", "d = abs(x - t); where(d <= delta, 0.5*d*d, delta*(d - 0.5*delta))",
+		"d = x - t; grad*where(abs(d) <= delta, d, delta*sign(d))", "d = t - x; grad*where(abs(d) <= delta, d, delta*sign(d))")
+
+	// The variance's gradient is that of the value it is raised to.
+	gaussianNLLOp = elementwise("gaussian_nll_loss", "x, t, v; eps", "w = max(v, eps); d = x - t; 0.5*(log(w) + d*d/w)",
+		"grad*(x - t)/max(v, eps)", "grad*(t - x)/max(v, eps)", "w = max(v, eps); d = (x - t)/w; 0.5*grad*(1/w - d*d)")
+	poissonNLLOp = elementwise("poisson_nll_loss", "x, t; eps", "x - t*log(x + eps)",
+		"grad*(1 - t/(x + eps))", "-grad*log(x + eps)")
+	poissonLogNLLOp = elementwise("poisson_log_nll_loss", "x, t", "exp(x) - t*x", "grad*(exp(x) - t)", "-grad*x")
+	// Stirling's approximation of log(t!), for t > 1.
+	stirlingOp = elementwise("stirling", "t", "where(t > 1, t*log(t) - t + 0.5*log(6.283185307179586*t), 0)",
+		"where(t > 1, grad*(log(t) + 0.5/t), 0)")
+)
+
+// lossReduction returns a loss that was computed for each element, reduced.
+func lossReduction(a *application, elements func() *core.Tensor, reduction string) *core.Tensor {
+	code := a.reductionCode(reduction)
+	if a.err != nil {
+		return a.fail()
+	}
+	if code == 0 {
+		return elements()
+	}
+	return compose(a.name, func() *core.Tensor {
+		if e := elements(); code == 1 {
+			return Mean(e, nil, false)
+		} else {
+			return Sum(e, nil, false)
+		}
+	})
+}
+
+// pairLoss is a loss of an elementwise operation on a floating-point input and a target that broadcast.
+func pairLoss(e *Elementwise, attrs []float64, x, target *core.Tensor, reduction string) *core.Tensor {
+	a := begin(e.Name, x, target)
+	a.floatTensor(x)
+	return lossReduction(&a, func() *core.Tensor { return e.apply(attrs, x, target) }, reduction)
+}
+
+// MSELoss returns the squares (x - target)^2, averaged ("mean", also the empty string), summed ("sum") or as they are
+// ("none").
+func MSELoss(x, target *core.Tensor, reduction string) *core.Tensor {
+	return pairLoss(mseOp, nil, x, target, reduction)
+}
+
+// L1Loss returns |x - target|, reduced as in [MSELoss].
+func L1Loss(x, target *core.Tensor, reduction string) *core.Tensor {
+	return pairLoss(l1Op, nil, x, target, reduction)
+}
+
+// SmoothL1Loss returns (x - target)^2/(2 beta) where that distance is below beta and |x - target| - beta/2 elsewhere,
+// reduced as in [MSELoss].
+//
+// Girshick: Fast R-CNN, 2015.
+func SmoothL1Loss(x, target *core.Tensor, reduction string, beta float64) *core.Tensor {
+	if !(beta >= 0) {
+		return core.ErrorTensor(core.Errorf(core.ValueError, "smooth_l1_loss", "beta must not be negative, got %v", beta))
+	}
+	if beta == 0 {
+		return L1Loss(x, target, reduction)
+	}
+	return pairLoss(smoothL1Op, []float64{beta}, x, target, reduction)
+}
+
+// HuberLoss returns (x - target)^2/2 where that distance is at most delta and delta (|x - target| - delta/2) elsewhere,
+// reduced as in [MSELoss].
+func HuberLoss(x, target *core.Tensor, reduction string, delta float64) *core.Tensor {
+	if !(delta > 0) {
+		return core.ErrorTensor(core.Errorf(core.ValueError, "huber_loss", "delta must be positive, got %v", delta))
+	}
+	return pairLoss(huberOp, []float64{delta}, x, target, reduction)
+}
+
+// PoissonNLLOptions are the optional arguments of [PoissonNLLLoss].
+type PoissonNLLOptions struct {
+	// Rate says that the input is the rate itself, not its logarithm.
+	Rate bool
+	// Full adds Stirling's approximation of log(target!).
+	Full bool
+	// Eps is added to a rate before its logarithm is taken; 0 stands for 1e-8.
+	Eps float64
+	// Reduction is "mean" (the default), "sum" or "none".
+	Reduction string
+}
+
+// PoissonNLLLoss returns the negative log likelihood of target under a Poisson distribution, without the term log(target!):
+// exp(x) - target*x.
+func PoissonNLLLoss(x, target *core.Tensor, o PoissonNLLOptions) *core.Tensor {
+	a := begin("poisson_nll_loss", x, target)
+	a.floatTensor(x)
+	if o.Eps == 0 {
+		o.Eps = 1e-8
+	}
+	return lossReduction(&a, func() *core.Tensor {
+		return compose("poisson_nll_loss", func() *core.Tensor {
+			var e *core.Tensor
+			if o.Rate {
+				e = poissonNLLOp.apply([]float64{o.Eps}, x, target)
+			} else {
+				e = poissonLogNLLOp.apply(nil, x, target)
+			}
+			if o.Full {
+				e = Add(e, stirlingOp.apply(nil, target))
+			}
+			return e
+		})
+	}, o.Reduction)
+}
+
+// halfLogTwoPi is log(2 pi)/2.
+const halfLogTwoPi = 0.9189385332046727
+
+// GaussianNLLLoss returns (log(v) + (x - target)^2/v)/2 with v the larger of variance and eps, reduced as in [MSELoss]; full
+// adds log(2 pi)/2. The variance has x's shape, or that without its last dimension or with size 1 there.
+func GaussianNLLLoss(x, target, variance *core.Tensor, full bool, eps float64, reduction string) *core.Tensor {
+	a := begin("gaussian_nll_loss", x, target, variance)
+	a.floatTensor(x)
+	a.floatTensor(variance)
+	if a.err == nil && variance.Dim() == x.Dim()-1 && variance.Dim() > 0 || a.err == nil && x.Dim() == 1 && variance.Dim() == 0 {
+		variance = Unsqueeze(variance, -1)
+		defer variance.Release()
+	}
+	return lossReduction(&a, func() *core.Tensor {
+		e := gaussianNLLOp.apply([]float64{eps}, x, target, variance)
+		if !full {
+			return e
+		}
+		return compose("gaussian_nll_loss", func() *core.Tensor { return Add(e, core.Num(halfLogTwoPi)) })
+	}, reduction)
+}
