@@ -13,10 +13,6 @@ var (
 	signOp       = elementwise("sign", "x", "sign(x)", "0")
 	squareOp     = elementwise("square", "x", "x * x", "2*grad*x")
 	reciprocalOp = elementwise("reciprocal", "x", "1 / x", "-grad*out*out")
-	maximumOp    = elementwise("maximum", "x, y", "max(x, y)",
-		"where(x == y, grad/2, where(x < y, 0, grad))", "where(x == y, grad/2, where(y < x, 0, grad))")
-	minimumOp = elementwise("minimum", "x, y", "min(x, y)",
-		"where(x == y, grad/2, where(x > y, 0, grad))", "where(x == y, grad/2, where(y > x, 0, grad))")
 )
 
 // Add returns x + y, elementwise. Shapes broadcast and dtypes promote; the sum of two bools is their or.
@@ -113,23 +109,12 @@ func Reciprocal(x *core.Tensor) *core.Tensor { return reciprocalOp.apply(nil, x)
 // ReciprocalInPlace replaces x by 1 / x and returns it.
 func ReciprocalInPlace(x *core.Tensor) *core.Tensor { return reciprocalOp.applyInPlace(nil, x) }
 
-// Maximum returns the larger of x and y, elementwise; NaN if either is. Where they are equal, each gets half the gradient.
-func Maximum(x, y *core.Tensor) *core.Tensor { return maximumOp.apply(nil, x, y) }
-
-// Minimum returns the smaller of x and y, elementwise; NaN if either is. Where they are equal, each gets half the
-// gradient.
-func Minimum(x, y *core.Tensor) *core.Tensor { return minimumOp.apply(nil, x, y) }
-
 func init() {
 	wide, positive := Between(-2, 2), Between(0.5, 2)
-	scaled := binaryRow(addScaledOp, AddScaled, AddScaledInPlace, "Returns input + alpha*other.", wide, wide)
-	scaled.Args = append(scaled.Args, Arg{Name: "alpha", Default: 1.0})
-	for i := range scaled.Samples {
-		scaled.Samples[i].Args = append(scaled.Samples[i].Args, 0.75)
-	}
 	register("arithmetic",
 		binaryRow(addOp, Add, AddInPlace, "Returns input + other.", wide, wide),
-		scaled,
+		binaryRow(addScaledOp, AddScaled, AddScaledInPlace, "Returns input + alpha*other.", wide, wide).
+			with(Arg{Name: "alpha", Default: 1.0}, 0.75),
 		binaryRow(subOp, Sub, SubInPlace, "Returns input - other.", wide, wide),
 		binaryRow(mulOp, Mul, MulInPlace, "Returns input * other.", wide, wide),
 		binaryRow(divOp, Div, DivInPlace, "Returns input / other, of integers too as floats.", wide, positive),
@@ -138,7 +123,5 @@ func init() {
 		unaryRow(signOp, Sign, SignInPlace, "Returns -1, 0 or 1 by the sign.", 0, 0),
 		unaryRow(squareOp, Square, SquareInPlace, "Returns input * input.", -2, 2),
 		unaryRow(reciprocalOp, Reciprocal, ReciprocalInPlace, "Returns 1 / input.", 0.5, 2),
-		binaryRow(maximumOp, Maximum, nil, "Returns the larger of both, NaN if either is.", DistinctOf(), DistinctOf()),
-		binaryRow(minimumOp, Minimum, nil, "Returns the smaller of both, NaN if either is.", DistinctOf(), DistinctOf()),
 	)
 }

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
 
 var (
 	eqOp = elementwise("eq", "x, y", "x == y")
@@ -10,13 +14,15 @@ var (
 	gtOp = elementwise("gt", "x, y", "x > y")
 	geOp = elementwise("ge", "x, y", "x >= y")
 
-	logicalAndOp = elementwise("logical_and", "x logic, y logic", "x && y")
-	logicalOrOp  = elementwise("logical_or", "x logic, y logic", "x || y")
-	logicalXorOp = elementwise("logical_xor", "x logic, y logic", "x && !y || !x && y")
-	logicalNotOp = elementwise("logical_not", "x logic", "!x")
+	isnanOp    = elementwise("isnan", "x", "isnan(x)")
+	isinfOp    = elementwise("isinf", "x", "isinf(x)")
+	isfiniteOp = elementwise("isfinite", "x", "!(isnan(x) || isinf(x))")
+	signbitOp  = elementwise("signbit", "x", "copysign(1, x) < 0")
 
-	whereOp = elementwise("where", "condition logic, x, y", "where(condition, x, y)",
-		"", "where(condition, grad, 0)", "where(condition, 0, grad)")
+	iscloseOp = elementwise("isclose", "x, y; rtol, atol",
+		"x == y || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol*abs(y)")
+	iscloseNaNOp = elementwise("isclose_nan", "x, y; rtol, atol",
+		"x == y || isnan(x) && isnan(y) || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol*abs(y)")
 )
 
 // Eq returns whether x equals y, elementwise, as bools.
@@ -37,92 +43,56 @@ func Gt(x, y *core.Tensor) *core.Tensor { return gtOp.apply(nil, x, y) }
 // Ge returns whether x >= y, elementwise, as bools.
 func Ge(x, y *core.Tensor) *core.Tensor { return geOp.apply(nil, x, y) }
 
-// LogicalAnd returns whether both are true, elementwise; numbers other than 0 are true.
-func LogicalAnd(x, y *core.Tensor) *core.Tensor { return logicalAndOp.apply(nil, x, y) }
+// IsNaN returns where x is NaN.
+func IsNaN(x *core.Tensor) *core.Tensor { return isnanOp.apply(nil, x) }
 
-// LogicalAndInPlace replaces x by whether both are true and returns it.
-func LogicalAndInPlace(x, y *core.Tensor) *core.Tensor { return logicalAndOp.applyInPlace(nil, x, y) }
+// IsInf returns where x is infinite.
+func IsInf(x *core.Tensor) *core.Tensor { return isinfOp.apply(nil, x) }
 
-// LogicalOr returns whether one or both are true, elementwise; numbers other than 0 are true.
-func LogicalOr(x, y *core.Tensor) *core.Tensor { return logicalOrOp.apply(nil, x, y) }
+// IsFinite returns where x is neither NaN nor infinite.
+func IsFinite(x *core.Tensor) *core.Tensor { return isfiniteOp.apply(nil, x) }
 
-// LogicalOrInPlace replaces x by whether one or both are true and returns it.
-func LogicalOrInPlace(x, y *core.Tensor) *core.Tensor { return logicalOrOp.applyInPlace(nil, x, y) }
+// Signbit returns where the sign of x is set, which includes -0.
+func Signbit(x *core.Tensor) *core.Tensor { return signbitOp.apply(nil, x) }
 
-// LogicalXor returns whether exactly one is true, elementwise; numbers other than 0 are true.
-func LogicalXor(x, y *core.Tensor) *core.Tensor { return logicalXorOp.apply(nil, x, y) }
-
-// LogicalXorInPlace replaces x by whether exactly one is true and returns it.
-func LogicalXorInPlace(x, y *core.Tensor) *core.Tensor { return logicalXorOp.applyInPlace(nil, x, y) }
-
-// LogicalNot returns whether x is false; numbers other than 0 are true.
-func LogicalNot(x *core.Tensor) *core.Tensor { return logicalNotOp.apply(nil, x) }
-
-// LogicalNotInPlace replaces x by whether it is false and returns it.
-func LogicalNotInPlace(x *core.Tensor) *core.Tensor { return logicalNotOp.applyInPlace(nil, x) }
-
-// Where returns x where condition, of bools, is true and y elsewhere.
-func Where(condition, x, y *core.Tensor) *core.Tensor {
-	if condition != nil && condition.Err() == nil && condition.DType() != core.Bool {
-		return core.ErrorTensor(core.Errorf(core.DTypeError, "where", "the condition must be bool, got %v", condition.DType()))
+// IsClose returns whether |x - y| <= atol + rtol*|y|, elementwise. Infinities are close only if equal, and NaNs are
+// if equalNaN says so.
+func IsClose(x, y *core.Tensor, rtol, atol float64, equalNaN bool) *core.Tensor {
+	if equalNaN {
+		return iscloseNaNOp.apply([]float64{rtol, atol}, x, y)
 	}
-	return whereOp.apply(nil, condition, x, y)
+	return iscloseOp.apply([]float64{rtol, atol}, x, y)
 }
 
 func init() {
-	// Few distinct values, so that some are equal.
-	steps := func(shape ...int) T {
-		t := T{Shape: shape, NoGrad: true}
-		for i := range core.Numel(shape) {
-			t.Values = append(t.Values, float64(i*7%5-2))
-		}
-		return t
+	inf, nan := math.Inf(1), math.NaN()
+	compare := func(e *Elementwise, fn any, doc string) Row {
+		return binaryRow(e, fn, nil, doc, T{}, T{}).of(steps)
 	}
-	bit := func(shape ...int) T {
-		t := Mask(shape)
-		for i := range core.Numel(shape) {
-			t.Values = append(t.Values, float64(i*i*3%7%2))
-		}
-		return t
-	}
-	binary := func(e *Elementwise, fn, inPlace any, doc string, of func(...int) T) Row {
-		r := binaryRow(e, fn, inPlace, doc, T{}, T{})
-		for i, s := range r.Samples {
-			for j, arg := range s.Args {
-				if t, ok := arg.(T); ok {
-					r.Samples[i].Args[j] = of(t.Shape...)
-				}
-			}
-		}
+	test := func(e *Elementwise, fn any, doc string) Row {
+		r := unaryRow(e, fn, nil, doc, 0, 0)
+		r.Samples = append(r.Samples, Sample{Name: "special", Args: []any{T{Shape: []int{6}, NoGrad: true,
+			Values: []float64{inf, -inf, nan, 0, -1.5, math.Copysign(0, -1)}}}})
 		return r
 	}
-	not := unaryRow(logicalNotOp, LogicalNot, LogicalNotInPlace, "Returns the logical not.", 0, 0)
-	for i, s := range not.Samples {
-		not.Samples[i].Args[0] = bit(s.Args[0].(T).Shape...)
-	}
+	closeRow := compare(iscloseOp, IsClose, "Returns whether |input - other| <= atol + rtol*|other|.").
+		with(Arg{Name: "rtol", Default: 1e-5}, 0.25).with(Arg{Name: "atol", Default: 1e-8}, 0.5).
+		with(Arg{Name: "equal_nan", Default: false}, false)
+	closeRow.Elementwise = append(closeRow.Elementwise, iscloseNaNOp)
+	special := func(v ...float64) T { return T{Shape: []int{5}, NoGrad: true, Values: v} }
+	closeRow.Samples = append(closeRow.Samples, Sample{Name: "special", Args: []any{
+		special(inf, inf, nan, 1, nan), special(inf, -inf, nan, inf, 1), 0.1, 0.1, true}})
 	register("comparison",
-		binary(eqOp, Eq, nil, "Returns whether input equals other.", steps),
-		binary(neOp, Ne, nil, "Returns whether input differs from other.", steps),
-		binary(ltOp, Lt, nil, "Returns whether input < other.", steps),
-		binary(leOp, Le, nil, "Returns whether input <= other.", steps),
-		binary(gtOp, Gt, nil, "Returns whether input > other.", steps),
-		binary(geOp, Ge, nil, "Returns whether input >= other.", steps),
-		binary(logicalAndOp, LogicalAnd, LogicalAndInPlace, "Returns the logical and.", bit),
-		binary(logicalOrOp, LogicalOr, LogicalOrInPlace, "Returns the logical or.", bit),
-		binary(logicalXorOp, LogicalXor, LogicalXorInPlace, "Returns the logical exclusive or.", bit),
-		not,
-		Row{
-			Name: "where", Doc: "Returns input where condition is true and other elsewhere.", Func: Where, Memory: true,
-			Elementwise: []*Elementwise{whereOp},
-			Args:        []Arg{{Name: "condition"}, {Name: "input"}, {Name: "other"}},
-			Samples: []Sample{
-				{Name: "equal", Args: []any{bit(4, 3), Shaped(4, 3), Shaped(4, 3)}},
-				{Name: "0-d", Args: []any{bit(), Shaped(), Shaped()}},
-				{Name: "broadcast condition", Args: []any{bit(3, 1), Shaped(2, 3, 4), Shaped(4)}},
-				{Name: "broadcast values", Args: []any{bit(2, 3, 2, 2), Shaped(3, 1, 1), Shaped()}},
-				{Name: "number", Args: []any{bit(5), Shaped(5), core.Num(0.25)}},
-				{Name: "empty", Args: []any{bit(0), Shaped(0), Shaped(1)}},
-			},
-		},
+		compare(eqOp, Eq, "Returns whether input equals other."),
+		compare(neOp, Ne, "Returns whether input differs from other."),
+		compare(ltOp, Lt, "Returns whether input < other."),
+		compare(leOp, Le, "Returns whether input <= other."),
+		compare(gtOp, Gt, "Returns whether input > other."),
+		compare(geOp, Ge, "Returns whether input >= other."),
+		test(isnanOp, IsNaN, "Returns where input is NaN."),
+		test(isinfOp, IsInf, "Returns where input is infinite."),
+		test(isfiniteOp, IsFinite, "Returns where input is neither NaN nor infinite."),
+		test(signbitOp, Signbit, "Returns where the sign of input is set."),
+		closeRow,
 	)
 }

@@ -12,6 +12,16 @@ var (
 	log1pOp = elementwise("log1p", "x", "log1p(x)", "grad/(x + 1)")
 	sqrtOp  = elementwise("sqrt", "x", "sqrt(x)", "grad/(2*out)")
 	rsqrtOp = elementwise("rsqrt", "x", "rsqrt(x)", "-0.5*grad*out*out*out")
+
+	logaddexpOp = elementwise("logaddexp", "x, y",
+		"where(x == y, x + 0.6931471805599453, max(x, y) + log1p(exp(-abs(x - y))))",
+		"where(x == y, grad/2, grad*sigmoid(x - y))", "where(x == y, grad/2, grad*sigmoid(y - x))")
+	logaddexp2Op = elementwise("logaddexp2", "x, y",
+		"where(x == y, x + 1, max(x, y) + log1p(exp2(-abs(x - y)))*1.4426950408889634)",
+		"where(x == y, grad/2, grad*sigmoid((x - y)*0.6931471805599453))",
+		"where(x == y, grad/2, grad*sigmoid((y - x)*0.6931471805599453))")
+	xlogyOp = elementwise("xlogy", "x, y", "where(x == 0 && !isnan(y), 0, x*log(y))",
+		"where(x == 0 && y <= 0, 0, grad*log(y))", "grad*x/y")
 )
 
 // Exp returns e to the power x.
@@ -68,6 +78,18 @@ func Rsqrt(x *core.Tensor) *core.Tensor { return rsqrtOp.apply(nil, x) }
 // RsqrtInPlace replaces x by 1 / sqrt(x) and returns it.
 func RsqrtInPlace(x *core.Tensor) *core.Tensor { return rsqrtOp.applyInPlace(nil, x) }
 
+// Logaddexp returns log(exp(x) + exp(y)), elementwise, without overflow.
+func Logaddexp(x, y *core.Tensor) *core.Tensor { return logaddexpOp.apply(nil, x, y) }
+
+// Logaddexp2 returns the logarithm to base 2 of 2^x + 2^y, elementwise, without overflow.
+func Logaddexp2(x, y *core.Tensor) *core.Tensor { return logaddexp2Op.apply(nil, x, y) }
+
+// Xlogy returns x * log(y), elementwise, and 0 where x is 0.
+func Xlogy(x, y *core.Tensor) *core.Tensor { return xlogyOp.apply(nil, x, y) }
+
+// XlogyInPlace replaces x by x * log(y), 0 where x is 0, and returns it.
+func XlogyInPlace(x, y *core.Tensor) *core.Tensor { return xlogyOp.applyInPlace(nil, x, y) }
+
 func init() {
 	register("exponential",
 		unaryRow(expOp, Exp, ExpInPlace, "Returns e to the power of each element.", -2, 2),
@@ -79,5 +101,8 @@ func init() {
 		unaryRow(log1pOp, Log1p, Log1pInPlace, "Returns log(1 + input), accurate near 0.", -0.5, 2),
 		unaryRow(sqrtOp, Sqrt, SqrtInPlace, "Returns the square root.", 0.5, 3),
 		unaryRow(rsqrtOp, Rsqrt, RsqrtInPlace, "Returns 1 / sqrt(input).", 0.5, 3),
+		binaryRow(logaddexpOp, Logaddexp, nil, "Returns log(exp(input) + exp(other)) without overflow.", Between(-2, 2), Between(-2, 2)),
+		binaryRow(logaddexp2Op, Logaddexp2, nil, "Returns the logarithm to base 2 of 2^input + 2^other.", Between(-2, 2), Between(-2, 2)),
+		binaryRow(xlogyOp, Xlogy, XlogyInPlace, "Returns input * log(other), 0 where input is 0.", Between(-2, 2), Between(0.5, 2)),
 	)
 }

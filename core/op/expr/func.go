@@ -1,8 +1,6 @@
 package expr
 
-import (
-	"math"
-)
+import "math"
 
 // A Func is a function or operator of the language.
 type Func struct {
@@ -91,6 +89,11 @@ func both(name, op string, arity int, f func(a []float64) float64, i func(a []in
 	return &Func{Name: name, Op: op, Domain: Both, args: kinds(Number, arity), float: f, int: i}
 }
 
+// quotient is a function of two numbers whose float versions are plait_vmath.h's.
+func quotient(name string, f func(a, b float64) float64, i func(a, b int64) int64) *Func {
+	return &Func{Name: name, Op: name, Domain: Both, args: kinds(Number, 2), vmath: true, float: f2(f), int: i2(i)}
+}
+
 func ints(name, op string, i func(a []int64) int64, arity int) *Func {
 	return &Func{Name: name, Op: op, Domain: Ints, args: kinds(Number, arity), int: i}
 }
@@ -164,12 +167,12 @@ var table = []*Func{
 	both("sign", "sign", 1, f1(signFloat), i1(signInt)),
 	both("min", "minimum", 2, f2(minFloat), i2(func(a, b int64) int64 { return min(a, b) })),
 	both("max", "maximum", 2, f2(maxFloat), i2(func(a, b int64) int64 { return max(a, b) })),
-	both("fmod", "fmod", 2, f2(math.Mod), i2(fmodInt)),
-	both("remainder", "remainder", 2, f2(remainderFloat), i2(remainderInt)),
-	both("floor_div", "floor_divide", 2, f2(floorDivFloat), i2(floorDivInt)),
-	{Name: "pow", Op: "pow", Domain: Both, args: kinds(Number, 2), vmath: true, float: f2(math.Pow), int: i2(powInt)},
+	quotient("fmod", math.Mod, fmodInt),
+	quotient("remainder", remainderFloat, remainderInt),
+	quotient("floor_divide", floorDivideFloat, floorDivideInt),
+	quotient("pow", math.Pow, powInt),
 
-	ints("trunc_div", "trunc_divide", i2(truncDivInt), 2),
+	ints("trunc_divide", "trunc_divide", i2(truncDivideInt), 2),
 	ints("bit_and", "bitwise_and", i2(func(a, b int64) int64 { return a & b }), 2),
 	ints("bit_or", "bitwise_or", i2(func(a, b int64) int64 { return a | b }), 2),
 	ints("bit_xor", "bitwise_xor", i2(func(a, b int64) int64 { return a ^ b }), 2),
@@ -186,8 +189,6 @@ var table = []*Func{
 	floats("rsqrt", 1, f1(func(x float64) float64 { return 1 / math.Sqrt(x) })),
 	floats("copysign", 2, f2(math.Copysign)),
 	floats("hypot", 2, f2(math.Hypot)),
-	floats("lgamma", 1, f1(lgamma)),
-	floats("digamma", 1, f1(digamma)),
 	floats("zeta", 2, f2(zeta)),
 	test("isnan", math.IsNaN),
 	test("isinf", func(x float64) bool { return math.IsInf(x, 0) }),
@@ -215,5 +216,7 @@ var table = []*Func{
 	vector("erf", math.Erf),
 	vector("erfc", math.Erfc),
 	vector("erfinv", math.Erfinv),
+	vector("lgamma", lgamma),
+	vector("digamma", digamma),
 	vector("sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }),
 }

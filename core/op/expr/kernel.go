@@ -92,7 +92,7 @@ func (p *Program) Divisors() []Expr {
 	var divisors []Expr
 	p.Walk(func(e Expr) {
 		c, ok := e.(*Call)
-		if ok && slices.Contains([]string{"fmod", "remainder", "floor_div", "trunc_div"}, c.Fn.Name) {
+		if ok && slices.Contains([]string{"fmod", "remainder", "floor_divide", "trunc_divide"}, c.Fn.Name) {
 			divisors = append(divisors, c.Args[1])
 		}
 	})
@@ -109,7 +109,7 @@ func (p *Program) Vectorises(t Type) bool {
 			return
 		}
 		switch c.Fn.Name {
-		case "fmod", "remainder", "floor_div", "trunc_div", "gcd", "zeta", "digamma", "lgamma":
+		case "gcd", "zeta", "trunc_divide":
 			yes = false
 		case "hypot":
 			yes = yes && t == F32

@@ -36,9 +36,9 @@ func remainderFloat(a, b float64) float64 {
 	return r
 }
 
-// floorDivFloat is the quotient that belongs to remainderFloat, which can differ from floor(a/b) where a/b rounds up to
+// floorDivideFloat is the quotient that belongs to remainderFloat, which can differ from floor(a/b) where a/b rounds up to
 // an integer.
-func floorDivFloat(a, b float64) float64 {
+func floorDivideFloat(a, b float64) float64 {
 	if b == 0 {
 		return a / b
 	}
@@ -62,7 +62,7 @@ func absInt(x int64) int64 { return choose(x < 0, -x, x) }
 func signInt(x int64) int64 { return int64(signFloat(float64(x))) }
 
 // Division by zero gives 0 here; kernels report it.
-func truncDivInt(a, b int64) int64 {
+func truncDivideInt(a, b int64) int64 {
 	if b == 0 {
 		return 0
 	}
@@ -84,8 +84,8 @@ func remainderInt(a, b int64) int64 {
 	return r
 }
 
-func floorDivInt(a, b int64) int64 {
-	q := truncDivInt(a, b)
+func floorDivideInt(a, b int64) int64 {
+	q := truncDivideInt(a, b)
 	if fmodInt(a, b) != 0 && (a < 0) != (b < 0) {
 		q--
 	}

@@ -24,7 +24,7 @@ EW int64_t ew_bit_not_i64(int64_t a) { return ~a; }
 EW int64_t ew_shl_i64(int64_t a, int64_t n) { return (uint64_t)n > 63 ? 0 : (int64_t)((uint64_t)a << (n & 63)); }
 EW int64_t ew_shr_i64(int64_t a, int64_t n) { return a >> ((uint64_t)n > 63 ? 63 : n); }
 
-EW int64_t ew_trunc_div_i64(int64_t a, int64_t b) {
+EW int64_t ew_trunc_divide_i64(int64_t a, int64_t b) {
   if (b == -1) return ew_neg_i64(a);  // the one quotient that overflows
   return b == 0 ? 0 : a / b;
 }
@@ -36,8 +36,8 @@ EW int64_t ew_remainder_i64(int64_t a, int64_t b) {
   return r != 0 && (b < 0) != (r < 0) ? r + b : r;
 }
 
-EW int64_t ew_floor_div_i64(int64_t a, int64_t b) {
-  int64_t q = ew_trunc_div_i64(a, b);
+EW int64_t ew_floor_divide_i64(int64_t a, int64_t b) {
+  int64_t q = ew_trunc_divide_i64(a, b);
   return ew_fmod_i64(a, b) != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
@@ -95,35 +95,9 @@ EW float ew_hypot_f32(float x, float y) {
   return infinite ? PLAIT_VM_INFF : r;
 }
 
-EW double ew_fmod_f64(double a, double b) { return fmod(a, b); }
-
-EW double ew_remainder_f64(double a, double b) {
-  double r = fmod(a, b);
-  return r != 0 && (b < 0) != (r < 0) ? r + b : r;
-}
-
-EW double ew_floor_div_f64(double a, double b) {
-  if (b == 0) return a / b;
-  double r = fmod(a, b), q = (a - r) / b;
-  if (r != 0 && (b < 0) != (r < 0)) q -= 1;
-  if (q == 0) return plait_vm_copysign(0, a / b);
-  double f = floor(q);
-  return q - f > 0.5 ? f + 1 : f;
-}
-
-EW float ew_fmod_f32(float a, float b) { return fmodf(a, b); }
-EW float ew_remainder_f32(float a, float b) { return (float)ew_remainder_f64(a, b); }
-EW float ew_floor_div_f32(float a, float b) { return (float)ew_floor_div_f64(a, b); }
-
-double plaitk_elementwise_lgamma(double x);
-double plaitk_elementwise_digamma(double x);
+// Hurwitz's zeta function.
 double plaitk_elementwise_zeta(double s, double q);
-
-EW double ew_lgamma_f64(double x) { return plaitk_elementwise_lgamma(x); }
-EW double ew_digamma_f64(double x) { return plaitk_elementwise_digamma(x); }
 EW double ew_zeta_f64(double s, double q) { return plaitk_elementwise_zeta(s, q); }
-EW float ew_lgamma_f32(float x) { return (float)plaitk_elementwise_lgamma(x); }
-EW float ew_digamma_f32(float x) { return (float)plaitk_elementwise_digamma(x); }
 EW float ew_zeta_f32(float s, float q) { return (float)plaitk_elementwise_zeta(s, q); }
 
 #undef EW

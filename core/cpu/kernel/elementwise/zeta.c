@@ -1,25 +1,5 @@
-// The gamma function's relatives, in double precision.
+// Hurwitz's zeta function, the sum of (k + q)^-s over k >= 0, by Euler's and Maclaurin's formula.
 #include "scalar.h"
-
-double plaitk_elementwise_lgamma(double x) {
-  int sign;
-  return lgamma_r(x, &sign);
-}
-
-double plaitk_elementwise_digamma(double x) {
-  const double pi = 3.141592653589793;
-  double r = 0;
-  if (x == 0) return copysign(INFINITY, -x);
-  if (x < 0) {
-    if (x == floor(x)) return NAN;
-    r = -pi / tan(pi * fmod(x, 1));
-    x = 1 - x;
-  }
-  for (; x < 10; x++) r -= 1 / x;
-  double z = 1 / (x * x);
-  double series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
-  return r + log(x) - 0.5 / x - series;
-}
 
 // For q >= 0.
 static double zeta_sum(double s, double q) {

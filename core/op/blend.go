@@ -1,0 +1,145 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	whereOp = elementwise("where", "condition logic, x, y", "where(condition, x, y)",
+		"", "where(condition, grad, 0)", "where(condition, 0, grad)")
+	maskedFillOp = elementwise("masked_fill", "x, mask logic, value", "where(mask, value, x)",
+		"where(mask, 0, grad)", "", "where(mask, grad, 0)")
+	lerpOp = elementwise("lerp", "x, y, weight", "where(abs(weight) < 0.5, x + weight*(y - x), y - (y - x)*(1 - weight))",
+		"grad*(1 - weight)", "grad*weight", "grad*(y - x)")
+	addcmulOp = elementwise("addcmul", "x, a, b; value", "x + value*a*b", "grad", "grad*value*b", "grad*value*a")
+	addcdivOp = elementwise("addcdiv", "x, a, b; value", "x + value*a/b",
+		"grad", "grad*value/b", "-grad*value*a/(b*b)")
+)
+
+// condition returns an error unless c can be one.
+func condition(name string, c *core.Tensor) error {
+	if c != nil && c.Err() == nil && c.DType() != core.Bool {
+		return core.Errorf(core.DTypeError, name, "the condition must be bool, got %v", c.DType())
+	}
+	return nil
+}
+
+// Where returns x where c, of bools, is true and y elsewhere.
+func Where(c, x, y *core.Tensor) *core.Tensor {
+	if err := condition("where", c); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return whereOp.apply(nil, c, x, y)
+}
+
+// fits returns an error unless a tensor of x's dtype can hold value, which has no dimensions.
+func fits(name string, x, value *core.Tensor) error {
+	switch {
+	case x == nil || value == nil || x.Err() != nil || value.Err() != nil:
+		return nil
+	case value.Dim() != 0:
+		return core.Errorf(core.ShapeError, name, "the value must be a number or a 0-d tensor, got shape %v", value.Shape())
+	case class(value.DType()) > class(x.DType()):
+		return core.Errorf(core.DTypeError, name, "a tensor of %v cannot hold a value of %v", x.DType(), value.DType())
+	}
+	return nil
+}
+
+// MaskedFill returns x with value, a number or a 0-d tensor, where mask, of bools, is true.
+func MaskedFill(x, mask, value *core.Tensor) *core.Tensor {
+	if err := condition("masked_fill", mask); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if err := fits("masked_fill", x, value); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return maskedFillOp.apply(nil, x, mask, value)
+}
+
+// MaskedFillInPlace puts value, a number or a 0-d tensor, where mask, of bools, is true and returns x.
+func MaskedFillInPlace(x, mask, value *core.Tensor) *core.Tensor {
+	if err := condition("masked_fill_", mask); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if err := fits("masked_fill_", x, value); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return maskedFillOp.applyInPlace(nil, x, mask, value)
+}
+
+// Lerp returns x + weight*(y - x), elementwise; exactly y where weight is 1.
+func Lerp(x, y, weight *core.Tensor) *core.Tensor { return lerpOp.apply(nil, x, y, weight) }
+
+// LerpInPlace moves x towards y by weight and returns it.
+func LerpInPlace(x, y, weight *core.Tensor) *core.Tensor {
+	return lerpOp.applyInPlace(nil, x, y, weight)
+}
+
+// Addcmul returns x + value*a*b, elementwise.
+func Addcmul(x, a, b *core.Tensor, value float64) *core.Tensor {
+	return addcmulOp.apply([]float64{value}, x, a, b)
+}
+
+// AddcmulInPlace adds value*a*b to x and returns x.
+func AddcmulInPlace(x, a, b *core.Tensor, value float64) *core.Tensor {
+	return addcmulOp.applyInPlace([]float64{value}, x, a, b)
+}
+
+// Addcdiv returns x + value*a/b, elementwise.
+func Addcdiv(x, a, b *core.Tensor, value float64) *core.Tensor {
+	return addcdivOp.apply([]float64{value}, x, a, b)
+}
+
+// AddcdivInPlace adds value*a/b to x and returns x.
+func AddcdivInPlace(x, a, b *core.Tensor, value float64) *core.Tensor {
+	return addcdivOp.applyInPlace([]float64{value}, x, a, b)
+}
+
+func init() {
+	three := func(e *Elementwise, fn, inPlace any, doc string, names [3]string, last T) Row {
+		of := func(shape ...int) T { t := last; t.Shape = shape; return t }
+		return Row{
+			Name: e.Name, Doc: doc, Func: fn, InPlace: inPlace, Memory: true, Elementwise: []*Elementwise{e},
+			Args: []Arg{{Name: names[0]}, {Name: names[1]}, {Name: names[2]}},
+			Samples: []Sample{
+				{Name: "equal", Args: []any{Shaped(4, 3), Shaped(4, 3), of(4, 3)}},
+				{Name: "0-d", Args: []any{Shaped(), Shaped(), of()}},
+				{Name: "broadcast", Args: []any{Shaped(2, 3, 4), Shaped(3, 1), of(4)}},
+				{Name: "wider", Args: []any{Shaped(3, 1), Shaped(2, 1, 3, 2), of()}},
+				{Name: "empty", Args: []any{Shaped(0, 2), Shaped(2), of()}},
+			},
+		}
+	}
+	weighted := three(lerpOp, Lerp, LerpInPlace, "Returns input + weight*(end - input).", [3]string{"input", "end", "weight"}, Between(0, 1))
+	weighted.Samples = append(weighted.Samples, Sample{Name: "number", Args: []any{Shaped(5), Shaped(5), core.Num(0.3)}})
+	value := Arg{Name: "value", Default: 1.0}
+	factors := [3]string{"input", "tensor1", "tensor2"}
+	register("blend",
+		Row{
+			Name: "where", Doc: "Returns input where condition is true and other elsewhere.", Func: Where, Memory: true,
+			Elementwise: []*Elementwise{whereOp},
+			Args:        []Arg{{Name: "condition"}, {Name: "input"}, {Name: "other"}},
+			Samples: []Sample{
+				{Name: "equal", Args: []any{bits(4, 3), Shaped(4, 3), Shaped(4, 3)}},
+				{Name: "0-d", Args: []any{bits(), Shaped(), Shaped()}},
+				{Name: "broadcast condition", Args: []any{bits(3, 1), Shaped(2, 3, 4), Shaped(4)}},
+				{Name: "broadcast values", Args: []any{bits(2, 3, 2, 2), Shaped(3, 1, 1), Shaped()}},
+				{Name: "number", Args: []any{bits(5), Shaped(5), core.Num(0.25)}},
+				{Name: "empty", Args: []any{bits(0), Shaped(0), Shaped(1)}},
+			},
+		},
+		Row{
+			Name: "masked_fill", Doc: "Returns input with value where mask is true.", Func: MaskedFill, InPlace: MaskedFillInPlace,
+			Memory: true, Elementwise: []*Elementwise{maskedFillOp},
+			Args: []Arg{{Name: "input"}, {Name: "mask"}, {Name: "value"}},
+			Samples: []Sample{
+				{Name: "number", Args: []any{Shaped(4, 3), bits(4, 3), core.Num(0.25)}},
+				{Name: "tensor", Args: []any{Shaped(2, 3, 4), bits(3, 1), Shaped()}},
+				{Name: "wider mask", Args: []any{Shaped(3), bits(2, 3), core.Num(-1)}},
+				{Name: "0-d", Args: []any{Shaped(), bits(), core.Num(2)}},
+				{Name: "empty", Args: []any{Shaped(0, 3), bits(3), core.Num(0)}},
+			},
+		},
+		weighted,
+		three(addcmulOp, Addcmul, AddcmulInPlace, "Returns input + value*tensor1*tensor2.", factors, T{}).with(value, 0.75),
+		three(addcdivOp, Addcdiv, AddcdivInPlace, "Returns input + value*tensor1/tensor2.", factors, Between(0.5, 2)).with(value, 0.75),
+	)
+}

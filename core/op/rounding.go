@@ -1,0 +1,74 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	floorOp    = elementwise("floor", "x", "floor(x)", "0")
+	ceilOp     = elementwise("ceil", "x", "ceil(x)", "0")
+	roundOp    = elementwise("round", "x", "round(x)", "0")
+	truncOp    = elementwise("trunc", "x", "trunc(x)", "0")
+	fracOp     = elementwise("frac", "x", "x - trunc(x)", "grad")
+	copysignOp = elementwise("copysign", "x, y", "copysign(x, y)", "where(x == 0, 0, grad*(out/x))", "0")
+)
+
+// rounded applies e to floats; integers are as they are.
+func rounded(e *Elementwise, x *core.Tensor) *core.Tensor {
+	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
+		return Clone(x)
+	}
+	return e.apply(nil, x)
+}
+
+func roundedInPlace(e *Elementwise, x *core.Tensor) *core.Tensor {
+	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
+		return x
+	}
+	return e.applyInPlace(nil, x)
+}
+
+// Floor returns the largest integer not above x.
+func Floor(x *core.Tensor) *core.Tensor { return rounded(floorOp, x) }
+
+// FloorInPlace rounds x down and returns it.
+func FloorInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(floorOp, x) }
+
+// Ceil returns the smallest integer not below x.
+func Ceil(x *core.Tensor) *core.Tensor { return rounded(ceilOp, x) }
+
+// CeilInPlace rounds x up and returns it.
+func CeilInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(ceilOp, x) }
+
+// Round returns the integer nearest to x, the even one of two.
+func Round(x *core.Tensor) *core.Tensor { return rounded(roundOp, x) }
+
+// RoundInPlace rounds x to the nearest integer, the even one of two, and returns it.
+func RoundInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(roundOp, x) }
+
+// Trunc returns x rounded towards zero.
+func Trunc(x *core.Tensor) *core.Tensor { return rounded(truncOp, x) }
+
+// TruncInPlace rounds x towards zero and returns it.
+func TruncInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(truncOp, x) }
+
+// Frac returns x - trunc(x).
+func Frac(x *core.Tensor) *core.Tensor { return fracOp.apply(nil, x) }
+
+// FracInPlace replaces x by x - trunc(x) and returns it.
+func FracInPlace(x *core.Tensor) *core.Tensor { return fracOp.applyInPlace(nil, x) }
+
+// Copysign returns |x| with the sign of y, elementwise.
+func Copysign(x, y *core.Tensor) *core.Tensor { return copysignOp.apply(nil, x, y) }
+
+// CopysignInPlace gives x the sign of y and returns it.
+func CopysignInPlace(x, y *core.Tensor) *core.Tensor { return copysignOp.applyInPlace(nil, x, y) }
+
+func init() {
+	register("rounding",
+		unaryRow(floorOp, Floor, FloorInPlace, "Rounds down.", -4, 4),
+		unaryRow(ceilOp, Ceil, CeilInPlace, "Rounds up.", -4, 4),
+		unaryRow(roundOp, Round, RoundInPlace, "Rounds to the nearest integer, half to even.", -4, 4),
+		unaryRow(truncOp, Trunc, TruncInPlace, "Rounds towards zero.", -4, 4),
+		unaryRow(fracOp, Frac, FracInPlace, "Returns the fraction, with the sign of input.", -4, 4),
+		binaryRow(copysignOp, Copysign, CopysignInPlace, "Returns the magnitude of input with the sign of other.", T{}, T{}),
+	)
+}
