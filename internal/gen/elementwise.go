@@ -14,7 +14,7 @@ import (
 )
 
 // elementwiseKernels writes the inner loops of elementwise operations and of their derivatives: a C file per family with
-// the loops and their table, and a Go file that registers the tables.
+// the loops and their table, and a Go file that registers it.
 func elementwiseKernels(root string) error {
 	dir := filepath.Join(root, "core", "cpu", "kernel", "elementwise")
 	kernels := map[string][]*expr.Kernel{}
@@ -28,38 +28,26 @@ func elementwiseKernels(root string) error {
 		}
 	}
 	slices.Sort(families)
-	var decls, calls strings.Builder
 	keep := map[string]bool{}
 	for _, family := range families {
-		table := "plaitk_elementwise_" + family
-		w := newLoopWriter(table)
+		w := newLoopWriter("plaitk_elementwise_" + family)
 		for _, k := range kernels[family] {
 			for _, t := range k.Types() {
 				w.instance(k, t)
 			}
 		}
-		name := "gen_" + family + ".c"
-		keep[name] = true
-		if err := write(w.bytes(), dir, name); err != nil {
+		registration, err := w.registration()
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&decls, "extern const plaitk_elementwise_kernel %s[%d];\n", table, len(w.names))
-		fmt.Fprintf(&calls, "\tfamily(unsafe.Pointer(&C.%s),\n", table)
-		for _, n := range w.names {
-			fmt.Fprintf(&calls, "\t\t%q,\n", n)
+		for name, content := range map[string][]byte{"gen_" + family + ".c": w.bytes(), "gen_" + family + ".go": registration} {
+			keep[name] = true
+			if err := write(content, dir, name); err != nil {
+				return err
+			}
 		}
-		fmt.Fprint(&calls, "\t)\n")
 	}
-	src := "// " + generated + "\npackage elementwise\n\n/*\n#include \"elementwise.h\"\n" + decls.String() +
-		"*/\nimport \"C\"\n\nimport \"unsafe\"\n\nfunc init() {\n" + calls.String() + "}\n"
-	formatted, err := format.Source([]byte(src))
-	if err != nil {
-		return err
-	}
-	if err := write(formatted, dir, "table_gen.go"); err != nil {
-		return err
-	}
-	return removeExcept(keep, dir, "gen_*.c")
+	return removeExcept(keep, dir, "gen_*")
 }
 
 // A loopWriter writes one C file of loops. Instances with the same text share a loop.
@@ -116,6 +104,20 @@ func (w *loopWriter) bytes() []byte {
 	return b.Bytes()
 }
 
+// registration returns the Go file that registers the table.
+func (w *loopWriter) registration() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString("// " + generated + "\npackage elementwise\n\n/*\n#include \"elementwise.h\"\n")
+	fmt.Fprintf(&b, "extern const plaitk_elementwise_kernel %s[%d];\n", w.table, len(w.names))
+	b.WriteString("*/\nimport \"C\"\n\nimport \"unsafe\"\n\nfunc init() {\n")
+	fmt.Fprintf(&b, "\tfamily(unsafe.Pointer(&C.%s),\n", w.table)
+	for _, name := range w.names {
+		fmt.Fprintf(&b, "\t\t%q,\n", name)
+	}
+	b.WriteString("\t)\n}\n")
+	return format.Source(b.Bytes())
+}
+
 // dtypeCode returns the C name of the dtype that values of kind k have in loops computed in t.
 func dtypeCode(t expr.Type, k expr.Kind) string {
 	if k == expr.Logic {
@@ -158,6 +160,9 @@ func loopText(k *expr.Kernel, t expr.Type) string {
 		head = append(head, fmt.Sprintf("%s *out%d = out[%d];", memoryType(t, r.Kind()), i, i))
 	}
 	for i, name := range k.Attrs {
+		if !k.Program.Uses(name) {
+			continue
+		}
 		field := "f"
 		if t == expr.I64 {
 			field = "i"

@@ -19,11 +19,15 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
 )
 
+// table finds the registered kernels by name.
+var table = map[string]*C.plaitk_elementwise_kernel{}
+
 // family registers the kernels of a generated table, whose entries are in the order of names.
-func family(table unsafe.Pointer, names ...string) {
-	kernels := unsafe.Slice((*C.plaitk_elementwise_kernel)(table), len(names))
+func family(first unsafe.Pointer, names ...string) {
+	kernels := unsafe.Slice((*C.plaitk_elementwise_kernel)(first), len(names))
 	for i, name := range names {
 		k := &kernels[i]
+		table[name] = k
 		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, k) })
 	}
 }

@@ -2,6 +2,424 @@
 #include "simd.h"
 #include "scalar.h"
 
+// where(x >= -lambda && x <= lambda, 0, x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  const float lambda_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = (((x_ >= -lambda_) & (x_ <= lambda_)) ? 0.0f : x_);
+  }
+  return 0;
+}
+
+// where(x >= -lambda && x <= lambda, 0, x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  const double lambda_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = (((x_ >= -lambda_) & (x_ <= lambda_)) ? 0.0 : x_);
+  }
+  return 0;
+}
+
+// where(x >= -lambda && x <= lambda, 0, x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_i64) {
+  const int64_t *in0 = in[0];
+  int64_t *out0 = out[0];
+  const int64_t lambda_ = (int64_t)attr[0].i;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = (((x_ >= ew_neg_i64(lambda_)) & (x_ <= lambda_)) ? INT64_C(0) : x_);
+  }
+  return 0;
+}
+
+// where(x >= -lambda && x <= lambda, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float lambda_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = (((x_ >= -lambda_) & (x_ <= lambda_)) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x >= -lambda && x <= lambda, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double lambda_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = (((x_ >= -lambda_) & (x_ <= lambda_)) ? 0.0 : grad_);
+  }
+  return 0;
+}
+
+// min(max(x + 3, 0), 6) / 6
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardsigmoid_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_min_f32(ew_max_f32(x_ + 3.0f, 0.0f), 6.0f) / 6.0f;
+  }
+  return 0;
+}
+
+// min(max(x + 3, 0), 6) / 6
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardsigmoid_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_min_f64(ew_max_f64(x_ + 3.0, 0.0), 6.0) / 6.0;
+  }
+  return 0;
+}
+
+// where(x > -3 && x < 3, grad / 6, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardsigmoid_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = (((x_ > -3.0f) & (x_ < 3.0f)) ? (grad_ / 6.0f) : 0.0f);
+  }
+  return 0;
+}
+
+// where(x > -3 && x < 3, grad / 6, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardsigmoid_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = (((x_ > -3.0) & (x_ < 3.0)) ? (grad_ / 6.0) : 0.0);
+  }
+  return 0;
+}
+
+// x * min(max(x + 3, 0), 6) / 6
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ * ew_min_f32(ew_max_f32(x_ + 3.0f, 0.0f), 6.0f) / 6.0f;
+  }
+  return 0;
+}
+
+// x * min(max(x + 3, 0), 6) / 6
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ * ew_min_f64(ew_max_f64(x_ + 3.0, 0.0), 6.0) / 6.0;
+  }
+  return 0;
+}
+
+// where(x < -3, 0, where(x <= 3, grad * (x / 3 + 0.5), grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = ((x_ < -3.0f) ? 0.0f : ((x_ <= 3.0f) ? (grad_ * (x_ / 3.0f + 0.5f)) : grad_));
+  }
+  return 0;
+}
+
+// where(x < -3, 0, where(x <= 3, grad * (x / 3 + 0.5), grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = ((x_ < -3.0) ? 0.0 : ((x_ <= 3.0) ? (grad_ * (x_ / 3.0 + 0.5)) : grad_));
+  }
+  return 0;
+}
+
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  const float low_ = (float)attr[0].f;
+  const float high_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_min_f32(ew_max_f32(x_, low_), high_);
+  }
+  return 0;
+}
+
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  const double low_ = (double)attr[0].f;
+  const double high_ = (double)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_min_f64(ew_max_f64(x_, low_), high_);
+  }
+  return 0;
+}
+
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_i64) {
+  const int64_t *in0 = in[0];
+  int64_t *out0 = out[0];
+  const int64_t low_ = (int64_t)attr[0].i;
+  const int64_t high_ = (int64_t)attr[1].i;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ew_min_i64(ew_max_i64(x_, low_), high_);
+  }
+  return 0;
+}
+
+// where(x > low && x < high, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float low_ = (float)attr[0].f;
+  const float high_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = (((x_ > low_) & (x_ < high_)) ? grad_ : 0.0f);
+  }
+  return 0;
+}
+
+// where(x > low && x < high, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double low_ = (double)attr[0].f;
+  const double high_ = (double)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = (((x_ > low_) & (x_ < high_)) ? grad_ : 0.0);
+  }
+  return 0;
+}
+
+// where(x > 0, x, slope * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(leaky_relu_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  const float slope_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ((x_ > 0.0f) ? x_ : (slope_ * x_));
+  }
+  return 0;
+}
+
+// where(x > 0, x, slope * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(leaky_relu_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  const double slope_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ((x_ > 0.0) ? x_ : (slope_ * x_));
+  }
+  return 0;
+}
+
+// where(x > 0, x, slope * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(leaky_relu_i64) {
+  const int64_t *in0 = in[0];
+  int64_t *out0 = out[0];
+  const int64_t slope_ = (int64_t)attr[0].i;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ((x_ > INT64_C(0)) ? x_ : ew_mul_i64(slope_, x_));
+  }
+  return 0;
+}
+
+// where(x > 0, grad, slope * grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(leaky_relu_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float slope_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = ((x_ > 0.0f) ? grad_ : (slope_ * grad_));
+  }
+  return 0;
+}
+
+// where(x > 0, grad, slope * grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(leaky_relu_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double slope_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = ((x_ > 0.0) ? grad_ : (slope_ * grad_));
+  }
+  return 0;
+}
+
+// where(x > 0, x, w * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prelu_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float w_ = in1[i];
+    out0[i] = ((x_ > 0.0f) ? x_ : (w_ * x_));
+  }
+  return 0;
+}
+
+// where(x > 0, x, w * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prelu_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double w_ = in1[i];
+    out0[i] = ((x_ > 0.0) ? x_ : (w_ * x_));
+  }
+  return 0;
+}
+
+// where(x > 0, x, w * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prelu_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t w_ = in1[i];
+    out0[i] = ((x_ > INT64_C(0)) ? x_ : ew_mul_i64(w_, x_));
+  }
+  return 0;
+}
+
+// where(x > 0, grad, w * grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prelu_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float w_ = in2[i];
+    out0[i] = ((x_ > 0.0f) ? grad_ : (w_ * grad_));
+  }
+  return 0;
+}
+
+// where(x > 0, grad, w * grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prelu_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double w_ = in2[i];
+    out0[i] = ((x_ > 0.0) ? grad_ : (w_ * grad_));
+  }
+  return 0;
+}
+
+// where(x > 0, 0, grad * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prelu_grad_w_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = ((x_ > 0.0f) ? 0.0f : (grad_ * x_));
+  }
+  return 0;
+}
+
+// where(x > 0, 0, grad * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prelu_grad_w_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = ((x_ > 0.0) ? 0.0 : (grad_ * x_));
+  }
+  return 0;
+}
+
 // max(x, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu_f32) {
   const float *in0 = in[0];
@@ -66,6 +484,70 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu_grad_x_f64) {
   return 0;
 }
 
+// min(max(x, 0), 6)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_min_f32(ew_max_f32(x_, 0.0f), 6.0f);
+  }
+  return 0;
+}
+
+// min(max(x, 0), 6)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_min_f64(ew_max_f64(x_, 0.0), 6.0);
+  }
+  return 0;
+}
+
+// min(max(x, 0), 6)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_i64) {
+  const int64_t *in0 = in[0];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ew_min_i64(ew_max_i64(x_, INT64_C(0)), INT64_C(6));
+  }
+  return 0;
+}
+
+// where(x > 0 && x < 6, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = (((x_ > 0.0f) & (x_ < 6.0f)) ? grad_ : 0.0f);
+  }
+  return 0;
+}
+
+// where(x > 0 && x < 6, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = (((x_ > 0.0) & (x_ < 6.0)) ? grad_ : 0.0);
+  }
+  return 0;
+}
+
 // sigmoid(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_f32) {
   const float *in0 = in[0];
@@ -113,6 +595,99 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_grad_x_f64) {
     const double grad_ = in0[i];
     const double out_ = in1[i];
     out0[i] = grad_ * (1.0 - out_) * out_;
+  }
+  return 0;
+}
+
+// where(x > lambda, x - lambda, where(x < -lambda, x + lambda, 0 * x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softshrink_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  const float lambda_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ((x_ > lambda_) ? (x_ - lambda_) : ((x_ < -lambda_) ? (x_ + lambda_) : (0.0f * x_)));
+  }
+  return 0;
+}
+
+// where(x > lambda, x - lambda, where(x < -lambda, x + lambda, 0 * x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softshrink_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  const double lambda_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ((x_ > lambda_) ? (x_ - lambda_) : ((x_ < -lambda_) ? (x_ + lambda_) : (0.0 * x_)));
+  }
+  return 0;
+}
+
+// where(x > lambda, x - lambda, where(x < -lambda, x + lambda, 0 * x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softshrink_i64) {
+  const int64_t *in0 = in[0];
+  int64_t *out0 = out[0];
+  const int64_t lambda_ = (int64_t)attr[0].i;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ((x_ > lambda_) ? ew_sub_i64(x_, lambda_) : ((x_ < ew_neg_i64(lambda_)) ? ew_add_i64(x_, lambda_) : ew_mul_i64(INT64_C(0), x_)));
+  }
+  return 0;
+}
+
+// x / (1 + abs(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softsign_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ / (1.0f + ew_abs_f32(x_));
+  }
+  return 0;
+}
+
+// x / (1 + abs(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softsign_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ / (1.0 + ew_abs_f64(x_));
+  }
+  return 0;
+}
+
+// d = 1 + abs(x); grad / (d * d)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softsign_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float d_ = 1.0f + ew_abs_f32(x_);
+    out0[i] = grad_ / (d_ * d_);
+  }
+  return 0;
+}
+
+// d = 1 + abs(x); grad / (d * d)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softsign_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double d_ = 1.0 + ew_abs_f64(x_);
+    out0[i] = grad_ / (d_ * d_);
   }
   return 0;
 }
@@ -168,18 +743,195 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_grad_x_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_activation[13] = {
+// x - tanh(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ - plait_vm_tanhf(x_);
+  }
+  return 0;
+}
+
+// x - tanh(x)
+PLAITK_ELEMENTWISE_LOOP(tanhshrink_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ - plait_vm_tanh(x_);
+  }
+  return 0;
+}
+
+// t = tanh(x); grad * t * t
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float t_ = plait_vm_tanhf(x_);
+    out0[i] = grad_ * t_ * t_;
+  }
+  return 0;
+}
+
+// t = tanh(x); grad * t * t
+PLAITK_ELEMENTWISE_LOOP(tanhshrink_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double t_ = plait_vm_tanh(x_);
+    out0[i] = grad_ * t_ * t_;
+  }
+  return 0;
+}
+
+// where(x <= threshold, value, x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  const float threshold_ = (float)attr[0].f;
+  const float value_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ((x_ <= threshold_) ? value_ : x_);
+  }
+  return 0;
+}
+
+// where(x <= threshold, value, x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  const double threshold_ = (double)attr[0].f;
+  const double value_ = (double)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ((x_ <= threshold_) ? value_ : x_);
+  }
+  return 0;
+}
+
+// where(x <= threshold, value, x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_i64) {
+  const int64_t *in0 = in[0];
+  int64_t *out0 = out[0];
+  const int64_t threshold_ = (int64_t)attr[0].i;
+  const int64_t value_ = (int64_t)attr[1].i;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ((x_ <= threshold_) ? value_ : x_);
+  }
+  return 0;
+}
+
+// where(x <= threshold, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float threshold_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = ((x_ <= threshold_) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x <= threshold, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double threshold_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = ((x_ <= threshold_) ? 0.0 : grad_);
+  }
+  return 0;
+}
+
+const plaitk_elementwise_kernel plaitk_elementwise_activation[66] = {
+    {hardshrink_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {hardshrink_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hardshrink_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {hardshrink_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardshrink_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hardsigmoid_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {hardsigmoid_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hardsigmoid_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardsigmoid_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hardswish_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {hardswish_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hardswish_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardswish_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hardtanh_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {hardtanh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hardtanh_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {hardtanh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardtanh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {leaky_relu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {leaky_relu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {leaky_relu_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {leaky_relu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {leaky_relu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {prelu_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {prelu_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {prelu_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {prelu_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {prelu_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {prelu_grad_w_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {prelu_grad_w_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {relu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {relu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {relu_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {relu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {relu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {relu6_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {relu6_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {relu6_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {relu6_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {relu6_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {sigmoid_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {sigmoid_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sigmoid_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sigmoid_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {softshrink_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {softshrink_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {softshrink_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {hardshrink_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardshrink_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {softsign_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {softsign_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {softsign_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {softsign_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {tanh_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {tanh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {tanh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {tanh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tanhshrink_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {tanhshrink_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {tanhshrink_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tanhshrink_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {threshold_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {threshold_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {threshold_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {threshold_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {threshold_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

@@ -128,6 +128,142 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_i64) {
   return 0;
 }
 
+// x == y || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol * abs(y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  uint8_t *out0 = out[0];
+  const float rtol_ = (float)attr[0].f;
+  const float atol_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = (x_ == y_) | ((!ew_isinf_f32(x_) & !ew_isinf_f32(y_)) & (ew_abs_f32(x_ - y_) <= (atol_ + rtol_ * ew_abs_f32(y_))));
+  }
+  return 0;
+}
+
+// x == y || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol * abs(y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  uint8_t *out0 = out[0];
+  const double rtol_ = (double)attr[0].f;
+  const double atol_ = (double)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = (x_ == y_) | ((!ew_isinf_f64(x_) & !ew_isinf_f64(y_)) & (ew_abs_f64(x_ - y_) <= (atol_ + rtol_ * ew_abs_f64(y_))));
+  }
+  return 0;
+}
+
+// x == y || isnan(x) && isnan(y) || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol * abs(y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_nan_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  uint8_t *out0 = out[0];
+  const float rtol_ = (float)attr[0].f;
+  const float atol_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = ((x_ == y_) | (ew_isnan_f32(x_) & ew_isnan_f32(y_))) | ((!ew_isinf_f32(x_) & !ew_isinf_f32(y_)) & (ew_abs_f32(x_ - y_) <= (atol_ + rtol_ * ew_abs_f32(y_))));
+  }
+  return 0;
+}
+
+// x == y || isnan(x) && isnan(y) || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol * abs(y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_nan_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  uint8_t *out0 = out[0];
+  const double rtol_ = (double)attr[0].f;
+  const double atol_ = (double)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = ((x_ == y_) | (ew_isnan_f64(x_) & ew_isnan_f64(y_))) | ((!ew_isinf_f64(x_) & !ew_isinf_f64(y_)) & (ew_abs_f64(x_ - y_) <= (atol_ + rtol_ * ew_abs_f64(y_))));
+  }
+  return 0;
+}
+
+// !(isnan(x) || isinf(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_f32) {
+  const float *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = !(ew_isnan_f32(x_) | ew_isinf_f32(x_));
+  }
+  return 0;
+}
+
+// !(isnan(x) || isinf(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_f64) {
+  const double *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = !(ew_isnan_f64(x_) | ew_isinf_f64(x_));
+  }
+  return 0;
+}
+
+// isinf(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_f32) {
+  const float *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_isinf_f32(x_);
+  }
+  return 0;
+}
+
+// isinf(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_f64) {
+  const double *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_isinf_f64(x_);
+  }
+  return 0;
+}
+
+// isnan(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_f32) {
+  const float *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_isnan_f32(x_);
+  }
+  return 0;
+}
+
+// isnan(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_f64) {
+  const double *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_isnan_f64(x_);
+  }
+  return 0;
+}
+
 // x <= y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_f32) {
   const float *in0 = in[0];
@@ -166,60 +302,6 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_i64) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
     out0[i] = x_ <= y_;
-  }
-  return 0;
-}
-
-// x && y
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logical_and_bool) {
-  const uint8_t *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  uint8_t *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool x_ = in0[i] != 0;
-    const bool y_ = in1[i] != 0;
-    out0[i] = x_ & y_;
-  }
-  return 0;
-}
-
-// !x
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logical_not_bool) {
-  const uint8_t *in0 = in[0];
-  uint8_t *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool x_ = in0[i] != 0;
-    out0[i] = !x_;
-  }
-  return 0;
-}
-
-// x || y
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logical_or_bool) {
-  const uint8_t *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  uint8_t *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool x_ = in0[i] != 0;
-    const bool y_ = in1[i] != 0;
-    out0[i] = x_ | y_;
-  }
-  return 0;
-}
-
-// x && !y || !x && y
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logical_xor_bool) {
-  const uint8_t *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  uint8_t *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool x_ = in0[i] != 0;
-    const bool y_ = in1[i] != 0;
-    out0[i] = (x_ & !y_) | (!x_ & y_);
   }
   return 0;
 }
@@ -308,111 +390,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_i64) {
   return 0;
 }
 
-// where(condition, x, y)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_f32) {
-  const uint8_t *in0 = in[0];
-  const float *in1 = in[1];
-  const float *in2 = in[2];
-  float *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool condition_ = in0[i] != 0;
-    const float x_ = in1[i];
-    const float y_ = in2[i];
-    out0[i] = (condition_ ? x_ : y_);
-  }
-  return 0;
-}
-
-// where(condition, x, y)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_f64) {
-  const uint8_t *in0 = in[0];
-  const double *in1 = in[1];
-  const double *in2 = in[2];
-  double *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool condition_ = in0[i] != 0;
-    const double x_ = in1[i];
-    const double y_ = in2[i];
-    out0[i] = (condition_ ? x_ : y_);
-  }
-  return 0;
-}
-
-// where(condition, x, y)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_i64) {
-  const uint8_t *in0 = in[0];
-  const int64_t *in1 = in[1];
-  const int64_t *in2 = in[2];
-  int64_t *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool condition_ = in0[i] != 0;
-    const int64_t x_ = in1[i];
-    const int64_t y_ = in2[i];
-    out0[i] = (condition_ ? x_ : y_);
-  }
-  return 0;
-}
-
-// where(condition, grad, 0)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_grad_x_f32) {
+// copysign(1, x) < 0
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(signbit_f32) {
   const float *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  float *out0 = out[0];
+  uint8_t *out0 = out[0];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const bool condition_ = in1[i] != 0;
-    out0[i] = (condition_ ? grad_ : 0.0f);
+    const float x_ = in0[i];
+    out0[i] = ew_copysign_f32(1.0f, x_) < 0.0f;
   }
   return 0;
 }
 
-// where(condition, grad, 0)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_grad_x_f64) {
+// copysign(1, x) < 0
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(signbit_f64) {
   const double *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  double *out0 = out[0];
+  uint8_t *out0 = out[0];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const bool condition_ = in1[i] != 0;
-    out0[i] = (condition_ ? grad_ : 0.0);
+    const double x_ = in0[i];
+    out0[i] = ew_copysign_f64(1.0, x_) < 0.0;
   }
   return 0;
 }
 
-// where(condition, 0, grad)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_grad_y_f32) {
-  const float *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  float *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const bool condition_ = in1[i] != 0;
-    out0[i] = (condition_ ? 0.0f : grad_);
-  }
-  return 0;
-}
-
-// where(condition, 0, grad)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_grad_y_f64) {
-  const double *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  double *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const bool condition_ = in1[i] != 0;
-    out0[i] = (condition_ ? 0.0 : grad_);
-  }
-  return 0;
-}
-
-const plaitk_elementwise_kernel plaitk_elementwise_comparison[29] = {
+const plaitk_elementwise_kernel plaitk_elementwise_comparison[30] = {
     {eq_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {eq_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {eq_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
@@ -422,24 +424,25 @@ const plaitk_elementwise_kernel plaitk_elementwise_comparison[29] = {
     {gt_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {gt_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {gt_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {isclose_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_nan_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_nan_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isfinite_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isfinite_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isinf_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isinf_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isnan_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isnan_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
     {le_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {le_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {le_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {logical_and_bool, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
-    {logical_not_bool, 1, 1, {PLAIT_BOOL, PLAIT_BOOL}},
-    {logical_or_bool, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
-    {logical_xor_bool, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
     {lt_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {lt_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {lt_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
     {ne_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {ne_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {ne_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {where_f32, 3, 1, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {where_f64, 3, 1, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {where_i64, 3, 1, {PLAIT_BOOL, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {where_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
-    {where_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
-    {where_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
-    {where_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
+    {signbit_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {signbit_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
 };

@@ -359,6 +359,184 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log2_grad_x_f64) {
   return 0;
 }
 
+// where(x == y, x + 0.6931471805599453, max(x, y) + log1p(exp(-abs(x - y))))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = ((x_ == y_) ? (x_ + 0.6931471805599453f) : (ew_max_f32(x_, y_) + plait_vm_log1pf(plait_vm_expf(-ew_abs_f32(x_ - y_)))));
+  }
+  return 0;
+}
+
+// where(x == y, x + 0.6931471805599453, max(x, y) + log1p(exp(-abs(x - y))))
+PLAITK_ELEMENTWISE_LOOP(logaddexp_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = ((x_ == y_) ? (x_ + 0.6931471805599453) : (ew_max_f64(x_, y_) + plait_vm_log1p(plait_vm_exp(-ew_abs_f64(x_ - y_)))));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, grad * sigmoid(x - y))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf(x_ - y_)));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, grad * sigmoid(x - y))
+PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid(x_ - y_)));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, grad * sigmoid(y - x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf(y_ - x_)));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, grad * sigmoid(y - x))
+PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid(y_ - x_)));
+  }
+  return 0;
+}
+
+// where(x == y, x + 1, max(x, y) + log1p(exp2(-abs(x - y))) * 1.4426950408889634)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = ((x_ == y_) ? (x_ + 1.0f) : (ew_max_f32(x_, y_) + plait_vm_log1pf(plait_vm_exp2f(-ew_abs_f32(x_ - y_))) * 1.4426950408889634f));
+  }
+  return 0;
+}
+
+// where(x == y, x + 1, max(x, y) + log1p(exp2(-abs(x - y))) * 1.4426950408889634)
+PLAITK_ELEMENTWISE_LOOP(logaddexp2_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = ((x_ == y_) ? (x_ + 1.0) : (ew_max_f64(x_, y_) + plait_vm_log1p(plait_vm_exp2(-ew_abs_f64(x_ - y_))) * 1.4426950408889634));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, grad * sigmoid((x - y) * 0.6931471805599453))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf((x_ - y_) * 0.6931471805599453f)));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, grad * sigmoid((x - y) * 0.6931471805599453))
+PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid((x_ - y_) * 0.6931471805599453)));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, grad * sigmoid((y - x) * 0.6931471805599453))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf((y_ - x_) * 0.6931471805599453f)));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, grad * sigmoid((y - x) * 0.6931471805599453))
+PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid((y_ - x_) * 0.6931471805599453)));
+  }
+  return 0;
+}
+
 // rsqrt(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_f32) {
   const float *in0 = in[0];
@@ -463,7 +641,97 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sqrt_grad_x_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_exponential[36] = {
+// where(x == 0 && !isnan(y), 0, x * log(y))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = (((x_ == 0.0f) & !ew_isnan_f32(y_)) ? 0.0f : (x_ * plait_vm_logf(y_)));
+  }
+  return 0;
+}
+
+// where(x == 0 && !isnan(y), 0, x * log(y))
+PLAITK_ELEMENTWISE_LOOP(xlogy_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = (((x_ == 0.0) & !ew_isnan_f64(y_)) ? 0.0 : (x_ * plait_vm_log(y_)));
+  }
+  return 0;
+}
+
+// where(x == 0 && y <= 0, 0, grad * log(y))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = (((x_ == 0.0f) & (y_ <= 0.0f)) ? 0.0f : (grad_ * plait_vm_logf(y_)));
+  }
+  return 0;
+}
+
+// where(x == 0 && y <= 0, 0, grad * log(y))
+PLAITK_ELEMENTWISE_LOOP(xlogy_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = (((x_ == 0.0) & (y_ <= 0.0)) ? 0.0 : (grad_ * plait_vm_log(y_)));
+  }
+  return 0;
+}
+
+// grad * x / y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = grad_ * x_ / y_;
+  }
+  return 0;
+}
+
+// grad * x / y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = grad_ * x_ / y_;
+  }
+  return 0;
+}
+
+const plaitk_elementwise_kernel plaitk_elementwise_exponential[54] = {
     {exp_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {exp_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {exp_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -492,6 +760,18 @@ const plaitk_elementwise_kernel plaitk_elementwise_exponential[36] = {
     {log2_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {log2_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {log2_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp2_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp2_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp2_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp2_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp2_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp2_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {rsqrt_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {rsqrt_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {rsqrt_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -500,4 +780,10 @@ const plaitk_elementwise_kernel plaitk_elementwise_exponential[36] = {
     {sqrt_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sqrt_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sqrt_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {xlogy_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {xlogy_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {xlogy_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {xlogy_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {xlogy_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {xlogy_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

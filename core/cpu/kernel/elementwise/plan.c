@@ -60,7 +60,10 @@ static int64_t take_dims(plan *p, const plaitk_elementwise_call *call) {
     count *= call->shape[d];
     if (call->shape[d] == 1) continue;
     p->shape[p->ndim] = call->shape[d];
-    for (int k = 0; k < p->n; k++) p->lane[k].stride[p->ndim] = call->operand[k].stride[d];
+    for (int k = 0; k < p->n; k++) {
+      const plaitk_elementwise_operand *o = &call->operand[k];
+      p->lane[k].stride[p->ndim] = o->data == NULL ? 0 : o->stride[d];
+    }
     p->ndim++;
   }
   return count;

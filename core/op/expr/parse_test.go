@@ -1,0 +1,149 @@
+package expr
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var testScope = map[string]Kind{"x": Number, "y": Number, "c": Logic, "alpha": Number}
+
+func parse(t *testing.T, src string) *Program {
+	t.Helper()
+	p, err := Parse(src, testScope)
+	require.NoError(t, err)
+	return p
+}
+
+func TestParsePrintsBackWhatItRead(t *testing.T) {
+	for _, c := range []struct{ src, want string }{
+		{"x+y*alpha", "x + y * alpha"},
+		{"(x+y)*alpha", "(x + y) * alpha"},
+		{"x-(y-alpha)", "x - (y - alpha)"},
+		{"(x-y)-alpha", "x - y - alpha"},
+		{"x/(y*alpha)", "x / (y * alpha)"},
+		{"-x*y", "-x * y"},
+		{"-(x*y)", "-(x * y)"},
+		{"- -x", "-(-x)"},
+		{"where(x<y&&!c||x==y,1e-3,.5)", "where(x < y && !c || x == y, 1e-3, .5)"},
+		{"c && (c || c)", "c && (c || c)"},
+		{"t = tanh(x); u = t*t; 1 - u, u", "t = tanh(x); u = t * t; 1 - u, u"},
+		{"x >= 2.5E+2", "x >= 2.5E+2"},
+		{"inf - pi", "inf - pi"},
+	} {
+		require.Equal(t, c.want, parse(t, c.src).String())
+		require.Equal(t, c.want, parse(t, c.want).String())
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for src, want := range map[string]string{
+		"":                       "got the end, want an expression",
+		"x +":                    "got the end, want an expression",
+		"x y":                    `got "y", want an operator or the end`,
+		"(x":                     `got the end, want ")"`,
+		"z + 1":                  "z is not defined",
+		"z":                      "z is not defined",
+		"t = z; t":               "z is not defined",
+		"x = y; x":               "x is defined twice",
+		"x + 1 = y; x":           "cannot define x + 1",
+		"t = x t":                `got "t", want ";"`,
+		"foo(x)":                 "there is no function foo",
+		"add(x, y)":              "there is no function add",
+		"exp(x, y)":              "exp: got 2 arguments, want 1",
+		"pow(x)":                 "pow: got 1 arguments, want 2",
+		"pow(x y)":               `got "y", want ","`,
+		"c + 1":                  "add: argument 1 is a logic, want a number",
+		"x < y < alpha":          "lt: argument 1 is a logic, want a number",
+		"!x":                     "not: argument 1 is a number, want a logic",
+		"where(x, 1, 2)":         "where: argument 1 is a number, want a logic",
+		"1.2.3":                  `"1.2.3" is not a number`,
+		"0x10":                   `"0x10" is not a number`,
+		"x % y":                  `got "%", want an operator or the end`,
+		"where(c, x, y):":        `got ":", want an operator or the end`,
+		"max(x, )":               `got ")", want an expression`,
+		"max(x,":                 "got the end, want an expression",
+		"x; y":                   `got ";", want an operator or the end`,
+		"where(c, c, c)":         "where: argument 2 is a logic, want a number",
+		"t = c; u = t; -u":       "neg: argument 1 is a logic, want a number",
+		"t = x; u = t; u(x)":     "there is no function u",
+		"exp":                    "exp is not defined",
+		"x, ":                    "got the end, want an expression",
+		"1e":                     `"1e" is not a number`,
+		"where(c, x, y) && pi":   "and: argument 1 is a number, want a logic",
+		"isnan(x) == isnan(y)":   "eq: argument 1 is a logic, want a number",
+		"gcd(x, y) + sqrt(alpha": `got the end, want ","`,
+	} {
+		_, err := Parse(src, testScope)
+		require.ErrorContains(t, err, want, "%q", src)
+	}
+}
+
+func TestFreeNamesAndDomain(t *testing.T) {
+	p := parse(t, "t = alpha*x; u = t + y; where(c, u, t)")
+	require.Equal(t, []string{"alpha", "x", "y", "c"}, p.Free())
+	require.True(t, p.Uses("y"))
+	require.False(t, p.Uses("t"))
+	for src, want := range map[string]Domain{
+		"x + y":          Both,
+		"x*2":            Both,
+		"x*0.5":          Floats,
+		"exp(x)":         Floats,
+		"x / y":          Floats,
+		"bit_and(x, y)":  Ints,
+		"x == inf":       Floats,
+		"max(x, -3)":     Both,
+		"sqrt(gcd(x,y))": 0,
+	} {
+		require.Equal(t, want, parse(t, src).Domain(), src)
+	}
+	require.True(t, Floats.Has(F64))
+	require.False(t, Floats.Has(I64))
+	require.True(t, Both.Has(I32))
+}
+
+func TestSubstituteLeavesDefinitionsAlone(t *testing.T) {
+	p := parse(t, "t = x*y; t + x")
+	q := p.Substitute(map[string]Expr{"x": parse(t, "alpha + 1").Results[0], "t": parse(t, "y").Results[0]})
+	require.Equal(t, "t = (alpha + 1) * y; t + (alpha + 1)", q.String())
+	require.Equal(t, "t = x * y; t + x", p.String(), "the program itself stays")
+}
+
+func TestNewKernel(t *testing.T) {
+	k, err := NewKernel("masked_fill", "x, mask logic; value", "where(mask, value, x)")
+	require.NoError(t, err)
+	require.Equal(t, []Param{{"x", Number}, {"mask", Logic}}, k.In)
+	require.Equal(t, []string{"value"}, k.Attrs)
+	require.Equal(t, []Type{F32, F64, I64}, k.Types())
+	require.Equal(t, "masked_fill.f32", k.Instance(F32))
+
+	k, err = NewKernel("and", "x logic, y logic", "x && y")
+	require.NoError(t, err)
+	require.Equal(t, []Type{I64}, k.Types())
+	require.Equal(t, "and.bool", k.Instance(I64))
+
+	for signature, want := range map[string]string{
+		"x, x":     "declared twice",
+		"x; x":     "declared twice",
+		"x number": `got the parameter "x number"`,
+		"y":        "x is not defined",
+		"x logic":  "exp: argument 1 is a logic",
+	} {
+		_, err := NewKernel("k", signature, "exp(x)")
+		require.ErrorContains(t, err, want, signature)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("t = tanh(x); where(c && x < 1e3, -t, y)")
+	f.Add("a=b;;((")
+	f.Fuzz(func(t *testing.T, src string) {
+		p, err := Parse(src, testScope)
+		if err != nil {
+			return
+		}
+		q, err := Parse(p.String(), testScope)
+		require.NoError(t, err, "%q", p)
+		require.Equal(t, p.String(), q.String())
+	})
+}
