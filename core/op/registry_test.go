@@ -108,7 +108,7 @@ func (m *maker) make(s op.T) *core.Tensor {
 
 // place returns a tensor with the given elements in the given layout.
 func place(values []float64, d core.DType, shape []int, l layout) *core.Tensor {
-	t := op.To(core.FromSlice(values, shape...), d)
+	t := op.To(op.Reshape(core.FromSlice(values, len(values)), shape...), d)
 	switch {
 	case l == transposed && len(shape) > 1:
 		perm := make([]int, len(shape))
