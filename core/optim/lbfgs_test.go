@@ -1,0 +1,156 @@
+package optim
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// rosenbrock is the sum of 100 (y - x^2)^2 + (1 - x)^2 over the elements of x and y; its gradient is set by hand.
+func rosenbrock(t *testing.T, x, y *core.Tensor) func() (*core.Tensor, error) {
+	return func() (*core.Tensor, error) {
+		a, b := values(t, x), values(t, y)
+		loss := 0.0
+		ga, gb := make([]float64, len(a)), make([]float64, len(a))
+		for i := range a {
+			u, v := b[i]-a[i]*a[i], 1-a[i]
+			loss += 100*u*u + v*v
+			ga[i], gb[i] = -400*u*a[i]-2*v, 200*u
+		}
+		x.SetGrad(core.FromSlice(ga, x.Shape()...))
+		y.SetGrad(core.FromSlice(gb, y.Shape()...))
+		return core.Scalar(loss), nil
+	}
+}
+
+func TestLBFGSFindsTheMinimum(t *testing.T) {
+	for _, h := range []Hyper{{"strong_wolfe": 1, "max_iter": 100, "max_eval": 300}, {"strong_wolfe": 1}, {"lr": 0.1, "max_iter": 400, "history_size": 3}} {
+		x, y := leaf(core.Float64, []float64{-1.2, 0.5, 2}, 3), leaf(core.Float64, []float64{1, -1, 3}, 1, 3)
+		o, err := NewLBFGS([]*core.Tensor{x, y}, h)
+		require.NoError(t, err)
+		first, last := 0.0, 0.0
+		for n := range 20 {
+			last, err = o.StepWith(rosenbrock(t, x, y))
+			require.NoError(t, err)
+			if n == 0 {
+				first = last
+			}
+		}
+		require.Greater(t, first, 100.0)
+		require.Less(t, last, 1e-6, "%v", h)
+		require.InDeltaSlice(t, []float64{1, 1, 1}, values(t, x), 1e-3)
+		require.InDeltaSlice(t, []float64{1, 1, 1}, values(t, y), 1e-3)
+	}
+}
+
+// On a quadratic the method's directions are those of the textbook's BFGS with exact arithmetic: the first steps can be
+// followed by hand.
+func TestLBFGSFollowsTheFormula(t *testing.T) {
+	x := leaf(core.Float64, []float64{3, -2}, 2)
+	curvature := []float64{1, 4}
+	loss := func() (*core.Tensor, error) {
+		v := values(t, x)
+		g := []float64{curvature[0] * v[0], curvature[1] * v[1]}
+		x.SetGrad(core.FromSlice(g))
+		return core.Scalar((g[0]*v[0] + g[1]*v[1]) / 2), nil
+	}
+	o, err := NewLBFGS([]*core.Tensor{x}, Hyper{"max_iter": 2, "lr": 0.5, "max_eval": 10})
+	require.NoError(t, err)
+	_, err = o.StepWith(loss)
+	require.NoError(t, err)
+	// By hand, with the inverse Hessian as a 2 by 2 matrix.
+	w := []float64{3, -2}
+	g := []float64{3, -8}
+	t1 := 0.5 * (1.0 / 11)
+	s := []float64{-t1 * g[0], -t1 * g[1]}
+	w = []float64{w[0] + s[0], w[1] + s[1]}
+	g2 := []float64{w[0], 4 * w[1]}
+	y := []float64{g2[0] - g[0], g2[1] - g[1]}
+	ys, yy := y[0]*s[0]+y[1]*s[1], y[0]*y[0]+y[1]*y[1]
+	h := [2][2]float64{{ys / yy, 0}, {0, ys / yy}}
+	v := [2][2]float64{{1 - y[0]*s[0]/ys, -y[0] * s[1] / ys}, {-y[1] * s[0] / ys, 1 - y[1]*s[1]/ys}}
+	var d [2]float64
+	for i := range 2 {
+		for j := range 2 {
+			b := s[i] * s[j] / ys
+			for k := range 2 {
+				for l := range 2 {
+					b += v[k][i] * h[k][l] * v[l][j]
+				}
+			}
+			d[i] -= b * g2[j]
+		}
+	}
+	require.InDeltaSlice(t, []float64{w[0] + 0.5*d[0], w[1] + 0.5*d[1]}, values(t, x), 1e-12)
+}
+
+func TestLBFGSResumesBitExactly(t *testing.T) {
+	for _, wolfe := range []float64{0, 1} {
+		run := func(stop bool) []float64 {
+			h := Hyper{"strong_wolfe": wolfe, "max_iter": 4, "lr": 0.2, "history_size": 3}
+			x, y := leaf(core.Float64, []float64{-1.2, 0.5, 2}, 3), leaf(core.Float64, []float64{1, -1, 3}, 1, 3)
+			o, err := NewLBFGS([]*core.Tensor{x, y}, h)
+			require.NoError(t, err)
+			for n := range 4 {
+				if stop && n == 2 {
+					d := o.StateDict()
+					text, err := json.Marshal(d)
+					require.NoError(t, err)
+					var read StateDict
+					require.NoError(t, json.Unmarshal(text, &read))
+					require.NoError(t, read.Unflatten(d.Flatten()))
+					o, err = NewLBFGS([]*core.Tensor{x, y}, nil)
+					require.NoError(t, err)
+					require.NoError(t, o.LoadStateDict(&read))
+				}
+				_, err = o.StepWith(rosenbrock(t, x, y))
+				require.NoError(t, err)
+			}
+			return append(values(t, x), values(t, y)...)
+		}
+		require.Equal(t, run(false), run(true))
+	}
+}
+
+// Whatever evaluation fails, the parameters are where they were, and nothing is left in memory.
+func TestLBFGSFailureChangesNothing(t *testing.T) {
+	dev, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	for _, wolfe := range []float64{0, 1} {
+		for fail := range 6 {
+			x, y := leaf(core.Float64, []float64{-1.2, 0.5, 2}, 3), leaf(core.Float64, []float64{1, -1, 3}, 1, 3)
+			o, err := NewLBFGS([]*core.Tensor{x, y}, Hyper{"strong_wolfe": wolfe, "lr": 0.01})
+			require.NoError(t, err)
+			loss := rosenbrock(t, x, y)
+			core.Tidy(func() {
+				_, err = o.StepWith(loss)
+				require.NoError(t, err)
+				_, _ = loss()
+			})
+			before := append(values(t, x), values(t, y)...)
+			state, bytes := o.StateDict(), core.MemoryUsage(dev).Current
+			n := 0
+			core.Tidy(func() {
+				_, err = o.StepWith(func() (*core.Tensor, error) {
+					if n++; n > fail {
+						return nil, errors.New("no more data")
+					}
+					return loss()
+				})
+			})
+			require.ErrorContains(t, err, "no more data")
+			require.Equal(t, before, append(values(t, x), values(t, y)...))
+			require.Equal(t, state, o.StateDict())
+			x.SetGrad(nil)
+			y.SetGrad(nil)
+			require.Equal(t, bytes-2*64, core.MemoryUsage(dev).Current, "wolfe %v, failure %d", wolfe, fail)
+		}
+	}
+	o, err := NewLBFGS([]*core.Tensor{leaf(core.Float32, start(2), 2)}, nil)
+	require.NoError(t, err)
+	require.EqualError(t, o.Step(), "lbfgs: a step evaluates the loss several times: use StepWith")
+}
