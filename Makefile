@@ -15,7 +15,7 @@ STAGE := @internal/make/stage
 # Packages that start goroutines or share memory are tested under the race detector by `make test`.
 RACE_PACKAGES = $$(internal/make/race-packages)
 
-.PHONY: help setup build generate test test-full test-race lint fmt clean
+.PHONY: help setup build generate test test-full test-race bench lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -48,6 +48,9 @@ test-race: setup  ## every package under the race detector
 
 test-full: setup lint test test-race  ## lint, test, test-race, and a minute of each fuzz target
 	@internal/make/fuzz 60s
+
+bench: setup  ## measure, and write today's report to benchmarks/reports
+	@go run ./benchmarks
 
 lint: setup  ## gofmt, vet, staticcheck, C warnings as errors, ruff and mypy
 	@internal/make/lint
