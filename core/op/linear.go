@@ -20,7 +20,7 @@ func Linear(x, weight, bias *core.Tensor) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	a.multiply(out, x, weight, bias, plainForms[2], 0)
+	a.multiply(out, x, weight, bias, plainForms[2], 0, false)
 	if a.grad {
 		n := a.node(linearDeriv, x, weight, bias)
 		saveFactors(n, x, weight)

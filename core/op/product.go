@@ -92,8 +92,8 @@ func (a *application) productShape(x, y *core.Tensor, f productForm) []int {
 	return shape
 }
 
-// multiply launches the kernel: out = alpha * x @ y + beta * out + bias.
-func (a *application) multiply(out, x, y, bias *core.Tensor, f productForm, beta float64) {
+// multiply launches the kernel: out = alpha * x @ y + beta * out + bias. With change, out holds a value.
+func (a *application) multiply(out, x, y, bias *core.Tensor, f productForm, beta float64, change bool) {
 	_, _, k, _ := f.size(x, y)
 	c := a.call(matmulKernel).Out(out).In(x).In(y)
 	if bias != nil {
@@ -101,7 +101,7 @@ func (a *application) multiply(out, x, y, bias *core.Tensor, f productForm, beta
 	}
 	c.Int(flagOf(f.ta), flagOf(f.tb), 0).Float(f.alpha, beta)
 	c.Work = max(c.Work, out.Numel()*k/4)
-	c.InPlace = beta != 0
+	c.InPlace = change
 	a.launch(c)
 }
 
@@ -113,7 +113,7 @@ func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	a.multiply(out, x, y, nil, f, 0)
+	a.multiply(out, x, y, nil, f, 0, false)
 	if a.grad {
 		n := a.node(productDeriv, x, y)
 		n.Any = f.shared()

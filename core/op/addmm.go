@@ -1,0 +1,297 @@
+package op
+
+import (
+	"math"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// AddMM returns beta * input + alpha * (x @ y) for matrices x [m, k] and y [k, n] and an input that broadcasts to
+// [m, n]. With beta = 0 the input is not read.
+func AddMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	return addProduct("addmm", input, x, y, 2, addForm{productForm{alpha: alpha}, beta})
+}
+
+// AddMMInPlace is [AddMM] into t.
+func AddMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	return addProductInPlace("addmm_", t, x, y, 2, addForm{productForm{alpha: alpha}, beta})
+}
+
+// BAddBMM returns beta * input + alpha * (x @ y) for stacks of matrices x [b, m, k] and y [b, k, n] and an input that
+// broadcasts to [b, m, n].
+func BAddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	return addProduct("baddbmm", input, x, y, 3, addForm{productForm{alpha: alpha}, beta})
+}
+
+// BAddBMMInPlace is [BAddBMM] into t.
+func BAddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	return addProductInPlace("baddbmm_", t, x, y, 3, addForm{productForm{alpha: alpha}, beta})
+}
+
+// AddMV returns beta * input + alpha * (x @ y) for a matrix x [m, k], a vector y [k] and an input that broadcasts to [m].
+func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	a := begin("addmv", input, x, y)
+	a.vectorFactors(x, y)
+	a.expandable(input, x, 0)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("addmv", func() *core.Tensor {
+		row := Reshape(y, 1, y.Numel())
+		return Reshape(addProduct("addmv", input, row, x, 2, addForm{productForm{tb: true, alpha: alpha}, beta}), x.Size(0))
+	})
+}
+
+// AddMVInPlace is [AddMV] into t.
+func AddMVInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	a := begin("addmv_", t, x, y)
+	a.vectorFactors(x, y)
+	if a.err == nil && (t.Dim() != 1 || t.Numel() != x.Size(0)) {
+		a.failf(core.ShapeError, "got %v to change, want [%d]", t.Shape(), x.Size(0))
+	}
+	a.inPlace(t)
+	if a.err != nil {
+		return a.fail()
+	}
+	return changeView(t, []int{1, t.Numel()}, func(v *core.Tensor) *core.Tensor {
+		form := addForm{productForm{tb: true, alpha: alpha}, beta}
+		return addProductInPlace("addmv_", v, Reshape(y, 1, y.Numel()), x, 2, form)
+	})
+}
+
+// vectorFactors fails unless x is a matrix and y a vector that it can be multiplied with.
+func (a *application) vectorFactors(x, y *core.Tensor) {
+	a.multipliable(x, y)
+	switch {
+	case a.err != nil:
+	case x.Dim() != 2 || y.Dim() != 1:
+		a.failf(core.ShapeError, "want a matrix and a vector, got %s", shapes(x, y))
+	case x.Size(1) != y.Size(0):
+		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+	}
+}
+
+// expandable fails unless input broadcasts to a vector with the size of dimension dim of x.
+func (a *application) expandable(input, x *core.Tensor, dim int) {
+	if a.err == nil && (input.Dim() > 1 || input.Numel() != 1 && input.Numel() != x.Size(dim)) {
+		a.failf(core.ShapeError, "input %v does not broadcast to [%d]", input.Shape(), x.Size(dim))
+	}
+}
+
+// AddR returns beta * input + alpha * the outer product of vectors x [m] and y [n], for an input that broadcasts to
+// [m, n].
+func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	a := begin("addr", input, x, y)
+	a.twoVectors(x, y)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("addr", func() *core.Tensor {
+		form := addForm{productForm{alpha: alpha}, beta}
+		return addProduct("addr", input, Reshape(x, x.Numel(), 1), Reshape(y, 1, y.Numel()), 2, form)
+	})
+}
+
+// AddRInPlace is [AddR] into t.
+func AddRInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	a := begin("addr_", t, x, y)
+	a.twoVectors(x, y)
+	a.inPlace(t)
+	if a.err != nil {
+		return a.fail()
+	}
+	core.Tidy(func() {
+		form := addForm{productForm{alpha: alpha}, beta}
+		a.check(addProductInPlace("addr_", t, Reshape(x, x.Numel(), 1), Reshape(y, 1, y.Numel()), 2, form).Err())
+	})
+	return a.done(t)
+}
+
+func (a *application) twoVectors(x, y *core.Tensor) {
+	a.multipliable(x, y)
+	if a.err == nil && (x.Dim() != 1 || y.Dim() != 1) {
+		a.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
+	}
+}
+
+// AddBMM returns beta * input + alpha * the sum of the products of the matrices of two stacks x [b, m, k] and y [b, k, n],
+// for an input that broadcasts to [m, n].
+func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	a := begin("addbmm", input, x, y)
+	a.stacks(x, y)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("addbmm", func() *core.Tensor {
+		row, column := joinStacks(x, y)
+		return addProduct("addbmm", input, row, column, 2, addForm{productForm{alpha: alpha}, beta})
+	})
+}
+
+// AddBMMInPlace is [AddBMM] into t.
+func AddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	a := begin("addbmm_", t, x, y)
+	a.stacks(x, y)
+	a.inPlace(t)
+	if a.err != nil {
+		return a.fail()
+	}
+	core.Tidy(func() {
+		row, column := joinStacks(x, y)
+		a.check(addProductInPlace("addbmm_", t, row, column, 2, addForm{productForm{alpha: alpha}, beta}).Err())
+	})
+	return a.done(t)
+}
+
+func (a *application) stacks(x, y *core.Tensor) {
+	a.multipliable(x, y)
+	switch {
+	case a.err != nil:
+	case x.Dim() != 3 || y.Dim() != 3:
+		a.failf(core.ShapeError, "want two stacks of matrices, got %s", shapes(x, y))
+	case x.Size(0) != y.Size(0):
+		a.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
+	case x.Size(2) != y.Size(1):
+		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+	}
+}
+
+// joinStacks lays the matrices of x side by side and those of y one below the other: the product of the two is the sum of
+// the products of the stacks' matrices.
+func joinStacks(x, y *core.Tensor) (row, column *core.Tensor) {
+	row = Reshape(Permute(x, 1, 0, 2), x.Size(1), x.Size(0)*x.Size(2))
+	return row, Reshape(y, y.Size(0)*y.Size(1), y.Size(2))
+}
+
+// An addForm says how a product is added to a scaled input.
+type addForm struct {
+	productForm
+	beta float64
+}
+
+// checkSum fails unless the operands are ones of a sum of input and a product of tensors of rank dimensions.
+func (a *application) checkSum(input, x, y *core.Tensor, rank int, f addForm) []int {
+	a.multipliable(x, y, input)
+	if a.err == nil && (x.Dim() != rank || y.Dim() != rank) {
+		a.failf(core.ShapeError, "want two tensors of %d dimensions, got %s", rank, shapes(x, y))
+	}
+	if a.err == nil && rank == 3 && x.Size(0) != y.Size(0) {
+		a.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
+	}
+	if a.err == nil && !x.DType().IsFloat() && (f.alpha != math.Trunc(f.alpha) || f.beta != math.Trunc(f.beta)) {
+		a.failf(core.DTypeError, "beta and alpha must be whole numbers for %v, got %v and %v", x.DType(), f.beta, f.alpha)
+	}
+	return a.productShape(x, y, f.productForm)
+}
+
+func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
+	a := begin(name, input, x, y)
+	shape := a.checkSum(input, x, y, rank, f)
+	if a.err == nil && !broadcastsTo(input.Shape(), shape) {
+		a.failf(core.ShapeError, "input %v does not broadcast to %v", input.Shape(), shape)
+	}
+	out := a.out2(x, shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	switch n := shape[rank-1]; {
+	case f.beta == 0:
+		a.multiply(out, x, y, nil, f.productForm, 0, false)
+	case f.beta == 1 && input.Numel() == n && input.Dim() > 0 && input.Size(-1) == n:
+		bias := core.WrapTensor(a.mode, input.Storage(), input.DType(), []int{n}, input.Strides()[input.Dim()-1:], input.Offset())
+		a.multiply(out, x, y, bias, f.productForm, 0, false)
+		bias.Release()
+	default:
+		strides := core.ExpandStrides(input.Shape(), input.Strides(), shape)
+		wide := core.WrapTensor(a.mode, input.Storage(), input.DType(), shape, strides, input.Offset())
+		a.launch(a.call(copyKernel).Out(out).In(wide))
+		wide.Release()
+		a.multiply(out, x, y, nil, f.productForm, f.beta, true)
+	}
+	if a.grad {
+		n := a.node(addProductDeriv, input, x, y)
+		n.Any = f
+		saveFactors(n, x, y)
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func addProductInPlace(name string, t, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
+	a := begin(name, t, x, y)
+	shape := a.checkSum(t, x, y, rank, f)
+	if a.err == nil && !slices.Equal(t.Shape(), shape) {
+		a.failf(core.ShapeError, "got %v to change, want %v", t.Shape(), shape)
+	}
+	a.inPlace(t)
+	if a.err != nil {
+		return a.fail()
+	}
+	// A factor that shares t's memory must be read before t changes.
+	xs, ys := x, y
+	if x.Storage() == t.Storage() {
+		xs = Clone(x)
+	}
+	if y.Storage() == t.Storage() {
+		ys = Clone(y)
+	}
+	for _, c := range []*core.Tensor{xs, ys} {
+		a.check(c.Err())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	a.multiply(t, xs, ys, nil, f.productForm, f.beta, true)
+	a.changed(t)
+	if a.grad {
+		n := a.node(addProductDeriv, t, x, y)
+		n.Any = f
+		saveFactors(n, xs, ys)
+		a.rebase(n, t)
+	}
+	if xs != x {
+		xs.Release()
+	}
+	if ys != y {
+		ys.Release()
+	}
+	return a.done(t)
+}
+
+func addProductDeriv(d *core.Derivation) {
+	f := d.Node.Any.(addForm)
+	g := d.Grad()
+	setFactorGrads(d, 1, g, f.productForm)
+	if d.Needs(0) {
+		s := sumTo(g, d.InputShape(0))
+		if f.beta != 1 {
+			s = Mul(s, core.Num(f.beta))
+		}
+		d.Set(0, s)
+	}
+}
+
+// changeView runs an operation in place on a view of t with another shape, and returns t.
+func changeView(t *core.Tensor, shape []int, change func(v *core.Tensor) *core.Tensor) *core.Tensor {
+	var err error
+	core.Tidy(func() { err = change(View(t, shape...)).Err() })
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return t
+}
+
+// broadcastsTo reports whether a tensor of the given shape broadcasts to the other one.
+func broadcastsTo(shape, to []int) bool {
+	lead := len(to) - len(shape)
+	if lead < 0 {
+		return false
+	}
+	for i, n := range shape {
+		if n != 1 && n != to[lead+i] {
+			return false
+		}
+	}
+	return true
+}
