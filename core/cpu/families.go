@@ -17,6 +17,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/pooling"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/random"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/reduce"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/resample"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/scan"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/softmax"
 )
