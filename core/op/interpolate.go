@@ -1,0 +1,180 @@
+package op
+
+import (
+	"math"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	interpolateKernel     = core.Kernel("interpolate")
+	interpolateGradKernel = core.Kernel("interpolate_grad")
+)
+
+// InterpolateOptions are the options of [Interpolate]. Lists have one entry for each spatial dimension, or a single one
+// for all of them. Either Size or ScaleFactor must be given.
+type InterpolateOptions struct {
+	Size        []int     // sizes of the result
+	ScaleFactor []float64 // or how many times larger it is
+	// Mode is "nearest" (the default), "nearest-exact", "linear" for [N, C, L], "bilinear" and "bicubic" for [N, C, H, W],
+	// "trilinear" for [N, C, D, H, W], or "area", which is adaptive average pooling.
+	Mode string
+	// AlignCorners makes the centres of the corner elements of input and result coincide, instead of their outer edges.
+	AlignCorners bool
+	// RecomputeScaleFactor computes positions from the sizes even if ScaleFactor is given.
+	RecomputeScaleFactor bool
+}
+
+var interpolateModes = map[string]struct{ mode, nd int }{
+	"nearest": {0, 0}, "nearest-exact": {1, 0}, "linear": {2, 1}, "bilinear": {2, 2}, "trilinear": {2, 3}, "bicubic": {3, 2},
+}
+
+// An interpolation is a linear map from the last dimensions of sizes in to those of sizes out.
+type interpolation struct {
+	in, out []int
+	mode    int
+	align   bool
+	scale   []float64 // 0 where positions follow from the sizes
+}
+
+// Interpolate returns x, of shape [N, C, spatial...] with one to three spatial dimensions, resampled to other spatial
+// sizes. Positions follow PyTorch's conventions; cubic interpolation uses Keys' kernel with a = -0.75 (Keys 1981).
+func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
+	a := begin("interpolate", x)
+	if o.Mode == "" {
+		o.Mode = "nearest"
+	}
+	p := a.interpolation(x, o)
+	if a.err != nil {
+		return a.fail()
+	}
+	if o.Mode == "area" {
+		switch len(p.out) {
+		case 1:
+			return AdaptiveAvgPool1d(x, p.out)
+		case 2:
+			return AdaptiveAvgPool2d(x, p.out)
+		}
+		return AdaptiveAvgPool3d(x, p.out)
+	}
+	return p.apply("interpolate", interpolateKernel, x, p.out)
+}
+
+func (a *application) interpolation(x *core.Tensor, o InterpolateOptions) *interpolation {
+	if a.err == nil && (x == nil || x.IsNumber()) {
+		a.failf(core.TypeError, "want a tensor as the input")
+	}
+	if a.err != nil {
+		return nil
+	}
+	nd := x.Dim() - 2
+	if nd < 1 || nd > 3 {
+		a.failf(core.ShapeError, "input has shape %v, want 3, 4 or 5 dimensions", x.Shape())
+		return nil
+	}
+	m, known := interpolateModes[o.Mode]
+	switch {
+	case !known && o.Mode != "area":
+		a.failf(core.ValueError, "unknown mode %q, want nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area", o.Mode)
+	case m.nd != 0 && m.nd != nd:
+		a.failf(core.ShapeError, "mode %q wants %d dimensions, got an input of shape %v", o.Mode, m.nd+2, x.Shape())
+	case o.AlignCorners && m.nd == 0:
+		a.failf(core.ValueError, "corners cannot be aligned in mode %q", o.Mode)
+	case m.mode >= 2 || o.Mode == "area":
+		a.floating("the input", x)
+	case !x.DType().IsFloat() && x.DType() != core.Uint8:
+		a.failf(core.DTypeError, "the input must be floating point or uint8, got %v", x.DType())
+	}
+	if (len(o.Size) == 0) == (len(o.ScaleFactor) == 0) {
+		a.failf(core.ValueError, "want either size or scale_factor, got %v and %v", o.Size, o.ScaleFactor)
+	}
+	p := &interpolation{in: x.Shape()[2:], mode: m.mode, align: o.AlignCorners, scale: make([]float64, nd)}
+	if n := len(o.ScaleFactor); n > 1 && n != nd {
+		a.failf(core.ValueError, "scale_factor has %d entries, want 1 or %d", n, nd)
+	}
+	if len(o.ScaleFactor) == 0 {
+		p.out = a.spatial("size", o.Size, nd, 1, 1)
+	} else if a.err == nil {
+		p.out = make([]int, nd)
+		for i := range nd {
+			f := o.ScaleFactor[i%len(o.ScaleFactor)]
+			size := math.Floor(float64(p.in[i]) * f)
+			if !(f > 0) || size > math.MaxInt32 || size < 1 {
+				a.failf(core.ValueError, "scale_factor %v makes nothing of, or too much from, the input of shape %v", o.ScaleFactor, x.Shape())
+				return nil
+			}
+			p.out[i] = int(size)
+			if !o.RecomputeScaleFactor {
+				p.scale[i] = f
+			}
+		}
+	}
+	if a.err == nil && slices.Contains(p.in, 0) {
+		a.failf(core.ShapeError, "input of shape %v has nothing to interpolate", x.Shape())
+	}
+	return p
+}
+
+func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, sizes []int) *core.Tensor {
+	a := begin(name, x)
+	if a.err != nil {
+		return a.fail()
+	}
+	y := a.out(x.DType(), resize(x, sizes))
+	in := a.dense(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	c := a.call(k).Out(y).In(in).Int(int64(len(sizes)), int64(p.mode)).Bool(p.align).Float(p.scale...)
+	c.Work *= 4
+	a.launch(c)
+	dropCopy(in, x)
+	if a.grad {
+		deriv := interpolateDeriv
+		if k == interpolateGradKernel {
+			deriv = interpolateGradDeriv
+		}
+		n := a.node(deriv, x)
+		n.Any = p
+		a.attach(n, y)
+	}
+	return a.done(y)
+}
+
+func interpolateDeriv(d *core.Derivation) {
+	p := d.Node.Any.(*interpolation)
+	d.Set(0, p.apply("interpolate_grad", interpolateGradKernel, d.Grad(), p.in))
+}
+
+func interpolateGradDeriv(d *core.Derivation) {
+	p := d.Node.Any.(*interpolation)
+	d.Set(0, p.apply("interpolate", interpolateKernel, d.Grad(), p.out))
+}
+
+func init() {
+	register("interpolate", Row{
+		Name: "interpolate",
+		Doc:  "The input, [N, C, spatial...], resampled to other spatial sizes.",
+		Func: Interpolate,
+		Args: []Arg{
+			{Name: "input"}, {Name: "size", Field: "Size", Optional: true}, {Name: "scale_factor", Field: "ScaleFactor", Optional: true},
+			{Name: "mode", Field: "Mode", Default: "nearest"}, {Name: "align_corners", Field: "AlignCorners", Default: false},
+			{Name: "recompute_scale_factor", Field: "RecomputeScaleFactor", Default: false},
+		},
+		Samples: []Sample{
+			{Name: "nearest", Args: []any{Shaped(2, 2, 3, 4), InterpolateOptions{Size: []int{5, 7}}}},
+			{Name: "nearest, smaller", Args: []any{Shaped(1, 2, 7), InterpolateOptions{Size: []int{3}}}},
+			{Name: "nearest-exact", Args: []any{Shaped(1, 2, 2, 3, 4), InterpolateOptions{Size: []int{3, 2, 5}, Mode: "nearest-exact"}}},
+			{Name: "linear", Args: []any{Shaped(2, 2, 5), InterpolateOptions{Size: []int{8}, Mode: "linear"}}},
+			{Name: "bilinear", Args: []any{Shaped(1, 2, 4, 3), InterpolateOptions{ScaleFactor: []float64{2, 1.7}, Mode: "bilinear"}}},
+			{Name: "bilinear, corners", Args: []any{Shaped(1, 2, 4, 5), InterpolateOptions{Size: []int{7, 3}, Mode: "bilinear", AlignCorners: true}}},
+			{Name: "bilinear, to one", Args: []any{Shaped(1, 1, 4, 5), InterpolateOptions{Size: []int{1, 1}, Mode: "bilinear", AlignCorners: true}}},
+			{Name: "bicubic", Args: []any{Shaped(1, 2, 4, 3), InterpolateOptions{Size: []int{6, 7}, Mode: "bicubic"}}},
+			{Name: "bicubic, corners", Args: []any{Shaped(1, 1, 5, 4), InterpolateOptions{Size: []int{3, 6}, Mode: "bicubic", AlignCorners: true}}},
+			{Name: "trilinear", Args: []any{Shaped(1, 2, 2, 3, 2), InterpolateOptions{Size: []int{3, 2, 4}, Mode: "trilinear"}}},
+			{Name: "area", Args: []any{Shaped(1, 2, 5, 4), InterpolateOptions{Size: []int{2, 3}, Mode: "area"}}},
+			{Name: "no images", Args: []any{Shaped(0, 2, 5), InterpolateOptions{Size: []int{2}, Mode: "linear"}}},
+		},
+	})
+}
