@@ -2,8 +2,10 @@
 
 #include "gemm.h"
 
-#define SMALL_OPS (4 << 20)    // multiplications of a product that one worker should do alone
-#define CHUNK_OPS (1 << 16)    // multiplications of a chunk, at least
+#define TINY_OPS (1 << 18)   // multiplications of a product that is not worth cutting
+#define SMALL_OPS (4 << 20)  // of one that need not be cut if there are MANY
+#define MANY 16
+#define CHUNK_OPS (1 << 16)  // of a chunk, at least
 
 typedef struct batch {
   plaitk_gemm_engine engine;
@@ -60,7 +62,7 @@ int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, co
   }
   if (b.products == 1) return engine(pool, &whole);
   int64_t ops = most(1, whole.m * whole.n * most(1, whole.k));
-  if (ops <= SMALL_OPS) {
+  if (ops <= TINY_OPS || (ops <= SMALL_OPS && b.products >= MANY)) {
     b.of_chunk = ceil_div(CHUNK_OPS, ops);
     plait_parallel(pool, ceil_div(b.products, b.of_chunk), batch_chunk, &b);
     return atomic_load(&b.status);

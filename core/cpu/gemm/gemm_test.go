@@ -392,3 +392,47 @@ func TestBatches(t *testing.T) {
 		}
 	}
 }
+
+// Products whose operands are packed in several rounds. A picks rows of B, so that the result is known without summing.
+func TestLargeProducts(t *testing.T) {
+	workers := pool.New(2)
+	defer workers.Close()
+	for _, s := range []struct {
+		m, n, k int
+		out     core.DType
+		c       string
+	}{
+		{600, 600, 8000, core.Float32, "rows"},
+		{590, 610, 7501, core.Float32, "columns"},
+		{130, 9000, 40, core.BFloat16, "rows"},
+		{9000, 130, 40, core.Float32, "steps"},
+		{40, 40, 40000, core.Float32, "rows"},
+	} {
+		r := rand.New(rand.NewPCG(11, 12))
+		a, b := newMatrix(r, core.Float32, s.m, s.k, "rows"), newMatrix(r, core.Float32, s.k, s.n, "rows")
+		c := newMatrix(r, s.out, s.m, s.n, s.c)
+		for i := range s.m {
+			for j := range s.k {
+				store(a.dtype, a.data, a.at(i, j), 0)
+			}
+			store(a.dtype, a.data, a.at(i, i*77%s.k), 2)
+		}
+		before := append([]byte(nil), c.data...)
+		var pin runtime.Pinner
+		pin.Pin(&a.data[0])
+		pin.Pin(&b.data[0])
+		pin.Pin(&c.data[0])
+		p := gemm.Product{M: s.m, N: s.n, K: s.k, A: a.operand(), B: b.operand(), C: c.operand(), In: int(core.Float32),
+			Out: int(s.out), Alpha: 1}
+		require.NoError(t, p.Run(workers.Ptr()))
+		pin.Unpin()
+		for i := range s.m {
+			for j := range s.n {
+				if x, y := load(s.out, c.data, c.at(i, j)), 2*load(b.dtype, b.data, b.at(i*77%s.k, j)); x != y {
+					require.Failf(t, "wrong product", "%v at [%d %d]: got %v, want %v", s, i, j, x, y)
+				}
+			}
+		}
+		requireOnlyChanged(t, c, before)
+	}
+}

@@ -10,6 +10,7 @@
 
 #define DEPTH 384              // of a block, at most
 #define SHARED_BYTES (16 << 20)  // of the shared operand at a time
+#define SUMS_BYTES (1 << 20)     // of the sums that a chunk keeps beside C
 #define CHUNK_PANELS 8         // of a chunk, at most
 #define TAIL 16                // how finely the last chunks are cut
 #define PACK_ELEMENTS 32768    // of a chunk of the first round
@@ -171,7 +172,9 @@ int64_t gemm_packed(plait_pool *pool, const gemm_job *job) {
 
   int64_t panel = p.shared.panel;
   int64_t line_bytes = most(1, job->k) * kn->size;
-  int64_t lines = most(panel, SHARED_BYTES / line_bytes / panel * panel);
+  int64_t lines = SHARED_BYTES / line_bytes;
+  if (!job->direct) lines = least(lines, SUMS_BYTES / (CHUNK_PANELS * p.local.panel * kn->size));
+  lines = most(panel, lines / panel * panel);
   lines = least(lines, round_up(p.shared.lines, panel));
   p.packed = gemm_take((size_t)(lines * line_bytes));
   if (p.packed == NULL) return PLAITK_GEMM_NO_MEMORY;

@@ -8,6 +8,7 @@
 // it lies. B's columns are cut over the workers.
 
 #define CHUNK_ELEMENTS 32768  // of B
+#define CHUNK_COLUMNS 8192    // of B, at most
 #define SERIAL_ELEMENTS 40000
 #define LINE_DEPTH 1024       // of a block, if B's columns are contiguous
 #define ROWS_DEPTH 32         // of a block, if B's rows are
@@ -81,7 +82,8 @@ static void thin_chunk(void *arg, int64_t chunk) {
   int64_t j = chunk * t->columns, cols = least(t->columns, job->n - j);
   int64_t sums_row = round_up(cols, kn->lanes), sums_bytes = round_up(job->m * sums_row * kn->size, 64);
   bool lines = job->b_row == 1;
-  int64_t wide = lines ? 4 * LINE_DEPTH : ROWS_DEPTH * most(sums_row, kn->nv * kn->lanes);
+  int64_t wide = 4 * LINE_DEPTH;
+  if (!lines) wide = least(ROWS_DEPTH, job->k) * most(job->own ? 0 : sums_row, kn->nv * kn->lanes);
   char *sums = gemm_local((size_t)(sums_bytes + wide * kn->size));
   if (sums == NULL) {
     atomic_store(&t->failed, true);
@@ -106,7 +108,7 @@ int64_t gemm_thin(plait_pool *pool, const gemm_job *job) {
     t.a = rows;
   }
   int64_t panel = kn->nv * kn->lanes;
-  t.columns = round_up(most(1, CHUNK_ELEMENTS / most(1, job->k)), panel);
+  t.columns = round_up(most(1, least(CHUNK_ELEMENTS / most(1, job->k), CHUNK_COLUMNS)), panel);
   if (job->n * job->k < SERIAL_ELEMENTS) pool = NULL;
   plait_parallel(pool, ceil_div(job->n, t.columns), thin_chunk, &t);
   gemm_give(rows);
