@@ -165,6 +165,10 @@ func badTargets(t *testing.T) {
 		require.Equal(t, core.IndexError, kind)
 		_, err = core.Values[float64](op.NLLLoss(x, target, op.CrossEntropyOptions{Reduction: "none"}))
 		require.ErrorContains(t, err, "nll_loss: "+c.want)
+		if c.target[1] != -1 {
+			_, err = op.MultiLabelMarginLoss(op.Select(x, 1, 0), target, "").Item()
+			require.ErrorContains(t, err, "got 3 classes")
+		}
 		_, err = op.MultiMarginLoss(x, target, op.MultiMarginOptions{}).Item()
 		require.Error(t, err)
 		// Nor does a gradient come out of it.
@@ -252,6 +256,7 @@ func TestLossValues(t *testing.T) {
 		"distance":             {op.PairwiseDistance(f(1, 2), f(4, 6), 2, 0, false), []float64{5}},
 		"triplet":              {op.TripletMarginLoss(f(0, 0), f(3, 4), f(0, 3), op.TripletMarginOptions{}), []float64{3}},
 		"multi margin":         {op.MultiMarginLoss(f(0.1, 0.2, 0.4, 0.8), core.FromSlice([]int64{3}, []int{}...), op.MultiMarginOptions{}), []float64{0.25 * (0.3 + 0.4 + 0.6)}},
+		"multilabel margin":    {op.MultiLabelMarginLoss(f(0.1, 0.2, 0.4, 0.8), core.FromSlice([]int64{3, 0, -1, 1}), ""), []float64{0.25 * (0.4 + 0.6 + 1.1 + 1.3)}},
 	} {
 		requireValues(t, c.want, values(t, c.got), 1e-5)
 		require.NoError(t, c.got.Err(), name)

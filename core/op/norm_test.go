@@ -124,6 +124,22 @@ func TestNormGradientsOneByOne(t *testing.T) {
 	}
 }
 
+func TestLocalResponseNormAgainstDefinition(t *testing.T) {
+	x := uniform(1, 2, 6, 3)
+	xv, want := values(t, x), make([]float64, 36)
+	const size, alpha, beta, k = 4, 0.3, 0.75, 1.5
+	for i := range want {
+		c, sum := i/3%6, 0.0
+		for j := c - size/2; j <= c+(size-1)/2; j++ {
+			if j >= 0 && j < 6 {
+				sum += xv[i+3*(j-c)] * xv[i+3*(j-c)]
+			}
+		}
+		want[i] = xv[i] / math.Pow(k+alpha*sum/size, beta)
+	}
+	requireValues(t, want, values(t, op.LocalResponseNorm(x, size, alpha, beta, k)), 1e-12)
+}
+
 func TestNormErrors(t *testing.T) {
 	x := core.FromSlice(make([]float32, 24), 2, 3, 4)
 	three, four := core.FromSlice(make([]float32, 3)), core.FromSlice(make([]float32, 4))

@@ -15,7 +15,7 @@ PLAIT_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 PLAIT_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-enum pass { ENTROPY, ENTROPY_GRAD, NLL, NLL_GRAD };
+enum pass { ENTROPY, ENTROPY_GRAD, NLL, NLL_GRAD, MULTILABEL };
 
 struct job {
   const struct plaitk_loss *p;
@@ -69,6 +69,36 @@ PLAIT_INLINE double loss_grad(const struct job *j, int64_t sample) {
 #define PLAIT_TEMPLATE "../kernel/loss/entropy.h"
 #include "../../include/plait_each_float.h"
 
+// The loss of one sample, and its derivative if dx is given.
+static void multilabel_block(struct job *j, int64_t batch) {
+  const struct plaitk_loss *p = j->p;
+  int64_t n = p->classes, base = batch * n, count = 0;
+  const int64_t *target = p->target + base;
+  for (; count < n && target[count] != -1; count++) {
+    if (!target_is_class(j, base + count, target[count])) return;
+  }
+  double loss = 0, step = 1 / (double)n;
+  for (int64_t i = 0; j->dx && i < n; i++) store(j->dx, p->dtype, base + i, 0);
+  for (int64_t i = 0; i < n; i++) {
+    bool among = false;
+    for (int64_t k = 0; k < count; k++) among |= target[k] == i;
+    if (among) continue;
+    double xi = load(p->x, p->dtype, base + i), slope = 0;
+    for (int64_t k = 0; k < count; k++) {
+      double lack = 1 - load(p->x, p->dtype, base + target[k]) + xi;
+      if (!(lack > 0)) {
+        loss += lack != lack ? lack : 0;
+        continue;
+      }
+      loss += lack;
+      slope += step;
+      if (j->dx) store(j->dx, p->dtype, base + target[k], load(j->dx, p->dtype, base + target[k]) - step);
+    }
+    if (j->dx) store(j->dx, p->dtype, base + i, slope);
+  }
+  j->losses[batch] = loss * step;
+}
+
 #define DISPATCH(fn, dtype, ...)                    \
   switch (dtype) {                                  \
     case PLAIT_F16: fn##_f16(__VA_ARGS__); break;   \
@@ -87,6 +117,7 @@ static void run_blocks(void *arg, int64_t chunk) {
     switch (j->pass) {
       case ENTROPY: DISPATCH(entropy_block, p->dtype, j, batch, column, w); break;
       case ENTROPY_GRAD: DISPATCH(entropy_block_grad, p->dtype, j, batch, column, w); break;
+      case MULTILABEL: multilabel_block(j, batch); break;
       case NLL: DISPATCH(nll_block, p->dtype, j, batch, column, w); break;
       default: DISPATCH(nll_block_grad, p->dtype, j, batch, column, w);
     }
@@ -174,4 +205,14 @@ void plaitk_loss_nll_backward(plait_pool *pool, const struct plaitk_loss *p, con
   prepare(&j, p, scratch);
   j.total = load(total, acc_dtype(p->dtype), 0);
   run(pool, &j, NLL_GRAD);
+}
+
+int64_t plaitk_loss_multilabel_margin(plait_pool *pool, const struct plaitk_loss *p, void *loss, void *slope,
+                                      void *scratch) {
+  struct job j = {.dx = slope};
+  prepare(&j, p, scratch);
+  run(pool, &j, MULTILABEL);
+  if (j.bad != INT64_MAX) return j.bad;
+  for (int64_t i = 0; loss && i < p->batch; i++) store(loss, p->dtype, i, j.losses[i]);
+  return -1;
 }

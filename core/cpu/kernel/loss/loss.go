@@ -11,6 +11,8 @@ package loss
 #cgo nocallback plaitk_loss_nll
 #cgo noescape plaitk_loss_nll_backward
 #cgo nocallback plaitk_loss_nll_backward
+#cgo noescape plaitk_loss_multilabel_margin
+#cgo nocallback plaitk_loss_multilabel_margin
 #cgo LDFLAGS: -lm
 #include "loss.h"
 */
@@ -29,6 +31,7 @@ func init() {
 	kernel.Register("cross_entropy_backward", crossEntropyBackward)
 	kernel.Register("nll_loss", nll)
 	kernel.Register("nll_loss_backward", nllBackward)
+	kernel.Register("multilabel_margin_loss", multilabelMargin)
 }
 
 // Indices into the integer attributes of every kernel here.
@@ -123,5 +126,19 @@ func nllBackward(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	C.plaitk_loss_nll_backward((*C.plait_pool)(ctx.Pool), &p, c.Ins[3].Ptr(), c.Ins[4].Ptr(), c.Outs[0].Ptr(), scratch)
+	return nil
+}
+
+// multilabelMargin: loss, slope = f(x, target, absent weight). Outputs may be absent.
+func multilabelMargin(ctx *kernel.Context, c *core.Call) error {
+	p := problem(c)
+	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
+	if err != nil {
+		return err
+	}
+	at := C.plaitk_loss_multilabel_margin((*C.plait_pool)(ctx.Pool), &p, ptr(&c.Outs[0]), ptr(&c.Outs[1]), scratch)
+	if at >= 0 {
+		return badTarget(c, at)
+	}
 	return nil
 }

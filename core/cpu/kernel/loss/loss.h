@@ -34,6 +34,13 @@ int64_t plaitk_loss_nll(plait_pool *pool, const struct plaitk_loss *p, void *los
 void plaitk_loss_nll_backward(plait_pool *pool, const struct plaitk_loss *p, const void *dy, const void *total, void *dx,
                               void *scratch);
 
+// Multi-label margin loss of x [batch, classes] with inner == 1: the classes of a sample are its targets before the first -1.
+// loss is [batch], the sum over targets j and other classes i of max(0, 1 - x[j] + x[i]), over the number of classes; slope,
+// which may be NULL in loss's place, its derivative [batch, classes]. Returns -1 or the position of the first target that is
+// no class.
+int64_t plaitk_loss_multilabel_margin(plait_pool *pool, const struct plaitk_loss *p, void *loss, void *slope,
+                                      void *scratch);
+
 // The bytes that each of these needs at scratch.
 int64_t plaitk_loss_scratch(const struct plaitk_loss *p);
 

@@ -1,0 +1,81 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var multilabelMarginKernel = core.Kernel("multilabel_margin_loss")
+
+// MultiLabelMarginLoss returns the sum over a sample's target classes j and its other classes i of max(0, 1 - x[j] + x[i]),
+// over the number of classes, for scores [N, C] or [C]. The target, int64 of the same shape, lists the target classes
+// before its first -1. The reduction is that of [MSELoss].
+func MultiLabelMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
+	a := begin("multilabel_margin_loss", x, target)
+	a.floatTensor(x)
+	switch {
+	case a.err != nil:
+	case target == nil || target.DType() != core.Int64 || target.IsNumber():
+		a.failf(core.DTypeError, "the target must be an int64 tensor")
+	case x.Dim() < 1 || x.Dim() > 2 || !slices.Equal(x.Shape(), target.Shape()):
+		a.failf(core.ShapeError, "want scores and targets [N, C] or [C], got %s", shapes(x, target))
+	}
+	return lossReduction(&a, func() *core.Tensor { return multilabelMargin(x, target) }, reduction)
+}
+
+// multilabelMargin is the loss of each sample.
+func multilabelMargin(x, target *core.Tensor) *core.Tensor {
+	a := begin("multilabel_margin_loss", x, target)
+	loss := a.out(x.DType(), x.Shape()[:x.Dim()-1])
+	if a.err != nil {
+		return a.fail()
+	}
+	a.multilabelCall(x, target, loss, nil)
+	if a.grad {
+		a.attach(a.node(multilabelMarginDeriv, x).Save(x, target), loss)
+	}
+	return a.done(loss)
+}
+
+func (a *application) multilabelCall(x, target, loss, slope *core.Tensor) {
+	in, t := a.dense(x), a.dense(target)
+	if a.err != nil {
+		return
+	}
+	classes := x.Size(-1)
+	batch := 1
+	if x.Dim() == 2 {
+		batch = x.Size(0)
+	}
+	a.launch(a.call(multilabelMarginKernel).Out(loss).Out(slope).In(in).In(t).In(nil).Int(int64(batch), int64(classes), 1, 0, -1))
+	dropCopy(in, x)
+	dropCopy(t, target)
+}
+
+// The loss is piecewise linear: its slope is constant where it exists.
+func multilabelMarginDeriv(d *core.Derivation) {
+	x, target := d.Saved(0), d.Saved(1)
+	a := begin("multilabel_margin_loss_backward", x, target, d.Grad())
+	slope := a.outLike(x)
+	if a.err == nil {
+		a.multilabelCall(x, target, nil, slope)
+	}
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	d.Set(0, Mul(slope, Unsqueeze(d.Grad(), -1)))
+}
+
+func init() {
+	register("loss", Row{Name: "multilabel_margin_loss", Func: MultiLabelMarginLoss,
+		Args: []Arg{{Name: "input", Doc: "scores [N, C] or [C]"}, {Name: "target", Doc: "the target classes, up to the first -1"},
+			{Name: "reduction", Default: "mean", Doc: "mean, sum or none"}},
+		Doc: "What the target classes' scores lack of a distance of 1 above the others'.",
+		Samples: []Sample{
+			{Name: "one", Args: []any{Shaped(4), Indices([]int{4}, 3, 0, -1, 1), "mean"}, Loose: 2},
+			{Name: "mean", Args: []any{Shaped(3, 4), Indices([]int{3, 4}, 3, 0, -1, 1, -1, 0, 0, 0, 0, 1, 2, 3), "mean"}, Loose: 2},
+			{Name: "none", Args: []any{Shaped(3, 4), Indices([]int{3, 4}, 3, 0, -1, 1, -1, 0, 0, 0, 0, 1, -1, 3), "none"}, Loose: 2},
+		}})
+}

@@ -1,0 +1,42 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// LocalResponseNorm divides x, of shape [N, C, ...], by (k + alpha*m)^beta, where m is the mean of the squares of `size`
+// neighbouring channels, those outside counting as 0.
+//
+// Krizhevsky, Sutskever, Hinton: ImageNet classification with deep convolutional neural networks, 2012.
+func LocalResponseNorm(x *core.Tensor, size int, alpha, beta, k float64) *core.Tensor {
+	a := begin("local_response_norm", x)
+	a.floatTensor(x)
+	batch, channels, inner := a.channels(x)
+	if a.err == nil && size < 1 {
+		a.failf(core.ValueError, "the number of channels must be positive, got %d", size)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(a.name, func() *core.Tensor {
+		squares := Reshape(Square(x), batch, channels, inner)
+		before, after := size/2, (size-1)/2
+		padded := Cat([]*core.Tensor{zerosFor(x, x.DType(), []int{batch, before, inner}), squares,
+			zerosFor(x, x.DType(), []int{batch, after, inner})}, 1)
+		sum := Narrow(padded, 1, 0, channels)
+		for i := 1; i < size; i++ {
+			sum = Add(sum, Narrow(padded, 1, i, channels))
+		}
+		return Div(x, Reshape(Pow(Add(Mul(sum, core.Num(alpha/float64(size))), core.Num(k)), core.Num(beta)), x.Shape()...))
+	})
+}
+
+func init() {
+	register("norm", Row{Name: "local_response_norm", Func: LocalResponseNorm,
+		Doc: "The input [N, C, ...] divided by a power of the mean square of neighbouring channels.",
+		Args: []Arg{{Name: "input"}, {Name: "size", Doc: "the number of neighbouring channels"}, {Name: "alpha", Default: 1e-4},
+			{Name: "beta", Default: 0.75, Doc: "the power"}, {Name: "k", Default: 1.0, Doc: "added to the mean square"}},
+		Samples: []Sample{
+			{Name: "odd", Args: []any{Shaped(2, 5, 3), 3, 0.5, 0.75, 1.0}, Loose: 2},
+			{Name: "even", Args: []any{Shaped(2, 4, 2, 2), 2, 0.5, 0.75, 1.5}, Loose: 2},
+			{Name: "wider than the channels", Args: []any{Shaped(1, 2, 3), 5, 0.5, 0.5, 1.0}, Loose: 2},
+		}})
+}
