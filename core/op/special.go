@@ -8,6 +8,7 @@ var (
 	erfinvOp  = elementwise("erfinv", "x", "erfinv(x)", "grad*0.886226925452758*exp(out*out)")
 	lgammaOp  = elementwise("lgamma", "x", "lgamma(x)", "grad*digamma(x)")
 	digammaOp = elementwise("digamma", "x", "digamma(x)", "grad*zeta(2, x)")
+	entrOp    = elementwise("entr", "x", "where(x > 0, -x*log(x), where(x == 0, 0, where(x < 0, -inf, x)))", "-grad*(log(x) + 1)")
 	zetaOp    = elementwise("zeta", "x, y", "zeta(x, y)", "", "-grad*x*zeta(x + 1, y)")
 	logitOp   = elementwise("logit", "x", "log(x/(1 - x))", "grad/(x*(1 - x))")
 	// eps keeps x away from 0 and 1, and no gradient passes where it does.
@@ -47,6 +48,12 @@ func Digamma(x *core.Tensor) *core.Tensor { return digammaOp.apply(nil, x) }
 
 // DigammaInPlace replaces x by the derivative of [Lgamma] there and returns it.
 func DigammaInPlace(x *core.Tensor) *core.Tensor { return digammaOp.applyInPlace(nil, x) }
+
+// Entr returns -x*log(x), the terms of which the entropy of a distribution is the sum; 0 at 0, and -inf below.
+func Entr(x *core.Tensor) *core.Tensor { return entrOp.apply(nil, x) }
+
+// EntrInPlace replaces x by -x*log(x) and returns it.
+func EntrInPlace(x *core.Tensor) *core.Tensor { return entrOp.applyInPlace(nil, x) }
 
 // Zeta returns Hurwitz's zeta function of x and y, elementwise: the sum of (k+y)^-x over k >= 0, for x > 1. It has a
 // gradient for y only.
@@ -146,6 +153,7 @@ func init() {
 		unaryRow(erfinvOp, Erfinv, ErfinvInPlace, "Returns the inverse of the error function.", -0.9, 0.9),
 		unaryRow(lgammaOp, Lgamma, LgammaInPlace, "Returns the logarithm of the gamma function.", 0.5, 4),
 		unaryRow(digammaOp, Digamma, DigammaInPlace, "Returns the derivative of lgamma.", 0.5, 4),
+		unaryRow(entrOp, Entr, EntrInPlace, "Returns -input * log(input), 0 where input is 0.", 0.5, 3),
 		zeta, polygamma, logit, nanToNum,
 	)
 }

@@ -51,6 +51,56 @@ PLAITK_ELEMENTWISE_LOOP(digamma_grad_x_f64) {
   return 0;
 }
 
+// where(x > 0, -x * log(x), where(x == 0, 0, where(x < 0, -inf, x)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ((x_ > 0.0f) ? (-x_ * plait_vm_logf(x_)) : ((x_ == 0.0f) ? 0.0f : ((x_ < 0.0f) ? -INFINITY : x_)));
+  }
+  return 0;
+}
+
+// where(x > 0, -x * log(x), where(x == 0, 0, where(x < 0, -inf, x)))
+PLAITK_ELEMENTWISE_LOOP(entr_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ((x_ > 0.0) ? (-x_ * plait_vm_log(x_)) : ((x_ == 0.0) ? 0.0 : ((x_ < 0.0) ? -(double)INFINITY : x_)));
+  }
+  return 0;
+}
+
+// -grad * (log(x) + 1)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = -grad_ * (plait_vm_logf(x_) + 1.0f);
+  }
+  return 0;
+}
+
+// -grad * (log(x) + 1)
+PLAITK_ELEMENTWISE_LOOP(entr_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = -grad_ * (plait_vm_log(x_) + 1.0);
+  }
+  return 0;
+}
+
 // erf(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erf_f32) {
   const float *in0 = in[0];
@@ -473,11 +523,15 @@ PLAITK_ELEMENTWISE_LOOP(zeta_grad_y_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_special[36] = {
+const plaitk_elementwise_kernel plaitk_elementwise_special[40] = {
     {digamma_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {digamma_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {digamma_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {digamma_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {entr_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {entr_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {entr_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {entr_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {erf_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {erf_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {erf_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},

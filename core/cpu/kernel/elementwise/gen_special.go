@@ -4,7 +4,7 @@ package elementwise
 
 /*
 #include "elementwise.h"
-extern const plaitk_elementwise_kernel plaitk_elementwise_special[36];
+extern const plaitk_elementwise_kernel plaitk_elementwise_special[40];
 */
 import "C"
 
@@ -16,6 +16,10 @@ func init() {
 		"digamma.f64",
 		"digamma.grad.x.f32",
 		"digamma.grad.x.f64",
+		"entr.f32",
+		"entr.f64",
+		"entr.grad.x.f32",
+		"entr.grad.x.f64",
 		"erf.f32",
 		"erf.f64",
 		"erf.grad.x.f32",
