@@ -82,7 +82,7 @@ func (m *maker) make(s op.T) *core.Tensor {
 	if s.Fixed {
 		d = s.DType
 	}
-	shape := s.Shape
+	shape := append([]int{}, s.Shape...) // not nil: without a shape there is one element, of no dimension
 	differentiable := m.grad && d.IsFloat() && !s.NoGrad
 	expanded := -1
 	if m.layout == broadcast && !s.Fixed && !s.Distinct && s.Values == nil {
