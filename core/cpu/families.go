@@ -20,4 +20,5 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/resample"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/scan"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/softmax"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/sorting"
 )

@@ -19,13 +19,13 @@ func Min(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
 }
 
 func chooseAlong(name string, k core.KernelID, x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
-	a := begin(name, x)
+	a := beginTensor(name, x)
 	r := a.reduction(x, []int{dim}, keepdim)
 	a.nonempty(x, r)
 	if a.err != nil {
 		return a.fail(), a.fail()
 	}
-	return a.choose(x, append(r.dims, 0)[0], r.shape, r.shape, func(values, indices *core.Tensor) {
+	return a.choose(x, append(r.dims, 0)[0], r.shape, func(values, indices *core.Tensor) {
 		a.launch(a.call(k).Out(indices).Out(values).In(x).Dims(r.dims))
 	})
 }
@@ -43,7 +43,7 @@ func CumMin(x *core.Tensor, dim int) (values, indices *core.Tensor) {
 }
 
 func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (values, indices *core.Tensor) {
-	a := begin(name, x)
+	a := beginTensor(name, x)
 	dim = a.dim(dim, x)
 	if a.err != nil {
 		return a.fail(), a.fail()
@@ -51,16 +51,16 @@ func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (valu
 	if x.Dim() == 0 {
 		return x.Alias(true), fullLike(x, 0, core.Int64, x.Shape())
 	}
-	return a.choose(x, dim, x.Shape(), x.Shape(), func(values, indices *core.Tensor) {
+	return a.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
 		a.launch(a.call(k).Out(values).Out(indices).In(x).Int(int64(dim)))
 	})
 }
 
-// choose makes the two results of an operation that chooses elements of x along dim, with the given shapes, and records
+// choose makes the two results of an operation that chooses elements of x along dim, of the given shape, and records
 // that the gradient of the values goes to the elements at the indices.
-func (a *application) choose(x *core.Tensor, dim int, shape, indexShape []int, launch func(values, indices *core.Tensor)) (values, indices *core.Tensor) {
+func (a *application) choose(x *core.Tensor, dim int, shape []int, launch func(values, indices *core.Tensor)) (values, indices *core.Tensor) {
 	values = a.out(x.DType(), shape)
-	indices = a.out(core.Int64, indexShape)
+	indices = a.out(core.Int64, shape)
 	if a.err != nil {
 		values.Release()
 		return a.fail(), a.fail()

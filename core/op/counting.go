@@ -27,7 +27,7 @@ func CountNonzero(x *core.Tensor, dims []int) *core.Tensor {
 }
 
 func count(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool, d core.DType) *core.Tensor {
-	a := begin(name, x)
+	a := beginTensor(name, x)
 	r := a.reduction(x, dims, keepdim)
 	if a.err != nil {
 		return a.fail()

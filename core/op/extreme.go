@@ -26,7 +26,7 @@ func Amin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 }
 
 func extreme(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	a := begin(name, x)
+	a := beginTensor(name, x)
 	r := a.reduction(x, dims, keepdim)
 	a.nonempty(x, r)
 	if a.err != nil {
@@ -68,7 +68,7 @@ func ArgMin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 }
 
 func arg(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	a := begin(name, x)
+	a := beginTensor(name, x)
 	if len(dims) > 1 {
 		a.failf(core.ValueError, "got dimensions %v, want one or none", dims)
 	}

@@ -39,7 +39,7 @@ func StdMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (std,
 
 // moments computes the spread of x and, for its derivative or if it is wanted, the mean.
 func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correction float64, keepdim, wantMean bool) (out, mean *core.Tensor) {
-	a := begin(name, x)
+	a := beginTensor(name, x)
 	a.floating("the input", x)
 	r := a.reduction(x, dims, keepdim)
 	if a.err != nil {

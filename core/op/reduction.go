@@ -10,6 +10,17 @@ import (
 // shape that is left.
 type reduction struct{ dims, shape []int }
 
+// beginTensor is begin for an operation whose first input must be a tensor, not a number; the others may be nil.
+func beginTensor(name string, x *core.Tensor, others ...*core.Tensor) application {
+	if x == nil || x.IsNumber() {
+		return application{name: name, err: core.Errorf(core.TypeError, name, "want a tensor, got %v", x)}
+	}
+	if len(others) == 0 {
+		return begin(name, x)
+	}
+	return begin(name, append([]*core.Tensor{x}, others...)...)
+}
+
 // reduction returns the reduction of x over dims; none means all.
 func (a *application) reduction(x *core.Tensor, dims []int, keepdim bool) reduction {
 	dims = a.dims(dims, x)
@@ -59,7 +70,7 @@ func (a *application) reduce(k core.KernelID, x *core.Tensor, r reduction, d cor
 // spread returns a view of t, reduced from a tensor of the given shape over dims, with its elements repeated to that
 // shape.
 func spread(t *core.Tensor, shape, dims []int) *core.Tensor {
-	a := begin("expand", t)
+	a := beginTensor("expand", t)
 	if a.err != nil {
 		return a.fail()
 	}

@@ -53,7 +53,7 @@ func MeanWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 }
 
 func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
-	a := begin(name, x)
+	a := beginTensor(name, x)
 	r := a.reduction(x, dims, o.KeepDim)
 	if a.err != nil {
 		return a.fail()

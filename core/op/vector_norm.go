@@ -35,7 +35,7 @@ func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOpti
 			return vectorNorm(name, castTo(x, *o.DType), p, dims, ReduceOptions{KeepDim: o.KeepDim})
 		})
 	}
-	a := begin(name, x)
+	a := beginTensor(name, x)
 	a.floating("the input", x)
 	if math.IsNaN(p) {
 		a.failf(core.ValueError, "the order of the norm is NaN")

@@ -1,0 +1,65 @@
+// Histograms. Every part counts into bins of its own; these are added in order.
+#include "sorting.h"
+
+static double value_at(int dtype, const void *in, int64_t i) {
+  switch (dtype) {
+  case PLAIT_F16:
+    return (double)plait_f16_to_f32(((const uint16_t *)in)[i]);
+  case PLAIT_BF16:
+    return (double)plait_bf16_to_f32(((const uint16_t *)in)[i]);
+  case PLAIT_F32:
+    return (double)((const float *)in)[i];
+  default:
+    return ((const double *)in)[i];
+  }
+}
+
+// bin_of returns the bin of element i, or -1 if it is outside of the range.
+static int64_t bin_of(const struct plaitk_histogram *h, int64_t i) {
+  int64_t bin;
+  if (h->dtype < PLAIT_F16) {
+    bin = ((const int64_t *)h->in)[i];
+    return bin < h->bins ? bin : -1;
+  }
+  double x = value_at(h->dtype, h->in, i);
+  if (!(x >= h->low && x <= h->high)) return -1;
+  bin = (int64_t)((x - h->low) / (h->high - h->low) * (double)h->bins);
+  return bin < h->bins ? bin : h->bins - 1; // the last bin includes its end
+}
+
+static void part(void *arg, int64_t index) {
+  const struct plaitk_histogram *h = arg;
+  int64_t size = (h->n + h->parts - 1) / h->parts, lo = index * size, hi = lo + size < h->n ? lo + size : h->n;
+  int64_t *counts = (int64_t *)h->scratch + index * h->bins;
+  double *sums = (double *)h->scratch + index * h->bins;
+  memset(counts, 0, (size_t)h->bins * 8); // 0.0 too
+  for (int64_t i = lo; i < hi; i++) {
+    int64_t bin = bin_of(h, i);
+    if (bin < 0) continue;
+    if (h->weights != NULL) {
+      sums[bin] += h->weights[i];
+    } else {
+      counts[bin]++;
+    }
+  }
+}
+
+void plaitk_sorting_histogram(plait_pool *pool, const struct plaitk_histogram *h) {
+  plait_parallel(pool, h->parts, part, (void *)h);
+  for (int64_t b = 0; b < h->bins; b++) {
+    int64_t count = 0;
+    double sum = 0;
+    for (int64_t p = 0; p < h->parts; p++) {
+      if (h->weights != NULL) {
+        sum += ((const double *)h->scratch)[p * h->bins + b];
+      } else {
+        count += ((const int64_t *)h->scratch)[p * h->bins + b];
+      }
+    }
+    if (h->weights != NULL) {
+      ((double *)h->out)[b] = sum;
+    } else {
+      ((int64_t *)h->out)[b] = count;
+    }
+  }
+}

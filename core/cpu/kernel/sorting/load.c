@@ -1,0 +1,61 @@
+// From elements to entries.
+#include "sorting.h"
+
+// Adjacent elements take a loop of their own, which is vectorised.
+#define LOADER(NAME, T, E, K, WORD, ENTRY)                                                                      \
+  PLAIT_CLONES static void NAME(const T *in, int64_t stride, int64_t at, int64_t n, WORD flip, E *restrict a) { \
+    if (stride == 1) {                                                                                          \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                                     \
+        WORD key = K(in[i]) ^ flip;                                                                             \
+        a[i] = ENTRY(key, (uint64_t)(at + i));                                                                  \
+      }                                                                                                         \
+    } else {                                                                                                    \
+      for (int64_t i = 0; i < n; i++) {                                                                         \
+        WORD key = K(in[i * stride]) ^ flip;                                                                    \
+        a[i] = ENTRY(key, (uint64_t)(at + i));                                                                  \
+      }                                                                                                         \
+    }                                                                                                           \
+  }
+
+#define PACK(key, index) ((uint64_t)(key) << 32 | (index))
+#define PAIR(key, index) (wide){(key), (index)}
+
+LOADER(load_u8, uint8_t, packed, key_u8, uint32_t, PACK)
+LOADER(load_i32, int32_t, packed, key_i32, uint32_t, PACK)
+LOADER(load_f16, uint16_t, packed, key_f16, uint32_t, PACK)
+LOADER(load_bf16, uint16_t, packed, key_bf16, uint32_t, PACK)
+LOADER(load_f32, float, packed, key_f32, uint32_t, PACK)
+LOADER(load_i64, int64_t, wide, key_i64, uint64_t, PAIR)
+LOADER(load_f64, double, wide, key_f64, uint64_t, PAIR)
+
+void plaitk_sorting_load_packed(int dtype, const void *in, int64_t stride, int64_t at, int64_t n, bool descending,
+                                packed *a) {
+  uint32_t flip = descending ? UINT32_MAX : 0;
+  switch (dtype) {
+  case PLAIT_BOOL:
+  case PLAIT_U8:
+    load_u8(in, stride, at, n, flip, a);
+    break;
+  case PLAIT_I32:
+    load_i32(in, stride, at, n, flip, a);
+    break;
+  case PLAIT_F16:
+    load_f16(in, stride, at, n, flip, a);
+    break;
+  case PLAIT_BF16:
+    load_bf16(in, stride, at, n, flip, a);
+    break;
+  default:
+    load_f32(in, stride, at, n, flip, a);
+  }
+}
+
+void plaitk_sorting_load_wide(int dtype, const void *in, int64_t stride, int64_t at, int64_t n, bool descending,
+                              wide *a) {
+  uint64_t flip = descending ? UINT64_MAX : 0;
+  if (dtype == PLAIT_I64) {
+    load_i64(in, stride, at, n, flip, a);
+  } else {
+    load_f64(in, stride, at, n, flip, a);
+  }
+}

@@ -1,0 +1,78 @@
+package sorting
+
+/*
+#cgo noescape plaitk_sorting_search
+#cgo nocallback plaitk_sorting_search
+#cgo noescape plaitk_sorting_histogram
+#cgo nocallback plaitk_sorting_histogram
+#include "sorting.h"
+*/
+import "C"
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+)
+
+func init() {
+	// Ins: a sorted sequence, or one for each row of values; values of the same dtype; optionally the int64 indices that
+	// sort the sequences. Outs[0], int64 or int32, gets for each value the number of elements smaller than it, or with
+	// Ints[0] = 1 not larger. All operands are contiguous.
+	kernel.Register("searchsorted", search)
+	// Ins: int64 elements and optionally float64 weights. Outs[0] gets, in int64 the number, in float64 the weight, of
+	// those equal to each index; others do not count.
+	kernel.Register("bincount", func(ctx *kernel.Context, c *core.Call) error { return histogram(ctx, c, 0, 0) })
+	// Outs[0], int64, gets the number of elements of the contiguous floating-point input in each of equal parts of the
+	// range from Floats[0] to Floats[1]; the last part includes its end.
+	kernel.Register("histc", func(ctx *kernel.Context, c *core.Call) error {
+		return histogram(ctx, c, c.Floats[0], c.Floats[1])
+	})
+}
+
+func search(ctx *kernel.Context, c *core.Call) error {
+	sequence, values, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	n := 1
+	if len(sequence.Shape) > 0 {
+		n = sequence.Shape[len(sequence.Shape)-1]
+	}
+	if values.Numel() == 0 {
+		return nil
+	}
+	rows := 1
+	if len(sequence.Shape) > 1 {
+		rows = core.Numel(sequence.Shape[:len(sequence.Shape)-1])
+	}
+	s := C.struct_plaitk_search{sequence: sequence.Ptr(), values: values.Ptr(), out: out.Ptr(), dtype: C.int32_t(values.DType),
+		out_dtype: C.int32_t(out.DType), right: C.int32_t(c.Ints[0]), rows: C.int64_t(rows), n: C.int64_t(n),
+		per_row: C.int64_t(values.Numel() / rows)}
+	if len(c.Ins) > 2 && c.Ins[2].Present() {
+		s.sorter = (*C.int64_t)(c.Ins[2].Ptr())
+	}
+	if bad := int(C.plaitk_sorting_search((*C.plait_pool)(ctx.Pool), &s)); bad != 0 {
+		return core.Errorf(core.IndexError, c.Op, "index at position %d of sorter is out of range, want [0, %d)", bad-1, n)
+	}
+	return nil
+}
+
+func histogram(ctx *kernel.Context, c *core.Call, low, high float64) error {
+	in, out := &c.Ins[0], &c.Outs[0]
+	n, bins := in.Numel(), out.Numel()
+	if bins == 0 {
+		return nil
+	}
+	parts := 1
+	if bins <= 1<<14 {
+		parts = min(16, max(1, n>>16))
+	}
+	scratch, err := ctx.Scratch(parts * bins * 8)
+	if err != nil {
+		return err
+	}
+	h := C.struct_plaitk_histogram{in: in.Ptr(), out: out.Ptr(), scratch: scratch, low: C.double(low), high: C.double(high),
+		dtype: C.int32_t(in.DType), n: C.int64_t(n), bins: C.int64_t(bins), parts: C.int64_t(parts)}
+	if len(c.Ins) > 1 && c.Ins[1].Present() {
+		h.weights = (*C.double)(c.Ins[1].Ptr())
+	}
+	C.plaitk_sorting_histogram((*C.plait_pool)(ctx.Pool), &h)
+	return nil
+}

@@ -1,0 +1,119 @@
+// Package sorting has the CPU kernels that sort along a dimension, select from it, find unique elements and elements that
+// are not zero, search sorted sequences and count into bins. sorting.h says how they work.
+package sorting
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo noescape plaitk_sorting_scratch
+#cgo nocallback plaitk_sorting_scratch
+#cgo noescape plaitk_sorting_run
+#cgo nocallback plaitk_sorting_run
+#cgo noescape plait_pool_threads
+#cgo nocallback plait_pool_threads
+#include "sorting.h"
+*/
+import "C"
+
+import (
+	"math"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+)
+
+func init() {
+	// Outs: values and indices, of the input's shape. Ints: dimension, 1 for descending. The order of equal elements
+	// stays; a NaN counts as the largest.
+	kernel.Register("sort", func(ctx *kernel.Context, c *core.Call) error {
+		return lines(ctx, c, C.SORTING_SORT, &c.Outs[0], &c.Outs[1], 0, c.Ints[1] != 0)
+	})
+	// The same with the indices alone.
+	kernel.Register("argsort", func(ctx *kernel.Context, c *core.Call) error {
+		return lines(ctx, c, C.SORTING_SORT, nil, &c.Outs[0], 0, c.Ints[1] != 0)
+	})
+	// Outs: values and indices, with size k in the dimension. Ints: dimension, k, 1 for the largest. The results are
+	// sorted; of equal elements those that come first are taken.
+	kernel.Register("topk", func(ctx *kernel.Context, c *core.Call) error {
+		return lines(ctx, c, C.SORTING_TOP, &c.Outs[0], &c.Outs[1], c.Ints[1], c.Ints[2] != 0)
+	})
+	// Outs: values and indices, with the dimension left out or of size 1. Ints: dimension, and k for kthvalue.
+	for name, op := range map[string]C.int32_t{
+		"kthvalue": C.SORTING_KTH, "median": C.SORTING_MEDIAN, "nanmedian": C.SORTING_NANMEDIAN, "mode": C.SORTING_MODE,
+	} {
+		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+			k := int64(1)
+			if op == C.SORTING_KTH {
+				k = c.Ints[1]
+			}
+			return lines(ctx, c, op, &c.Outs[0], &c.Outs[1], k, false)
+		})
+	}
+}
+
+const (
+	// chunk is the number of elements worth a chunk of their own.
+	chunk = 1 << 13
+	// longLine is where all threads sort one line together, if there are fewer than fewLines of them.
+	longLine = 1 << 17
+	fewLines = 32
+)
+
+// lines runs an operation on the lines of c.Ins[0] along dimension c.Ints[0]; values may be nil.
+func lines(ctx *kernel.Context, c *core.Call, op C.int32_t, values, indices *core.Operand, k int64, descending bool) error {
+	in, dim := &c.Ins[0], int(c.Ints[0])
+	var s C.struct_plaitk_sorting
+	s.in, s.indices, s.op, s.dtype = in.Ptr(), (*C.int64_t)(indices.Ptr()), op, C.int32_t(in.DType)
+	s.threads = C.int32_t(C.plait_pool_threads((*C.plait_pool)(ctx.Pool)))
+	if values != nil {
+		if !slices.Equal(values.Strides, indices.Strides) {
+			return core.Errorf(core.ShapeError, c.Op, "values and indices are laid out differently, got strides %v and %v", values.Strides, indices.Strides)
+		}
+		s.values = values.Ptr()
+	}
+	if descending {
+		s.descending = 1
+	}
+	keepdim := len(indices.Shape) == len(in.Shape)
+	var dims [core.MaxDims]kernel.Dim
+	nk, count, n, o := 0, 1, 1, 0
+	for i, size := range in.Shape {
+		if i == dim {
+			n, s.in_stride = size, C.int64_t(in.Strides[i])
+			if keepdim {
+				s.out_stride = C.int64_t(indices.Strides[o])
+				o++
+			}
+			continue
+		}
+		count *= size
+		if size != 1 {
+			dims[nk] = kernel.Dim{Size: size, In: in.Strides[i], Out: indices.Strides[o]}
+			nk++
+		}
+		o++
+	}
+	if count == 0 || n == 0 || indices.Numel() == 0 {
+		return nil
+	}
+	if n > math.MaxUint32 {
+		return core.Errorf(core.NotImplemented, c.Op, "got %d elements in a dimension, want at most %d", n, math.MaxUint32)
+	}
+	kernel.SortDims(dims[:nk])
+	nk = kernel.CollapseDims(dims[:nk])
+	for i, d := range dims[:nk] {
+		s.ksize[i], s.kin[i], s.kout[i] = C.int64_t(d.Size), C.int64_t(d.In), C.int64_t(d.Out)
+	}
+	s.nk, s.lines, s.n, s.k = C.int32_t(nk), C.int64_t(count), C.int64_t(n), C.int64_t(k)
+	s.unit = C.int64_t(max(1, chunk/n))
+	if op == C.SORTING_SORT && n >= longLine && count < fewLines {
+		s.unit = 0
+	}
+	scratch, err := ctx.Scratch(int(C.plaitk_sorting_scratch(&s)))
+	if err != nil {
+		return err
+	}
+	s.scratch = scratch
+	C.plaitk_sorting_run((*C.plait_pool)(ctx.Pool), &s)
+	return nil
+}

@@ -1,0 +1,82 @@
+// Unique elements and unique rows.
+#include "sorting.h"
+
+static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
+
+// take makes the element at `index` result number `to`.
+static void take(const struct plaitk_unique *u, uint64_t index, int64_t to) {
+  int size = element_size[u->dtype];
+  memcpy((char *)u->values + to * size, (const char *)u->in + (int64_t)index * size, (size_t)size);
+}
+
+#define E packed
+#include "unique_impl.h"
+
+#define E wide
+#include "unique_impl.h"
+
+int64_t plaitk_sorting_unique_scratch(const struct plaitk_unique *u) {
+  int64_t entry = key_is_wide(u->dtype) ? sizeof(wide) : sizeof(packed);
+  char *at = NULL;
+  plait_carve(&at, u->n * entry);
+  plait_carve(&at, u->n * entry);
+  plait_carve(&at, order_counters(u->n) * (int64_t)sizeof(uint32_t));
+  return (int64_t)(intptr_t)at;
+}
+
+void plaitk_sorting_unique(plait_pool *pool, const struct plaitk_unique *u) {
+  if (key_is_wide(u->dtype)) {
+    unique_wide(pool, u);
+  } else {
+    unique_packed(pool, u);
+  }
+}
+
+// compare orders rows a and b: negative, 0 or positive. Two NaNs are in order, but not equal: `same` becomes false.
+static int compare(const struct plaitk_unique *u, int64_t width, int64_t a, int64_t b, bool *same) {
+  *same = false;
+  for (int64_t i = 0; i < width; i++) {
+    uint64_t x = key_at(u->dtype, u->in, a * width + i), y = key_at(u->dtype, u->in, b * width + i);
+    if (x != y) return x < y ? -1 : 1;
+    if (u->dtype >= PLAIT_F16 && x == key_nan(u->dtype)) return 0;
+  }
+  *same = true;
+  return 0;
+}
+
+// sort_rows sorts the indices of rows by merging.
+static int64_t *sort_rows(const struct plaitk_unique *u, int64_t width, int64_t *from, int64_t *to) {
+  bool same;
+  for (int64_t run = 1; run < u->n; run *= 2) {
+    for (int64_t lo = 0; lo < u->n; lo += 2 * run) {
+      int64_t mid = lo + run < u->n ? lo + run : u->n, hi = mid + run < u->n ? mid + run : u->n;
+      int64_t l = lo, r = mid;
+      for (int64_t o = lo; o < hi; o++) {
+        bool right = l == mid || (r < hi && compare(u, width, from[r], from[l], &same) < 0);
+        to[o] = right ? from[r++] : from[l++];
+      }
+    }
+    int64_t *swap = from;
+    from = to;
+    to = swap;
+  }
+  return from;
+}
+
+void plaitk_sorting_unique_rows(const struct plaitk_unique *u, int64_t width) {
+  int64_t *order = u->scratch, *values = u->values;
+  for (int64_t i = 0; i < u->n; i++) order[i] = i;
+  if (!u->consecutive) order = sort_rows(u, width, order, order + u->n);
+  int64_t results = 0;
+  for (int64_t i = 0; i < u->n; i++) {
+    bool same = false;
+    if (i > 0) compare(u, width, order[i], order[i - 1], &same);
+    if (!same) {
+      values[results] = order[i];
+      u->counts[results++] = 0;
+    }
+    u->counts[results - 1]++;
+    u->inverse[order[i]] = results - 1;
+  }
+  *u->total = results;
+}

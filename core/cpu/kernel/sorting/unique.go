@@ -1,0 +1,84 @@
+package sorting
+
+/*
+#cgo noescape plaitk_sorting_unique_scratch
+#cgo nocallback plaitk_sorting_unique_scratch
+#cgo noescape plaitk_sorting_unique
+#cgo nocallback plaitk_sorting_unique
+#cgo noescape plaitk_sorting_unique_rows
+#cgo nocallback plaitk_sorting_unique_rows
+#cgo noescape plaitk_sorting_nonzero
+#cgo nocallback plaitk_sorting_nonzero
+#include "sorting.h"
+*/
+import "C"
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+)
+
+func init() {
+	// All operands are contiguous. Outs: values, inverse, counts, with room for as many results as there are elements, and
+	// the number of results. Ints: 1 to compare only neighbours. A NaN equals nothing.
+	kernel.Register("unique", func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, false) })
+	// The same for the rows of a matrix; in place of values the index of the first row of each result, as int64.
+	kernel.Register("unique_rows", func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, true) })
+	// Outs[0] gets the coordinates, one row for each element of the contiguous input that is not zero: it must have as
+	// many rows as there are.
+	kernel.Register("nonzero", nonzero)
+}
+
+func unique(ctx *kernel.Context, c *core.Call, rows bool) error {
+	in := &c.Ins[0]
+	n, width := in.Numel(), 1
+	if rows {
+		n, width = in.Shape[0], in.Shape[1]
+	}
+	total := (*C.int64_t)(c.Outs[3].Ptr())
+	if n == 0 {
+		*total = 0
+		return nil
+	}
+	if n > math.MaxUint32 {
+		return core.Errorf(core.NotImplemented, c.Op, "got %d elements, want at most %d", n, math.MaxUint32)
+	}
+	u := C.struct_plaitk_unique{in: in.Ptr(), values: c.Outs[0].Ptr(), inverse: (*C.int64_t)(c.Outs[1].Ptr()),
+		counts: (*C.int64_t)(c.Outs[2].Ptr()), total: total, dtype: C.int32_t(in.DType), consecutive: C.int32_t(c.Ints[0]), n: C.int64_t(n)}
+	bytes := 2 * 8 * n
+	if !rows {
+		bytes = int(C.plaitk_sorting_unique_scratch(&u))
+	}
+	scratch, err := ctx.Scratch(bytes)
+	if err != nil {
+		return err
+	}
+	u.scratch = scratch
+	if rows {
+		C.plaitk_sorting_unique_rows(&u, C.int64_t(width))
+	} else {
+		C.plaitk_sorting_unique((*C.plait_pool)(ctx.Pool), &u)
+	}
+	return nil
+}
+
+func nonzero(ctx *kernel.Context, c *core.Call) error {
+	in := &c.Ins[0]
+	n := in.Numel()
+	if n == 0 || c.Outs[0].Numel() == 0 {
+		return nil
+	}
+	offsets, err := ctx.Scratch((n/C.NONZERO_CHUNK + 1) * 8)
+	if err != nil {
+		return err
+	}
+	var shape [core.MaxDims]C.int64_t
+	for i, d := range in.Shape {
+		shape[i] = C.int64_t(d)
+	}
+	C.plaitk_sorting_nonzero((*C.plait_pool)(ctx.Pool), in.Ptr(), C.int32_t(in.DType), C.int64_t(n), C.int32_t(len(in.Shape)),
+		&shape[0], (*C.int64_t)(offsets), (*C.int64_t)(c.Outs[0].Ptr()))
+	return nil
+}

@@ -1,0 +1,109 @@
+package op
+
+import (
+	"math"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	binCountKernel = core.Kernel("bincount")
+	histCKernel    = core.Kernel("histc")
+)
+
+// BinCount returns, for each integer from 0 to the largest element of x, or to minLength-1 if that is larger, how often
+// it comes in x, a vector of integers that are not negative. With weights, of x's shape, it is the sum of their weights:
+// of float32 for float32 weights, otherwise float64. It waits for the largest element.
+func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
+	a := beginTensor("bincount", x, weights)
+	if a.err != nil {
+		return a.fail()
+	}
+	switch {
+	case x.Dim() != 1 || x.DType().IsFloat():
+		a.failf(core.ShapeError, "got %v%v, want a vector of integers", x.DType(), x.Shape())
+	case minLength < 0:
+		a.failf(core.ValueError, "got minlength %d, want at least 0", minLength)
+	case weights != nil && !slices.Equal(weights.Shape(), x.Shape()):
+		a.failf(core.ShapeError, "weights have shape %v, want the input's %v", weights.Shape(), x.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("bincount", func() *core.Tensor {
+		in := Contiguous(castTo(x, core.Int64))
+		bins := minLength
+		if x.Numel() > 0 {
+			low, high := Amin(in, nil, false), Amax(in, nil, false)
+			l, err := low.Int()
+			a.check(err)
+			h, err := high.Int()
+			a.check(err)
+			switch {
+			case a.err != nil:
+			case l < 0:
+				a.failf(core.ValueError, "got the negative element %d", l)
+			case h >= math.MaxInt64/16:
+				a.failf(core.MemoryError, "no memory for %d bins", h)
+			default:
+				bins = max(bins, int(h)+1)
+			}
+		}
+		result, kind := core.Int64, core.Int64
+		var w *core.Tensor
+		if weights != nil {
+			result, kind = core.Float64, core.Float64
+			if weights.DType() == core.Float32 {
+				result = core.Float32
+			}
+			w = Contiguous(castTo(weights.Detach(), core.Float64))
+		}
+		out := a.out(kind, []int{bins})
+		if a.err != nil {
+			return a.fail()
+		}
+		a.launch(a.call(binCountKernel).Out(out).In(in).In(w))
+		return castTo(out, result)
+	})
+}
+
+// HistC returns how many elements of x, which must be floating point, lie in each of `bins` equal parts of the range from
+// low to high; others do not count. If both are 0 the range is that of the elements, for which it waits. The result has
+// x's dtype.
+func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
+	a := beginTensor("histc", x)
+	a.floating("the input", x)
+	switch {
+	case a.err != nil:
+	case bins <= 0:
+		a.failf(core.ValueError, "got %d bins, want at least 1", bins)
+	case low > high:
+		a.failf(core.ValueError, "got the range from %v to %v, want it ascending", low, high)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("histc", func() *core.Tensor {
+		in := Contiguous(x.Detach())
+		if low == 0 && high == 0 && x.Numel() > 0 {
+			var err error
+			low, err = Amin(in, nil, false).Item()
+			a.check(err)
+			high, err = Amax(in, nil, false).Item()
+			a.check(err)
+		}
+		if low == high {
+			low, high = low-1, high+1
+		}
+		if a.err == nil && (math.IsInf(high-low, 0) || high-low != high-low) {
+			a.failf(core.ValueError, "the range from %v to %v is not finite", low, high)
+		}
+		out := a.out(core.Int64, []int{bins})
+		if a.err != nil {
+			return a.fail()
+		}
+		a.launch(a.call(histCKernel).Out(out).In(in).Float(low, high))
+		return castTo(out, x.DType())
+	})
+}

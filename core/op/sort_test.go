@@ -1,0 +1,225 @@
+package op_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/stretchr/testify/require"
+)
+
+var nan = math.NaN()
+
+// requireElements compares the elements of a tensor; a NaN equals a NaN.
+func requireElements(t *testing.T, want []float64, got *core.Tensor) {
+	t.Helper()
+	v := values(t, got)
+	require.Len(t, v, len(want))
+	for i := range want {
+		require.True(t, v[i] == want[i] || v[i] != v[i] && want[i] != want[i], "got %v, want %v", v, want)
+	}
+}
+
+func TestSortKeepsEqualElementsInOrderAndPutsNaNLast(t *testing.T) {
+	x := core.FromSlice([]float32{2, float32(nan), 1, 2, float32(math.Inf(1)), 1})
+	v, i := op.Sort(x, 0, op.SortOptions{})
+	requireElements(t, []float64{1, 1, 2, 2, math.Inf(1), nan}, v)
+	requireElements(t, []float64{2, 5, 0, 3, 4, 1}, i)
+	v, i = op.Sort(x, -1, op.SortOptions{Descending: true})
+	requireElements(t, []float64{nan, math.Inf(1), 2, 2, 1, 1}, v)
+	requireElements(t, []float64{1, 4, 0, 3, 2, 5}, i)
+	requireElements(t, []float64{1, 4, 0, 3, 2, 5}, op.ArgSort(x, 0, op.SortOptions{Descending: true}))
+}
+
+func TestSelections(t *testing.T) {
+	x := core.FromSlice([]int64{4, 1, 4, 3, 1, 1, 9, 8}, 2, 4)
+	v, i := op.TopK(x, 2, 1, true, true)
+	requireElements(t, []float64{4, 4, 9, 8}, v)
+	requireElements(t, []float64{0, 2, 2, 3}, i)
+	v, i = op.KthValue(x, 2, 1, true)
+	require.Equal(t, []int{2, 1}, v.Shape())
+	requireElements(t, []float64{3, 1}, v)
+	requireElements(t, []float64{3, 1}, i)
+	v, i = op.Median(x, 1, false)
+	requireElements(t, []float64{3, 1}, v)
+	requireElements(t, []float64{3, 1}, i)
+	v, i = op.Mode(x, 1, false)
+	requireElements(t, []float64{4, 1}, v)
+	requireElements(t, []float64{2, 1}, i)
+	y := core.FromSlice([]float64{3, nan, 1, nan, 2})
+	v, i = op.Median(y, 0, false)
+	requireElements(t, []float64{nan}, v)
+	requireElements(t, []float64{1}, i)
+	v, i = op.NanMedian(y, 0, false)
+	requireElements(t, []float64{2}, v)
+	requireElements(t, []float64{4}, i)
+	v, i = op.CumMax(core.FromSlice([]int32{1, 3, 2, 3}), 0)
+	requireElements(t, []float64{1, 3, 3, 3}, v)
+	requireElements(t, []float64{0, 1, 1, 3}, i)
+}
+
+func TestUnique(t *testing.T) {
+	x := core.FromSlice([]float32{2, 1, 2, 0, 1, 2}, 2, 3)
+	v, inverse, counts := op.Unique(x, nil)
+	requireElements(t, []float64{0, 1, 2}, v)
+	require.Equal(t, []int{2, 3}, inverse.Shape())
+	requireElements(t, []float64{2, 1, 2, 0, 1, 2}, inverse)
+	requireElements(t, []float64{1, 2, 3}, counts)
+
+	v, inverse, counts = op.Unique(op.Transpose(x, 0, 1), nil)
+	requireElements(t, []float64{0, 1, 2}, v)
+	requireElements(t, []float64{2, 0, 1, 1, 2, 2}, inverse)
+	requireElements(t, []float64{1, 2, 3}, counts)
+
+	v, inverse, counts = op.UniqueConsecutive(core.FromSlice([]int64{1, 1, 5, 1, 1, 1}), nil)
+	requireElements(t, []float64{1, 5, 1}, v)
+	requireElements(t, []float64{0, 0, 1, 2, 2, 2}, inverse)
+	requireElements(t, []float64{2, 1, 3}, counts)
+
+	v, _, counts = op.Unique(core.FromSlice([]float64{nan, 1, nan}), nil)
+	requireElements(t, []float64{1, nan, nan}, v)
+	requireElements(t, []float64{1, 1, 1}, counts)
+
+	dim := 0
+	rows := core.FromSlice([]int32{1, 2, 0, 5, 1, 2, 1, 0}, 4, 2)
+	v, inverse, counts = op.Unique(rows, &dim)
+	require.Equal(t, []int{3, 2}, v.Shape())
+	requireElements(t, []float64{0, 5, 1, 0, 1, 2}, v)
+	requireElements(t, []float64{2, 0, 2, 1}, inverse)
+	requireElements(t, []float64{1, 1, 2}, counts)
+	dim = 1
+	v, inverse, counts = op.UniqueConsecutive(core.FromSlice([]bool{true, true, false, false, false, true}, 2, 3), &dim)
+	require.Equal(t, []int{2, 2}, v.Shape())
+	requireElements(t, []float64{1, 0, 0, 1}, v)
+	requireElements(t, []float64{0, 0, 1}, inverse)
+	requireElements(t, []float64{2, 1}, counts)
+
+	v, inverse, counts = op.Unique(core.FromSlice([]float32{}, 0), nil)
+	for _, r := range []*core.Tensor{v, inverse, counts} {
+		require.Equal(t, []int{0}, r.Shape())
+	}
+}
+
+// Many elements go through the sort that all threads share.
+func TestUniqueOfManyElements(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	x := make([]int64, 300_000)
+	times := map[int64]int{}
+	for i := range x {
+		x[i] = r.Int64N(1000) << 40
+		times[x[i]]++
+	}
+	v, inverse, counts := op.Unique(core.FromSlice(x), nil)
+	got, err := core.Values[int64](v)
+	require.NoError(t, err)
+	require.True(t, slices.IsSorted(got))
+	require.Len(t, got, len(times))
+	c, err := core.Values[int](counts)
+	require.NoError(t, err)
+	for i, k := range got {
+		require.Equal(t, times[k], c[i])
+	}
+	at, err := core.Values[int](inverse)
+	require.NoError(t, err)
+	for i := range x {
+		if got[at[i]] != x[i] {
+			require.Equal(t, x[i], got[at[i]])
+		}
+	}
+}
+
+func TestNonZero(t *testing.T) {
+	x := core.FromSlice([]float32{0, 1, 0, float32(nan), float32(math.Copysign(0, -1)), 3}, 2, 3)
+	n := op.NonZero(x)
+	require.Equal(t, []int{3, 2}, n.Shape())
+	requireElements(t, []float64{0, 1, 1, 0, 1, 2}, n)
+	requireElements(t, []float64{0, 1, 1, 0, 2, 1}, op.NonZero(op.Transpose(x, 0, 1)))
+	require.Equal(t, []int{1, 0}, op.NonZero(core.Scalar(2.0)).Shape())
+	require.Equal(t, []int{0, 1}, op.NonZero(core.FromSlice([]bool{})).Shape())
+
+	const size = 100_000
+	many := make([]uint8, size)
+	var want []float64
+	for i := 0; i < size; i += 7 {
+		many[i] = 1
+		want = append(want, float64(i/100), float64(i%100))
+	}
+	require.Equal(t, want, values(t, op.NonZero(core.FromSlice(many, size/100, 100))))
+}
+
+func TestSearchSorted(t *testing.T) {
+	s := core.FromSlice([]float32{-1, 0, 0, 2, float32(nan)})
+	x := core.FromSlice([]float32{-2, -1, 0, 1, 2, 3, float32(nan)})
+	requireElements(t, []float64{0, 0, 1, 3, 3, 4, 4}, op.SearchSorted(s, x, op.SearchOptions{}))
+	right := op.SearchSorted(s, x, op.SearchOptions{Right: true, Int32: true})
+	require.Equal(t, core.Int32, right.DType())
+	requireElements(t, []float64{0, 1, 3, 3, 4, 4, 5}, right)
+	requireElements(t, []float64{0, 0, 1, 3, 3, 4, 4}, op.Bucketize(x, s, op.SearchOptions{}))
+	requireElements(t, []float64{3}, op.SearchSorted(s, core.Num(1.5), op.SearchOptions{}))
+
+	rows := core.FromSlice([]int64{1, 3, 5, 2, 4, 6}, 2, 3)
+	requireElements(t, []float64{1, 3, 0, 2}, op.SearchSorted(rows, core.FromSlice([]int64{3, 9, 1, 5}, 2, 2), op.SearchOptions{}))
+	shuffled := core.FromSlice([]int64{5, 1, 3})
+	sorter := op.ArgSort(shuffled, 0, op.SortOptions{})
+	requireElements(t, []float64{1, 2}, op.SearchSorted(shuffled, core.FromSlice([]int64{2, 4}), op.SearchOptions{Sorter: sorter}))
+}
+
+func TestHistograms(t *testing.T) {
+	x := core.FromSlice([]int32{1, 3, 1, 0})
+	requireElements(t, []float64{1, 2, 0, 1}, op.BinCount(x, nil, 0))
+	requireElements(t, []float64{1, 2, 0, 1, 0, 0}, op.BinCount(x, nil, 6))
+	w := op.BinCount(x, core.FromSlice([]float32{0.5, 1, 2, 4}), 0)
+	require.Equal(t, core.Float32, w.DType())
+	requireElements(t, []float64{4, 2.5, 0, 1}, w)
+	require.Equal(t, core.Float64, op.BinCount(x, x, 0).DType())
+	requireElements(t, []float64{0, 0}, op.BinCount(core.FromSlice([]int64{}), nil, 2))
+
+	y := core.FromSlice([]float32{0, 1, 2, 2.5, 4, 5, -1, float32(nan)})
+	requireElements(t, []float64{1, 1, 2, 1}, op.HistC(y, 4, 0, 4))
+	requireElements(t, []float64{2, 2, 2}, op.HistC(op.Narrow(y, 0, 0, 6), 3, 0, 0))
+	requireElements(t, []float64{0, 3}, op.HistC(core.FromSlice([]float32{2, 2, 2}), 2, 0, 0))
+
+	// Enough elements for several parts.
+	many := make([]int64, 1<<18)
+	for i := range many {
+		many[i] = int64(i % 5)
+	}
+	c := values(t, op.BinCount(core.FromSlice(many), nil, 0))
+	require.Equal(t, []float64{52429, 52429, 52429, 52429, 52428}, c)
+}
+
+func TestSortingErrors(t *testing.T) {
+	x := core.FromSlice([]float32{1, 2, 3, 4}, 2, 2)
+	first := func(t, _ *core.Tensor) *core.Tensor { return t }
+	first3 := func(t, _, _ *core.Tensor) *core.Tensor { return t }
+	three := 3
+	for want, got := range map[string]*core.Tensor{
+		"sort: dimension 2 out of range, want [-2, 1]":                       first(op.Sort(x, 2, op.SortOptions{})),
+		"topk: got k 3, want 0 to 2 for dimension 1 of shape [2 2]":          first(op.TopK(x, 3, 1, true, true)),
+		"kthvalue: got k 0, want 1 to 2 for dimension 0 of shape [2 2]":      first(op.KthValue(x, 0, 0, false)),
+		"unique: dimension 3 out of range, want [-2, 1]":                     first3(op.Unique(x, &three)),
+		"bincount: got float32[2 2], want a vector of integers":              op.BinCount(x, nil, 0),
+		"bincount: got the negative element -1":                              op.BinCount(core.FromSlice([]int64{-1}), nil, 0),
+		"histc: got 0 bins, want at least 1":                                 op.HistC(x, 0, 0, 0),
+		"histc: the input must be floating point, got int64":                 op.HistC(core.FromSlice([]int64{-1}), 1, 0, 0),
+		"bucketize: boundaries must be a vector, got shape [2 2]":            op.Bucketize(x, x, op.SearchOptions{}),
+		"searchsorted: the sequence must have a dimension, got a 0-d tensor": op.SearchSorted(core.Scalar(1.0), x, op.SearchOptions{}),
+		"histc: the range from NaN to NaN is not finite":                     op.HistC(core.FromSlice([]float32{float32(nan)}), 1, 0, 0),
+	} {
+		require.EqualError(t, got.Err(), want)
+	}
+	number := core.Num(2)
+	for _, got := range []*core.Tensor{op.Sum(number, nil, false), op.CumSum(number, 0), first(op.Max(number, 0, false)), op.NonZero(number),
+		op.SearchSorted(number, x, op.SearchOptions{}), op.BinCount(number, nil, 0), op.Bucketize(x, number, op.SearchOptions{}), op.Any(number, nil, false),
+		first(op.Sort(nil, 0, op.SortOptions{})), first(op.TopK(nil, 1, 0, true, true)), op.NonZero(nil),
+		first3(op.Unique(nil, nil)), op.BinCount(nil, nil, 0), op.HistC(nil, 1, 0, 0), op.SearchSorted(nil, nil, op.SearchOptions{}),
+		op.Bucketize(nil, nil, op.SearchOptions{}), op.CumSum(nil, 0), op.LogCumSumExp(nil, 0), op.Mean(nil, nil, false), op.Prod(nil, nil, false),
+		op.Var(nil, nil, 1, false), op.VectorNorm(nil, 2, nil, op.ReduceOptions{}), first(op.Max(nil, 0, false)), op.ArgMax(nil, nil, false)} {
+		require.Error(t, got.Err())
+	}
+	bad := op.SearchSorted(core.FromSlice([]int64{1, 2}), core.FromSlice([]int64{1}), op.SearchOptions{Sorter: core.FromSlice([]int64{0, 2})})
+	require.ErrorContains(t, bad.Wait(), "index at position 1 of sorter is out of range, want [0, 2)")
+}
