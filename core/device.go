@@ -86,6 +86,8 @@ type Memory struct {
 	Ptr    unsafe.Pointer // the first byte, where the host can address it
 	Handle uint64         // the device's own name for the piece
 	Size   int            // usable bytes
+
+	storage *Storage // to be used again, of free memory
 }
 
 // A Backend opens the devices of one kind.

@@ -1,9 +1,6 @@
 package core
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // A Category says what memory is used for, in the statistics.
 type Category uint8
@@ -37,60 +34,68 @@ type account struct {
 }
 
 // Counters are where the memory of one stream is counted. A stream gets them once, from [NewCounters].
-type Counters struct{ device, rank *gauges }
+type Counters struct {
+	device *deviceGauges
+	rank   *gauges
+}
 
 // NewCounters returns the counters for streams of the given rank on the device with the given ordinal.
 func NewCounters(ordinal, rank int) Counters {
-	return Counters{lookup(&deviceSums, ordinal), lookup(&gaugeTable, gaugeKey{ordinal, rank})}
+	d := gaugesOf(ordinal)
+	return Counters{d, d.rank(rank)}
 }
 
 // accounted rounds a size up to the allocation granularity of 64 bytes.
 func accounted(bytes int) int64 { return int64(bytes+63) &^ 63 }
 
-type gauge struct{ current, peak atomic.Int64 }
+// A gauge is a number of bytes and its peak.
+type gauge struct{ current, peak int64 }
 
 func (g *gauge) add(n int64) {
-	now := g.current.Add(n)
-	for n > 0 {
-		p := g.peak.Load()
-		if now <= p || g.peak.CompareAndSwap(p, now) {
-			return
-		}
-	}
+	g.current += n
+	g.peak = max(g.peak, g.current)
 }
 
-// gauges of one (device, rank): per category and, last, in total.
+// gauges are per category and, last, in total.
 type gauges [numCategories + 1]gauge
 
-type gaugeKey struct{ device, rank int }
+func (g *gauges) add(c Category, n int64) {
+	g[c].add(n)
+	g[numCategories].add(n)
+}
+
+// deviceGauges count the memory on one device, for all ranks and for each.
+type deviceGauges struct {
+	mu    sync.Mutex
+	all   gauges
+	ranks map[int]*gauges
+}
+
+func (d *deviceGauges) rank(r int) *gauges {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.ranks[r]
+	if g == nil {
+		g = new(gauges)
+		d.ranks[r] = g
+	}
+	return g
+}
 
 var (
-	gaugeMu    sync.Mutex
-	gaugeTable atomic.Pointer[map[gaugeKey]*gauges]
-	deviceSums atomic.Pointer[map[int]*gauges]
+	allGaugesMu sync.Mutex
+	allGauges   = map[int]*deviceGauges{}
 )
 
-func lookup[K comparable](table *atomic.Pointer[map[K]*gauges], key K) *gauges {
-	if m := table.Load(); m != nil {
-		if g := (*m)[key]; g != nil {
-			return g
-		}
+func gaugesOf(ordinal int) *deviceGauges {
+	allGaugesMu.Lock()
+	defer allGaugesMu.Unlock()
+	d := allGauges[ordinal]
+	if d == nil {
+		d = &deviceGauges{ranks: map[int]*gauges{}}
+		allGauges[ordinal] = d
 	}
-	gaugeMu.Lock()
-	defer gaugeMu.Unlock()
-	grown := map[K]*gauges{}
-	if m := table.Load(); m != nil {
-		if g := (*m)[key]; g != nil {
-			return g
-		}
-		for k, v := range *m {
-			grown[k] = v
-		}
-	}
-	g := new(gauges)
-	grown[key] = g
-	table.Store(&grown)
-	return g
+	return d
 }
 
 func (a *account) add()    { a.count(a.bytes) }
@@ -100,46 +105,55 @@ func (a *account) count(n int64) {
 	if a.category == External {
 		return
 	}
-	for _, g := range [...]*gauges{a.counters.device, a.counters.rank} {
-		g[a.category].add(n)
-		g[numCategories].add(n)
-	}
+	d := a.counters.device
+	d.mu.Lock()
+	d.all.add(a.category, n)
+	a.counters.rank.add(a.category, n)
+	d.mu.Unlock()
 }
 
 // A Usage is a number of bytes now and at its highest since the last [ResetPeak].
 type Usage struct{ Current, Peak int }
 
-func (g *gauge) usage() Usage { return Usage{int(g.current.Load()), int(g.peak.Load())} }
+// usage reads one of the gauges that pick finds.
+func usage(dev Device, pick func(d *deviceGauges) *gauges, index Category) Usage {
+	d := gaugesOf(dev.Ordinal())
+	g := pick(d)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Usage{int(g[index].current), int(g[index].peak)}
+}
+
+func allRanks(d *deviceGauges) *gauges { return &d.all }
+
+func ofRank(r int) func(d *deviceGauges) *gauges {
+	return func(d *deviceGauges) *gauges { return d.rank(r) }
+}
 
 // MemoryUsage returns the bytes in use on device d by all ranks and categories.
-func MemoryUsage(d Device) Usage { return lookup(&deviceSums, d.Ordinal())[numCategories].usage() }
+func MemoryUsage(d Device) Usage { return usage(d, allRanks, numCategories) }
 
 // CategoryUsage returns the bytes of one category in use on device d by all ranks.
-func CategoryUsage(d Device, c Category) Usage { return lookup(&deviceSums, d.Ordinal())[c].usage() }
+func CategoryUsage(d Device, c Category) Usage { return usage(d, allRanks, c) }
 
 // RankUsage returns the bytes in use on device d by one rank.
-func RankUsage(d Device, rank int) Usage {
-	return lookup(&gaugeTable, gaugeKey{d.Ordinal(), rank})[numCategories].usage()
-}
+func RankUsage(d Device, rank int) Usage { return usage(d, ofRank(rank), numCategories) }
 
 // RankCategoryUsage returns the bytes of one category in use on device d by one rank.
-func RankCategoryUsage(d Device, rank int, c Category) Usage {
-	return lookup(&gaugeTable, gaugeKey{d.Ordinal(), rank})[c].usage()
-}
+func RankCategoryUsage(d Device, rank int, c Category) Usage { return usage(d, ofRank(rank), c) }
 
 // ResetPeak sets every peak of device d to the bytes in use now.
-func ResetPeak(d Device) {
+func ResetPeak(dev Device) {
+	d := gaugesOf(dev.Ordinal())
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	reset := func(g *gauges) {
 		for i := range g {
-			g[i].peak.Store(g[i].current.Load())
+			g[i].peak = g[i].current
 		}
 	}
-	reset(lookup(&deviceSums, d.Ordinal()))
-	if m := gaugeTable.Load(); m != nil {
-		for k, g := range *m {
-			if k.device == d.Ordinal() {
-				reset(g)
-			}
-		}
+	reset(&d.all)
+	for _, g := range d.ranks {
+		reset(g)
 	}
 }

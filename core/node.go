@@ -63,15 +63,9 @@ type outputMeta struct {
 
 var nodeIDs atomic.Uint64
 
-// LiveNodes returns the number of nodes that hold something. It is for tests of leaks.
-func LiveNodes() int { return int(liveNodes.Load()) }
-
-var liveNodes atomic.Int64
-
 func newNode(name string, deriv Deriv) *Node {
 	n := &Node{ID: nodeIDs.Add(1), Name: name, deriv: deriv}
 	n.refs.set(1)
-	liveNodes.Add(1)
 	return n
 }
 
@@ -111,12 +105,17 @@ func NewNodeWithEdges(m Mode, name string, deriv Deriv, edges []Edge) *Node {
 
 // Attach makes t output index of the node.
 func (n *Node) Attach(t *Tensor, index int) {
+	n.retain()
+	n.AttachLast(t, index)
+}
+
+// AttachLast is [Node.Attach] for the last output: it also gives up the reference that [NewNode] returned.
+func (n *Node) AttachLast(t *Tensor, index int) {
 	n.DeclareOutput(index, t.dtype, t.shape)
 	h := &n.history
 	if index > 0 || h.node != nil {
 		h = new(History)
 	}
-	n.retain()
 	h.node, h.index, h.dtype, h.shape = n, index, t.dtype, t.shape
 	h.refs.set(1)
 	h.wanted.Store(true)
@@ -168,7 +167,6 @@ func (n *Node) Release() {
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
-		liveNodes.Add(-1)
 		n.FreeSaved()
 		if n.inner != nil {
 			n.inner.Release()

@@ -56,7 +56,7 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := storagePool.get()
+	st := m.header()
 	st.memory, st.size, st.home, st.category = m, bytes, s, cat
 	st.refs.Store(1)
 	st.version.Store(0)
@@ -66,7 +66,7 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 
 // WrapStorage returns a storage over memory that belongs to somebody else; release is called when it is no longer used.
 func WrapStorage(s Stream, m Memory, release func()) *Storage {
-	st := storagePool.get()
+	st := m.header()
 	st.memory, st.size, st.home, st.category, st.release = m, m.Size, s, External, release
 	st.refs.Store(1)
 	st.version.Store(0)
@@ -74,41 +74,17 @@ func WrapStorage(s Stream, m Memory, release func()) *Storage {
 	return st
 }
 
-// storagePool recycles Storage objects whose last reference was released, so that the cost of registering a cleanup is
-// paid once per object and not once per allocation.
-var storagePool recycler
-
-type recycler struct {
-	mu   sync.Mutex
-	free []*Storage
-}
-
-const maxRecycled = 1 << 16
-
-func (r *recycler) get() *Storage {
-	r.mu.Lock()
-	if n := len(r.free); n > 0 {
-		s := r.free[n-1]
-		r.free[n-1] = nil
-		r.free = r.free[:n-1]
-		r.mu.Unlock()
+// header returns the Storage that last had the memory, or a new one. Its last reference was released, so nothing refers
+// to it but calls that have not run yet, which know its epoch; and the cost of registering a cleanup is paid once, not for
+// every allocation.
+func (m *Memory) header() *Storage {
+	if s := m.storage; s != nil {
+		m.storage = nil
 		return s
 	}
-	r.mu.Unlock()
 	s := &Storage{cleanup: &cleanupState{}}
 	runtime.AddCleanup(s, collected, s.cleanup)
 	return s
-}
-
-func (r *recycler) put(s *Storage) {
-	s.epoch++
-	s.failure.Store(nil)
-	s.home, s.release = nil, nil
-	r.mu.Lock()
-	if len(r.free) < maxRecycled {
-		r.free = append(r.free, s)
-	}
-	r.mu.Unlock()
 }
 
 // track accounts the storage's memory and arms its cleanup.
@@ -147,7 +123,9 @@ func (c *cleanupState) giveBack() {
 	c.uses = nil
 	c.mu.Unlock()
 	if c.free == nil {
-		c.home.Free(c.memory, after...)
+		m := c.memory
+		c.memory.storage = nil
+		c.home.Free(m, after...)
 		return
 	}
 	after = append(after, c.home.Record())
@@ -171,8 +149,17 @@ func (s *Storage) Release() {
 	case n < 0:
 		panic("core: storage released more often than retained")
 	default:
-		s.Empty()
-		storagePool.put(s)
+		s.epoch++
+		s.failure.Store(nil)
+		s.foreign.Store(false)
+		c, ours := s.cleanup, s.release == nil
+		s.memory, s.home, s.release = Memory{}, nil, nil
+		if c.untrack() {
+			if ours {
+				c.memory.storage = s
+			}
+			c.giveBack()
+		}
 	}
 }
 

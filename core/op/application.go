@@ -184,14 +184,25 @@ func (a *application) node(deriv core.Deriv, inputs ...*core.Tensor) *core.Node 
 
 // attach makes the tensors the node's outputs.
 func (a *application) attach(n *core.Node, outs ...*core.Tensor) {
+	last := -1
 	for i, t := range outs {
 		if t.DType().IsFloat() {
+			last = i
+		}
+	}
+	for i, t := range outs {
+		switch {
+		case i == last:
+			n.AttachLast(t, i)
+		case t.DType().IsFloat():
 			n.Attach(t, i)
-		} else {
+		default:
 			n.DeclareOutput(i, t.DType(), t.Shape())
 		}
 	}
-	n.Release()
+	if last < 0 {
+		n.Release()
+	}
 }
 
 // done returns the application's only result, or the error.
