@@ -217,6 +217,12 @@ func TestMaxUnpoolUndoesMaxPool(t *testing.T) {
 	require.EqualError(t, err, "max_unpool2d: index 8 out of range for planes of 8 elements")
 }
 
+func TestLPPool(t *testing.T) {
+	x := core.FromSlice([]float64{3, 4, -6, 8, 1}, 1, 5)
+	requireValues(t, []float64{5, 10}, values(t, op.LPPool1d(x, 2, []int{2}, op.LPPoolOptions{})), 1e-12)
+	require.EqualError(t, op.LPPool1d(x, 0, []int{2}, op.LPPoolOptions{}).Err(), "lp_pool1d: norm_type must not be 0")
+}
+
 func TestPoolingErrors(t *testing.T) {
 	x := uniform(1, 2, 3, 4, 5)
 	for want, got := range map[string]*core.Tensor{
