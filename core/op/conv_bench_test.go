@@ -26,6 +26,7 @@ func BenchmarkConv2dStep(b *testing.B) {
 				if err := g.Wait(); err != nil {
 					b.Fatal(err)
 				}
+				g.Release()
 			}
 		})
 	}
@@ -68,6 +69,7 @@ func BenchmarkPooling(b *testing.B) {
 					if err := g[0].Wait(); err != nil {
 						b.Fatal(err)
 					}
+					g[0].Release()
 				})
 			}
 		})

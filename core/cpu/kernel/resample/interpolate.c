@@ -5,11 +5,13 @@
 
 #define SAME(x) (x)
 
-// An output position of a dimension is a sum of `taps` input positions with weights.
+// An output position o of a dimension is a sum over taps k of input positions at[k * out + o] with weights. Those of the
+// rows' own dimension have weights of the type in which sums are made.
 typedef struct {
   int64_t taps;
-  int64_t *at[3];
+  int32_t *at[3];
   double *weight[3];
+  void *columns;
 } tables;
 
 typedef struct {
@@ -35,14 +37,14 @@ static void cubic(double t, double w[4]) {
   }
 }
 
-static void fill_table(const plaitk_resample_shape *s, int d, int64_t *at, double *weight) {
+static void fill_table(const plaitk_resample_shape *s, int d, int32_t *at, double *weight) {
   int64_t in = s->in[d], out = s->out[d];
   if (s->mode <= RESAMPLE_NEAREST_EXACT) {
     // In single precision, in which the choice of an element has always been made.
     float scale = s->scale[d] > 0 ? (float)(1 / s->scale[d]) : (float)in / (float)out;
     float half = s->mode == RESAMPLE_NEAREST_EXACT ? 0.5f : 0;
     for (int64_t o = 0; o < out; o++) {
-      at[o] = in == out && s->scale[d] <= 0 ? o : clamp((int64_t)floorf(((float)o + half) * scale), in);
+      at[o] = (int32_t)(in == out && s->scale[d] <= 0 ? o : clamp((int64_t)floorf(((float)o + half) * scale), in));
       weight[o] = 1;
     }
     return;
@@ -56,14 +58,17 @@ static void fill_table(const plaitk_resample_shape *s, int d, int64_t *at, doubl
       int64_t i = clamp((int64_t)x, in);
       double t = x - (double)i;
       t = t < 1 ? t : 1;
-      at[2 * o] = i;
-      at[2 * o + 1] = clamp(i + 1, in);
-      weight[2 * o] = 1 - t;
-      weight[2 * o + 1] = t;
+      at[o] = (int32_t)i;
+      at[out + o] = (int32_t)clamp(i + 1, in);
+      weight[o] = 1 - t;
+      weight[out + o] = t;
     } else {
-      double i = floor(x);
-      cubic(x - i, weight + 4 * o);
-      for (int k = 0; k < 4; k++) at[4 * o + k] = clamp((int64_t)i - 1 + k, in);
+      double i = floor(x), w[4];
+      cubic(x - i, w);
+      for (int k = 0; k < 4; k++) {
+        at[k * out + o] = (int32_t)clamp((int64_t)i - 1 + k, in);
+        weight[k * out + o] = w[k];
+      }
     }
   }
 }
@@ -73,9 +78,9 @@ static void fill_table(const plaitk_resample_shape *s, int d, int64_t *at, doubl
   int64_t oz = r / s->out[1] % s->out[0], oy = r % s->out[1];                                                         \
   for (int64_t i = 0; i < t->taps; i++) {                                                                             \
     for (int64_t j = 0; j < t->taps; j++) {                                                                           \
-      double weight = t->weight[0][oz * t->taps + i] * t->weight[1][oy * t->taps + j];                                \
+      double weight = t->weight[0][i * s->out[0] + oz] * t->weight[1][j * s->out[1] + oy];                            \
       if (weight == 0) continue;                                                                                      \
-      int64_t line = t->at[0][oz * t->taps + i] * s->in[1] + t->at[1][oy * t->taps + j];                              \
+      int64_t line = (int64_t)t->at[0][i * s->out[0] + oz] * s->in[1] + t->at[1][j * s->out[1] + oy];                 \
       BODY                                                                                                            \
     }                                                                                                                 \
   }
@@ -85,8 +90,8 @@ static void fill_table(const plaitk_resample_shape *s, int d, int64_t *at, doubl
                                           void *to, int64_t first, int64_t last, char *buffers) {                     \
     int64_t in = s->in[2], out = s->out[2], taps = t->taps;                                                           \
     T *m = (T *)buffers;                                                                                              \
-    const int64_t *at = t->at[2];                                                                                     \
-    const double *wx = t->weight[2];                                                                                  \
+    const int32_t *at = t->at[2];                                                                                     \
+    const T *wx = t->columns;                                                                                         \
     for (int64_t r = first; r < last; r++) {                                                                          \
       S *y = (S *)to + r * out;                                                                                       \
       int64_t plane = r / (s->out[0] * s->out[1]);                                                                    \
@@ -104,13 +109,15 @@ static void fill_table(const plaitk_resample_shape *s, int d, int64_t *at, doubl
         fresh = 0;                                                                                                    \
       })                                                                                                              \
       if (taps == 2) {                                                                                                \
-        for (int64_t o = 0; o < out; o++) {                                                                           \
-          y[o] = STORE((T)wx[2 * o] * m[at[2 * o]] + (T)wx[2 * o + 1] * m[at[2 * o + 1]]);                            \
+        const int32_t *at1 = at + out;                                                                                \
+        const T *w1 = wx + out;                                                                                       \
+        _Pragma("omp simd") for (int64_t o = 0; o < out; o++) {                                                       \
+          y[o] = STORE(wx[o] * m[at[o]] + w1[o] * m[at1[o]]);                                                         \
         }                                                                                                             \
       } else if (taps == 4) {                                                                                         \
-        for (int64_t o = 0; o < out; o++) {                                                                           \
+        _Pragma("omp simd") for (int64_t o = 0; o < out; o++) {                                                       \
           T sum = 0;                                                                                                  \
-          for (int64_t k = 4 * o; k < 4 * o + 4; k++) sum += (T)wx[k] * m[at[k]];                                     \
+          for (int64_t k = 0; k < 4; k++) sum += wx[k * out + o] * m[at[k * out + o]];                                \
           y[o] = STORE(sum);                                                                                          \
         }                                                                                                             \
       }                                                                                                               \
@@ -122,6 +129,7 @@ static void fill_table(const plaitk_resample_shape *s, int d, int64_t *at, doubl
                                            void *to, int64_t first, int64_t last, char *buffers) {                    \
     int64_t in = s->in[2], out = s->out[2], taps = t->taps, elements = s->in[0] * s->in[1] * in;                      \
     T *m = (T *)buffers;                                                                                              \
+    const T *wx = t->columns;                                                                                         \
     for (int64_t plane = first; plane < last; plane++) {                                                              \
       T *dx = DIRECT ? (T *)to + plane * elements : m + in;                                                           \
       _Pragma("omp simd") for (int64_t c = 0; c < elements; c++) dx[c] = 0;                                           \
@@ -130,7 +138,7 @@ static void fill_table(const plaitk_resample_shape *s, int d, int64_t *at, doubl
         _Pragma("omp simd") for (int64_t c = 0; c < in; c++) m[c] = 0;                                                \
         for (int64_t o = 0; o < out; o++) {                                                                           \
           T g = LOAD(dy[o]);                                                                                          \
-          for (int64_t k = taps * o; k < taps * (o + 1); k++) m[t->at[2][k]] += (T)t->weight[2][k] * g;               \
+          for (int64_t k = o; k < taps * out; k += out) m[t->at[2][k]] += wx[k] * g;                                  \
         }                                                                                                             \
         EACH_ROW({                                                                                                    \
           T *row = dx + line * in;                                                                                    \
@@ -160,15 +168,21 @@ static int64_t plan(job *j, const plait_pool *pool, char *scratch) {
   char *at = scratch;
   j->t.taps = s->mode == RESAMPLE_CUBIC ? 4 : s->mode == RESAMPLE_LINEAR ? 2 : 1;
   for (int d = 0; d < 3; d++) {
-    j->t.at[d] = plait_carve(&at, s->out[d] * j->t.taps * 8);
-    j->t.weight[d] = plait_carve(&at, s->out[d] * j->t.taps * 8);
+    int64_t n = s->out[d] * j->t.taps;
+    j->t.at[d] = plait_carve(&at, n * 4);
+    j->t.weight[d] = plait_carve(&at, n * 8);
     if (!scratch) continue;
     fill_table(s, d, j->t.at[d], j->t.weight[d]);
-    // A dimension that stays as it is must not be touched by more than one tap.
-    if (s->in[d] == 1) {
-      for (int64_t o = 0; o < s->out[d]; o++) {
-        for (int64_t k = 0; k < j->t.taps; k++) j->t.weight[d][o * j->t.taps + k] = k == 0;
-      }
+    // All taps fall on the only position; one of them is enough.
+    for (int64_t i = 0; i < n && s->in[d] == 1; i++) j->t.weight[d][i] = i < s->out[d];
+  }
+  int64_t columns = s->out[2] * j->t.taps;
+  j->t.columns = plait_carve(&at, columns * 8);
+  for (int64_t i = 0; i < columns && scratch; i++) {
+    if (s->dtype == PLAIT_F64) {
+      ((double *)j->t.columns)[i] = j->t.weight[2][i];
+    } else {
+      ((float *)j->t.columns)[i] = (float)j->t.weight[2][i];
     }
   }
   int64_t bytes = s->in[2] * 8;
