@@ -59,7 +59,9 @@ func Gather(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	a.launch(a.call(gatherKernel).Out(out).In(x).In(index).Int(int64(dim)))
+	c := a.call(gatherKernel).Out(out).In(x).In(index).Int(int64(dim))
+	c.Work = 2 * out.Numel()
+	a.launch(c)
 	if a.grad {
 		n := a.node(gatherDeriv, x).Save(index)
 		n.Ints = []int{dim}

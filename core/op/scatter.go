@@ -87,7 +87,7 @@ func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *co
 		return a.fail()
 	}
 	a.launch(a.call(copyKernel).Out(out).In(x))
-	s.launch(&a, out, dim, index, src)
+	s.launch(&a, out, dim, index, src, false)
 	if a.grad && x.DType().IsFloat() {
 		a.attach(s.node(&a, x, dim, index, src), out)
 	}
@@ -110,7 +110,7 @@ func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tens
 		return a.fail()
 	}
 	src, index = apart(x, src), apart(x, index)
-	s.launch(&a, x, dim, index, src)
+	s.launch(&a, x, dim, index, src, true)
 	a.changed(x)
 	if a.grad && x.DType().IsFloat() {
 		a.rebase(s.node(&a, x, dim, index, src), x)
@@ -140,9 +140,11 @@ func dtypeOf(t *core.Tensor) core.DType {
 	return t.DType()
 }
 
-func (s *scattering) launch(a *application, out *core.Tensor, dim int, index, src *core.Tensor) {
+// launch runs the kernel. A failure must fail a new tensor, but leave one that is changed in place as it was.
+func (s *scattering) launch(a *application, out *core.Tensor, dim int, index, src *core.Tensor, inPlace bool) {
 	c := a.call(scatterKernel).Out(out).In(index).In(src).Int(int64(dim), int64(s.mode))
-	c.InPlace = true
+	c.InPlace = inPlace
+	c.Work = 4 * index.Numel()
 	a.launch(c)
 }
 

@@ -197,7 +197,7 @@ func (s *selection) write(x, v *core.Tensor, mode int) *core.Tensor {
 		return a.fail()
 	}
 	a.launch(a.call(copyKernel).Out(out).In(x))
-	s.put(&a, out, v, mode)
+	s.put(&a, out, v, mode, false)
 	if a.grad && x.DType().IsFloat() {
 		a.attach(s.putNode(&a, x, v, mode), out)
 	}
@@ -217,7 +217,7 @@ func (s *selection) writeInPlace(x, v *core.Tensor, mode int) *core.Tensor {
 	for i, t := range s.index {
 		s.index[i] = apart(x, t)
 	}
-	s.put(&a, x, v, mode)
+	s.put(&a, x, v, mode, true)
 	a.changed(x)
 	if a.grad && x.DType().IsFloat() {
 		a.rebase(s.putNode(&a, x, v, mode), x)
@@ -225,14 +225,15 @@ func (s *selection) writeInPlace(x, v *core.Tensor, mode int) *core.Tensor {
 	return x
 }
 
-func (s *selection) put(a *application, x, v *core.Tensor, mode int) {
+// put runs the kernel. A failure must fail a new tensor, but leave one that is changed in place as it was.
+func (s *selection) put(a *application, x, v *core.Tensor, mode int, inPlace bool) {
 	if !v.IsNumber() {
 		v = a.repeated(v, s.result(x))
 		defer v.Release()
 	}
 	s.launch(a, x, v, func(x, v *core.Tensor) *core.Call {
 		c := a.call(indexPutKernel).Out(x).In(v).Bool(s.wrap).Int(int64(mode))
-		c.InPlace = true
+		c.InPlace = inPlace
 		return c
 	})
 }

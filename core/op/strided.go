@@ -56,7 +56,12 @@ func asStridedAdd(base, src *core.Tensor, shape, strides []int, offset int) *cor
 	if !overlaps(shape, strides) {
 		return AsStridedScatter(base, src, shape, strides, offset)
 	}
-	return core.ErrorTensor(core.Errorf(core.NotImplemented, "as_strided", "no gradient through elements that share memory"))
+	return compose("as_strided", func() *core.Tensor {
+		// Where each element of the layout lies in base.
+		all := Arange(nil, core.IntNum(int64(base.Numel())), nil, TensorOptions{Device: base.Device()})
+		at := Ravel(AsStrided(all, shape, strides, offset))
+		return Reshape(IndexAdd(Ravel(base), 0, at, Ravel(src)), base.Shape()...)
+	})
 }
 
 // overlaps reports whether two elements of the layout may share memory.

@@ -24,6 +24,7 @@ func init() {
 	kernel.Register("mask_positions", positionsCall)
 	kernel.Register("masked_select", maskedSelectCall)
 	kernel.Register("masked_scatter", maskedScatterCall)
+	kernel.Register("repeat_index", repeatCall)
 }
 
 func operand(o *core.Operand) view { return newView(o.Ptr(), int(o.DType), o.Shape, o.Strides) }
@@ -200,10 +201,10 @@ func maskedSelectCall(ctx *kernel.Context, c *core.Call) error {
 	return counted(c, maskedSelect(ctx.Pool, &out, &in, &mask, p), c.Outs[0].Numel())
 }
 
-// counted fails if a mask has changed since its true elements were counted.
+// counted fails if a mask, or another tensor that decides the shape of a result, has changed since it was read.
 func counted(c *core.Call, got, want int) error {
 	if got != want {
-		return core.Errorf(core.StateError, c.Op, "the mask has %d true elements, it had %d", got, want)
+		return core.Errorf(core.StateError, c.Op, "the result would have %d elements, the values read before gave %d", got, want)
 	}
 	return nil
 }
@@ -219,4 +220,10 @@ func maskedScatterCall(ctx *kernel.Context, c *core.Call) error {
 		return core.Errorf(core.ShapeError, c.Op, "the mask has %d true elements, the source only %d elements", n, c.Ins[1].Numel())
 	}
 	return nil
+}
+
+// repeat_index: Outs[0], int64, = each i, from 0 on, as often as Ins[0][i], int64 and contiguous, says.
+func repeatCall(_ *kernel.Context, c *core.Call) error {
+	out, repeats := operand(&c.Outs[0]), operand(&c.Ins[0])
+	return counted(c, repeat(&out, &repeats), c.Outs[0].Numel())
 }

@@ -61,6 +61,10 @@ int64_t plaitk_indexing_masked_select(plait_pool *pool, const plait_view *out, c
 int64_t plaitk_indexing_masked_scatter(plait_pool *pool, const plait_view *self, const plait_view *mask,
                                        const plait_view *source, int64_t *scratch);
 
+// Writes each i to the contiguous int64 `out` as often as the contiguous int64 repeats[i] says. Returns how many that are,
+// or -1 if out has no room for them or one is negative.
+int64_t plaitk_indexing_repeat(const plait_view *out, const plait_view *repeats);
+
 // What follows is shared by the kernels of this folder.
 
 // Elements handled at a time between checking indices and using them.

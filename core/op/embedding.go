@@ -1,0 +1,99 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var embeddingBackwardKernel = core.Kernel("embedding_backward") // Outs[0][v] = sum of Ins[0][b..] over Ins[1][b..] == v; Ints: padding, by frequency
+
+// EmbeddingOptions are the options of [Embedding].
+type EmbeddingOptions struct {
+	// PaddingIdx is a row whose gradient is zero; negative counts from the end, nil means none.
+	PaddingIdx *int
+	// ScaleGradByFreq divides the gradient of each row by how often it was used.
+	ScaleGradByFreq bool
+}
+
+// Embedding returns the rows of the matrix weight at the indices in input, an int64 or int32 tensor of any shape, along
+// a new last dimension. An index must lie in [0, rows). The gradient of weight is dense, and its bits do not depend on
+// the number of threads.
+func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
+	a := beginGiven("embedding", input, weight)
+	a.indexDType(input)
+	if a.err == nil && (weight.IsNumber() || weight.Dim() != 2) {
+		a.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
+	}
+	padding := -1
+	if a.err == nil && o.PaddingIdx != nil {
+		padding = *o.PaddingIdx
+		rows := weight.Shape()[0]
+		if padding < -rows || padding >= rows {
+			a.failf(core.IndexError, "padding index %d out of range for %d rows", padding, rows)
+		} else if padding < 0 {
+			padding += rows
+		}
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	out := a.out(weight.DType(), append(slices.Clone(input.Shape()), weight.Shape()[1]))
+	if a.err != nil {
+		return a.fail()
+	}
+	c := a.call(indexKernel).Out(out).In(weight).In(input).Bool(false).Int(0)
+	c.Work = 2 * out.Numel()
+	a.launch(c)
+	if a.grad {
+		n := a.node(embeddingDeriv, weight).Save(input)
+		n.Ints = []int{padding, 0}
+		if o.ScaleGradByFreq {
+			n.Ints[1] = 1
+		}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func embeddingDeriv(d *core.Derivation) {
+	d.Set(0, embeddingBackward(d.Grad(), d.Saved(0), d.InputShape(0), d.Node.Ints[0], d.Node.Ints[1] != 0))
+}
+
+// embeddingBackward returns the gradient of an embedding's weight from that of its result.
+func embeddingBackward(g, input *core.Tensor, shape []int, padding int, byFrequency bool) *core.Tensor {
+	a := begin("embedding_backward", g, input)
+	out := a.out(dtypeOf(g), shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(embeddingBackwardKernel).Out(out).In(g).In(input).Int(int64(padding)).Bool(byFrequency))
+	if a.grad {
+		n := a.node(embeddingBackwardDeriv, g).Save(input)
+		n.Ints = []int{padding, 0}
+		if byFrequency {
+			n.Ints[1] = 1
+		}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func embeddingBackwardDeriv(d *core.Derivation) {
+	input, g, padding := d.Saved(0), d.Grad(), d.Node.Ints[0]
+	r := Embedding(input, g, EmbeddingOptions{})
+	if d.Node.Ints[1] != 0 {
+		// Each row was divided by the number of its uses.
+		flat := Ravel(input)
+		dt := g.DType().Compute()
+		ones := OnesLike(flat, TensorOptions{DType: &dt})
+		counts := IndexAddInPlace(zerosFor(g, dt, []int{g.Shape()[0]}), 0, flat, ones)
+		each := Reshape(IndexSelect(counts, 0, flat), append(slices.Clone(input.Shape()), 1)...)
+		r = To(Div(r, each), g.DType())
+	}
+	if padding >= 0 {
+		kept := Unsqueeze(Ne(input, core.IntNum(int64(padding))), -1)
+		r = Where(kept, r, core.Num(0))
+	}
+	d.Set(0, r)
+}

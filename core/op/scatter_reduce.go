@@ -1,0 +1,234 @@
+package op
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// scatterModes are the reductions of ScatterReduce by PyTorch's names; mean is a sum that is divided.
+var scatterModes = map[string]int{"sum": addMode, "prod": mulMode, "mean": addMode, "amax": maxMode, "amin": minMode}
+
+// ScatterReduce returns x with values of src combined with the elements that index names in dimension dim, like
+// [Scatter]: their "sum", "prod", "mean", "amax" or "amin". With includeSelf the elements of x take part; without, they
+// only stay where no value goes.
+func ScatterReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
+	out, err := newScatterReduce("scatter_reduce", x, dim, index, src, reduce, includeSelf)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return out.apply()
+}
+
+// ScatterReduceInPlace changes x as [ScatterReduce] does and returns it.
+func ScatterReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
+	a := beginGiven("scatter_reduce_", x, index, src)
+	a.inPlace(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	r := ScatterReduce(x, dim, index, src, reduce, includeSelf)
+	if r.Err() != nil {
+		return r
+	}
+	defer r.Release()
+	return CopyInPlace(x, r)
+}
+
+// A scatterReduce is one use of ScatterReduce.
+type scatterReduce struct {
+	name          string
+	x, index, src *core.Tensor
+	dim           int
+	reduce        string
+	includeSelf   bool
+}
+
+func newScatterReduce(name string, x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) (*scatterReduce, error) {
+	a := beginGiven(name, x, index, src)
+	if _, ok := scatterModes[reduce]; !ok {
+		a.failf(core.ValueError, "unknown reduction %q, want sum, prod, mean, amax or amin", reduce)
+	}
+	if a.err == nil && src.IsNumber() {
+		a.failf(core.TypeError, "the source must be a tensor")
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	return &scatterReduce{name, x, index, src, dim, reduce, includeSelf}, nil
+}
+
+func (s *scatterReduce) apply() *core.Tensor {
+	if rank1(s.x, s.index, s.src) {
+		return compose(s.name, func() *core.Tensor {
+			v := *s
+			v.x, v.index, v.src = atLeast(s.x, 1), atLeast(s.index, 1), atLeast(s.src, 1)
+			return Reshape(v.apply(), s.x.Shape()...)
+		})
+	}
+	a := begin(s.name, s.x, s.index, s.src)
+	op := scattering{name: s.name, mode: scatterModes[s.reduce]}
+	s.dim = op.check(&a, s.x, s.dim, s.index, s.src)
+	if a.err == nil && s.reduce == "mean" && s.x.DType() == core.Bool {
+		a.failf(core.DTypeError, "bool has no mean")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	var out *core.Tensor
+	core.NoGrad(func() {
+		out = compose(s.name, func() *core.Tensor {
+			first := s.x
+			if !s.includeSelf {
+				first = Scatter(s.x, s.dim, s.index, s.identity())
+			}
+			r := (&scattering{name: s.name, mode: op.mode}).apply(first, s.dim, s.index, s.src)
+			if s.reduce == "mean" {
+				r = s.divide(r, s.counts())
+			}
+			return r
+		})
+	})
+	if out.Err() != nil {
+		return out
+	}
+	if a.grad {
+		n := a.node(scatterReduceDeriv, s.x, s.src).Save(s.index)
+		n.Any, n.Ints = &scatterReduce{name: s.name, reduce: s.reduce, includeSelf: s.includeSelf}, []int{s.dim}
+		if s.reduce == "prod" || s.reduce == "amax" || s.reduce == "amin" {
+			n.Save(s.x, s.src).SaveOutput(out, 0)
+		}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// identity returns the number that changes nothing when it is combined.
+func (s *scatterReduce) identity() *core.Tensor {
+	d := s.x.DType()
+	switch {
+	case s.reduce == "prod":
+		return core.IntNum(1)
+	case s.reduce == "sum" || s.reduce == "mean":
+		return core.IntNum(0)
+	case d.IsFloat() && s.reduce == "amax":
+		return core.Num(math.Inf(-1))
+	case d.IsFloat():
+		return core.Num(math.Inf(1))
+	}
+	low, high := map[core.DType]int64{core.Int32: math.MinInt32, core.Int64: math.MinInt64},
+		map[core.DType]int64{core.Bool: 1, core.Uint8: math.MaxUint8, core.Int32: math.MaxInt32, core.Int64: math.MaxInt64}
+	if s.reduce == "amax" {
+		return core.IntNum(low[d])
+	}
+	return core.IntNum(high[d])
+}
+
+// counts returns how many values make each element, at least 1.
+func (s *scatterReduce) counts() *core.Tensor {
+	d := s.x.DType()
+	if d.IsHalf() {
+		d = core.Float32 // counts past 256 are no half floats
+	}
+	o := TensorOptions{DType: &d}
+	start := OnesLike(s.x, o)
+	if !s.includeSelf {
+		start = Maximum(ScatterAdd(ZerosLike(s.x, o), s.dim, s.index, OnesLike(s.index, o)), start)
+		return start
+	}
+	return ScatterAddInPlace(start, s.dim, s.index, OnesLike(s.index, o))
+}
+
+// divide returns sum / count in sum's dtype; integers are rounded down.
+func (s *scatterReduce) divide(sum, count *core.Tensor) *core.Tensor {
+	if sum.DType().IsFloat() {
+		return To(Div(sum, count), sum.DType())
+	}
+	return To(FloorDivide(sum, count), sum.DType())
+}
+
+func scatterReduceDeriv(d *core.Derivation) {
+	s := *d.Node.Any.(*scatterReduce)
+	s.dim, s.index = d.Node.Ints[0], d.Saved(0)
+	g := d.Grad()
+	var self, src *core.Tensor
+	switch s.reduce {
+	case "sum":
+		self, src = g, g
+	case "mean":
+		s.x = g
+		self = To(Div(g, s.counts()), g.DType())
+		src = self
+	case "prod":
+		s.productDeriv(d)
+		return
+	default:
+		s.extremeDeriv(d)
+		return
+	}
+	s.set(d, self, Gather(src, s.dim, s.index))
+}
+
+// set sets the gradients: that of x, before it is known where x takes part, and that of the part of src that the index
+// covers.
+func (s *scatterReduce) set(d *core.Derivation, self, src *core.Tensor) {
+	if d.Needs(0) {
+		if !s.includeSelf {
+			self = Scatter(self, s.dim, s.index, core.IntNum(0))
+		}
+		d.Set(0, self)
+	}
+	if d.Needs(1) {
+		d.Set(1, padTo(src, d.InputShape(1)))
+	}
+}
+
+// covered returns the part of src that the index covers.
+func (s *scatterReduce) covered(src *core.Tensor) *core.Tensor {
+	for i, n := range s.index.Shape() {
+		src = Narrow(src, i, 0, n)
+	}
+	return src
+}
+
+// extremeDeriv shares the gradient of a largest or smallest value among all that are equal to it.
+func (s *scatterReduce) extremeDeriv(d *core.Derivation) {
+	g, x, src, out := d.Grad(), d.Saved(1), s.covered(d.Saved(2)), d.Saved(3)
+	isSelf := To(Eq(x, out), g.DType())
+	if !s.includeSelf {
+		isSelf = Scatter(isSelf, s.dim, s.index, core.IntNum(0))
+		// Elements where no value goes stay x's.
+		touched := ScatterAdd(ZerosLike(g, TensorOptions{}), s.dim, s.index, OnesLike(src, TensorOptions{}))
+		isSelf = Where(Eq(touched, core.IntNum(0)), core.Num(1), isSelf)
+	}
+	isSrc := To(Eq(src, Gather(out, s.dim, s.index)), g.DType())
+	share := Div(g, ScatterAdd(isSelf, s.dim, s.index, isSrc))
+	if d.Needs(0) {
+		d.Set(0, Mul(isSelf, share))
+	}
+	if d.Needs(1) {
+		d.Set(1, padTo(Mul(isSrc, Gather(share, s.dim, s.index)), d.InputShape(1)))
+	}
+}
+
+// productDeriv computes the products of all factors but one, also where some are zero.
+func (s *scatterReduce) productDeriv(d *core.Derivation) {
+	g, x, src, out := d.Grad(), d.Saved(1), s.covered(d.Saved(2)), d.Saved(3)
+	one := core.Num(1)
+	product := func(x, src *core.Tensor) *core.Tensor {
+		return ScatterReduce(x, s.dim, s.index, src, "prod", s.includeSelf)
+	}
+	var self, from *core.Tensor
+	if d.Needs(0) {
+		nonzero := Where(Eq(x, core.Num(0)), one, x)
+		self = Div(Mul(g, product(nonzero, src)), nonzero)
+	}
+	if d.Needs(1) {
+		zero := Eq(src, core.Num(0))
+		zeros := Gather(ScatterAdd(ZerosLike(x, TensorOptions{}), s.dim, s.index, To(zero, x.DType())), s.dim, s.index)
+		single := LogicalAnd(zero, Eq(zeros, one)) // the only zero among the values of its element
+		without := product(x, Where(single, one, src))
+		from = Where(single, Gather(Mul(g, without), s.dim, s.index), Div(Gather(Mul(g, out), s.dim, s.index), Where(zero, one, src)))
+	}
+	s.set(d, self, from)
+}
