@@ -147,7 +147,14 @@ func TestInitialisationStatistics(t *testing.T) {
 		return math.Sqrt(s2/n - s/n*s/n)
 	}
 	require.InDelta(t, 0.1/math.Sqrt(3), std(nn.NewLinear(100, 300, nn.LinearOptions{}).Weight), 0.001)
+	require.InDelta(t, 1, std(nn.NewEmbedding(100, 300, nn.EmbeddingOptions{}).Weight), 0.02)
 	require.InDelta(t, 1/math.Sqrt(3*36), std(nn.NewConv2d(4, 200, 3, nn.ConvOptions{}).Weight), 0.002)
+	p := 3
+	e := nn.NewEmbedding(5, 4, nn.EmbeddingOptions{PaddingIdx: &p})
+	v, err := core.Values[float32](op.Narrow(e.Weight, 0, 3, 1))
+	require.NoError(t, err)
+	require.Equal(t, []float32{0, 0, 0, 0}, v)
+	require.True(t, e.Weight.RequiresGrad())
 }
 
 func TestLayersTrain(t *testing.T) {
