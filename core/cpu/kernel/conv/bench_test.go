@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
@@ -27,7 +28,7 @@ func BenchmarkConv(b *testing.B) {
 	} {
 		g := c.g
 		nx, nw, ny := g.sizes()
-		x, w, y, dx, dw := newBuffer(g.dtype, nx), newBuffer(g.dtype, nw), newBuffer(g.dtype, ny), newBuffer(g.dtype, nx), newBuffer(g.dtype, nw)
+		x, w, y, dx, dw := newBuffer(b, g.dtype, nx), newBuffer(b, g.dtype, nw), newBuffer(b, g.dtype, ny), newBuffer(b, g.dtype, nx), newBuffer(b, g.dtype, nw)
 		x.set(make([]float64, nx))
 		w.set(make([]float64, nw))
 		products := float64(ny * nw / max(1, g.cout))
@@ -49,7 +50,7 @@ func BenchmarkConv(b *testing.B) {
 				}},
 			} {
 				b.Run(fmt.Sprintf("%s/%s/threads%d", c.name, pass.name, threads), func(b *testing.B) {
-					s := newBuffer(float64_, int64(pass.bytes/8+1))
+					s := newBuffer(b, rawtensor.Float64, int64(pass.bytes/8+1))
 					for b.Loop() {
 						pass.run(s)
 					}

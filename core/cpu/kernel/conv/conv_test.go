@@ -10,14 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 	"github.com/plait-ml/plait/core/cpu/pool"
-)
-
-const (
-	float16  = 4
-	bfloat16 = 5
-	float32_ = 6
-	float64_ = 7
 )
 
 // size returns positions, weights and outputs: the lengths of x, w and y.
@@ -62,78 +56,25 @@ func (g *geometry) each(f func(x, w, y int64)) {
 	}
 }
 
-// A buffer is memory of a dtype with a guard behind its end.
-type buffer struct {
-	dtype int64
-	words []uint64
-	n     int64
+// A buffer is a row of elements that ends where an unmapped page begins.
+type buffer struct{ *rawtensor.Tensor }
+
+func newBuffer(t testing.TB, dtype, n int64) *buffer {
+	return &buffer{rawtensor.New(t, int(dtype), int(n))}
 }
 
-const guard = 0x5a5a5a5a5a5a5a5a
+func (b *buffer) ptr() unsafe.Pointer { return b.Ptr }
 
-func elementSize(dtype int64) int64 {
-	return map[int64]int64{float16: 2, bfloat16: 2, float32_: 4, float64_: 8}[dtype]
-}
-
-func newBuffer(dtype, n int64) *buffer {
-	b := &buffer{dtype: dtype, n: n, words: make([]uint64, (n*elementSize(dtype)+7)/8+16)}
-	for i := range b.words {
-		b.words[i] = guard
-	}
-	return b
-}
-
-func (b *buffer) ptr() unsafe.Pointer { return unsafe.Pointer(&b.words[0]) }
-
-func (b *buffer) checkGuard(t *testing.T) {
-	t.Helper()
-	bytes := unsafe.Slice((*byte)(b.ptr()), len(b.words)*8)
-	for _, v := range bytes[b.n*elementSize(b.dtype):] {
-		require.Equal(t, byte(0x5a), v, "written past the end")
-	}
-}
-
-// Values are small multiples of 1/8, which every dtype holds exactly.
 func (b *buffer) set(v []float64) {
 	for i, x := range v {
-		i := uintptr(i)
-		switch b.dtype {
-		case float64_:
-			*(*float64)(unsafe.Add(b.ptr(), i*8)) = x
-		case float32_:
-			*(*float32)(unsafe.Add(b.ptr(), i*4)) = float32(x)
-		case bfloat16:
-			*(*uint16)(unsafe.Add(b.ptr(), i*2)) = uint16(math.Float32bits(float32(x)) >> 16)
-		case float16:
-			bits := math.Float32bits(float32(x))
-			h := uint16(bits >> 16 & 0x8000)
-			if x != 0 {
-				h |= uint16((bits>>23&0xff)-112)<<10 | uint16(bits>>13&0x3ff)
-			}
-			*(*uint16)(unsafe.Add(b.ptr(), i*2)) = h
-		}
+		b.Set(x, i)
 	}
 }
 
 func (b *buffer) get() []float64 {
-	v := make([]float64, b.n)
+	v := make([]float64, b.Numel())
 	for i := range v {
-		switch o := uintptr(i); b.dtype {
-		case float64_:
-			v[i] = *(*float64)(unsafe.Add(b.ptr(), o*8))
-		case float32_:
-			v[i] = float64(*(*float32)(unsafe.Add(b.ptr(), o*4)))
-		case bfloat16:
-			v[i] = float64(math.Float32frombits(uint32(*(*uint16)(unsafe.Add(b.ptr(), o*2))) << 16))
-		case float16:
-			h := uint32(*(*uint16)(unsafe.Add(b.ptr(), o*2)))
-			if m := h & 0x7fff; m != 0 {
-				v[i] = math.Ldexp(float64(m&0x3ff|0x400), int(m>>10)-25)
-			}
-			if h&0x8000 != 0 {
-				v[i] = -v[i]
-			}
-		}
+		v[i] = b.Value(i)
 	}
 	return v
 }
@@ -157,7 +98,7 @@ func scratch(bytes int) unsafe.Pointer {
 }
 
 func tolerance(dtype int64) float64 {
-	return map[int64]float64{float16: 1e-3, bfloat16: 8e-3, float32_: 1e-5, float64_: 1e-13}[dtype]
+	return map[int64]float64{rawtensor.Float16: 1e-3, rawtensor.BFloat16: 8e-3, rawtensor.Float32: 1e-5, rawtensor.Float64: 1e-13}[dtype]
 }
 
 func requireClose(t *testing.T, want, got []float64, tol float64, what string) {
@@ -189,42 +130,39 @@ func check(t *testing.T, g geometry, p *pool.Pool) {
 		dw[wi] += vy[yi] * vx[xi]
 	})
 	buf := func(v []float64) *buffer {
-		b := newBuffer(g.dtype, int64(len(v)))
+		b := newBuffer(t, g.dtype, int64(len(v)))
 		b.set(v)
 		return b
 	}
 	x, w, b, dy := buf(vx), buf(vw), buf(vb), buf(vy)
 	tol := tolerance(g.dtype)
 
-	out := newBuffer(g.dtype, ny)
+	out := newBuffer(t, g.dtype, ny)
 	g.forward(p.Ptr(), x.ptr(), w.ptr(), b.ptr(), out.ptr(), scratch(g.forwardScratch(p.Ptr())))
 	requireClose(t, y, out.get(), tol, "forward")
-	out.checkGuard(t)
 
-	out = newBuffer(g.dtype, nx)
+	out = newBuffer(t, g.dtype, nx)
 	g.inputGrad(p.Ptr(), dy.ptr(), w.ptr(), nil, out.ptr(), scratch(g.inputGradScratch(p.Ptr())))
 	requireClose(t, dx, out.get(), tol, "input gradient")
-	out.checkGuard(t)
 
 	plane = g.in[0] * g.in[1] * g.in[2]
 	for i := range dx {
 		dx[i] += vc[int64(i)/plane%g.cin]
 	}
 	c := buf(vc)
-	out = newBuffer(g.dtype, nx)
+	out = newBuffer(t, g.dtype, nx)
 	g.inputGrad(p.Ptr(), dy.ptr(), w.ptr(), c.ptr(), out.ptr(), scratch(g.inputGradScratch(p.Ptr())))
 	requireClose(t, dx, out.get(), tol, "transposed convolution with bias")
 
-	out = newBuffer(g.dtype, nw)
+	out = newBuffer(t, g.dtype, nw)
 	g.weightGrad(p.Ptr(), x.ptr(), dy.ptr(), out.ptr(), scratch(g.weightGradScratch(p.Ptr())))
 	requireClose(t, dw, out.get(), tol*math.Sqrt(float64(g.n*plane)), "weight gradient")
-	out.checkGuard(t)
 	runtime.KeepAlive(p)
 }
 
 // shape makes a geometry of 1 to 3 dimensions with the output size of the formula.
 func shape(n, groups, cin, cout int64, in, kernel, stride, padding, dilation []int64) geometry {
-	g := geometry{dtype: float32_, n: n, groups: groups, cin: cin, cout: cout}
+	g := geometry{dtype: rawtensor.Float32, n: n, groups: groups, cin: cin, cout: cout}
 	for d := range 3 {
 		g.in[d], g.kernel[d], g.stride[d], g.dilation[d] = 1, 1, 1, 1
 		if i := d - 3 + len(in); i >= 0 {
@@ -279,7 +217,7 @@ func TestAgainstLoops(t *testing.T) {
 			continue
 		}
 		for name, g := range cases() {
-			for _, dtype := range []int64{float32_, float64_, float16, bfloat16} {
+			for _, dtype := range []int64{rawtensor.Float32, rawtensor.Float64, rawtensor.Float16, rawtensor.BFloat16} {
 				g.dtype = dtype
 				t.Run(fmt.Sprintf("%s/isa%d/dtype%d", name, level, dtype), func(t *testing.T) { check(t, g, p) })
 			}
@@ -303,8 +241,8 @@ func TestRandomGeometries(t *testing.T) {
 		}
 		groups := int64(1 + r.IntN(3))
 		g := shape(int64(1+r.IntN(4)), groups, groups*int64(1+r.IntN(5)), groups*int64(1+r.IntN(10)), in, kernel, stride, padding, dilation)
-		if g.dtype = float32_; r.IntN(2) == 0 {
-			g.dtype = float64_
+		if g.dtype = rawtensor.Float32; r.IntN(2) == 0 {
+			g.dtype = rawtensor.Float64
 		}
 		t.Run(fmt.Sprintf("%+v", g), func(t *testing.T) { check(t, g, p) })
 	}
@@ -316,7 +254,7 @@ func TestThreads(t *testing.T) {
 	for name, g := range cases() {
 		nx, nw, ny := g.sizes()
 		fill := func(n int64) *buffer {
-			b := newBuffer(g.dtype, n)
+			b := newBuffer(t, g.dtype, n)
 			v := make([]float64, n)
 			for i := range v {
 				v[i] = r.NormFloat64()
@@ -328,7 +266,7 @@ func TestThreads(t *testing.T) {
 		var first [3][]float64
 		for _, threads := range []int{1, 2, 5} {
 			p := pool.New(threads)
-			y, dx, dw := newBuffer(g.dtype, ny), newBuffer(g.dtype, nx), newBuffer(g.dtype, nw)
+			y, dx, dw := newBuffer(t, g.dtype, ny), newBuffer(t, g.dtype, nx), newBuffer(t, g.dtype, nw)
 			g.forward(p.Ptr(), x.ptr(), w.ptr(), nil, y.ptr(), scratch(g.forwardScratch(p.Ptr())))
 			g.inputGrad(p.Ptr(), dy.ptr(), w.ptr(), nil, dx.ptr(), scratch(g.inputGradScratch(p.Ptr())))
 			g.weightGrad(p.Ptr(), x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(p.Ptr())))
@@ -348,7 +286,7 @@ func TestUntouchedInfinity(t *testing.T) {
 		g := shape(1, 1, 1, 4, dims{in, in}, dims{2, 2}, dims{3, 3}, dims{0, 0}, dims{1, 1})
 		g.out[1], g.out[2] = in/4, in/4
 		nx, nw, ny := g.sizes()
-		x, dy, dw := newBuffer(g.dtype, nx), newBuffer(g.dtype, ny), newBuffer(g.dtype, nw)
+		x, dy, dw := newBuffer(t, g.dtype, nx), newBuffer(t, g.dtype, ny), newBuffer(t, g.dtype, nw)
 		touched := make([]bool, nx)
 		g.each(func(xi, _, _ int64) { touched[xi] = true })
 		v := make([]float64, nx)

@@ -3,6 +3,7 @@ package resample
 
 /*
 #cgo CFLAGS: -O3 -fopenmp-simd
+#cgo LDFLAGS: -lm
 #cgo noescape plaitk_resample_scratch
 #cgo nocallback plaitk_resample_scratch
 #cgo noescape plaitk_resample_forward
@@ -41,7 +42,7 @@ func init() {
 	kernel.Register("col2im", foldCall)
 }
 
-func pool(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
+func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
 // interpolation describes one between tensors whose last Ints[0] dimensions are spatial: Ints are that, the mode and
 // whether corners are aligned, Floats the scale of each dimension or 0.
@@ -69,11 +70,11 @@ func interpolation(c *core.Call, in, out *core.Operand) *C.plaitk_resample_shape
 func interpolateCall(ctx *kernel.Context, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
 	s := interpolation(c, x, y)
-	scratch, err := ctx.Scratch(int(C.plaitk_resample_scratch(pool(ctx), s)))
+	scratch, err := ctx.Scratch(int(C.plaitk_resample_scratch(workers(ctx), s)))
 	if err != nil {
 		return err
 	}
-	C.plaitk_resample_forward(pool(ctx), s, x.Ptr(), y.Ptr(), scratch)
+	C.plaitk_resample_forward(workers(ctx), s, x.Ptr(), y.Ptr(), scratch)
 	return nil
 }
 
@@ -81,11 +82,11 @@ func interpolateCall(ctx *kernel.Context, c *core.Call) error {
 func interpolateGradCall(ctx *kernel.Context, c *core.Call) error {
 	dy, dx := &c.Ins[0], &c.Outs[0]
 	s := interpolation(c, dx, dy)
-	scratch, err := ctx.Scratch(int(C.plaitk_resample_scratch(pool(ctx), s)))
+	scratch, err := ctx.Scratch(int(C.plaitk_resample_scratch(workers(ctx), s)))
 	if err != nil {
 		return err
 	}
-	C.plaitk_resample_backward(pool(ctx), s, dy.Ptr(), dx.Ptr(), scratch)
+	C.plaitk_resample_backward(workers(ctx), s, dy.Ptr(), dx.Ptr(), scratch)
 	return nil
 }
 
@@ -123,7 +124,7 @@ func bits(v core.Number, d core.DType) uint64 {
 // pad: Outs[0] = Ins[0] padded, with the number Ins[1] in mode 0. Contiguous, of one dtype; attributes as for padding.
 func padCall(ctx *kernel.Context, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
-	C.plaitk_resample_pad(pool(ctx), padding(c, x, y), C.int64_t(x.DType.Size()), C.uint64_t(bits(c.Ins[1].Number, x.DType)),
+	C.plaitk_resample_pad(workers(ctx), padding(c, x, y), C.int64_t(x.DType.Size()), C.uint64_t(bits(c.Ins[1].Number, x.DType)),
 		x.Ptr(), y.Ptr(), nil)
 	return nil
 }
@@ -132,11 +133,11 @@ func padCall(ctx *kernel.Context, c *core.Call) error {
 func padGradCall(ctx *kernel.Context, c *core.Call) error {
 	dy, dx := &c.Ins[0], &c.Outs[0]
 	p := padding(c, dx, dy)
-	scratch, err := ctx.Scratch(int(C.plaitk_resample_pad_scratch(pool(ctx), p, C.int64_t(dx.DType))))
+	scratch, err := ctx.Scratch(int(C.plaitk_resample_pad_scratch(workers(ctx), p, C.int64_t(dx.DType))))
 	if err != nil {
 		return err
 	}
-	C.plaitk_resample_pad_grad(pool(ctx), p, C.int64_t(dx.DType), dy.Ptr(), dx.Ptr(), scratch)
+	C.plaitk_resample_pad_grad(workers(ctx), p, C.int64_t(dx.DType), dy.Ptr(), dx.Ptr(), scratch)
 	return nil
 }
 
@@ -155,7 +156,7 @@ func patches(c *core.Call, image *core.Operand) *C.plaitk_resample_patches {
 // im2col: Outs[0] = the patches of Ins[0] as columns.
 func unfoldCall(ctx *kernel.Context, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
-	C.plaitk_resample_unfold(pool(ctx), patches(c, x), x.Ptr(), y.Ptr())
+	C.plaitk_resample_unfold(workers(ctx), patches(c, x), x.Ptr(), y.Ptr())
 	return nil
 }
 
@@ -163,10 +164,10 @@ func unfoldCall(ctx *kernel.Context, c *core.Call) error {
 func foldCall(ctx *kernel.Context, c *core.Call) error {
 	y, x := &c.Ins[0], &c.Outs[0]
 	s := patches(c, x)
-	scratch, err := ctx.Scratch(int(C.plaitk_resample_fold_scratch(pool(ctx), s)))
+	scratch, err := ctx.Scratch(int(C.plaitk_resample_fold_scratch(workers(ctx), s)))
 	if err != nil {
 		return err
 	}
-	C.plaitk_resample_fold(pool(ctx), s, y.Ptr(), x.Ptr(), scratch)
+	C.plaitk_resample_fold(workers(ctx), s, y.Ptr(), x.Ptr(), scratch)
 	return nil
 }
