@@ -41,6 +41,13 @@ func NewModuleDict[M Module](items map[string]M) *ModuleDict[M] { return &Module
 type Func struct {
 	Base
 	Fn func(x *core.Tensor) *core.Tensor
+
+	name, arguments string // for Describe
+}
+
+// named returns a layer that is described as PyTorch's of that name.
+func named(name, arguments string, fn func(x *core.Tensor) *core.Tensor) *Func {
+	return &Func{Fn: fn, name: name, arguments: arguments}
 }
 
 // NewFunc returns fn as a layer, such as an activation within a [Sequential].

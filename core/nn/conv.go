@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -9,6 +11,9 @@ import (
 type ConvOptions struct {
 	op.ConvOptions
 	NoBias bool
+	// PaddingMode says what the padding is made of, as the mode of [op.Pad]: "zeros" (the default), "reflect", "replicate"
+	// or "circular".
+	PaddingMode string
 }
 
 // Conv is a convolution over one, two or three dimensions.
@@ -17,6 +22,9 @@ type Conv struct {
 	Weight  *core.Tensor // [out, in/groups, kernel...]
 	Bias    *core.Tensor // [out], or nil
 	Options op.ConvOptions
+
+	padding []int  // by hand, for modes other than zeros
+	mode    string // of the padding
 }
 
 // NewConv1d returns a convolution over inputs [n, in, l].
@@ -36,7 +44,7 @@ func NewConv(in, out int, kernel []int, o ConvOptions) *Conv { return newConv(in
 
 func newConv(in, out int, o ConvOptions, kernel ...int) *Conv {
 	groups := max(o.Groups, 1)
-	if err := checkGroups(in, out, groups, kernel); err != nil {
+	if err := checkConv(in, out, groups, kernel); err != nil {
 		return &Conv{Weight: core.ErrorTensor(err)}
 	}
 	fan := in / groups * core.Numel(kernel)
@@ -44,13 +52,42 @@ func newConv(in, out int, o ConvOptions, kernel ...int) *Conv {
 	if !o.NoBias {
 		c.Bias = newParameter(fanUniform(fan), out)
 	}
+	if o.PaddingMode != "" && o.PaddingMode != "zeros" {
+		c.padBy(o.PaddingMode, kernel)
+	}
 	return c
 }
 
-func checkGroups(in, out, groups int, kernel []int) error {
+// padBy makes the layer pad its input itself, as its options say.
+func (c *Conv) padBy(mode string, kernel []int) {
+	at := func(list []int, i, none int) int {
+		switch len(list) {
+		case 0:
+			return none
+		case 1:
+			return list[0]
+		}
+		return list[min(i, len(list)-1)]
+	}
+	c.mode = mode
+	for i := len(kernel) - 1; i >= 0; i-- {
+		before := at(c.Options.Padding, i, 0)
+		after := before
+		if c.Options.Same {
+			total := at(c.Options.Dilation, i, 1) * (kernel[i] - 1)
+			before, after = total/2, total-total/2
+		}
+		c.padding = append(c.padding, before, after)
+	}
+	c.Options.Padding, c.Options.Same = nil, false
+}
+
+func checkConv(in, out, groups int, kernel []int) error {
 	switch {
-	case len(kernel) < 1 || len(kernel) > 3:
-		return core.Errorf(core.ValueError, "conv", "got a kernel %v, want one to three sizes", kernel)
+	case len(kernel) < 1 || len(kernel) > 3 || slices.Min(kernel) < 1:
+		return core.Errorf(core.ValueError, "conv", "got a kernel %v, want one to three positive sizes", kernel)
+	case in < 1 || out < 1:
+		return core.Errorf(core.ValueError, "conv", "got %d input and %d output channels, want at least one", in, out)
 	case in%groups != 0 || out%groups != 0:
 		return core.Errorf(core.ValueError, "conv", "%d groups do not divide %d input and %d output channels", groups, in, out)
 	}
@@ -59,6 +96,9 @@ func checkGroups(in, out, groups int, kernel []int) error {
 
 // Forward maps [n, in, ...] to [n, out, ...].
 func (c *Conv) Forward(x *core.Tensor) *core.Tensor {
+	if c.padding != nil {
+		x = op.Pad(x, c.padding, op.PadOptions{Mode: c.mode})
+	}
 	switch c.Weight.Dim() {
 	case 3:
 		return op.Conv1d(x, c.Weight, c.Bias, c.Options)
@@ -101,7 +141,7 @@ func NewConvTranspose3d(in, out, kernel int, o ConvTransposeOptions) *ConvTransp
 // dimensions; weight and bias are uniform within 1/sqrt(out/groups * kernel).
 func NewConvTranspose(in, out int, kernel []int, o ConvTransposeOptions) *ConvTranspose {
 	groups := max(o.Groups, 1)
-	if err := checkGroups(in, out, groups, kernel); err != nil {
+	if err := checkConv(in, out, groups, kernel); err != nil {
 		return &ConvTranspose{Weight: core.ErrorTensor(err)}
 	}
 	fan := out / groups * core.Numel(kernel)

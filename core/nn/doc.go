@@ -1,8 +1,10 @@
 // Package nn holds modules: layers with named parameters, and what models are built of.
 //
-// A module is a pointer to a struct that embeds [Base]. Its exported fields say the rest: tensors are its parameters
-// (or, tagged `plait:"buffer"`, its buffers), and modules, slices and maps of modules are its parts. Names follow PyTorch:
-// the field InProjWeight of the part SelfAttn is "self_attn.in_proj_weight", so that state dicts are exchanged with it.
+// A module is a pointer to a struct that embeds [Base]. Its fields say the rest: exported tensors are its parameters, and
+// modules, slices and maps of modules, exported or not, are its parts. Names follow PyTorch: the field InProjWeight of the
+// part SelfAttn is "self_attn.in_proj_weight", so that state dicts are exchanged with it. A tag changes what a field means:
+// `plait:"buffer"` for a tensor that is saved but not trained, "transient" for one that is neither, "name=x" for another
+// name, "inline" for elements without a name of their own before their number, and "-" for a field that is left out.
 //
 //	type Block struct {
 //		nn.Base

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"fmt"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -46,3 +48,31 @@ type Identity struct{ Base }
 
 // Forward returns x.
 func (*Identity) Forward(x *core.Tensor) *core.Tensor { return x }
+
+// Bilinear maps x1 [*, in1] and x2 [*, in2] to x1^T weight x2 + bias [*, out].
+type Bilinear struct {
+	Base
+	Weight *core.Tensor // [out, in1, in2]
+	Bias   *core.Tensor // [out], or nil
+}
+
+// NewBilinear returns a layer from in1 times in2 to out features; weight and bias are uniform within 1/sqrt(in1).
+func NewBilinear(in1, in2, out int, o LinearOptions) *Bilinear {
+	l := &Bilinear{Weight: newParameter(fanUniform(in1), out, in1, in2)}
+	if !o.NoBias {
+		l.Bias = newParameter(fanUniform(in1), out)
+	}
+	return l
+}
+
+// Forward maps [..., in1] and [..., in2] to [..., out].
+func (l *Bilinear) Forward(x1, x2 *core.Tensor) *core.Tensor {
+	return op.Bilinear(x1, x2, l.Weight, l.Bias)
+}
+
+// NewUnflatten returns a layer that gives dimension dim the given sizes, of which one may be -1.
+func NewUnflatten(dim int, sizes ...int) *Func {
+	return named("Unflatten", fmt.Sprintf("dim=%d, unflattened_size=%v", dim, sizes), func(x *core.Tensor) *core.Tensor {
+		return op.Unflatten(x, dim, sizes...)
+	})
+}

@@ -2,10 +2,7 @@ package nn
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -20,9 +17,43 @@ type Layer interface {
 }
 
 // Base makes a struct a [Module]. Its zero value is a module in training mode.
-type Base struct{ eval bool }
+type Base struct {
+	eval    bool
+	members []member
+}
+
+// A member is a tensor or a part that was registered at run time.
+type member struct {
+	name   string
+	kind   Kind
+	tensor *core.Tensor
+	module Module
+}
 
 func (b *Base) base() *Base { return b }
+
+// RegisterParameter adds a parameter whose name is known only at run time; those in fields need no registration.
+func (b *Base) RegisterParameter(name string, t *core.Tensor) { b.RegisterTensor(name, t, Parameter) }
+
+// RegisterTensor adds a parameter or buffer whose name is known only at run time.
+func (b *Base) RegisterTensor(name string, t *core.Tensor, k Kind) {
+	b.members = append(b.members, member{name: name, kind: k, tensor: t})
+}
+
+// RegisterModule adds a part whose name is known only at run time.
+func (b *Base) RegisterModule(name string, m Module) {
+	b.members = append(b.members, member{name: name, module: m})
+}
+
+// Registered returns the tensor that was registered under a name, or nil.
+func (b *Base) Registered(name string) *core.Tensor {
+	for i := range b.members {
+		if b.members[i].name == name {
+			return b.members[i].tensor
+		}
+	}
+	return nil
+}
 
 // Training reports whether the module is in training mode, in which dropout drops and batch statistics are used.
 func (b *Base) Training() bool { return !b.eval }
@@ -39,190 +70,11 @@ func setMode(m Module, eval bool) {
 	}
 }
 
-// A Kind says what a tensor of a module is.
-type Kind uint8
-
-// The kinds of tensors in a module.
-const (
-	Parameter Kind = iota
-	Buffer         // state that is saved but not trained
-	Transient      // state that is neither
-)
-
-// A Named is a tensor of a module with its name.
-type Named struct {
-	Name   string
-	Tensor *core.Tensor
-	Kind   Kind
-
-	slot reflect.Value
-}
-
-// Set puts t in the tensor's place.
-func (n *Named) Set(t *core.Tensor) {
-	n.Tensor = t
-	n.slot.Set(reflect.ValueOf(t))
-}
-
-// A Part is a module within a module, with its name.
-type Part struct {
-	Name   string
-	Module Module
-}
-
-// field is what a struct's field means to its module.
-type field struct {
-	index  int
-	name   string
-	kind   Kind
-	inline bool // the names of its elements are not prefixed with its own
-}
-
-var (
-	tensorType = reflect.TypeFor[*core.Tensor]()
-	moduleType = reflect.TypeFor[Module]()
-	baseType   = reflect.TypeFor[Base]()
-	layouts    sync.Map // reflect.Type -> []field
-)
-
-// fields returns the fields of a module's struct that hold tensors or modules.
-func fields(t reflect.Type) []field {
-	if f, ok := layouts.Load(t); ok {
-		return f.([]field)
-	}
-	var list []field
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag := strings.Split(f.Tag.Get("plait"), ",")
-		if !f.IsExported() || f.Type == baseType || tag[0] == "-" {
-			continue
-		}
-		if f.Type != tensorType && !holdsModules(f.Type) {
-			continue
-		}
-		e := field{index: i, name: snake(f.Name)}
-		for _, option := range tag {
-			switch name, renamed := strings.CutPrefix(option, "name="); {
-			case renamed:
-				e.name = name
-			case option == "buffer":
-				e.kind = Buffer
-			case option == "transient":
-				e.kind = Transient
-			case option == "inline":
-				e.inline = true
-			}
-		}
-		list = append(list, e)
-	}
-	layouts.Store(t, list)
-	return list
-}
-
-func holdsModules(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Slice:
-		return t.Elem() == tensorType || holdsModules(t.Elem())
-	case reflect.Map:
-		return t.Key().Kind() == reflect.String && holdsModules(t.Elem())
-	case reflect.Interface, reflect.Pointer:
-		return t.Implements(moduleType)
-	}
-	return false
-}
-
-// snake returns a Go field's name as PyTorch writes it: InProjWeight is in_proj_weight.
-func snake(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		upper := r >= 'A' && r <= 'Z'
-		if upper && i > 0 {
-			before := s[i-1]
-			wordEnds := before >= 'a' && before <= 'z' || before >= '0' && before <= '9'
-			acronymEnds := i+1 < len(s) && s[i+1] >= 'a' && s[i+1] <= 'z' && before >= 'A' && before <= 'Z'
-			if wordEnds || acronymEnds {
-				b.WriteByte('_')
-			}
-		}
-		if upper {
-			r += 'a' - 'A'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// walk visits the modules at and below m, each before its parts, and their tensors, in the order of the fields.
-func walk(m Module, prefix string, module func(name string, m Module), tensor func(n Named)) {
-	if m == nil || reflect.ValueOf(m).IsNil() {
-		return
-	}
-	if module != nil {
-		module(prefix, m)
-	}
-	v := reflect.ValueOf(m).Elem()
-	list := fields(v.Type())
-	if tensor != nil { // a module's own tensors come before its parts', as in PyTorch
-		for _, f := range list {
-			walkTensors(v.Field(f.index), join(prefix, f.name), f, tensor)
-		}
-	}
-	for _, f := range list {
-		name := join(prefix, f.name)
-		if f.inline {
-			name = prefix
-		}
-		walkParts(v.Field(f.index), name, module, tensor)
-	}
-}
-
-func walkTensors(v reflect.Value, name string, f field, tensor func(n Named)) {
-	switch {
-	case v.Type() == tensorType:
-		if t := v.Interface().(*core.Tensor); t != nil {
-			tensor(Named{Name: name, Tensor: t, Kind: f.kind, slot: v})
-		}
-	case v.Kind() == reflect.Slice && v.Type().Elem() == tensorType:
-		for i := range v.Len() {
-			walkTensors(v.Index(i), fmt.Sprint(name, ".", i), f, tensor)
-		}
-	}
-}
-
-func walkParts(v reflect.Value, name string, module func(string, Module), tensor func(Named)) {
-	switch v.Kind() {
-	case reflect.Slice:
-		if v.Type().Elem() == tensorType {
-			return
-		}
-		for i := range v.Len() {
-			walkParts(v.Index(i), join(name, fmt.Sprint(i)), module, tensor)
-		}
-	case reflect.Map:
-		keys := v.MapKeys()
-		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-		for _, k := range keys {
-			walkParts(v.MapIndex(k), join(name, k.String()), module, tensor)
-		}
-	case reflect.Interface, reflect.Pointer:
-		if !v.IsNil() && v.Type() != tensorType {
-			walk(v.Interface().(Module), name, module, tensor)
-		}
-	}
-}
-
-func join(prefix, name string) string {
-	if prefix == "" {
-		return name
-	}
-	return prefix + "." + name
-}
-
 // Modules returns m and every module in it, by name, each once; m's own name is empty.
 func Modules(m Module) []Part {
 	var list []Part
 	seen := map[Module]bool{}
-	walk(m, "", func(name string, m Module) {
+	walk(m, func(name string, m Module) {
 		if !seen[m] {
 			seen[m] = true
 			list = append(list, Part{name, m})
@@ -235,7 +87,7 @@ func Modules(m Module) []Part {
 // each of its names.
 func NamedTensors(m Module) []Named {
 	var list []Named
-	walk(m, "", nil, func(n Named) { list = append(list, n) })
+	walk(m, nil, func(n Named) { list = append(list, n) })
 	return list
 }
 

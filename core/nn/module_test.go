@@ -14,13 +14,15 @@ import (
 
 type block struct {
 	nn.Base
-	Norm   *nn.LayerNorm
-	Up     *nn.Linear
-	Gate   *nn.Linear `plait:"name=gate_proj"`
-	Scale  *core.Tensor
-	Steps  *core.Tensor `plait:"buffer"`
-	Cache  *core.Tensor `plait:"transient"`
-	hidden *nn.Linear
+	Norm    *nn.LayerNorm
+	Up      *nn.Linear
+	Gate    *nn.Linear `plait:"name=gate_proj"`
+	Scale   *core.Tensor
+	Steps   *core.Tensor `plait:"buffer"`
+	Cache   *core.Tensor `plait:"transient"`
+	Left    *nn.Linear   `plait:"-"`
+	hidden  *nn.Linear   // parts count whether exported or not
+	scratch *core.Tensor // tensors only if exported
 }
 
 func newBlock() *block {
@@ -28,6 +30,7 @@ func newBlock() *block {
 		Norm: nn.NewLayerNorm([]int{4}, nn.NormOptions{}), Up: nn.NewLinear(4, 8, nn.LinearOptions{}),
 		Gate: nn.NewLinear(4, 8, nn.LinearOptions{NoBias: true}), hidden: nn.NewLinear(4, 4, nn.LinearOptions{}),
 		Scale: core.FromSlice([]float32{1}).SetRequiresGrad(true), Steps: core.Scalar(int64(3)), Cache: core.Scalar(float32(1)),
+		Left: nn.NewLinear(1, 1, nn.LinearOptions{}), scratch: core.Scalar(float32(1)),
 	}
 }
 
@@ -43,13 +46,13 @@ func TestNamesFollowTheFields(t *testing.T) {
 	m := nn.NewSequential(newBlock(), nn.NewFunc(op.Relu), nn.NewFlatten())
 	_ = m
 	b := newBlock()
-	require.Equal(t, []string{"scale", "steps", "cache", "norm.weight", "norm.bias", "up.weight", "up.bias", "gate_proj.weight"},
+	require.Equal(t, []string{"scale", "steps", "cache", "norm.weight", "norm.bias", "up.weight", "up.bias", "gate_proj.weight", "hidden.weight", "hidden.bias"},
 		names(nn.NamedTensors(b)))
-	require.Equal(t, []string{"scale", "norm.weight", "norm.bias", "up.weight", "up.bias", "gate_proj.weight"},
+	require.Equal(t, []string{"scale", "norm.weight", "norm.bias", "up.weight", "up.bias", "gate_proj.weight", "hidden.weight", "hidden.bias"},
 		names(nn.NamedParameters(b)))
 	require.NotContains(t, nn.StateDict(b), "cache")
 	require.Contains(t, nn.StateDict(b), "steps")
-	require.Equal(t, 1+4+4+32+8+32, nn.NumParameters(b))
+	require.Equal(t, 1+4+4+32+8+32+16+4, nn.NumParameters(b))
 	a := nn.NewMultiheadAttention(4, 2, nn.AttentionOptions{})
 	require.Equal(t, []string{"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}, names(nn.NamedTensors(a)))
 	list := nn.NewModuleList(nn.NewLinear(1, 1, nn.LinearOptions{}), nn.NewLinear(1, 1, nn.LinearOptions{}))

@@ -91,14 +91,18 @@ func LoadStateDict(m Module, state map[string]*core.Tensor, strict bool) (Report
 	return r, err
 }
 
-// ToDevice moves the parameters and buffers of m to dev. Parameters become new leaves: make optimisers afterwards.
+// ToDevice moves the parameters and buffers of m to dev, with the gradients they have. They become new tensors, and the old
+// ones are released: make optimisers afterwards.
 func ToDevice(m Module, dev core.Device) error {
 	return replaceAll(m, func(t *core.Tensor) *core.Tensor { return op.ToDevice(t, dev) })
 }
 
-// ToDType converts the floating-point parameters and buffers of m to d. Parameters become new leaves: make optimisers
-// afterwards.
+// ToDType converts the floating-point parameters and buffers of m to d, with the gradients they have. They become new
+// tensors, and the old ones are released: make optimisers afterwards.
 func ToDType(m Module, d core.DType) error {
+	if !d.IsFloat() {
+		return core.Errorf(core.TypeError, "to", "a module's dtype must be floating point, got %v", d)
+	}
 	return replaceAll(m, func(t *core.Tensor) *core.Tensor {
 		if !t.DType().IsFloat() {
 			return t
@@ -123,11 +127,19 @@ func replaceAll(m Module, convert func(*core.Tensor) *core.Tensor) error {
 					err = fmt.Errorf("%s: %w", n.Name, err)
 					return
 				}
-				if u != n.Tensor {
+				if u.Storage() == n.Tensor.Storage() {
+					u = n.Tensor // nothing to convert
+				} else {
 					u = u.Detach().Keep()
 					categorise(u, n.Kind)
-					if n.Tensor.RequiresGrad() {
-						u.SetRequiresGrad(true)
+					u.SetRequiresGrad(n.Tensor.RequiresGrad())
+					if g := n.Tensor.Grad(); g != nil {
+						h := convert(g)
+						if err = h.Err(); err != nil {
+							err = fmt.Errorf("%s: %w", n.Name, err)
+							return
+						}
+						u.SetGrad(h.Detach().Keep())
 					}
 				}
 				converted[n.Tensor] = u
@@ -135,10 +147,20 @@ func replaceAll(m Module, convert func(*core.Tensor) *core.Tensor) error {
 		})
 	})
 	if err != nil {
+		for t, u := range converted {
+			if u != t {
+				u.Release()
+			}
+		}
 		return err
 	}
 	for i := range named {
 		named[i].Set(converted[named[i].Tensor])
+	}
+	for t, u := range converted {
+		if u != t {
+			t.Release()
+		}
 	}
 	return nil
 }

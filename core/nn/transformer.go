@@ -1,13 +1,9 @@
 package nn
 
 import (
-	"math"
-
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
-
-var negativeInfinity = math.Inf(-1)
 
 // TransformerOptions are the options of the Transformer layers.
 type TransformerOptions struct {
@@ -186,4 +182,30 @@ func (t *TransformerDecoder) Decode(x, memory *core.Tensor, mask, memoryMask Mas
 		x = t.Norm.Forward(x)
 	}
 	return x
+}
+
+// Transformer is an encoder and a decoder, each with a norm at the end (Vaswani et al. 2017).
+type Transformer struct {
+	Base
+	Encoder *TransformerEncoder
+	Decoder *TransformerDecoder
+}
+
+// NewTransformer returns a Transformer with so many encoder and decoder layers. PyTorch's defaults are 512 dimensions, 8
+// heads, 6 and 6 layers and a dropout of 0.1. Matrices start as Xavier's uniform.
+func NewTransformer(dim, heads, encoders, decoders int, o TransformerOptions) *Transformer {
+	t := &Transformer{Encoder: NewTransformerEncoder(encoders, dim, heads, o), Decoder: NewTransformerDecoder(decoders, dim, heads, o)}
+	t.Encoder.Norm, t.Decoder.Norm = o.norm(dim), o.norm(dim)
+	for _, p := range Parameters(t) {
+		if p.Err() == nil && p.Dim() > 1 {
+			InitXavierUniform(p, 1)
+		}
+	}
+	return t
+}
+
+// Run maps a source [n, s, dim] and a target [n, l, dim] to the target's shape. The decoder sees the encoder's output as
+// memory allows.
+func (t *Transformer) Run(source, target *core.Tensor, sourceMask, targetMask, memory Mask) *core.Tensor {
+	return t.Decoder.Decode(target, t.Encoder.Encode(source, sourceMask), targetMask, memory)
 }
