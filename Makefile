@@ -7,15 +7,18 @@ SHELL := bash
 export GOFLAGS := -trimpath -buildvcs=false
 unexport CGO_CFLAGS
 
-# The BLAS that tests and benchmarks run against: the one pinned in .venv, or the caller's PLAIT_BLAS.
+# The OpenBLAS that tests and benchmarks run against: the one pinned in .venv, or the caller's PLAIT_BLAS.
 PLAIT_BLAS ?= $(shell cat .venv/blas 2>/dev/null)
 export PLAIT_BLAS
+export VIRTUAL_ENV := $(CURDIR)/.venv
 
 STAGE := @internal/make/stage
+# Tests of matrix products, which run a second time with the built-in kernels in place of OpenBLAS.
+PRODUCTS := MatMul|Product|Linear|Einsum|Gradients
 # Packages that start goroutines or share memory are tested under the race detector by `make test`.
 RACE_PACKAGES = $$(internal/make/race-packages)
 
-.PHONY: help setup build generate test test-full test-race bench lint fmt clean
+.PHONY: help setup build generate test test-full test-race train bench lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -40,6 +43,7 @@ test: setup  ## what CI runs: generated files, build, unit tests, race detector
 	$(STAGE) generate internal/make/generate-check
 	$(STAGE) build go build ./...
 	$(STAGE) unit go test ./...
+	$(STAGE) built-in env PLAIT_BLAS=none go test -run '$(PRODUCTS)' ./core/cpu/blas ./core/op ./core/autograd
 	$(STAGE) race go test -race -short $(RACE_PACKAGES)
 	@internal/make/stage --summary
 
@@ -48,6 +52,9 @@ test-race: setup  ## every package under the race detector
 
 test-full: setup lint test test-race  ## lint, test, test-race, and a minute of each fuzz target
 	@internal/make/fuzz 60s
+
+train: setup  ## train a small GPT on Go's own source, as examples/go/traingpt says
+	@PLAIT_BLAS= go run ./examples/go/traingpt
 
 bench: setup  ## measure, and write today's report to benchmarks/reports
 	@go run ./benchmarks
