@@ -135,8 +135,12 @@ func gcdInt(a, b int64) int64 {
 	return absInt(a)
 }
 
+// lgamma is infinite at both infinities, as in C.
 func lgamma(x float64) float64 {
 	y, _ := math.Lgamma(x)
+	if math.IsInf(x, -1) {
+		return -y
+	}
 	return y
 }
 
@@ -168,7 +172,7 @@ func zeta(s, q float64) float64 {
 	switch {
 	case s == 1:
 		return math.Inf(1)
-	case s < 1:
+	case s < 1 || math.IsNaN(s) || math.IsNaN(q):
 		return math.NaN()
 	case q <= 0 && q == math.Floor(q):
 		return math.Inf(1)
