@@ -16,7 +16,8 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying" // defines plaitk_copying_plane and _converter
+	_ "github.com/plait-ml/plait/core/cpu/pool"           // defines plait_parallel
 )
 
 // table finds the registered kernels by name.

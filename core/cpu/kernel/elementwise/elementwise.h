@@ -48,21 +48,4 @@ typedef struct {
 // itself with the same strides. Returns what the loops returned, or-ed.
 int64_t plaitk_elementwise_run(plait_pool *pool, const plaitk_elementwise_call *call);
 
-// Converts n contiguous elements.
-typedef void (*plaitk_elementwise_convert)(const void *src, void *dst, int64_t n);
-
-// The conversion from one dtype to another, one of which is a loop's type (see plaitk_elementwise_kernel). NULL if both
-// are the same. Floating-point numbers become integers by truncation; one that int64 cannot hold becomes the nearest
-// int64, NaN becomes 0. Integers wrap when they become narrower; anything but 0 becomes true.
-plaitk_elementwise_convert plaitk_elementwise_converter(int from, int to);
-
-// Copies a matrix of elements of `size` bytes; strides in elements.
-void plaitk_elementwise_copy2d(int size, void *dst, int64_t dst_row, int64_t dst_col, const void *src, int64_t src_row,
-                               int64_t src_col, int64_t rows, int64_t cols);
-
-// Copies bytes past the caches.
-void plaitk_elementwise_stream(void *dst, const void *src, int64_t bytes);
-
-extern const uint8_t plaitk_elementwise_size[8];  // of each dtype
-
 #endif

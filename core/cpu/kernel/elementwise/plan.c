@@ -78,10 +78,12 @@ static void take_lanes(plan *p, const plaitk_elementwise_call *call) {
     l->scalar = o->data == NULL;
     l->type = call->kernel->type[k];
     l->dtype = l->scalar ? l->type : (int)o->dtype;
-    l->size = plaitk_elementwise_size[l->dtype];
-    l->type_size = plaitk_elementwise_size[l->type];
-    l->convert = k < p->nin ? plaitk_elementwise_converter(l->dtype, l->type)
-                            : plaitk_elementwise_converter(l->type, l->dtype);
+    l->size = (int)plait_dtype_size(l->dtype);
+    l->type_size = (int)plait_dtype_size(l->type);
+    l->convert = NULL;
+    if (l->dtype != l->type) {
+      l->convert = k < p->nin ? plaitk_copying_converter(l->type, l->dtype) : plaitk_copying_converter(l->dtype, l->type);
+    }
   }
 }
 
@@ -150,8 +152,8 @@ static void cut(plan *p, int64_t count) {
   }
   int64_t limit = scratch || tiles ? SCRATCH / widest : CHUNK;
   if (tiles) {
-    // Two cache lines' worth of rows, so that an operand that runs along them uses what it fetches.
-    int64_t lines = 128 / widest;
+    // A cache line of rows, so that an operand that runs along them uses what it fetches.
+    int64_t lines = 64 / widest;
     p->cols = least(cols, limit / least(rows, lines));
   } else {
     p->cols = least(cols, limit);

@@ -2,6 +2,7 @@
 #ifndef PLAITK_ELEMENTWISE_PLAN_H
 #define PLAITK_ELEMENTWISE_PLAN_H
 
+#include "../copying/copying.h"
 #include "elementwise.h"
 
 enum {
@@ -19,7 +20,7 @@ typedef struct {
   int dtype, type;                 // in memory, in the loop
   int size, type_size;             // of these, in bytes
   bool scalar, packed, streamed;
-  plaitk_elementwise_convert convert;  // between memory and scratch; NULL where dtype == type
+  plaitk_convert convert;  // between memory and scratch; NULL where dtype == type
 } lane;
 
 // Dimensions in the order of the outputs' strides, neighbours merged where all operands allow it. The last two are cut into

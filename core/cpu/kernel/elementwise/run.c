@@ -7,51 +7,54 @@
 
 static bool flat(const lane *l, int64_t rows, int64_t cols) { return l->col == 1 && (rows == 1 || l->row == cols); }
 
+// Copies elements between memory, where the lane's block has its strides, and a block without gaps.
+static void gather(const lane *l, void *block, const char *src, int64_t rows, int64_t cols) {
+  const int64_t size = l->size;
+  plaitk_plane p = {{cols, rows}, {size, cols * size}, {l->col * size, l->row * size}, false};
+  plaitk_copying_plane(size, block, src, &p);
+}
+
+static void scatter(const lane *l, char *dst, const void *block, int64_t rows, int64_t cols) {
+  const int64_t size = l->size;
+  plaitk_plane p = {{cols, rows}, {l->col * size, l->row * size}, {size, cols * size}, l->streamed};
+  plaitk_copying_plane(size, dst, block, &p);
+}
+
 static void fill(const lane *l, void *scratch, int64_t n) {
-  uint8_t element[8];
+  const int64_t size = l->type_size;
   float f = (float)l->value.f;
   bool b = l->value.f != 0;
-  memcpy(element, l->type == PLAIT_F32 ? (void *)&f : l->type == PLAIT_BOOL ? (void *)&b : (void *)&l->value,
-         (size_t)l->type_size);
-  plaitk_elementwise_copy2d(l->type_size, scratch, n, 1, element, 0, 0, 1, n);
+  const void *element = l->type == PLAIT_F32 ? (void *)&f : l->type == PLAIT_BOOL ? (void *)&b : (void *)&l->value;
+  plaitk_plane p = {{n, 1}, {size, 0}, {0, 0}, false};
+  plaitk_copying_plane(size, scratch, element, &p);
 }
 
 // Brings the block at src into scratch, by way of raw.
-static void load(const lane *l, void *scratch, void *raw, const char *src, int64_t rows, int64_t cols) {
+static void load(const lane *l, char *scratch, void *raw, const char *src, int64_t rows, int64_t cols) {
   if (l->convert == NULL) {
-    plaitk_elementwise_copy2d(l->size, scratch, cols, 1, src, l->row, l->col, rows, cols);
+    gather(l, scratch, src, rows, cols);
   } else if (flat(l, rows, cols)) {
-    l->convert(src, scratch, rows * cols);
+    l->convert(scratch, src, rows * cols);
   } else if (l->col == 1 && cols >= SHORT_ROW) {
-    for (int64_t r = 0; r < rows; r++)
-      l->convert(src + r * l->row * l->size, (char *)scratch + r * cols * l->type_size, cols);
+    for (int64_t r = 0; r < rows; r++) l->convert(scratch + r * cols * l->type_size, src + r * l->row * l->size, cols);
   } else {
-    plaitk_elementwise_copy2d(l->size, raw, cols, 1, src, l->row, l->col, rows, cols);
-    l->convert(raw, scratch, rows * cols);
+    gather(l, raw, src, rows, cols);
+    l->convert(scratch, raw, rows * cols);
   }
 }
 
-// Brings a block, contiguous elements of the loop's type, to dst, by way of raw.
-static void store(const lane *l, char *dst, void *raw, const void *block, int64_t rows, int64_t cols) {
-  if (flat(l, rows, cols)) {
-    cols *= rows;
-    rows = 1;
+// Brings a block from scratch to dst, by way of raw.
+static void store(const lane *l, char *dst, void *raw, const char *scratch, int64_t rows, int64_t cols) {
+  if (l->convert == NULL) {
+    scatter(l, dst, scratch, rows, cols);
+  } else if (flat(l, rows, cols)) {
+    l->convert(dst, scratch, rows * cols);
+  } else if (l->col == 1 && cols >= SHORT_ROW) {
+    for (int64_t r = 0; r < rows; r++) l->convert(dst + r * l->row * l->size, scratch + r * cols * l->type_size, cols);
+  } else {
+    l->convert(raw, scratch, rows * cols);
+    scatter(l, dst, raw, rows, cols);
   }
-  if (l->convert != NULL && l->col == 1 && (rows == 1 || cols >= SHORT_ROW)) {
-    for (int64_t r = 0; r < rows; r++)
-      l->convert((const char *)block + r * cols * l->type_size, dst + r * l->row * l->size, cols);
-    return;
-  }
-  if (l->convert != NULL) {
-    l->convert(block, raw, rows * cols);
-    block = raw;
-  }
-  if (l->streamed) {
-    for (int64_t r = 0; r < rows; r++)
-      plaitk_elementwise_stream(dst + r * l->row * l->size, (const char *)block + r * cols * l->size, cols * l->size);
-    return;
-  }
-  plaitk_elementwise_copy2d(l->size, dst, l->row, l->col, block, cols, 1, rows, cols);
 }
 
 // What lies in a lane's scratch: broadcast operands give the same block many times over.
