@@ -44,8 +44,7 @@ func LeakyReluInPlace(x *core.Tensor, slope float64) *core.Tensor {
 // Prelu returns x where it is positive and weight*x elsewhere. weight holds one number, or one for each index of x's
 // dimension 1.
 func Prelu(x, weight *core.Tensor) *core.Tensor {
-	a := begin("prelu", x, weight)
-	a.required([]*core.Tensor{x, weight})
+	a := beginGiven("prelu", x, weight)
 	if a.err == nil && (x.IsNumber() || weight.IsNumber()) {
 		a.failf(core.TypeError, "got a number, want tensors")
 	}

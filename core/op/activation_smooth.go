@@ -90,8 +90,7 @@ func Logsigmoid(x *core.Tensor) *core.Tensor { return logsigmoidOp.apply(nil, x)
 
 // Glu returns a * sigmoid(b), where a and b are the halves of x along dimension dim (Dauphin et al. 2017).
 func Glu(x *core.Tensor, dim int) *core.Tensor {
-	a := begin("glu", x)
-	a.required([]*core.Tensor{x})
+	a := beginGiven("glu", x)
 	dim = a.dim(dim, x)
 	if a.err == nil && (x.Dim() == 0 || x.Shape()[dim]%2 != 0) {
 		a.failf(core.ShapeError, "got the shape %v, want an even size of dimension %d", x.Shape(), dim)

@@ -2,21 +2,10 @@ package op
 
 import "github.com/plait-ml/plait/core"
 
-// castTo returns t in dtype d: t itself if it has it.
+// castTo returns t itself if it has dtype d, and otherwise [To].
 func castTo(t *core.Tensor, d core.DType) *core.Tensor {
-	if t.Err() != nil || t.DType() == d {
+	if t.Err() != nil || t.DType() == d && !t.IsNumber() {
 		return t
 	}
-	a := begin("to", t)
-	out := a.out(d, t.Shape())
-	if a.err != nil {
-		return a.fail()
-	}
-	a.launch(a.call(copyKernel).Out(out).In(t))
-	if a.grad && d.IsFloat() {
-		a.attach(a.node(castDeriv, t), out)
-	}
-	return a.done(out)
+	return To(t, d)
 }
-
-func castDeriv(d *core.Derivation) { d.Set(0, castTo(d.Grad(), d.InputDType(0))) }

@@ -95,8 +95,7 @@ func (e *Elementwise) Body() string { return e.kernel.Program.String() }
 
 // apply applies the operation out of place.
 func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
-	a := begin(e.Name, in...)
-	a.required(in)
+	a := beginGiven(e.Name, in...)
 	d := e.dtype(&a, in)
 	result := d
 	if e.kernel.Program.Results[0].Kind() == expr.Logic {
@@ -120,8 +119,7 @@ func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
 // applyInPlace applies the operation and puts the result in t, its first input.
 func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*core.Tensor) *core.Tensor {
 	in := append([]*core.Tensor{t}, others...)
-	a := begin(e.Name+"_", in...)
-	a.required(in)
+	a := beginGiven(e.Name+"_", in...)
 	a.inPlace(t)
 	d := e.dtype(&a, in)
 	shape := a.commonShape(in)
@@ -278,18 +276,4 @@ func (a *application) commonShape(in []*core.Tensor) []int {
 		}
 	}
 	return shape
-}
-
-// required fails if one of the tensors is nil.
-func (a *application) required(in []*core.Tensor) {
-	if a.err == nil && slices.Contains(in, nil) {
-		a.failf(core.TypeError, "got a nil tensor")
-	}
-}
-
-// logicalInput fails unless x can be a condition.
-func (a *application) logicalInput(what string, x *core.Tensor) {
-	if a.err == nil && x.DType() != core.Bool && x.DType() != core.Uint8 {
-		a.failf(core.DTypeError, "%s must be bool, got %v", what, x.DType())
-	}
 }
