@@ -27,7 +27,9 @@ func ScatterReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, redu
 	if a.err != nil {
 		return a.fail()
 	}
-	r := ScatterReduce(x, dim, index, src, reduce, includeSelf)
+	old := Clone(x) // the derivative needs the value that is overwritten
+	defer old.Release()
+	r := ScatterReduce(old, dim, index, src, reduce, includeSelf)
 	if r.Err() != nil {
 		return r
 	}
