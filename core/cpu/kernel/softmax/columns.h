@@ -4,8 +4,8 @@
 #ifdef FN
 
 struct FN(columns) {
-  ACC max[COLUMN_BLOCK], scale[COLUMN_BLOCK], part[COLUMN_BLOCK];
-  double sum[COLUMN_BLOCK];
+  ACC max[WIDE_BLOCK], scale[WIDE_BLOCK], part[WIDE_BLOCK];
+  double sum[WIDE_BLOCK];
 };
 
 // The width of the wide row that starts at row i.
@@ -49,11 +49,12 @@ PLAIT_INLINE void FN(raise_max)(struct FN(columns) *c, const T *x, int64_t first
       c->max[j] = v > c->max[j] ? v : c->max[j];
     }
   }
-  for (int64_t j = 0; j < wide; j++) {
-    c->scale[j] = c->max[j] == -ACC_INFINITY ? 0 : c->max[j];
-    if (first > 0) c->part[j] = EXP(c->part[j] - c->scale[j]);
+#pragma omp simd
+  for (int64_t j = 0; j < wide; j++) c->scale[j] = c->max[j] == -ACC_INFINITY ? 0 : c->max[j];
+  if (first > 0) {
+#pragma omp simd
+    for (int64_t j = 0; j < wide; j++) c->sum[j] *= (double)EXP(c->part[j] - c->scale[j]);
   }
-  for (int64_t j = 0; first > 0 && j < wide; j++) c->sum[j] *= (double)c->part[j];
   memset(c->part, 0, (size_t)wide * sizeof(ACC));
 }
 

@@ -6,7 +6,11 @@
 #define SUM_ROWS 16
 // A row up to this length is exponentiated once, into a buffer on the stack; a longer one twice, reading memory twice.
 #define ROW_BUFFER 8192
-#define COLUMN_BLOCK 512
+// Columns of a block, unless whole rows are at most WIDE_BLOCK wide and there are ENOUGH_BLOCKS of them: reading memory in
+// order then pays more.
+#define COLUMN_BLOCK 256
+#define WIDE_BLOCK 1024
+#define ENOUGH_BLOCKS 8
 // Elements that make a chunk worth handing to another thread.
 #define CHUNK_ELEMENTS 16384
 
@@ -16,7 +20,7 @@ struct softmax_args {
   void *out;
   int64_t outer, n, inner;
   int64_t per_chunk;  // rows, or (outer, column block) pairs
-  int64_t column_blocks, fold;
+  int64_t block, column_blocks, fold;  // columns of a block, blocks of a row
 };
 
 #define PLAIT_TEMPLATE "../kernel/softmax/rows.h"
@@ -41,8 +45,8 @@ static void run_columns(void *arg, int64_t chunk) {
   int64_t units = a->outer * a->column_blocks, first = chunk * a->per_chunk;
   int64_t last = units - first < a->per_chunk ? units : first + a->per_chunk;
   for (int64_t u = first; u < last; u++) {
-    int64_t outer = u / a->column_blocks, column = u % a->column_blocks * COLUMN_BLOCK;
-    int64_t w = a->inner - column < COLUMN_BLOCK ? a->inner - column : COLUMN_BLOCK;
+    int64_t outer = u / a->column_blocks, column = u % a->column_blocks * a->block;
+    int64_t w = a->inner - column < a->block ? a->inner - column : a->block;
     switch (a->dtype) {
       case PLAIT_F16: task_columns_f16(a, outer, column, w); break;
       case PLAIT_BF16: task_columns_bf16(a, outer, column, w); break;
@@ -59,11 +63,13 @@ static void run(plait_pool *pool, struct softmax_args *a) {
     units = a->outer;
     size = a->n;
   } else {
-    a->column_blocks = (a->inner + COLUMN_BLOCK - 1) / COLUMN_BLOCK;
-    a->fold = COLUMN_BLOCK / a->inner;
-    a->fold = a->fold < 1 ? 1 : a->fold < a->n ? a->fold : a->n;
+    bool whole = a->inner <= COLUMN_BLOCK || (a->inner <= WIDE_BLOCK && a->outer >= ENOUGH_BLOCKS);
+    a->block = whole ? a->inner : COLUMN_BLOCK;
+    a->column_blocks = (a->inner + a->block - 1) / a->block;
+    a->fold = a->inner <= COLUMN_BLOCK ? COLUMN_BLOCK / a->inner : 1;
+    a->fold = a->fold < a->n ? a->fold : a->n;
     units = a->outer * a->column_blocks;
-    size = a->n * (a->inner < COLUMN_BLOCK ? a->inner : COLUMN_BLOCK);
+    size = a->n * (a->inner < a->block ? a->inner : a->block);
   }
   a->per_chunk = size < CHUNK_ELEMENTS ? CHUNK_ELEMENTS / size : 1;
   int64_t chunks = (units + a->per_chunk - 1) / a->per_chunk;
