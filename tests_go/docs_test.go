@@ -81,7 +81,7 @@ func TestGoBlocksInDocuments(t *testing.T) {
 			require.NotEmpty(t, source, "an excerpt names its file after the fence: ```go path/of/file.go")
 			text, err := os.ReadFile(filepath.Join(root, source))
 			require.NoError(t, err)
-			require.Contains(t, undent(string(text)), undent(block.text), "not in %s any more", source)
+			require.True(t, strings.Contains(undent(string(text)), undent(block.text)), "not in %s any more:\n%s", source, block.text)
 		})
 		programs++
 	}
