@@ -1,10 +1,13 @@
 package op
 
 import (
+	"math"
 	"testing"
 
-	"github.com/plait-ml/plait/core"
 	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
 )
 
 func values(t *testing.T, x *core.Tensor) []float64 {
@@ -14,13 +17,120 @@ func values(t *testing.T, x *core.Tensor) []float64 {
 	return v
 }
 
-func TestAddBroadcastsAndPromotes(t *testing.T) {
-	x := core.FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
-	y := core.FromSlice([]int64{10, 20, 30}, 3)
-	z := Add(x, y)
-	require.Equal(t, core.Float32, z.DType())
-	require.Equal(t, []int{2, 3}, z.Shape())
-	require.Equal(t, []float64{11, 22, 33, 14, 25, 36}, values(t, z))
-	require.Equal(t, []float64{11.5, 21.5, 31.5}, values(t, Add(y, core.Num(1.5))))
-	require.Equal(t, []float64{11, 21, 31}, values(t, Add(y, core.IntNum(1))))
+func TestElementwisePromotes(t *testing.T) {
+	f32, i64, u8 := Ones(2), To(Ones(2), core.Int64), To(Ones(2), core.Uint8)
+	b, bf16, f16 := To(Ones(2), core.Bool), To(Ones(2), core.BFloat16), To(Ones(2), core.Float16)
+	zeroDim := To(Reshape(Ones(1)), core.Float64)
+	for _, c := range []struct {
+		name string
+		got  *core.Tensor
+		want core.DType
+	}{
+		{"float32 + int64", Add(f32, i64), core.Float32},
+		{"int64 + float number", Add(i64, core.Num(1.5)), core.Float32},
+		{"int64 + int number", Add(i64, core.IntNum(1)), core.Int64},
+		{"uint8 + int number", Add(u8, core.IntNum(1)), core.Uint8},
+		{"bool + bool", Add(b, b), core.Bool},
+		{"bool + int number", Add(b, core.IntNum(1)), core.Int64},
+		{"bfloat16 + float number", Add(bf16, core.Num(1.5)), core.BFloat16},
+		{"bfloat16 + float16", Add(bf16, f16), core.Float32},
+		{"float32 + 0-d float64", Add(f32, zeroDim), core.Float32},
+		{"int64 / int64", Div(i64, i64), core.Float32},
+		{"exp of int64", Exp(i64), core.Float32},
+		{"int64 < float number", Lt(i64, core.Num(1.5)), core.Bool},
+		{"floor of int64", Floor(i64), core.Int64},
+		{"pow of int64", Pow(i64, core.IntNum(2)), core.Int64},
+		{"pow of int64 with a float", Pow(i64, core.Num(2)), core.Float32},
+		{"and of bools", BitwiseAnd(b, b), core.Bool},
+		{"where with a number", Where(b, bf16, core.Num(1)), core.BFloat16},
+	} {
+		require.NoError(t, c.got.Err(), c.name)
+		require.Equal(t, c.want, c.got.DType(), c.name)
+	}
+	require.Equal(t, []float64{2.5, 2.5}, values(t, Add(i64, core.Num(1.5))))
+	require.Equal(t, []float64{1, 1}, values(t, Add(b, b)), "the sum of bools is their or")
+	require.Equal(t, []float64{5}, values(t, Add(core.FromSlice([]uint8{250}, 1), core.IntNum(11))), "bytes wrap")
+}
+
+func TestElementwiseErrors(t *testing.T) {
+	x, i64, b := Ones(2, 3), To(Ones(2, 3), core.Int64), To(Ones(2, 3), core.Bool)
+	for _, c := range []struct {
+		want string
+		got  *core.Tensor
+	}{
+		{"add: shapes [[2 3] [2]] do not broadcast", Add(x, Ones(2))},
+		{"add: got a nil tensor", Add(x, nil)},
+		{"add_: a tensor of shape [3] cannot hold the result of shape [2 3]", AddInPlace(Ones(3), x)},
+		{"add_: a tensor of int64 cannot hold a result of float32", AddInPlace(i64, x)},
+		{"div_: a tensor of int64 cannot hold a result of float32", DivInPlace(i64, i64)},
+		{"add_: a number cannot be changed", AddInPlace(core.Num(1), x)},
+		{"add_: elements of a tensor expanded", AddInPlace(Expand(Ones(1, 3), 2, 3), x)},
+		{"add_: a leaf that requires a gradient", AddInPlace(Ones(2).SetRequiresGrad(true), core.Num(1))},
+		{"sub: got bool", Sub(b, b)},
+		{"neg: got bool", Neg(b)},
+		{"bitwise_and: got float32, want an integer dtype", BitwiseAnd(x, x)},
+		{"where: the condition must be bool, got float32", Where(x, x, x)},
+		{"clamp: got no bound", Clamp(x, nil, nil)},
+		{"pow: integers have no negative integer powers", Pow(i64, core.IntNum(-1))},
+		{"masked_fill: a tensor of int64 cannot hold a value of float32", MaskedFill(i64, b, core.Num(1.5))},
+		{"prelu: got weights of shape [2]", Prelu(x, Ones(2))},
+		{"glu: got the shape [2 3], want an even size", Glu(x, -1)},
+		{"gelu: got the approximation \"sharp\"", Gelu(x, "sharp")},
+	} {
+		require.ErrorContains(t, c.got.Err(), c.want)
+	}
+	zero := FloorDivide(i64, Sub(i64, i64))
+	require.NoError(t, zero.Err(), "only the kernel sees it")
+	_, err := core.Values[float64](zero)
+	require.ErrorContains(t, err, "floor_divide: integer division by zero")
+}
+
+// The operand of an operation in place may share its memory in another layout.
+func TestInPlaceWithOverlappingOperands(t *testing.T) {
+	x := core.FromSlice([]float32{1, 2, 3, 4}, 2, 2)
+	AddInPlace(x, Permute(x, 1, 0))
+	require.Equal(t, []float64{2, 5, 5, 8}, values(t, x))
+	AddInPlace(x, Narrow(x, 0, 0, 1))
+	require.Equal(t, []float64{4, 10, 7, 13}, values(t, x))
+	AddInPlace(x, x)
+	require.Equal(t, []float64{8, 20, 14, 26}, values(t, x))
+	y := Narrow(x, 1, 1, 1)
+	AddInPlace(y, Narrow(x, 1, 0, 1))
+	require.Equal(t, []float64{8, 28, 14, 40}, values(t, x))
+}
+
+func TestEdgesOfFloats(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	x := core.FromSlice([]float32{float32(nan), float32(inf), -1, 0}, 4)
+	y := core.FromSlice([]float32{1, float32(nan), 2, 0}, 4)
+	same := func(want []float64, got *core.Tensor) {
+		t.Helper()
+		v := values(t, got)
+		require.Len(t, v, len(want))
+		for i := range want {
+			require.True(t, want[i] == v[i] || math.IsNaN(want[i]) && math.IsNaN(v[i]), "got %v, want %v", v, want)
+		}
+	}
+	same([]float64{nan, nan, 2, 0}, Maximum(x, y))
+	same([]float64{nan, nan, -1, 0}, Minimum(x, y))
+	same([]float64{1, inf, 2, 0}, Fmax(x, y))
+	same([]float64{nan, inf, 0, 0}, Relu(x))
+	same([]float64{0, 1, -1, 0}, Sign(x))
+	same([]float64{1, 0, 0, 0}, IsNaN(x))
+	same([]float64{0, 1, 0, 0}, IsInf(x))
+	same([]float64{0, 0, 1, 1}, IsFinite(x))
+	same([]float64{0, 0, 0, 1}, Eq(x, y))
+	same([]float64{1, 1, 1, 0}, Ne(x, y))
+	same([]float64{7, math.MaxFloat32, -1, 0}, NanToNum(x, 7, nil, nil))
+	same([]float64{inf, inf}, Logaddexp(core.FromSlice([]float32{float32(inf), float32(inf)}, 2), core.FromSlice([]float32{1, float32(inf)}, 2)))
+	same([]float64{0, nan}, Xlogy(Zeros(2), core.FromSlice([]float32{0, float32(nan)}, 2)))
+}
+
+// Derivatives are differentiated again through the operations that their functions stand for.
+func TestEveryFunctionIsAnOperation(t *testing.T) {
+	for _, f := range expr.Functions() {
+		if f.Domain&expr.Floats != 0 {
+			require.Contains(t, elementwiseOps, f.Op, f.Name)
+		}
+	}
 }
