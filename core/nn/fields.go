@@ -47,6 +47,8 @@ type field struct {
 	name   string
 	kind   Kind
 	inline bool // the names of its elements are not prefixed with its own
+	// embedded says that it is a struct whose fields count as those of the struct around it.
+	embedded bool
 }
 
 var (
@@ -68,11 +70,11 @@ func fields(t reflect.Type) []field {
 		if f.Type == baseType || tag[0] == "-" {
 			continue
 		}
-		embedded := f.Anonymous && f.Type.Kind() == reflect.Struct && !holdsModules(f.Type)
+		embedded := f.Anonymous && f.Type.Kind() == reflect.Struct
 		if !embedded && !holdsModules(f.Type) && !(f.IsExported() && holdsTensors(f.Type)) {
 			continue
 		}
-		e := field{index: i, name: snake(f.Name), inline: embedded}
+		e := field{index: i, name: snake(f.Name), embedded: embedded}
 		for _, option := range tag {
 			switch name, renamed := strings.CutPrefix(option, "name="); {
 			case renamed:
@@ -179,14 +181,9 @@ func (f field) value(v reflect.Value) reflect.Value {
 	return x
 }
 
-// embedded reports whether the field's value is a struct whose fields count as those of the struct around it.
-func (f field) embedded(x reflect.Value) bool {
-	return f.inline && x.Kind() == reflect.Struct && !holdsModules(x.Type())
-}
-
 func (w *walker) ownTensors(v reflect.Value, prefix string) {
 	for _, f := range fields(v.Type()) {
-		if x := f.value(v); f.embedded(x) {
+		if x := f.value(v); f.embedded {
 			w.ownTensors(x, prefix)
 		} else {
 			w.tensors(x, join(prefix, f.name), f)
@@ -213,7 +210,7 @@ func (w *walker) fields(v reflect.Value, prefix string) {
 		if f.inline {
 			name = prefix
 		}
-		if x := f.value(v); f.embedded(x) {
+		if x := f.value(v); f.embedded {
 			w.fields(x, prefix)
 		} else {
 			w.parts(x, name)
