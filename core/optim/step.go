@@ -89,6 +89,9 @@ func (p *plan) prepare(o *Optimizer) error {
 		for _, s := range g.slots {
 			grad := s.param.Grad()
 			if grad == nil {
+				if s.param.Storage() == nil { // released, as by moving its module
+					return core.Errorf(core.StateError, o.algorithm.name, "parameter %s was released: make the optimiser after moving the module", s.name)
+				}
 				continue
 			}
 			if err := s.sound(o.algorithm.name, grad); err != nil {
