@@ -82,6 +82,4 @@ func updateOf(h Hyper, rule int64, decoupled bool, x ...float64) update {
 	return u
 }
 
-func noStates(Hyper) []string { return nil }
-
 func states(names ...string) func(Hyper) []string { return func(Hyper) []string { return names } }
