@@ -31,13 +31,11 @@ func newGPT(c Config, kinds int) (*gpt, error) {
 		Head: nn.NewLinear(c.Width, kinds, nn.LinearOptions{NoBias: true}),
 	}
 	// Matrices start small, so that every layer begins close to passing on what it gets.
-	core.NoGrad(func() {
-		for _, p := range nn.Parameters(g) {
-			if p.Dim() > 1 {
-				op.NormalInPlace(p, 0, 0.02, op.RandomOptions{})
-			}
+	for _, p := range nn.Parameters(g) {
+		if p.Dim() > 1 {
+			nn.InitNormal(p, 0, 0.02)
 		}
-	})
+	}
 	return g, nn.Err(g)
 }
 
