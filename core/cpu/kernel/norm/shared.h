@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "../../include/plait.h"
+#include "../../include/plait_lanes.h"
 #include "../../include/plait_pool.h"
 
 // Sums run over at most this many elements in the working type, and between such blocks in float64.

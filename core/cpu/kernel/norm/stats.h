@@ -1,22 +1,19 @@
 // Sums over contiguous rows. See plait_each_float.h for the macros.
 #ifdef FN
 
-// The quarters of a block have accumulators of their own, so that additions do not wait for one another.
 PLAIT_INLINE double FN(sum)(const T *x, int64_t n) {
   double total = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
-    int64_t len = min64(n - b, SUM_BLOCK), q = len / 4;
-    const T *x0 = x + b, *x1 = x0 + q, *x2 = x1 + q, *x3 = x2 + q;
-    ACC s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-    for (int64_t i = 0; i < q; i++) {
-      s0 += LOAD(x0[i]);
-      s1 += LOAD(x1[i]);
-      s2 += LOAD(x2[i]);
-      s3 += LOAD(x3[i]);
+    int64_t end = min64(n, b + SUM_BLOCK), i = b;
+    ACC s[PLAIT_LANES] = {0};
+    for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
+#pragma omp simd
+      for (int l = 0; l < PLAIT_LANES; l++) s[l] += LOAD(x[i + l]);
     }
-    for (int64_t i = 4 * q; i < len; i++) s3 += LOAD(x0[i]);
-    total += (double)((s0 + s1) + (s2 + s3));
+#pragma omp simd
+    for (int64_t l = 0; l < end - i; l++) s[l] += LOAD(x[i + l]);
+    PLAIT_FOLD_LANES(s, PLAIT_PLUS)
+    total += (double)s[0];
   }
   return total;
 }
@@ -25,22 +22,22 @@ PLAIT_INLINE double FN(sum)(const T *x, int64_t n) {
 PLAIT_INLINE double FN(sum_squares)(const T *x, int64_t n, ACC mean) {
   double total = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
-    int64_t len = min64(n - b, SUM_BLOCK), q = len / 4;
-    const T *x0 = x + b, *x1 = x0 + q, *x2 = x1 + q, *x3 = x2 + q;
-    ACC s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-    for (int64_t i = 0; i < q; i++) {
-      ACC d0 = LOAD(x0[i]) - mean, d1 = LOAD(x1[i]) - mean, d2 = LOAD(x2[i]) - mean, d3 = LOAD(x3[i]) - mean;
-      s0 += d0 * d0;
-      s1 += d1 * d1;
-      s2 += d2 * d2;
-      s3 += d3 * d3;
+    int64_t end = min64(n, b + SUM_BLOCK), i = b;
+    ACC s[PLAIT_LANES] = {0};
+    for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
+#pragma omp simd
+      for (int l = 0; l < PLAIT_LANES; l++) {
+        ACC d = LOAD(x[i + l]) - mean;
+        s[l] += d * d;
+      }
     }
-    for (int64_t i = 4 * q; i < len; i++) {
-      ACC d = LOAD(x0[i]) - mean;
-      s3 += d * d;
+#pragma omp simd
+    for (int64_t l = 0; l < end - i; l++) {
+      ACC d = LOAD(x[i + l]) - mean;
+      s[l] += d * d;
     }
-    total += (double)((s0 + s1) + (s2 + s3));
+    PLAIT_FOLD_LANES(s, PLAIT_PLUS)
+    total += (double)s[0];
   }
   return total;
 }
@@ -66,42 +63,48 @@ PLAIT_INLINE double FN(moments)(const T *x, int64_t n, double *mean) {
 
 // Sets *s to the sum of g and *sx to that of g*(x - mean), where g = dy*w, or dy if w is NULL.
 PLAIT_INLINE void FN(grad_sums)(const T *x, const T *dy, const ACC *w, int64_t n, ACC mean, double *s, double *sx) {
-  double t = 0, tx = 0;
+  double total = 0, totalx = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
-    int64_t len = min64(n - b, SUM_BLOCK), h = len / 2;
-    const T *x0 = x + b, *x1 = x0 + h, *g0 = dy + b, *g1 = g0 + h;
-    ACC u0 = 0, v0 = 0, u1 = 0, v1 = 0;
+    int64_t end = min64(n, b + SUM_BLOCK), i = b;
+    ACC u[PLAIT_LANES] = {0}, v[PLAIT_LANES] = {0};
     if (w) {
-      const ACC *w0 = w + b, *w1 = w0 + h;
-#pragma omp simd reduction(+ : u0, v0, u1, v1)
-      for (int64_t i = 0; i < h; i++) {
-        ACC a = LOAD(g0[i]) * w0[i], c = LOAD(g1[i]) * w1[i];
-        u0 += a;
-        v0 += a * (LOAD(x0[i]) - mean);
-        u1 += c;
-        v1 += c * (LOAD(x1[i]) - mean);
+      for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
+#pragma omp simd
+        for (int l = 0; l < PLAIT_LANES; l++) {
+          ACC g = LOAD(dy[i + l]) * w[i + l];
+          u[l] += g;
+          v[l] += g * (LOAD(x[i + l]) - mean);
+        }
+      }
+#pragma omp simd
+      for (int64_t l = 0; l < end - i; l++) {
+        ACC g = LOAD(dy[i + l]) * w[i + l];
+        u[l] += g;
+        v[l] += g * (LOAD(x[i + l]) - mean);
       }
     } else {
-#pragma omp simd reduction(+ : u0, v0, u1, v1)
-      for (int64_t i = 0; i < h; i++) {
-        ACC a = LOAD(g0[i]), c = LOAD(g1[i]);
-        u0 += a;
-        v0 += a * (LOAD(x0[i]) - mean);
-        u1 += c;
-        v1 += c * (LOAD(x1[i]) - mean);
+      for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
+#pragma omp simd
+        for (int l = 0; l < PLAIT_LANES; l++) {
+          ACC g = LOAD(dy[i + l]);
+          u[l] += g;
+          v[l] += g * (LOAD(x[i + l]) - mean);
+        }
+      }
+#pragma omp simd
+      for (int64_t l = 0; l < end - i; l++) {
+        ACC g = LOAD(dy[i + l]);
+        u[l] += g;
+        v[l] += g * (LOAD(x[i + l]) - mean);
       }
     }
-    if (len > 2 * h) {
-      ACC a = LOAD(g0[len - 1]);
-      if (w) a *= w[b + len - 1];
-      u1 += a;
-      v1 += a * (LOAD(x0[len - 1]) - mean);
-    }
-    t += (double)(u0 + u1);
-    tx += (double)(v0 + v1);
+    PLAIT_FOLD_LANES(u, PLAIT_PLUS)
+    PLAIT_FOLD_LANES(v, PLAIT_PLUS)
+    total += (double)u[0];
+    totalx += (double)v[0];
   }
-  *s = t;
-  *sx = tx;
+  *s = total;
+  *sx = totalx;
 }
 
 // y = (x - mean)*scale + shift
