@@ -57,6 +57,19 @@ FIND_FLOAT(min, f32, uint32_t, 0x7f800000u)
 FIND_FLOAT(max, f64, uint64_t, 0x7ff0000000000000u)
 FIND_FLOAT(min, f64, uint64_t, 0x7ff0000000000000u)
 
+// ARG_STEP takes an element x of a column into its best value b and row w, with masks, because a chain of conditional
+// expressions becomes branches.
+#define ARG_STEP(C, I, x, ROW, BEATS) \
+  {                                   \
+    bool beats = BEATS(x, b);         \
+    b = SELECT_##C(beats, x, b);      \
+    w = SELECT_##I(beats, ROW, w);    \
+  }
+#define SELECT_float(c, a, b) plait_vm_pickf(c, a, b)
+#define SELECT_double(c, a, b) plait_vm_pick(c, a, b)
+#define SELECT_int32_t(c, a, b) (((a) & -(int32_t)(c)) | ((b) & ((int32_t)(c)-1)))
+#define SELECT_int64_t(c, a, b) (((a) & -(int64_t)(c)) | ((b) & ((int64_t)(c)-1)))
+
 // ARG_LEAF: elements of type T are compared as C in columns and as L lanes of keys U in rows; column indices are kept as
 // I, of the size of C, and values stored as S.
 #define ARG_LEAF(NAME, T, C, U, L, I, S, LOAD, KEY, IDENTITY, OP, UNKEY, FIND, BEATS)                       \
@@ -86,14 +99,32 @@ FIND_FLOAT(min, f64, uint64_t, 0x7ff0000000000000u)
       best[j] = (C)LOAD(p[j]);                                                                              \
       row[j] = 0;                                                                                           \
     }                                                                                                       \
-    for (int64_t r = 1; r < rows; r++) {                                                                    \
+    int64_t r = 1;                                                                                          \
+    for (; r + 4 <= rows; r += 4) {                                                                         \
+      const T *q = p + r * stride;                                                                          \
+      I at0 = (I)r, at1 = (I)(r + 1), at2 = (I)(r + 2), at3 = (I)(r + 3);                                   \
+      SIMD for (int64_t j = 0; j < n; j++) {                                                                \
+        C x0 = (C)LOAD(q[j]), x1 = (C)LOAD(q[j + stride]);                                                  \
+        C x2 = (C)LOAD(q[j + 2 * stride]), x3 = (C)LOAD(q[j + 3 * stride]);                                 \
+        C b = best[j];                                                                                      \
+        I w = row[j];                                                                                       \
+        ARG_STEP(C, I, x0, at0, BEATS)                                                                      \
+        ARG_STEP(C, I, x1, at1, BEATS)                                                                      \
+        ARG_STEP(C, I, x2, at2, BEATS)                                                                      \
+        ARG_STEP(C, I, x3, at3, BEATS)                                                                      \
+        best[j] = b;                                                                                        \
+        row[j] = w;                                                                                         \
+      }                                                                                                     \
+    }                                                                                                       \
+    for (; r < rows; r++) {                                                                                 \
       const T *q = p + r * stride;                                                                          \
       I here = (I)r;                                                                                        \
       SIMD for (int64_t j = 0; j < n; j++) {                                                                \
         C x = (C)LOAD(q[j]), b = best[j];                                                                   \
-        int beats = BEATS(x, b);                                                                            \
-        best[j] = beats ? x : b;                                                                            \
-        row[j] = beats ? here : row[j];                                                                     \
+        I w = row[j];                                                                                       \
+        ARG_STEP(C, I, x, here, BEATS)                                                                      \
+        best[j] = b;                                                                                        \
+        row[j] = w;                                                                                         \
       }                                                                                                     \
     }                                                                                                       \
     S *value = s.a;                                                                                         \

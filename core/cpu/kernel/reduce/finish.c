@@ -92,20 +92,22 @@ static void merge_sums(struct state dst, struct state src, int64_t n) {
 
 static void merge_args(struct state dst, struct state src, int64_t n, bool is_float, bool max) {
   int64_t *index = dst.b;
-  const int64_t *later = src.b;
+  const int64_t *other = src.b;
   EACH {
-    if (later[i] < 0) continue;
-    bool beats = index[i] < 0;
+    if (other[i] < 0) continue;
+    bool beats = index[i] < 0, equal = false;
     if (!beats && is_float) {
       double a = ((double *)dst.a)[i], x = ((double *)src.a)[i];
       beats = (max ? x > a : x < a) || (x != x && a == a);
+      equal = x == a || (x != x && a != a);
     } else if (!beats) {
       int64_t a = ((int64_t *)dst.a)[i], x = ((int64_t *)src.a)[i];
       beats = max ? x > a : x < a;
+      equal = x == a;
     }
-    if (beats) {
+    if (beats || (equal && other[i] < index[i])) {
       memcpy((char *)dst.a + 8 * i, (char *)src.a + 8 * i, 8);
-      index[i] = later[i];
+      index[i] = other[i];
     }
   }
 }

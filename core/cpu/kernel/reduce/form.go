@@ -25,6 +25,7 @@ const (
 	maxWidthGather = 128
 	blockRows      = 64
 	blockElems     = 4096
+	batch          = 256
 
 	// grain is the number of additions worth a chunk of its own.
 	grain = 1 << 16
@@ -81,7 +82,12 @@ func (f *form) plan(work int, ordered, twice bool) {
 	f.columns = f.nk > 0 && (f.nr == 0 || k.Reach() < r.Reach())
 	if !f.columns {
 		f.gather = f.nr > 0 && r.In != 1
-		f.cut(f.kept, f.reduced, blockElems, work)
+		// Rows that lie between the runs of one another are read together, as they come in memory.
+		together := 1
+		if f.nr > 1 && f.nk > 0 && k.Reach() < f.reduce[f.nr-2].Reach() {
+			together = min(k.Size, batch)
+		}
+		f.cut(f.kept, together, f.reduced, blockElems, work)
 		return
 	}
 	f.gather = k.In != 1
@@ -93,7 +99,7 @@ func (f *form) plan(work int, ordered, twice bool) {
 		limit = maxWidthGather
 	}
 	// Narrow rows that follow one another are read as one wide row.
-	if !f.gather && !ordered && f.nr > 0 && r.In == k.Size && k.Size < 64 {
+	if !f.gather && !(ordered && f.nr > 1) && f.nr > 0 && r.In == k.Size && k.Size < 64 {
 		for f.fold*2*k.Size <= limit && f.fold*2 <= r.Size {
 			f.fold *= 2
 		}
@@ -101,21 +107,22 @@ func (f *form) plan(work int, ordered, twice bool) {
 	blocks := (k.Size + limit - 1) / limit
 	f.width = min(k.Size, ((k.Size+blocks-1)/blocks+63)&^63)
 	blocks = (k.Size + f.width - 1) / f.width
-	f.cut(f.kept/k.Size*blocks, f.reduced, blockRows*f.fold, work*f.width)
+	f.cut(f.kept/k.Size*blocks, 1, f.reduced, blockRows*f.fold, work*f.width)
 }
 
-// cut divides `units` reductions of n elements (of a cost of `work` additions each) into chunks. Where units are few and
-// large they are cut into pieces, of a multiple of `block` elements, whose states are merged afterwards.
-func (f *form) cut(units, n, block, work int) {
+// cut divides `units` reductions of n elements (of a cost of `work` additions each), of which so many belong together, into
+// chunks. Where they are few and large they are cut into pieces, of a multiple of `block` elements, whose states are
+// merged afterwards.
+func (f *form) cut(units, together, n, block, work int) {
 	f.pieces, f.piece = 1, n
-	cost := max(n, 1) * work
-	if units < enough && cost >= 2*grain {
-		pieces := min((enough+units-1)/units, cost/grain)
+	groups, cost := (units+together-1)/together, max(n, 1)*work
+	if groups < enough && cost*together >= 2*grain {
+		pieces := min((enough+groups-1)/groups, cost*together/grain)
 		f.piece = ((n+pieces-1)/pieces + block - 1) / block * block
 		f.pieces = max((n+f.piece-1)/f.piece, 1)
 	}
 	if f.pieces > 1 {
-		f.unit, f.chunks = 1, units*f.pieces
+		f.unit, f.chunks = together, groups*f.pieces
 		return
 	}
 	f.unit = max(1, grain/cost)

@@ -1,13 +1,15 @@
 // log(sum(exp(x))), of floats: each block relative to its maximum.
+#include "../../include/plait_exp_below.h"
 #include "reduce.h"
 
-#define EXP_float(x) plait_vm_expf(x)
+// Of numbers that are not positive.
+#define EXP_float(x) plait_exp_belowf(x)
 #define EXP_double(x) plait_vm_exp(x)
 
 // The terms of a sum relative to `top`.
-#define TERM_F16(x) plait_vm_expf(plait_f16_to_f32(x) - top)
-#define TERM_BF16(x) plait_vm_expf(plait_bf16_to_f32(x) - top)
-#define TERM_F32(x) plait_vm_expf((x) - top)
+#define TERM_F16(x) plait_exp_belowf(plait_f16_to_f32(x) - top)
+#define TERM_BF16(x) plait_exp_belowf(plait_bf16_to_f32(x) - top)
+#define TERM_F32(x) plait_exp_belowf((x) - top)
 #define TERM_F64(x) plait_vm_exp((x) - top)
 
 // Where the maximum of a block is not finite, its sum is not looked at.

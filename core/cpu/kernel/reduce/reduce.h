@@ -64,7 +64,7 @@ struct plaitk_reduce {
   int64_t width;         // columns: of a block
   int64_t fold;          // columns: this many adjacent rows are read as one row, 1 for none
   int64_t pieces, piece; // the reduced dimensions are cut into pieces of `piece` elements (columns: rows)
-  int64_t unit;          // units (rows, or blocks of columns) per chunk, where pieces == 1
+  int64_t unit;          // rows, or blocks of columns, per chunk
   int64_t chunks;
 };
 
@@ -99,7 +99,7 @@ const struct leaf *plaitk_reduce_logsumexp_leaf(int dtype);
 
 // finish.c: what depends on the op but not on the layout.
 void plaitk_reduce_init(const struct plaitk_reduce *r, struct state s, int64_t n);
-// Merges the n states of src, which come after those of dst, into dst.
+// Merges the n states of src into those of dst.
 void plaitk_reduce_merge(const struct plaitk_reduce *r, struct state dst, struct state src, int64_t n);
 // Writes n <= REDUCE_WIDTH results at element offset `offset` of the outputs, `stride` apart.
 void plaitk_reduce_store(const struct plaitk_reduce *r, struct state s, int64_t n, int64_t offset, int64_t stride);

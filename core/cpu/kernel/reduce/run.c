@@ -110,8 +110,9 @@ static void reduce_cols(const struct job *j, const char *p, int64_t width, int64
       j->fn(copy, rows, width, width, at, r->param, s);
     } else if (r->fold > 1) {
       int64_t wide = rows / r->fold, left = rows % r->fold;
-      if (wide > 0) j->fn(q, wide, width * r->fold, width * r->fold, at, r->param, s);
-      if (left > 0) j->fn(q + wide * r->fold * width * j->size, 1, 0, left * width, at, r->param, s);
+      int64_t first = at / r->fold; // indices count wide rows until unfold
+      if (wide > 0) j->fn(q, wide, width * r->fold, width * r->fold, first, r->param, s);
+      if (left > 0) j->fn(q + wide * r->fold * width * j->size, 1, 0, left * width, first + wide, r->param, s);
     } else {
       j->fn(q, rows, stride, width, at, r->param, s);
     }
@@ -150,8 +151,7 @@ static void rows_chunk(void *arg, int64_t chunk) {
   const struct plaitk_reduce *r = j->r;
   double words[3][REDUCE_BATCH];
   struct state s = {words[0], words[1], words[2]};
-  int64_t piece = chunk % r->pieces, unit = r->pieces > 1 ? 1 : r->unit;
-  int64_t first = chunk / r->pieces * unit, last = min64(first + unit, r->kept);
+  int64_t piece = chunk % r->pieces, first = chunk / r->pieces * r->unit, last = min64(first + r->unit, r->kept);
   int64_t lo = piece * r->piece, hi = min64(lo + r->piece, r->reduced);
   int64_t step, run = inner(r->nk, r->ksize, r->kin, &step);
   for (int64_t k = first; k < last;) {
@@ -164,21 +164,31 @@ static void rows_chunk(void *arg, int64_t chunk) {
   }
 }
 
+// unfold merges the states of the rows that were read as one wide row.
+static void unfold(const struct plaitk_reduce *r, struct state s, int64_t width) {
+  if (r->op == REDUCE_ARGMAX || r->op == REDUCE_ARGMIN) {
+    int64_t *index = s.b;
+    for (int64_t i = 0; i < r->fold * width; i++) {
+      if (index[i] >= 0) index[i] = index[i] * r->fold + i / width;
+    }
+  }
+  for (int64_t f = 1; f < r->fold; f++) plaitk_reduce_merge(r, s, state_at(s, f * width), width);
+}
+
 static void cols_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_reduce *r = j->r;
   double words[3][REDUCE_WIDTH];
   struct state s = {words[0], words[1], words[2]};
   int64_t run = r->ksize[r->nk - 1], blocks = (run + r->width - 1) / r->width, units = r->kept / run * blocks;
-  int64_t piece = chunk % r->pieces, unit = r->pieces > 1 ? 1 : r->unit;
-  int64_t first = chunk / r->pieces * unit, last = min64(first + unit, units);
+  int64_t piece = chunk % r->pieces, first = chunk / r->pieces * r->unit, last = min64(first + r->unit, units);
   int64_t lo = piece * r->piece, hi = min64(lo + r->piece, r->reduced);
   for (int64_t u = first; u < last; u++) {
     int64_t col = u % blocks * r->width, k = u / blocks * run + col, n = min64(r->width, run - col);
     plaitk_reduce_init(r, s, n * r->fold);
     const char *p = (const char *)r->in + offset_of(k, r->nk, r->ksize, r->kin) * j->size;
     reduce_cols(j, p, n, lo, hi, s);
-    for (int64_t f = 1; f < r->fold; f++) plaitk_reduce_merge(r, s, state_at(s, f * n), n);
+    if (r->fold > 1) unfold(r, s, n);
     emit(r, s, piece, k, n);
   }
 }

@@ -5,7 +5,8 @@
 #define LOAD_NONZERO(x) ((x) != 0)
 #define LOAD_NONZERO_HALF(x) (((x) & 0x7fff) != 0)
 
-// Half types are summed in float32, integers of 32 and 64 bits modulo 2^64; a block of bytes fits 32 bits.
+// Half types are summed in float32, integers of 32 and 64 bits modulo 2^64; a block of bytes fits 32 bits,
+// and a count of a block 16.
 FOLD_LEAF(sum_u8, uint8_t, uint32_t, 64, LOAD_SAME, 0, OP_ADD, FLUSH_COUNT)
 FOLD_LEAF(sum_i32, int32_t, uint64_t, 32, LOAD_I32, 0, OP_ADD, FLUSH_WRAP)
 FOLD_LEAF(sum_i64, int64_t, uint64_t, 32, LOAD_SAME, 0, OP_ADD, FLUSH_WRAP)
@@ -23,8 +24,8 @@ FOLD_LEAF(prod_bf16, uint16_t, double, 32, LOAD_BF16, 1, OP_MUL, FLUSH_PROD)
 FOLD_LEAF(prod_f32, float, double, 32, LOAD_SAME, 1, OP_MUL, FLUSH_PROD)
 FOLD_LEAF(prod_f64, double, double, 32, LOAD_SAME, 1, OP_MUL, FLUSH_PROD)
 
-FOLD_LEAF(count_8, uint8_t, uint32_t, 64, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)
-FOLD_LEAF(count_half, uint16_t, uint32_t, 64, LOAD_NONZERO_HALF, 0, OP_ADD, FLUSH_COUNT)
+FOLD_LEAF(count_8, uint8_t, uint16_t, 128, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)
+FOLD_LEAF(count_half, uint16_t, uint16_t, 128, LOAD_NONZERO_HALF, 0, OP_ADD, FLUSH_COUNT)
 FOLD_LEAF(count_32, int32_t, uint32_t, 64, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)
 FOLD_LEAF(count_64, int64_t, uint64_t, 32, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)
 FOLD_LEAF(count_f32, float, uint32_t, 64, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)

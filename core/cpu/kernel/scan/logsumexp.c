@@ -1,9 +1,11 @@
 // Running log(sum(exp(x))), of floats, as a running maximum m and a sum of exp(x - m).
+#include "../../include/plait_exp_below.h"
 #include "scan.h"
 
 enum { BLOCK = 256 };
 
-#define EXP_float(x) plait_vm_expf(x)
+// Of numbers that are not positive.
+#define EXP_float(x) plait_exp_belowf(x)
 #define EXP_double(x) plait_vm_exp(x)
 #define LOG_float(x) plait_vm_logf(x)
 #define LOG_double(x) plait_vm_log(x)

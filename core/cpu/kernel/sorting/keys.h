@@ -3,7 +3,7 @@
 #ifndef PLAITK_SORTING_KEYS_H
 #define PLAITK_SORTING_KEYS_H
 
-#include "plait.h"
+#include "../../include/plait.h"
 
 #define KEY_NAN32 UINT32_MAX
 #define KEY_NAN64 UINT64_MAX

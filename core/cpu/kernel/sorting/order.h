@@ -6,8 +6,8 @@
 #ifndef PLAITK_SORTING_ORDER_H
 #define PLAITK_SORTING_ORDER_H
 
-#include "plait.h"
-#include "plait_pool.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
 
 typedef uint64_t packed; // key << 32 | index
 

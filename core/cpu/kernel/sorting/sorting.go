@@ -3,7 +3,7 @@
 package sorting
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include
+#cgo CFLAGS: -O3 -fopenmp-simd
 #cgo noescape plaitk_sorting_scratch
 #cgo nocallback plaitk_sorting_scratch
 #cgo noescape plaitk_sorting_run

@@ -8,9 +8,9 @@
 
 #include "keys.h"
 #include "order.h"
-#include "plait.h"
-#include "plait_pool.h"
-#include "plait_slots.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
+#include "../../include/plait_slots.h"
 
 enum plaitk_sorting_op {
   SORTING_SORT,      // all elements in order

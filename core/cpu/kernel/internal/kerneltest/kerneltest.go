@@ -135,6 +135,10 @@ func (c Call) Run() error {
 	defer p.Close()
 	ctx := kernel.Context{Pool: p.Ptr()}
 	defer ctx.FreeScratch()
+	return c.run(&ctx)
+}
+
+func (c Call) run(ctx *kernel.Context) error {
 	call := &core.Call{Kernel: core.Kernel(c.Kernel), Op: c.Kernel, Floats: c.Floats}
 	call.Dims(c.Ints)
 	for _, x := range c.In {
@@ -143,7 +147,7 @@ func (c Call) Run() error {
 	for _, x := range c.Out {
 		call.Outs = append(call.Outs, operand(x))
 	}
-	return kernel.Lookup(call.Kernel)(&ctx, call)
+	return kernel.Lookup(call.Kernel)(ctx, call)
 }
 
 // MustRun is Run where no error is expected.
