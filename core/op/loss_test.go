@@ -305,3 +305,27 @@ func TestLossErrors(t *testing.T) {
 		require.EqualError(t, got.Err(), want)
 	}
 }
+
+func BenchmarkCrossEntropy(b *testing.B) {
+	for _, shape := range [][]int{{64, 10}, {1024, 50257}, {16, 21, 128 * 128}} {
+		x := op.To(uniform(1, shape...), core.Float32).SetRequiresGrad(true)
+		target := make([]int64, x.Numel()/shape[1])
+		y := core.FromSlice(target, append([]int{shape[0]}, shape[2:]...)...)
+		seed := core.Scalar(float32(1))
+		b.Run(fmt.Sprint(shape), func(b *testing.B) {
+			b.SetBytes(int64(4 * x.Numel() * 3)) // scores read twice, gradient written
+			for range b.N {
+				core.Tidy(func() {
+					loss := op.CrossEntropy(x, y, op.CrossEntropyOptions{})
+					g, err := autograd.Grad([]*core.Tensor{loss}, []*core.Tensor{x}, []*core.Tensor{seed}, autograd.Options{})
+					if err == nil {
+						err = g[0].Wait()
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				})
+			}
+		})
+	}
+}

@@ -70,15 +70,20 @@ struct tiles {
   void (*combine)(const struct job *j, int64_t batch, int64_t head);
 };
 
+// The newest instruction set that may be used; tests lower it.
+static int newest = PLAITK_ATTENTION_V4;
+
+void plaitk_attention_limit(int isa) { newest = isa; }
+
 static struct tiles tiles_for(int dtype) {
   bool wide = dtype == PLAIT_F64;
 #ifdef PLAIT_ATTENTION_X86
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+  if (newest >= PLAITK_ATTENTION_V4 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd")) {
     if (wide) return (struct tiles){forward_tile_f64_v4, backward_split_f64_v4, combine_dq_f64_v4};
     return (struct tiles){forward_tile_f32_v4, backward_split_f32_v4, combine_dq_f32_v4};
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
+  if (newest >= PLAITK_ATTENTION_V3 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
     if (wide) return (struct tiles){forward_tile_f64_v3, backward_split_f64_v3, combine_dq_f64_v3};
     return (struct tiles){forward_tile_f32_v3, backward_split_f32_v3, combine_dq_f32_v3};
   }

@@ -115,3 +115,13 @@ func attentionBackward(ctx *kernel.Context, c *core.Call) error {
 	return backward(ctx, &p, operand(&c.Ins[4]), c.Ins[5].Ptr(), operand(&c.Ins[6]), operand(&c.Outs[0]),
 		operand(&c.Outs[1]), operand(&c.Outs[2]))
 }
+
+// The instruction sets that limit takes.
+const (
+	baseline = C.PLAITK_ATTENTION_BASE
+	avx2     = C.PLAITK_ATTENTION_V3
+	avx512   = C.PLAITK_ATTENTION_V4
+)
+
+// limit keeps the kernels from using newer instruction sets than the given one; for tests.
+func limit(isa int) { C.plaitk_attention_limit(C.int(isa)) }

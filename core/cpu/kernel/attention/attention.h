@@ -42,4 +42,9 @@ void plaitk_attention_backward(plait_pool *pool, const struct plaitk_attention *
                                struct plaitk_attention_view dk, struct plaitk_attention_view dv, void *scratch);
 int64_t plaitk_attention_backward_scratch(const struct plaitk_attention *a);
 
+enum plaitk_attention_isa { PLAITK_ATTENTION_BASE, PLAITK_ATTENTION_V3, PLAITK_ATTENTION_V4 };
+
+// Keeps the kernels from using instruction sets newer than the given one. For tests, while no kernel runs.
+void plaitk_attention_limit(int isa);
+
 #endif

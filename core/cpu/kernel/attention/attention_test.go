@@ -198,46 +198,56 @@ var setups = []setup{
 func TestAgainstDefinition(t *testing.T) {
 	workers := pool.New(3)
 	defer workers.Close()
+	defer limit(avx512)
 	for _, s := range setups {
 		for _, dtype := range []int{rawtensor.Float16, rawtensor.BFloat16, rawtensor.Float32, rawtensor.Float64} {
 			t.Run(fmt.Sprintf("%s/%s", s.name, rawtensor.Name(dtype)), func(t *testing.T) {
-				ctx := &kernel.Context{Pool: workers.Ptr()}
-				defer ctx.FreeScratch()
 				x := s.random(t, dtype)
-				p := s.problem(x)
-				acc := rawtensor.Float32
-				if dtype == rawtensor.Float64 {
-					acc = dtype
-				}
-				lse := rawtensor.New(t, acc, s.batch, s.heads, s.queries)
-				o := s.tensor(t, dtype, s.heads, s.queries, s.vdim)
-				require.NoError(t, forward(ctx, &p, newView(o.Ptr, o.Strides), lse.Ptr))
-				wantO, wantQ, wantK, wantV := s.reference(x)
-				tol := tolerance[dtype]
-				requireSame(t, wantO, o, tol, "o")
-
-				dq := s.tensor(t, dtype, s.heads, s.queries, s.dim)
-				dk, dv := s.tensor(t, dtype, s.kvHeads, s.keys, s.dim), s.tensor(t, dtype, s.kvHeads, s.keys, s.vdim)
-				v := func(x *raw) view { return newView(x.Ptr, x.Strides) }
-				require.NoError(t, backward(ctx, &p, v(o), lse.Ptr, v(x.do), v(dq), v(dk), v(dv)))
-				tol *= 4
-				requireSame(t, wantQ, dq, tol, "dq")
-				requireSame(t, wantK, dk, tol, "dk")
-				requireSame(t, wantV, dv, tol, "dv")
-
-				// Each gradient alone is the same bits, and so is everything on one thread.
-				for i, whole := range []*raw{dq, dk, dv} {
-					alone := whole.Clone(t)
-					clear(alone.Memory())
-					var out [3]view
-					out[i] = v(alone)
-					one := &kernel.Context{}
-					defer one.FreeScratch()
-					require.NoError(t, backward(one, &p, v(o), lse.Ptr, v(x.do), out[0], out[1], out[2]))
-					require.True(t, bytes.Equal(whole.Clone(t).Memory(), alone.Memory()), "gradient %d alone", i)
+				var want [4]func(i ...int) float64
+				want[0], want[1], want[2], want[3] = s.reference(x)
+				for isa, name := range []string{baseline: "baseline", avx2: "AVX2", avx512: "AVX-512"} {
+					limit(isa)
+					t.Run(name, func(t *testing.T) { s.run(t, workers, x, want) })
 				}
 			})
 		}
+	}
+}
+
+// run compares the result and the gradients with what is wanted.
+func (s setup) run(t *testing.T, workers *pool.Pool, x tensors, want [4]func(i ...int) float64) {
+	dtype := x.q.DType
+	ctx := &kernel.Context{Pool: workers.Ptr()}
+	defer ctx.FreeScratch()
+	p := s.problem(x)
+	acc := rawtensor.Float32
+	if dtype == rawtensor.Float64 {
+		acc = dtype
+	}
+	v := func(x *raw) view { return newView(x.Ptr, x.Strides) }
+	lse := rawtensor.New(t, acc, s.batch, s.heads, s.queries)
+	o := s.tensor(t, dtype, s.heads, s.queries, s.vdim)
+	require.NoError(t, forward(ctx, &p, v(o), lse.Ptr))
+	tol := tolerance[dtype]
+	requireSame(t, want[0], o, tol, "o")
+
+	dq := s.tensor(t, dtype, s.heads, s.queries, s.dim)
+	dk, dv := s.tensor(t, dtype, s.kvHeads, s.keys, s.dim), s.tensor(t, dtype, s.kvHeads, s.keys, s.vdim)
+	require.NoError(t, backward(ctx, &p, v(o), lse.Ptr, v(x.do), v(dq), v(dk), v(dv)))
+	for i, g := range []*raw{dq, dk, dv} {
+		requireSame(t, want[i+1], g, 4*tol, []string{"dq", "dk", "dv"}[i])
+	}
+
+	// Each gradient alone is the same bits, and so is everything on one thread.
+	for i, whole := range []*raw{dq, dk, dv} {
+		alone := whole.Clone(t)
+		clear(alone.Memory())
+		var out [3]view
+		out[i] = v(alone)
+		one := &kernel.Context{}
+		defer one.FreeScratch()
+		require.NoError(t, backward(one, &p, v(o), lse.Ptr, v(x.do), out[0], out[1], out[2]))
+		require.True(t, bytes.Equal(whole.Clone(t).Memory(), alone.Memory()), "gradient %d alone", i)
 	}
 }
 
