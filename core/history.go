@@ -271,26 +271,26 @@ func (t *Tensor) current() *History {
 // since the derivative is built from operations.
 var RegenerateView func(base *Node, index int, dtype DType, shape, strides []int, offset int, view *Tensor) *Node
 
-// MarkView records that v is a view of t's storage, so that operations in place through one are seen by the other.
-func (v *Tensor) MarkView(t *Tensor) {
-	if v.err != nil || t.err != nil || v == t || v.isNumber {
+// MarkView records that t is a view of u's storage, so that operations in place through one are seen by the other.
+func (t *Tensor) MarkView(u *Tensor) {
+	if t.err != nil || u.err != nil || t == u || t.isNumber {
 		return
 	}
-	if w := t.view; w != nil {
+	if w := u.view; w != nil {
 		w.base.retain()
-		u := *w
-		u.base.mu.Lock()
-		u.rebased = u.base.rebased
-		u.base.mu.Unlock()
-		v.view = &u
+		v := *w
+		v.base.mu.Lock()
+		v.rebased = v.base.rebased
+		v.base.mu.Unlock()
+		t.view = &v
 		return
 	}
-	b := t.EnsureHistory()
+	b := u.EnsureHistory()
 	b.retain()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v.view = &viewOf{base: b, baseDType: t.dtype, baseShape: t.shape, baseStrides: t.strides,
-		baseOffset: t.offset, rebased: b.rebased}
+	t.view = &viewOf{base: b, baseDType: u.dtype, baseShape: u.shape, baseStrides: u.strides,
+		baseOffset: u.offset, rebased: b.rebased}
 }
 
 // Base returns the history of the tensor that t is a view of and that tensor's layout, or nil.

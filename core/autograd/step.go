@@ -318,6 +318,9 @@ func (r *Run) derive(p *pending) (*Request, error) {
 	}
 	releaseAll(given)
 	p.grads = out
+	if err == nil && r.mode.Anomaly() {
+		err = findNaN(n, out)
+	}
 	if err != nil {
 		return nil, r.explain(n, err)
 	}
@@ -338,6 +341,25 @@ func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor) (out []*core.Ten
 		need[i] = e.Node != nil && r.states[e.Node] != nil && r.states[e.Node].needed
 	}
 	return core.NewDerivation(r.mode, n, grads, need).Run()
+}
+
+// findNaN waits for the gradients and returns an error if one holds a NaN.
+func findNaN(n *core.Node, grads []*core.Tensor) error {
+	for i, g := range grads {
+		if g == nil {
+			continue
+		}
+		v, err := core.Values[float64](g)
+		if err != nil {
+			return err
+		}
+		for at, x := range v {
+			if x != x {
+				return core.Errorf(core.ValueError, n.Name, "its gradient with respect to input %d has a NaN at element %d", i, at)
+			}
+		}
+	}
+	return nil
 }
 
 // explain adds, in anomaly mode, where the node was recorded.
