@@ -29,7 +29,7 @@ type rankState struct {
 
 var contexts table[Context]
 
-var defaultContext = newContext(nil, 0)
+func init() { newContext(nil, 0) } // id 0, the zero Mode's context
 
 func newContext(parent *Context, rank int) *Context {
 	c := &Context{rank: rank, dtype: Float32, shared: &rankState{seed: DefaultSeed}, parent: parent}

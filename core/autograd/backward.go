@@ -48,16 +48,11 @@ func Grad(outputs, inputs, grads []*core.Tensor, o Options) ([]*core.Tensor, err
 }
 
 func finish(r *Run) error {
-	for {
-		q, err := r.Step()
-		if err != nil {
-			return err
-		}
-		if q == nil {
-			return nil
-		}
-		return core.Errorf(core.StateError, "backward", "%s belongs to another language, whose backward must be used", q.Node.Name)
+	q, err := r.Step()
+	if err == nil && q != nil {
+		err = core.Errorf(core.StateError, "backward", "%s belongs to another language, whose backward must be used", q.Node.Name)
 	}
+	return err
 }
 
 // NoGrad runs fn without recording gradients.
