@@ -87,7 +87,7 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 	a := beginGiven("copy_", t, src)
 	a.inPlace(t)
 	if a.err == nil {
-		if shape := a.broadcast(t, src); a.err == nil && !slices.Equal(shape, t.Shape()) {
+		if shape, err := core.Broadcast("copy_", t.Shape(), src.Shape()); err != nil || !slices.Equal(shape, t.Shape()) {
 			a.failf(core.ShapeError, "shape %v cannot be broadcast to %v", src.Shape(), t.Shape())
 		}
 	}

@@ -129,5 +129,5 @@ func init() {
 func regeneratedDeriv(d *core.Derivation) {
 	s := d.Node.Any.(*slice)
 	g := d.Grad()
-	d.Set(0, s.gather(AsStridedScatter(s.blank(g), g, s.shape, s.strides, s.offset)))
+	d.Set(0, s.gather(asStridedAdd(s.blank(g), g, s.shape, s.strides, s.offset)))
 }

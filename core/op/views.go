@@ -164,13 +164,14 @@ func (a *application) inferShape(t *core.Tensor, shape []int) []int {
 	if a.err != nil {
 		return nil
 	}
+	given := shape
 	shape = slices.Clone(shape)
 	infer := slices.Index(shape, -1)
 	if infer >= 0 {
 		shape[infer] = 1
 	}
 	if i := slices.IndexFunc(shape, func(d int) bool { return d < 0 }); i >= 0 {
-		a.failf(core.ShapeError, "invalid shape %v: at most one size may be -1, the others must not be negative", shape)
+		a.failf(core.ShapeError, "invalid shape %v: at most one size may be -1, the others must not be negative", given)
 		return nil
 	}
 	known, err := core.CheckShape(a.name, shape, t.DType())
@@ -181,7 +182,7 @@ func (a *application) inferShape(t *core.Tensor, shape []int) []int {
 	n := t.Numel()
 	if infer >= 0 {
 		if known == 0 || n%known != 0 {
-			a.failf(core.ShapeError, "shape %v does not fit the %d elements of shape %v", shape, n, t.Shape())
+			a.failf(core.ShapeError, "shape %v does not fit the %d elements of shape %v", given, n, t.Shape())
 			return nil
 		}
 		shape[infer] = n / known
