@@ -93,14 +93,33 @@ static void follow(const struct plaitk_scan *p, struct scan_state s, struct scan
   }
 }
 
-// state_of returns where the state before a piece of a group lives; that of piece p holds the total of piece p-1 first.
+// together says whether a leaf takes pieces of a line together, rather than the same piece of several lines. Indices of
+// extremes count from the start of the line, which pieces taken together do not share.
+static bool together(const struct plaitk_scan *s) { return is_sum(s) && !s->columns; }
+
+// state_of returns where the state before a piece of a line lives. States that one leaf takes together lie side by side.
 static struct scan_state state_of(const struct plaitk_scan *s, int64_t piece, int64_t line) {
-  int64_t n = s->pieces * s->lines, at = piece * s->lines + line;
+  int64_t n = s->pieces * s->lines, at = together(s) ? line * s->pieces + piece : piece * s->lines + line;
   struct scan_state t = {(double *)s->scratch + at, (double *)s->scratch + n + at};
   return t;
 }
 
-static void chunk_of(void *arg, int64_t chunk) {
+// place sets where a part of a line lies, from the given position on.
+static void place(const struct job *j, struct scan_part *p, int64_t line, int64_t at) {
+  const struct plaitk_scan *s = j->s;
+  int64_t from = offset_of(line, s->nk, s->ksize, s->kin) + at * s->in_stride;
+  int64_t to = offset_of(line, s->nk, s->ksize, s->kout) + at * s->out_stride;
+  p->at = at;
+  p->in = (const char *)s->in + from * j->in_size;
+  p->out = NULL;
+  p->index = NULL;
+  if (j->totals) return;
+  p->out = (char *)s->out + to * j->out_size;
+  if (s->index != NULL) p->index = s->index + to;
+}
+
+// lines_chunk scans some groups of lines, or the same piece of them.
+static void lines_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_scan *s = j->s;
   double words[2][SCAN_WIDTH];
@@ -108,8 +127,8 @@ static void chunk_of(void *arg, int64_t chunk) {
   if (j->totals && piece == s->pieces - 1) return;
   int64_t first = chunk / s->pieces * s->unit, last = min64(first + s->unit, s->groups);
   int64_t run = s->nk > 0 ? s->ksize[s->nk - 1] : 1, per_run = (run + s->width - 1) / s->width;
-  struct scan_part p = {.at = piece * s->piece, .in_stride = s->in_stride, .out_stride = s->out_stride};
-  p.n = min64(s->piece, s->n - p.at);
+  struct scan_part p = {.in_stride = s->in_stride, .out_stride = s->out_stride};
+  p.n = min64(s->piece, s->n - piece * s->piece);
   if (s->nk > 0) {
     p.in_line = s->kin[s->nk - 1];
     p.out_line = s->kout[s->nk - 1];
@@ -117,18 +136,36 @@ static void chunk_of(void *arg, int64_t chunk) {
   for (int64_t g = first; g < last; g++) {
     int64_t within = g % per_run * s->width, line = g / per_run * run + within;
     p.lines = min64(s->width, run - within);
-    int64_t from = offset_of(line, s->nk, s->ksize, s->kin) + p.at * s->in_stride;
-    int64_t to = offset_of(line, s->nk, s->ksize, s->kout) + p.at * s->out_stride;
-    p.in = (const char *)s->in + from * j->in_size;
+    place(j, &p, line, piece * s->piece);
     p.s = (struct scan_state){words[0], words[1]};
-    init(s, p.s, p.lines);
-    if (s->pieces > 1 && (j->totals || piece > 0)) p.s = state_of(s, piece + j->totals, line);
-    if (j->totals) {
-      init(s, p.s, p.lines);
-    } else {
-      p.out = (char *)s->out + to * j->out_size;
-      p.index = s->index != NULL ? s->index + to : NULL;
-    }
+    if (s->pieces > 1) p.s = state_of(s, piece + j->totals, line);
+    if (s->pieces == 1 || j->totals) init(s, p.s, p.lines);
+    j->fn(&p);
+  }
+}
+
+// pieces_chunk scans neighbouring pieces of one line together, as if they were lines.
+static void pieces_chunk(void *arg, int64_t chunk) {
+  const struct job *j = arg;
+  const struct plaitk_scan *s = j->s;
+  int64_t groups = (s->pieces + SCAN_LINES - 1) / SCAN_LINES, line = chunk / groups, first = chunk % groups * SCAN_LINES;
+  int64_t last = min64(first + SCAN_LINES, s->pieces - (j->totals ? 1 : 0));
+  struct scan_part p = {.in_stride = s->in_stride, .out_stride = s->out_stride, .n = s->piece};
+  p.in_line = s->piece * s->in_stride;
+  p.out_line = s->piece * s->out_stride;
+  p.lines = last - first;
+  if (last * s->piece > s->n) p.lines--; // the last piece is shorter
+  if (p.lines > 0) {
+    place(j, &p, line, first * s->piece);
+    p.s = state_of(s, first + j->totals, line);
+    if (j->totals) init(s, p.s, p.lines);
+    j->fn(&p);
+  }
+  if (last * s->piece > s->n) {
+    place(j, &p, line, (last - 1) * s->piece);
+    p.n = s->n - p.at;
+    p.lines = 1;
+    p.s = state_of(s, last - 1, line);
     j->fn(&p);
   }
 }
@@ -146,15 +183,20 @@ int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
   if (leaves == NULL) return 1;
   struct job j = {.s = s, .fn = s->columns ? leaves->columns : leaves->rows, .in_size = element_size[s->dtype]};
   j.out_size = is_sum(s) && s->dtype < PLAIT_F16 ? 8 : j.in_size;
-  int64_t chunks = (s->groups + s->unit - 1) / s->unit * s->pieces;
-  if (s->pieces > 1) {
-    j.totals = true;
-    plait_parallel(pool, chunks, chunk_of, &j);
-    j.totals = false;
-    for (int64_t piece = 2; piece < s->pieces; piece++) {
-      for (int64_t k = 0; k < s->lines; k++) follow(s, state_of(s, piece - 1, k), state_of(s, piece, k));
-    }
+  if (s->pieces == 1) {
+    plait_parallel(pool, (s->groups + s->unit - 1) / s->unit, lines_chunk, &j);
+    return 0;
   }
-  plait_parallel(pool, chunks, chunk_of, &j);
+  plait_task task = together(s) ? pieces_chunk : lines_chunk;
+  int64_t chunks = together(s) ? s->lines * ((s->pieces + SCAN_LINES - 1) / SCAN_LINES)
+                               : (s->groups + s->unit - 1) / s->unit * s->pieces;
+  j.totals = true;
+  plait_parallel(pool, chunks, task, &j);
+  for (int64_t k = 0; k < s->lines; k++) {
+    init(s, state_of(s, 0, k), 1);
+    for (int64_t piece = 2; piece < s->pieces; piece++) follow(s, state_of(s, piece - 1, k), state_of(s, piece, k));
+  }
+  j.totals = false;
+  plait_parallel(pool, chunks, task, &j);
   return 0;
 }
