@@ -1,9 +1,13 @@
 // Micro kernels: part of tile.h.
 
+// How far ahead of its use a packed panel of B is asked for. Past its end lies the next panel.
+#define PREFETCH_BYTES 12288
+
 // Each sum runs over k in order in one accumulator, then C is added: the bits of an element do not depend on the tile
 // it is in.
 LOCAL void NAME(multiply)(const int mr, const int nv, int64_t k, const T *restrict a, int64_t a_row, int64_t a_col,
-                          const T *restrict b, int64_t b_row, T *restrict out, int64_t out_row, int add) {
+                          const T *restrict b, int64_t b_row, const int packed, T *restrict out, int64_t out_row,
+                          int add) {
   V acc[MR][NV];
   T *row = out;
 #pragma GCC unroll 16
@@ -18,6 +22,10 @@ LOCAL void NAME(multiply)(const int mr, const int nv, int64_t k, const T *restri
   for (int i = 0; i < (mr + 2) / 3; i++) rows[i] = a + 3 * i * a_row;
 #pragma GCC unroll 1
   for (int64_t p = 0; p < k; p++) {
+    if (packed) {
+#pragma GCC unroll 4
+      for (int j = 0; j < nv * LANES * (int)sizeof(T); j += 64) __builtin_prefetch((const char *)b + PREFETCH_BYTES + j);
+    }
     V y[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < nv; j++) y[j] = *(const V *)(b + j * LANES);
@@ -44,25 +52,25 @@ LOCAL void NAME(multiply)(const int mr, const int nv, int64_t k, const T *restri
 }
 
 #define MICRO(mr, nv) \
-  TARGET static void NAME(micro_##mr##_##nv)(int64_t k, const void *a, const void *b, void *out,              \
-                                             int64_t out_row, int add) {                                      \
-    NAME(multiply)(mr, nv, k, a, 1, mr, b, nv * LANES, out, out_row, add);                                    \
-  }                                                                                                           \
-  TARGET static void NAME(direct_##mr##_##nv)(int64_t k, const void *a, int64_t a_row, int64_t a_col,         \
-                                              const void *b, int64_t b_row, void *out, int64_t out_row,       \
-                                              int add) {                                                      \
-    NAME(multiply)(mr, nv, k, a, a_row, a_col, b, b_row, out, out_row, add);                                  \
+  TARGET static void NAME(micro_##mr##_##nv)(int64_t k, const void *a, const void *b, void *out, \
+                                             int64_t out_row, int add) { \
+    NAME(multiply)(mr, nv, k, a, 1, mr, b, nv * LANES, 1, out, out_row, add); \
+  } \
+  TARGET static void NAME(direct_##mr##_##nv)(int64_t k, const void *a, int64_t a_row, int64_t a_col, \
+                                              const void *b, int64_t b_row, void *out, int64_t out_row, \
+                                              int add) { \
+    NAME(multiply)(mr, nv, k, a, a_row, a_col, b, b_row, 0, out, out_row, add); \
   }
 #define MICROS(nv) \
-  MICRO(1, nv)     \
-  MICRO(2, nv)     \
-  MICRO(3, nv)     \
-  MICRO(4, nv)     \
-  MICROS_5(nv)     \
-  MICROS_7(nv)     \
+  MICRO(1, nv) \
+  MICRO(2, nv) \
+  MICRO(3, nv) \
+  MICRO(4, nv) \
+  MICROS_5(nv) \
+  MICROS_7(nv) \
   MICROS_9(nv)
-#define NAMES(kind, nv)                                                                                  \
-  {NAME(kind##_1_##nv), NAME(kind##_2_##nv), NAME(kind##_3_##nv), NAME(kind##_4_##nv) NAMES_5(kind, nv)  \
+#define NAMES(kind, nv) \
+  {NAME(kind##_1_##nv), NAME(kind##_2_##nv), NAME(kind##_3_##nv), NAME(kind##_4_##nv) NAMES_5(kind, nv) \
        NAMES_7(kind, nv) NAMES_9(kind, nv)}
 #if MR > 4
 #define MICROS_5(nv) MICRO(5, nv) MICRO(6, nv)
@@ -93,6 +101,7 @@ MICROS(3)
 #endif
 
 
+#undef PREFETCH_BYTES
 #undef MICRO
 #undef MICROS
 #undef MICROS_5

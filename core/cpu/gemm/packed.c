@@ -8,13 +8,17 @@
 // and multiplies them with the whole shared operand. So both operands are packed once, and the bits of an element of C
 // depend on the depth alone: how lines are cut does not matter to it, but the cut follows from the shape all the same.
 
-#define DEPTH 384              // of a block, at most
+#define DEPTH_BYTES 2048         // of a line in a block, at most
 #define SHARED_BYTES (16 << 20)  // of the shared operand at a time
+#define BLOCK_BYTES (512 << 10)  // of B's panels that are gone through again and again, in the second cache
+#define LOCAL_A_BYTES (192 << 10)  // of a chunk's block of A
+#define LOCAL_B_BYTES (512 << 10)  // of a chunk's block of B
 #define SUMS_BYTES (1 << 20)     // of the sums that a chunk keeps beside C
-#define CHUNK_PANELS 8         // of a chunk, at most
-#define TAIL 16                // how finely the last chunks are cut
-#define PACK_ELEMENTS 32768    // of a chunk of the first round
-#define SERIAL_OPS 100000      // multiplications not worth a second thread
+#define CHUNK_PANELS 64          // of a chunk, at most
+#define TAIL 16                  // how finely the last chunks are cut
+#define SMALL_CHUNKS 128         // more than the cut makes: CHUNK_PANELS * TAIL panels, a TAILth of the rest at a time
+#define PACK_ELEMENTS 32768      // of a chunk of the first round
+#define SERIAL_OPS 100000        // multiplications not worth a second thread
 
 // One operand as lines: rows of A, or columns of B.
 typedef struct operand {
@@ -33,7 +37,7 @@ typedef struct product {
   int64_t from, count;    // lines of the shared operand in this round
   char *packed;           // the shared operand: block by block, panel by panel
   int64_t pack_panels, pack_groups;
-  int64_t big_chunks, small_from[TAIL * 4];
+  int64_t chunk_panels, big_chunks, small_from[SMALL_CHUNKS + 1];
   atomic_bool failed;
 } product;
 
@@ -90,26 +94,26 @@ static void multiply_panels(const product *p, const part *t, const char *a, cons
   gemm_store_tile(job, tile, vectors * kn->lanes, rows, cols, sums, add, last, t->i0 + i, t->j0 + j);
 }
 
+// Multiplies the panels of a block. A panel of A stays in the first cache while B's go by, so that C is written along its
+// rows, and a few of B's stay in the second cache for all of A's.
 static void multiply_block(const product *p, const part *t, int64_t block) {
-  const operand *local = &p->local, *shared = &p->shared;
   int64_t k0 = block_start(p, block), depth = block_start(p, block + 1) - k0;
   bool first = block == 0, last = block == p->blocks - 1;
-  int64_t local_panel_bytes = local->panel * depth * p->kernels->size;
-  int64_t lines = t->to - t->from;
-  for (int64_t l = 0; l < lines; l += local->panel) {
-    pack_panel(p, local, t->from + l, least(local->panel, lines - l), k0, depth,
-               t->packed + l / local->panel * local_panel_bytes);
+  const operand *local = &p->local, *a = p->rows_local ? local : &p->shared, *b = p->rows_local ? &p->shared : local;
+  int64_t local_bytes = local->panel * depth * p->kernels->size, local_lines = t->to - t->from;
+  for (int64_t l = 0; l < local_lines; l += local->panel) {
+    pack_panel(p, local, t->from + l, least(local->panel, local_lines - l), k0, depth,
+               t->packed + l / local->panel * local_bytes);
   }
-  for (int64_t s = 0; s < p->count; s += shared->panel) {
-    const char *s_data = shared_panel(p, s / shared->panel, k0, depth);
-    int64_t s_lines = least(shared->panel, p->count - s);
-    for (int64_t l = 0; l < lines; l += local->panel) {
-      const char *l_data = t->packed + l / local->panel * local_panel_bytes;
-      int64_t l_lines = least(local->panel, lines - l);
-      if (p->rows_local) {
-        multiply_panels(p, t, l_data, s_data, l, s, l_lines, s_lines, depth, first, last);
-      } else {
-        multiply_panels(p, t, s_data, l_data, s, l, s_lines, l_lines, depth, first, last);
+  const char *a_data = p->rows_local ? t->packed : shared_panel(p, 0, k0, depth);
+  const char *b_data = p->rows_local ? shared_panel(p, 0, k0, depth) : t->packed;
+  int64_t rows = p->rows_local ? local_lines : p->count, cols = p->rows_local ? p->count : local_lines;
+  int64_t b_block = most(1, BLOCK_BYTES / (b->panel * most(1, depth) * p->kernels->size)) * b->panel;
+  for (int64_t j0 = 0; j0 < cols; j0 += b_block) {
+    for (int64_t i = 0; i < rows; i += a->panel) {
+      for (int64_t j = j0; j < least(j0 + b_block, cols); j += b->panel) {
+        multiply_panels(p, t, a_data + i * depth * p->kernels->size, b_data + j * depth * p->kernels->size, i, j,
+                        least(a->panel, rows - i), least(b->panel, cols - j), depth, first, last);
       }
     }
   }
@@ -119,7 +123,7 @@ static void multiply_chunk(void *arg, int64_t chunk) {
   product *p = arg;
   const gemm_job *job = p->job;
   const gemm_kernels *kn = p->kernels;
-  int64_t first = chunk * CHUNK_PANELS, end = first + CHUNK_PANELS;
+  int64_t first = chunk * p->chunk_panels, end = first + p->chunk_panels;
   if (chunk >= p->big_chunks) {
     first = p->small_from[chunk - p->big_chunks];
     end = p->small_from[chunk - p->big_chunks + 1];
@@ -150,11 +154,11 @@ static void multiply_chunk(void *arg, int64_t chunk) {
 // Cuts the local panels: even chunks first, then smaller and smaller ones, so that workers end together.
 static int64_t cut(product *p) {
   int64_t panels = ceil_div(p->local.lines, p->local.panel);
-  p->big_chunks = most(0, panels - TAIL * CHUNK_PANELS) / CHUNK_PANELS;
-  int64_t at = p->big_chunks * CHUNK_PANELS, small = 0;
+  p->big_chunks = most(0, panels - TAIL * p->chunk_panels) / p->chunk_panels;
+  int64_t at = p->big_chunks * p->chunk_panels, small = 0;
   while (at < panels) {
     p->small_from[small++] = at;
-    at += least(CHUNK_PANELS, ceil_div(panels - at, TAIL));
+    at += least(p->chunk_panels, ceil_div(panels - at, TAIL));
   }
   p->small_from[small] = panels;
   return p->big_chunks + small;
@@ -167,18 +171,20 @@ int64_t gemm_packed(plait_pool *pool, const gemm_job *job) {
   operand b = {job->b, job->n, job->b_col, job->b_row, kn->nv * kn->lanes, kn->lanes};
   p.local = p.rows_local ? a : b;
   p.shared = p.rows_local ? b : a;
-  p.blocks = most(1, ceil_div(job->k, DEPTH));
-  p.depth = round_up(ceil_div(job->k, p.blocks), 8);
+  p.blocks = most(1, ceil_div(job->k * kn->size, DEPTH_BYTES));
+  p.depth = most(8, round_up(ceil_div(job->k, p.blocks), 8));
+  int64_t local_bytes = p.rows_local ? LOCAL_A_BYTES : LOCAL_B_BYTES;
+  p.chunk_panels = least(most(1, local_bytes / (p.local.panel * p.depth * kn->size)), CHUNK_PANELS);
 
   int64_t panel = p.shared.panel;
   int64_t line_bytes = most(1, job->k) * kn->size;
   int64_t lines = SHARED_BYTES / line_bytes;
-  if (!job->direct) lines = least(lines, SUMS_BYTES / (CHUNK_PANELS * p.local.panel * kn->size));
+  if (!job->direct) lines = least(lines, SUMS_BYTES / (p.chunk_panels * p.local.panel * kn->size));
   lines = most(panel, lines / panel * panel);
   lines = least(lines, round_up(p.shared.lines, panel));
   p.packed = gemm_take((size_t)(lines * line_bytes));
   if (p.packed == NULL) return PLAITK_GEMM_NO_MEMORY;
-  p.pack_panels = most(1, PACK_ELEMENTS / (panel * DEPTH));
+  p.pack_panels = most(1, PACK_ELEMENTS / (panel * p.depth));
   if (job->m * job->n * job->k < SERIAL_OPS) pool = NULL;
   int64_t chunks = cut(&p);
   for (p.from = 0; p.from < p.shared.lines; p.from += p.count) {
