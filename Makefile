@@ -13,8 +13,6 @@ export PLAIT_BLAS
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
 STAGE := @internal/make/stage
-# Tests of matrix products, which run a second time with the built-in kernels in place of OpenBLAS.
-PRODUCTS := MatMul|Product|Linear|Einsum|Gradients
 # Packages that start goroutines or share memory are tested under the race detector by `make test`.
 RACE_PACKAGES = $$(internal/make/race-packages)
 
@@ -38,12 +36,12 @@ build: setup  ## compile every package and program
 generate: setup  ## write the generated files again
 	@go generate ./...
 
-test: setup  ## what CI runs: generated files, build, unit tests, race detector
+test: setup  ## what CI runs: generated files, build, unit tests (OpenBLAS and built-in products), race detector
 	@rm -f build/stages
 	$(STAGE) generate internal/make/generate-check
 	$(STAGE) build go build ./...
 	$(STAGE) unit go test ./...
-	$(STAGE) built-in env PLAIT_BLAS=none go test -run '$(PRODUCTS)' ./core/cpu/blas ./core/op ./core/autograd
+	$(STAGE) built-in env PLAIT_BLAS=none go test ./core/nn ./core/autograd ./examples/...
 	$(STAGE) race go test -race -short $(RACE_PACKAGES)
 	@internal/make/stage --summary
 
