@@ -110,6 +110,7 @@ func report(only, out string) error {
 	if err != nil {
 		return err
 	}
+	load := loadAverage()
 	var results []result
 	for threads := 1; threads <= min(runtime.NumCPU(), 2); threads++ {
 		cmd := exec.Command(self, "-child", "-only", only)
@@ -140,7 +141,7 @@ func report(only, out string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
 		return err
 	}
-	if err := os.WriteFile(out, []byte(render(results)), 0o666); err != nil {
+	if err := os.WriteFile(out, []byte(render(results, load)), 0o666); err != nil {
 		return err
 	}
 	fmt.Println("report:", out)

@@ -12,12 +12,15 @@ import (
 )
 
 // render writes the report.
-func render(results []result) string {
+func render(results []result, load string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "# Benchmarks, %s\n\n", time.Now().Format("2 January 2006"))
 	fmt.Fprintf(&s, "```sh\nmake bench\n```\n\n")
 	fmt.Fprintf(&s, "%s, %d cores; %s; %s; commit %s. Products: %s.\n\n",
 		processor(), runtime.NumCPU(), runtime.Version(), firstLine("cc", "--version"), firstLine("git", "rev-parse", "--short", "HEAD"), engine())
+	if load != "" {
+		fmt.Fprintf(&s, "Load average of the machine before the run: %s. Where others used its cores, figures for as many threads as cores say little.\n\n", load)
+	}
 	s.WriteString("Ratios are of speeds, ours over theirs, each the best of several turns in one run; those under their goal are bold.\n")
 	for _, section := range sections {
 		fmt.Fprintf(&s, "\n## %s\n\n", section.title)
@@ -37,6 +40,16 @@ func render(results []result) string {
 		}
 	}
 	return s.String()
+}
+
+// loadAverage returns the average number of running processes in the last minute, or "" where it is not known.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
 }
 
 func processor() string {
