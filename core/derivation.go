@@ -57,6 +57,9 @@ func (d *Derivation) Fail(err error) {
 	}
 }
 
+// Failed reports whether the derivation has failed, so that what was saved must not be used.
+func (d *Derivation) Failed() bool { return d.err != nil }
+
 // Saved returns value i that the node saved; nil if nil was saved. A value that was freed or changed since is returned as
 // a tensor that carries the error.
 func (d *Derivation) Saved(i int) *Tensor {

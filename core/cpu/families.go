@@ -16,6 +16,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/optim"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/pooling"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/random"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/recurrent"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/reduce"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/resample"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/scan"

@@ -195,8 +195,16 @@ func (r *recurrent) states(x, first *core.Tensor, total, n, features int) ([]*co
 	return op.Unbind(first, 0), nil
 }
 
-// layer runs one layer over x [t, n, in] in one direction. The input's part of all gates of all steps is one product.
+// layer runs one layer over x [t, n, in] in one direction: an op where there is one, and otherwise step by step, with the
+// input's part of all gates of all steps as one product.
 func (r *recurrent) layer(x, h, c *core.Tensor, w *weights, reverse bool) (y, lastH, lastC *core.Tensor) {
+	switch o := (op.RecurrentOptions{Reverse: reverse}); {
+	case r.kind == "lstm" && w.hr == nil:
+		return op.LSTMLayer(x, h, c, w.ih, w.hh, w.biasIH, w.biasHH, o)
+	case r.kind == "gru":
+		y, lastH = op.GRULayer(x, h, w.ih, w.hh, w.biasIH, w.biasHH, o)
+		return y, lastH, nil
+	}
 	bias := w.biasIH
 	if bias != nil && r.fold {
 		bias = op.Add(bias, w.biasHH)

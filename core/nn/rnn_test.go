@@ -208,3 +208,70 @@ func TestCellsAreStepsOfTheirNetworks(t *testing.T) {
 	_, wantH = rnn.Run(sequence, nil)
 	require.InDeltaSlice(t, floats(t, wantH), floats(t, rnnCell.Step(x, nil)), 1e-6)
 }
+
+// TestFusedLayersAgreeWithTheirCells compares a layer, values and gradients, with its cell run step by step: for batches
+// that are cut along their sequences and along their features, in both directions.
+func TestFusedLayersAgreeWithTheirCells(t *testing.T) {
+	const steps, in, hidden = 4, 5, 35
+	double := op.RandomOptions{DType: core.Float64}
+	for _, kind := range []string{"lstm", "gru"} {
+		for _, n := range []int{3, 19} {
+			for _, reverse := range []bool{false, true} {
+				gates := map[string]int{"lstm": 4, "gru": 3}[kind] * hidden
+				var leaves []*core.Tensor
+				for _, shape := range [][]int{{steps, n, in}, {n, hidden}, {n, hidden}, {gates, in}, {gates, hidden}, {gates}, {gates}} {
+					leaves = append(leaves, op.RandnWith(shape, double).SetRequiresGrad(true))
+				}
+				x, h, c := leaves[0], leaves[1], leaves[2]
+				w := leaves[3:]
+				o := op.RecurrentOptions{Reverse: reverse}
+				var got, want []*core.Tensor
+				var step func(x *core.Tensor)
+				if kind == "lstm" {
+					y, lastH, lastC := op.LSTMLayer(x, h, c, w[0], w[1], w[2], w[3], o)
+					got = []*core.Tensor{y, lastH, lastC}
+					cell := nn.NewLSTMCell(in, hidden, nn.LinearOptions{})
+					cell.WeightIH, cell.WeightHH, cell.BiasIH, cell.BiasHH = w[0], w[1], w[2], w[3]
+					step = func(x *core.Tensor) { h, c = cell.Step(x, h, c) }
+				} else {
+					leaves = append(leaves[:2:2], leaves[3:]...)
+					y, lastH := op.GRULayer(x, h, w[0], w[1], w[2], w[3], o)
+					got = []*core.Tensor{y, lastH}
+					cell := nn.NewGRUCell(in, hidden, nn.LinearOptions{})
+					cell.WeightIH, cell.WeightHH, cell.BiasIH, cell.BiasHH = w[0], w[1], w[2], w[3]
+					step = func(x *core.Tensor) { h = cell.Step(x, h) }
+				}
+				states := make([]*core.Tensor, steps)
+				for i := range states {
+					at := i
+					if reverse {
+						at = steps - 1 - i
+					}
+					step(op.Select(x, 0, at))
+					states[at] = h
+				}
+				want = []*core.Tensor{op.Stack(states, 0), h, c}[:len(got)]
+				var seeds []*core.Tensor
+				for i, y := range got {
+					require.InDeltaSlice(t, floats(t, want[i]), floats(t, y), 1e-12)
+					seeds = append(seeds, op.RandnWith(y.Shape(), double))
+				}
+				gw, err := autograd.Grad(want, leaves, seeds, autograd.Options{})
+				require.NoError(t, err)
+				gg, err := autograd.Grad(got, leaves, seeds, autograd.Options{})
+				require.NoError(t, err)
+				for i := range gw {
+					require.InDeltaSlice(t, floats(t, gw[i]), floats(t, gg[i]), 1e-9, "%s, %d sequences, input %d", kind, n, i)
+				}
+			}
+		}
+	}
+}
+
+// TestLayersOfASequenceDoNotDependOnItsBatch holds a layer to the same bits however the batch is cut.
+func TestLayersOfASequenceDoNotDependOnItsBatch(t *testing.T) {
+	x, weights := op.Randn(6, 21, 40), op.Randn(4*40, 40)
+	y, _, _ := op.LSTMLayer(x, nil, nil, weights, weights, nil, nil, op.RecurrentOptions{})
+	some, _, _ := op.LSTMLayer(op.Narrow(x, 1, 3, 6), nil, nil, weights, weights, nil, nil, op.RecurrentOptions{})
+	require.Equal(t, floats(t, op.Narrow(y, 1, 3, 6)), floats(t, some))
+}

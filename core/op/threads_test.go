@@ -55,6 +55,28 @@ func TestResultsDoNotDependOnTheNumberOfThreads(t *testing.T) {
 			o := op.AttentionOptions{Causal: true, DropoutP: 0.1}
 			return []*core.Tensor{q, k, v}, []*core.Tensor{op.ScaledDotProductAttention(q, k, v, o)}
 		},
+		"lstm_layer": func() (in, out []*core.Tensor) {
+			for _, n := range []int{20, 5} { // cut along the batch, and along the features
+				layer := []*core.Tensor{op.Randn(7, n, 30), op.Randn(n, 70), op.Randn(n, 70), op.Randn(280, 30), op.Randn(280, 70)}
+				for _, p := range layer {
+					in = append(in, p.SetRequiresGrad(true))
+				}
+				y, h, c := op.LSTMLayer(layer[0], layer[1], layer[2], layer[3], layer[4], nil, nil, op.RecurrentOptions{})
+				out = append(out, y, h, c)
+			}
+			return in, out
+		},
+		"gru_layer": func() (in, out []*core.Tensor) {
+			for _, n := range []int{20, 5} {
+				layer := []*core.Tensor{op.Randn(7, n, 30), op.Randn(n, 70), op.Randn(210, 30), op.Randn(210, 70)}
+				for _, p := range layer {
+					in = append(in, p.SetRequiresGrad(true))
+				}
+				y, h := op.GRULayer(layer[0], layer[1], layer[2], layer[3], nil, nil, op.RecurrentOptions{Reverse: true})
+				out = append(out, y, h)
+			}
+			return in, out
+		},
 		"embedding and cross_entropy": func() (in, out []*core.Tensor) {
 			w := op.Randn(50, 300).SetRequiresGrad(true)
 			x := op.Embedding(labels(900, 50), w, op.EmbeddingOptions{})

@@ -47,6 +47,26 @@ typedef int64_t (*plaitk_gemm_engine)(plait_pool *pool, const plaitk_gemm *g);
 // goes back to it.
 void plaitk_gemm_set_engine(plaitk_gemm_engine engine);
 
+// A right-hand matrix B [k, n] packed once for many products inside the chunks of another kernel, in panels of `panel`
+// columns; columns past n are zeros. dtype is PLAIT_F32 or PLAIT_F64.
+typedef struct plaitk_gemm_panels {
+  const void *kernels;
+  int64_t k, n, panel, count;  // count of panels
+  void *data;                  // count * panel * k elements
+} plaitk_gemm_panels;
+
+// plaitk_gemm_panels_of returns the layout of a packed matrix, whose data the caller provides.
+plaitk_gemm_panels plaitk_gemm_panels_of(int dtype, int64_t k, int64_t n);
+
+// plaitk_gemm_pack packs panels first to last - 1 of B.
+void plaitk_gemm_pack(const plaitk_gemm_panels *p, const void *b, int64_t b_row, int64_t b_col, int64_t first,
+                      int64_t last);
+
+// plaitk_gemm_by_panels sets the columns of panels first to last - 1 of C, all of them also where B has fewer, to those of
+// A @ B. A has m rows; the columns of A and C are contiguous. The bits of an element of C do not depend on m, first or last.
+void plaitk_gemm_by_panels(const plaitk_gemm_panels *p, int64_t m, const void *a, int64_t a_row, int64_t first,
+                           int64_t last, void *c, int64_t c_row);
+
 // The instruction sets of the built-in kernels.
 enum { PLAITK_GEMM_BASELINE = 0, PLAITK_GEMM_AVX2 = 1, PLAITK_GEMM_AVX512 = 2, PLAITK_GEMM_BEST = -1 };
 

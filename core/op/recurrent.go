@@ -1,0 +1,308 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// RecurrentOptions are the options of [LSTMLayer] and [GRULayer].
+type RecurrentOptions struct {
+	// Reverse runs the steps from the last to the first.
+	Reverse bool
+}
+
+// LSTMLayer runs one layer of long short-term memory in one direction over x [t, n, in] from the states h0 and c0
+// [n, hidden], which may be nil for zeros. The weights are wih [4*hidden, in] and whh [4*hidden, hidden], with the gates
+// input, forget, cell and output in this order; the biases [4*hidden] may be nil. It returns the states of all steps, y
+// [t, n, hidden], and those after the last step. float16 and bfloat16 are computed in float32.
+//
+// Hochreiter, Schmidhuber: Long short-term memory, 1997; Gers, Schmidhuber, Cummins: Learning to forget, 2000.
+func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h, c *core.Tensor) {
+	a := begin("lstm_layer", x, h0, c0, wih, whh, bih, bhh)
+	a.recurrent(4, x, h0, c0, wih, whh, bih, bhh)
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	out := core.RunScope(func() []*core.Tensor {
+		bias := bih
+		switch {
+		case bias == nil:
+			bias = bhh
+		case bhh != nil:
+			bias = Add(bih, bhh)
+		}
+		d := statType(x.DType())
+		gates := castTo(Linear(x, wih, bias), d)
+		y, cells := lstmSteps(gates, castTo(firstState(h0, x, whh), d), castTo(firstState(c0, x, whh), d), castTo(whh, d), o.Reverse)
+		if y.Err() != nil {
+			return []*core.Tensor{y, y, y}
+		}
+		last := lastStep(y, o.Reverse)
+		y = castTo(y, x.DType())
+		return []*core.Tensor{y, Select(y, 0, last), castTo(Select(cells, 0, last), x.DType())}
+	})
+	return out[0], out[1], out[2]
+}
+
+// GRULayer runs one layer of gated recurrent units in one direction over x [t, n, in] from the state h0 [n, hidden], which
+// may be nil for zeros. The weights are wih [3*hidden, in] and whh [3*hidden, hidden], with the gates reset, update and new
+// in this order; the biases [3*hidden] may be nil. The reset gate scales the recurrent part of the new gate, with its bias.
+// It returns the states of all steps, y [t, n, hidden], and the one after the last step. float16 and bfloat16 are computed
+// in float32.
+//
+// Cho et al.: Learning phrase representations using RNN encoder-decoder for statistical machine translation, 2014.
+func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h *core.Tensor) {
+	a := begin("gru_layer", x, h0, wih, whh, bih, bhh)
+	a.recurrent(3, x, h0, nil, wih, whh, bih, bhh)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	out := core.RunScope(func() []*core.Tensor {
+		d := statType(x.DType())
+		bias := bhh
+		if bias != nil {
+			bias = castTo(bias, d)
+		}
+		y := gruSteps(castTo(Linear(x, wih, bih), d), castTo(firstState(h0, x, whh), d), castTo(whh, d), bias, o.Reverse)
+		if y.Err() != nil {
+			return []*core.Tensor{y, y}
+		}
+		last := lastStep(y, o.Reverse)
+		y = castTo(y, x.DType())
+		return []*core.Tensor{y, Select(y, 0, last)}
+	})
+	return out[0], out[1]
+}
+
+// recurrent checks the operands of a recurrent layer, of which c0 may be nil.
+func (a *application) recurrent(gates int, x, h0, c0, wih, whh, bih, bhh *core.Tensor) {
+	a.multipliable(x, h0, c0, wih, whh, bih, bhh)
+	a.floating("the input", x)
+	switch {
+	case a.err != nil:
+		return
+	case x.Dim() != 3 || x.Size(0) == 0:
+		a.failf(core.ShapeError, "got an input of shape %v, want [t, n, in] with at least one step", x.Shape())
+	case whh.Dim() != 2 || whh.Size(0) != gates*whh.Size(1):
+		a.failf(core.ShapeError, "got recurrent weights of shape %v, want [%d*hidden, hidden]", whh.Shape(), gates)
+	case wih.Dim() != 2 || wih.Size(0) != whh.Size(0) || wih.Size(1) != x.Size(2):
+		a.failf(core.ShapeError, "got input weights of shape %v, want [%d %d]", wih.Shape(), whh.Size(0), x.Size(2))
+	}
+	if a.err != nil {
+		return
+	}
+	state := []int{x.Size(1), whh.Size(1)}
+	for _, t := range []*core.Tensor{h0, c0} {
+		if a.err == nil && t != nil && !slices.Equal(t.Shape(), state) {
+			a.failf(core.ShapeError, "got a first state of shape %v, want %v", t.Shape(), state)
+		}
+	}
+	for _, t := range []*core.Tensor{bih, bhh} {
+		if a.err == nil && t != nil && !slices.Equal(t.Shape(), whh.Shape()[:1]) {
+			a.failf(core.ShapeError, "got a bias of shape %v, want %v", t.Shape(), whh.Shape()[:1])
+		}
+	}
+}
+
+// firstState returns first, or zeros if it is nil.
+func firstState(first, x, whh *core.Tensor) *core.Tensor {
+	if first != nil {
+		return first
+	}
+	return fullLike(x, 0, x.DType(), []int{x.Size(1), whh.Size(1)})
+}
+
+// lastStep returns the index of the step that is run last.
+func lastStep(y *core.Tensor, reverse bool) int {
+	if reverse {
+		return 0
+	}
+	return y.Size(0) - 1
+}
+
+var (
+	lstmKernel         = core.Kernel("lstm_steps")
+	gruKernel          = core.Kernel("gru_steps")
+	lstmBackwardKernel = core.Kernel("lstm_steps_backward")
+	gruBackwardKernel  = core.Kernel("gru_steps_backward")
+)
+
+// A recurrence is a walk over the steps of a recurrent layer. Its node has the outputs y [t, n, hidden], the states; acts
+// [t, n, 4*hidden], the values of the gates and, of a GRU, the recurrent part of the new one; and, of an LSTM, the cells.
+type recurrence struct {
+	reverse bool
+	gates   int
+}
+
+// recurrenceWork is how much more a step costs than going through its operands once.
+const recurrenceWork = 16
+
+// gateValues allocates the tensor of acts, of one step if no derivative will want more.
+func (a *application) gateValues(gates *core.Tensor, hidden int) *core.Tensor {
+	if a.err != nil {
+		return nil
+	}
+	shape := []int{gates.Size(0), gates.Size(1), 4 * hidden}
+	if !a.grad {
+		shape = shape[1:]
+	}
+	return a.out(gates.DType(), shape)
+}
+
+// lstmSteps runs an LSTM whose input's part of the gates is given; it returns states and cells [t, n, hidden].
+func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) {
+	a := begin("lstm_layer", gates, h0, c0, w)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	x, h, s := a.dense(gates), a.dense(h0), a.dense(c0)
+	hidden := w.Size(1)
+	shape := []int{gates.Size(0), gates.Size(1), hidden}
+	y, c = a.out(gates.DType(), shape), a.out(gates.DType(), shape)
+	acts := a.gateValues(gates, hidden)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	call := a.call(lstmKernel).Out(y).Out(acts).Out(c).In(x).In(h).In(w).In(s).Bool(reverse)
+	call.Work *= recurrenceWork
+	a.launch(call)
+	if a.grad {
+		n := a.node(lstmDeriv, gates, h0, c0, w).Save(h0, c0, w).SaveOutput(y, 0).SaveOutput(acts, 1).SaveOutput(c, 2)
+		n.Any = recurrence{reverse: reverse, gates: 4}
+		a.attach(n, y, acts, c)
+	}
+	acts.Release()
+	dropCopy(x, gates)
+	dropCopy(h, h0)
+	dropCopy(s, c0)
+	return a.done(y), c
+}
+
+// gruSteps runs a GRU whose input's part of the gates is given; it returns the states [t, n, hidden].
+func gruSteps(gates, h0, w, bias *core.Tensor, reverse bool) *core.Tensor {
+	a := begin("gru_layer", gates, h0, w, bias)
+	if a.err != nil {
+		return a.fail()
+	}
+	x, h, b := a.dense(gates), a.dense(h0), a.dense(bias)
+	hidden := w.Size(1)
+	y := a.out(gates.DType(), []int{gates.Size(0), gates.Size(1), hidden})
+	acts := a.gateValues(gates, hidden)
+	if a.err != nil {
+		return a.fail()
+	}
+	call := a.call(gruKernel).Out(y).Out(acts).In(x).In(h).In(w).In(b).Bool(reverse)
+	call.Work *= recurrenceWork
+	a.launch(call)
+	if a.grad {
+		n := a.node(gruDeriv, gates, h0, w, bias).Save(h0, w).SaveOutput(y, 0).SaveOutput(acts, 1)
+		n.Any = recurrence{reverse: reverse, gates: 3}
+		a.attach(n, y, acts)
+	}
+	acts.Release()
+	dropCopy(x, gates)
+	dropCopy(h, h0)
+	dropCopy(b, bias)
+	return a.done(y)
+}
+
+// former returns the states before each of the steps.
+func (r recurrence) former(first, y *core.Tensor) *core.Tensor {
+	first, rest := Unsqueeze(first, 0), y.Size(0)-1
+	if r.reverse {
+		return Cat([]*core.Tensor{Narrow(y, 0, 1, rest), first}, 0)
+	}
+	return Cat([]*core.Tensor{first, Narrow(y, 0, 0, rest)}, 0)
+}
+
+// firstGates returns the gradients ds [t, n, gates] of the step that ran first.
+func (r recurrence) firstGates(ds *core.Tensor) *core.Tensor {
+	if r.reverse {
+		return Select(ds, 0, ds.Size(0)-1)
+	}
+	return Select(ds, 0, 0)
+}
+
+// weightGrad returns the gradient of the recurrent weights from that of their products with the former states.
+func (r recurrence) weightGrad(ds, h0, y *core.Tensor) *core.Tensor {
+	return product("matmul", rowsOf(ds), rowsOf(r.former(h0, y)), plainForms[1])
+}
+
+func lstmDeriv(d *core.Derivation) {
+	r := d.Node.Any.(recurrence)
+	h0, c0, w, y, acts, c := d.Saved(0), d.Saved(1), d.Saved(2), d.Saved(3), d.Saved(4), d.Saved(5)
+	if d.Failed() {
+		return
+	}
+	if d.CreateGraph() || d.GradAt(1) != nil {
+		lstmDifferentiably(d, r, h0, c0, w, y, acts, c)
+		return
+	}
+	a := begin("lstm_layer_backward", acts, y, c, h0, c0, w, d.GradAt(0), d.GradAt(2))
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	h, s, dy, dc := a.dense(h0), a.dense(c0), a.dense(d.GradAt(0)), a.dense(d.GradAt(2))
+	dx, carry := a.out(acts.DType(), acts.Shape()), a.out(acts.DType(), h0.Shape())
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	call := a.call(lstmBackwardKernel).Out(dx).Out(carry).In(acts).In(y).In(h).In(w).In(dy).In(c).In(s).In(dc).Bool(r.reverse)
+	call.Work *= recurrenceWork
+	a.launch(call)
+	d.Set(0, dx)
+	if d.Needs(1) {
+		d.Set(1, product("matmul", r.firstGates(dx), w, plainForms[0]))
+	}
+	if d.Needs(2) {
+		d.Set(2, carry)
+	}
+	if d.Needs(3) {
+		d.Set(3, r.weightGrad(dx, h0, y))
+	}
+}
+
+func gruDeriv(d *core.Derivation) {
+	r := d.Node.Any.(recurrence)
+	h0, w, y, acts := d.Saved(0), d.Saved(1), d.Saved(2), d.Saved(3)
+	if d.Failed() {
+		return
+	}
+	if d.CreateGraph() || d.GradAt(1) != nil {
+		gruDifferentiably(d, r, h0, w, y, acts)
+		return
+	}
+	a := begin("gru_layer_backward", acts, y, h0, w, d.GradAt(0))
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	h, dy := a.dense(h0), a.dense(d.GradAt(0))
+	shape := []int{y.Size(0), y.Size(1), w.Size(0)}
+	dx, carry, ds := a.out(acts.DType(), shape), a.out(acts.DType(), h0.Shape()), a.out(acts.DType(), shape)
+	if a.err != nil {
+		d.Fail(a.err)
+		return
+	}
+	call := a.call(gruBackwardKernel).Out(dx).Out(carry).Out(ds).In(acts).In(y).In(h).In(w).In(dy).Bool(r.reverse)
+	call.Work *= recurrenceWork
+	a.launch(call)
+	r.setGRU(d, dx, ds, carry, h0, w, y)
+}
+
+// setGRU sets the gradients of a GRU's inputs from those of its gates' parts and of the first state beside them.
+func (r recurrence) setGRU(d *core.Derivation, dx, ds, carry, h0, w, y *core.Tensor) {
+	d.Set(0, dx)
+	if d.Needs(1) {
+		d.Set(1, Add(carry, product("matmul", r.firstGates(ds), w, plainForms[0])))
+	}
+	if d.Needs(2) {
+		d.Set(2, r.weightGrad(ds, h0, y))
+	}
+	if d.Needs(3) {
+		d.Set(3, sumTo(ds, d.InputShape(3)))
+	}
+}

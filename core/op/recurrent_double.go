@@ -1,0 +1,106 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// The derivatives of recurrent layers made of operations that can be differentiated again, step by step. They also take
+// gradients with respect to the values of the gates, which only such derivatives make.
+
+// backwards calls step for every step from the one that ran last, with the one of states, given by step, before it.
+func (r recurrence) backwards(first *core.Tensor, states []*core.Tensor, step func(t int, before *core.Tensor)) {
+	n := len(states)
+	for i := n - 1; i >= 0; i-- {
+		t, prev := i, i-1
+		if r.reverse {
+			t, prev = n-1-i, n-i
+		}
+		before := first
+		if i > 0 {
+			before = states[prev]
+		}
+		step(t, before)
+	}
+}
+
+// stepGrads splits the gradient of an output by step; without one, all are nil.
+func stepGrads(g *core.Tensor, steps int) []*core.Tensor {
+	if g == nil {
+		return make([]*core.Tensor, steps)
+	}
+	return Unbind(g, 0)
+}
+
+// plus returns x + y, where either may be nil for zero.
+func plus(x, y *core.Tensor) *core.Tensor {
+	switch {
+	case x == nil:
+		return y
+	case y == nil:
+		return x
+	}
+	return Add(x, y)
+}
+
+// gateGrads splits the gradient of the values of a step's gates; without one, all are nil.
+func gateGrads(g *core.Tensor) []*core.Tensor {
+	if g == nil {
+		return make([]*core.Tensor, 4)
+	}
+	return Chunk(g, 4, -1)
+}
+
+// belowOne returns 1 - x*x, the derivative of tanh where it is x.
+func belowOne(x *core.Tensor) *core.Tensor { return Sub(core.Num(1), Mul(x, x)) }
+
+// slopeAt returns x - x*x, the derivative of the logistic function where it is x.
+func slopeAt(x *core.Tensor) *core.Tensor { return Sub(x, Mul(x, x)) }
+
+func lstmDifferentiably(d *core.Derivation, r recurrence, h0, c0, w, y, acts, c *core.Tensor) {
+	steps := y.Size(0)
+	values, cells := Unbind(acts, 0), Unbind(c, 0)
+	dy, dacts, dcells := stepGrads(d.GradAt(0), steps), stepGrads(d.GradAt(1), steps), stepGrads(d.GradAt(2), steps)
+	zero := fullLike(h0, 0, h0.DType(), h0.Shape())
+	dx := make([]*core.Tensor, steps)
+	dh, carry := zero, zero
+	r.backwards(c0, cells, func(t int, before *core.Tensor) {
+		v, extra := Chunk(values[t], 4, -1), gateGrads(dacts[t])
+		in, forget, cell, out := v[0], v[1], v[2], v[3]
+		tanh := Tanh(cells[t])
+		dh = plus(dh, dy[t])
+		dc := plus(Add(carry, Mul(Mul(dh, out), belowOne(tanh))), dcells[t])
+		dx[t] = Cat([]*core.Tensor{
+			Mul(plus(Mul(dc, cell), extra[0]), slopeAt(in)),
+			Mul(plus(Mul(dc, before), extra[1]), slopeAt(forget)),
+			Mul(plus(Mul(dc, in), extra[2]), belowOne(cell)),
+			Mul(plus(Mul(dh, tanh), extra[3]), slopeAt(out)),
+		}, -1)
+		carry, dh = Mul(dc, forget), product("matmul", dx[t], w, plainForms[0])
+	})
+	all := Stack(dx, 0)
+	d.Set(0, all)
+	d.Set(1, dh)
+	d.Set(2, carry)
+	if d.Needs(3) {
+		d.Set(3, r.weightGrad(all, h0, y))
+	}
+}
+
+func gruDifferentiably(d *core.Derivation, r recurrence, h0, w, y, acts *core.Tensor) {
+	steps := y.Size(0)
+	values, states := Unbind(acts, 0), Unbind(y, 0)
+	dy, dacts := stepGrads(d.GradAt(0), steps), stepGrads(d.GradAt(1), steps)
+	dx, ds := make([]*core.Tensor, steps), make([]*core.Tensor, steps)
+	dh, carry := fullLike(h0, 0, h0.DType(), h0.Shape()), (*core.Tensor)(nil)
+	r.backwards(h0, states, func(t int, before *core.Tensor) {
+		v, extra := Chunk(values[t], 4, -1), gateGrads(dacts[t])
+		reset, update, next := v[0], v[1], v[2]
+		dh = plus(dh, dy[t])
+		dn := Mul(plus(Mul(dh, Sub(core.Num(1), update)), extra[2]), belowOne(next))
+		dr := Mul(plus(Mul(dn, v[3]), extra[0]), slopeAt(reset))
+		dz := Mul(plus(Mul(dh, Sub(before, next)), extra[1]), slopeAt(update))
+		dx[t] = Cat([]*core.Tensor{dr, dz, dn}, -1)
+		ds[t] = Cat([]*core.Tensor{dr, dz, plus(Mul(dn, reset), extra[3])}, -1)
+		carry = Mul(dh, update)
+		dh = Add(carry, product("matmul", ds[t], w, plainForms[0]))
+	})
+	r.setGRU(d, Stack(dx, 0), Stack(ds, 0), carry, h0, w, y)
+}
