@@ -1,4 +1,5 @@
-// Gen writes the generated files of the module from the registry of operations. It runs from any folder of the module:
+// Gen writes the generated files of the module from the registry of operations, and the digests of shared C headers into the
+// flags of the packages that include them. It runs from any folder of the module:
 //
 //	go run ./internal/gen
 package main
@@ -13,6 +14,7 @@ import (
 // generators write their files below root.
 var generators = []func(root string) error{
 	elementwiseKernels,
+	headerDigests,
 }
 
 func main() {

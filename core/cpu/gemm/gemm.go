@@ -8,7 +8,7 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x218078b6
 #include "../include/plait.h"
 #include "../include/plait_gemm.h"
 #cgo noescape plaitk_gemm_batched

@@ -5,7 +5,7 @@
 package pool
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x7726dd5e
 #cgo LDFLAGS: -lpthread
 #include "../include/plait_pool.h"
 */

@@ -6,7 +6,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x89d15870
 #cgo noescape plaitk_conv_forward_scratch
 #cgo nocallback plaitk_conv_forward_scratch
 #cgo noescape plaitk_conv_input_grad_scratch

@@ -3,7 +3,7 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xea08571a
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_elementwise_run
 #cgo nocallback plaitk_elementwise_run

@@ -1,7 +1,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x5407e1b4
 #cgo noescape plaitk_indexing_gather
 #cgo nocallback plaitk_indexing_gather
 #cgo noescape plaitk_indexing_scatter

@@ -3,7 +3,7 @@
 package pooling
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x89d15870
 #cgo noescape plaitk_pooling_scratch
 #cgo nocallback plaitk_pooling_scratch
 #cgo noescape plaitk_pooling_max

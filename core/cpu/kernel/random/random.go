@@ -3,7 +3,7 @@
 package random
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x09cdc6fc
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_random_fill
 #cgo nocallback plaitk_random_fill

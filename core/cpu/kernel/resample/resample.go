@@ -2,7 +2,7 @@
 package resample
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x89d15870
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_resample_scratch
 #cgo nocallback plaitk_resample_scratch

@@ -2,7 +2,7 @@
 package exercise
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x7726dd5e
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// headerFolder has the headers that the packages of the CPU device share.
+const headerFolder = "core/cpu/include"
+
+var (
+	includeLine = regexp.MustCompile(`(?m)^\s*#include "([^"]+)"`)
+	flagsLine   = regexp.MustCompile(`(?m)^#cgo CFLAGS:.*$`)
+	digestFlag  = regexp.MustCompile(` -DPLAIT_HEADERS=\S+`)
+)
+
+// headerDigests writes a digest of the headers outside its folder that a package includes into the package's flags. Go's
+// build cache looks at the flags, but not at such headers.
+func headerDigests(root string) error {
+	files, err := digested(root)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err == nil {
+			err = write(files[name], name)
+		}
+	}
+	return err
+}
+
+// digested returns the files with flags below core/cpu as they should be.
+func digested(root string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := filepath.WalkDir(filepath.Join(root, "core/cpu"), func(dir string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		flag, err := digestOf(root, dir)
+		if err != nil {
+			return err
+		}
+		names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+		for _, name := range names {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			if flagsLine.Match(content) {
+				files[name] = flagsLine.ReplaceAllFunc(content, func(line []byte) []byte {
+					return append(digestFlag.ReplaceAll(line, nil), flag...)
+				})
+			}
+		}
+		return nil
+	})
+	return files, err
+}
+
+// digestOf returns the flag for the package in dir; empty if it includes no header of another folder.
+func digestOf(root, dir string) (string, error) {
+	var work []string
+	for _, pattern := range []string{"*.go", "*.c", "*.h"} {
+		names, _ := filepath.Glob(filepath.Join(dir, pattern))
+		work = append(work, names...)
+	}
+	contents := map[string][]byte{} // of the headers outside dir
+	seen := map[string]bool{}
+	for len(work) > 0 {
+		name := work[0]
+		work = work[1:]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		if filepath.Dir(name) != dir {
+			contents[name] = content
+		}
+		for _, m := range includeLine.FindAllSubmatch(content, -1) {
+			header, err := resolve(root, filepath.Dir(name), string(m[1]))
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", name, err)
+			}
+			work = append(work, header)
+		}
+	}
+	if len(contents) == 0 {
+		return "", nil
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		path, err := filepath.Rel(root, name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n%s", filepath.ToSlash(path), len(contents[name]), contents[name])
+	}
+	return fmt.Sprintf(" -DPLAIT_HEADERS=0x%08x", binary.BigEndian.Uint32(h.Sum(nil))), nil
+}
+
+// resolve finds an included header as the C compiler does.
+func resolve(root, dir, header string) (string, error) {
+	var tried []string
+	for _, from := range []string{dir, filepath.Join(root, headerFolder)} {
+		name := filepath.Join(from, header)
+		_, err := os.Stat(name)
+		if err == nil {
+			return name, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		tried = append(tried, name)
+	}
+	return "", fmt.Errorf("no header %q, tried %s", header, strings.Join(tried, " and "))
+}
