@@ -123,6 +123,60 @@ func (c *Context) Stream(d Device) Stream {
 	return grown[i]
 }
 
+// made returns the current stream of the device with the given ordinal, or nil if it has not been made.
+func (c *Context) made(ordinal int) Stream {
+	if ordinal < len(c.streams) && c.streams[ordinal] != nil {
+		return c.streams[ordinal]
+	}
+	if s := c.shared.streams.Load(); s != nil && ordinal < len(*s) {
+		return (*s)[ordinal]
+	}
+	return nil
+}
+
+// devices returns a bound on the ordinals of the devices for which c has streams.
+func (c *Context) devices() int {
+	n := len(c.streams)
+	if s := c.shared.streams.Load(); s != nil {
+		n = max(n, len(*s))
+	}
+	return n
+}
+
+// SameStreams reports whether c and o have the same current streams.
+func (c *Context) SameStreams(o *Context) bool {
+	if c == o || c.shared == o.shared && len(c.streams) == 0 && len(o.streams) == 0 {
+		return true
+	}
+	if c.shared != o.shared {
+		return false
+	}
+	for i := range max(c.devices(), o.devices()) {
+		if c.made(i) != o.made(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// OnStreamsOf returns a context like c, of the rank of o and with its current streams. Free it with [Context.Free].
+func (c *Context) OnStreamsOf(o *Context) *Context {
+	d := c.derive()
+	d.rank, d.shared, d.streams = o.rank, o.shared, o.streams
+	return d
+}
+
+// WaitFor makes what runs on c's current streams from now on wait for what was launched on those of o.
+func (c *Context) WaitFor(o *Context) {
+	for i := range o.devices() {
+		if s := o.made(i); s != nil {
+			if here := c.Stream(s.Device()); here != s {
+				here.Wait(s.Record())
+			}
+		}
+	}
+}
+
 // WithStream runs fn with s as the current stream of its device.
 func WithStream(s Stream, fn func()) {
 	withDerived(func(c *Context) {

@@ -62,7 +62,8 @@ type Stream interface {
 	Upload(m Memory, offset int, src []byte)
 	// Download waits for everything launched so far and copies len(dst) bytes from m at the given byte offset.
 	Download(dst []byte, m Memory, offset int)
-	// Synchronize waits until the stream is idle and returns its first unread error.
+	// Synchronize waits until the stream is idle and what later calls would wait for is done, and returns its first unread
+	// error.
 	Synchronize() error
 	// TakeError returns the first unread execution error, without waiting.
 	TakeError() error

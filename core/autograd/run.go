@@ -10,7 +10,8 @@ import (
 // A Run is one walk over the graph.
 type Run struct {
 	options   Options
-	mode      core.Mode // of the derivatives
+	mode      core.Mode                   // of the derivatives, on the caller's streams
+	modes     map[*core.Context]core.Mode // of those recorded on other streams
 	states    map[*core.Node]*state
 	ready     queue
 	inputs    []*core.Tensor
@@ -200,7 +201,9 @@ func (r *Run) arrive(e core.Edge, g *core.Tensor) error {
 		s.grads[e.Index] = g
 		return nil
 	}
+	before := core.SwapMode(r.modeOf(e.Node))
 	sum, err := add(old, g, r.options.CreateGraph)
+	core.SwapMode(before)
 	if err != nil {
 		return err
 	}
@@ -244,7 +247,7 @@ func (q *queue) Pop() any {
 	return n
 }
 
-// Captured returns the gradients of the inputs after the last step; they belong to the caller.
+// Captured returns the gradients of the inputs after the last step; they belong to the caller and to its scope.
 func (r *Run) Captured() ([]*core.Tensor, error) {
 	for i, g := range r.captured {
 		if g == nil && !r.options.AllowUnused {
@@ -253,6 +256,12 @@ func (r *Run) Captured() ([]*core.Tensor, error) {
 	}
 	out := r.captured
 	r.captured = nil
+	for i, g := range out {
+		if g != nil {
+			out[i] = g.Alias(r.options.CreateGraph)
+			g.Release()
+		}
+	}
 	return out, nil
 }
 
@@ -280,5 +289,8 @@ func (r *Run) Close() {
 			g.Release()
 		}
 	}
-	r.states, r.captured, r.ready = nil, nil, nil
+	for _, m := range r.modes {
+		m.Context().Free()
+	}
+	r.states, r.captured, r.ready, r.modes = nil, nil, nil, nil
 }

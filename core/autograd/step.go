@@ -20,6 +20,8 @@ type Request struct {
 	What Want
 	// Grads are the gradients given. They belong to the run.
 	Grads []*core.Tensor
+	// Mode is the mode to do it in: its current streams are those on which the node was recorded.
+	Mode core.Mode
 }
 
 // A Want says what a [Request] wants.
@@ -36,6 +38,7 @@ const (
 // pending is a node that is being run, in stages between which the caller may be asked for something.
 type pending struct {
 	node   *core.Node
+	mode   core.Mode
 	grads  []*core.Tensor // of the outputs, then, after the derivative, of the inputs
 	stages []stage
 	answer []*core.Tensor
@@ -68,12 +71,14 @@ func (r *Run) advance() (*Request, error) {
 				r.pending = nil
 				break
 			}
+			core.SwapMode(p.mode)
 			q, err := p.stages[0](p)
+			core.SwapMode(r.mode)
 			if err != nil {
 				return nil, err
 			}
 			if q != nil {
-				p.asked = true
+				p.asked, q.Mode = true, p.mode
 				return q, nil
 			}
 			p.stages = p.stages[1:]
@@ -84,6 +89,7 @@ func (r *Run) advance() (*Request, error) {
 		n := heap.Pop(&r.ready).(*core.Node)
 		r.begin(n)
 	}
+	r.joinStreams()
 	for len(r.callbacks) > 0 {
 		fn := r.callbacks[0]
 		r.callbacks = r.callbacks[1:]
@@ -106,7 +112,7 @@ func (r *Run) Resume(grads []*core.Tensor) error {
 // begin lines up the stages of running n.
 func (r *Run) begin(n *core.Node) {
 	s := r.states[n]
-	p := &pending{node: n, grads: s.grads}
+	p := &pending{node: n, mode: r.modeOf(n), grads: s.grads}
 	s.grads = nil
 	r.pending = p
 	hooked := n.HasHooks()
@@ -141,75 +147,6 @@ func (r *Run) begin(n *core.Node) {
 		}
 	}
 	p.stages = append(p.stages, r.deliver)
-}
-
-// hookStage runs a hook on gradient i.
-func hookStage(i int, h core.Hook, want Want) stage {
-	return func(p *pending) (*Request, error) {
-		g := p.grads[i]
-		if g == nil {
-			return nil, nil
-		}
-		var replacement *core.Tensor
-		switch {
-		case h.Fn != nil:
-			replacement = h.Fn(g)
-		case !p.asked:
-			return &Request{Node: p.node, ID: h.Foreign, What: want, Grads: []*core.Tensor{g}}, nil
-		default:
-			p.asked = false
-			if len(p.answer) > 0 {
-				replacement = p.answer[0]
-			}
-		}
-		return nil, replace(p, i, replacement)
-	}
-}
-
-func nodeHookStage(h core.NodeHook) stage {
-	return func(p *pending) (*Request, error) {
-		var replacements []*core.Tensor
-		switch {
-		case h.Fn != nil:
-			replacements = h.Fn(p.grads)
-		case !p.asked:
-			return &Request{Node: p.node, ID: h.Foreign, What: WantNodeHook, Grads: p.grads}, nil
-		default:
-			p.asked = false
-			replacements = p.answer
-		}
-		if replacements == nil {
-			return nil, nil
-		}
-		if len(replacements) != len(p.grads) {
-			return nil, core.Errorf(core.ValueError, p.node.Name, "a hook returned %d gradients, want %d", len(replacements), len(p.grads))
-		}
-		for i, g := range replacements {
-			if err := replace(p, i, g); err != nil {
-				return nil, err
-			}
-		}
-		return nil, nil
-	}
-}
-
-// replace puts g, if it is not nil, in the place of gradient i.
-func replace(p *pending, i int, g *core.Tensor) error {
-	old := p.grads[i]
-	if g == nil || g == old {
-		return nil
-	}
-	if err := g.Usable(p.node.Name); err != nil {
-		return err
-	}
-	if old != nil {
-		if err := sameShape("hook on "+p.node.Name, old.Shape(), old.DType(), g); err != nil {
-			return err
-		}
-		old.Release()
-	}
-	p.grads[i] = g.Keep()
-	return nil
 }
 
 // capture takes the gradients that were asked for.
@@ -271,20 +208,6 @@ func owns(g *core.Tensor) bool {
 	return g.Storage().Refs() == 1 && g.Contiguous() && g.Storage().Size() == g.Numel()*g.DType().Size()
 }
 
-func postStage(leaf *core.History, h core.Hook) stage {
-	return func(p *pending) (*Request, error) {
-		switch {
-		case h.Fn != nil:
-			h.Fn(leaf.Grad())
-		case !p.asked:
-			return &Request{Node: p.node, ID: h.Foreign, What: WantPostHook, Grads: []*core.Tensor{leaf.Grad()}}, nil
-		default:
-			p.asked = false
-		}
-		return nil, nil
-	}
-}
-
 // derive runs the node's derivative.
 func (r *Run) derive(p *pending) (*Request, error) {
 	n := p.node
@@ -340,7 +263,7 @@ func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor) (out []*core.Ten
 	for i, e := range n.Edges() {
 		need[i] = e.Node != nil && r.states[e.Node] != nil && r.states[e.Node].needed
 	}
-	return core.NewDerivation(r.mode, n, grads, need).Run()
+	return core.NewDerivation(core.CurrentMode(), n, grads, need).Run()
 }
 
 // findNaN waits for the gradients and returns an error if one holds a NaN.
@@ -400,7 +323,7 @@ func (r *Run) deliver(p *pending) (*Request, error) {
 			}
 		}
 		if s.waiting--; s.waiting == 0 {
-			r.finishNode(e.Node, s)
+			r.finishNode(e.Node)
 		}
 	}
 	releaseAll(grads)
@@ -408,7 +331,7 @@ func (r *Run) deliver(p *pending) (*Request, error) {
 }
 
 // finishNode queues a node all of whose gradients have arrived. One that got none passes none on.
-func (r *Run) finishNode(n *core.Node, s *state) {
+func (r *Run) finishNode(n *core.Node) {
 	work := []*core.Node{n}
 	for len(work) > 0 {
 		n := work[len(work)-1]

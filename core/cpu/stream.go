@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -320,6 +321,12 @@ func (s *stream) TakeError() error {
 
 // Synchronize implements [core.Stream].
 func (s *stream) Synchronize() error {
+	s.mu.Lock()
+	others := slices.Clone(s.pending)
+	s.mu.Unlock()
+	for _, e := range others {
+		e.Wait()
+	}
 	s.wait(s.tail.Load())
 	return s.TakeError()
 }
