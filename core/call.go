@@ -86,7 +86,6 @@ type Call struct {
 	Ins    []Operand
 	Ints   []int64
 	Floats []float64
-	Strs   []string
 	// Work estimates the cost, in elements read and written; streams run small idle work on the caller's thread.
 	Work int
 	// InPlace marks a call whose outputs hold values that it changes: it runs only if all of them, and all inputs, are
@@ -111,7 +110,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 		c.Ins = c.ins[:0]
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
-	c.Ints, c.Floats, c.Strs, c.waits = c.Ints[:0], c.Floats[:0], c.Strs[:0], c.waits[:0]
+	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
 	c.Work, c.InPlace, c.Fn = 0, false, nil
 }
 

@@ -9,6 +9,15 @@ import (
 // To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, and everything but zero is
 // true. If t has the dtype already, it returns t itself (a new reference to it).
 func To(t *core.Tensor, d core.DType) *core.Tensor {
+	c := castTo(t, d)
+	if c == t {
+		return t.Alias(true)
+	}
+	return c
+}
+
+// castTo is [To] without a new reference: if t has the dtype already, it returns t.
+func castTo(t *core.Tensor, d core.DType) *core.Tensor {
 	a := beginGiven("to", t)
 	if a.err == nil && !d.Valid() {
 		a.failf(core.TypeError, "invalid dtype %d", d)
@@ -17,7 +26,7 @@ func To(t *core.Tensor, d core.DType) *core.Tensor {
 		return a.fail()
 	}
 	if t.DType() == d && !t.IsNumber() {
-		return t.Alias(true)
+		return t
 	}
 	out := a.out(d, t.Shape())
 	if a.err != nil {
