@@ -50,7 +50,7 @@ func matmuls(b *bench) {
 				return
 			}
 			best[1] = min(best[1], b.time(theirs, b.repeats(theirs)))
-			time.Sleep(50 * time.Millisecond) // until the library's threads have stopped spinning
+			time.Sleep(150 * time.Millisecond) // the library's threads spin for a tenth of a second after a call
 			if b.err = use("auto"); b.err != nil {
 				return
 			}

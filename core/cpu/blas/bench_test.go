@@ -71,7 +71,7 @@ func compare(b *testing.B, engine string, dtype core.DType, threads int, ta, tb 
 	}
 	b.ResetTimer()
 	for range b.N {
-		time.Sleep(50 * time.Millisecond) // until the library's threads have stopped spinning
+		time.Sleep(150 * time.Millisecond) // the library's threads spin for a tenth of a second after a call
 		best(&ours, func() { require.NoError(b, p.Run(workers.Ptr())) })
 		best(&theirs, func() {
 			blas.Alone(threads, dtype == core.Float64, ta, tb, m, n, k, p.A.Data, p.B.Data, p.C.Data)

@@ -2,6 +2,7 @@
 #include "../include/plait_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -9,9 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 // One word says everything about the current call: whether workers may enter it, how many are inside, and its
 // generation. A worker enters by a compare-and-swap that only succeeds while the word says open, and the caller closes
@@ -25,7 +23,10 @@
 #define GENERATION_MASK 0xffff0000u
 #define MAX_THREADS 1024
 
+// A thread with nothing to do pauses for SPIN_NS, then gives the processor to whoever wants it, and sleeps after
+// LINGER_NS: waking a sleeper takes longer than many a call.
 #define SPIN_NS 20000
+#define LINGER_NS 200000
 #define CACHE_LINE 128
 
 struct plait_pool {
@@ -42,7 +43,7 @@ struct plait_pool {
   _Alignas(CACHE_LINE) atomic_bool busy;
   atomic_int sleepers;    // workers that sleep, or are about to
   atomic_bool waiting;    // the caller sleeps, or is about to
-  int64_t spin_ns;
+  bool spins;
   pthread_mutex_t mutex;
   pthread_cond_t wake;    // sleepers wait here
   pthread_cond_t done;    // the caller waits here
@@ -81,6 +82,14 @@ static void take_chunks(plait_pool *p) {
   }
 }
 
+// Called between looks at a word that another thread is to change: false when it is time to sleep.
+static bool linger(const plait_pool *p, int64_t since) {
+  if (!p->spins) return false;
+  int64_t spent = now_ns() - since;
+  if (spent > SPIN_NS) sched_yield();
+  return spent < LINGER_NS;
+}
+
 static bool has_news(plait_pool *p, unsigned seen) {
   unsigned s = atomic_load(&p->state);
   return ((s & OPEN) && (s & GENERATION_MASK) != seen) || atomic_load(&p->stop);
@@ -88,15 +97,13 @@ static bool has_news(plait_pool *p, unsigned seen) {
 
 // Returns when there is a call this worker has not been in, or the pool is to stop.
 static void await_news(plait_pool *p, unsigned seen) {
-  if (p->spin_ns > 0) {
-    int64_t until = now_ns() + p->spin_ns;
-    do {
-      for (int i = 0; i < 32; i++) {
-        if (has_news(p, seen)) return;
-        relax();
-      }
-    } while (now_ns() < until);
-  }
+  int64_t since = now_ns();
+  do {
+    for (int i = 0; i < 32; i++) {
+      if (has_news(p, seen)) return;
+      relax();
+    }
+  } while (linger(p, since));
   pthread_mutex_lock(&p->mutex);
   // The count is raised before the last look at the word, and the caller opens the word before it looks at the count:
   // one of the two sees the other.
@@ -131,15 +138,13 @@ static bool empty(plait_pool *p) { return (atomic_load(&p->state) & INSIDE_MASK)
 // Returns when no worker is inside a closed call.
 static void await_workers(plait_pool *p) {
   if (empty(p)) return;
-  if (p->spin_ns > 0) {
-    int64_t until = now_ns() + p->spin_ns;
-    do {
-      for (int i = 0; i < 32; i++) {
-        if (empty(p)) return;
-        relax();
-      }
-    } while (now_ns() < until);
-  }
+  int64_t since = now_ns();
+  do {
+    for (int i = 0; i < 32; i++) {
+      if (empty(p)) return;
+      relax();
+    }
+  } while (linger(p, since));
   pthread_mutex_lock(&p->mutex);
   atomic_store(&p->waiting, true);
   while (!empty(p)) pthread_cond_wait(&p->done, &p->mutex);
@@ -196,7 +201,7 @@ plait_pool *plait_pool_new(int threads) {
   atomic_init(&p->sleepers, 0);
   atomic_init(&p->waiting, false);
   // With more threads than processors a spinning thread takes time from one that works.
-  p->spin_ns = threads <= usable_cpus() ? SPIN_NS : 0;
+  p->spins = threads <= usable_cpus();
   p->workers = 0;
   pthread_mutex_init(&p->mutex, NULL);
   pthread_cond_init(&p->wake, NULL);
