@@ -66,8 +66,8 @@ func IsClose(x, y *core.Tensor, rtol, atol float64, equalNaN bool) *core.Tensor 
 
 func init() {
 	inf, nan := math.Inf(1), math.NaN()
-	compare := func(e *Elementwise, fn any, doc string) Row {
-		return binaryRow(e, fn, nil, doc, T{}, T{}).of(steps)
+	compare := func(e *Elementwise, fn, inPlace any, doc string) Row {
+		return binaryRow(e, fn, inPlace, doc, T{}, T{}).of(steps)
 	}
 	test := func(e *Elementwise, fn any, doc string) Row {
 		r := unaryRow(e, fn, nil, doc, 0, 0)
@@ -75,7 +75,7 @@ func init() {
 			Values: []float64{inf, -inf, nan, 0, -1.5, math.Copysign(0, -1)}}}})
 		return r
 	}
-	closeRow := compare(iscloseOp, IsClose, "Returns whether |input - other| <= atol + rtol*|other|.").
+	closeRow := compare(iscloseOp, IsClose, nil, "Returns whether |input - other| <= atol + rtol*|other|.").
 		with(Arg{Name: "rtol", Default: 1e-5}, 0.25).with(Arg{Name: "atol", Default: 1e-8}, 0.5).
 		with(Arg{Name: "equal_nan", Default: false}, false)
 	closeRow.Elementwise = append(closeRow.Elementwise, iscloseNaNOp)
@@ -83,12 +83,12 @@ func init() {
 	closeRow.Samples = append(closeRow.Samples, Sample{Name: "special", Args: []any{
 		special(inf, inf, nan, 1, nan), special(inf, -inf, nan, inf, 1), 0.1, 0.1, true}})
 	register("comparison",
-		compare(eqOp, Eq, "Returns whether input equals other."),
-		compare(neOp, Ne, "Returns whether input differs from other."),
-		compare(ltOp, Lt, "Returns whether input < other."),
-		compare(leOp, Le, "Returns whether input <= other."),
-		compare(gtOp, Gt, "Returns whether input > other."),
-		compare(geOp, Ge, "Returns whether input >= other."),
+		compare(eqOp, Eq, EqInPlace, "Returns whether input equals other."),
+		compare(neOp, Ne, NeInPlace, "Returns whether input differs from other."),
+		compare(ltOp, Lt, LtInPlace, "Returns whether input < other."),
+		compare(leOp, Le, LeInPlace, "Returns whether input <= other."),
+		compare(gtOp, Gt, GtInPlace, "Returns whether input > other."),
+		compare(geOp, Ge, GeInPlace, "Returns whether input >= other."),
 		test(isnanOp, IsNaN, "Returns where input is NaN."),
 		test(isinfOp, IsInf, "Returns where input is infinite."),
 		test(isfiniteOp, IsFinite, "Returns where input is neither NaN nor infinite."),

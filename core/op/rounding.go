@@ -63,10 +63,15 @@ func Copysign(x, y *core.Tensor) *core.Tensor { return copysignOp.apply(nil, x, 
 func CopysignInPlace(x, y *core.Tensor) *core.Tensor { return copysignOp.applyInPlace(nil, x, y) }
 
 func init() {
+	round := unaryRow(roundOp, RoundTo, RoundToInPlace, "Rounds to the nearest number of so many decimals, half to even.", -4, 4).
+		with(Arg{Name: "decimals", Default: 0}, 0)
+	float := []core.DType{core.Float32}
+	round.Samples = append(round.Samples, Sample{Name: "decimals", Args: []any{Shaped(3, 4), 1}, DTypes: float},
+		Sample{Name: "tens", Args: []any{Between(-30, 30, 5), -1}, DTypes: float})
 	register("rounding",
 		unaryRow(floorOp, Floor, FloorInPlace, "Rounds down.", -4, 4),
 		unaryRow(ceilOp, Ceil, CeilInPlace, "Rounds up.", -4, 4),
-		unaryRow(roundOp, Round, RoundInPlace, "Rounds to the nearest integer, half to even.", -4, 4),
+		round,
 		unaryRow(truncOp, Trunc, TruncInPlace, "Rounds towards zero.", -4, 4),
 		unaryRow(fracOp, Frac, FracInPlace, "Returns the fraction, with the sign of input.", -4, 4),
 		binaryRow(copysignOp, Copysign, CopysignInPlace, "Returns the magnitude of input with the sign of other.", T{}, T{}),

@@ -1,0 +1,141 @@
+package op
+
+import (
+	"math"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// QuantileOptions are the options of [Quantile] and [NanQuantile].
+type QuantileOptions struct {
+	// Dim is the dimension to reduce; nil means all.
+	Dim *int
+	// KeepDim keeps the reduced dimension, or dimensions, with size 1.
+	KeepDim bool
+	// Interpolation says what a quantile between two elements is: "linear" (the default), "lower", "higher", "midpoint" or
+	// "nearest".
+	Interpolation string
+}
+
+// Quantile returns the quantiles q, a number or a vector of numbers from 0 to 1, of x, which must be floating point. A
+// vector adds a first dimension. It is NaN where there is a NaN.
+func Quantile(x, q *core.Tensor, o QuantileOptions) *core.Tensor {
+	return quantile("quantile", x, q, o, false)
+}
+
+// NanQuantile is [Quantile] of what is not NaN.
+func NanQuantile(x, q *core.Tensor, o QuantileOptions) *core.Tensor {
+	return quantile("nanquantile", x, q, o, true)
+}
+
+func quantile(name string, x, q *core.Tensor, o QuantileOptions, skipNaN bool) *core.Tensor {
+	a := beginGiven(name, x, q)
+	a.floating("the input", x)
+	dim := 0
+	if a.err == nil && o.Dim != nil {
+		dim = a.dim(*o.Dim, x)
+	}
+	if o.Interpolation == "" {
+		o.Interpolation = "linear"
+	}
+	switch {
+	case a.err != nil:
+	case x.IsNumber() || x.Numel() == 0:
+		a.failf(core.ShapeError, "got no elements, want at least one")
+	case q.Dim() > 1:
+		a.failf(core.ShapeError, "got quantiles of shape %v, want a number or a vector", q.Shape())
+	case !slices.Contains([]string{"linear", "lower", "higher", "midpoint", "nearest"}, o.Interpolation):
+		a.failf(core.ValueError, "unknown interpolation %q, want linear, lower, higher, midpoint or nearest", o.Interpolation)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(name, func() *core.Tensor {
+		// Lines along the last dimension, sorted; NaNs are at their ends.
+		lines, shape := x, slices.Clone(x.Shape())
+		if o.Dim == nil || x.Dim() == 0 {
+			lines = Reshape(x, 1, x.Numel())
+			for i := range shape {
+				shape[i] = 1
+			}
+			if !o.KeepDim {
+				shape = shape[:0]
+			}
+		} else {
+			lines = Movedim(x, []int{dim}, []int{-1})
+			lines = Reshape(lines, -1, x.Size(dim))
+			if shape[dim] = 1; !o.KeepDim {
+				shape = slices.Delete(shape, dim, dim+1)
+			}
+		}
+		n := lines.Size(1)
+		sorted, _ := Sort(lines, -1, SortOptions{})
+		positions := statType(x.DType())
+		missing := IsNaN(lines.Detach())
+		var last *core.Tensor // the index of the last element that counts, by line
+		if skipNaN {
+			known := Sum(castTo(LogicalNot(missing), positions), []int{1}, true)
+			last = Maximum(Sub(known, core.Num(1)), core.Num(0))
+		} else {
+			last = fullLike(lines, float64(n-1), positions, []int{lines.Size(0), 1})
+		}
+		rank := Mul(last, Reshape(castTo(q, positions), 1, q.Numel())) // [lines, quantiles]
+		if o.Interpolation == "nearest" {
+			rank = Round(rank)
+		}
+		low, high := Floor(rank), Ceil(rank)
+		at := func(rank *core.Tensor) *core.Tensor {
+			return Gather(sorted, 1, Clamp(castTo(rank.Detach(), core.Int64), core.IntNum(0), core.IntNum(int64(n-1))))
+		}
+		var y *core.Tensor
+		switch o.Interpolation {
+		case "lower", "nearest":
+			y = at(low)
+		case "higher":
+			y = at(high)
+		case "midpoint":
+			y = Lerp(at(low), at(high), core.Num(0.5))
+		default:
+			y = Lerp(at(low), at(high), castTo(Sub(rank, low), x.DType()))
+		}
+		if !skipNaN {
+			y = MaskedFill(y, Any(missing, []int{1}, true), core.Num(math.NaN()))
+		}
+		if q.Dim() == 0 {
+			return Reshape(y, shape...)
+		}
+		return Reshape(Transpose(y, 0, 1), append([]int{q.Numel()}, shape...)...)
+	})
+}
+
+// MSort returns x sorted along its first dimension.
+func MSort(x *core.Tensor) *core.Tensor {
+	return compose("msort", func() *core.Tensor {
+		values, _ := Sort(x, 0, SortOptions{Stable: true})
+		return values
+	})
+}
+
+func init() {
+	args := inputAnd(Arg{Name: "q", Doc: "numbers from 0 to 1"}, Arg{Name: "dim", Field: "Dim", Optional: true, Doc: "the dimension; None means all"},
+		Arg{Name: "keepdim", Field: "KeepDim", Default: false, Doc: "keep the reduced dimensions with size 1"},
+		Arg{Name: "interpolation", Field: "Interpolation", Default: "linear", Doc: "linear, lower, higher, midpoint or nearest"})
+	first, last := 0, -1
+	q := T{Shape: []int{3}, Values: []float64{0, 0.375, 1}, NoGrad: true}
+	var samples []Sample
+	for i, how := range []string{"linear", "lower", "higher", "midpoint", "nearest"} {
+		o := QuantileOptions{Interpolation: how, KeepDim: i%2 == 0}
+		if i%3 > 0 {
+			o.Dim = []*int{&first, &last}[i%2]
+		}
+		samples = append(samples, Sample{Name: how, Args: []any{DistinctOf(5, 4), q, o}})
+	}
+	samples = append(samples, Sample{Name: "number", Args: []any{DistinctOf(3, 5), T{Shape: []int{}, Values: []float64{0.25}, NoGrad: true}, QuantileOptions{Dim: &last}}})
+	register("statistics",
+		Row{Name: "quantile", Func: Quantile, Args: args, Samples: samples, Doc: "Quantiles along a dimension."},
+		Row{Name: "nanquantile", Func: NanQuantile, Args: args, Samples: samples, Doc: "Quantiles along a dimension of what is not NaN."},
+		Row{Name: "msort", Func: MSort, Args: inputAnd(), Doc: "The elements sorted along the first dimension.",
+			Samples: []Sample{{Args: []any{DistinctOf(4, 3)}}, {Name: "vector", Args: []any{DistinctOf(5)}}}},
+	)
+}
