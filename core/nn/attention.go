@@ -184,7 +184,7 @@ func (m *MultiheadAttention) split(x *core.Tensor) *core.Tensor {
 
 // join undoes split and applies the output's projection.
 func (m *MultiheadAttention) join(y *core.Tensor) *core.Tensor {
-	return m.OutProj.Forward(op.Flatten(op.Transpose(y, 1, 2), 2, 3))
+	return Call(m.OutProj, op.Flatten(op.Transpose(y, 1, 2), 2, 3))
 }
 
 func (m *MultiheadAttention) dropout() float64 {

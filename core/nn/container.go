@@ -14,7 +14,7 @@ func NewSequential(layers ...Layer) *Sequential { return &Sequential{Layers: lay
 // Forward passes x through every layer.
 func (s *Sequential) Forward(x *core.Tensor) *core.Tensor {
 	for _, l := range s.Layers {
-		x = l.Forward(x)
+		x = Call(l, x)
 	}
 	return x
 }

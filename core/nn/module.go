@@ -20,6 +20,7 @@ type Layer interface {
 type Base struct {
 	eval    bool
 	members []member
+	hooks   *hooks
 }
 
 // A member is a tensor or a part that was registered at run time.

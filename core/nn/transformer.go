@@ -61,14 +61,14 @@ func NewTransformerEncoderLayer(dim, heads int, o TransformerOptions) *Transform
 
 // Encode maps x [n, l, dim] to the same shape.
 func (t *TransformerEncoderLayer) Encode(x *core.Tensor, mask Mask) *core.Tensor {
-	attend := func(x *core.Tensor) *core.Tensor { return t.Dropout.Forward(t.SelfAttn.Attend(x, x, x, mask)) }
+	attend := func(x *core.Tensor) *core.Tensor { return Call(t.Dropout, t.SelfAttn.Attend(x, x, x, mask)) }
 	x = residual(x, t.Norm1, t.NormFirst, attend)
 	return residual(x, t.Norm2, t.NormFirst, t.feedForward)
 }
 
 func (t *TransformerEncoderLayer) feedForward(x *core.Tensor) *core.Tensor {
-	h := t.Dropout.Forward(t.activation(t.Linear1.Forward(x)))
-	return t.Dropout.Forward(t.Linear2.Forward(h))
+	h := Call(t.Dropout, t.activation(Call(t.Linear1, x)))
+	return Call(t.Dropout, Call(t.Linear2, h))
 }
 
 // Forward is [TransformerEncoderLayer.Encode] without a mask.
@@ -77,9 +77,9 @@ func (t *TransformerEncoderLayer) Forward(x *core.Tensor) *core.Tensor { return 
 // residual adds part to x, normalising before or after.
 func residual(x *core.Tensor, norm *LayerNorm, first bool, part func(*core.Tensor) *core.Tensor) *core.Tensor {
 	if first {
-		return op.Add(x, part(norm.Forward(x)))
+		return op.Add(x, part(Call(norm, x)))
 	}
-	return norm.Forward(op.Add(x, part(x)))
+	return Call(norm, op.Add(x, part(x)))
 }
 
 // TransformerEncoder is a stack of encoder layers.
@@ -107,7 +107,7 @@ func (t *TransformerEncoder) Encode(x *core.Tensor, mask Mask) *core.Tensor {
 		x = l.Encode(x, mask)
 	}
 	if t.Norm != nil {
-		x = t.Norm.Forward(x)
+		x = Call(t.Norm, x)
 	}
 	return x
 }
@@ -143,14 +143,14 @@ func NewTransformerDecoderLayer(dim, heads int, o TransformerOptions) *Transform
 // Decode maps x [n, l, dim] to the same shape, attending to memory [n, s, dim].
 func (t *TransformerDecoderLayer) Decode(x, memory *core.Tensor, mask, memoryMask Mask) *core.Tensor {
 	x = residual(x, t.Norm1, t.NormFirst, func(x *core.Tensor) *core.Tensor {
-		return t.Dropout.Forward(t.SelfAttn.Attend(x, x, x, mask))
+		return Call(t.Dropout, t.SelfAttn.Attend(x, x, x, mask))
 	})
 	x = residual(x, t.Norm2, t.NormFirst, func(x *core.Tensor) *core.Tensor {
-		return t.Dropout.Forward(t.MultiheadAttn.Attend(x, memory, memory, memoryMask))
+		return Call(t.Dropout, t.MultiheadAttn.Attend(x, memory, memory, memoryMask))
 	})
 	return residual(x, t.Norm3, t.NormFirst, func(x *core.Tensor) *core.Tensor {
-		h := t.Dropout.Forward(t.activation(t.Linear1.Forward(x)))
-		return t.Dropout.Forward(t.Linear2.Forward(h))
+		h := Call(t.Dropout, t.activation(Call(t.Linear1, x)))
+		return Call(t.Dropout, Call(t.Linear2, h))
 	})
 }
 
@@ -179,7 +179,7 @@ func (t *TransformerDecoder) Decode(x, memory *core.Tensor, mask, memoryMask Mas
 		x = l.Decode(x, memory, mask, memoryMask)
 	}
 	if t.Norm != nil {
-		x = t.Norm.Forward(x)
+		x = Call(t.Norm, x)
 	}
 	return x
 }

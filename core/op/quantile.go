@@ -53,7 +53,8 @@ func quantile(name string, x, q *core.Tensor, o QuantileOptions, skipNaN bool) *
 	}
 	return compose(name, func() *core.Tensor {
 		// Lines along the last dimension, sorted; NaNs are at their ends.
-		lines, shape := x, slices.Clone(x.Shape())
+		var lines *core.Tensor
+		shape := slices.Clone(x.Shape())
 		if o.Dim == nil || x.Dim() == 0 {
 			lines = Reshape(x, 1, x.Numel())
 			for i := range shape {

@@ -1,0 +1,45 @@
+package op_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+)
+
+func TestEmbeddingBagsByOffsets(t *testing.T) {
+	w := op.Reshape(vector64(1, 2, 3, 4, 5, 6), 3, 2).Detach().SetRequiresGrad(true)
+	input, offsets := core.FromSlice([]int64{2, 0, 1, 1}), core.FromSlice([]int64{0, 2, 2})
+	requireNear(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: offsets}), 3, 4, 0, 0, 3, 4)
+	requireNear(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: offsets, Mode: "max"}), 5, 6, 0, 0, 3, 4)
+	ends := core.FromSlice([]int64{0, 3, 4})
+	requireNear(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: ends, IncludeLastOffset: true, Mode: "sum"}), 9, 12, 3, 4)
+	zero := 0
+	requireNear(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: offsets, PaddingIdx: &zero}), 5, 6, 0, 0, 3, 4)
+	scales := vector64(1, 10, 100, 1000).SetRequiresGrad(true)
+	y := op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: offsets, Mode: "sum", PerSampleWeights: scales})
+	requireNear(t, y, 15, 26, 0, 0, 3300, 4400)
+	require.NoError(t, autograd.Backward(op.Sum(y, nil, false)))
+	requireNear(t, w.Grad(), 10, 10, 1100, 1100, 1, 1)
+	requireNear(t, scales.Grad(), 11, 3, 7, 7)
+	require.ErrorContains(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{}).Err(), "a vector of offsets")
+	require.ErrorContains(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: offsets, PerSampleWeights: scales}).Err(), "are for sums")
+}
+
+func TestGridsThatDoNothingAndFlip(t *testing.T) {
+	x := op.Reshape(vector64(1, 2, 3, 4, 5, 6), 1, 1, 2, 3)
+	for _, align := range []bool{false, true} {
+		same := op.AffineGrid(op.Reshape(vector64(1, 0, 0, 0, 1, 0), 1, 2, 3), []int{1, 1, 2, 3}, align)
+		requireNear(t, op.GridSample(x, same, op.GridSampleOptions{AlignCorners: align}), 1, 2, 3, 4, 5, 6)
+		mirror := op.AffineGrid(op.Reshape(vector64(-1, 0, 0, 0, 1, 0), 1, 2, 3), []int{1, 1, 2, 3}, align)
+		requireNear(t, op.GridSample(x, mirror, op.GridSampleOptions{Mode: "nearest", AlignCorners: align}), 3, 2, 1, 6, 5, 4)
+	}
+	outside := op.Reshape(vector64(3, 0, -1, -1), 1, 1, 2, 2)
+	requireNear(t, op.GridSample(x, outside, op.GridSampleOptions{}), 0, 0.25)
+	requireNear(t, op.GridSample(x, outside, op.GridSampleOptions{PaddingMode: "border"}), 4.5, 1)
+	requireNear(t, op.GridSample(x, outside, op.GridSampleOptions{PaddingMode: "reflection", AlignCorners: true}), 2.5, 1)
+	require.ErrorContains(t, op.GridSample(x, outside, op.GridSampleOptions{Mode: "cubic"}).Err(), "unknown mode")
+}

@@ -1,0 +1,195 @@
+package op
+
+import (
+	"github.com/plait-ml/plait/core"
+)
+
+// GridSampleOptions are the options of [GridSample].
+type GridSampleOptions struct {
+	// Mode is "bilinear" (the default; also between the eight neighbours in a volume) or "nearest".
+	Mode string
+	// PaddingMode says what lies outside the input: "zeros" (the default), the "border" or the "reflection".
+	PaddingMode string
+	// AlignCorners makes -1 and 1 the centres of the outermost elements and not their outer edges.
+	AlignCorners bool
+}
+
+// GridSample returns the values of x [n, c, h, w] at the places in grid [n, h', w', 2], pairs of x and y from -1 to 1 across
+// the input: [n, c, h', w']. Volumes [n, c, d, h, w] have grids [n, d', h', w', 3] of x, y and z.
+//
+// Jaderberg, Simonyan, Zisserman, Kavukcuoglu: Spatial transformer networks, 2015.
+func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
+	a := begin("grid_sample", x, grid)
+	a.floatTensor(x)
+	a.floatTensor(grid)
+	if o.Mode == "" {
+		o.Mode = "bilinear"
+	}
+	if o.PaddingMode == "" {
+		o.PaddingMode = "zeros"
+	}
+	k := 0
+	switch {
+	case a.err != nil:
+	case x.Dim() != 4 && x.Dim() != 5 || grid.Dim() != x.Dim() || grid.Size(-1) != x.Dim()-2 || grid.Size(0) != x.Size(0):
+		a.failf(core.ShapeError, "got an input %v and a grid %v, want [n, c, h, w] and [n, h', w', 2], or one dimension more", x.Shape(), grid.Shape())
+	case x.DType() != grid.DType():
+		a.failf(core.DTypeError, "dtypes differ, got %v and %v", x.DType(), grid.DType())
+	case o.Mode != "bilinear" && o.Mode != "nearest":
+		a.failf(core.ValueError, "unknown mode %q, want bilinear or nearest", o.Mode)
+	case o.PaddingMode != "zeros" && o.PaddingMode != "border" && o.PaddingMode != "reflection":
+		a.failf(core.ValueError, "unknown padding %q, want zeros, border or reflection", o.PaddingMode)
+	default:
+		k = x.Dim() - 2
+		for _, n := range x.Shape()[2:] {
+			if n == 0 {
+				a.failf(core.ShapeError, "the input %v is empty", x.Shape())
+			}
+		}
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("grid_sample", func() *core.Tensor {
+		n, c, sizes := x.Size(0), x.Size(1), x.Shape()[2:]
+		points := core.Numel(grid.Shape()[1 : k+1])
+		flat := Reshape(x, n, c, core.Numel(sizes))
+		at := make([]*core.Tensor, k) // the place along each dimension, [n, points]
+		for i, size := range sizes {
+			g := Reshape(Select(grid, -1, k-1-i), n, points)
+			at[i] = o.place(g, size)
+		}
+		var sum *core.Tensor
+		corners := 1 << k
+		if o.Mode == "nearest" {
+			corners = 1
+		}
+		for corner := range corners {
+			var index, weight *core.Tensor
+			for i, size := range sizes {
+				var p *core.Tensor
+				if o.Mode == "nearest" {
+					p = Round(at[i].Detach())
+				} else {
+					low := Floor(at[i].Detach())
+					p = low
+					share := Sub(at[i], low)
+					if corner>>i&1 == 1 {
+						p = Add(low, core.Num(1))
+					} else {
+						share = Sub(core.Num(1), share)
+					}
+					weight = times(weight, share)
+				}
+				inside := LogicalAnd(Ge(p, core.Num(0)), Le(p, core.Num(float64(size-1))))
+				weight = times(weight, castTo(inside, x.DType()))
+				p = castTo(Where(inside, p, core.Num(0)), core.Int64)
+				if index == nil {
+					index = p
+				} else {
+					index = Add(Mul(index, core.IntNum(int64(size))), p)
+				}
+			}
+			part := Mul(Gather(flat, 2, Expand(Unsqueeze(index, 1), n, c, points)), Unsqueeze(weight, 1))
+			sum = plus(sum, part)
+		}
+		return Reshape(sum, append([]int{n, c}, grid.Shape()[1:k+1]...)...)
+	})
+}
+
+// times returns x * y, where x may be nil for 1.
+func times(x, y *core.Tensor) *core.Tensor {
+	if x == nil {
+		return y
+	}
+	return Mul(x, y)
+}
+
+// place returns where coordinates g from -1 to 1 lie among the indices of a dimension.
+func (o GridSampleOptions) place(g *core.Tensor, size int) *core.Tensor {
+	n := float64(size)
+	low, high := 0.0, n-1 // of what is reflected
+	p := Mul(Add(g, core.Num(1)), core.Num((n-1)/2))
+	if !o.AlignCorners {
+		p = Sub(Mul(Add(g, core.Num(1)), core.Num(n/2)), core.Num(0.5))
+		low, high = -0.5, n-0.5
+	}
+	if o.PaddingMode == "reflection" {
+		if span := high - low; span == 0 {
+			p = Mul(p, core.Num(0))
+		} else {
+			folded := Remainder(Sub(p, core.Num(low)), core.Num(2*span))
+			p = Add(Sub(core.Num(span), Abs(Sub(folded, core.Num(span)))), core.Num(low))
+		}
+	}
+	if o.PaddingMode != "zeros" {
+		p = Clamp(p, core.Num(0), core.Num(n-1))
+	}
+	return p
+}
+
+// AffineGrid returns a grid for [GridSample] of the affine maps theta [n, 2, 3], or [n, 3, 4] for volumes, and an input of
+// the given shape [n, c, h, w] or [n, c, d, h, w].
+func AffineGrid(theta *core.Tensor, size []int, alignCorners bool) *core.Tensor {
+	a := begin("affine_grid", theta)
+	a.floatTensor(theta)
+	k := len(size) - 2
+	if a.err == nil && (k != 2 && k != 3 || theta.Dim() != 3 || theta.Size(0) != size[0] || theta.Size(1) != k || theta.Size(2) != k+1) {
+		a.failf(core.ShapeError, "got maps of shape %v for an input of shape %v, want [n, k, k+1] for k = 2 or 3 dimensions", theta.Shape(), size)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("affine_grid", func() *core.Tensor {
+		d := theta.DType()
+		o := TensorOptions{DType: &d, Device: theta.Device()}
+		spatial := size[2:]
+		var columns []*core.Tensor // x, y, (z) and 1
+		for i := k - 1; i >= 0; i-- {
+			steps := Arange(nil, core.IntNum(int64(spatial[i])), nil, o)
+			scale, shift := 2/float64(spatial[i]), 1/float64(spatial[i])-1
+			if alignCorners {
+				scale, shift = 2/float64(max(spatial[i]-1, 1)), -1
+				if spatial[i] == 1 {
+					shift = 0
+				}
+			}
+			shape := make([]int, k)
+			for j := range shape {
+				shape[j] = 1
+			}
+			shape[i] = spatial[i]
+			columns = append(columns, Expand(Reshape(Add(Mul(steps, core.Num(scale)), core.Num(shift)), shape...), spatial...))
+		}
+		columns = append(columns, OnesLike(columns[0], TensorOptions{}))
+		base := Reshape(Stack(columns, -1), 1, core.Numel(spatial), k+1)
+		grid := MatMul(base, Transpose(theta, 1, 2))
+		return Reshape(grid, append(append([]int{size[0]}, spatial...), k)...)
+	})
+}
+
+func init() {
+	grid := func(shape ...int) T { return Between(-0.9, 0.9, shape...) }
+	wide := Between(-1.7, 1.7, 1, 2, 3, 2)
+	float := []core.DType{core.Float32}
+	align := Arg{Name: "align_corners", Default: false, Doc: "whether -1 and 1 are the centres of the outermost elements"}
+	field := align
+	field.Field = "AlignCorners"
+	register("grid",
+		Row{Name: "grid_sample", Func: GridSample, Doc: "The values of an image or a volume at given places.",
+			Args: []Arg{{Name: "input"}, {Name: "grid", Doc: "places from -1 to 1"}, {Name: "mode", Field: "Mode", Default: "bilinear", Doc: "bilinear or nearest"},
+				{Name: "padding_mode", Field: "PaddingMode", Default: "zeros", Doc: "zeros, border or reflection"}, field},
+			Samples: []Sample{
+				{Name: "bilinear", Loose: 8, DTypes: float, Args: []any{Shaped(2, 2, 3, 4), grid(2, 2, 2, 2), GridSampleOptions{}}},
+				{Name: "aligned", Loose: 8, DTypes: float, Args: []any{Shaped(1, 2, 3, 2), grid(1, 2, 3, 2), GridSampleOptions{AlignCorners: true}}},
+				{Name: "outside", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{}}},
+				{Name: "border", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{PaddingMode: "border"}}},
+				{Name: "reflection", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{PaddingMode: "reflection", AlignCorners: true}}},
+				{Name: "nearest", DTypes: float, Args: []any{Shaped(1, 2, 3, 4), grid(1, 2, 2, 2), GridSampleOptions{Mode: "nearest"}}},
+				{Name: "volume", Loose: 8, DTypes: float, Args: []any{Shaped(1, 2, 2, 3, 2), grid(1, 1, 2, 2, 3), GridSampleOptions{}}},
+			}},
+		Row{Name: "affine_grid", Func: AffineGrid, Doc: "The grids of affine maps.", Args: []Arg{{Name: "theta"}, {Name: "size"}, align},
+			Samples: []Sample{{Loose: 2, Args: []any{Shaped(2, 2, 3), []int{2, 1, 3, 2}, false}}, {Name: "aligned", Loose: 2, Args: []any{Shaped(1, 2, 3), []int{1, 3, 2, 1}, true}},
+				{Name: "volume", Loose: 2, Args: []any{Shaped(1, 3, 4), []int{1, 1, 2, 1, 3}, false}}}},
+	)
+}
