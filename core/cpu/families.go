@@ -10,6 +10,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/elementwise"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/indexing"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/linalg"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/loss"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/matmul"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/norm"

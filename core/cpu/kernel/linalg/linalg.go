@@ -1,0 +1,60 @@
+// Package linalg has the CPU kernels that solve with matrices and decompose them: stacks of small ones, each on one thread.
+//
+// All operands are contiguous, of one dtype, float32 or float64, with one number of leading elements. linalg.h lists the
+// operations, their operands and their results in order; "linalg_triangular" has two flags: upper, and unit diagonal. A
+// matrix for which there is no result is an error that names its place in the stack.
+package linalg
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1c332de
+#cgo LDFLAGS: -lm
+#cgo noescape plaitk_linalg_run
+#cgo nocallback plaitk_linalg_run
+#include "linalg.h"
+*/
+import "C"
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+func init() {
+	for name, op := range map[string]C.int32_t{
+		"linalg_solve": C.LINALG_SOLVE, "linalg_det": C.LINALG_DET, "linalg_triangular": C.LINALG_TRIANGULAR,
+		"linalg_cholesky": C.LINALG_CHOLESKY, "linalg_qr": C.LINALG_QR, "linalg_eigh": C.LINALG_EIGH, "linalg_svd": C.LINALG_SVD,
+	} {
+		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
+	}
+}
+
+func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
+	a := &c.Ins[0]
+	rank := len(a.Shape)
+	l := C.struct_plaitk_linalg{op: op, dtype: C.int32_t(a.DType), a: a.Ptr(), batch: C.int64_t(core.Numel(a.Shape[:rank-2])),
+		m: C.int64_t(a.Shape[rank-2]), n: C.int64_t(a.Shape[rank-1])}
+	l.k = l.n
+	if len(c.Ins) > 1 && c.Ins[1].Present() {
+		b := &c.Ins[1]
+		l.b, l.k = b.Ptr(), C.int64_t(b.Shape[rank-1])
+	}
+	for i := range c.Outs {
+		l.out[i] = c.Outs[i].Ptr()
+	}
+	if len(c.Ints) == 2 {
+		l.upper, l.unit = C.int32_t(c.Ints[0]), C.int32_t(c.Ints[1])
+	}
+	var at C.int64_t
+	switch C.plaitk_linalg_run((*C.plait_pool)(ctx.Pool), &l, &at) {
+	case C.LINALG_OK:
+		return nil
+	case C.LINALG_NO_MEMORY:
+		return core.Errorf(core.MemoryError, c.Op, "no memory to work on matrices of shape %v", a.Shape[rank-2:])
+	case C.LINALG_SINGULAR:
+		return core.Errorf(core.ValueError, c.Op, "matrix %d is singular, want one that can be inverted", int(at))
+	case C.LINALG_NOT_POSITIVE:
+		return core.Errorf(core.ValueError, c.Op, "matrix %d is not positive definite", int(at))
+	}
+	return core.Errorf(core.ValueError, c.Op, "no convergence for matrix %d, which may hold NaN or infinity", int(at))
+}

@@ -1,0 +1,280 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	solveKernel      = core.Kernel("linalg_solve")
+	detKernel        = core.Kernel("linalg_det")
+	triangularKernel = core.Kernel("linalg_triangular")
+	choleskyKernel   = core.Kernel("linalg_cholesky")
+)
+
+// linalgMatrices fails unless x is a stack of matrices of float32 or float64, square ones if square is set.
+func (a *application) linalgMatrices(x *core.Tensor, square bool) {
+	a.floatTensor(x)
+	switch {
+	case a.err != nil:
+	case x.DType().IsHalf():
+		a.failf(core.DTypeError, "not defined for %v, want float32 or float64", x.DType())
+	case x.Dim() < 2:
+		a.failf(core.ShapeError, "want matrices, got shape %v", x.Shape())
+	case square && x.Size(-1) != x.Size(-2):
+		a.failf(core.ShapeError, "want square matrices, got shape %v", x.Shape())
+	}
+}
+
+// linalgLaunch runs a kernel on matrices.
+func (a *application) linalgLaunch(k core.KernelID, x, b *core.Tensor, flags []int64, outs ...*core.Tensor) {
+	in, second := a.dense(x), a.dense(b)
+	if a.err != nil {
+		return
+	}
+	c := a.call(k)
+	for _, out := range outs {
+		c.Out(out)
+	}
+	c.In(in)
+	if second != nil {
+		c.In(second)
+	}
+	c.Int(flags...)
+	c.Work = max(c.Work, x.Numel()*x.Size(-1))
+	a.launch(c)
+	dropCopy(in, x)
+	dropCopy(second, b)
+}
+
+// mT returns x with its matrices transposed.
+func mT(x *core.Tensor) *core.Tensor { return Transpose(x, -1, -2) }
+
+func matTimes(x, y *core.Tensor) *core.Tensor { return product("matmul", x, y, plainForms[0]) }
+
+// Inv returns the inverses of square matrices [*, n, n]. A singular one is an error.
+func Inv(x *core.Tensor) *core.Tensor {
+	a := begin("linalg_inv", x)
+	a.linalgMatrices(x, true)
+	y := a.outLike(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.linalgLaunch(solveKernel, x, nil, nil, y)
+	if a.grad {
+		a.attach(a.node(invDeriv, x).SaveOutput(y, 0), y)
+	}
+	return a.done(y)
+}
+
+func invDeriv(d *core.Derivation) {
+	y := d.Saved(0)
+	if !d.Failed() {
+		d.Set(0, Neg(matTimes(matTimes(mT(y), d.Grad()), mT(y))))
+	}
+}
+
+// Solve returns the x of a x = b for square matrices a [*, n, n] and b [*, n, k], whose leading dimensions broadcast; a vector
+// b [n], or a stack [*, n] of as many dimensions less one as a, is a column. A singular matrix is an error.
+func Solve(m, b *core.Tensor) *core.Tensor {
+	return solving("linalg_solve", m, b, func(m, b *core.Tensor) *core.Tensor { return solveWith(m, b, solveKernel, nil) })
+}
+
+// SolveTriangular returns the x of a x = b for triangular matrices a [*, n, n], of which the other triangle is not read, and b
+// [*, n, k]; the leading dimensions broadcast. With unit, the diagonal counts as ones.
+func SolveTriangular(m, b *core.Tensor, upper, unit bool) *core.Tensor {
+	return solving("linalg_solve_triangular", m, b, func(m, b *core.Tensor) *core.Tensor {
+		return solveWith(m, b, triangularKernel, []int64{flagOf(upper), flagOf(unit)})
+	})
+}
+
+// solving brings the operands of an equation to one stack of matrices.
+func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core.Tensor) *core.Tensor {
+	a := begin(name, m, b)
+	a.multipliable(m, b)
+	a.linalgMatrices(m, true)
+	if a.err != nil {
+		return a.fail()
+	}
+	column := b.Dim() == 1 || b.Dim() == m.Dim()-1 && slices.Equal(b.Shape(), m.Shape()[:m.Dim()-1])
+	rows := -2
+	if column {
+		rows = -1
+	}
+	if b.Dim() == 0 || b.Size(rows) != m.Size(-1) {
+		a.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, n, n] and [*, n, k]", m.Shape(), b.Shape())
+		return a.fail()
+	}
+	return compose(name, func() *core.Tensor {
+		right := b
+		if column {
+			right = Unsqueeze(b, -1)
+		}
+		batch, err := core.Broadcast(name, m.Shape()[:m.Dim()-2], right.Shape()[:right.Dim()-2])
+		if err != nil {
+			return core.ErrorTensor(err)
+		}
+		wide := func(t *core.Tensor) *core.Tensor {
+			return Expand(t, append(slices.Clone(batch), t.Shape()[t.Dim()-2:]...)...)
+		}
+		x := solve(wide(m), wide(right))
+		if column {
+			x = Squeeze(x, -1)
+		}
+		return x
+	})
+}
+
+// solveWith solves with matrices and right sides of one stack. flags are those of a triangle.
+func solveWith(m, b *core.Tensor, k core.KernelID, flags []int64) *core.Tensor {
+	a := begin(k.String(), m, b)
+	x := a.outLike(b)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.linalgLaunch(k, m, b, flags, x)
+	if a.grad {
+		n := a.node(solveDeriv, m, b).Save(m).SaveOutput(x, 0)
+		n.Any = flags
+		a.attach(n, x)
+	}
+	return a.done(x)
+}
+
+func solveDeriv(d *core.Derivation) {
+	m, x := d.Saved(0), d.Saved(1)
+	if d.Failed() {
+		return
+	}
+	flags := d.Node.Any.([]int64)
+	var db *core.Tensor
+	if flags == nil {
+		db = solveWith(mT(m), d.Grad(), solveKernel, nil)
+	} else {
+		db = solveWith(mT(m), d.Grad(), triangularKernel, []int64{1 - flags[0], flags[1]})
+	}
+	d.Set(1, db)
+	if !d.Needs(0) {
+		return
+	}
+	dm := Neg(matTimes(db, mT(x)))
+	if flags != nil {
+		off := int(flags[1])
+		if flags[0] == 1 {
+			dm = Triu(dm, off)
+		} else {
+			dm = Tril(dm, -off)
+		}
+	}
+	d.Set(0, dm)
+}
+
+// Det returns the determinants [*] of square matrices [*, n, n]. A singular one has no gradient: asking for it is an error.
+func Det(x *core.Tensor) *core.Tensor {
+	det, _, _ := determinants("linalg_det", x, 0)
+	return det
+}
+
+// SlogDet returns the signs and the logarithms of the sizes of the determinants of square matrices [*, n, n]; 0 and -inf for a
+// singular one.
+func SlogDet(x *core.Tensor) (sign, logabs *core.Tensor) {
+	_, sign, logabs = determinants("linalg_slogdet", x, 1)
+	return sign, logabs
+}
+
+func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *core.Tensor) {
+	a := begin(name, x)
+	a.linalgMatrices(x, true)
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	shape := x.Shape()[:x.Dim()-2]
+	det, sign, logabs = a.out(x.DType(), shape), a.out(x.DType(), shape), a.out(x.DType(), shape)
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	a.linalgLaunch(detKernel, x, nil, nil, det, sign, logabs)
+	unused := []*core.Tensor{sign, logabs}
+	if kind == 0 {
+		if a.grad {
+			a.attach(a.node(detDeriv, x).Save(x).SaveOutput(det, 0), det)
+		}
+	} else {
+		unused = []*core.Tensor{det}
+		if a.grad {
+			a.attach(a.node(slogDetDeriv, x).Save(x), logabs)
+		}
+	}
+	for _, t := range unused {
+		t.Release()
+	}
+	return a.done(det), sign, logabs
+}
+
+// perMatrix returns t [*] with two dimensions of size 1 added.
+func perMatrix(t *core.Tensor) *core.Tensor { return Unsqueeze(Unsqueeze(t, -1), -1) }
+
+func detDeriv(d *core.Derivation) {
+	x, det := d.Saved(0), d.Saved(1)
+	if !d.Failed() {
+		d.Set(0, Mul(mT(Inv(x)), perMatrix(Mul(d.Grad(), det))))
+	}
+}
+
+func slogDetDeriv(d *core.Derivation) {
+	x := d.Saved(0)
+	if !d.Failed() {
+		d.Set(0, Mul(mT(Inv(x)), perMatrix(d.Grad())))
+	}
+}
+
+// Cholesky returns the lower triangular L of x = L Lᵀ, or with upper its transpose, for symmetric positive definite matrices
+// [*, n, n]; of others the symmetric part is taken. One that is not positive definite is an error.
+func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
+	a := begin("linalg_cholesky", x)
+	a.linalgMatrices(x, true)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("linalg_cholesky", func() *core.Tensor {
+		l := choleskyOf(symmetric(x))
+		if upper {
+			return mT(l)
+		}
+		return l
+	})
+}
+
+// symmetric returns the symmetric part of matrices.
+func symmetric(x *core.Tensor) *core.Tensor { return Mul(Add(x, mT(x)), core.Num(0.5)) }
+
+func choleskyOf(x *core.Tensor) *core.Tensor {
+	a := begin("linalg_cholesky", x)
+	l := a.outLike(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.linalgLaunch(choleskyKernel, x, nil, nil, l)
+	if a.grad {
+		a.attach(a.node(choleskyDeriv, x).SaveOutput(l, 0), l)
+	}
+	return a.done(l)
+}
+
+// halved returns the lower triangles of matrices with half their diagonals.
+func halved(x *core.Tensor) *core.Tensor { return Mul(Add(Tril(x, 0), Tril(x, -1)), core.Num(0.5)) }
+
+// choleskyDeriv is L⁻ᵀ halved(Lᵀ dL) L⁻¹, made symmetric.
+//
+// Murray: Differentiation of the Cholesky decomposition, 2016.
+func choleskyDeriv(d *core.Derivation) {
+	l := d.Saved(0)
+	if d.Failed() {
+		return
+	}
+	upper := []int64{1, 0}
+	inner := halved(matTimes(mT(l), d.Grad()))
+	left := solveWith(mT(l), inner, triangularKernel, upper)
+	d.Set(0, symmetric(mT(solveWith(mT(l), mT(left), triangularKernel, upper))))
+}

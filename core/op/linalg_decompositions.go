@@ -1,0 +1,256 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	qrKernel   = core.Kernel("linalg_qr")
+	eighKernel = core.Kernel("linalg_eigh")
+	svdKernel  = core.Kernel("linalg_svd")
+)
+
+// QR returns matrices [*, m, n] as products of q [*, m, k], with orthonormal columns, and the upper triangular r [*, k, n],
+// where k is the smaller of m and n. The gradient is for m >= n and matrices of full rank.
+func QR(x *core.Tensor) (q, r *core.Tensor) {
+	a := begin("linalg_qr", x)
+	a.linalgMatrices(x, false)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	k := min(x.Size(-1), x.Size(-2))
+	q, r = a.out(x.DType(), lastSizes(x, x.Size(-2), k)), a.out(x.DType(), lastSizes(x, k, x.Size(-1)))
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	a.linalgLaunch(qrKernel, x, nil, nil, q, r)
+	if a.grad {
+		a.attach(a.node(qrDeriv, x).SaveOutput(q, 0).SaveOutput(r, 1), q, r)
+	}
+	return a.done(q), r
+}
+
+// lastSizes returns x's shape with other last sizes.
+func lastSizes(x *core.Tensor, sizes ...int) []int {
+	return append(slices.Clone(x.Shape()[:x.Dim()-2]), sizes...)
+}
+
+// qrDeriv is (dQ + Q copyltu(M)) R⁻ᵀ for M = R dRᵀ - dQᵀ Q, where copyltu makes the lower triangle's mirror the upper one.
+//
+// Walter, Lehmann: On evaluating higher-order derivatives of the QR decomposition, 2018.
+func qrDeriv(d *core.Derivation) {
+	q, r := d.Saved(0), d.Saved(1)
+	if d.Failed() {
+		return
+	}
+	if shape := d.InputShape(0); shape[len(shape)-2] < shape[len(shape)-1] {
+		d.Fail(core.Errorf(core.NotImplemented, "linalg_qr", "no gradient for matrices with more columns than rows, got shape %v", shape))
+		return
+	}
+	dq, dr := d.GradAt(0), d.GradAt(1)
+	var m *core.Tensor
+	if dr != nil {
+		m = matTimes(r, mT(dr))
+	}
+	if dq != nil {
+		m = plus(m, Neg(matTimes(mT(dq), q)))
+	}
+	lower := Tril(m, -1)
+	mirrored := Add(Add(lower, mT(lower)), Sub(Tril(m, 0), lower))
+	g := plus(dq, matTimes(q, mirrored))
+	d.Set(0, mT(solveWith(r, mT(g), triangularKernel, []int64{1, 0})))
+}
+
+// Eigh returns the ascending eigenvalues [*, n] and the eigenvectors, in the columns of [*, n, n], of symmetric matrices
+// [*, n, n]; of others the symmetric part is taken. The sign of an eigenvector is arbitrary. The gradient of the vectors is
+// for different eigenvalues.
+func Eigh(x *core.Tensor) (values, vectors *core.Tensor) {
+	a := begin("linalg_eigh", x)
+	a.linalgMatrices(x, true)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	out := core.RunScope(func() []*core.Tensor {
+		values, vectors := eighOf(symmetric(x))
+		return []*core.Tensor{values, vectors}
+	})
+	return out[0], out[1]
+}
+
+func eighOf(x *core.Tensor) (values, vectors *core.Tensor) {
+	a := begin("linalg_eigh", x)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	values, vectors = a.out(x.DType(), x.Shape()[:x.Dim()-1]), a.outLike(x)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	a.linalgLaunch(eighKernel, x, nil, nil, values, vectors)
+	if a.grad {
+		a.attach(a.node(eighDeriv, x).SaveOutput(values, 0).SaveOutput(vectors, 1), values, vectors)
+	}
+	return a.done(values), vectors
+}
+
+// differences returns s_j - s_i for all pairs of elements of the last dimension, with ones on the diagonal.
+func differences(s *core.Tensor) *core.Tensor {
+	n := s.Size(-1)
+	d := s.DType()
+	return Add(Sub(Unsqueeze(s, -2), Unsqueeze(s, -1)), Eye(n, n, TensorOptions{DType: &d, Device: s.Device()}))
+}
+
+// withoutDiagonal returns square matrices with zeros on their diagonals.
+func withoutDiagonal(x *core.Tensor) *core.Tensor { return Add(Tril(x, -1), Triu(x, 1)) }
+
+func eighDeriv(d *core.Derivation) {
+	values, v := d.Saved(0), d.Saved(1)
+	if d.Failed() {
+		return
+	}
+	var inner *core.Tensor
+	if dv := d.GradAt(1); dv != nil {
+		inner = withoutDiagonal(Div(matTimes(mT(v), dv), differences(values)))
+	}
+	if dw := d.GradAt(0); dw != nil {
+		inner = plus(inner, DiagEmbed(dw, 0, -2, -1))
+	}
+	d.Set(0, symmetric(matTimes(matTimes(v, inner), mT(v))))
+}
+
+// SVD returns matrices [*, m, n] as products u diag(s) vh of u [*, m, k] with orthonormal columns, the descending singular
+// values s [*, k] and vh [*, k, n] with orthonormal rows, where k is the smaller of m and n. The signs of a pair of singular
+// vectors are arbitrary. The gradient of the vectors is for different singular values other than 0.
+func SVD(x *core.Tensor) (u, s, vh *core.Tensor) {
+	a := begin("linalg_svd", x)
+	a.linalgMatrices(x, false)
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	k := min(x.Size(-1), x.Size(-2))
+	u, s, vh = a.out(x.DType(), lastSizes(x, x.Size(-2), k)), a.out(x.DType(), lastSizes(x, k)), a.out(x.DType(), lastSizes(x, k, x.Size(-1)))
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	a.linalgLaunch(svdKernel, x, nil, nil, u, s, vh)
+	if a.grad {
+		a.attach(a.node(svdDeriv, x).SaveOutput(u, 0).SaveOutput(s, 1).SaveOutput(vh, 2), u, s, vh)
+	}
+	return a.done(u), s, vh
+}
+
+func svdDeriv(d *core.Derivation) {
+	u, s, vh := d.Saved(0), d.Saved(1), d.Saved(2)
+	if d.Failed() {
+		return
+	}
+	du, ds, dvh := d.GradAt(0), d.GradAt(1), d.GradAt(2)
+	row := Unsqueeze(s, -2) // scales columns
+	column := Unsqueeze(s, -1)
+	skew := func(x *core.Tensor) *core.Tensor { return withoutDiagonal(Div(Sub(x, mT(x)), differences(Square(s)))) }
+	var inner *core.Tensor
+	if ds != nil {
+		inner = DiagEmbed(ds, 0, -2, -1)
+	}
+	if du != nil {
+		inner = plus(inner, Mul(skew(matTimes(mT(u), du)), row))
+	}
+	if dvh != nil {
+		inner = plus(inner, Mul(column, skew(matTimes(vh, mT(dvh)))))
+	}
+	g := matTimes(matTimes(u, inner), vh)
+	m, k, n := u.Size(-2), s.Size(-1), vh.Size(-1)
+	if du != nil && m > k { // what lies outside the columns of u
+		outside := Div(Sub(du, matTimes(u, matTimes(mT(u), du))), row)
+		g = Add(g, matTimes(outside, vh))
+	}
+	if dvh != nil && n > k {
+		outside := Div(Sub(dvh, matTimes(matTimes(dvh, mT(vh)), vh)), column)
+		g = Add(g, matTimes(u, outside))
+	}
+	d.Set(0, g)
+}
+
+// Pinv returns the pseudoinverses [*, n, m] of matrices [*, m, n]. Singular values of at most rtol times the largest count as
+// 0; a negative rtol stands for the larger size times the dtype's machine epsilon.
+func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
+	a := begin("linalg_pinv", x)
+	a.linalgMatrices(x, false)
+	if a.err != nil {
+		return a.fail()
+	}
+	if rtol < 0 {
+		rtol = float64(max(x.Size(-1), x.Size(-2))) * machineEpsilon(x.DType())
+	}
+	return compose("linalg_pinv", func() *core.Tensor {
+		if x.Numel() == 0 {
+			return zerosFor(x, x.DType(), lastSizes(x, x.Size(-1), x.Size(-2)))
+		}
+		u, s, vh := SVD(x)
+		counts := Gt(s, Mul(Narrow(s, -1, 0, 1), core.Num(rtol)))
+		inverse := Where(counts, Reciprocal(Where(counts, s, core.Num(1))), core.Num(0))
+		return matTimes(Mul(mT(vh), Unsqueeze(inverse, -2)), mT(u))
+	})
+}
+
+// LstSq returns the x that makes a x - b least for matrices a [*, m, n] of full rank and b [*, m, k]: of many, if m < n, the
+// least one.
+func LstSq(m, b *core.Tensor) *core.Tensor {
+	a := begin("linalg_lstsq", m, b)
+	a.multipliable(m, b)
+	a.linalgMatrices(m, false)
+	if a.err == nil && (b.Dim() < 2 || b.Size(-2) != m.Size(-2)) {
+		a.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, m, n] and [*, m, k]", m.Shape(), b.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("linalg_lstsq", func() *core.Tensor {
+		if m.Size(-2) >= m.Size(-1) {
+			q, r := QR(m)
+			return SolveTriangular(r, matTimes(mT(q), b), true, false)
+		}
+		q, r := QR(mT(m))
+		return matTimes(q, SolveTriangular(mT(r), b, false, false))
+	})
+}
+
+// MatrixNorm returns the norms [*] of matrices [*, m, n]: "fro", the root of the sum of squares; "nuc", the sum of the
+// singular values; "2" and "-2", the largest and the least of them; "1" and "-1", the largest and the least sum of a column's
+// sizes; "inf" and "-inf", those of a row's.
+func MatrixNorm(x *core.Tensor, order string) *core.Tensor {
+	a := begin("linalg_matrix_norm", x)
+	a.linalgMatrices(x, false)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("linalg_matrix_norm", func() *core.Tensor {
+		sums := func(dim int) *core.Tensor { return Sum(Abs(x), []int{dim}, false) }
+		last := []int{-1}
+		switch order {
+		case "fro", "":
+			return VectorNorm(x, 2, []int{-2, -1}, ReduceOptions{})
+		case "1":
+			return Amax(sums(-2), last, false)
+		case "-1":
+			return Amin(sums(-2), last, false)
+		case "inf":
+			return Amax(sums(-1), last, false)
+		case "-inf":
+			return Amin(sums(-1), last, false)
+		case "nuc", "2", "-2":
+			_, s, _ := SVD(x)
+			switch order {
+			case "nuc":
+				return Sum(s, last, false)
+			case "2":
+				return Amax(s, last, false)
+			}
+			return Amin(s, last, false)
+		}
+		a.failf(core.ValueError, "unknown norm %q, want fro, nuc, 1, -1, 2, -2, inf or -inf", order)
+		return a.fail()
+	})
+}

@@ -1,0 +1,42 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+func init() {
+	x, m, b := Arg{Name: "input", Doc: "matrices [*, n, n]"}, Arg{Name: "A"}, Arg{Name: "B"}
+	any2 := Arg{Name: "input", Doc: "matrices [*, m, n]"}
+	upper := Arg{Name: "upper", Default: false}
+	float := []core.DType{core.Float32}
+	of := func(name string, args ...any) Sample {
+		return Sample{Name: name, Args: args, Loose: 100, DTypes: float}
+	}
+	full := T{Shape: []int{2, 3, 3}, Values: []float64{4, 1, -0.5, 0.3, 3, 0.2, 0.5, -0.7, 2, -3, 0.4, 1, 0.2, 2.5, 0.6, 1, 0.1, 1.5}}
+	positive := T{Shape: []int{2, 3, 3}, Values: []float64{4, 1, 0.5, 1, 3, 0.2, 0.5, 0.2, 2, 2, -0.3, 0, -0.3, 1.5, 0.4, 0, 0.4, 3}}
+	tall := T{Shape: []int{4, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 2, 0.3, 0.5, 0.1, 1, 0.2, -0.6, 0.4}}
+	wide := T{Shape: []int{2, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 1.5, 0.3}}
+	none := Shaped(0, 2, 2)
+	both := []Sample{of("square", full), of("tall", tall), of("wide", wide), of("no matrices", none)}
+	norms := []Sample{}
+	for _, order := range []string{"fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"} {
+		norms = append(norms, of(order, tall, order))
+	}
+	register("linear algebra",
+		Row{Name: "linalg_inv", Func: Inv, Args: []Arg{x}, Doc: "The inverses of matrices.", Samples: []Sample{of("stack", full), of("no matrices", none)}},
+		Row{Name: "linalg_solve", Func: Solve, Args: []Arg{m, b}, Doc: "The X of A X = B.",
+			Samples: []Sample{of("matrices", full, Shaped(2, 3, 2)), of("columns", full, Shaped(2, 3)), of("broadcast", full, Shaped(3, 1)), of("vector", full, Shaped(3))}},
+		Row{Name: "linalg_solve_triangular", Func: SolveTriangular, Args: []Arg{m, b, upper, {Name: "unitriangular", Default: false}}, Doc: "The X of A X = B for triangular A.",
+			Samples: []Sample{of("lower", full, Shaped(2, 3, 2), false, false), of("upper", full, Shaped(3, 2), true, false), of("unit", full, Shaped(2, 3, 1), false, true)}},
+		Row{Name: "linalg_det", Func: Det, Args: []Arg{x}, Doc: "The determinants of matrices.", Samples: []Sample{of("stack", full), of("no matrices", none)}},
+		Row{Name: "linalg_slogdet", Func: SlogDet, Args: []Arg{x}, Doc: "The signs and the logarithms of determinants.", Samples: []Sample{of("stack", full)}},
+		Row{Name: "linalg_cholesky", Func: Cholesky, Args: []Arg{x, upper}, Doc: "The triangular factors of symmetric positive definite matrices.",
+			Samples: []Sample{of("lower", positive, false), of("upper", positive, true)}},
+		Row{Name: "linalg_qr", Func: QR, Args: []Arg{any2}, Doc: "Matrices as products of ones with orthonormal columns and triangular ones.", Samples: []Sample{of("square", full), of("tall", tall)}},
+		Row{Name: "linalg_eigh", Func: Eigh, Args: []Arg{x}, Doc: "The eigenvalues and eigenvectors of symmetric matrices.", Samples: []Sample{of("stack", positive)}},
+		Row{Name: "linalg_svd", Func: SVD, Args: []Arg{any2}, Doc: "Matrices by their singular values and vectors.", Samples: both},
+		Row{Name: "linalg_pinv", Func: Pinv, Args: []Arg{any2, {Name: "rtol", Default: -1.0}}, Doc: "The pseudoinverses of matrices.",
+			Samples: []Sample{of("square", full, -1.0), of("tall", tall, -1.0), of("wide", wide, 1e-3)}},
+		Row{Name: "linalg_lstsq", Func: LstSq, Args: []Arg{m, b}, Doc: "The X that makes A X - B least.",
+			Samples: []Sample{of("tall", tall, Shaped(4, 2)), of("wide", wide, Shaped(2, 2))}},
+		Row{Name: "linalg_matrix_norm", Func: MatrixNorm, Args: []Arg{any2, {Name: "ord", Default: "fro"}}, Doc: "The norms of matrices.", Samples: norms},
+	)
+}

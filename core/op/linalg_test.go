@@ -1,0 +1,109 @@
+package op_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+func randn64(shape ...int) *core.Tensor {
+	return op.RandnWith(shape, op.RandomOptions{DType: core.Float64})
+}
+
+// requireSame fails unless two tensors agree to 1e-9.
+func requireSame(t *testing.T, want, got *core.Tensor) {
+	t.Helper()
+	w, err := core.Values[float64](want)
+	require.NoError(t, err)
+	require.Equal(t, want.Shape(), got.Shape())
+	requireNear(t, got, w...)
+}
+
+func identity(n int) *core.Tensor {
+	d := core.Float64
+	return op.Eye(n, n, op.TensorOptions{DType: &d})
+}
+
+func flipped(x *core.Tensor) *core.Tensor { return op.Transpose(x, -1, -2) }
+
+func TestDecompositionsGiveTheirMatricesBack(t *testing.T) {
+	core.ManualSeed(3)
+	low := op.MatMul(randn64(9, 2), randn64(2, 6)) // of rank 2
+	for _, x := range []*core.Tensor{randn64(1, 1), randn64(7, 7), randn64(40, 13), randn64(5, 31), low, flipped(low), op.Zeros(3, 2), op.Mul(randn64(6, 4), core.Num(1e-12))} {
+		x = op.To(x, core.Float64)
+		k := min(x.Size(0), x.Size(1))
+		q, r := op.QR(x)
+		requireSame(t, x, op.MatMul(q, r))
+		requireSame(t, identity(k), op.MatMul(flipped(q), q))
+		requireSame(t, r, op.Triu(r, 0))
+		u, s, vh := op.SVD(x)
+		requireSame(t, x, op.MatMul(op.Mul(u, s), vh))
+		requireSame(t, identity(k), op.MatMul(flipped(u), u))
+		requireSame(t, identity(k), op.MatMul(vh, flipped(vh)))
+		sorted, _ := op.Sort(s, 0, op.SortOptions{Descending: true})
+		requireSame(t, sorted, s)
+		requireSame(t, x, op.MatMul(op.MatMul(x, op.Pinv(x, -1)), x))
+	}
+	x := randn64(3, 20, 20)
+	x = op.Add(x, flipped(x))
+	w, v := op.Eigh(x)
+	requireSame(t, x, op.MatMul(op.Mul(v, op.Unsqueeze(w, -2)), flipped(v)))
+	requireSame(t, op.MSort(flipped(w)), flipped(w))
+	positive := op.Add(op.MatMul(x, x), identity(20))
+	l := op.Cholesky(positive, false)
+	requireSame(t, positive, op.MatMul(l, flipped(l)))
+	requireSame(t, l, op.Tril(l, 0))
+	requireSame(t, flipped(l), op.Cholesky(positive, true))
+}
+
+func TestSolutions(t *testing.T) {
+	core.ManualSeed(4)
+	x := randn64(2, 3, 30, 30)
+	requireSame(t, op.Expand(identity(30), 2, 3, 30, 30), op.MatMul(op.Inv(x), x))
+	b := randn64(3, 30, 4)
+	requireSame(t, op.Expand(b, 2, 3, 30, 4), op.MatMul(x, op.Solve(x, b)))
+	lower := op.Tril(op.Add(randn64(5, 5), op.Mul(identity(5), core.Num(5))), 0)
+	right := randn64(5, 2)
+	requireSame(t, right, op.MatMul(lower, op.SolveTriangular(lower, right, false, false)))
+	requireSame(t, right, op.MatMul(flipped(lower), op.SolveTriangular(flipped(lower), right, true, false)))
+	requireNear(t, op.Det(op.Reshape(vector64(0, 2, 1, 0, 0, 3, 4, 0, 0), 3, 3)), 24)
+	sign, logabs := op.SlogDet(op.Reshape(vector64(-2, 0, 1, 3), 2, 2))
+	requireNear(t, sign, -1)
+	requireNear(t, logabs, math.Log(6))
+	sign, logabs = op.SlogDet(op.Reshape(vector64(1, 2, 2, 4), 2, 2))
+	requireNear(t, sign, 0)
+	v, err := logabs.Item()
+	require.NoError(t, err)
+	require.True(t, math.IsInf(v, -1))
+	// Least squares: the remainder is orthogonal to the columns.
+	m, y := randn64(12, 4), randn64(12, 3)
+	rest := op.Sub(op.MatMul(m, op.LstSq(m, y)), y)
+	requireNear(t, op.MatMul(flipped(m), rest), make([]float64, 12)...)
+	wide := randn64(4, 9)
+	requireSame(t, op.MatMul(op.Pinv(wide, -1), op.Narrow(y, 0, 0, 4)), op.LstSq(wide, op.Narrow(y, 0, 0, 4)))
+}
+
+func TestMatrixNorms(t *testing.T) {
+	x := op.Reshape(vector64(3, 0, 0, -4), 2, 2)
+	for order, want := range map[string]float64{"fro": 5, "nuc": 7, "1": 4, "-1": 3, "2": 4, "-2": 3, "inf": 4, "-inf": 3} {
+		requireNear(t, op.MatrixNorm(x, order), want)
+	}
+	require.ErrorContains(t, op.MatrixNorm(x, "max").Err(), "unknown norm")
+}
+
+func TestLinearAlgebraErrors(t *testing.T) {
+	singular := op.Stack([]*core.Tensor{identity(2), op.Reshape(vector64(1, 2, 2, 4), 2, 2)}, 0)
+	require.ErrorContains(t, op.Inv(singular).Wait(), "matrix 1 is singular")
+	require.ErrorContains(t, op.Solve(singular, op.To(op.Zeros(2, 1), core.Float64)).Wait(), "matrix 1 is singular")
+	require.ErrorContains(t, op.Cholesky(op.Neg(identity(2)), false).Wait(), "matrix 0 is not positive definite")
+	w, _ := op.Eigh(op.Reshape(vector64(math.NaN(), 0, 0, 1), 2, 2))
+	require.ErrorContains(t, w.Wait(), "NaN")
+	require.ErrorContains(t, op.Det(op.Zeros(2, 3)).Err(), "want square matrices")
+	half := core.Float16
+	require.ErrorContains(t, op.Inv(op.OnesWith([]int{1, 1}, op.TensorOptions{DType: &half})).Err(), "want float32 or float64")
+	require.ErrorContains(t, op.Solve(identity(2), op.To(op.Zeros(3, 1), core.Float64)).Err(), "right sides [3 1]")
+}
