@@ -1,9 +1,7 @@
 // Moving one tile of a copy: rows, transposes, fills and anything else, by the size of an element alone.
 #include "copying.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "../../include/plait_stream.h"
 
 // Elements as their bits. Rows of small elements are moved as one larger element, which need not be aligned.
 typedef uint8_t bits1 __attribute__((may_alias));
@@ -52,15 +50,6 @@ TRANSPOSE_BLOCK(2, 8, b)
 TRANSPOSE_BLOCK(4, 4, a)
 TRANSPOSE_BLOCK(8, 2, b)
 
-#if defined(__SSE2__)
-// Writes n bytes to a 16-byte boundary without reading the lines into the cache.
-PLAIT_INLINE void stream_lines(char *restrict out, const char *restrict in, int64_t n) {
-  for (int64_t k = 0; k < n; k += 16) _mm_stream_si128((__m128i *)(out + k), _mm_loadu_si128((const __m128i *)(in + k)));
-}
-#else
-PLAIT_INLINE void stream_lines(char *restrict out, const char *restrict in, int64_t n) { memcpy(out, in, (size_t)n); }
-#endif
-
 enum {
   LINE = 64,
   CONFLICT = 512, // rows a multiple of this apart share few sets of the first cache
@@ -92,7 +81,7 @@ enum {
         for (int64_t r = 0; r < W; r += L)                                                                           \
           for (int64_t c = 0; c < W; c += L) transpose_block##S(block + c * LINE + r * S, LINE, x + r * is + c * S, is); \
         if (stream) {                                                                                                \
-          for (int64_t c = 0; c < W; c++) stream_lines(o + c * os, block + c * LINE, LINE);                          \
+          for (int64_t c = 0; c < W; c++) plait_stream_lines(o + c * os, block + c * LINE, LINE);                          \
         } else {                                                                                                     \
           for (int64_t c = 0; c < W; c++) memcpy(o + c * os, block + c * LINE, LINE);                                \
         }                                                                                                            \
@@ -162,17 +151,9 @@ PLAIT_INLINE void move_short(char *restrict out, const char *restrict in, int64_
   }
 }
 
-// Moves a long run around the caches, but for what lies outside whole lines of the output.
-static void stream_run(char *restrict out, const char *restrict in, int64_t n) {
-  int64_t head = (int64_t)(-(uintptr_t)out % LINE), body = (n - head) & -(int64_t)LINE;
-  memcpy(out, in, (size_t)head);
-  stream_lines(out + head, in + head, body);
-  memcpy(out + head + body, in + head + body, (size_t)(n - head - body));
-}
-
 static void runs(int64_t bytes, char *restrict out, const char *restrict in, const plaitk_plane *p) {
   if (p->stream && bytes >= 4 * LINE) {
-    for (int64_t j = 0; j < p->n[1]; j++) stream_run(out + j * p->out[1], in + j * p->in[1], bytes);
+    for (int64_t j = 0; j < p->n[1]; j++) plait_stream(out + j * p->out[1], in + j * p->in[1], bytes);
   } else if (bytes < 64) {
     for (int64_t j = 0; j < p->n[1]; j++) move_short(out + j * p->out[1], in + j * p->in[1], bytes);
   } else {
@@ -191,7 +172,5 @@ void plaitk_copying_plane(int64_t size, char *restrict out, const char *restrict
   case 8: transpose ? transpose8(out, in, p) : rows8(out, in, p); break;
   default: rows16(out, in, p); break;
   }
-#if defined(__SSE2__)
-  if (p->stream) _mm_sfence(); // such writes are not ordered with the others
-#endif
+  if (p->stream) plait_stream_end();
 }

@@ -1,5 +1,7 @@
 #include "plan.h"
 
+#include "../../include/plait_stream.h"
+
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -122,11 +124,9 @@ static bool bring_rows(plan *p) {
   return false;
 }
 
-// Outputs from this size on are written past the caches: they would not stay there. On the way they go through scratch.
-static const int64_t STREAMED = INT64_C(32) << 20;
-
+// Whether an output is written past the caches: it would not stay there. On the way it goes through scratch.
 static bool streams(const plan *p, const lane *out, int64_t count) {
-  if (out->convert != NULL || out->col != 1 || count * out->size < STREAMED) return false;
+  if (out->convert != NULL || out->col != 1 || count * out->size < PLAIT_STREAM_BYTES) return false;
   for (int k = 0; k < p->nin; k++) {
     if (p->lane[k].data == out->data) return false;  // in place: its lines are in the caches anyway
   }
@@ -138,6 +138,7 @@ static void cut(plan *p, int64_t count) {
   bool tiles = bring_rows(p), scratch = false, gaps = false;
   int64_t rows = p->shape[p->ndim - 2], cols = p->shape[p->ndim - 1];
   int widest = 1;
+  p->streamed = false;
   for (int k = 0; k < p->n; k++) {
     lane *l = &p->lane[k];
     l->row = l->stride[p->ndim - 2];
@@ -146,11 +147,13 @@ static void cut(plan *p, int64_t count) {
     l->streamed = k >= p->nin && streams(p, l, count);
     l->packed = l->scalar || l->convert != NULL || l->streamed || l->col != 1 || (gap && cols < SHORT_ROW);
     scratch |= l->packed;
+    p->streamed |= l->streamed;
     gaps |= gap && !l->packed;
     if (l->size > widest) widest = l->size;
     if (l->type_size > widest) widest = l->type_size;
   }
   int64_t limit = scratch || tiles ? SCRATCH / widest : CHUNK;
+  if (p->streamed && !tiles) limit /= 2;  // so that computing and writing overlap
   if (tiles) {
     // A cache line of rows, so that an operand that runs along them uses what it fetches.
     int64_t lines = 64 / widest;

@@ -3,6 +3,8 @@
 // on the way.
 #include "plan.h"
 
+#include "../../include/plait_stream.h"
+
 #define MAX_OPERANDS PLAITK_ELEMENTWISE_MAX_OPERANDS
 
 static bool flat(const lane *l, int64_t rows, int64_t cols) { return l->col == 1 && (rows == 1 || l->row == cols); }
@@ -57,6 +59,21 @@ static void store(const lane *l, char *dst, void *raw, const char *scratch, int6
   }
 }
 
+// Writes a block past the caches, and fetches the inputs of the next block on the way.
+static void stream(const plan *p, char *const *memory, int k, const char *scratch, int64_t rows, int64_t cols) {
+  const int64_t step = 512, size = p->lane[k].size, bytes = rows * cols * size;
+  for (int64_t done = 0; done < bytes; done += step) {
+    int64_t part = least(step, bytes - done);
+    for (int i = 0; i < p->nin; i++) {
+      const lane *l = &p->lane[i];
+      if (!l->packed && flat(l, rows, cols)) {
+        plait_fetch(memory[i] + rows * cols * l->size + done / size * l->size, part / size * l->size);
+      }
+    }
+    plait_stream(memory[k] + done, scratch + done, part);
+  }
+}
+
 // What lies in a lane's scratch: broadcast operands give the same block many times over.
 typedef struct {
   const char *src;
@@ -88,7 +105,12 @@ static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH
     status = p->loop(ptr, ptr + p->nin, p->attr, rows * cols);
   }
   for (int k = p->nin; k < p->n; k++) {
-    if (p->lane[k].packed) store(&p->lane[k], memory[k], raw, scratch[k], rows, cols);
+    const lane *l = &p->lane[k];
+    if (l->streamed && flat(l, rows, cols)) {
+      stream(p, memory, k, scratch[k], rows, cols);
+    } else if (l->packed) {
+      store(l, memory[k], raw, scratch[k], rows, cols);
+    }
   }
   return status;
 }
@@ -107,6 +129,7 @@ static void run_chunk(void *arg, int64_t chunk) {
   cursor c;
   plaitk_elementwise_seek(p, &c, block);
   for (; block < end; block++, plaitk_elementwise_advance(p, &c)) status |= run_block(p, &c, scratch, raw, held);
+  if (p->streamed) plait_stream_end();
   if (status != 0) __atomic_fetch_or(&p->status, status, __ATOMIC_RELAXED);
 }
 
