@@ -1,0 +1,39 @@
+// Package special has the CPU kernels of functions that elementwise operations have no body for: "nextafter" of two tensors,
+// "frexp", whose second result are int32 exponents, and "bessel_i", of the order that is its attribute. Operands are contiguous,
+// of one shape, and float32 or float64.
+package special
+
+/*
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1c332de
+#cgo LDFLAGS: -lm
+#cgo noescape plaitk_special_run
+#cgo nocallback plaitk_special_run
+#include "special.h"
+*/
+import "C"
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+)
+
+func init() {
+	for name, op := range map[string]C.int32_t{"nextafter": C.SPECIAL_NEXTAFTER, "frexp": C.SPECIAL_FREXP, "bessel_i": C.SPECIAL_BESSEL} {
+		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+			x := &c.Ins[0]
+			s := C.struct_plaitk_special{op: op, dtype: C.int32_t(x.DType), n: C.int64_t(x.Numel()), x: x.Ptr(), out: c.Outs[0].Ptr()}
+			if len(c.Ins) > 1 {
+				s.y = c.Ins[1].Ptr()
+			}
+			if len(c.Outs) > 1 {
+				s.exponents = (*C.int32_t)(c.Outs[1].Ptr())
+			}
+			if len(c.Ints) > 0 {
+				s.order = C.int32_t(c.Ints[0])
+			}
+			C.plaitk_special_run((*C.plait_pool)(ctx.Pool), &s)
+			return nil
+		})
+	}
+}
