@@ -96,6 +96,7 @@ type Call struct {
 
 	stream Stream
 	waits  []Event
+	shared bool // uses memory that others read and write without a stream
 	outs   [2]Operand
 	ins    [4]Operand
 }
@@ -111,7 +112,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Fn = 0, false, nil
+	c.Work, c.InPlace, c.Fn, c.shared = 0, false, nil, false
 }
 
 // Clear lets go of what the call refers to.
@@ -211,10 +212,17 @@ func (c *Call) operand(o *Operand, t *Tensor, write bool) {
 	s := t.storage
 	o.Memory, o.Offset, o.storage, o.epoch = s.memory, t.offset, s, s.epoch
 	c.Work = max(c.Work, Numel(t.shape))
+	if s.shared.Load() > 0 {
+		c.shared = true
+	}
 	if s.home != c.stream || s.foreign.Load() {
 		c.waits = s.use(c.stream, write, c.waits)
 	}
 }
+
+// Shared reports whether the call uses memory that is shared with somebody outside ([Storage.Share]), so that its launch
+// must wait for it.
+func (c *Call) Shared() bool { return c.shared }
 
 // CheckInputs returns the error of the first failed input, or of the first failed output if the call is in place.
 func (c *Call) CheckInputs() error {

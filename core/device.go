@@ -67,6 +67,10 @@ type Stream interface {
 	Synchronize() error
 	// TakeError returns the first unread execution error, without waiting.
 	TakeError() error
+	// Crowded reports whether the queue is so full that an operation of many calls might have to wait in Begin.
+	Crowded() bool
+	// MakeRoom waits until the queue is at most half full.
+	MakeRoom()
 	// Close waits for the stream and ends it. Memory that came from it can still be freed.
 	Close() error
 }

@@ -22,8 +22,9 @@ type Storage struct {
 	category Category
 	failure  atomic.Pointer[failure]
 
-	foreign atomic.Bool // used on streams other than home since home last waited for them
-	release func()      // for memory that is not ours: called when the last reference goes
+	shared  atomic.Int32 // how many others, such as NumPy arrays, read and write the memory without a stream
+	foreign atomic.Bool  // used on streams other than home since home last waited for them
+	release func()       // for memory that is not ours: called when the last reference goes
 
 	cleanup *cleanupState
 }
@@ -270,3 +271,8 @@ func (s *Storage) failedAt(epoch uint32) error {
 
 // Err returns the execution error that made the contents undefined, as far as execution has come.
 func (s *Storage) Err() error { return s.failedAt(s.epoch) }
+
+// Share says that somebody outside, such as a NumPy array, reads and writes the memory from now on, with n 1, or does so
+// no more, with n -1. Calls that use a shared storage are done when their launch returns. The first to share must wait
+// for earlier calls: see [Storage.Wait].
+func (s *Storage) Share(n int32) { s.shared.Add(n) }

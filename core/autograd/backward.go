@@ -35,8 +35,7 @@ func BackwardWith(outputs, grads []*core.Tensor, o Options) error {
 // Grad returns the gradients of the outputs, summed, with respect to the inputs, without touching the leaves' own. The
 // inputs may be any tensors in the graph. grads are as for [BackwardWith].
 func Grad(outputs, inputs, grads []*core.Tensor, o Options) ([]*core.Tensor, error) {
-	o.Inputs = nil
-	r, err := newRun(outputs, grads, inputs, o)
+	r, err := NewGradRun(outputs, inputs, grads, o)
 	if err != nil {
 		return nil, err
 	}

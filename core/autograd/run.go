@@ -39,6 +39,12 @@ func NewRun(outputs, grads []*core.Tensor, o Options) (*Run, error) {
 	return newRun(outputs, grads, o.Inputs, o)
 }
 
+// NewGradRun prepares the walk of [Grad]; [Run.Captured] returns the gradients after its last step.
+func NewGradRun(outputs, inputs, grads []*core.Tensor, o Options) (*Run, error) {
+	o.Inputs = nil
+	return newRun(outputs, grads, inputs, o)
+}
+
 func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	if len(grads) != 0 && len(grads) != len(outputs) {
 		return nil, core.Errorf(core.ValueError, "backward", "got %d outputs and %d gradients", len(outputs), len(grads))

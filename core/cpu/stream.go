@@ -16,6 +16,8 @@ import (
 const (
 	// queueSize bounds how far the host may run ahead.
 	queueSize = 1024
+	// crowdedSize leaves room for the calls of one operation by a host that must not wait.
+	crowdedSize = queueSize - 256
 	// inlineWork is the work, in elements, up to which an idle stream runs a call on the caller's thread: waking a
 	// parked goroutine costs more than such a call.
 	inlineWork = 16 << 10
@@ -41,8 +43,9 @@ type stream struct {
 	tail atomic.Uint64
 	done atomic.Uint64
 
-	parked atomic.Bool
-	wake   chan struct{}
+	parked  atomic.Bool
+	wake    chan struct{}
+	crowded atomic.Bool // the queue was more than crowdedSize full, and not yet half empty since
 
 	waiters atomic.Int32
 	doneMu  sync.Mutex
@@ -135,12 +138,16 @@ func (s *stream) Launch(c *core.Call) {
 		s.worker = true
 		go s.work()
 	}
+	wait := machine.sync || c.Shared()
 	s.tail.Store(t)
+	if t-s.done.Load() > crowdedSize && s.crowded.CompareAndSwap(false, true) {
+		core.Crowd(1)
+	}
 	s.mu.Unlock()
 	if s.parked.Load() && s.parked.CompareAndSwap(true, false) {
 		s.wake <- struct{}{}
 	}
-	if machine.sync {
+	if wait {
 		s.wait(t)
 	}
 }
@@ -162,6 +169,9 @@ func (s *stream) work() {
 		ctx.Pool = p.Ptr()
 		s.run(&ctx, c)
 		s.done.Store(next)
+		if s.crowded.Load() && s.tail.Load()-next <= queueSize/2 && s.crowded.CompareAndSwap(true, false) {
+			core.Crowd(-1)
+		}
 		s.notify()
 	}
 }
@@ -306,6 +316,16 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 	s.wait(s.tail.Load())
 	m.Touch(false)
 	copy(dst, unsafe.Slice((*byte)(unsafe.Add(m.Ptr, offset)), len(dst)))
+}
+
+// Crowded implements [core.Stream].
+func (s *stream) Crowded() bool { return s.crowded.Load() }
+
+// MakeRoom implements [core.Stream].
+func (s *stream) MakeRoom() {
+	if t := s.tail.Load(); t > queueSize/2 {
+		s.wait(t - queueSize/2)
+	}
 }
 
 // TakeError implements [core.Stream].

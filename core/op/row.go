@@ -32,6 +32,8 @@ type Row struct {
 	NoDouble string
 	// Memory marks an operation whose time goes into moving memory, not into arithmetic: recomputing it is cheap.
 	Memory bool
+	// Waits marks an operation whose result's shape depends on values: it waits for its inputs.
+	Waits bool
 	// Elementwise holds the operations on elements that the operation is made of, for those that are.
 	Elementwise []*Elementwise
 }
@@ -44,6 +46,7 @@ type Arg struct {
 	// Default is the value where none is given: nil with Optional for an absent tensor, number, or list.
 	Default  any
 	Optional bool
+	Number   bool // a plain number may stand for the tensor, also where no sample has one
 	Doc      string
 }
 

@@ -1,0 +1,236 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+)
+
+// RequiresGrad returns 1 if gradients flow to the tensor, else 0.
+func RequiresGrad(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("requires_grad"); err != nil {
+		return failure(err)
+	}
+	return truth(v.RequiresGrad())
+}
+
+// RequiresGradSet makes a leaf collect its gradient, or not.
+func RequiresGradSet(t Tensor, on bool) (status Status) {
+	defer protect("requires_grad_", &status)
+	return changed(tensor(t).SetRequiresGrad(on))
+}
+
+// IsLeaf returns 1 if no recorded operation made the tensor, else 0.
+func IsLeaf(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("is_leaf"); err != nil {
+		return failure(err)
+	}
+	return truth(v.IsLeaf())
+}
+
+// RetainGrad makes the tensor, the result of an operation, keep its gradient.
+func RetainGrad(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("retain_grad"); err != nil {
+		return failure(err)
+	}
+	if !v.RequiresGrad() {
+		return failf(core.StateError, "retain_grad", "the tensor does not require a gradient")
+	}
+	v.RetainGrad()
+	return 0
+}
+
+// GradGet returns the gradient that the tensor has collected, or 0.
+func GradGet(t Tensor) (status Tensor) {
+	defer protect("grad", &status)
+	v := tensor(t)
+	if err := v.Usable("grad"); err != nil {
+		return failure(err)
+	}
+	g := v.Grad()
+	if g == nil {
+		return 0
+	}
+	return result(g.Alias(true))
+}
+
+// GradReplace sets the gradient of the tensor; 0 drops it.
+func GradReplace(t Tensor, grad Tensor) (status Status) {
+	defer protect("grad", &status)
+	v := tensor(t)
+	if err := v.Usable("grad"); err != nil {
+		return failure(err)
+	}
+	if grad == 0 {
+		if v.History() != nil {
+			v.SetGrad(nil)
+		}
+		return 0
+	}
+	g := tensor(grad).Alias(true)
+	if err := g.Err(); err != nil {
+		return failure(err)
+	}
+	v.SetGrad(g)
+	return 0
+}
+
+// GradName returns the name of the operation that made the tensor, or nothing for a leaf.
+func GradName(t Tensor) string {
+	v := tensor(t)
+	if v.Usable("grad_fn") != nil || v.History() == nil || v.IsLeaf() {
+		return ""
+	}
+	if n := v.History().Edge().Node; n != nil {
+		defer n.Release()
+		return n.Name
+	}
+	return ""
+}
+
+// A pass is a backward pass on its way, and what it has asked its caller for.
+type pass struct {
+	run     *autograd.Run
+	request *autograd.Request
+}
+
+func (p *pass) Close() { p.run.Close() }
+
+// BackwardNew prepares a backward pass from n outputs. grads are their gradients, 0 for ones; the address 0 means all
+// ones. inputs, of inputsLen, restricts it to these tensors; an inputsLen of -1 means every leaf. Run it with
+// [BackwardStep], and release it.
+func BackwardNew(outputs Tensors, grads Tensors, n int64, inputs Tensors, inputsLen int64, retainGraph bool, createGraph bool) (status Object) {
+	defer protect("backward", &status)
+	o := autograd.Options{RetainGraph: retainGraph || createGraph, CreateGraph: createGraph}
+	if inputsLen >= 0 {
+		o.Inputs = tensors(inputs, inputsLen)
+	}
+	r, err := autograd.NewRun(tensors(outputs, n), gradients(grads, n), o)
+	if err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(&pass{run: r})
+}
+
+// BackwardGradNew prepares a pass that returns the gradients of the inputs, with [BackwardTake], and leaves those of the
+// leaves alone; see [BackwardNew].
+func BackwardGradNew(outputs Tensors, grads Tensors, n int64, inputs Tensors, inputsLen int64, retainGraph bool, createGraph bool, allowUnused bool) (status Object) {
+	defer protect("grad", &status)
+	o := autograd.Options{RetainGraph: retainGraph || createGraph, CreateGraph: createGraph, AllowUnused: allowUnused}
+	r, err := autograd.NewGradRun(tensors(outputs, n), tensors(inputs, inputsLen), gradients(grads, n), o)
+	if err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(&pass{run: r})
+}
+
+func gradients(a Tensors, n int64) []*core.Tensor {
+	if a == 0 {
+		return nil
+	}
+	return tensors(a, n)
+}
+
+// BackwardStep goes on with a pass. It returns 0 when the pass has ended, and otherwise 1 more than what it wants of the
+// caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3 that of a hook around a node, 4
+// nothing but that a hook after a leaf's accumulation runs. [BackwardKey] and [BackwardGrads] say of which function and on what;
+// [BackwardAnswer] gives the answer.
+//
+//plait:waits
+func BackwardStep(h Object) (status Status) {
+	defer protect("backward", &status)
+	p, ok := handle.Object[*pass](h)
+	if !ok {
+		return failf(core.TypeError, "backward", "%d is not the handle of a pass", h)
+	}
+	q, err := p.run.Step()
+	if err != nil {
+		return failure(err)
+	}
+	p.request = q
+	if q == nil {
+		return 0
+	}
+	return int64(q.What) + 1
+}
+
+// BackwardKey returns the key of the function that a pass asks for.
+func BackwardKey(h Object) int64 {
+	if p, ok := handle.Object[*pass](h); ok && p.request != nil {
+		return int64(p.request.ID)
+	}
+	return 0
+}
+
+// BackwardGradCount returns how many gradients the function gets.
+func BackwardGradCount(h Object) int64 {
+	if p, ok := handle.Object[*pass](h); ok && p.request != nil {
+		return int64(len(p.request.Grads))
+	}
+	return 0
+}
+
+// BackwardGrads writes the handles of the gradients that the function gets to out, 0 for absent ones. They are the
+// caller's.
+func BackwardGrads(h Object, out TensorsOut) (status Status) {
+	defer protect("backward", &status)
+	p, ok := handle.Object[*pass](h)
+	if !ok || p.request == nil {
+		return failf(core.StateError, "backward", "nothing was asked for")
+	}
+	to := handle.Slice[int64](out, int64(len(p.request.Grads)))
+	for i, g := range p.request.Grads {
+		to[i] = 0
+		if g != nil {
+			to[i] = result(g.Alias(true))
+		}
+	}
+	return 0
+}
+
+// BackwardAnswer gives a pass the gradients that it asked for, 0 for absent ones; n 0 keeps those it has.
+func BackwardAnswer(h Object, grads Tensors, n int64) (status Status) {
+	defer protect("backward", &status)
+	p, ok := handle.Object[*pass](h)
+	if !ok {
+		return failf(core.TypeError, "backward", "%d is not the handle of a pass", h)
+	}
+	var answer []*core.Tensor
+	for _, g := range tensors(grads, n) {
+		if g != nil {
+			g = g.Alias(true)
+			if err := g.Err(); err != nil {
+				return failure(err)
+			}
+			g.Keep()
+		}
+		answer = append(answer, g)
+	}
+	p.request = nil
+	return failure(p.run.Resume(answer))
+}
+
+// BackwardTake writes the handles of the gradients of a pass made by [BackwardGradNew] to out, 0 for inputs that the
+// outputs do not depend on.
+func BackwardTake(h Object, out TensorsOut) (status Status) {
+	defer protect("grad", &status)
+	p, ok := handle.Object[*pass](h)
+	if !ok {
+		return failf(core.TypeError, "grad", "%d is not the handle of a pass", h)
+	}
+	grads, err := p.run.Captured()
+	if err != nil {
+		return failure(err)
+	}
+	to := handle.Slice[int64](out, int64(len(grads)))
+	for i, g := range grads {
+		to[i] = 0
+		if g != nil {
+			to[i] = result(g)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,167 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu"
+)
+
+// DeviceOpen returns the number of the device with the given name, such as "cpu:1", and opens it at its first use.
+//
+//plait:waits
+func DeviceOpen(name string) (status Device) {
+	defer protect("device", &status)
+	d, err := core.OpenDevice(name)
+	if err != nil {
+		return failure(err)
+	}
+	return int64(d.Ordinal())
+}
+
+// DeviceName returns the name of an open device; nothing for another number.
+func DeviceName(d Device) string {
+	if v := device(d); v != nil {
+		return v.String()
+	}
+	return ""
+}
+
+// DeviceCount returns how many devices of a kind, such as "cpu", can be opened.
+func DeviceCount(kind string) int64 { return int64(core.DeviceCount(kind)) }
+
+// DeviceDefault returns the number of the calling thread's default device.
+func DeviceDefault() (status Device) {
+	defer protect("get_default_device", &status)
+	d, err := core.CurrentContext().DefaultDevice()
+	if err != nil {
+		return failure(err)
+	}
+	return int64(d.Ordinal())
+}
+
+// DeviceSetDefault sets the calling rank's default device; -1 means cpu:0.
+func DeviceSetDefault(d Device) Status {
+	if d >= 0 && device(d) == nil {
+		return failf(core.DeviceError, "set_default_device", "%d is not the number of an open device", d)
+	}
+	core.CurrentContext().SetDefaultDevice(device(d))
+	return 0
+}
+
+// DeviceSynchronize waits until a device is idle, -1 meaning all, and returns the first error that nobody has read.
+//
+//plait:waits
+func DeviceSynchronize(d Device) (status Status) {
+	defer protect("synchronize", &status)
+	if d < 0 {
+		return failure(core.Synchronize())
+	}
+	v := device(d)
+	if v == nil {
+		return failf(core.DeviceError, "synchronize", "%d is not the number of an open device", d)
+	}
+	return failure(v.Synchronize())
+}
+
+// DtypeDefault returns the number of the dtype of new floating-point tensors.
+func DtypeDefault() DType { return int64(core.CurrentContext().DefaultDType()) }
+
+// DtypeSetDefault sets the dtype of new floating-point tensors of the calling rank.
+func DtypeSetDefault(d DType) Status {
+	return failure(core.CurrentContext().SetDefaultDType(core.DType(d)))
+}
+
+// DtypeName returns the name of a dtype, such as "float32", and nothing for a number that is none's: they count from 0.
+func DtypeName(d DType) string {
+	if d < 0 || d > 255 || !core.DType(d).Valid() {
+		return ""
+	}
+	return core.DType(d).String()
+}
+
+// DtypeSize returns the bytes of an element.
+func DtypeSize(d DType) int64 { return int64(core.DType(d).Size()) }
+
+// ThreadsGet returns how many threads the CPU devices share.
+func ThreadsGet() int64 { return int64(cpu.NumThreads()) }
+
+// ThreadsSet sets how many threads the CPU devices share.
+//
+//plait:waits
+func ThreadsSet(n int64) Status { return failure(cpu.SetNumThreads(int(n))) }
+
+// CpuMemoryLimit returns the bytes that all CPU devices may hold together.
+func CpuMemoryLimit() int64 { return int64(cpu.MemoryLimit()) }
+
+// CpuSetMemoryLimit sets the bytes that all CPU devices may hold together.
+func CpuSetMemoryLimit(bytes int64) Status {
+	cpu.SetMemoryLimit(int(bytes))
+	return 0
+}
+
+// EventRecord returns an object that stands for all that was launched so far on the calling thread's current stream of a
+// device.
+func EventRecord(on Device) (status Object) {
+	defer protect("event", &status)
+	d := device(on)
+	if d == nil {
+		return failf(core.DeviceError, "event", "%d is not the number of an open device", on)
+	}
+	return handle.AddObject(core.CurrentContext().Stream(d).Record())
+}
+
+// EventDone returns 1 if the event has passed, 0 if not.
+func EventDone(event Object) Status {
+	e, ok := handle.Object[core.Event](event)
+	if !ok {
+		return failf(core.TypeError, "event", "%d is not the handle of an event", event)
+	}
+	return truth(e.Done())
+}
+
+// EventWait waits until the event has passed.
+//
+//plait:waits
+func EventWait(event Object) (status Status) {
+	defer protect("event", &status)
+	e, ok := handle.Object[core.Event](event)
+	if !ok {
+		return failf(core.TypeError, "event", "%d is not the handle of an event", event)
+	}
+	e.Wait()
+	return 0
+}
+
+// StreamWait makes what is launched from now on, on the calling thread's current stream of a device, wait for the event.
+func StreamWait(on Device, event Object) (status Status) {
+	defer protect("stream", &status)
+	e, ok := handle.Object[core.Event](event)
+	d := device(on)
+	if !ok || d == nil {
+		return failf(core.TypeError, "stream", "want an open device and an event, got %d and %d", on, event)
+	}
+	core.CurrentContext().Stream(d).Wait(e)
+	return 0
+}
+
+// ObjectRelease ends the life of an object's handle.
+func ObjectRelease(h Object) Status {
+	p := handle.Objects.Take(h)
+	if p == nil {
+		return 0
+	}
+	switch v := (*p).(type) {
+	case interface{ Close() }:
+		v.Close()
+	case interface{ Release() }:
+		v.Release()
+	case []*core.Tensor:
+		for _, t := range v {
+			t.Release()
+		}
+	}
+	return 0
+}
+
+// ObjectCount returns how many objects and errors have handles.
+func ObjectCount() int64 { return handle.Objects.Len() + handle.Errors() }

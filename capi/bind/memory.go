@@ -1,0 +1,230 @@
+package bind
+
+import (
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// TensorFromMemory returns a tensor with a copy of the elements at data, which lie row-major in the machine's byte order.
+//
+//plait:waits
+func TensorFromMemory(data Bytes, bytes int64, of DType, shape Ints, shapeLen int64, on Device) (status Tensor) {
+	defer protect("tensor", &status)
+	d := core.DType(of)
+	if !d.Valid() {
+		return failf(core.DTypeError, "tensor", "%d is not the number of a dtype", of)
+	}
+	sizes := handle.Ints(shape, shapeLen)
+	n, err := core.CheckShape("tensor", sizes, d)
+	if err != nil {
+		return failure(err)
+	}
+	if int64(n*d.Size()) != bytes {
+		return failf(core.ShapeError, "tensor", "shape %v of %v has %d bytes, got %d", sizes, d, n*d.Size(), bytes)
+	}
+	t := op.EmptyWith(sizes, op.TensorOptions{DType: &d, Device: device(on)})
+	if t.Err() == nil && n > 0 {
+		s := t.Storage()
+		s.Stream().Upload(s.Memory(), 0, handle.Slice[byte](data, bytes))
+	}
+	return result(t)
+}
+
+// TensorWrap returns a tensor over memory of the caller on cpu:0, without a copy. strides and offset count elements;
+// data and bytes bound the memory. The memory must stay until [Dropped] has returned key, which says that no tensor uses
+// it any more. Operations on the tensor have read and written the memory when they return.
+func TensorWrap(data Bytes, bytes int64, of DType, shape Ints, strides Ints, dims int64, offset int64, key int64) (status Tensor) {
+	defer protect("from_numpy", &status)
+	d := core.DType(of)
+	sizes, steps := handle.Ints(shape, dims), handle.Ints(strides, dims)
+	if _, err := core.CheckShape("from_numpy", sizes, d); err != nil {
+		return failure(err)
+	}
+	dev, err := core.OpenDevice("cpu:0")
+	if err != nil {
+		return failure(err)
+	}
+	m := core.CurrentMode()
+	st := core.WrapStorage(m.Context().Stream(dev), core.Memory{Ptr: handle.Pointer(data), Size: int(bytes)}.Shadowed(), func() { drop(key) })
+	st.Share(1)
+	t := core.WrapTensor(m, st, d, sizes, steps, int(offset))
+	st.Release()
+	return result(t)
+}
+
+// TensorRead waits for the tensor's value and copies its elements, row-major, to out, which has room for exactly them.
+//
+//plait:waits
+func TensorRead(t Tensor, out BytesOut, bytes int64) (status Status) {
+	defer protect("read", &status)
+	b, err := tensor(t).Bytes()
+	if err != nil {
+		return failure(err)
+	}
+	if int64(len(b)) != bytes {
+		return failf(core.ValueError, "read", "the tensor has %d bytes, got room for %d", len(b), bytes)
+	}
+	copy(handle.Slice[byte](out, bytes), b)
+	return 0
+}
+
+// TensorItem waits for the value of a tensor with one element and writes it to value.
+//
+//plait:waits
+func TensorItem(t Tensor, value FloatsOut) (status Status) {
+	defer protect("item", &status)
+	v, err := tensor(t).Item()
+	if err != nil {
+		return failure(err)
+	}
+	handle.Slice[float64](value, 1)[0] = v
+	return 0
+}
+
+// TensorInt waits for the value of a tensor with one element and writes it, as an integer, to value.
+//
+//plait:waits
+func TensorInt(t Tensor, value IntsOut) (status Status) {
+	defer protect("item", &status)
+	v, err := tensor(t).Int()
+	if err != nil {
+		return failure(err)
+	}
+	handle.Slice[int64](value, 1)[0] = v
+	return 0
+}
+
+// TensorExport waits for the tensor's readers and writers and returns an object that keeps its memory for somebody
+// outside: until [ExportEnd], operations that use it are done when they return.
+//
+//plait:waits
+func TensorExport(t Tensor) (status Object) {
+	defer protect("numpy", &status)
+	v := tensor(t)
+	if err := v.Usable("numpy"); err != nil {
+		return failure(err)
+	}
+	if v.IsNumber() || !v.Device().HostAccessible() {
+		return failf(core.TypeError, "numpy", "the memory of %v cannot be shared; copy it to a CPU device first", v)
+	}
+	st := v.Storage()
+	st.Share(1)
+	if err := st.Wait(); err != nil {
+		st.Share(-1)
+		return failure(err)
+	}
+	st.Retain()
+	return handle.AddObject(&export{st})
+}
+
+type export struct{ storage *core.Storage }
+
+// ExportEnd gives up what [TensorExport] returned.
+func ExportEnd(h Object) Status {
+	if e, ok := handle.Object[*export](h); ok && handle.Objects.Take(h) != nil {
+		e.storage.Share(-1)
+		e.storage.Release()
+	}
+	return 0
+}
+
+func address(t *core.Tensor) int64 {
+	if t.IsNumber() || !t.Device().HostAccessible() {
+		return 0
+	}
+	p := unsafe.Add(t.Storage().Memory().Ptr, t.Offset()*t.DType().Size())
+	return int64(uintptr(p))
+}
+
+// dropped are keys of the caller's values that are no longer used, until the caller asks for them.
+var dropped struct {
+	sync.Mutex
+	keys []int64
+}
+
+func drop(key int64) {
+	dropped.Lock()
+	dropped.keys = append(dropped.keys, key)
+	dropped.Unlock()
+}
+
+// Dropped writes up to room keys of values that are no longer used to keys and returns how many: those of memory given
+// to [TensorWrap], and of functions given to [NodeAttach] and to hooks.
+func Dropped(keys IntsOut, room int64) int64 {
+	dropped.Lock()
+	defer dropped.Unlock()
+	n := copy(handle.Slice[int64](keys, room), dropped.keys)
+	rest := copy(dropped.keys, dropped.keys[n:])
+	dropped.keys = dropped.keys[:rest]
+	return int64(n)
+}
+
+// MemoryUsed writes to current and peak the bytes in use on a device. rank -1 means all ranks, category -1 all
+// categories; see [TensorSetCategory].
+func MemoryUsed(on Device, rank int64, category int64, current IntsOut, peak IntsOut) (status Status) {
+	defer protect("memory", &status)
+	d := device(on)
+	if d == nil {
+		return failf(core.DeviceError, "memory", "%d is not the number of an open device", on)
+	}
+	var u core.Usage
+	switch {
+	case rank < 0 && category < 0:
+		u = core.MemoryUsage(d)
+	case rank < 0:
+		u = core.CategoryUsage(d, core.Category(category))
+	case category < 0:
+		u = core.RankUsage(d, int(rank))
+	default:
+		u = core.RankCategoryUsage(d, int(rank), core.Category(category))
+	}
+	handle.Slice[int64](current, 1)[0], handle.Slice[int64](peak, 1)[0] = int64(u.Current), int64(u.Peak)
+	return 0
+}
+
+// MemoryReserved returns the bytes that a device holds from the system, caches included.
+func MemoryReserved(on Device) int64 {
+	if d := device(on); d != nil {
+		return int64(d.Reserved())
+	}
+	return 0
+}
+
+// MemoryResetPeak makes the bytes in use now the peak.
+func MemoryResetPeak(on Device) Status {
+	if d := device(on); d != nil {
+		core.ResetPeak(d)
+	}
+	return 0
+}
+
+// MemoryEmptyCache gives cached memory of a device back to the system.
+//
+//plait:waits
+func MemoryEmptyCache(on Device) Status {
+	if d := device(on); d != nil {
+		d.EmptyCache()
+	}
+	return 0
+}
+
+// MemoryReclaim waits for all devices, and gives back what nothing uses any more: values that the garbage collector finds
+// and caches. It is what to do before trying again after a memory error.
+//
+//plait:waits
+func MemoryReclaim() (status Status) {
+	defer protect("reclaim", &status)
+	runtime.GC()
+	for _, d := range core.OpenDevices() {
+		if err := d.Synchronize(); err != nil {
+			return failure(err)
+		}
+		d.EmptyCache()
+	}
+	return 0
+}

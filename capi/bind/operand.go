@@ -1,0 +1,172 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+)
+
+// Numbers in the place of a tensor: the handle says of which kind the number that follows it is.
+const (
+	floatNumber = -1
+	intNumber   = -2
+	boolNumber  = -3
+)
+
+// foreign is what an operation gets in the place of a handle that names no tensor.
+func foreign(h Tensor) *core.Tensor {
+	return core.ErrorTensor(core.Errorf(core.TypeError, "tensor", "%d is not the handle of a tensor; was it released?", h))
+}
+
+// tensor returns the tensor that h names; nil for 0.
+func tensor(h Tensor) *core.Tensor {
+	if h == 0 {
+		return nil
+	}
+	if t := handle.Tensors.Get(h); t != nil {
+		return t
+	}
+	return foreign(h)
+}
+
+// operand is tensor for arguments that may be numbers, of which h tells the kind and v the value.
+func operand(h Tensor, v float64) *core.Tensor {
+	switch h {
+	case floatNumber:
+		return core.Num(v)
+	case intNumber:
+		return core.IntNum(int64(v))
+	case boolNumber:
+		return core.BoolNum(v != 0)
+	}
+	return tensor(h)
+}
+
+// tensors returns the tensors that n handles at the address a name.
+func tensors(a Tensors, n int64) []*core.Tensor {
+	out := make([]*core.Tensor, 0, max(n, 0))
+	for _, h := range handle.Slice[int64](a, n) {
+		out = append(out, tensor(h))
+	}
+	return out
+}
+
+// ints returns the n integers at the address a; nil if n is negative, which stands for an absent list.
+func ints(a Ints, n int64) []int {
+	if n < 0 {
+		return nil
+	}
+	return handle.Ints(a, n)
+}
+
+// result names t, the result of an operation on inputs, or its error. A tensor that is one of the inputs gets a second
+// life: each handle is released on its own.
+func result(t *core.Tensor, inputs ...*core.Tensor) Tensor {
+	if err := t.Err(); err != nil {
+		return failure(err)
+	}
+	for _, in := range inputs {
+		if t == in {
+			t = t.Alias(true)
+			break
+		}
+	}
+	return handle.Tensors.Add(t)
+}
+
+// results names tensors at the address a and returns 0; if one has an error, none is named.
+func results(a TensorsOut, list ...*core.Tensor) Status {
+	for _, t := range list {
+		if err := t.Err(); err != nil {
+			for _, u := range list {
+				if u.Err() == nil {
+					u.Release()
+				}
+			}
+			return failure(err)
+		}
+	}
+	out := handle.Slice[int64](a, int64(len(list)))
+	for i, t := range list {
+		out[i] = handle.Tensors.Add(t)
+	}
+	return 0
+}
+
+// changed returns the status of an operation that changed the tensor it returns.
+func changed(t *core.Tensor) Status { return failure(t.Err()) }
+
+// dtype returns the dtype that d names; nil for a negative one.
+func dtype(d DType) *core.DType {
+	if d < 0 {
+		return nil
+	}
+	v := core.DType(d)
+	return &v
+}
+
+// device returns the device that d names; nil for a negative one.
+func device(d Device) core.Device {
+	if d < 0 {
+		return nil
+	}
+	if open := core.OpenDevices(); int(d) < len(open) {
+		return open[d]
+	}
+	return nil
+}
+
+// generator returns the generator that h names; nil for 0.
+func generator(h Object) *core.Generator {
+	g, _ := handle.Object[*core.Generator](h)
+	return g
+}
+
+// dtypeOrDefault returns the dtype that d names, and Bool, which stands for the default, for a negative one.
+func dtypeOrDefault(d DType) core.DType {
+	if d < 0 {
+		return core.Bool
+	}
+	return core.DType(d)
+}
+
+// optional returns the address of v, or nil for an absent one.
+func optional[T any](v T, present bool) *T {
+	if !present {
+		return nil
+	}
+	return &v
+}
+
+// floats returns the n numbers at the address a; nil if n is negative, which stands for an absent list.
+func floats(a Floats, n int64) []float64 {
+	if n < 0 {
+		return nil
+	}
+	return append([]float64{}, handle.Slice[float64](a, n)...)
+}
+
+// list names the results of an operation as one object.
+func list(ts []*core.Tensor) Object {
+	for _, t := range ts {
+		if err := t.Err(); err != nil {
+			return failure(err)
+		}
+	}
+	return handle.AddObject(ts)
+}
+
+// ListLen returns how many tensors a list of results has.
+func ListLen(h Object) int64 {
+	ts, _ := handle.Object[[]*core.Tensor](h)
+	return int64(len(ts))
+}
+
+// ListTake ends the life of a list of results and writes the handles of its tensors to out, which has room for them.
+func ListTake(h Object, out TensorsOut) Status {
+	ts, ok := handle.Object[[]*core.Tensor](h)
+	if !ok {
+		return failf(core.TypeError, "list", "%d is not the handle of a list", h)
+	}
+	handle.Objects.Take(h)
+	return results(out, ts...)
+}

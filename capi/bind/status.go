@@ -1,0 +1,77 @@
+package bind
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+)
+
+// Busy is the status of a function that did nothing because a queue it would have used is nearly full: call [MakeRoom]
+// and try again.
+const Busy = -1
+
+// ErrorKind returns the number of an error's kind: 0 value, 1 shape, 2 dtype, 3 type, 4 index, 5 memory, 6 not
+// implemented, 7 device, 8 state, 9 input and output.
+func ErrorKind(status Status) int64 {
+	if k, ok := core.KindOf(handle.Error(status)); ok {
+		return int64(k)
+	}
+	return int64(core.StateError)
+}
+
+// ErrorMessage returns what an error says: the operation, what it got and what it wanted.
+func ErrorMessage(status Status) string {
+	if err := handle.Error(status); err != nil {
+		return err.Error()
+	}
+	return "unknown error"
+}
+
+// ErrorRelease frees an error.
+func ErrorRelease(status Status) Status {
+	handle.TakeError(status)
+	return 0
+}
+
+// failure returns the status that names err.
+func failure(err error) Status {
+	if err == nil {
+		return 0
+	}
+	return handle.AddError(err)
+}
+
+func failf(kind core.Kind, op, format string, args ...any) Status {
+	return failure(core.Errorf(kind, op, format, args...))
+}
+
+// protect turns a panic into the status of the function that defers it.
+func protect(op string, status *Status) {
+	if r := recover(); r != nil {
+		*status = failure(panicError(op, r))
+	}
+}
+
+func panicError(op string, r any) error {
+	if err, ok := r.(error); ok {
+		var known *core.Error
+		if errors.As(err, &known) {
+			return err
+		}
+	}
+	return core.Errorf(core.StateError, op, "internal error: %s\n%s", fmt.Sprint(r), debug.Stack())
+}
+
+// crowded reports whether an operation might have to wait for room in a queue.
+func crowded() bool { return core.Crowded() }
+
+// MakeRoom waits until operations need not wait for room in a queue.
+//
+//plait:waits
+func MakeRoom() Status {
+	core.MakeRoom()
+	return 0
+}

@@ -1,0 +1,202 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// TensorRelease ends the life of a tensor's handle, and of what it alone holds: its memory and its part of the graph.
+// Anything but the handle of a tensor is left alone.
+func TensorRelease(t Tensor) Status {
+	if v := handle.Tensors.Take(t); v != nil {
+		v.Release()
+	}
+	return 0
+}
+
+// TensorCount returns how many tensors have handles.
+func TensorCount() int64 { return handle.Tensors.Len() }
+
+// TensorDim returns the number of dimensions.
+func TensorDim(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("dim"); err != nil {
+		return failure(err)
+	}
+	return int64(v.Dim())
+}
+
+// TensorShape writes the sizes of the dimensions to shape, which has room for 12, and returns their number.
+func TensorShape(t Tensor, shape IntsOut) Status {
+	v := tensor(t)
+	if err := v.Usable("shape"); err != nil {
+		return failure(err)
+	}
+	return copyInts(shape, v.Shape())
+}
+
+// TensorStrides writes the distance of neighbours along each dimension, in elements, to strides, which has room for 12,
+// and returns their number.
+func TensorStrides(t Tensor, strides IntsOut) Status {
+	v := tensor(t)
+	if err := v.Usable("stride"); err != nil {
+		return failure(err)
+	}
+	return copyInts(strides, v.Strides())
+}
+
+func copyInts(to IntsOut, from []int) int64 {
+	out := handle.Slice[int64](to, int64(len(from)))
+	for i, v := range from {
+		out[i] = int64(v)
+	}
+	return int64(len(from))
+}
+
+// TensorOffset returns the position of the first element in the storage, in elements.
+func TensorOffset(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("storage_offset"); err != nil {
+		return failure(err)
+	}
+	return int64(v.Offset())
+}
+
+// TensorDtype returns the number of the dtype.
+func TensorDtype(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("dtype"); err != nil {
+		return failure(err)
+	}
+	return int64(v.DType())
+}
+
+// TensorDevice returns the number of the device; that of the default device for a number.
+func TensorDevice(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("device"); err != nil {
+		return failure(err)
+	}
+	d := v.Device()
+	if d == nil {
+		var err error
+		if d, err = core.CurrentContext().DefaultDevice(); err != nil {
+			return failure(err)
+		}
+	}
+	return int64(d.Ordinal())
+}
+
+// TensorIsContiguous returns 1 if the elements lie row-major without gaps, else 0.
+func TensorIsContiguous(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("is_contiguous"); err != nil {
+		return failure(err)
+	}
+	return truth(v.IsNumber() || v.Contiguous())
+}
+
+// TensorVersion returns how often the storage was changed in place.
+func TensorVersion(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("_version"); err != nil {
+		return failure(err)
+	}
+	if v.IsNumber() {
+		return 0
+	}
+	return int64(v.Storage().Version())
+}
+
+// TensorAddress returns the address of the first element on a device whose memory the host can address, else 0. It does
+// not wait.
+func TensorAddress(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("data_ptr"); err != nil {
+		return failure(err)
+	}
+	return address(v)
+}
+
+// TensorStorageBytes returns the size of the storage in bytes.
+func TensorStorageBytes(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("untyped_storage"); err != nil {
+		return failure(err)
+	}
+	if v.IsNumber() {
+		return 0
+	}
+	return int64(v.Storage().Size())
+}
+
+// TensorSetCategory counts the tensor's memory under a category: 0 activations, 1 parameters, 2 gradients, 3 optimiser
+// state, 4 communication, 5 buffers.
+func TensorSetCategory(t Tensor, category int64) Status {
+	v := tensor(t)
+	if err := v.Usable("category"); err != nil {
+		return failure(err)
+	}
+	if category < 0 || category >= int64(len(core.Categories())) {
+		return failf(core.ValueError, "category", "got %d, want 0 to %d", category, len(core.Categories())-1)
+	}
+	if !v.IsNumber() {
+		v.Storage().SetCategory(core.Category(category))
+	}
+	return 0
+}
+
+// TensorAlias returns another handle for the tensor, with the same memory and the same place in the graph.
+func TensorAlias(t Tensor) (status Tensor) {
+	defer protect("alias", &status)
+	return result(tensor(t).Alias(true))
+}
+
+// TensorDetach returns a tensor with the same memory and no place in the graph.
+func TensorDetach(t Tensor) (status Tensor) {
+	defer protect("detach", &status)
+	return result(tensor(t).Detach())
+}
+
+// TensorToDevice returns a contiguous copy on another device; on the same device it returns an alias.
+//
+//plait:waits
+func TensorToDevice(t Tensor, to Device) (status Tensor) {
+	defer protect("to", &status)
+	return result(op.ToDevice(tensor(t), device(to)))
+}
+
+// TensorNumber returns a 0-d tensor that stands for a plain number: it has no memory and promotes as a number does. kind
+// is -1 for a floating-point number, -2 for an integer, -3 for a bool.
+func TensorNumber(kind int64, value float64, integer int64) Tensor {
+	switch kind {
+	case intNumber:
+		return handle.Tensors.Add(core.IntNum(integer))
+	case boolNumber:
+		return handle.Tensors.Add(core.BoolNum(integer != 0))
+	}
+	return handle.Tensors.Add(core.Num(value))
+}
+
+// ResultDtype returns the dtype to which operands promote.
+func ResultDtype(operands Tensors, n int64) (status Status) {
+	defer protect("result_type", &status)
+	list := tensors(operands, n)
+	for _, t := range list {
+		if err := t.Usable("result_type"); err != nil {
+			return failure(err)
+		}
+	}
+	return int64(core.ResultType(list...))
+}
+
+// PromoteDtypes returns the dtype to which tensors of two dtypes promote.
+func PromoteDtypes(a, b DType) Status { return int64(core.Promote(core.DType(a), core.DType(b))) }
+
+func truth(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,132 @@
+"""Builds the compiled module `plait._core`: Go behind Python.
+
+gopy generates Python bindings for the package capi/bind into a folder of their own under build/, pybindgen writes the C
+of the extension module, and one link makes the module with the C functions of package capi inside.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+MODULE = "github.com/plait-ml/plait"
+GOPY = "github.com/go-python/gopy"
+# One set of flags everywhere keeps one build cache.
+GOFLAGS = "-trimpath -buildvcs=false"
+
+
+class BuildGo(build_ext):
+    """Builds extension modules whose source is Go."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Generates, compiles and links `ext` into the place that setuptools gives it."""
+        target = Path(self.get_ext_fullpath(ext.name)).resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = ROOT / "build" / f"extension-{sys.implementation.cache_tag}"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        name = ext.name.rpartition(".")[2]
+        module_file(work)
+        generate(work, name.lstrip("_"))
+        link(work, target)
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> str:
+    """Runs a command with the project's Go flags and returns what it printed."""
+    full = {**os.environ, "GOFLAGS": GOFLAGS, "CGO_ENABLED": "1", **env}
+    full.pop("CGO_CFLAGS", None)
+    try:
+        done = subprocess.run([str(c) for c in command], cwd=cwd, env=full, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise SystemExit(f"plait: {command[0]} was not found; building from source needs Go and a C compiler") from None
+    except subprocess.CalledProcessError as error:
+        line = shlex.join(str(c) for c in command)
+        raise SystemExit(f"plait: {line} failed:\n{error.stdout}\n{error.stderr}") from None
+    return done.stdout
+
+
+def module_file(work: Path) -> None:
+    """Makes `work` a Go module that uses the project in place, and gopy at the version that internal/tools pins."""
+    tools = (ROOT / "internal/tools/go.mod").read_text()
+    (gopy,) = re.findall(rf"{GOPY} (v\S+)", tools)
+    language = re.findall(r"^go \S+", (ROOT / "go.mod").read_text(), re.M)[0]
+    requires = re.findall(r"^\t(\S+ v\S+)", (ROOT / "go.mod").read_text(), re.M)
+    lines = [f"module {MODULE}/extension", "", language, "", f"require {MODULE} v0.0.0", f"require {GOPY} {gopy}"]
+    lines += [f"require {r}" for r in requires]
+    lines += ["", f"replace {MODULE} => {ROOT}", ""]
+    (work / "go.mod").write_text("\n".join(lines))
+    sums = {line for f in ("go.sum", "internal/tools/go.sum") for line in (ROOT / f).read_text().splitlines()}
+    (work / "go.sum").write_text("\n".join(sorted(sums)) + "\n")
+    # gopy looks for the package that it binds among those that the module imports.
+    (work / "bound.go").write_text(f'package main\n\nimport _ "{MODULE}/capi/bind"\n\nfunc main() {{}}\n')
+
+
+def generate(work: Path, name: str) -> None:
+    """Writes the Go and C sources of the extension module into `work`."""
+    gopy = ROOT / "build" / "bin" / "gopy"
+    run("go", "build", "-o", gopy, GOPY, cwd=ROOT / "internal/tools")
+    # gopy compiles the package before it looks at its types, in another mode than the link: minutes for nothing.
+    tools = work / "bin"
+    tools.mkdir()
+    go = shutil.which("go")
+    (tools / "go").write_text(f'#!/bin/sh\n[ "$1" = build ] && exit 0\nexec {shlex.quote(str(go))} "$@"\n')
+    (tools / "go").chmod(0o755)
+    out = work / "generated"
+    # gopy knows no types.Alias yet.
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    bound = f"{MODULE}/capi/bind"
+    flags = GOFLAGS + " -mod=mod"
+    run(gopy, "gen", f"-vm={sys.executable}", f"-output={out}", f"-name={name}", "-no-warn", bound, cwd=work, PATH=path, GODEBUG="gotypesalias=0", GOFLAGS=flags)
+    (work / "bound.go").unlink()
+    run(sys.executable, "build.py", cwd=out)
+    (work / f"{name}.c").write_text((out / f"{name}.c").read_text())
+    (work / f"{name}_go.h").write_text('#include "_cgo_export.h"\n')
+    (work / f"{name}.go").write_text(adapt((out / f"{name}.go").read_text()))
+    shutil.rmtree(out)
+    shutil.rmtree(tools)
+
+
+def adapt(source: str) -> str:
+    """Fits gopy's Go source to the link of one library that keeps the GIL in functions that cannot wait."""
+    source = re.sub(r"^#cgo LDFLAGS:.*$", "", source, flags=re.M)
+    include = sysconfig.get_path("include")
+    source = re.sub(r"^#cgo CFLAGS:.*$", f'#cgo CFLAGS: "-I{include}" -O2 -w', source, flags=re.M)
+    # What goimports would add, and the C functions.
+    used = [p for p in ("errors", "fmt", "unsafe") if re.search(rf"\b{p}\.", source)]
+    imports = "".join(f'\t"{p}"\n' for p in used) + f'\t_ "{MODULE}/capi"\n'
+    source = source.replace('import "C"\nimport (\n', f'import "C"\nimport (\n{imports}', 1)
+    waiting = set()
+    for path in (ROOT / "capi/bind").glob("*.go"):
+        waiting.update(re.findall(r"^//plait:waits\nfunc (\w+)", path.read_text(), re.M))
+    release = "\t_saved_thread := C.PyEval_SaveThread()\n\tdefer C.PyEval_RestoreThread(_saved_thread)\n"
+
+    def keep(match: re.Match[str]) -> str:
+        return match[0] if match[1] in waiting else match[0].replace(release, "")
+
+    return re.sub(r"^func bind_(\w+)\(.*?^}", keep, source, flags=re.M | re.S)
+
+
+def link(work: Path, target: Path) -> None:
+    """Links the extension module, which exports its init function and the C functions alone."""
+    script = work / "exports.map"
+    script.write_text("{ global: PyInit_*; plait_*; local: *; };\n")
+    flags = "-s -w"
+    if sys.platform == "linux":
+        flags += f" -extldflags '-Wl,--version-script={script}'"
+    elif sys.platform == "darwin":
+        flags += " -extldflags '-undefined dynamic_lookup'"
+    run("go", "build", "-mod=mod", "-buildmode=c-shared", f"-ldflags={flags}", "-o", target, ".", cwd=work)
+    target.with_suffix(".h").unlink(missing_ok=True)
+
+
+setup(ext_modules=[Extension("plait._core", sources=[])], cmdclass={"build_ext": BuildGo})
