@@ -32,13 +32,13 @@ class BuildGo(build_ext):
         """Generates, compiles and links `ext` into the place that setuptools gives it."""
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
-        work = ROOT / "build" / f"extension-{sys.implementation.cache_tag}"
+        # Patterns such as ./... leave out folders whose names begin with an underscore.
+        work = ROOT / "build" / f"_extension-{sys.implementation.cache_tag}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         name = ext.name.rpartition(".")[2]
-        module_file(work)
         generate(work, name.lstrip("_"))
-        link(work, target)
+        link(work, module_file(work), target)
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
@@ -55,24 +55,21 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
     return done.stdout
 
 
-def module_file(work: Path) -> None:
-    """Makes `work` a Go module that uses the project in place, and gopy at the version that internal/tools pins."""
-    tools = (ROOT / "internal/tools/go.mod").read_text()
-    (gopy,) = re.findall(rf"{GOPY} (v\S+)", tools)
-    language = re.findall(r"^go \S+", (ROOT / "go.mod").read_text(), re.M)[0]
-    requires = re.findall(r"^\t(\S+ v\S+)", (ROOT / "go.mod").read_text(), re.M)
-    lines = [f"module {MODULE}/extension", "", language, "", f"require {MODULE} v0.0.0", f"require {GOPY} {gopy}"]
-    lines += [f"require {r}" for r in requires]
-    lines += ["", f"replace {MODULE} => {ROOT}", ""]
-    (work / "go.mod").write_text("\n".join(lines))
+def module_file(work: Path) -> Path:
+    """Writes a go.mod like the project's that also has gopy, at the version that internal/tools pins; returns its path.
+
+    The generated packages belong to the project's module, so that its compiled packages are shared with other builds.
+    """
+    (gopy,) = re.findall(rf"{GOPY} (v\S+)", (ROOT / "internal/tools/go.mod").read_text())
+    modfile = work.with_suffix(".mod")  # a go.mod inside would cut the folder off from the project
+    modfile.write_text((ROOT / "go.mod").read_text() + f"\nrequire {GOPY} {gopy}\n")
     sums = {line for f in ("go.sum", "internal/tools/go.sum") for line in (ROOT / f).read_text().splitlines()}
-    (work / "go.sum").write_text("\n".join(sorted(sums)) + "\n")
-    # gopy looks for the package that it binds among those that the module imports.
-    (work / "bound.go").write_text(f'package main\n\nimport _ "{MODULE}/capi/bind"\n\nfunc main() {{}}\n')
+    work.with_suffix(".sum").write_text("\n".join(sorted(sums)) + "\n")
+    return modfile
 
 
 def generate(work: Path, name: str) -> None:
-    """Writes the Go and C sources of the extension module into `work`."""
+    """Writes the Go and C sources of the extension module into the folder `name` of `work`."""
     gopy = ROOT / "build" / "bin" / "gopy"
     run("go", "build", "-o", gopy, GOPY, cwd=ROOT / "internal/tools")
     # gopy compiles the package before it looks at its types, in another mode than the link: minutes for nothing.
@@ -82,22 +79,25 @@ def generate(work: Path, name: str) -> None:
     (tools / "go").write_text(f'#!/bin/sh\n[ "$1" = build ] && exit 0\nexec {shlex.quote(str(go))} "$@"\n')
     (tools / "go").chmod(0o755)
     out = work / "generated"
-    # gopy knows no types.Alias yet.
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    bound = f"{MODULE}/capi/bind"
-    flags = GOFLAGS + " -mod=mod"
-    run(gopy, "gen", f"-vm={sys.executable}", f"-output={out}", f"-name={name}", "-no-warn", bound, cwd=work, PATH=path, GODEBUG="gotypesalias=0", GOFLAGS=flags)
-    (work / "bound.go").unlink()
+    command = [gopy, "gen", f"-vm={sys.executable}", f"-output={out}", f"-name={name}", "-no-warn", f"{MODULE}/capi/bind"]
+    run(*command, cwd=ROOT, PATH=path, GODEBUG="gotypesalias=0")  # gopy does not know aliases
     run(sys.executable, "build.py", cwd=out)
-    (work / f"{name}.c").write_text((out / f"{name}.c").read_text())
-    (work / f"{name}_go.h").write_text('#include "_cgo_export.h"\n')
-    (work / f"{name}.go").write_text(adapt((out / f"{name}.go").read_text()))
+    package = work / name
+    package.mkdir()
+    (package / f"{name}.c").write_text((out / f"{name}.c").read_text())
+    (package / f"{name}_go.h").write_text('#include "_cgo_export.h"\n')
+    (package / f"{name}.go").write_text(adapt((out / f"{name}.go").read_text(), name))
     shutil.rmtree(out)
     shutil.rmtree(tools)
+    # The go command compiles all C anew, each time, where the main package itself uses cgo.
+    folder = package.relative_to(ROOT).as_posix()
+    (work / "main.go").write_text(f'package main\n\nimport _ "{MODULE}/{folder}"\n\nfunc main() {{}}\n')
 
 
-def adapt(source: str) -> str:
-    """Fits gopy's Go source to the link of one library that keeps the GIL in functions that cannot wait."""
+def adapt(source: str, name: str) -> str:
+    """Fits gopy's Go source to an importable package and to one library that keeps the GIL in functions that cannot wait."""
+    source = source.replace("package main\n", f"package {name}\n", 1).replace("func main()", "func _()")
     source = re.sub(r"^#cgo LDFLAGS:.*$", "", source, flags=re.M)
     include = sysconfig.get_path("include")
     source = re.sub(r"^#cgo CFLAGS:.*$", f'#cgo CFLAGS: "-I{include}" -O2 -w', source, flags=re.M)
@@ -116,7 +116,7 @@ def adapt(source: str) -> str:
     return re.sub(r"^func bind_(\w+)\(.*?^}", keep, source, flags=re.M | re.S)
 
 
-def link(work: Path, target: Path) -> None:
+def link(work: Path, modfile: Path, target: Path) -> None:
     """Links the extension module, which exports its init function and the C functions alone."""
     script = work / "exports.map"
     script.write_text("{ global: PyInit_*; plait_*; local: *; };\n")
@@ -125,7 +125,8 @@ def link(work: Path, target: Path) -> None:
         flags += f" -extldflags '-Wl,--version-script={script}'"
     elif sys.platform == "darwin":
         flags += " -extldflags '-undefined dynamic_lookup'"
-    run("go", "build", "-mod=mod", "-buildmode=c-shared", f"-ldflags={flags}", "-o", target, ".", cwd=work)
+    package = "./" + work.relative_to(ROOT).as_posix()
+    run("go", "build", f"-modfile={modfile}", "-mod=mod", "-buildmode=c-shared", f"-ldflags={flags}", "-o", target, package, cwd=ROOT)
     target.with_suffix(".h").unlink(missing_ok=True)
 
 
