@@ -9,9 +9,24 @@ import "C"
 
 import "github.com/plait-ml/plait/capi/bind"
 
+//export plait_allclose
+func plait_allclose(input C.plait_tensor, other C.plait_tensor, rtol C.double, atol C.double, equalNan C.bool) C.plait_tensor {
+	return C.plait_tensor(bind.Allclose(int64(input), int64(other), float64(rtol), float64(atol), bool(equalNan)))
+}
+
 //export plait_eq
 func plait_eq(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	return C.plait_tensor(bind.Eq(int64(input), int64(other), float64(otherNumber)))
+}
+
+//export plait_eq_in_place
+func plait_eq_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.EqInPlace(int64(input), int64(other), float64(otherNumber)))
+}
+
+//export plait_equal
+func plait_equal(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	return C.plait_tensor(bind.Equal(int64(input), int64(other)))
 }
 
 //export plait_ge
@@ -19,9 +34,19 @@ func plait_ge(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) 
 	return C.plait_tensor(bind.Ge(int64(input), int64(other), float64(otherNumber)))
 }
 
+//export plait_ge_in_place
+func plait_ge_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.GeInPlace(int64(input), int64(other), float64(otherNumber)))
+}
+
 //export plait_gt
 func plait_gt(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	return C.plait_tensor(bind.Gt(int64(input), int64(other), float64(otherNumber)))
+}
+
+//export plait_gt_in_place
+func plait_gt_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.GtInPlace(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_isclose
@@ -32,6 +57,11 @@ func plait_isclose(input C.plait_tensor, other C.plait_tensor, otherNumber C.dou
 //export plait_isfinite
 func plait_isfinite(input C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.Isfinite(int64(input)))
+}
+
+//export plait_isin
+func plait_isin(elements C.plait_tensor, testElements C.plait_tensor, invert C.bool) C.plait_tensor {
+	return C.plait_tensor(bind.Isin(int64(elements), int64(testElements), bool(invert)))
 }
 
 //export plait_isinf
@@ -49,14 +79,29 @@ func plait_le(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) 
 	return C.plait_tensor(bind.Le(int64(input), int64(other), float64(otherNumber)))
 }
 
+//export plait_le_in_place
+func plait_le_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.LeInPlace(int64(input), int64(other), float64(otherNumber)))
+}
+
 //export plait_lt
 func plait_lt(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	return C.plait_tensor(bind.Lt(int64(input), int64(other), float64(otherNumber)))
 }
 
+//export plait_lt_in_place
+func plait_lt_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.LtInPlace(int64(input), int64(other), float64(otherNumber)))
+}
+
 //export plait_ne
 func plait_ne(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	return C.plait_tensor(bind.Ne(int64(input), int64(other), float64(otherNumber)))
+}
+
+//export plait_ne_in_place
+func plait_ne_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.NeInPlace(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_signbit

@@ -9,6 +9,16 @@ import "C"
 
 import "github.com/plait-ml/plait/capi/bind"
 
+//export plait_embedding_bag
+func plait_embedding_bag(input C.plait_tensor, weight C.plait_tensor, offsets C.plait_tensor, scaleGradByFreq C.bool, mode C.plait_string, perSampleWeights C.plait_tensor, includeLastOffset C.bool, paddingIdx C.int64_t, hasPaddingIdx C.bool) C.plait_tensor {
+	return C.plait_tensor(bind.EmbeddingBag(int64(input), int64(weight), int64(offsets), bool(scaleGradByFreq), C.GoString(mode), int64(perSampleWeights), bool(includeLastOffset), int64(paddingIdx), bool(hasPaddingIdx)))
+}
+
+//export plait_embedding_renorm_in_place
+func plait_embedding_renorm_in_place(input C.plait_tensor, weight C.plait_tensor, indices C.double, maxNorm C.double) C.plait_status {
+	return C.plait_status(bind.EmbeddingRenormInPlace(int64(input), int64(weight), float64(indices), float64(maxNorm)))
+}
+
 //export plait_gather
 func plait_gather(input C.plait_tensor, dim C.int64_t, index C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.Gather(int64(input), int64(dim), int64(index)))

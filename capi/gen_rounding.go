@@ -50,13 +50,13 @@ func plait_frac_in_place(input C.plait_tensor) C.plait_status {
 }
 
 //export plait_round
-func plait_round(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Round(int64(input)))
+func plait_round(input C.plait_tensor, decimals C.int64_t) C.plait_tensor {
+	return C.plait_tensor(bind.Round(int64(input), int64(decimals)))
 }
 
 //export plait_round_in_place
-func plait_round_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.RoundInPlace(int64(input)))
+func plait_round_in_place(input C.plait_tensor, decimals C.int64_t) C.plait_status {
+	return C.plait_status(bind.RoundInPlace(int64(input), int64(decimals)))
 }
 
 //export plait_trunc

@@ -294,6 +294,40 @@ plait_status plait_silu_in_place(plait_tensor input);
 // plait_softplus applies the operation softplus. Returns log(1 + exp(beta*input)) / beta.
 plait_tensor plait_softplus(plait_tensor input, double beta, double threshold);
 
+// --- alias ---
+
+// plait_chain_matmul applies the operation chain_matmul. The product of several matrices, in the cheapest
+// order.
+plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
+
+// plait_float_power applies the operation float_power. A power in float64.
+plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent);
+
+// plait_heaviside applies the operation heaviside. 0 where the input is negative, values where it is 0, and 1
+// elsewhere.
+plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
+
+// plait_ldexp applies the operation ldexp. input * 2^other.
+plait_tensor plait_ldexp(plait_tensor input, plait_tensor other);
+
+// plait_rrelu applies the operation rrelu. A random multiple of what is negative.
+plait_tensor plait_rrelu(plait_tensor input, double lower, double upper, bool training);
+
+// plait_sgn applies the operation sgn. The sign.
+plait_tensor plait_sgn(plait_tensor input);
+
+// plait_sgn_in_place applies the operation sgn_. The sign.
+plait_status plait_sgn_in_place(plait_tensor input);
+
+// plait_true_divide applies the operation true_divide. The quotient.
+plait_tensor plait_true_divide(plait_tensor input, plait_tensor other);
+
+// plait_true_divide_in_place applies the operation true_divide_. The quotient.
+plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other);
+
+// plait_vdot applies the operation vdot. The sum of the products of the elements of two vectors.
+plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
+
 // --- arithmetic ---
 
 // plait_abs applies the operation abs. Returns the absolute value.
@@ -356,6 +390,35 @@ plait_tensor plait_sub(plait_tensor input, plait_tensor other, double other_numb
 // plait_sub_in_place applies the operation sub_. Returns input - other.
 plait_status plait_sub_in_place(plait_tensor input, plait_tensor other, double other_number);
 
+// --- assembly ---
+
+// plait_block_diag applies the operation block_diag. Matrices along the diagonal of one.
+plait_tensor plait_block_diag(plait_tensors tensors_arg, int64_t tensors_arg_len);
+
+// plait_combinations applies the operation combinations. All choices of some elements of a vector.
+plait_tensor plait_combinations(plait_tensor input, int64_t r, bool with_replacement);
+
+// plait_diagflat applies the operation diagflat. The matrix with a tensor's elements on a diagonal.
+plait_tensor plait_diagflat(plait_tensor input, int64_t offset);
+
+// plait_dsplit applies the operation dsplit. Equal parts along the third dimension.
+plait_object plait_dsplit(plait_tensor input, int64_t sections);
+
+// plait_hsplit applies the operation hsplit. Equal parts along the second dimension.
+plait_object plait_hsplit(plait_tensor input, int64_t sections);
+
+// plait_index_reduce applies the operation index_reduce. Parts of a dimension combined with others.
+plait_tensor plait_index_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source, plait_string reduce, bool include_self);
+
+// plait_put applies the operation put. A copy with elements, taken as flat, replaced.
+plait_tensor plait_put(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
+
+// plait_vander applies the operation vander. The powers of a vector's elements.
+plait_tensor plait_vander(plait_tensor x, int64_t n, bool increasing);
+
+// plait_vsplit applies the operation vsplit. Equal parts along the first dimension.
+plait_object plait_vsplit(plait_tensor input, int64_t sections);
+
 // --- attention ---
 
 // plait_scaled_dot_product_attention applies the operation scaled_dot_product_attention. softmax(query key^T
@@ -416,20 +479,38 @@ plait_tensor plait_where(plait_tensor condition, plait_tensor input, plait_tenso
 
 // --- comparison ---
 
+// plait_allclose applies the operation allclose. Whether all elements are close.
+plait_tensor plait_allclose(plait_tensor input, plait_tensor other, double rtol, double atol, bool equal_nan);
+
 // plait_eq applies the operation eq. Returns whether input equals other.
 plait_tensor plait_eq(plait_tensor input, plait_tensor other, double other_number);
+
+// plait_eq_in_place applies the operation eq_. Returns whether input equals other.
+plait_status plait_eq_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// plait_equal applies the operation equal. Whether two tensors have the same shape and equal elements.
+plait_tensor plait_equal(plait_tensor input, plait_tensor other);
 
 // plait_ge applies the operation ge. Returns whether input >= other.
 plait_tensor plait_ge(plait_tensor input, plait_tensor other, double other_number);
 
+// plait_ge_in_place applies the operation ge_. Returns whether input >= other.
+plait_status plait_ge_in_place(plait_tensor input, plait_tensor other, double other_number);
+
 // plait_gt applies the operation gt. Returns whether input > other.
 plait_tensor plait_gt(plait_tensor input, plait_tensor other, double other_number);
+
+// plait_gt_in_place applies the operation gt_. Returns whether input > other.
+plait_status plait_gt_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_isclose applies the operation isclose. Returns whether |input - other| <= atol + rtol*|other|.
 plait_tensor plait_isclose(plait_tensor input, plait_tensor other, double other_number, double rtol, double atol, bool equal_nan);
 
 // plait_isfinite applies the operation isfinite. Returns where input is neither NaN nor infinite.
 plait_tensor plait_isfinite(plait_tensor input);
+
+// plait_isin applies the operation isin. Where elements are among those of another tensor.
+plait_tensor plait_isin(plait_tensor elements, plait_tensor test_elements, bool invert);
 
 // plait_isinf applies the operation isinf. Returns where input is infinite.
 plait_tensor plait_isinf(plait_tensor input);
@@ -440,11 +521,20 @@ plait_tensor plait_isnan(plait_tensor input);
 // plait_le applies the operation le. Returns whether input <= other.
 plait_tensor plait_le(plait_tensor input, plait_tensor other, double other_number);
 
+// plait_le_in_place applies the operation le_. Returns whether input <= other.
+plait_status plait_le_in_place(plait_tensor input, plait_tensor other, double other_number);
+
 // plait_lt applies the operation lt. Returns whether input < other.
 plait_tensor plait_lt(plait_tensor input, plait_tensor other, double other_number);
 
+// plait_lt_in_place applies the operation lt_. Returns whether input < other.
+plait_status plait_lt_in_place(plait_tensor input, plait_tensor other, double other_number);
+
 // plait_ne applies the operation ne. Returns whether input differs from other.
 plait_tensor plait_ne(plait_tensor input, plait_tensor other, double other_number);
+
+// plait_ne_in_place applies the operation ne_. Returns whether input differs from other.
+plait_status plait_ne_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_signbit applies the operation signbit. Returns where the sign of input is set.
 plait_tensor plait_signbit(plait_tensor input);
@@ -537,6 +627,18 @@ plait_tensor plait_zeros(plait_ints size, int64_t size_len, plait_dtype dtype_ar
 
 // plait_zeros_like applies the operation zeros_like. Zeros of a tensor's shape.
 plait_tensor plait_zeros_like(plait_tensor input, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
+
+// --- difference ---
+
+// plait_cumulative_trapezoid applies the operation cumulative_trapezoid. The running integrals along a
+// dimension by the trapezoidal rule.
+plait_tensor plait_cumulative_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
+
+// plait_diff applies the operation diff. The differences of neighbours along a dimension.
+plait_tensor plait_diff(plait_tensor input, int64_t n, int64_t dim, plait_tensor prepend, plait_tensor append);
+
+// plait_trapezoid applies the operation trapezoid. The integral along a dimension by the trapezoidal rule.
+plait_tensor plait_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
 
 // --- division ---
 
@@ -715,6 +817,13 @@ plait_tensor plait_minimum(plait_tensor input, plait_tensor other, double other_
 
 // --- gathering ---
 
+// plait_embedding_bag applies the operation embedding_bag. Rows of a matrix combined by bags of indices.
+plait_tensor plait_embedding_bag(plait_tensor input, plait_tensor weight, plait_tensor offsets, bool scale_grad_by_freq, plait_string mode, plait_tensor per_sample_weights, bool include_last_offset, int64_t padding_idx, bool has_padding_idx);
+
+// plait_embedding_renorm_in_place applies the operation embedding_renorm_. A matrix whose rows at indices are
+// scaled down to a norm.
+plait_status plait_embedding_renorm_in_place(plait_tensor input, plait_tensor weight, double indices, double max_norm);
+
 // plait_gather applies the operation gather. The elements that indices name in one dimension.
 plait_tensor plait_gather(plait_tensor input, int64_t dim, plait_tensor index);
 
@@ -772,6 +881,14 @@ plait_tensor plait_take(plait_tensor input, plait_tensor index);
 // plait_take_along_dim applies the operation take_along_dim. The elements that indices name in one dimension;
 // other dimensions broadcast.
 plait_tensor plait_take_along_dim(plait_tensor input, plait_tensor indices, int64_t dim, bool has_dim);
+
+// --- grid ---
+
+// plait_affine_grid applies the operation affine_grid. The grids of affine maps.
+plait_tensor plait_affine_grid(plait_tensor theta, plait_ints size, int64_t size_len, bool align_corners);
+
+// plait_grid_sample applies the operation grid_sample. The values of an image or a volume at given places.
+plait_tensor plait_grid_sample(plait_tensor input, plait_tensor grid, plait_string mode, plait_string padding_mode, bool align_corners);
 
 // --- indexing ---
 
@@ -831,6 +948,47 @@ plait_tensor plait_stack(plait_tensors tensors_arg, int64_t tensors_arg_len, int
 
 // plait_vstack applies the operation vstack. The tensors, vectors as rows, joined on top of each other.
 plait_tensor plait_vstack(plait_tensors tensors_arg, int64_t tensors_arg_len);
+
+// --- linear algebra ---
+
+// plait_linalg_cholesky applies the operation linalg_cholesky. The triangular factors of symmetric positive
+// definite matrices.
+plait_tensor plait_linalg_cholesky(plait_tensor input, bool upper);
+
+// plait_linalg_det applies the operation linalg_det. The determinants of matrices.
+plait_tensor plait_linalg_det(plait_tensor input);
+
+// plait_linalg_eigh applies the operation linalg_eigh. The eigenvalues and eigenvectors of symmetric matrices.
+plait_status plait_linalg_eigh(plait_tensor input, plait_tensor *out);
+
+// plait_linalg_inv applies the operation linalg_inv. The inverses of matrices.
+plait_tensor plait_linalg_inv(plait_tensor input);
+
+// plait_linalg_lstsq applies the operation linalg_lstsq. The X that makes A X - B least.
+plait_tensor plait_linalg_lstsq(plait_tensor a, plait_tensor b);
+
+// plait_linalg_matrix_norm applies the operation linalg_matrix_norm. The norms of matrices.
+plait_tensor plait_linalg_matrix_norm(plait_tensor input, plait_string ord);
+
+// plait_linalg_pinv applies the operation linalg_pinv. The pseudoinverses of matrices.
+plait_tensor plait_linalg_pinv(plait_tensor input, double rtol);
+
+// plait_linalg_qr applies the operation linalg_qr. Matrices as products of ones with orthonormal columns and
+// triangular ones.
+plait_status plait_linalg_qr(plait_tensor input, plait_tensor *out);
+
+// plait_linalg_slogdet applies the operation linalg_slogdet. The signs and the logarithms of determinants.
+plait_status plait_linalg_slogdet(plait_tensor input, plait_tensor *out);
+
+// plait_linalg_solve applies the operation linalg_solve. The X of A X = B.
+plait_tensor plait_linalg_solve(plait_tensor a, plait_tensor b);
+
+// plait_linalg_solve_triangular applies the operation linalg_solve_triangular. The X of A X = B for triangular
+// A.
+plait_tensor plait_linalg_solve_triangular(plait_tensor a, plait_tensor b, bool upper, bool unitriangular);
+
+// plait_linalg_svd applies the operation linalg_svd. Matrices by their singular values and vectors.
+plait_status plait_linalg_svd(plait_tensor input, plait_tensor *out);
 
 // --- logic ---
 
@@ -1299,6 +1457,16 @@ plait_tensor plait_triu(plait_tensor input, int64_t diagonal);
 // plait_triu_in_place applies the operation triu_. Matrices with zeros below a diagonal.
 plait_status plait_triu_in_place(plait_tensor input, int64_t diagonal);
 
+// --- recurrent ---
+
+// plait_gru_layer applies the operation gru_layer. One layer of gated recurrent units in one direction: the
+// states of all steps, and the one after the last.
+plait_status plait_gru_layer(plait_tensor input, plait_tensor h0, plait_tensor w_ih, plait_tensor w_hh, plait_tensor b_ih, plait_tensor b_hh, bool reverse, plait_tensor *out);
+
+// plait_lstm_layer applies the operation lstm_layer. One layer of long short-term memory in one direction: the
+// states of all steps, and state and cell after the last.
+plait_status plait_lstm_layer(plait_tensor input, plait_tensor h0, plait_tensor c0, plait_tensor w_ih, plait_tensor w_hh, plait_tensor b_ih, plait_tensor b_hh, bool reverse, plait_tensor *out);
+
 // --- reduction ---
 
 // plait_all applies the operation all. Whether no element over dimensions is zero.
@@ -1393,11 +1561,12 @@ plait_tensor plait_frac(plait_tensor input);
 // plait_frac_in_place applies the operation frac_. Returns the fraction, with the sign of input.
 plait_status plait_frac_in_place(plait_tensor input);
 
-// plait_round applies the operation round. Rounds to the nearest integer, half to even.
-plait_tensor plait_round(plait_tensor input);
+// plait_round applies the operation round. Rounds to the nearest number of so many decimals, half to even.
+plait_tensor plait_round(plait_tensor input, int64_t decimals);
 
-// plait_round_in_place applies the operation round_. Rounds to the nearest integer, half to even.
-plait_status plait_round_in_place(plait_tensor input);
+// plait_round_in_place applies the operation round_. Rounds to the nearest number of so many decimals, half to
+// even.
+plait_status plait_round_in_place(plait_tensor input, int64_t decimals);
 
 // plait_trunc applies the operation trunc. Rounds towards zero.
 plait_tensor plait_trunc(plait_tensor input);
@@ -1594,6 +1763,41 @@ plait_tensor plait_polygamma(int64_t n, plait_tensor input);
 // plait_zeta applies the operation zeta. Returns Hurwitz's zeta function of input and other.
 plait_tensor plait_zeta(plait_tensor input, plait_tensor other, double other_number);
 
+// --- statistics ---
+
+// plait_cdist applies the operation cdist. The distances of all pairs of rows.
+plait_tensor plait_cdist(plait_tensor x1, plait_tensor x2, double p);
+
+// plait_corrcoef applies the operation corrcoef. The correlation coefficients of variables, given by rows.
+plait_tensor plait_corrcoef(plait_tensor input);
+
+// plait_cov applies the operation cov. The covariance matrix of variables, given by rows.
+plait_tensor plait_cov(plait_tensor input, double correction, plait_tensor fweights, plait_tensor aweights);
+
+// plait_cross applies the operation cross. The cross products of vectors of size 3.
+plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
+
+// plait_dist applies the operation dist. The norm of a difference.
+plait_tensor plait_dist(plait_tensor input, plait_tensor other, double p);
+
+// plait_msort applies the operation msort. The elements sorted along the first dimension.
+plait_tensor plait_msort(plait_tensor input);
+
+// plait_nanmean applies the operation nanmean. The mean of what is not NaN.
+plait_tensor plait_nanmean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// plait_nanquantile applies the operation nanquantile. Quantiles along a dimension of what is not NaN.
+plait_tensor plait_nanquantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim, plait_string interpolation);
+
+// plait_nansum applies the operation nansum. The sum of what is not NaN.
+plait_tensor plait_nansum(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// plait_quantile applies the operation quantile. Quantiles along a dimension.
+plait_tensor plait_quantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim, plait_string interpolation);
+
+// plait_renorm applies the operation renorm. Parts along a dimension scaled down to a norm.
+plait_tensor plait_renorm(plait_tensor input, double p, int64_t dim, double maxnorm);
+
 // --- trigonometric ---
 
 // plait_acos applies the operation acos. Returns the inverse cosine.
@@ -1691,6 +1895,20 @@ plait_tensor plait_tan(plait_tensor input);
 
 // plait_tan_in_place applies the operation tan_. Returns the tangent.
 plait_status plait_tan_in_place(plait_tensor input);
+
+// --- view scattering ---
+
+// plait_diagonal_scatter applies the operation diagonal_scatter. A copy with a diagonal replaced.
+plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_t offset, int64_t dim1, int64_t dim2);
+
+// plait_narrow_copy applies the operation narrow_copy. A copy of some indices of a dimension.
+plait_tensor plait_narrow_copy(plait_tensor input, int64_t dim, int64_t start, int64_t length);
+
+// plait_select_scatter applies the operation select_scatter. A copy with one index of a dimension replaced.
+plait_tensor plait_select_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t index);
+
+// plait_slice_scatter applies the operation slice_scatter. A copy with a slice of a dimension replaced.
+plait_tensor plait_slice_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t start, int64_t end, int64_t step);
 
 // --- views ---
 

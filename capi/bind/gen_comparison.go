@@ -4,6 +4,17 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// Allclose applies the operation allclose. Whether all elements are close.
+func Allclose(input Tensor, other Tensor, rtol float64, atol float64, equalNan bool) (status Tensor) {
+	defer protect("allclose", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.AllClose(t0, t1, rtol, atol, equalNan), t0, t1)
+}
+
 // Eq applies the operation eq. Returns whether input equals other.
 func Eq(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("eq", &status)
@@ -13,6 +24,28 @@ func Eq(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	t0 := tensor(input)
 	t1 := operand(other, otherNumber)
 	return result(op.Eq(t0, t1), t0, t1)
+}
+
+// EqInPlace applies the operation eq_. Returns whether input equals other.
+func EqInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("eq_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.EqInPlace(t0, t1))
+}
+
+// Equal applies the operation equal. Whether two tensors have the same shape and equal elements.
+func Equal(input Tensor, other Tensor) (status Tensor) {
+	defer protect("equal", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.Equal(t0, t1), t0, t1)
 }
 
 // Ge applies the operation ge. Returns whether input >= other.
@@ -26,6 +59,17 @@ func Ge(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	return result(op.Ge(t0, t1), t0, t1)
 }
 
+// GeInPlace applies the operation ge_. Returns whether input >= other.
+func GeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("ge_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.GeInPlace(t0, t1))
+}
+
 // Gt applies the operation gt. Returns whether input > other.
 func Gt(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("gt", &status)
@@ -35,6 +79,17 @@ func Gt(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	t0 := tensor(input)
 	t1 := operand(other, otherNumber)
 	return result(op.Gt(t0, t1), t0, t1)
+}
+
+// GtInPlace applies the operation gt_. Returns whether input > other.
+func GtInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("gt_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.GtInPlace(t0, t1))
 }
 
 // Isclose applies the operation isclose. Returns whether |input - other| <= atol + rtol*|other|.
@@ -56,6 +111,17 @@ func Isfinite(input Tensor) (status Tensor) {
 	}
 	t0 := tensor(input)
 	return result(op.IsFinite(t0), t0)
+}
+
+// Isin applies the operation isin. Where elements are among those of another tensor.
+func Isin(elements Tensor, testElements Tensor, invert bool) (status Tensor) {
+	defer protect("isin", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(elements)
+	t1 := tensor(testElements)
+	return result(op.IsIn(t0, t1, invert), t0, t1)
 }
 
 // Isinf applies the operation isinf. Returns where input is infinite.
@@ -89,6 +155,17 @@ func Le(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	return result(op.Le(t0, t1), t0, t1)
 }
 
+// LeInPlace applies the operation le_. Returns whether input <= other.
+func LeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("le_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.LeInPlace(t0, t1))
+}
+
 // Lt applies the operation lt. Returns whether input < other.
 func Lt(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("lt", &status)
@@ -100,6 +177,17 @@ func Lt(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	return result(op.Lt(t0, t1), t0, t1)
 }
 
+// LtInPlace applies the operation lt_. Returns whether input < other.
+func LtInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("lt_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.LtInPlace(t0, t1))
+}
+
 // Ne applies the operation ne. Returns whether input differs from other.
 func Ne(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("ne", &status)
@@ -109,6 +197,17 @@ func Ne(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	t0 := tensor(input)
 	t1 := operand(other, otherNumber)
 	return result(op.Ne(t0, t1), t0, t1)
+}
+
+// NeInPlace applies the operation ne_. Returns whether input differs from other.
+func NeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("ne_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.NeInPlace(t0, t1))
 }
 
 // Signbit applies the operation signbit. Returns where the sign of input is set.

@@ -4,6 +4,30 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// EmbeddingBag applies the operation embedding_bag. Rows of a matrix combined by bags of indices.
+func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq bool, mode string, perSampleWeights Tensor, includeLastOffset bool, paddingIdx int64, hasPaddingIdx bool) (status Tensor) {
+	defer protect("embedding_bag", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(weight)
+	t2 := tensor(offsets)
+	t5 := tensor(perSampleWeights)
+	return result(op.EmbeddingBag(t0, t1, op.EmbeddingBagOptions{Offsets: t2, ScaleGradByFreq: scaleGradByFreq, Mode: mode, PerSampleWeights: t5, IncludeLastOffset: includeLastOffset, PaddingIdx: optional(int(paddingIdx), hasPaddingIdx)}), t0, t1, t2, t5)
+}
+
+// EmbeddingRenormInPlace applies the operation embedding_renorm_. A matrix whose rows at indices are scaled down to a norm.
+func EmbeddingRenormInPlace(input Tensor, weight Tensor, indices float64, maxNorm float64) (status Status) {
+	defer protect("embedding_renorm_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(weight)
+	return changed(op.EmbeddingRenormInPlace(t0, t1, indices, maxNorm))
+}
+
 // Gather applies the operation gather. The elements that indices name in one dimension.
 func Gather(input Tensor, dim int64, index Tensor) (status Tensor) {
 	defer protect("gather", &status)

@@ -86,24 +86,24 @@ func FracInPlace(input Tensor) (status Status) {
 	return changed(op.FracInPlace(t0))
 }
 
-// Round applies the operation round. Rounds to the nearest integer, half to even.
-func Round(input Tensor) (status Tensor) {
+// Round applies the operation round. Rounds to the nearest number of so many decimals, half to even.
+func Round(input Tensor, decimals int64) (status Tensor) {
 	defer protect("round", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.Round(t0), t0)
+	return result(op.RoundTo(t0, int(decimals)), t0)
 }
 
-// RoundInPlace applies the operation round_. Rounds to the nearest integer, half to even.
-func RoundInPlace(input Tensor) (status Status) {
+// RoundInPlace applies the operation round_. Rounds to the nearest number of so many decimals, half to even.
+func RoundInPlace(input Tensor, decimals int64) (status Status) {
 	defer protect("round_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	return changed(op.RoundInPlace(t0))
+	return changed(op.RoundToInPlace(t0, int(decimals)))
 }
 
 // Trunc applies the operation trunc. Rounds towards zero.

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["eq", "ge", "gt", "isclose", "isfinite", "isinf", "isnan", "le", "lt", "ne", "signbit"]
+__all__ = ["allclose", "eq", "eq_", "equal", "ge", "ge_", "gt", "gt_", "isclose", "isfinite", "isin", "isinf", "isnan", "le", "le_", "lt", "lt_", "ne", "ne_", "signbit"]
+
+_allclose = _core.bind_Allclose
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether all elements are close."""
+    try:
+        status = _allclose(input._h, other._h, rtol, atol, equal_nan)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(allclose, locals(), error) from None
+    return own(status if status > 0 else settle(status, _allclose, input._h, other._h, rtol, atol, equal_nan))
 
 _eq = _core.bind_Eq
 
@@ -30,6 +41,31 @@ def eq(input: Tensor, other: Tensor | Number) -> Tensor:
         raise misuse(eq, locals(), error) from None
     return own(status if status > 0 else settle(status, _eq, input._h, other_h, other_v))
 
+_eq_in_place = _core.bind_EqInPlace
+
+
+def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """eq in place: changes `input` and returns it."""
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _eq_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(eq_, locals(), error) from None
+    if status < 0:
+        settle(status, _eq_in_place, input._h, other_h, other_v)
+    return input
+
+_equal = _core.bind_Equal
+
+
+def equal(input: Tensor, other: Tensor) -> Tensor:
+    """Whether two tensors have the same shape and equal elements."""
+    try:
+        status = _equal(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(equal, locals(), error) from None
+    return own(status if status > 0 else settle(status, _equal, input._h, other._h))
+
 _ge = _core.bind_Ge
 
 
@@ -42,6 +78,20 @@ def ge(input: Tensor, other: Tensor | Number) -> Tensor:
         raise misuse(ge, locals(), error) from None
     return own(status if status > 0 else settle(status, _ge, input._h, other_h, other_v))
 
+_ge_in_place = _core.bind_GeInPlace
+
+
+def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """ge in place: changes `input` and returns it."""
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _ge_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(ge_, locals(), error) from None
+    if status < 0:
+        settle(status, _ge_in_place, input._h, other_h, other_v)
+    return input
+
 _gt = _core.bind_Gt
 
 
@@ -53,6 +103,20 @@ def gt(input: Tensor, other: Tensor | Number) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(gt, locals(), error) from None
     return own(status if status > 0 else settle(status, _gt, input._h, other_h, other_v))
+
+_gt_in_place = _core.bind_GtInPlace
+
+
+def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """gt in place: changes `input` and returns it."""
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _gt_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(gt_, locals(), error) from None
+    if status < 0:
+        settle(status, _gt_in_place, input._h, other_h, other_v)
+    return input
 
 _isclose = _core.bind_Isclose
 
@@ -76,6 +140,17 @@ def isfinite(input: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(isfinite, locals(), error) from None
     return own(status if status > 0 else settle(status, _isfinite, input._h))
+
+_isin = _core.bind_Isin
+
+
+def isin(elements: Tensor, test_elements: Tensor, invert: bool = False) -> Tensor:
+    """Where elements are among those of another tensor."""
+    try:
+        status = _isin(elements._h, test_elements._h, invert)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(isin, locals(), error) from None
+    return own(status if status > 0 else settle(status, _isin, elements._h, test_elements._h, invert))
 
 _isinf = _core.bind_Isinf
 
@@ -111,6 +186,20 @@ def le(input: Tensor, other: Tensor | Number) -> Tensor:
         raise misuse(le, locals(), error) from None
     return own(status if status > 0 else settle(status, _le, input._h, other_h, other_v))
 
+_le_in_place = _core.bind_LeInPlace
+
+
+def le_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """le in place: changes `input` and returns it."""
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _le_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(le_, locals(), error) from None
+    if status < 0:
+        settle(status, _le_in_place, input._h, other_h, other_v)
+    return input
+
 _lt = _core.bind_Lt
 
 
@@ -123,6 +212,20 @@ def lt(input: Tensor, other: Tensor | Number) -> Tensor:
         raise misuse(lt, locals(), error) from None
     return own(status if status > 0 else settle(status, _lt, input._h, other_h, other_v))
 
+_lt_in_place = _core.bind_LtInPlace
+
+
+def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """lt in place: changes `input` and returns it."""
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _lt_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(lt_, locals(), error) from None
+    if status < 0:
+        settle(status, _lt_in_place, input._h, other_h, other_v)
+    return input
+
 _ne = _core.bind_Ne
 
 
@@ -134,6 +237,20 @@ def ne(input: Tensor, other: Tensor | Number) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(ne, locals(), error) from None
     return own(status if status > 0 else settle(status, _ne, input._h, other_h, other_v))
+
+_ne_in_place = _core.bind_NeInPlace
+
+
+def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """ne in place: changes `input` and returns it."""
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _ne_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(ne_, locals(), error) from None
+    if status < 0:
+        settle(status, _ne_in_place, input._h, other_h, other_v)
+    return input
 
 _signbit = _core.bind_Signbit
 

@@ -16,7 +16,46 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["gather", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_select", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "take", "take_along_dim"]
+__all__ = ["embedding_bag", "embedding_renorm_", "gather", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_select", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "take", "take_along_dim"]
+
+_embedding_bag = _core.bind_EmbeddingBag
+
+
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, scale_grad_by_freq: bool = False, mode: str = "mean", per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:
+    """Rows of a matrix combined by bags of indices.
+
+    Args:
+        input: the indices
+        weight: the matrix
+        offsets: where the bags of a vector of indices begin
+        scale_grad_by_freq: whether gradients are divided by how often a row was used
+        mode: sum, mean or max
+        per_sample_weights: scale the rows of a sum
+        include_last_offset: whether the last offset is an end
+        padding_idx: a row that counts for nothing
+    """
+    try:
+        status = _embedding_bag(input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(embedding_bag, locals(), error) from None
+    return own(status if status > 0 else settle(status, _embedding_bag, input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None))
+
+_embedding_renorm_in_place = _core.bind_EmbeddingRenormInPlace
+
+
+def embedding_renorm_(input: Tensor, weight: Tensor, indices: float, max_norm: float) -> Tensor:
+    """A matrix whose rows at indices are scaled down to a norm.
+
+    Args:
+        weight: the matrix
+    """
+    try:
+        status = _embedding_renorm_in_place(input._h, weight._h, indices, max_norm)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(embedding_renorm_, locals(), error) from None
+    if status < 0:
+        settle(status, _embedding_renorm_in_place, input._h, weight._h, indices, max_norm)
+    return input
 
 _gather = _core.bind_Gather
 

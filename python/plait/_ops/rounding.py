@@ -119,25 +119,25 @@ def frac_(input: Tensor) -> Tensor:
 _round = _core.bind_Round
 
 
-def round(input: Tensor) -> Tensor:
-    """Rounds to the nearest integer, half to even."""
+def round(input: Tensor, decimals: int = 0) -> Tensor:
+    """Rounds to the nearest number of so many decimals, half to even."""
     try:
-        status = _round(input._h)
+        status = _round(input._h, decimals)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(round, locals(), error) from None
-    return own(status if status > 0 else settle(status, _round, input._h))
+    return own(status if status > 0 else settle(status, _round, input._h, decimals))
 
 _round_in_place = _core.bind_RoundInPlace
 
 
-def round_(input: Tensor) -> Tensor:
+def round_(input: Tensor, decimals: int = 0) -> Tensor:
     """round in place: changes `input` and returns it."""
     try:
-        status = _round_in_place(input._h)
+        status = _round_in_place(input._h, decimals)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(round_, locals(), error) from None
     if status < 0:
-        settle(status, _round_in_place, input._h)
+        settle(status, _round_in_place, input._h, decimals)
     return input
 
 _trunc = _core.bind_Trunc
