@@ -207,9 +207,10 @@ func (r *Run) arrive(e core.Edge, g *core.Tensor) error {
 		s.grads[e.Index] = g
 		return nil
 	}
-	before := core.SwapMode(r.modeOf(e.Node))
+	if m := r.modeOf(e.Node); m != core.CurrentMode() {
+		defer core.SwapMode(core.SwapMode(m))
+	}
 	sum, err := add(old, g, r.options.CreateGraph)
-	core.SwapMode(before)
 	if err != nil {
 		return err
 	}

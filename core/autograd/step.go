@@ -71,9 +71,7 @@ func (r *Run) advance() (*Request, error) {
 				r.pending = nil
 				break
 			}
-			core.SwapMode(p.mode)
-			q, err := p.stages[0](p)
-			core.SwapMode(r.mode)
+			q, err := r.run(p)
 			if err != nil {
 				return nil, err
 			}
@@ -98,6 +96,16 @@ func (r *Run) advance() (*Request, error) {
 		}
 	}
 	return nil, nil
+}
+
+// run runs the next stage of p, on the streams of its node.
+func (r *Run) run(p *pending) (*Request, error) {
+	if p.mode == r.mode {
+		return p.stages[0](p)
+	}
+	core.SwapMode(p.mode)
+	defer core.SwapMode(r.mode)
+	return p.stages[0](p)
 }
 
 // Resume answers the request that [Run.Step] returned; the run takes the gradients over. Call Step again after it.

@@ -124,3 +124,21 @@ func NewPReLU(num int, init float64) *PReLU { return &PReLU{Weight: newParameter
 
 // Forward maps [n, channels, ...] to itself.
 func (p *PReLU) Forward(x *core.Tensor) *core.Tensor { return op.Prelu(x, p.Weight) }
+
+// RReLU is x where it is positive and a random multiple of it elsewhere (Xu et al. 2015).
+type RReLU struct {
+	Base
+	Lower, Upper float64 // of the slopes
+}
+
+// NewRReLU returns a layer with slopes between lower and upper; PyTorch's defaults are 1/8 and 1/3.
+func NewRReLU(lower, upper float64) *RReLU { return &RReLU{Lower: lower, Upper: upper} }
+
+// Forward draws slopes in training, and takes their mean in evaluation.
+func (r *RReLU) Forward(x *core.Tensor) *core.Tensor {
+	return op.Rrelu(x, r.Lower, r.Upper, r.Training())
+}
+
+func (r *RReLU) describe() (name, arguments string) {
+	return "", fmt.Sprintf("lower=%v, upper=%v", r.Lower, r.Upper)
+}

@@ -17,6 +17,8 @@
 //		return op.Add(x, b.Down.Forward(op.Gelu(b.Up.Forward(b.Norm.Forward(x)), "none")))
 //	}
 //
+// [Call] runs a layer between the hooks that were registered on it; the modules here run their parts so.
+//
 // Constructors put parameters on the default device with the default dtype of the current context, initialised as
 // PyTorch does. A module whose making failed carries the error in its parameters, and so do its results.
 package nn

@@ -149,3 +149,19 @@ func TestDescribe(t *testing.T) {
 	m := nn.NewSequential(nn.NewLinear(2, 3, nn.LinearOptions{}), nn.NewReLU(), nn.NewDropout(0.5))
 	require.Equal(t, "Sequential(\n  (0): Linear(in_features=2, out_features=3, bias=true)\n  (1): ReLU()\n  (2): Dropout(p=0.5)\n)", nn.Describe(m))
 }
+
+func TestRReLUDrawsSlopesInTraining(t *testing.T) {
+	m := nn.NewRReLU(0.25, 0.5)
+	x := op.Full([]int{1000}, core.Num(-1), op.TensorOptions{})
+	least, most := 0.0, -1.0
+	for _, v := range floats(t, m.Forward(x)) {
+		require.True(t, v <= -0.25 && v >= -0.5)
+		least, most = min(least, v), max(most, v)
+	}
+	require.Less(t, least, -0.45)
+	require.Greater(t, most, -0.3)
+	nn.Eval(m)
+	require.InDelta(t, -0.375, floats(t, m.Forward(x))[7], 1e-6)
+	require.Equal(t, "RReLU(lower=0.25, upper=0.5)", nn.Describe(m))
+	require.Equal(t, []float64{3}, floats(t, m.Forward(core.FromSlice([]float64{3}))))
+}

@@ -190,6 +190,23 @@ func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string
 	})
 }
 
+// IndexReduceInPlace changes x as [IndexReduce] does and returns it.
+func IndexReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
+	a := beginGiven("index_reduce_", x, index, src)
+	a.inPlace(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	old := Clone(x) // the derivative needs the value that is overwritten
+	defer old.Release()
+	r := IndexReduce(old, dim, index, src, reduce, includeSelf)
+	if r.Err() != nil {
+		return r
+	}
+	defer r.Release()
+	return CopyInPlace(x, r)
+}
+
 func init() {
 	sections := Arg{Name: "sections"}
 	offset := Arg{Name: "offset", Default: 0, Doc: "which diagonal"}
@@ -219,7 +236,7 @@ func init() {
 			Args: inputAnd(Arg{Name: "index"}, Arg{Name: "source"}, Arg{Name: "accumulate", Default: false}),
 			Samples: []Sample{{Args: []any{Shaped(3, 4), Indices([]int{2, 2}, 1, -1, 5, 0), Shaped(2, 2), false}},
 				{Name: "accumulate", Args: []any{Shaped(3, 2), Indices([]int{3}, 1, 1, 5), Shaped(3), true}}}},
-		Row{Name: "index_reduce", Func: IndexReduce, Doc: "Parts of a dimension combined with others.",
+		Row{Name: "index_reduce", Func: IndexReduce, InPlace: IndexReduceInPlace, Doc: "Parts of a dimension combined with others.",
 			Args: inputAnd(Arg{Name: "dim"}, Arg{Name: "index"}, Arg{Name: "source"}, Arg{Name: "reduce"}, Arg{Name: "include_self", Default: true}), Samples: reductions},
 	)
 }
