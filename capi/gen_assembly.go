@@ -43,6 +43,11 @@ func plait_index_reduce(input C.plait_tensor, dim C.int64_t, index C.plait_tenso
 	return C.plait_tensor(bind.IndexReduce(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)))
 }
 
+//export plait_index_reduce_in_place
+func plait_index_reduce_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_status {
+	return C.plait_status(bind.IndexReduceInPlace(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)))
+}
+
 //export plait_put
 func plait_put(input C.plait_tensor, index C.plait_tensor, source C.plait_tensor, accumulate C.bool) C.plait_tensor {
 	return C.plait_tensor(bind.Put(int64(input), int64(index), int64(source), bool(accumulate)))

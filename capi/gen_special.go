@@ -7,7 +7,11 @@ package capi
 */
 import "C"
 
-import "github.com/plait-ml/plait/capi/bind"
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/capi/bind"
+)
 
 //export plait_digamma
 func plait_digamma(input C.plait_tensor) C.plait_tensor {
@@ -59,6 +63,21 @@ func plait_erfinv_in_place(input C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.ErfinvInPlace(int64(input)))
 }
 
+//export plait_frexp
+func plait_frexp(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.Frexp(int64(input), int64(uintptr(unsafe.Pointer(out)))))
+}
+
+//export plait_i0
+func plait_i0(input C.plait_tensor) C.plait_tensor {
+	return C.plait_tensor(bind.I0(int64(input)))
+}
+
+//export plait_lcm
+func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	return C.plait_tensor(bind.Lcm(int64(input), int64(other)))
+}
+
 //export plait_lgamma
 func plait_lgamma(input C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.Lgamma(int64(input)))
@@ -89,9 +108,19 @@ func plait_nan_to_num_in_place(input C.plait_tensor, nan C.double, posinf C.plai
 	return C.plait_status(bind.NanToNumInPlace(int64(input), float64(nan), int64(posinf), int64(neginf)))
 }
 
+//export plait_nextafter
+func plait_nextafter(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	return C.plait_tensor(bind.Nextafter(int64(input), int64(other)))
+}
+
 //export plait_polygamma
 func plait_polygamma(n C.int64_t, input C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.Polygamma(int64(n), int64(input)))
+}
+
+//export plait_special_i1
+func plait_special_i1(input C.plait_tensor) C.plait_tensor {
+	return C.plait_tensor(bind.SpecialI1(int64(input)))
 }
 
 //export plait_zeta

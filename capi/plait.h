@@ -410,6 +410,9 @@ plait_object plait_hsplit(plait_tensor input, int64_t sections);
 // plait_index_reduce applies the operation index_reduce. Parts of a dimension combined with others.
 plait_tensor plait_index_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source, plait_string reduce, bool include_self);
 
+// plait_index_reduce_in_place applies the operation index_reduce_. Parts of a dimension combined with others.
+plait_status plait_index_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source, plait_string reduce, bool include_self);
+
 // plait_put applies the operation put. A copy with elements, taken as flat, replaced.
 plait_tensor plait_put(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
 
@@ -1739,6 +1742,15 @@ plait_tensor plait_erfinv(plait_tensor input);
 // plait_erfinv_in_place applies the operation erfinv_. Returns the inverse of the error function.
 plait_status plait_erfinv_in_place(plait_tensor input);
 
+// plait_frexp applies the operation frexp. Mantissas and exponents.
+plait_status plait_frexp(plait_tensor input, plait_tensor *out);
+
+// plait_i0 applies the operation i0. The modified Bessel function of the first kind of order 0.
+plait_tensor plait_i0(plait_tensor input);
+
+// plait_lcm applies the operation lcm. The least common multiples.
+plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
+
 // plait_lgamma applies the operation lgamma. Returns the logarithm of the gamma function.
 plait_tensor plait_lgamma(plait_tensor input);
 
@@ -1757,8 +1769,15 @@ plait_tensor plait_nan_to_num(plait_tensor input, double nan, plait_tensor posin
 // plait_nan_to_num_in_place applies the operation nan_to_num_. Returns input with NaN and infinities replaced.
 plait_status plait_nan_to_num_in_place(plait_tensor input, double nan, plait_tensor posinf, plait_tensor neginf);
 
+// plait_nextafter applies the operation nextafter. The next number in a direction.
+plait_tensor plait_nextafter(plait_tensor input, plait_tensor other);
+
 // plait_polygamma applies the operation polygamma. Returns derivative n of digamma.
 plait_tensor plait_polygamma(int64_t n, plait_tensor input);
+
+// plait_special_i1 applies the operation special_i1. The modified Bessel function of the first kind of order
+// 1.
+plait_tensor plait_special_i1(plait_tensor input);
 
 // plait_zeta applies the operation zeta. Returns Hurwitz's zeta function of input and other.
 plait_tensor plait_zeta(plait_tensor input, plait_tensor other, double other_number);

@@ -65,6 +65,18 @@ func IndexReduce(input Tensor, dim int64, index Tensor, source Tensor, reduce st
 	return result(op.IndexReduce(t0, int(dim), t2, t3, reduce, includeSelf), t0, t2, t3)
 }
 
+// IndexReduceInPlace applies the operation index_reduce_. Parts of a dimension combined with others.
+func IndexReduceInPlace(input Tensor, dim int64, index Tensor, source Tensor, reduce string, includeSelf bool) (status Status) {
+	defer protect("index_reduce_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(source)
+	return changed(op.IndexReduceInPlace(t0, int(dim), t2, t3, reduce, includeSelf))
+}
+
 // Put applies the operation put. A copy with elements, taken as flat, replaced.
 func Put(input Tensor, index Tensor, source Tensor, accumulate bool) (status Tensor) {
 	defer protect("put", &status)

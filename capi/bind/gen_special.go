@@ -104,6 +104,38 @@ func ErfinvInPlace(input Tensor) (status Status) {
 	return changed(op.ErfinvInPlace(t0))
 }
 
+// Frexp applies the operation frexp. Mantissas and exponents.
+func Frexp(input Tensor, out TensorsOut) (status Status) {
+	defer protect("frexp", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	r0, r1 := op.Frexp(t0)
+	return results(out, r0, r1)
+}
+
+// I0 applies the operation i0. The modified Bessel function of the first kind of order 0.
+func I0(input Tensor) (status Tensor) {
+	defer protect("i0", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.I0(t0), t0)
+}
+
+// Lcm applies the operation lcm. The least common multiples.
+func Lcm(input Tensor, other Tensor) (status Tensor) {
+	defer protect("lcm", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.LCM(t0, t1), t0, t1)
+}
+
 // Lgamma applies the operation lgamma. Returns the logarithm of the gamma function.
 func Lgamma(input Tensor) (status Tensor) {
 	defer protect("lgamma", &status)
@@ -168,6 +200,17 @@ func NanToNumInPlace(input Tensor, nan float64, posinf Tensor, neginf Tensor) (s
 	return changed(op.NanToNumInPlace(t0, nan, t2, t3))
 }
 
+// Nextafter applies the operation nextafter. The next number in a direction.
+func Nextafter(input Tensor, other Tensor) (status Tensor) {
+	defer protect("nextafter", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.NextAfter(t0, t1), t0, t1)
+}
+
 // Polygamma applies the operation polygamma. Returns derivative n of digamma.
 func Polygamma(n int64, input Tensor) (status Tensor) {
 	defer protect("polygamma", &status)
@@ -176,6 +219,16 @@ func Polygamma(n int64, input Tensor) (status Tensor) {
 	}
 	t1 := tensor(input)
 	return result(op.Polygamma(int(n), t1), t1)
+}
+
+// SpecialI1 applies the operation special_i1. The modified Bessel function of the first kind of order 1.
+func SpecialI1(input Tensor) (status Tensor) {
+	defer protect("special_i1", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.I1(t0), t0)
 }
 
 // Zeta applies the operation zeta. Returns Hurwitz's zeta function of input and other.

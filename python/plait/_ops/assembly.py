@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["block_diag", "combinations", "diagflat", "dsplit", "hsplit", "index_reduce", "put", "vander", "vsplit"]
+__all__ = ["block_diag", "combinations", "diagflat", "dsplit", "hsplit", "index_reduce", "index_reduce_", "put", "vander", "vsplit"]
 
 _block_diag = _core.bind_BlockDiag
 
@@ -88,6 +88,19 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(index_reduce, locals(), error) from None
     return own(status if status > 0 else settle(status, _index_reduce, input._h, dim, index._h, source._h, reduce, include_self))
+
+_index_reduce_in_place = _core.bind_IndexReduceInPlace
+
+
+def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
+    """index_reduce in place: changes `input` and returns it."""
+    try:
+        status = _index_reduce_in_place(input._h, dim, index._h, source._h, reduce, include_self)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_reduce_, locals(), error) from None
+    if status < 0:
+        settle(status, _index_reduce_in_place, input._h, dim, index._h, source._h, reduce, include_self)
+    return input
 
 _put = _core.bind_Put
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from plait import _core
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "polygamma", "zeta"]
+__all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "frexp", "i0", "lcm", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "nextafter", "polygamma", "special_i1", "zeta"]
 
 _digamma = _core.bind_Digamma
 
@@ -138,6 +139,42 @@ def erfinv_(input: Tensor) -> Tensor:
         settle(status, _erfinv_in_place, input._h)
     return input
 
+_frexp = _core.bind_Frexp
+
+
+def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
+    """Mantissas and exponents."""
+    try:
+        out_ = array("q", (0, 0))
+        status = _frexp(input._h, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(frexp, locals(), error) from None
+    if status < 0:
+        settle(status, _frexp, input._h, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1])
+
+_i0 = _core.bind_I0
+
+
+def i0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 0."""
+    try:
+        status = _i0(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(i0, locals(), error) from None
+    return own(status if status > 0 else settle(status, _i0, input._h))
+
+_lcm = _core.bind_Lcm
+
+
+def lcm(input: Tensor, other: Tensor) -> Tensor:
+    """The least common multiples."""
+    try:
+        status = _lcm(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(lcm, locals(), error) from None
+    return own(status if status > 0 else settle(status, _lcm, input._h, other._h))
+
 _lgamma = _core.bind_Lgamma
 
 
@@ -218,6 +255,17 @@ def nan_to_num_(input: Tensor, nan: float = 0.0, posinf: Tensor | None = None, n
         settle(status, _nan_to_num_in_place, input._h, nan, 0 if posinf is None else posinf._h, 0 if neginf is None else neginf._h)
     return input
 
+_nextafter = _core.bind_Nextafter
+
+
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """The next number in a direction."""
+    try:
+        status = _nextafter(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(nextafter, locals(), error) from None
+    return own(status if status > 0 else settle(status, _nextafter, input._h, other._h))
+
 _polygamma = _core.bind_Polygamma
 
 
@@ -228,6 +276,17 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(polygamma, locals(), error) from None
     return own(status if status > 0 else settle(status, _polygamma, n, input._h))
+
+_special_i1 = _core.bind_SpecialI1
+
+
+def special_i1(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 1."""
+    try:
+        status = _special_i1(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(special_i1, locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_i1, input._h))
 
 _zeta = _core.bind_Zeta
 
