@@ -952,7 +952,7 @@ plait_tensor plait_stack(plait_tensors tensors_arg, int64_t tensors_arg_len, int
 // plait_vstack applies the operation vstack. The tensors, vectors as rows, joined on top of each other.
 plait_tensor plait_vstack(plait_tensors tensors_arg, int64_t tensors_arg_len);
 
-// --- linear algebra ---
+// --- linalg ---
 
 // plait_linalg_cholesky applies the operation linalg_cholesky. The triangular factors of symmetric positive
 // definite matrices.
@@ -1607,6 +1607,20 @@ plait_status plait_max(plait_tensor input, int64_t dim, bool keepdim, plait_tens
 // equal elements.
 plait_status plait_min(plait_tensor input, int64_t dim, bool keepdim, plait_tensor *out);
 
+// --- scatter view ---
+
+// plait_diagonal_scatter applies the operation diagonal_scatter. A copy with a diagonal replaced.
+plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_t offset, int64_t dim1, int64_t dim2);
+
+// plait_narrow_copy applies the operation narrow_copy. A copy of some indices of a dimension.
+plait_tensor plait_narrow_copy(plait_tensor input, int64_t dim, int64_t start, int64_t length);
+
+// plait_select_scatter applies the operation select_scatter. A copy with one index of a dimension replaced.
+plait_tensor plait_select_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t index);
+
+// plait_slice_scatter applies the operation slice_scatter. A copy with a slice of a dimension replaced.
+plait_tensor plait_slice_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t start, int64_t end, int64_t step);
+
 // --- slices ---
 
 // plait_as_strided applies the operation as_strided. A view with the given shape, strides and offset.
@@ -1914,20 +1928,6 @@ plait_tensor plait_tan(plait_tensor input);
 
 // plait_tan_in_place applies the operation tan_. Returns the tangent.
 plait_status plait_tan_in_place(plait_tensor input);
-
-// --- view scattering ---
-
-// plait_diagonal_scatter applies the operation diagonal_scatter. A copy with a diagonal replaced.
-plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_t offset, int64_t dim1, int64_t dim2);
-
-// plait_narrow_copy applies the operation narrow_copy. A copy of some indices of a dimension.
-plait_tensor plait_narrow_copy(plait_tensor input, int64_t dim, int64_t start, int64_t length);
-
-// plait_select_scatter applies the operation select_scatter. A copy with one index of a dimension replaced.
-plait_tensor plait_select_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t index);
-
-// plait_slice_scatter applies the operation slice_scatter. A copy with a slice of a dimension replaced.
-plait_tensor plait_slice_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t start, int64_t end, int64_t step);
 
 // --- views ---
 

@@ -20,7 +20,7 @@ func init() {
 	for _, order := range []string{"fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"} {
 		norms = append(norms, of(order, tall, order))
 	}
-	register("linear algebra",
+	register("linalg",
 		Row{Name: "linalg_inv", Func: Inv, Args: []Arg{x}, Doc: "The inverses of matrices.", Samples: []Sample{of("stack", full), of("no matrices", none)}},
 		Row{Name: "linalg_solve", Func: Solve, Args: []Arg{m, b}, Doc: "The X of A X = B.",
 			Samples: []Sample{of("matrices", full, Shaped(2, 3, 2)), of("columns", full, Shaped(2, 3)), of("broadcast", full, Shaped(3, 1)), of("vector", full, Shaped(3))}},

@@ -48,7 +48,7 @@ func NarrowCopy(t *core.Tensor, dim, start, length int) *core.Tensor {
 
 func init() {
 	dim, src := Arg{Name: "dim", Default: 0, Doc: "the dimension"}, Arg{Name: "src", Doc: "of the part's shape"}
-	register("view scattering",
+	register("scatter_view",
 		Row{Name: "select_scatter", Func: SelectScatter, Memory: true, Doc: "A copy with one index of a dimension replaced.",
 			Args: inputAnd(src, Arg{Name: "dim"}, Arg{Name: "index"}),
 			Samples: []Sample{{Args: []any{Shaped(3, 4), Shaped(3), 1, 2}}, {Name: "from the end", Args: []any{Shaped(3, 2, 2), Shaped(2, 2), 0, -1}},

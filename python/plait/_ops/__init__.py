@@ -276,7 +276,7 @@ from plait._ops.joining import (
     stack,
     vstack,
 )
-from plait._ops.linear algebra import (
+from plait._ops.linalg import (
     linalg_cholesky,
     linalg_det,
     linalg_eigh,
@@ -484,6 +484,12 @@ from plait._ops.scan import (
     max,
     min,
 )
+from plait._ops.scatter_view import (
+    diagonal_scatter,
+    narrow_copy,
+    select_scatter,
+    slice_scatter,
+)
 from plait._ops.slices import (
     as_strided,
     chunk,
@@ -590,12 +596,6 @@ from plait._ops.trigonometric import (
     sinh_,
     tan,
     tan_,
-)
-from plait._ops.view scattering import (
-    diagonal_scatter,
-    narrow_copy,
-    select_scatter,
-    slice_scatter,
 )
 from plait._ops.views import (
     atleast_1d,
