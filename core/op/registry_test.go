@@ -215,6 +215,7 @@ func loose(s op.Sample) float64 {
 func TestEveryRowIsComplete(t *testing.T) {
 	for _, r := range op.Rows() {
 		assert.NotEmpty(t, r.Doc, r.Name)
+		assert.Regexp(t, "^[a-z][a-z0-9_]*$", r.Family, "%s: files and modules are named after the family", r.Name)
 		assert.True(t, r.Func != nil || r.InPlace != nil, r.Name)
 		assert.True(t, r.Func == nil || len(r.Samples) > 0, "%s has no samples", r.Name)
 		for _, a := range r.Args {
