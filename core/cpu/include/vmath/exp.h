@@ -32,18 +32,36 @@ PLAIT_INLINE float plait_vm_scalef(float y, int32_t n) {
   return y * plait_vm_pow2if(half) * plait_vm_pow2if(n - half);
 }
 
-// exp(x), within 1 ulp.
+// x = n ln 2 + r as above, and the bits of 2^n without those of 1: those of 2^(n+k) are *power plus the bits of 2^k.
+PLAIT_INLINE float plait_vm_exp_splitf(float x, uint32_t *power) {
+  float t = x * 0x1.715476p+0f + PLAIT_VM_ROUNDERF;
+  *power = plait_f32_bits(t) << 23;
+  float k = t - PLAIT_VM_ROUNDERF;
+  return (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+}
+
+// exp(x), within 1 ulp. The power is applied as 2^(n+64) 2^-64 for a negative x and as 2^(n-64) 2^64 for others.
 PLAIT_INLINE float plait_vm_expf(float x) {
-  int32_t n;
-  float r = plait_vm_exp_reducef(plait_vm_at_leastf(plait_vm_at_mostf(x, 100.0f), -105.0f), &n);
-  return plait_vm_scalef(1.0f + plait_vm_expm1_polyf(r), n);
+  uint32_t power;
+  float y = x > 100.0f ? 100.0f : x;
+  y = y < -105.0f ? -105.0f : y;
+  float r = plait_vm_exp_splitf(y, &power);
+  uint32_t far = 0x5f800000u ^ ((plait_f32_bits(y) >> 1) & 0x40000000u);  // 2^64 or 2^-64
+  return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(power + (0x7f000000u - far)) * plait_bits_f32(far);
+}
+
+// exp(x) for x <= 0, within 1 ulp.
+PLAIT_INLINE float plait_vm_exp_negativef(float x) {
+  uint32_t power;
+  float r = plait_vm_exp_splitf(x < -105.0f ? -105.0f : x, &power);
+  return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(power + 0x5f800000u) * 0x1p-64f;
 }
 
 // exp(x) for -87 <= x <= 88 (no overflow, no subnormal result), within 1 ulp.
 PLAIT_INLINE float plait_vm_exp_normalf(float x) {
-  int32_t n;
-  float r = plait_vm_exp_reducef(x, &n);
-  return (1.0f + plait_vm_expm1_polyf(r)) * plait_vm_pow2if(n);
+  uint32_t power;
+  float r = plait_vm_exp_splitf(x, &power);
+  return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(power + 0x3f800000u);
 }
 
 // 2^x, within 1.5 ulp.
@@ -77,7 +95,8 @@ PLAIT_INLINE float plait_vm_expm1f(float x) {
 
 // tanh(x), within 2 ulp.
 PLAIT_INLINE float plait_vm_tanhf(float x) {
-  float a = plait_vm_at_mostf(plait_vm_absf(x), 9.5f);
+  float a = plait_vm_absf(x);
+  a = a > 9.5f ? 9.5f : a;
   float z = a * a;
   float p = 0x1.1a2816p-9f;
   p = p * z - 0x1.0c5ed0p-7f;
@@ -92,13 +111,13 @@ PLAIT_INLINE float plait_vm_tanhf(float x) {
 
 // 1 / (1 + exp(-x)), within 2.5 ulp, subnormal results included.
 PLAIT_INLINE float plait_vm_sigmoidf(float x) {
-  float e = plait_vm_expf(-plait_vm_absf(x));
+  float e = plait_vm_exp_negativef(-plait_vm_absf(x));
   return plait_vm_pickf(x < 0.0f, e, 1.0f) / (1.0f + e);
 }
 
 // log(1 + exp(x)), within 2 ulp.
 PLAIT_INLINE float plait_vm_softplusf(float x) {
-  float e = plait_vm_expf(-plait_vm_absf(x));
+  float e = plait_vm_exp_negativef(-plait_vm_absf(x));
   return plait_vm_at_leastf(x, 0.0f) + plait_vm_log1p_unitf(e);
 }
 

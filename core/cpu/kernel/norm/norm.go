@@ -2,7 +2,7 @@
 package norm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xe81e39c2
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xb83ba6be
 #cgo noescape plaitk_norm_layer_forward
 #cgo nocallback plaitk_norm_layer_forward
 #cgo noescape plaitk_norm_layer_backward

@@ -3,7 +3,7 @@
 package random
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x09cdc6fc
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x8f43bee4
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_random_fill
 #cgo nocallback plaitk_random_fill

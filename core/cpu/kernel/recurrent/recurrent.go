@@ -11,7 +11,7 @@
 package recurrent
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xecabcdea
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfe401c94
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_recurrent_run
 #cgo nocallback plaitk_recurrent_run

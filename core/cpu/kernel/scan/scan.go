@@ -6,7 +6,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x497f324c
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xcd9fc678
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_scan_run
 #cgo nocallback plaitk_scan_run

@@ -59,15 +59,28 @@ PLAIT_INLINE double FN(row_online)(const T *x, int64_t n, ACC *max) {
   return total;
 }
 
-PLAIT_CLONES static void FN(softmax_rows)(const T *x, T *y, int64_t rows, int64_t n) {
+// Writes a finished row past the caches and fetches the next one meanwhile.
+PLAIT_INLINE void FN(stream_row)(T *y, const T *row, const T *next, int64_t n) {
+  for (int64_t b = 0; b < n; b += STREAM_PART) {
+    int64_t len = n - b < STREAM_PART ? n - b : STREAM_PART;
+    plait_fetch(next + b, len * (int64_t)sizeof(T));
+    plait_stream(y + b, row + b, len * (int64_t)sizeof(T));
+  }
+}
+
+PLAIT_CLONES static void FN(softmax_rows)(const T *x, T *y, int64_t rows, int64_t n, bool stream) {
   ACC e[ROW_BUFFER];
+  T row[ROW_BUFFER];
+  stream &= n <= ROW_BUFFER;
   for (int64_t r = 0; r < rows; r++, x += n, y += n) {
     ACC m;
     if (n <= ROW_BUFFER) {
       m = FN(row_max)(x, n);
       ACC scale = (ACC)(1 / FN(row_exp)(x, e, n, m));
+      T *to = stream ? row : y;
 #pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = STORE(e[i] * scale);
+      for (int64_t i = 0; i < n; i++) to[i] = STORE(e[i] * scale);
+      if (stream) FN(stream_row)(y, row, x + n, n);
     } else {
       ACC scale = (ACC)(1 / FN(row_online)(x, n, &m));
 #pragma omp simd
@@ -76,7 +89,9 @@ PLAIT_CLONES static void FN(softmax_rows)(const T *x, T *y, int64_t rows, int64_
   }
 }
 
-PLAIT_CLONES static void FN(log_softmax_rows)(const T *x, T *y, int64_t rows, int64_t n) {
+PLAIT_CLONES static void FN(log_softmax_rows)(const T *x, T *y, int64_t rows, int64_t n, bool stream) {
+  T row[ROW_BUFFER];
+  stream &= n <= ROW_BUFFER;
   for (int64_t r = 0; r < rows; r++, x += n, y += n) {
     ACC m;
     double sum;
@@ -87,8 +102,10 @@ PLAIT_CLONES static void FN(log_softmax_rows)(const T *x, T *y, int64_t rows, in
       sum = FN(row_online)(x, n, &m);
     }
     ACC shift = (ACC)log(sum);
+    T *to = stream ? row : y;
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = STORE(LOAD(x[i]) - m - shift);
+    for (int64_t i = 0; i < n; i++) to[i] = STORE(LOAD(x[i]) - m - shift);
+    if (stream) FN(stream_row)(y, row, x + n, n);
   }
 }
 
@@ -132,7 +149,8 @@ static void FN(task_rows)(const struct softmax_args *a, int64_t first, int64_t r
   if (a->dy) {
     (a->log ? FN(log_softmax_rows_grad) : FN(softmax_rows_grad))(in, dy, out, rows, a->n);
   } else {
-    (a->log ? FN(log_softmax_rows) : FN(softmax_rows))(in, out, rows, a->n);
+    (a->log ? FN(log_softmax_rows) : FN(softmax_rows))(in, out, rows, a->n, a->stream);
+    if (a->stream) plait_stream_end();
   }
 }
 

@@ -1,11 +1,16 @@
 #include "softmax.h"
 
+#include "../../include/plait_stream.h"
+#include "../../include/plait_view.h"
+
 // Sums run over at most this many elements in the working type, and between such blocks in float64.
 #define SUM_BLOCK 1024
 // The same for sums along columns, in rows.
 #define SUM_ROWS 16
 // A row up to this length is exponentiated once, into a buffer on the stack; a longer one twice, reading memory twice.
 #define ROW_BUFFER 8192
+// Elements of a finished row that are written in turn with reading the next row.
+#define STREAM_PART 128
 // Columns of a block, unless whole rows are at most WIDE_BLOCK wide and there are ENOUGH_BLOCKS of them: reading memory in
 // order then pays more.
 #define COLUMN_BLOCK 256
@@ -16,6 +21,7 @@
 
 struct softmax_args {
   int dtype, log;
+  bool stream;  // the result is written past the caches
   const void *in, *dy;  // in is x, or y when dy is given
   void *out;
   int64_t outer, n, inner;
@@ -59,6 +65,7 @@ static void run_columns(void *arg, int64_t chunk) {
 static void run(plait_pool *pool, struct softmax_args *a) {
   if (a->outer == 0 || a->n == 0 || a->inner == 0) return;
   int64_t units, size;
+  a->stream = a->dy == NULL && a->in != a->out && a->outer * a->n * plait_dtype_size(a->dtype) >= PLAIT_STREAM_BYTES;
   if (a->inner == 1) {
     units = a->outer;
     size = a->n;

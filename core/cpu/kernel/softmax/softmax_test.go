@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -104,6 +105,24 @@ func TestAgainstDefinition(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A result too large for the caches is written on another way, which gives the same bits.
+func TestStreamed(t *testing.T) {
+	workers := pool.New(2)
+	defer workers.Close()
+	const rows, n = 8200, 1029 // rows that begin in the midst of a line
+	rng := rand.New(rand.NewPCG(3, 4))
+	x := rawtensor.New(t, rawtensor.Float32, rows, n, 1).Fill(func([]int) float64 { return rng.NormFloat64() })
+	y, want := rawtensor.New(t, rawtensor.Float32, rows, n, 1), rawtensor.New(t, rawtensor.Float32, rows, n, 1)
+	for log := range 2 {
+		forward(workers.Ptr(), rawtensor.Float32, log, x.Ptr, y.Ptr, rows, n, 1)
+		for r := 0; r < rows; r += 100 {
+			at := 4 * r * n
+			forward(nil, rawtensor.Float32, log, unsafe.Add(x.Ptr, at), unsafe.Add(want.Ptr, at), 100, n, 1)
+		}
+		require.True(t, bytes.Equal(want.Memory(), y.Memory()), "log %d", log)
 	}
 }
 

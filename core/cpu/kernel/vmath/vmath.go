@@ -3,7 +3,7 @@
 package vmath
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x891ee423
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x7de00119
 #cgo LDFLAGS: -lm
 #include "vmath.h"
 */
