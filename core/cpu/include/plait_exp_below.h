@@ -12,9 +12,9 @@ PLAIT_INLINE float plait_exp_belowf(float x) {
   float k = t - PLAIT_VM_ROUNDERF;
   float r = (y - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
   float e = 1.0f + plait_vm_expm1_polyf(r);
-  // The low bits of t are the power of two; shifted, they go to the exponent.
-  uint32_t bits = plait_f32_bits(e) + (plait_f32_bits(t) << 23);
-  return plait_bits_f32(bits & ~-(uint32_t)(x < -87.0f));
+  // The low bits of t are the power of two; shifted, they go to the exponent of 1. A product keeps a NaN of any bits.
+  float product = e * plait_bits_f32(0x3f800000u + (plait_f32_bits(t) << 23));
+  return plait_bits_f32(plait_f32_bits(product) & ~-(uint32_t)(x < -87.0f));
 }
 
 #endif

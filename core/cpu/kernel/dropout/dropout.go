@@ -2,7 +2,7 @@
 package dropout
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfa0f82eb
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x5931047e
 #cgo noescape plaitk_dropout
 #cgo nocallback plaitk_dropout
 #cgo LDFLAGS: -lm

@@ -126,6 +126,18 @@ func TestStreamed(t *testing.T) {
 	}
 }
 
+// A NaN makes its whole row NaN, whatever its bits.
+func TestNaNBits(t *testing.T) {
+	for _, bits := range []uint32{0x7fc00000, 0x7fc00001, 0xffc000ff, 0x7fffffff} {
+		x, y := rawtensor.New(t, rawtensor.Float32, 1, 40, 1), rawtensor.New(t, rawtensor.Float32, 1, 40, 1)
+		*(*uint32)(unsafe.Add(x.Ptr, 4*7)) = bits
+		forward(nil, rawtensor.Float32, 0, x.Ptr, y.Ptr, 1, 40, 1)
+		for i, v := range column(y, 0, 0) {
+			require.True(t, math.IsNaN(v), "%#x: element %d is %v", bits, i, v)
+		}
+	}
+}
+
 func TestSpecialValues(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	rows := [][]float64{
