@@ -87,3 +87,18 @@ func plait_backward_answer(h C.plait_object, grads C.plait_tensors, n C.int64_t)
 func plait_backward_take(h C.plait_object, out *C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.BackwardTake(int64(h), int64(uintptr(unsafe.Pointer(out)))))
 }
+
+//export plait_hook_add
+func plait_hook_add(t C.plait_tensor, key C.int64_t) C.plait_object {
+	return C.plait_object(bind.HookAdd(int64(t), int64(key)))
+}
+
+//export plait_hook_add_post
+func plait_hook_add_post(t C.plait_tensor, key C.int64_t) C.plait_object {
+	return C.plait_object(bind.HookAddPost(int64(t), int64(key)))
+}
+
+//export plait_hook_remove
+func plait_hook_remove(h C.plait_object) C.plait_status {
+	return C.plait_status(bind.HookRemove(int64(h)))
+}

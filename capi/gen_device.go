@@ -14,6 +14,11 @@ func plait_device_open(name C.plait_string) C.plait_device {
 	return C.plait_device(bind.DeviceOpen(C.GoString(name)))
 }
 
+//export plait_device_open_count
+func plait_device_open_count() C.int64_t {
+	return C.int64_t(bind.DeviceOpenCount())
+}
+
 //export plait_device_name
 func plait_device_name(d C.plait_device) *C.char {
 	return C.CString(bind.DeviceName(int64(d)))
@@ -92,6 +97,11 @@ func plait_event_done(event C.plait_object) C.plait_status {
 //export plait_event_wait
 func plait_event_wait(event C.plait_object) C.plait_status {
 	return C.plait_status(bind.EventWait(int64(event)))
+}
+
+//export plait_event_wait_for
+func plait_event_wait_for(event C.plait_object, nanoseconds C.int64_t) C.plait_status {
+	return C.plait_status(bind.EventWaitFor(int64(event), int64(nanoseconds)))
 }
 
 //export plait_stream_wait

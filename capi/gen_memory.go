@@ -23,6 +23,16 @@ func plait_tensor_wrap(data C.plait_bytes, bytes C.int64_t, of C.plait_dtype, sh
 	return C.plait_tensor(bind.TensorWrap(int64(uintptr(unsafe.Pointer(data))), int64(bytes), int64(of), int64(uintptr(unsafe.Pointer(shape))), int64(uintptr(unsafe.Pointer(strides))), int64(dims), int64(offset), int64(key)))
 }
 
+//export plait_tensor_wait_for
+func plait_tensor_wait_for(t C.plait_tensor, nanoseconds C.int64_t) C.plait_status {
+	return C.plait_status(bind.TensorWaitFor(int64(t), int64(nanoseconds)))
+}
+
+//export plait_tensor_ready
+func plait_tensor_ready(t C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.TensorReady(int64(t)))
+}
+
 //export plait_tensor_read
 func plait_tensor_read(t C.plait_tensor, out unsafe.Pointer, bytes C.int64_t) C.plait_status {
 	return C.plait_status(bind.TensorRead(int64(t), int64(uintptr(unsafe.Pointer(out))), int64(bytes)))

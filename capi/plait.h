@@ -101,12 +101,26 @@ plait_status plait_backward_answer(plait_object h, plait_tensors grads, int64_t 
 // outputs do not depend on.
 plait_status plait_backward_take(plait_object h, plait_tensor *out);
 
+// plait_hook_add makes backward call the function with the given key on the gradient of the tensor; see
+// [BackwardStep].
+plait_object plait_hook_add(plait_tensor t, int64_t key);
+
+// plait_hook_add_post makes backward call the function with the given key once the gradient of a leaf is
+// final.
+plait_object plait_hook_add_post(plait_tensor t, int64_t key);
+
+// plait_hook_remove takes a hook away.
+plait_status plait_hook_remove(plait_object h);
+
 // --- device ---
 
 // plait_device_open returns the number of the device with the given name, such as "cpu:1", and opens it at its
 // first use.
 // It may wait for the device.
 plait_device plait_device_open(plait_string name);
+
+// plait_device_open_count returns how many devices are open; their numbers count from 0.
+int64_t plait_device_open_count(void);
 
 // plait_device_name returns the name of an open device; nothing for another number.
 char *plait_device_name(plait_device d);
@@ -162,6 +176,11 @@ plait_status plait_event_done(plait_object event);
 // plait_event_wait waits until the event has passed.
 // It may wait for the device.
 plait_status plait_event_wait(plait_object event);
+
+// plait_event_wait_for waits until the event has passed or nanoseconds are over, and returns 1 if it has
+// passed, 0 if not.
+// It may wait for the device.
+plait_status plait_event_wait_for(plait_object event, int64_t nanoseconds);
 
 // plait_stream_wait makes what is launched from now on, on the calling thread's current stream of a device,
 // wait for the event.
@@ -2040,6 +2059,16 @@ plait_tensor plait_tensor_from_memory(plait_bytes data, int64_t bytes, plait_dty
 // tensor uses
 // it any more. Operations on the tensor have read and written the memory when they return.
 plait_tensor plait_tensor_wrap(plait_bytes data, int64_t bytes, plait_dtype of, plait_ints shape, plait_ints strides, int64_t dims, int64_t offset, int64_t key);
+
+// plait_tensor_wait_for waits until the tensor's value, or the error that prevents it, is known, or
+// nanoseconds are over. It
+// returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait.
+// It may wait for the device.
+plait_status plait_tensor_wait_for(plait_tensor t, int64_t nanoseconds);
+
+// plait_tensor_ready returns 1 if the tensor's value, or the error that prevents it, is known, else 0. It does
+// not wait.
+plait_status plait_tensor_ready(plait_tensor t);
 
 // plait_tensor_read waits for the tensor's value and copies its elements, row-major, to out, which has room
 // for exactly them.

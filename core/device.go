@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 )
 
@@ -81,6 +82,8 @@ type Event interface {
 	Done() bool
 	// Wait blocks the caller until it has.
 	Wait()
+	// WaitFor blocks until it has, at most for d, and reports whether it has.
+	WaitFor(d time.Duration) bool
 	// Stream returns the stream the event was recorded on.
 	Stream() Stream
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"math"
+	"time"
 	"unsafe"
 )
 
@@ -102,6 +103,28 @@ func (s *Storage) Wait() error {
 		return err
 	}
 	return s.home.TakeError()
+}
+
+// WaitFor is [Tensor.Wait] for at most d, without the error; it reports whether the value, or its error, is known.
+func (t *Tensor) WaitFor(d time.Duration) bool {
+	if t.Usable("wait") != nil || t.isNumber {
+		return true
+	}
+	deadline := time.Now().Add(d)
+	s := t.storage
+	if !s.home.Record().WaitFor(d) {
+		return false
+	}
+	c := s.cleanup
+	c.mu.Lock()
+	uses := append([]foreignUse(nil), c.uses...)
+	c.mu.Unlock()
+	for _, u := range uses {
+		if !u.event.WaitFor(time.Until(deadline)) {
+			return false
+		}
+	}
+	return true
 }
 
 // Bytes waits for the tensor's value and returns its elements row-major in the machine's byte order.

@@ -234,3 +234,41 @@ func BackwardTake(h Object, out TensorsOut) (status Status) {
 	}
 	return 0
 }
+
+// A hook is a function of the caller's that a tensor knows, until it is removed.
+type hook struct {
+	key    int64
+	remove func()
+}
+
+// HookAdd makes backward call the function with the given key on the gradient of the tensor; see [BackwardStep].
+func HookAdd(t Tensor, key int64) (status Object) {
+	defer protect("register_hook", &status)
+	v := tensor(t)
+	if err := v.Usable("register_hook"); err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(&hook{key, v.TensorHooks().Add(core.Hook{Foreign: uint64(key)})})
+}
+
+// HookAddPost makes backward call the function with the given key once the gradient of a leaf is final.
+func HookAddPost(t Tensor, key int64) (status Object) {
+	defer protect("register_post_accumulate_grad_hook", &status)
+	v := tensor(t)
+	if err := v.Usable("register_post_accumulate_grad_hook"); err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(&hook{key, v.PostAccumulateHooks().Add(core.Hook{Foreign: uint64(key)})})
+}
+
+// HookRemove takes a hook away.
+func HookRemove(h Object) Status {
+	v, ok := handle.Object[*hook](h)
+	if !ok {
+		return failf(core.TypeError, "hook", "%d is not the handle of a hook", h)
+	}
+	handle.Objects.Take(h)
+	v.remove()
+	drop(v.key)
+	return 0
+}

@@ -1,6 +1,8 @@
 package bind
 
 import (
+	"time"
+
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu"
@@ -17,6 +19,9 @@ func DeviceOpen(name string) (status Device) {
 	}
 	return int64(d.Ordinal())
 }
+
+// DeviceOpenCount returns how many devices are open; their numbers count from 0.
+func DeviceOpenCount() int64 { return int64(len(core.OpenDevices())) }
 
 // DeviceName returns the name of an open device; nothing for another number.
 func DeviceName(d Device) string {
@@ -130,6 +135,18 @@ func EventWait(event Object) (status Status) {
 	}
 	e.Wait()
 	return 0
+}
+
+// EventWaitFor waits until the event has passed or nanoseconds are over, and returns 1 if it has passed, 0 if not.
+//
+//plait:waits
+func EventWaitFor(event Object, nanoseconds int64) (status Status) {
+	defer protect("event", &status)
+	e, ok := handle.Object[core.Event](event)
+	if !ok {
+		return failf(core.TypeError, "event", "%d is not the handle of an event", event)
+	}
+	return truth(e.WaitFor(time.Duration(nanoseconds)))
 }
 
 // StreamWait makes what is launched from now on, on the calling thread's current stream of a device, wait for the event.

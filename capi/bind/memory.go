@@ -3,6 +3,7 @@ package bind
 import (
 	"runtime"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/plait-ml/plait/capi/handle"
@@ -55,6 +56,21 @@ func TensorWrap(data Bytes, bytes int64, of DType, shape Ints, strides Ints, dim
 	t := core.WrapTensor(m, st, d, sizes, steps, int(offset))
 	st.Release()
 	return result(t)
+}
+
+// TensorWaitFor waits until the tensor's value, or the error that prevents it, is known, or nanoseconds are over. It
+// returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait.
+//
+//plait:waits
+func TensorWaitFor(t Tensor, nanoseconds int64) (status Status) {
+	defer protect("wait", &status)
+	return truth(tensor(t).WaitFor(time.Duration(nanoseconds)))
+}
+
+// TensorReady returns 1 if the tensor's value, or the error that prevents it, is known, else 0. It does not wait.
+func TensorReady(t Tensor) (status Status) {
+	defer protect("wait", &status)
+	return truth(tensor(t).WaitFor(0))
 }
 
 // TensorRead waits for the tensor's value and copies its elements, row-major, to out, which has room for exactly them.

@@ -264,6 +264,27 @@ func (s *stream) wait(n uint64) {
 	s.waiters.Add(-1)
 }
 
+// waitFor is wait for at most d; it reports whether call n is done. After the spin it looks again at growing intervals:
+// a caller that limits its wait is one that has time.
+func (s *stream) waitFor(n uint64, d time.Duration) bool {
+	start := time.Now()
+	pause := 5 * time.Microsecond
+	for i := 1; s.done.Load() < n; i++ {
+		if i%64 != 0 {
+			continue
+		}
+		passed := time.Since(start)
+		if passed >= d {
+			return s.done.Load() >= n
+		}
+		if passed > spin {
+			time.Sleep(min(pause, d-passed))
+			pause = min(2*pause, time.Millisecond)
+		}
+	}
+	return true
+}
+
 // event is a point in a stream.
 type event struct {
 	stream *stream
@@ -275,6 +296,9 @@ func (e event) Done() bool { return e.stream.done.Load() >= e.number }
 
 // Wait implements [core.Event].
 func (e event) Wait() { e.stream.wait(e.number) }
+
+// WaitFor implements [core.Event].
+func (e event) WaitFor(d time.Duration) bool { return e.stream.waitFor(e.number, d) }
 
 // Stream implements [core.Event].
 func (e event) Stream() core.Stream { return e.stream }

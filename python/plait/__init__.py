@@ -1,0 +1,44 @@
+"""Plait trains one model on many devices: any GPU that speaks WebGPU, and CPUs.
+
+Names, arguments and behaviour are PyTorch's: a training script is ported by changing its imports.
+"""
+
+from plait._autograd import grad as _grad
+from plait._device import device, get_default_device, set_default_device
+from plait._dtype import (
+    bfloat16,
+    can_cast,
+    dtype,
+    finfo,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    iinfo,
+    int32,
+    int64,
+    promote_types,
+    set_default_dtype,
+    uint8,
+)
+from plait._dtype import bool_ as bool  # noqa: A004
+from plait._errors import DeviceError, DistributedError, OutOfMemoryError
+from plait._modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from plait._ops import *  # noqa: F403
+from plait._random import Generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from plait._repr import set_printoptions
+from plait._tensor import Size, Tensor, as_tensor, asarray, from_numpy, tensor
+from plait._version import __version__
+
+float = float32  # noqa: A001
+double = float64
+half = float16
+long = int64
+int = int32  # noqa: A001

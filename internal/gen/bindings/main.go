@@ -27,6 +27,7 @@ func main() {
 		w.file("python/plait/_ops/"+f.name+".py", f.pythonSource())
 	}
 	w.file("python/plait/_ops/__init__.py", pythonIndex(families))
+	w.file("python/plait/_ops/methods.py", pythonMethods(families, w.lines("internal/coverage/tensor.txt")))
 	functions := parseBind(filepath.Join(w.root, "capi/bind"))
 	for name, source := range exports(functions) {
 		w.goFile("capi/gen_"+name+".go", source)
@@ -44,6 +45,15 @@ type writer struct {
 	root string
 	kept map[string]bool
 	err  error
+}
+
+// lines returns the lines of a file.
+func (w *writer) lines(name string) []string {
+	b, err := os.ReadFile(filepath.Join(w.root, name))
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	return strings.Fields(string(b))
 }
 
 func (w *writer) goFile(name, source string) {

@@ -1,0 +1,122 @@
+"""Devices: where tensors live and operations run."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any
+
+from plait import _core
+from plait._runtime import check, wait_devices
+
+# PyTorch's word for a GPU means ours.
+_ALIASES = {"cuda": "gpu"}
+_numbers: dict[str, int] = {}
+
+
+class device:  # noqa: N801
+    """A device by type and index: `device("cpu")`, `device("gpu:1")`, `device("gpu", 1)`.
+
+    As a context manager it is where tensors are made by default. Making one opens nothing.
+
+    Raises:
+        ValueError: for a type other than cpu, gpu, cuda (which means gpu) and meta.
+    """
+
+    __slots__ = ("_before", "index", "type")
+    type: str
+    index: int | None
+
+    def __init__(self, type: str | device | int, index: int | None = None) -> None:  # noqa: A002
+        if isinstance(type, device):
+            self.type, self.index = type.type, type.index
+        else:
+            if isinstance(type, int):
+                type, index = "gpu", type  # noqa: PLW2901
+            if not isinstance(type, str):
+                raise TypeError(f"device: want a name such as 'cpu' or 'gpu:0', got {type.__class__.__name__} {type!r}")
+            kind, colon, number = type.partition(":")
+            if colon and (not number.isdigit() or index is not None):
+                raise ValueError(f"device: {type!r} is not a type and an index such as 'gpu:0'")
+            self.type = _ALIASES.get(kind, kind)
+            self.index = int(number) if colon else index
+            if self.type not in ("cpu", "gpu", "meta"):
+                raise ValueError(f"device: unknown type {kind!r}, want cpu, gpu, cuda (the same as gpu) or meta")
+        self._before: list[Any] = []
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and (self.type, self.index or 0) == (other.type, other.index or 0)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index or 0))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return device, (self.type, self.index)
+
+    def __enter__(self) -> device:
+        self._before.append(check(_core.bind_DeviceDefault()))
+        check(_core.bind_DeviceSetDefault(open_device(self)))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        check(_core.bind_DeviceSetDefault(self._before.pop()))
+
+
+DeviceLike = device | str | int
+
+_lock = threading.Lock()
+
+
+def open_device(d: DeviceLike) -> int:
+    """Returns the engine's number of a device, and opens it at its first use.
+
+    Raises:
+        DeviceError: if there is no such device.
+    """
+    d = d if isinstance(d, device) else device(d)
+    name = f"{d.type}:{d.index or 0}"
+    number = _numbers.get(name)
+    if number is None:
+        with _lock:
+            number = _numbers[name] = check(_core.bind_DeviceOpen(name))
+            _by_number[number] = device(name)
+    return number
+
+
+_by_number: dict[int, device] = {}
+
+
+def device_of(number: int) -> device:
+    """Returns the device with the engine's number."""
+    d = _by_number.get(number)
+    if d is None:
+        d = _by_number[number] = device(_core.bind_DeviceName(number))
+    return d
+
+
+def get_default_device() -> device:
+    """Returns where tensors are made by default: cpu:0, unless set otherwise."""
+    return device_of(check(_core.bind_DeviceDefault()))
+
+
+def set_default_device(d: DeviceLike | None) -> None:
+    """Sets where tensors of the calling rank are made by default; None means cpu:0."""
+    check(_core.bind_DeviceSetDefault(-1 if d is None else open_device(d)))
+
+
+def device_count(type: str = "cpu") -> int:  # noqa: A002
+    """Returns how many devices of a type can be opened."""
+    return _core.bind_DeviceCount(device(type).type)
+
+
+def synchronize(d: DeviceLike | None = None) -> None:
+    """Waits until a device, or with None every device, is idle, and raises the first error that nobody has read."""
+    number = -1 if d is None else open_device(d)
+    wait_devices(range(_core.bind_DeviceOpenCount()) if number < 0 else (number,))
+    check(_core.bind_DeviceSynchronize(number))

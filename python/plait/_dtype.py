@@ -1,0 +1,138 @@
+"""Element types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plait import _core
+from plait._runtime import check
+
+
+class dtype:  # noqa: N801
+    """The type of a tensor's elements, such as `plait.float32`."""
+
+    __slots__ = ("_number", "itemsize", "name")
+    _number: int
+    name: str
+    itemsize: int
+
+    def __init__(self, number: int, name: str) -> None:
+        self._number, self.name, self.itemsize = number, name, _core.bind_DtypeSize(number)
+
+    def __repr__(self) -> str:
+        return f"plait.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether elements are floating-point numbers."""
+        return "float" in self.name
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether elements are complex: never, there are no such dtypes."""
+        return False
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether elements can be negative."""
+        return self.name not in ("bool", "uint8")
+
+
+def _all() -> list[dtype]:
+    out: list[dtype] = []
+    while name := _core.bind_DtypeName(len(out)):
+        out.append(dtype(len(out), name))
+    return out
+
+
+DTYPES = _all()
+_by_name = {d.name: d for d in DTYPES}
+bool_, uint8, int32, int64 = (_by_name[n] for n in ("bool", "uint8", "int32", "int64"))
+float16, bfloat16, float32, float64 = (_by_name[n] for n in ("float16", "bfloat16", "float32", "float64"))
+
+# NumPy has no bfloat16: such tensors are read as float32.
+TO_NUMPY = {d: np.dtype(d.name) for d in DTYPES if d is not bfloat16}
+FROM_NUMPY = {n: d for d, n in TO_NUMPY.items()}
+_FROM_PYTHON = {bool: bool_, int: int64}
+
+
+def as_dtype(value: Any) -> dtype:
+    """Returns the dtype that a dtype, a Python type or a NumPy dtype names."""
+    if isinstance(value, dtype):
+        return value
+    if value is float:
+        return get_default_dtype()
+    if value in _FROM_PYTHON:
+        return _FROM_PYTHON[value]
+    try:
+        return FROM_NUMPY[np.dtype(value)]
+    except (TypeError, KeyError):
+        known = ", ".join(str(d) for d in DTYPES)
+        raise TypeError(f"dtype must be one of {known}, got {value!r}") from None
+
+
+def get_default_dtype() -> dtype:
+    """Returns the dtype of new floating-point tensors."""
+    return DTYPES[_core.bind_DtypeDefault()]
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Sets the dtype of new floating-point tensors of the calling rank.
+
+    Raises:
+        TypeError: if `d` is not a floating-point dtype.
+    """
+    check(_core.bind_DtypeSetDefault(as_dtype(d)._number))
+
+
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """Returns the dtype to which tensors of two dtypes promote."""
+    return DTYPES[_core.bind_PromoteDtypes(as_dtype(type1)._number, as_dtype(type2)._number)]
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether a conversion between two dtypes is allowed in place: not from floats to integers, nor from those to bool."""
+
+    def rank(d: dtype) -> int:
+        return 2 if d.is_floating_point else 0 if d is bool_ else 1
+
+    return rank(as_dtype(from_)) <= rank(as_dtype(to))
+
+
+class finfo:  # noqa: N801
+    """The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
+
+    def __init__(self, type: dtype | None = None) -> None:  # noqa: A002
+        d = as_dtype(type) if type is not None else get_default_dtype()
+        if not d.is_floating_point:
+            raise TypeError(f"finfo: want a floating-point dtype, got {d}")
+        self.dtype, self.bits = d.name, 8 * d.itemsize
+        if d is bfloat16:
+            self.eps, self.max, self.tiny, self.resolution = 2.0**-7, 3.3895313892515355e38, 2.0**-126, 0.01
+        else:
+            info = np.finfo(TO_NUMPY[d])
+            self.eps, self.max, self.tiny = float(info.eps), float(info.max), float(info.tiny)
+            self.resolution = float(info.resolution)
+        self.min, self.smallest_normal = -self.max, self.tiny
+
+    def __repr__(self) -> str:
+        return f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, dtype={self.dtype})"
+
+
+class iinfo:  # noqa: N801
+    """The limits of an integer dtype: bits, min, max."""
+
+    def __init__(self, type: dtype) -> None:  # noqa: A002
+        d = as_dtype(type)
+        if d.is_floating_point or d is bool_:
+            raise TypeError(f"iinfo: want an integer dtype, got {d}")
+        info = np.iinfo(TO_NUMPY[d])
+        self.dtype, self.bits, self.min, self.max = d.name, info.bits, int(info.min), int(info.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,90 @@
+"""Indexing: what stands in square brackets."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plait import _core
+from plait._runtime import TensorBase, address, call, number, own
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+# The kinds of an index's parts, as the engine numbers them; each part is four integers.
+_SLICE, _INTEGER, _TENSOR, _NEW_AXIS, _ELLIPSIS = range(5)
+_END = (1 << 63) - 1
+
+
+def _parts(index: Any) -> tuple[array[int], list[Any], bool]:
+    """Returns an index as the engine takes it, the tensors that it names, and whether there are masks among them."""
+    out: array[int] = array("q")
+    kept: list[Any] = []
+    masks = False
+    for part in index if isinstance(index, tuple) else (index,):
+        if part is None:
+            out.extend((_NEW_AXIS, 0, 0, 0))
+        elif part is Ellipsis:
+            out.extend((_ELLIPSIS, 0, 0, 0))
+        elif isinstance(part, slice):
+            out.extend(_slice(part))
+        elif not isinstance(part, bool | TensorBase) and hasattr(part, "__index__") and not isinstance(part, np.ndarray):
+            out.extend((_INTEGER, part.__index__(), 0, 0))
+        else:
+            t = _index_tensor(part)
+            kept.append(t)
+            masks = masks or t.dtype.name == "bool"
+            out.extend((_TENSOR, t._h, 0, 0))
+    return out, kept, masks
+
+
+def _slice(s: slice) -> tuple[int, int, int, int]:
+    try:
+        step = 1 if s.step is None else s.step.__index__()
+        start = 0 if s.start is None else s.start.__index__()
+        stop = _END if s.stop is None else s.stop.__index__()
+    except AttributeError:
+        raise TypeError(f"index: the bounds of a slice must be integers or None, got {s}") from None
+    if step <= 0:
+        raise ValueError(f"index: the step of a slice must be positive, got {step}; use flip")
+    return _SLICE, max(min(start, _END), -_END), max(min(stop, _END), -_END), step
+
+
+def _index_tensor(part: Any) -> Any:
+    from plait._tensor import tensor
+
+    if isinstance(part, TensorBase):
+        return part
+    if isinstance(part, bool | list | tuple | np.ndarray | range):
+        t = tensor(list(part) if isinstance(part, range) else part)
+        return t.long() if t.numel() == 0 and t.dtype.is_floating_point else t
+    raise TypeError(
+        "index: want integers, slices, ..., None, tensors or sequences of integers or bools, "
+        f"got {type(part).__name__} {part!r}"
+    )
+
+
+def get_index(t: Tensor, index: Any) -> Tensor:
+    """Returns `t[index]`: a view for integers, slices and new axes, a copy for tensors and masks."""
+    parts, _kept, masks = _parts(index)
+    function = _core.bind_IndexGetMasked if masks else _core.bind_IndexGet
+    return own(call(function, t._h, address(parts), len(parts) // 4))
+
+
+def set_index(t: Tensor, index: Any, value: Any) -> None:
+    """Does `t[index] = value`."""
+    from plait._tensor import tensor
+
+    parts, _kept, masks = _parts(index)
+    if isinstance(value, TensorBase):
+        kind, v = value._h, 0.0
+    else:
+        try:
+            kind, v = number(value)
+        except TypeError:
+            value = tensor(value, dtype=t.dtype, device=t.device)
+            kind, v = value._h, 0.0
+    function = _core.bind_IndexSetMasked if masks else _core.bind_IndexSet
+    call(function, t._h, kind, v, address(parts), len(parts) // 4)

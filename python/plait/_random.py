@@ -1,0 +1,100 @@
+"""Random generators: counter-based, so the same seed gives the same numbers on every device."""
+
+from __future__ import annotations
+
+import os
+from array import array
+
+from plait import _core
+from plait._device import DeviceLike, device, device_of, open_device
+from plait._runtime import address, check
+
+
+class Generator:
+    """A sequence of random numbers (Philox): `Generator().manual_seed(0)`."""
+
+    __slots__ = ("_h", "device")
+
+    def __init__(self, device: DeviceLike = "cpu", *, _handle: int | None = None) -> None:
+        from plait._device import device as make_device
+
+        self.device: make_device = make_device(device)
+        self._h = check(_core.bind_GeneratorNew(0)) if _handle is None else _handle
+
+    def __del__(self) -> None:
+        try:
+            _core.bind_ObjectRelease(self._h)
+        except (AttributeError, RuntimeError):
+            pass
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Moves to the start of the seed's sequence and returns self."""
+        check(_core.bind_GeneratorSeed(self._h, _signed(seed)))
+        return self
+
+    def seed(self) -> int:
+        """Moves to the start of a sequence that the system chooses and returns its seed."""
+        value = int.from_bytes(os.urandom(7), "little")
+        self.manual_seed(value)
+        return value
+
+    def initial_seed(self) -> int:
+        """Returns the seed of the sequence."""
+        return self.get_state()[0] & (1 << 64) - 1
+
+    def get_state(self) -> tuple[int, int]:
+        """Returns the seed and the position in its sequence."""
+        state = array("q", (0, 0))
+        check(_core.bind_GeneratorState(self._h, address(state)))
+        return state[0], state[1]
+
+    def set_state(self, state: tuple[int, int]) -> None:
+        """Moves to a state that `get_state` returned."""
+        seed, offset = state
+        check(_core.bind_GeneratorSetState(self._h, _signed(seed), offset))
+
+    def fork(self, key: int) -> Generator:
+        """Returns a generator whose sequence depends on this one's state and on `key` alone; this one does not move."""
+        return Generator(self.device, _handle=check(_core.bind_GeneratorFork(self._h, key)))
+
+
+def _signed(seed: int) -> int:
+    seed = int(seed) & (1 << 64) - 1
+    return seed - (1 << 64) if seed >> 63 else seed
+
+
+def default_generator(on: DeviceLike = "cpu") -> Generator:
+    """Returns the generator that the calling rank uses on a device where none is given."""
+    number = open_device(on)
+    return Generator(device_of(number), _handle=check(_core.bind_GeneratorDefault(number)))
+
+
+def manual_seed(seed: int) -> Generator:
+    """Restarts every generator of the calling rank from `seed`, and returns that of cpu:0."""
+    check(_core.bind_ManualSeed(_signed(seed)))
+    return default_generator()
+
+
+def seed() -> int:
+    """Restarts every generator of the calling rank from a seed that the system chooses, and returns it."""
+    value = int.from_bytes(os.urandom(7), "little")
+    manual_seed(value)
+    return value
+
+
+def initial_seed() -> int:
+    """Returns the seed that the calling rank's generators started from."""
+    return default_generator().initial_seed()
+
+
+def get_rng_state(on: DeviceLike = "cpu") -> tuple[int, int]:
+    """Returns the state of the calling rank's generator on a device."""
+    return default_generator(on).get_state()
+
+
+def set_rng_state(state: tuple[int, int], on: DeviceLike = "cpu") -> None:
+    """Moves the calling rank's generator on a device to a state that `get_rng_state` returned."""
+    default_generator(on).set_state(state)
+
+
+__all__ = ["Generator", "default_generator", "device", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]

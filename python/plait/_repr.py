@@ -1,0 +1,146 @@
+"""How tensors print."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plait import _core
+from plait import _dtype as dt
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+
+@dataclass
+class _Options:
+    precision: int = 4
+    threshold: int = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+_options = _Options()
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Sets how tensors print.
+
+    Args:
+        precision: digits after the point
+        threshold: the number of elements above which the middle is left out
+        edgeitems: how many elements are shown at each end then
+        linewidth: characters in a line
+        profile: default, short or full
+        sci_mode: whether exponents are used; None decides by the values
+    """
+    global _options
+    if profile is not None:
+        profiles = {"default": _Options(), "short": _Options(precision=2, edgeitems=2), "full": _Options(threshold=1 << 62)}
+        if profile not in profiles:
+            raise ValueError(f"set_printoptions: profile must be default, short or full, got {profile!r}")
+        _options = profiles[profile]
+    for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems), ("linewidth", linewidth)):
+        if value is not None:
+            setattr(_options, name, value)
+    _options.sci_mode = sci_mode
+
+
+def tensor_repr(t: Tensor) -> str:
+    """Returns the values, cut where there are many, and what is not the default: dtype, device, gradient."""
+    from plait._tensor import to_numpy
+
+    dtype = t.dtype
+    suffix = []
+    if t.device.type != "cpu":
+        suffix.append(f"device='{t.device}'")
+    if t.numel() == 0 and len(t.shape) != 1:
+        suffix.append(f"size={tuple(t.shape)}")
+    if dtype not in (dt.get_default_dtype(), dt.int64, dt.bool_) or (t.numel() == 0 and dtype is not dt.get_default_dtype()):
+        suffix.append(f"dtype={dtype}")
+    if name := _core.bind_GradName(t._h):
+        suffix.append(f"grad_fn=<{_title(name)}Backward>")
+    elif t.requires_grad:
+        suffix.append("requires_grad=True")
+    prefix = ("Parameter containing:\n" if type(t).__name__ == "Parameter" else "") + "tensor("
+    values = to_numpy(_summary(t)) if t.numel() else None
+    body = "[]" if values is None else _format(values, t, len("tensor("))
+    return prefix + ", ".join([body, *suffix]) + ")"
+
+
+def _title(name: str) -> str:
+    return "".join(p.capitalize() for p in name.strip("_").split("_"))
+
+
+def _summary(t: Tensor) -> Tensor:
+    """Returns the elements that are shown: all, or those at the ends of each dimension."""
+    from plait import _ops
+
+    t = t.detach()
+    if t.numel() <= _options.threshold:
+        return t
+    n = _options.edgeitems
+    for d, size in enumerate(t.shape):
+        if size > 2 * n:
+            t = _ops.cat([_ops.narrow(t, d, 0, n), _ops.narrow(t, d, size - n, n)], d)
+    return t
+
+
+def _formatter(values: np.ndarray) -> tuple[list[str], int]:
+    flat = values.reshape(-1)
+    if values.dtype.kind in "biu":
+        texts = [str(v) for v in flat.tolist()]
+        return texts, max(map(len, texts), default=0)
+    finite = np.abs(flat[np.isfinite(flat)].astype(np.float64))
+    nonzero = finite[finite != 0]
+    whole = bool((finite == np.round(finite)).all())
+    low, high = (nonzero.min(), nonzero.max()) if len(nonzero) else (1.0, 1.0)
+    exponents = high / low > 1000 or high > 1e8 or low < 1e-4 if not whole else high > 1e8
+    if _options.sci_mode is not None:
+        exponents = _options.sci_mode
+    p = _options.precision
+    texts = []
+    for v in flat.tolist():
+        if not math.isfinite(v):
+            texts.append(str(v))
+        elif exponents:
+            texts.append(f"{v:.{p}e}")
+        elif whole:
+            texts.append(f"{v:.0f}.")
+        else:
+            texts.append(f"{v:.{p}f}")
+    return texts, max(map(len, texts), default=0)
+
+
+def _format(values: np.ndarray, t: Tensor, indent: int) -> str:
+    texts, width = _formatter(values)
+    cut = t.numel() > _options.threshold
+    it = iter(texts)
+
+    def level(d: int, margin: int) -> str:
+        if d == len(t.shape):
+            return next(it).rjust(width)
+        n = values.shape[d]
+        dots = cut and t.shape[d] > n
+        parts = [level(d + 1, margin + 1) for _ in range(n)]
+        if dots:
+            parts.insert(n // 2, "...")
+        if d == len(t.shape) - 1:
+            per_line = max(1, (_options.linewidth - margin) // (width + 2))
+            lines = [", ".join(parts[i : i + per_line]) for i in range(0, len(parts), per_line)]
+            return "[" + (",\n" + " " * (margin + 1)).join(lines) + "]"
+        gap = "\n" * (len(t.shape) - d - 1)
+        return "[" + ("," + gap + " " * (margin + 1)).join(parts) + "]"
+
+    return level(0, indent)

@@ -1,0 +1,277 @@
+"""What lies between Python and the compiled module: handles, arguments, statuses and the GIL.
+
+Functions of `_core` take and return integers. Those that cannot wait keep the global interpreter lock; when a queue they
+would have to wait for is nearly full they do nothing and return `BUSY`, and `settle` waits, without the lock, and tries
+again. Other negative statuses name errors, which `settle` raises.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from plait import _core
+from plait._errors import EXCEPTIONS, MEMORY, error_from
+
+if TYPE_CHECKING:
+    from plait._random import Generator
+    from plait._tensor import Tensor
+
+BUSY = -1
+MAX_DIMS = 12
+
+_release = _core.bind_TensorRelease
+_new = object.__new__
+_forked = False
+
+
+def _after_fork() -> None:
+    """Makes every use of the engine in a forked child an error: its threads did not come along."""
+    global _forked, _release
+    _forked = True
+    for name in dir(_core):
+        if name.startswith("bind_"):
+            setattr(_core, name, _refuse)
+    _release = _nothing
+
+
+def _nothing(_handle: int) -> int:
+    return 0
+
+
+def _refuse(*_args: object) -> NoReturn:
+    raise RuntimeError(
+        "plait cannot be used in a process forked after it was imported: its threads do not exist here; "
+        'start processes with multiprocessing.get_context("spawn"), or use threads'
+    )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class TensorBase:
+    """The part of `Tensor` that the generated functions know: a handle, released with the object."""
+
+    __slots__ = ("__weakref__", "_h")
+    _h: int
+
+    def __del__(self) -> None:
+        # A handle that was never set belongs to an object whose making failed.
+        try:
+            _release(self._h)
+        except AttributeError:
+            pass
+
+
+_tensor_class: type[TensorBase] = TensorBase
+
+
+def set_tensor_class(cls: type[TensorBase]) -> None:
+    """Says of which class `own` makes tensors."""
+    global _tensor_class
+    _tensor_class = cls
+
+
+def own(handle: int) -> Tensor:
+    """Returns a tensor that owns `handle`."""
+    t = _new(_tensor_class)
+    t._h = handle
+    return t  # type: ignore[return-value]
+
+
+def own_list(handle: int) -> tuple[Tensor, ...]:
+    """Returns the tensors of a list object of the engine."""
+    out = array("q", bytes(8 * _core.bind_ListLen(handle)))
+    check(_core.bind_ListTake(handle, out.buffer_info()[0]))
+    return tuple(own(h) for h in out)
+
+
+def check(status: int) -> int:
+    """Returns a status, or raises the error that it names."""
+    if status < 0:
+        raise error_from(status)
+    return status
+
+
+def settle(status: int, function: Callable[..., int], *args: Any) -> int:
+    """Deals with a negative status of `function(*args)`: waits and tries again, or raises the error."""
+    reclaimed = False
+    while status < 0:
+        if status == BUSY:
+            _core.bind_MakeRoom()
+        elif not reclaimed and _core.bind_ErrorKind(status) == MEMORY:
+            # Python objects in cycles may hold tensors; the engine finds what else is not used any more.
+            reclaimed = True
+            _core.bind_ErrorRelease(status)
+            import gc
+
+            gc.collect()
+            check(_core.bind_MemoryReclaim())
+        else:
+            raise error_from(status)
+        status = function(*args)
+    return status
+
+
+def call(function: Callable[..., int], *args: Any) -> int:
+    """Returns `function(*args)`, tried again or raised as `settle` says."""
+    status = function(*args)
+    return status if status >= 0 else settle(status, function, *args)
+
+
+SLICE = 50_000_000  # nanoseconds that a wait takes before it lets Ctrl-C through
+
+
+def wait_value(handle: int) -> None:
+    """Waits until the value of a tensor is known, in slices that let Ctrl-C through."""
+    if not _core.bind_TensorReady(handle):
+        while _core.bind_TensorWaitFor(handle, SLICE) == 0:
+            pass
+
+
+def wait_devices(numbers: Iterable[int]) -> None:
+    """Waits until the current streams of devices have done what was launched, in slices that let Ctrl-C through."""
+    for n in numbers:
+        event = check(_core.bind_EventRecord(n))
+        try:
+            while _core.bind_EventWaitFor(event, SLICE) == 0:
+                pass
+        finally:
+            _core.bind_ObjectRelease(event)
+
+
+def address(buffer: array[Any]) -> int:
+    """Returns where the elements of an array lie."""
+    return buffer.buffer_info()[0]
+
+
+def int_list(values: Any) -> array[int]:
+    """Returns an int, or integers in a sequence or in the only element of one, as an array of int64."""
+    if isinstance(values, int):
+        return array("q", (values,))
+    if len(values) == 1 and not isinstance(values[0], int) and hasattr(values[0], "__len__"):
+        values = values[0]
+    try:
+        return array("q", values)
+    except TypeError:
+        return array("q", [_index(v) for v in values])
+
+
+def _index(value: Any) -> int:
+    return value.__index__()
+
+
+def float_list(values: Any) -> array[float]:
+    """Returns a number or a sequence of numbers as an array of float64."""
+    if isinstance(values, int | float):
+        return array("d", (values,))
+    return array("d", values)
+
+
+def handles(tensors: Any) -> array[int]:
+    """Returns the handles of tensors in a sequence, or in the only element of one; 0 for None."""
+    if len(tensors) == 1 and not isinstance(tensors[0], TensorBase) and tensors[0] is not None:
+        tensors = tensors[0]
+    return array("q", [0 if t is None else t._h for t in tensors])
+
+
+_numbers: dict[tuple[type, int], int] = {}
+
+
+def number(value: Any) -> tuple[int, float]:
+    """Returns what stands for a plain number in the place of a tensor: its kind, or a handle, and its value."""
+    if isinstance(value, bool):
+        return -3, float(value)
+    if isinstance(value, float):
+        return -1, value
+    if isinstance(value, int):
+        if -(1 << 53) <= value <= 1 << 53:
+            return -2, float(value)
+        key = (int, value)
+        if key not in _numbers:
+            if not -(1 << 63) <= value < 1 << 63:
+                raise OverflowError(f"{value} does not fit 64 bits")
+            _numbers[key] = check(_core.bind_TensorNumber(-2, 0.0, value))
+        return _numbers[key], 0.0
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind in ("b", "i", "u", "f") and getattr(value, "ndim", None) == 0:
+        return number(value.item())
+    raise TypeError
+
+
+def dtype_number(dtype: Any) -> int:
+    """Returns the engine's number of a dtype, -1 for None."""
+    if dtype is None:
+        return -1
+    try:
+        return dtype._number
+    except AttributeError:
+        from plait._dtype import as_dtype
+
+        return as_dtype(dtype)._number
+
+
+def device_number(device: Any) -> int:
+    """Returns the engine's number of a device, which is opened at its first use; -1 for None."""
+    if device is None:
+        return -1
+    from plait._device import open_device
+
+    return open_device(device)
+
+
+def generator_handle(generator: Generator | None) -> int:
+    """Returns the handle of a generator, 0 for None."""
+    return 0 if generator is None else generator._h
+
+
+def optional_handle(tensor: Tensor | None) -> int:
+    """Returns the handle of a tensor, 0 for None."""
+    return 0 if tensor is None else tensor._h
+
+
+_WANTED: dict[str, Callable[[Any], bool]] = {
+    "Tensor": lambda v: isinstance(v, TensorBase),
+    "Number": lambda v: isinstance(v, int | float) or getattr(v, "ndim", None) == 0,
+    "Sequence[Tensor]": lambda v: isinstance(v, Sequence) and all(isinstance(t, TensorBase) for t in v),
+    "Sequence[int]": lambda v: isinstance(v, Iterable) and all(hasattr(i, "__index__") for i in v),
+    "Sequence[float]": lambda v: isinstance(v, Iterable) and all(isinstance(i, int | float) for i in v),
+    "int": lambda v: hasattr(v, "__index__"),
+    "float": lambda v: isinstance(v, int | float),
+    "bool": lambda v: True,
+    "str": lambda v: isinstance(v, str),
+    "None": lambda v: v is None,
+}
+
+
+def misuse(function: Callable[..., Any], arguments: dict[str, Any], error: Exception) -> Exception:
+    """Returns the error that says which argument of a generated function has the wrong type."""
+    name = function.__name__
+    for p in inspect.signature(function).parameters.values():
+        if p.name not in arguments or not isinstance(p.annotation, str):
+            continue
+        value = arguments[p.name]
+        wanted = [w.strip() for w in p.annotation.split("|")]
+        values = [value]
+        if p.kind is p.VAR_POSITIONAL:
+            values = list(value[0]) if len(value) == 1 and isinstance(value[0], list | tuple) else list(value)
+        known = [_WANTED[w] for w in wanted if w in _WANTED]
+        for v in values:
+            if known and len(known) == len(wanted) and not any(w(v) for w in known):
+                shown = repr(v)
+                shown = shown if len(shown) <= 60 else shown[:57] + "..."
+                return TypeError(f"{name}: {p.name} must be {' or '.join(wanted)}, got {type(v).__name__} {shown}")
+    if isinstance(error, OverflowError):
+        return OverflowError(f"{name}: {error}")
+    return type(error)(f"{name}: {error}") if isinstance(error, TypeError) else error
+
+
+__all__ = [
+    "BUSY", "EXCEPTIONS", "MAX_DIMS", "TensorBase", "address", "call", "check", "device_number", "dtype_number", "float_list",
+    "generator_handle", "handles", "int_list", "misuse", "number", "optional_handle", "own", "own_list", "set_tensor_class",
+    "settle", "wait_devices", "wait_value",
+]
