@@ -55,8 +55,8 @@ func plait_leaky_relu_in_place(input C.plait_tensor, negativeSlope C.double) C.p
 }
 
 //export plait_prelu
-func plait_prelu(input C.plait_tensor, weight C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Prelu(int64(input), int64(weight)))
+func plait_prelu(input C.plait_tensor, weight C.plait_tensor, weightNumber C.double) C.plait_tensor {
+	return C.plait_tensor(bind.Prelu(int64(input), int64(weight), float64(weightNumber)))
 }
 
 //export plait_relu

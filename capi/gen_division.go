@@ -30,13 +30,13 @@ func plait_fmod_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber
 }
 
 //export plait_gcd
-func plait_gcd(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Gcd(int64(input), int64(other)))
+func plait_gcd(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	return C.plait_tensor(bind.Gcd(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_gcd_in_place
-func plait_gcd_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.GcdInPlace(int64(input), int64(other)))
+func plait_gcd_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.GcdInPlace(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_remainder

@@ -10,23 +10,23 @@ import "C"
 import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_bitwise_and
-func plait_bitwise_and(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseAnd(int64(input), int64(other)))
+func plait_bitwise_and(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	return C.plait_tensor(bind.BitwiseAnd(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_and_in_place
-func plait_bitwise_and_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.BitwiseAndInPlace(int64(input), int64(other)))
+func plait_bitwise_and_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.BitwiseAndInPlace(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_left_shift
-func plait_bitwise_left_shift(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseLeftShift(int64(input), int64(other)))
+func plait_bitwise_left_shift(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	return C.plait_tensor(bind.BitwiseLeftShift(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_left_shift_in_place
-func plait_bitwise_left_shift_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.BitwiseLeftShiftInPlace(int64(input), int64(other)))
+func plait_bitwise_left_shift_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.BitwiseLeftShiftInPlace(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_not
@@ -40,33 +40,33 @@ func plait_bitwise_not_in_place(input C.plait_tensor) C.plait_status {
 }
 
 //export plait_bitwise_or
-func plait_bitwise_or(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseOr(int64(input), int64(other)))
+func plait_bitwise_or(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	return C.plait_tensor(bind.BitwiseOr(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_or_in_place
-func plait_bitwise_or_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.BitwiseOrInPlace(int64(input), int64(other)))
+func plait_bitwise_or_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.BitwiseOrInPlace(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_right_shift
-func plait_bitwise_right_shift(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseRightShift(int64(input), int64(other)))
+func plait_bitwise_right_shift(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	return C.plait_tensor(bind.BitwiseRightShift(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_right_shift_in_place
-func plait_bitwise_right_shift_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.BitwiseRightShiftInPlace(int64(input), int64(other)))
+func plait_bitwise_right_shift_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.BitwiseRightShiftInPlace(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_xor
-func plait_bitwise_xor(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseXor(int64(input), int64(other)))
+func plait_bitwise_xor(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	return C.plait_tensor(bind.BitwiseXor(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_bitwise_xor_in_place
-func plait_bitwise_xor_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.BitwiseXorInPlace(int64(input), int64(other)))
+func plait_bitwise_xor_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	return C.plait_status(bind.BitwiseXorInPlace(int64(input), int64(other), float64(otherNumber)))
 }
 
 //export plait_logical_and

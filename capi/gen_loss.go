@@ -10,18 +10,18 @@ import "C"
 import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_binary_cross_entropy
-func plait_binary_cross_entropy(input C.plait_tensor, target C.plait_tensor, weight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.BinaryCrossEntropy(int64(input), int64(target), int64(weight), C.GoString(reduction)))
+func plait_binary_cross_entropy(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, weight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.BinaryCrossEntropy(int64(input), int64(target), float64(targetNumber), int64(weight), C.GoString(reduction)))
 }
 
 //export plait_binary_cross_entropy_with_logits
-func plait_binary_cross_entropy_with_logits(input C.plait_tensor, target C.plait_tensor, weight C.plait_tensor, posWeight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.BinaryCrossEntropyWithLogits(int64(input), int64(target), int64(weight), int64(posWeight), C.GoString(reduction)))
+func plait_binary_cross_entropy_with_logits(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, weight C.plait_tensor, posWeight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.BinaryCrossEntropyWithLogits(int64(input), int64(target), float64(targetNumber), int64(weight), int64(posWeight), C.GoString(reduction)))
 }
 
 //export plait_cosine_embedding_loss
-func plait_cosine_embedding_loss(input1 C.plait_tensor, input2 C.plait_tensor, target C.plait_tensor, margin C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.CosineEmbeddingLoss(int64(input1), int64(input2), int64(target), float64(margin), C.GoString(reduction)))
+func plait_cosine_embedding_loss(input1 C.plait_tensor, input2 C.plait_tensor, input2Number C.double, target C.plait_tensor, targetNumber C.double, margin C.double, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.CosineEmbeddingLoss(int64(input1), int64(input2), float64(input2Number), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)))
 }
 
 //export plait_cosine_similarity
@@ -35,38 +35,38 @@ func plait_cross_entropy(input C.plait_tensor, target C.plait_tensor, weight C.p
 }
 
 //export plait_gaussian_nll_loss
-func plait_gaussian_nll_loss(input C.plait_tensor, target C.plait_tensor, varArg C.plait_tensor, full C.bool, eps C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.GaussianNllLoss(int64(input), int64(target), int64(varArg), bool(full), float64(eps), C.GoString(reduction)))
+func plait_gaussian_nll_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, varArg C.plait_tensor, varArgNumber C.double, full C.bool, eps C.double, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.GaussianNllLoss(int64(input), int64(target), float64(targetNumber), int64(varArg), float64(varArgNumber), bool(full), float64(eps), C.GoString(reduction)))
 }
 
 //export plait_hinge_embedding_loss
-func plait_hinge_embedding_loss(input C.plait_tensor, target C.plait_tensor, margin C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.HingeEmbeddingLoss(int64(input), int64(target), float64(margin), C.GoString(reduction)))
+func plait_hinge_embedding_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, margin C.double, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.HingeEmbeddingLoss(int64(input), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)))
 }
 
 //export plait_huber_loss
-func plait_huber_loss(input C.plait_tensor, target C.plait_tensor, reduction C.plait_string, delta C.double) C.plait_tensor {
-	return C.plait_tensor(bind.HuberLoss(int64(input), int64(target), C.GoString(reduction), float64(delta)))
+func plait_huber_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string, delta C.double) C.plait_tensor {
+	return C.plait_tensor(bind.HuberLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), float64(delta)))
 }
 
 //export plait_kl_div
-func plait_kl_div(input C.plait_tensor, target C.plait_tensor, reduction C.plait_string, logTarget C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.KlDiv(int64(input), int64(target), C.GoString(reduction), bool(logTarget)))
+func plait_kl_div(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string, logTarget C.bool) C.plait_tensor {
+	return C.plait_tensor(bind.KlDiv(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), bool(logTarget)))
 }
 
 //export plait_l1_loss
-func plait_l1_loss(input C.plait_tensor, target C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.L1Loss(int64(input), int64(target), C.GoString(reduction)))
+func plait_l1_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.L1Loss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)))
 }
 
 //export plait_margin_ranking_loss
-func plait_margin_ranking_loss(input1 C.plait_tensor, input2 C.plait_tensor, target C.plait_tensor, margin C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.MarginRankingLoss(int64(input1), int64(input2), int64(target), float64(margin), C.GoString(reduction)))
+func plait_margin_ranking_loss(input1 C.plait_tensor, input2 C.plait_tensor, input2Number C.double, target C.plait_tensor, targetNumber C.double, margin C.double, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.MarginRankingLoss(int64(input1), int64(input2), float64(input2Number), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)))
 }
 
 //export plait_mse_loss
-func plait_mse_loss(input C.plait_tensor, target C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.MseLoss(int64(input), int64(target), C.GoString(reduction)))
+func plait_mse_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.MseLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)))
 }
 
 //export plait_multi_margin_loss
@@ -100,21 +100,21 @@ func plait_pairwise_distance(x1 C.plait_tensor, x2 C.plait_tensor, p C.double, e
 }
 
 //export plait_poisson_nll_loss
-func plait_poisson_nll_loss(input C.plait_tensor, target C.plait_tensor, rate C.bool, full C.bool, eps C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.PoissonNllLoss(int64(input), int64(target), bool(rate), bool(full), float64(eps), C.GoString(reduction)))
+func plait_poisson_nll_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, rate C.bool, full C.bool, eps C.double, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.PoissonNllLoss(int64(input), int64(target), float64(targetNumber), bool(rate), bool(full), float64(eps), C.GoString(reduction)))
 }
 
 //export plait_smooth_l1_loss
-func plait_smooth_l1_loss(input C.plait_tensor, target C.plait_tensor, reduction C.plait_string, beta C.double) C.plait_tensor {
-	return C.plait_tensor(bind.SmoothL1Loss(int64(input), int64(target), C.GoString(reduction), float64(beta)))
+func plait_smooth_l1_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string, beta C.double) C.plait_tensor {
+	return C.plait_tensor(bind.SmoothL1Loss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), float64(beta)))
 }
 
 //export plait_soft_margin_loss
-func plait_soft_margin_loss(input C.plait_tensor, target C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.SoftMarginLoss(int64(input), int64(target), C.GoString(reduction)))
+func plait_soft_margin_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.SoftMarginLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)))
 }
 
 //export plait_triplet_margin_loss
-func plait_triplet_margin_loss(anchor C.plait_tensor, positive C.plait_tensor, negative C.plait_tensor, margin C.double, hasMargin C.bool, p C.double, hasP C.bool, eps C.double, hasEps C.bool, swap C.bool, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.TripletMarginLoss(int64(anchor), int64(positive), int64(negative), float64(margin), bool(hasMargin), float64(p), bool(hasP), float64(eps), bool(hasEps), bool(swap), C.GoString(reduction)))
+func plait_triplet_margin_loss(anchor C.plait_tensor, positive C.plait_tensor, positiveNumber C.double, negative C.plait_tensor, negativeNumber C.double, margin C.double, hasMargin C.bool, p C.double, hasP C.bool, eps C.double, hasEps C.bool, swap C.bool, reduction C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.TripletMarginLoss(int64(anchor), int64(positive), float64(positiveNumber), int64(negative), float64(negativeNumber), float64(margin), bool(hasMargin), float64(p), bool(hasP), float64(eps), bool(hasEps), bool(swap), C.GoString(reduction)))
 }

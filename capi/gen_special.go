@@ -99,13 +99,13 @@ func plait_logit_in_place(input C.plait_tensor, eps C.double) C.plait_status {
 }
 
 //export plait_nan_to_num
-func plait_nan_to_num(input C.plait_tensor, nan C.double, posinf C.plait_tensor, neginf C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.NanToNum(int64(input), float64(nan), int64(posinf), int64(neginf)))
+func plait_nan_to_num(input C.plait_tensor, nan C.double, posinf C.plait_tensor, posinfNumber C.double, neginf C.plait_tensor, neginfNumber C.double) C.plait_tensor {
+	return C.plait_tensor(bind.NanToNum(int64(input), float64(nan), int64(posinf), float64(posinfNumber), int64(neginf), float64(neginfNumber)))
 }
 
 //export plait_nan_to_num_in_place
-func plait_nan_to_num_in_place(input C.plait_tensor, nan C.double, posinf C.plait_tensor, neginf C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.NanToNumInPlace(int64(input), float64(nan), int64(posinf), int64(neginf)))
+func plait_nan_to_num_in_place(input C.plait_tensor, nan C.double, posinf C.plait_tensor, posinfNumber C.double, neginf C.plait_tensor, neginfNumber C.double) C.plait_status {
+	return C.plait_status(bind.NanToNumInPlace(int64(input), float64(nan), int64(posinf), float64(posinfNumber), int64(neginf), float64(neginfNumber)))
 }
 
 //export plait_nextafter

@@ -224,7 +224,7 @@ plait_tensor plait_leaky_relu(plait_tensor input, double negative_slope);
 plait_status plait_leaky_relu_in_place(plait_tensor input, double negative_slope);
 
 // plait_prelu applies the operation prelu. Returns input where it is positive and weight*input elsewhere.
-plait_tensor plait_prelu(plait_tensor input, plait_tensor weight);
+plait_tensor plait_prelu(plait_tensor input, plait_tensor weight, double weight_number);
 
 // plait_relu applies the operation relu. Returns the positive part.
 plait_tensor plait_relu(plait_tensor input);
@@ -473,31 +473,31 @@ plait_tensor plait_avg_pool3d(plait_tensor input, plait_ints kernel_size, int64_
 // --- blend ---
 
 // plait_addcdiv applies the operation addcdiv. Returns input + value*tensor1/tensor2.
-plait_tensor plait_addcdiv(plait_tensor input, plait_tensor tensor1, plait_tensor tensor2, double value);
+plait_tensor plait_addcdiv(plait_tensor input, plait_tensor tensor1, double tensor1_number, plait_tensor tensor2, double tensor2_number, double value);
 
 // plait_addcdiv_in_place applies the operation addcdiv_. Returns input + value*tensor1/tensor2.
-plait_status plait_addcdiv_in_place(plait_tensor input, plait_tensor tensor1, plait_tensor tensor2, double value);
+plait_status plait_addcdiv_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number, plait_tensor tensor2, double tensor2_number, double value);
 
 // plait_addcmul applies the operation addcmul. Returns input + value*tensor1*tensor2.
-plait_tensor plait_addcmul(plait_tensor input, plait_tensor tensor1, plait_tensor tensor2, double value);
+plait_tensor plait_addcmul(plait_tensor input, plait_tensor tensor1, double tensor1_number, plait_tensor tensor2, double tensor2_number, double value);
 
 // plait_addcmul_in_place applies the operation addcmul_. Returns input + value*tensor1*tensor2.
-plait_status plait_addcmul_in_place(plait_tensor input, plait_tensor tensor1, plait_tensor tensor2, double value);
+plait_status plait_addcmul_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number, plait_tensor tensor2, double tensor2_number, double value);
 
 // plait_lerp applies the operation lerp. Returns input + weight*(end - input).
-plait_tensor plait_lerp(plait_tensor input, plait_tensor end, plait_tensor weight, double weight_number);
+plait_tensor plait_lerp(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight, double weight_number);
 
 // plait_lerp_in_place applies the operation lerp_. Returns input + weight*(end - input).
-plait_status plait_lerp_in_place(plait_tensor input, plait_tensor end, plait_tensor weight, double weight_number);
+plait_status plait_lerp_in_place(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight, double weight_number);
 
 // plait_masked_fill applies the operation masked_fill. Returns input with value where mask is true.
-plait_tensor plait_masked_fill(plait_tensor input, plait_tensor mask, plait_tensor value, double value_number);
+plait_tensor plait_masked_fill(plait_tensor input, plait_tensor mask, double mask_number, plait_tensor value, double value_number);
 
 // plait_masked_fill_in_place applies the operation masked_fill_. Returns input with value where mask is true.
-plait_status plait_masked_fill_in_place(plait_tensor input, plait_tensor mask, plait_tensor value, double value_number);
+plait_status plait_masked_fill_in_place(plait_tensor input, plait_tensor mask, double mask_number, plait_tensor value, double value_number);
 
 // plait_where applies the operation where. Returns input where condition is true and other elsewhere.
-plait_tensor plait_where(plait_tensor condition, plait_tensor input, plait_tensor other, double other_number);
+plait_tensor plait_where(plait_tensor condition, plait_tensor input, double input_number, plait_tensor other, double other_number);
 
 // --- comparison ---
 
@@ -678,10 +678,10 @@ plait_tensor plait_fmod(plait_tensor input, plait_tensor other, double other_num
 plait_status plait_fmod_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_gcd applies the operation gcd. Returns the greatest common divisor of integers.
-plait_tensor plait_gcd(plait_tensor input, plait_tensor other);
+plait_tensor plait_gcd(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_gcd_in_place applies the operation gcd_. Returns the greatest common divisor of integers.
-plait_status plait_gcd_in_place(plait_tensor input, plait_tensor other);
+plait_status plait_gcd_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_remainder applies the operation remainder. Returns the remainder with the sign of other.
 plait_tensor plait_remainder(plait_tensor input, plait_tensor other, double other_number);
@@ -1015,17 +1015,17 @@ plait_status plait_linalg_svd(plait_tensor input, plait_tensor *out);
 // --- logic ---
 
 // plait_bitwise_and applies the operation bitwise_and. Returns the bitwise and.
-plait_tensor plait_bitwise_and(plait_tensor input, plait_tensor other);
+plait_tensor plait_bitwise_and(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_and_in_place applies the operation bitwise_and_. Returns the bitwise and.
-plait_status plait_bitwise_and_in_place(plait_tensor input, plait_tensor other);
+plait_status plait_bitwise_and_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_left_shift applies the operation bitwise_left_shift. Returns input shifted left by other bits.
-plait_tensor plait_bitwise_left_shift(plait_tensor input, plait_tensor other);
+plait_tensor plait_bitwise_left_shift(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_left_shift_in_place applies the operation bitwise_left_shift_. Returns input shifted left by
 // other bits.
-plait_status plait_bitwise_left_shift_in_place(plait_tensor input, plait_tensor other);
+plait_status plait_bitwise_left_shift_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_not applies the operation bitwise_not. Returns the bits inverted.
 plait_tensor plait_bitwise_not(plait_tensor input);
@@ -1034,24 +1034,24 @@ plait_tensor plait_bitwise_not(plait_tensor input);
 plait_status plait_bitwise_not_in_place(plait_tensor input);
 
 // plait_bitwise_or applies the operation bitwise_or. Returns the bitwise or.
-plait_tensor plait_bitwise_or(plait_tensor input, plait_tensor other);
+plait_tensor plait_bitwise_or(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_or_in_place applies the operation bitwise_or_. Returns the bitwise or.
-plait_status plait_bitwise_or_in_place(plait_tensor input, plait_tensor other);
+plait_status plait_bitwise_or_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_right_shift applies the operation bitwise_right_shift. Returns input shifted right by other
 // bits.
-plait_tensor plait_bitwise_right_shift(plait_tensor input, plait_tensor other);
+plait_tensor plait_bitwise_right_shift(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_right_shift_in_place applies the operation bitwise_right_shift_. Returns input shifted right
 // by other bits.
-plait_status plait_bitwise_right_shift_in_place(plait_tensor input, plait_tensor other);
+plait_status plait_bitwise_right_shift_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_xor applies the operation bitwise_xor. Returns the bitwise exclusive or.
-plait_tensor plait_bitwise_xor(plait_tensor input, plait_tensor other);
+plait_tensor plait_bitwise_xor(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_bitwise_xor_in_place applies the operation bitwise_xor_. Returns the bitwise exclusive or.
-plait_status plait_bitwise_xor_in_place(plait_tensor input, plait_tensor other);
+plait_status plait_bitwise_xor_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // plait_logical_and applies the operation logical_and. Returns the logical and.
 plait_tensor plait_logical_and(plait_tensor input, plait_tensor other, double other_number);
@@ -1081,15 +1081,15 @@ plait_status plait_logical_xor_in_place(plait_tensor input, plait_tensor other, 
 
 // plait_binary_cross_entropy applies the operation binary_cross_entropy. -(t log x + (1-t) log(1-x)) for
 // probabilities x.
-plait_tensor plait_binary_cross_entropy(plait_tensor input, plait_tensor target, plait_tensor weight, plait_string reduction);
+plait_tensor plait_binary_cross_entropy(plait_tensor input, plait_tensor target, double target_number, plait_tensor weight, plait_string reduction);
 
 // plait_binary_cross_entropy_with_logits applies the operation binary_cross_entropy_with_logits. Binary cross
 // entropy of sigmoid(input), without overflow.
-plait_tensor plait_binary_cross_entropy_with_logits(plait_tensor input, plait_tensor target, plait_tensor weight, plait_tensor pos_weight, plait_string reduction);
+plait_tensor plait_binary_cross_entropy_with_logits(plait_tensor input, plait_tensor target, double target_number, plait_tensor weight, plait_tensor pos_weight, plait_string reduction);
 
 // plait_cosine_embedding_loss applies the operation cosine_embedding_loss. 1 - cos where the target is 1, and
 // what cos exceeds the margin by where it is -1.
-plait_tensor plait_cosine_embedding_loss(plait_tensor input1, plait_tensor input2, plait_tensor target, double margin, plait_string reduction);
+plait_tensor plait_cosine_embedding_loss(plait_tensor input1, plait_tensor input2, double input2_number, plait_tensor target, double target_number, double margin, plait_string reduction);
 
 // plait_cosine_similarity applies the operation cosine_similarity. The inner products along a dimension over
 // the products of the norms.
@@ -1101,29 +1101,29 @@ plait_tensor plait_cross_entropy(plait_tensor input, plait_tensor target, plait_
 
 // plait_gaussian_nll_loss applies the operation gaussian_nll_loss. The negative log likelihood of the target
 // under normal distributions.
-plait_tensor plait_gaussian_nll_loss(plait_tensor input, plait_tensor target, plait_tensor var_arg, bool full, double eps, plait_string reduction);
+plait_tensor plait_gaussian_nll_loss(plait_tensor input, plait_tensor target, double target_number, plait_tensor var_arg, double var_arg_number, bool full, double eps, plait_string reduction);
 
 // plait_hinge_embedding_loss applies the operation hinge_embedding_loss. The input where the target is 1, and
 // what it lacks of the margin where it is -1.
-plait_tensor plait_hinge_embedding_loss(plait_tensor input, plait_tensor target, double margin, plait_string reduction);
+plait_tensor plait_hinge_embedding_loss(plait_tensor input, plait_tensor target, double target_number, double margin, plait_string reduction);
 
 // plait_huber_loss applies the operation huber_loss. Squared differences of input and target up to delta,
 // absolute ones, times delta, beyond.
-plait_tensor plait_huber_loss(plait_tensor input, plait_tensor target, plait_string reduction, double delta);
+plait_tensor plait_huber_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction, double delta);
 
 // plait_kl_div applies the operation kl_div. The Kullback-Leibler divergence of the target from the input,
 // given by its logarithm.
-plait_tensor plait_kl_div(plait_tensor input, plait_tensor target, plait_string reduction, bool log_target);
+plait_tensor plait_kl_div(plait_tensor input, plait_tensor target, double target_number, plait_string reduction, bool log_target);
 
 // plait_l1_loss applies the operation l1_loss. The absolute differences of input and target.
-plait_tensor plait_l1_loss(plait_tensor input, plait_tensor target, plait_string reduction);
+plait_tensor plait_l1_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction);
 
 // plait_margin_ranking_loss applies the operation margin_ranking_loss. max(0, -target*(input1 - input2) +
 // margin).
-plait_tensor plait_margin_ranking_loss(plait_tensor input1, plait_tensor input2, plait_tensor target, double margin, plait_string reduction);
+plait_tensor plait_margin_ranking_loss(plait_tensor input1, plait_tensor input2, double input2_number, plait_tensor target, double target_number, double margin, plait_string reduction);
 
 // plait_mse_loss applies the operation mse_loss. The squared differences of input and target.
-plait_tensor plait_mse_loss(plait_tensor input, plait_tensor target, plait_string reduction);
+plait_tensor plait_mse_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction);
 
 // plait_multi_margin_loss applies the operation multi_margin_loss. What the other classes' scores lack of a
 // margin below the target's, averaged over the classes.
@@ -1150,18 +1150,18 @@ plait_tensor plait_pairwise_distance(plait_tensor x1, plait_tensor x2, double p,
 
 // plait_poisson_nll_loss applies the operation poisson_nll_loss. The negative log likelihood of the target
 // under a Poisson distribution.
-plait_tensor plait_poisson_nll_loss(plait_tensor input, plait_tensor target, bool rate, bool full, double eps, plait_string reduction);
+plait_tensor plait_poisson_nll_loss(plait_tensor input, plait_tensor target, double target_number, bool rate, bool full, double eps, plait_string reduction);
 
 // plait_smooth_l1_loss applies the operation smooth_l1_loss. Squared differences of input and target up to
 // beta, absolute ones beyond.
-plait_tensor plait_smooth_l1_loss(plait_tensor input, plait_tensor target, plait_string reduction, double beta);
+plait_tensor plait_smooth_l1_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction, double beta);
 
 // plait_soft_margin_loss applies the operation soft_margin_loss. log(1 + exp(-target*input)).
-plait_tensor plait_soft_margin_loss(plait_tensor input, plait_tensor target, plait_string reduction);
+plait_tensor plait_soft_margin_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction);
 
 // plait_triplet_margin_loss applies the operation triplet_margin_loss. max(0, margin + d(anchor, positive) -
 // d(anchor, negative)).
-plait_tensor plait_triplet_margin_loss(plait_tensor anchor, plait_tensor positive, plait_tensor negative, double margin, bool has_margin, double p, bool has_p, double eps, bool has_eps, bool swap, plait_string reduction);
+plait_tensor plait_triplet_margin_loss(plait_tensor anchor, plait_tensor positive, double positive_number, plait_tensor negative, double negative_number, double margin, bool has_margin, double p, bool has_p, double eps, bool has_eps, bool swap, plait_string reduction);
 
 // --- lp pool ---
 
@@ -1797,10 +1797,10 @@ plait_tensor plait_logit(plait_tensor input, double eps);
 plait_status plait_logit_in_place(plait_tensor input, double eps);
 
 // plait_nan_to_num applies the operation nan_to_num. Returns input with NaN and infinities replaced.
-plait_tensor plait_nan_to_num(plait_tensor input, double nan, plait_tensor posinf, plait_tensor neginf);
+plait_tensor plait_nan_to_num(plait_tensor input, double nan, plait_tensor posinf, double posinf_number, plait_tensor neginf, double neginf_number);
 
 // plait_nan_to_num_in_place applies the operation nan_to_num_. Returns input with NaN and infinities replaced.
-plait_status plait_nan_to_num_in_place(plait_tensor input, double nan, plait_tensor posinf, plait_tensor neginf);
+plait_status plait_nan_to_num_in_place(plait_tensor input, double nan, plait_tensor posinf, double posinf_number, plait_tensor neginf, double neginf_number);
 
 // plait_nextafter applies the operation nextafter. The next number in a direction.
 plait_tensor plait_nextafter(plait_tensor input, plait_tensor other);

@@ -95,13 +95,13 @@ func LeakyReluInPlace(input Tensor, negativeSlope float64) (status Status) {
 }
 
 // Prelu applies the operation prelu. Returns input where it is positive and weight*input elsewhere.
-func Prelu(input Tensor, weight Tensor) (status Tensor) {
+func Prelu(input Tensor, weight Tensor, weightNumber float64) (status Tensor) {
 	defer protect("prelu", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(weight)
+	t1 := operand(weight, weightNumber)
 	return result(op.Prelu(t0, t1), t0, t1)
 }
 

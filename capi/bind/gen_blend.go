@@ -5,109 +5,109 @@ package bind
 import "github.com/plait-ml/plait/core/op"
 
 // Addcdiv applies the operation addcdiv. Returns input + value*tensor1/tensor2.
-func Addcdiv(input Tensor, tensor1 Tensor, tensor2 Tensor, value float64) (status Tensor) {
+func Addcdiv(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Tensor) {
 	defer protect("addcdiv", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(tensor1)
-	t2 := tensor(tensor2)
+	t1 := operand(tensor1, tensor1Number)
+	t2 := operand(tensor2, tensor2Number)
 	return result(op.Addcdiv(t0, t1, t2, value), t0, t1, t2)
 }
 
 // AddcdivInPlace applies the operation addcdiv_. Returns input + value*tensor1/tensor2.
-func AddcdivInPlace(input Tensor, tensor1 Tensor, tensor2 Tensor, value float64) (status Status) {
+func AddcdivInPlace(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Status) {
 	defer protect("addcdiv_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(tensor1)
-	t2 := tensor(tensor2)
+	t1 := operand(tensor1, tensor1Number)
+	t2 := operand(tensor2, tensor2Number)
 	return changed(op.AddcdivInPlace(t0, t1, t2, value))
 }
 
 // Addcmul applies the operation addcmul. Returns input + value*tensor1*tensor2.
-func Addcmul(input Tensor, tensor1 Tensor, tensor2 Tensor, value float64) (status Tensor) {
+func Addcmul(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Tensor) {
 	defer protect("addcmul", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(tensor1)
-	t2 := tensor(tensor2)
+	t1 := operand(tensor1, tensor1Number)
+	t2 := operand(tensor2, tensor2Number)
 	return result(op.Addcmul(t0, t1, t2, value), t0, t1, t2)
 }
 
 // AddcmulInPlace applies the operation addcmul_. Returns input + value*tensor1*tensor2.
-func AddcmulInPlace(input Tensor, tensor1 Tensor, tensor2 Tensor, value float64) (status Status) {
+func AddcmulInPlace(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Status) {
 	defer protect("addcmul_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(tensor1)
-	t2 := tensor(tensor2)
+	t1 := operand(tensor1, tensor1Number)
+	t2 := operand(tensor2, tensor2Number)
 	return changed(op.AddcmulInPlace(t0, t1, t2, value))
 }
 
 // Lerp applies the operation lerp. Returns input + weight*(end - input).
-func Lerp(input Tensor, end Tensor, weight Tensor, weightNumber float64) (status Tensor) {
+func Lerp(input Tensor, end Tensor, endNumber float64, weight Tensor, weightNumber float64) (status Tensor) {
 	defer protect("lerp", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(end)
+	t1 := operand(end, endNumber)
 	t2 := operand(weight, weightNumber)
 	return result(op.Lerp(t0, t1, t2), t0, t1, t2)
 }
 
 // LerpInPlace applies the operation lerp_. Returns input + weight*(end - input).
-func LerpInPlace(input Tensor, end Tensor, weight Tensor, weightNumber float64) (status Status) {
+func LerpInPlace(input Tensor, end Tensor, endNumber float64, weight Tensor, weightNumber float64) (status Status) {
 	defer protect("lerp_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(end)
+	t1 := operand(end, endNumber)
 	t2 := operand(weight, weightNumber)
 	return changed(op.LerpInPlace(t0, t1, t2))
 }
 
 // MaskedFill applies the operation masked_fill. Returns input with value where mask is true.
-func MaskedFill(input Tensor, mask Tensor, value Tensor, valueNumber float64) (status Tensor) {
+func MaskedFill(input Tensor, mask Tensor, maskNumber float64, value Tensor, valueNumber float64) (status Tensor) {
 	defer protect("masked_fill", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(mask)
+	t1 := operand(mask, maskNumber)
 	t2 := operand(value, valueNumber)
 	return result(op.MaskedFill(t0, t1, t2), t0, t1, t2)
 }
 
 // MaskedFillInPlace applies the operation masked_fill_. Returns input with value where mask is true.
-func MaskedFillInPlace(input Tensor, mask Tensor, value Tensor, valueNumber float64) (status Status) {
+func MaskedFillInPlace(input Tensor, mask Tensor, maskNumber float64, value Tensor, valueNumber float64) (status Status) {
 	defer protect("masked_fill_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(mask)
+	t1 := operand(mask, maskNumber)
 	t2 := operand(value, valueNumber)
 	return changed(op.MaskedFillInPlace(t0, t1, t2))
 }
 
 // Where applies the operation where. Returns input where condition is true and other elsewhere.
-func Where(condition Tensor, input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+func Where(condition Tensor, input Tensor, inputNumber float64, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("where", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(condition)
-	t1 := tensor(input)
+	t1 := operand(input, inputNumber)
 	t2 := operand(other, otherNumber)
 	return result(op.Where(t0, t1, t2), t0, t1, t2)
 }

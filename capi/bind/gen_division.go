@@ -49,24 +49,24 @@ func FmodInPlace(input Tensor, other Tensor, otherNumber float64) (status Status
 }
 
 // Gcd applies the operation gcd. Returns the greatest common divisor of integers.
-func Gcd(input Tensor, other Tensor) (status Tensor) {
+func Gcd(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("gcd", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.Gcd(t0, t1), t0, t1)
 }
 
 // GcdInPlace applies the operation gcd_. Returns the greatest common divisor of integers.
-func GcdInPlace(input Tensor, other Tensor) (status Status) {
+func GcdInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("gcd_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return changed(op.GcdInPlace(t0, t1))
 }
 

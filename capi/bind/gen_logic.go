@@ -5,46 +5,46 @@ package bind
 import "github.com/plait-ml/plait/core/op"
 
 // BitwiseAnd applies the operation bitwise_and. Returns the bitwise and.
-func BitwiseAnd(input Tensor, other Tensor) (status Tensor) {
+func BitwiseAnd(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_and", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.BitwiseAnd(t0, t1), t0, t1)
 }
 
 // BitwiseAndInPlace applies the operation bitwise_and_. Returns the bitwise and.
-func BitwiseAndInPlace(input Tensor, other Tensor) (status Status) {
+func BitwiseAndInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_and_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return changed(op.BitwiseAndInPlace(t0, t1))
 }
 
 // BitwiseLeftShift applies the operation bitwise_left_shift. Returns input shifted left by other bits.
-func BitwiseLeftShift(input Tensor, other Tensor) (status Tensor) {
+func BitwiseLeftShift(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_left_shift", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.BitwiseLeftShift(t0, t1), t0, t1)
 }
 
 // BitwiseLeftShiftInPlace applies the operation bitwise_left_shift_. Returns input shifted left by other bits.
-func BitwiseLeftShiftInPlace(input Tensor, other Tensor) (status Status) {
+func BitwiseLeftShiftInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_left_shift_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return changed(op.BitwiseLeftShiftInPlace(t0, t1))
 }
 
@@ -69,68 +69,68 @@ func BitwiseNotInPlace(input Tensor) (status Status) {
 }
 
 // BitwiseOr applies the operation bitwise_or. Returns the bitwise or.
-func BitwiseOr(input Tensor, other Tensor) (status Tensor) {
+func BitwiseOr(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_or", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.BitwiseOr(t0, t1), t0, t1)
 }
 
 // BitwiseOrInPlace applies the operation bitwise_or_. Returns the bitwise or.
-func BitwiseOrInPlace(input Tensor, other Tensor) (status Status) {
+func BitwiseOrInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_or_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return changed(op.BitwiseOrInPlace(t0, t1))
 }
 
 // BitwiseRightShift applies the operation bitwise_right_shift. Returns input shifted right by other bits.
-func BitwiseRightShift(input Tensor, other Tensor) (status Tensor) {
+func BitwiseRightShift(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_right_shift", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.BitwiseRightShift(t0, t1), t0, t1)
 }
 
 // BitwiseRightShiftInPlace applies the operation bitwise_right_shift_. Returns input shifted right by other bits.
-func BitwiseRightShiftInPlace(input Tensor, other Tensor) (status Status) {
+func BitwiseRightShiftInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_right_shift_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return changed(op.BitwiseRightShiftInPlace(t0, t1))
 }
 
 // BitwiseXor applies the operation bitwise_xor. Returns the bitwise exclusive or.
-func BitwiseXor(input Tensor, other Tensor) (status Tensor) {
+func BitwiseXor(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_xor", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.BitwiseXor(t0, t1), t0, t1)
 }
 
 // BitwiseXorInPlace applies the operation bitwise_xor_. Returns the bitwise exclusive or.
-func BitwiseXorInPlace(input Tensor, other Tensor) (status Status) {
+func BitwiseXorInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_xor_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return changed(op.BitwiseXorInPlace(t0, t1))
 }
 

@@ -5,39 +5,39 @@ package bind
 import "github.com/plait-ml/plait/core/op"
 
 // BinaryCrossEntropy applies the operation binary_cross_entropy. -(t log x + (1-t) log(1-x)) for probabilities x.
-func BinaryCrossEntropy(input Tensor, target Tensor, weight Tensor, reduction string) (status Tensor) {
+func BinaryCrossEntropy(input Tensor, target Tensor, targetNumber float64, weight Tensor, reduction string) (status Tensor) {
 	defer protect("binary_cross_entropy", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	t2 := tensor(weight)
 	return result(op.BinaryCrossEntropy(t0, t1, op.BCEOptions{Weight: t2, Reduction: reduction}), t0, t1, t2)
 }
 
 // BinaryCrossEntropyWithLogits applies the operation binary_cross_entropy_with_logits. Binary cross entropy of sigmoid(input), without overflow.
-func BinaryCrossEntropyWithLogits(input Tensor, target Tensor, weight Tensor, posWeight Tensor, reduction string) (status Tensor) {
+func BinaryCrossEntropyWithLogits(input Tensor, target Tensor, targetNumber float64, weight Tensor, posWeight Tensor, reduction string) (status Tensor) {
 	defer protect("binary_cross_entropy_with_logits", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	t2 := tensor(weight)
 	t3 := tensor(posWeight)
 	return result(op.BinaryCrossEntropyWithLogits(t0, t1, op.BCEOptions{Weight: t2, PosWeight: t3, Reduction: reduction}), t0, t1, t2, t3)
 }
 
 // CosineEmbeddingLoss applies the operation cosine_embedding_loss. 1 - cos where the target is 1, and what cos exceeds the margin by where it is -1.
-func CosineEmbeddingLoss(input1 Tensor, input2 Tensor, target Tensor, margin float64, reduction string) (status Tensor) {
+func CosineEmbeddingLoss(input1 Tensor, input2 Tensor, input2Number float64, target Tensor, targetNumber float64, margin float64, reduction string) (status Tensor) {
 	defer protect("cosine_embedding_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input1)
-	t1 := tensor(input2)
-	t2 := tensor(target)
+	t1 := operand(input2, input2Number)
+	t2 := operand(target, targetNumber)
 	return result(op.CosineEmbeddingLoss(t0, t1, t2, margin, reduction), t0, t1, t2)
 }
 
@@ -65,81 +65,81 @@ func CrossEntropy(input Tensor, target Tensor, weight Tensor, ignoreIndex int64,
 }
 
 // GaussianNllLoss applies the operation gaussian_nll_loss. The negative log likelihood of the target under normal distributions.
-func GaussianNllLoss(input Tensor, target Tensor, varArg Tensor, full bool, eps float64, reduction string) (status Tensor) {
+func GaussianNllLoss(input Tensor, target Tensor, targetNumber float64, varArg Tensor, varArgNumber float64, full bool, eps float64, reduction string) (status Tensor) {
 	defer protect("gaussian_nll_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
-	t2 := tensor(varArg)
+	t1 := operand(target, targetNumber)
+	t2 := operand(varArg, varArgNumber)
 	return result(op.GaussianNLLLoss(t0, t1, t2, full, eps, reduction), t0, t1, t2)
 }
 
 // HingeEmbeddingLoss applies the operation hinge_embedding_loss. The input where the target is 1, and what it lacks of the margin where it is -1.
-func HingeEmbeddingLoss(input Tensor, target Tensor, margin float64, reduction string) (status Tensor) {
+func HingeEmbeddingLoss(input Tensor, target Tensor, targetNumber float64, margin float64, reduction string) (status Tensor) {
 	defer protect("hinge_embedding_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	return result(op.HingeEmbeddingLoss(t0, t1, margin, reduction), t0, t1)
 }
 
 // HuberLoss applies the operation huber_loss. Squared differences of input and target up to delta, absolute ones, times delta, beyond.
-func HuberLoss(input Tensor, target Tensor, reduction string, delta float64) (status Tensor) {
+func HuberLoss(input Tensor, target Tensor, targetNumber float64, reduction string, delta float64) (status Tensor) {
 	defer protect("huber_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	return result(op.HuberLoss(t0, t1, reduction, delta), t0, t1)
 }
 
 // KlDiv applies the operation kl_div. The Kullback-Leibler divergence of the target from the input, given by its logarithm.
-func KlDiv(input Tensor, target Tensor, reduction string, logTarget bool) (status Tensor) {
+func KlDiv(input Tensor, target Tensor, targetNumber float64, reduction string, logTarget bool) (status Tensor) {
 	defer protect("kl_div", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	return result(op.KLDiv(t0, t1, reduction, logTarget), t0, t1)
 }
 
 // L1Loss applies the operation l1_loss. The absolute differences of input and target.
-func L1Loss(input Tensor, target Tensor, reduction string) (status Tensor) {
+func L1Loss(input Tensor, target Tensor, targetNumber float64, reduction string) (status Tensor) {
 	defer protect("l1_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	return result(op.L1Loss(t0, t1, reduction), t0, t1)
 }
 
 // MarginRankingLoss applies the operation margin_ranking_loss. max(0, -target*(input1 - input2) + margin).
-func MarginRankingLoss(input1 Tensor, input2 Tensor, target Tensor, margin float64, reduction string) (status Tensor) {
+func MarginRankingLoss(input1 Tensor, input2 Tensor, input2Number float64, target Tensor, targetNumber float64, margin float64, reduction string) (status Tensor) {
 	defer protect("margin_ranking_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input1)
-	t1 := tensor(input2)
-	t2 := tensor(target)
+	t1 := operand(input2, input2Number)
+	t2 := operand(target, targetNumber)
 	return result(op.MarginRankingLoss(t0, t1, t2, margin, reduction), t0, t1, t2)
 }
 
 // MseLoss applies the operation mse_loss. The squared differences of input and target.
-func MseLoss(input Tensor, target Tensor, reduction string) (status Tensor) {
+func MseLoss(input Tensor, target Tensor, targetNumber float64, reduction string) (status Tensor) {
 	defer protect("mse_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	return result(op.MSELoss(t0, t1, reduction), t0, t1)
 }
 
@@ -212,46 +212,46 @@ func PairwiseDistance(x1 Tensor, x2 Tensor, p float64, eps float64, keepdim bool
 }
 
 // PoissonNllLoss applies the operation poisson_nll_loss. The negative log likelihood of the target under a Poisson distribution.
-func PoissonNllLoss(input Tensor, target Tensor, rate bool, full bool, eps float64, reduction string) (status Tensor) {
+func PoissonNllLoss(input Tensor, target Tensor, targetNumber float64, rate bool, full bool, eps float64, reduction string) (status Tensor) {
 	defer protect("poisson_nll_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	return result(op.PoissonNLLLoss(t0, t1, op.PoissonNLLOptions{Rate: rate, Full: full, Eps: eps, Reduction: reduction}), t0, t1)
 }
 
 // SmoothL1Loss applies the operation smooth_l1_loss. Squared differences of input and target up to beta, absolute ones beyond.
-func SmoothL1Loss(input Tensor, target Tensor, reduction string, beta float64) (status Tensor) {
+func SmoothL1Loss(input Tensor, target Tensor, targetNumber float64, reduction string, beta float64) (status Tensor) {
 	defer protect("smooth_l1_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	return result(op.SmoothL1Loss(t0, t1, reduction, beta), t0, t1)
 }
 
 // SoftMarginLoss applies the operation soft_margin_loss. log(1 + exp(-target*input)).
-func SoftMarginLoss(input Tensor, target Tensor, reduction string) (status Tensor) {
+func SoftMarginLoss(input Tensor, target Tensor, targetNumber float64, reduction string) (status Tensor) {
 	defer protect("soft_margin_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(target)
+	t1 := operand(target, targetNumber)
 	return result(op.SoftMarginLoss(t0, t1, reduction), t0, t1)
 }
 
 // TripletMarginLoss applies the operation triplet_margin_loss. max(0, margin + d(anchor, positive) - d(anchor, negative)).
-func TripletMarginLoss(anchor Tensor, positive Tensor, negative Tensor, margin float64, hasMargin bool, p float64, hasP bool, eps float64, hasEps bool, swap bool, reduction string) (status Tensor) {
+func TripletMarginLoss(anchor Tensor, positive Tensor, positiveNumber float64, negative Tensor, negativeNumber float64, margin float64, hasMargin bool, p float64, hasP bool, eps float64, hasEps bool, swap bool, reduction string) (status Tensor) {
 	defer protect("triplet_margin_loss", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(anchor)
-	t1 := tensor(positive)
-	t2 := tensor(negative)
+	t1 := operand(positive, positiveNumber)
+	t2 := operand(negative, negativeNumber)
 	return result(op.TripletMarginLoss(t0, t1, t2, op.TripletMarginOptions{Margin: optional(margin, hasMargin), P: optional(p, hasP), Eps: optional(eps, hasEps), Swap: swap, Reduction: reduction}), t0, t1, t2)
 }

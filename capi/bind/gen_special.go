@@ -177,26 +177,26 @@ func LogitInPlace(input Tensor, eps float64) (status Status) {
 }
 
 // NanToNum applies the operation nan_to_num. Returns input with NaN and infinities replaced.
-func NanToNum(input Tensor, nan float64, posinf Tensor, neginf Tensor) (status Tensor) {
+func NanToNum(input Tensor, nan float64, posinf Tensor, posinfNumber float64, neginf Tensor, neginfNumber float64) (status Tensor) {
 	defer protect("nan_to_num", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t2 := tensor(posinf)
-	t3 := tensor(neginf)
+	t2 := operand(posinf, posinfNumber)
+	t3 := operand(neginf, neginfNumber)
 	return result(op.NanToNum(t0, nan, t2, t3), t0, t2, t3)
 }
 
 // NanToNumInPlace applies the operation nan_to_num_. Returns input with NaN and infinities replaced.
-func NanToNumInPlace(input Tensor, nan float64, posinf Tensor, neginf Tensor) (status Status) {
+func NanToNumInPlace(input Tensor, nan float64, posinf Tensor, posinfNumber float64, neginf Tensor, neginfNumber float64) (status Status) {
 	defer protect("nan_to_num_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t2 := tensor(posinf)
-	t3 := tensor(neginf)
+	t2 := operand(posinf, posinfNumber)
+	t3 := operand(neginf, neginfNumber)
 	return changed(op.NanToNumInPlace(t0, nan, t2, t3))
 }
 

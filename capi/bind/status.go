@@ -3,11 +3,20 @@ package bind
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 )
+
+func init() {
+	// Descriptions of tensors are all that the Go heap holds, and operations make them fast: at the usual setting the
+	// collector would run after every few thousand of them.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}
 
 // Busy is the status of a function that did nothing because a queue it would have used is nearly full: call [MakeRoom]
 // and try again.

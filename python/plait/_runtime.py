@@ -60,11 +60,10 @@ class TensorBase:
     _h: int
 
     def __del__(self) -> None:
-        # A handle that was never set belongs to an object whose making failed.
         try:
             _release(self._h)
-        except AttributeError:
-            pass
+        except AttributeError:  # an object whose making failed
+            return
 
 
 _tensor_class: type[TensorBase] = TensorBase
@@ -248,10 +247,11 @@ _WANTED: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def misuse(function: Callable[..., Any], arguments: dict[str, Any], error: Exception) -> Exception:
+def misuse(name: str, arguments: dict[str, Any], error: Exception) -> Exception:
     """Returns the error that says which argument of a generated function has the wrong type."""
-    name = function.__name__
-    for p in inspect.signature(function).parameters.values():
+    from plait import _ops
+
+    for p in inspect.signature(getattr(_ops, name)).parameters.values():
         if p.name not in arguments or not isinstance(p.annotation, str):
             continue
         value = arguments[p.name]
@@ -271,7 +271,26 @@ def misuse(function: Callable[..., Any], arguments: dict[str, Any], error: Excep
 
 
 __all__ = [
-    "BUSY", "EXCEPTIONS", "MAX_DIMS", "TensorBase", "address", "call", "check", "device_number", "dtype_number", "float_list",
-    "generator_handle", "handles", "int_list", "misuse", "number", "optional_handle", "own", "own_list", "set_tensor_class",
-    "settle", "wait_devices", "wait_value",
+    "BUSY",
+    "EXCEPTIONS",
+    "MAX_DIMS",
+    "TensorBase",
+    "address",
+    "call",
+    "check",
+    "device_number",
+    "dtype_number",
+    "float_list",
+    "generator_handle",
+    "handles",
+    "int_list",
+    "misuse",
+    "number",
+    "optional_handle",
+    "own",
+    "own_list",
+    "set_tensor_class",
+    "settle",
+    "wait_devices",
+    "wait_value",
 ]

@@ -12,6 +12,7 @@ from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, device, device_of, open_device
 from plait._indexing import get_index, set_index
+from plait._operators import install_operators
 from plait._ops.methods import TensorMethods
 from plait._runtime import (
     MAX_DIMS,
@@ -378,6 +379,7 @@ class Tensor(TensorBase, TensorMethods):
 
 
 set_tensor_class(Tensor)
+install_operators(Tensor)
 
 
 def _rebuild(cls: type, data: np.ndarray, name: str, where: str, requires_grad: bool, state: dict[str, Any]) -> Any:
@@ -599,61 +601,5 @@ def kept(key: int) -> Any:
     """Returns the value with a key."""
     return _shared[key]
 
-
-def _reflected(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    def method(self: Tensor, other: Any) -> Tensor:
-        return function(_scalar(other, self), self)
-
-    return method
-
-
-def _scalar(value: Any, like: Tensor) -> Tensor:
-    """Returns a plain number, or an array, as a tensor that promotes as a number does."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        return tensor(value, device=like.device)
-    from plait._runtime import number
-
-    kind, v = number(value)
-    return own(_core.bind_TensorNumber(kind, v, int(v) if kind != -1 else 0)) if kind < 0 else own(_core.bind_TensorAlias(kind))
-
-
-def _operator(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    def method(self: Tensor, other: Any) -> Tensor:
-        try:
-            return function(self, other)
-        except TypeError:
-            if isinstance(other, np.ndarray):
-                return function(self, tensor(other, device=self.device))
-            if isinstance(other, TensorBase | int | float | bool | np.generic):
-                raise
-            return NotImplemented
-
-    return method
-
-
-def _install_operators() -> None:
-    both: dict[str, Callable[..., Tensor]] = {
-        "add": _ops.add, "sub": _ops.sub, "mul": _ops.mul, "truediv": _ops.div, "floordiv": _ops.floor_divide,
-        "mod": _ops.remainder, "pow": _ops.pow, "and": _ops.bitwise_and, "or": _ops.bitwise_or, "xor": _ops.bitwise_xor,
-        "lshift": _ops.bitwise_left_shift, "rshift": _ops.bitwise_right_shift, "matmul": _ops.matmul,
-    }  # fmt: skip
-    for name, f in both.items():
-        setattr(Tensor, f"__{name}__", _operator(f))
-        setattr(Tensor, f"__r{name}__", _operator(_reflected(f)))
-    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        setattr(Tensor, f"__{name}__", _operator(getattr(_ops, name)))
-    in_place: dict[str, Callable[..., Tensor]] = {
-        "add": _ops.add_, "sub": _ops.sub_, "mul": _ops.mul_, "truediv": _ops.div_, "floordiv": _ops.floor_divide_,
-        "mod": _ops.remainder_, "pow": _ops.pow_, "and": _ops.bitwise_and_, "or": _ops.bitwise_or_, "xor": _ops.bitwise_xor_,
-    }  # fmt: skip
-    for name, f in in_place.items():
-        setattr(Tensor, f"__i{name}__", _operator(f))
-    Tensor.__neg__ = _ops.neg  # type: ignore[attr-defined]
-    Tensor.__pos__ = lambda self: self  # type: ignore[attr-defined]
-    Tensor.__abs__ = _ops.abs  # type: ignore[attr-defined]
-    Tensor.__invert__ = _ops.bitwise_not  # type: ignore[attr-defined]
-
-
-_install_operators()
 
 TensorLike = Tensor | Number | Sequence[Any]

@@ -251,7 +251,14 @@ func stubs(functions []*function) string {
 	for _, f := range functions {
 		var params []string
 		for _, p := range f.params {
-			params = append(params, snake(p.name)+": "+pythonType(p.typ))
+			name := snake(p.name)
+			if name == "from" {
+				name += "_"
+			}
+			params = append(params, name+": "+pythonType(p.typ))
+		}
+		if len(params) > 0 {
+			params = append(params, "/")
 		}
 		fmt.Fprintf(&b, "def bind_%s(%s) -> %s: ...\n", f.name, strings.Join(params, ", "), pythonType(f.result))
 	}

@@ -90,7 +90,7 @@ func (c *call) pythonFunc(b *strings.Builder) {
 		fmt.Fprintf(b, "        %s\n", line)
 	}
 	fmt.Fprintf(b, "        status = %s(%s)\n", raw, args)
-	fmt.Fprintf(b, "    except (AttributeError, TypeError, OverflowError) as error:\n        raise misuse(%s, locals(), error) from None\n", c.name)
+	fmt.Fprintf(b, "    except (AttributeError, TypeError, OverflowError) as error:\n        raise misuse(%q, locals(), error) from None\n", c.name)
 	settle := fmt.Sprintf("settle(status, %s, %s)", raw, args)
 	switch {
 	case c.inPlace:

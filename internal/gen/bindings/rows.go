@@ -183,7 +183,7 @@ func (c *call) add(a op.Arg, t reflect.Type, position int) {
 	}
 	x.kind, x.ptr = kindOf(t)
 	x.null = a.Optional || x.ptr
-	if x.kind == tensorArg && (a.Number || takesNumbers(c.row, position)) && a.Field == "" && !(c.inPlace && position == 0) {
+	if x.kind == tensorArg && (a.Number || takesNumbers(c.row, position) || position > 0 && len(c.row.Elementwise) > 0) && a.Field == "" && !(c.inPlace && position == 0) {
 		x.kind = operandArg
 	}
 	c.args = append(c.args, x)

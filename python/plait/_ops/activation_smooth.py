@@ -26,7 +26,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _celu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(celu, locals(), error) from None
+        raise misuse("celu", locals(), error) from None
     return own(status if status > 0 else settle(status, _celu, input._h, alpha))
 
 _celu_in_place = _core.bind_CeluInPlace
@@ -37,7 +37,7 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _celu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(celu_, locals(), error) from None
+        raise misuse("celu_", locals(), error) from None
     if status < 0:
         settle(status, _celu_in_place, input._h, alpha)
     return input
@@ -50,7 +50,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _elu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(elu, locals(), error) from None
+        raise misuse("elu", locals(), error) from None
     return own(status if status > 0 else settle(status, _elu, input._h, alpha))
 
 _elu_in_place = _core.bind_EluInPlace
@@ -61,7 +61,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _elu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(elu_, locals(), error) from None
+        raise misuse("elu_", locals(), error) from None
     if status < 0:
         settle(status, _elu_in_place, input._h, alpha)
     return input
@@ -74,7 +74,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     try:
         status = _gelu(input._h, approximate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gelu, locals(), error) from None
+        raise misuse("gelu", locals(), error) from None
     return own(status if status > 0 else settle(status, _gelu, input._h, approximate))
 
 _glu = _core.bind_Glu
@@ -85,7 +85,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     try:
         status = _glu(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(glu, locals(), error) from None
+        raise misuse("glu", locals(), error) from None
     return own(status if status > 0 else settle(status, _glu, input._h, dim))
 
 _logsigmoid = _core.bind_Logsigmoid
@@ -96,7 +96,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     try:
         status = _logsigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logsigmoid, locals(), error) from None
+        raise misuse("logsigmoid", locals(), error) from None
     return own(status if status > 0 else settle(status, _logsigmoid, input._h))
 
 _mish = _core.bind_Mish
@@ -107,7 +107,7 @@ def mish(input: Tensor) -> Tensor:
     try:
         status = _mish(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mish, locals(), error) from None
+        raise misuse("mish", locals(), error) from None
     return own(status if status > 0 else settle(status, _mish, input._h))
 
 _mish_in_place = _core.bind_MishInPlace
@@ -118,7 +118,7 @@ def mish_(input: Tensor) -> Tensor:
     try:
         status = _mish_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mish_, locals(), error) from None
+        raise misuse("mish_", locals(), error) from None
     if status < 0:
         settle(status, _mish_in_place, input._h)
     return input
@@ -131,7 +131,7 @@ def selu(input: Tensor) -> Tensor:
     try:
         status = _selu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(selu, locals(), error) from None
+        raise misuse("selu", locals(), error) from None
     return own(status if status > 0 else settle(status, _selu, input._h))
 
 _selu_in_place = _core.bind_SeluInPlace
@@ -142,7 +142,7 @@ def selu_(input: Tensor) -> Tensor:
     try:
         status = _selu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(selu_, locals(), error) from None
+        raise misuse("selu_", locals(), error) from None
     if status < 0:
         settle(status, _selu_in_place, input._h)
     return input
@@ -155,7 +155,7 @@ def silu(input: Tensor) -> Tensor:
     try:
         status = _silu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(silu, locals(), error) from None
+        raise misuse("silu", locals(), error) from None
     return own(status if status > 0 else settle(status, _silu, input._h))
 
 _silu_in_place = _core.bind_SiluInPlace
@@ -166,7 +166,7 @@ def silu_(input: Tensor) -> Tensor:
     try:
         status = _silu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(silu_, locals(), error) from None
+        raise misuse("silu_", locals(), error) from None
     if status < 0:
         settle(status, _silu_in_place, input._h)
     return input
@@ -179,5 +179,5 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     try:
         status = _softplus(input._h, beta, threshold)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(softplus, locals(), error) from None
+        raise misuse("softplus", locals(), error) from None
     return own(status if status > 0 else settle(status, _softplus, input._h, beta, threshold))

@@ -27,7 +27,7 @@ def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
         matrices_list = handles(matrices)
         status = _chain_matmul(matrices_list.buffer_info()[0], len(matrices_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(chain_matmul, locals(), error) from None
+        raise misuse("chain_matmul", locals(), error) from None
     return own(status if status > 0 else settle(status, _chain_matmul, matrices_list.buffer_info()[0], len(matrices_list)))
 
 _float_power = _core.bind_FloatPower
@@ -38,7 +38,7 @@ def float_power(input: Tensor, exponent: Tensor) -> Tensor:
     try:
         status = _float_power(input._h, exponent._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(float_power, locals(), error) from None
+        raise misuse("float_power", locals(), error) from None
     return own(status if status > 0 else settle(status, _float_power, input._h, exponent._h))
 
 _heaviside = _core.bind_Heaviside
@@ -49,7 +49,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     try:
         status = _heaviside(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(heaviside, locals(), error) from None
+        raise misuse("heaviside", locals(), error) from None
     return own(status if status > 0 else settle(status, _heaviside, input._h, values._h))
 
 _ldexp = _core.bind_Ldexp
@@ -60,7 +60,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _ldexp(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ldexp, locals(), error) from None
+        raise misuse("ldexp", locals(), error) from None
     return own(status if status > 0 else settle(status, _ldexp, input._h, other._h))
 
 _rrelu = _core.bind_Rrelu
@@ -71,7 +71,7 @@ def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333
     try:
         status = _rrelu(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rrelu, locals(), error) from None
+        raise misuse("rrelu", locals(), error) from None
     return own(status if status > 0 else settle(status, _rrelu, input._h, lower, upper, training))
 
 _sgn = _core.bind_Sgn
@@ -82,7 +82,7 @@ def sgn(input: Tensor) -> Tensor:
     try:
         status = _sgn(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sgn, locals(), error) from None
+        raise misuse("sgn", locals(), error) from None
     return own(status if status > 0 else settle(status, _sgn, input._h))
 
 _sgn_in_place = _core.bind_SgnInPlace
@@ -93,7 +93,7 @@ def sgn_(input: Tensor) -> Tensor:
     try:
         status = _sgn_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sgn_, locals(), error) from None
+        raise misuse("sgn_", locals(), error) from None
     if status < 0:
         settle(status, _sgn_in_place, input._h)
     return input
@@ -106,7 +106,7 @@ def true_divide(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _true_divide(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(true_divide, locals(), error) from None
+        raise misuse("true_divide", locals(), error) from None
     return own(status if status > 0 else settle(status, _true_divide, input._h, other._h))
 
 _true_divide_in_place = _core.bind_TrueDivideInPlace
@@ -117,7 +117,7 @@ def true_divide_(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _true_divide_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(true_divide_, locals(), error) from None
+        raise misuse("true_divide_", locals(), error) from None
     if status < 0:
         settle(status, _true_divide_in_place, input._h, other._h)
     return input
@@ -130,5 +130,5 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _vdot(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(vdot, locals(), error) from None
+        raise misuse("vdot", locals(), error) from None
     return own(status if status > 0 else settle(status, _vdot, input._h, other._h))

@@ -21,111 +21,124 @@ __all__ = ["addcdiv", "addcdiv_", "addcmul", "addcmul_", "lerp", "lerp_", "maske
 _addcdiv = _core.bind_Addcdiv
 
 
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1.0) -> Tensor:
+def addcdiv(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
     """Returns input + value*tensor1/tensor2."""
     try:
-        status = _addcdiv(input._h, tensor1._h, tensor2._h, value)
+        tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
+        tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
+        status = _addcdiv(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addcdiv, locals(), error) from None
-    return own(status if status > 0 else settle(status, _addcdiv, input._h, tensor1._h, tensor2._h, value))
+        raise misuse("addcdiv", locals(), error) from None
+    return own(status if status > 0 else settle(status, _addcdiv, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
 
 _addcdiv_in_place = _core.bind_AddcdivInPlace
 
 
-def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1.0) -> Tensor:
+def addcdiv_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
     """addcdiv in place: changes `input` and returns it."""
     try:
-        status = _addcdiv_in_place(input._h, tensor1._h, tensor2._h, value)
+        tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
+        tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
+        status = _addcdiv_in_place(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addcdiv_, locals(), error) from None
+        raise misuse("addcdiv_", locals(), error) from None
     if status < 0:
-        settle(status, _addcdiv_in_place, input._h, tensor1._h, tensor2._h, value)
+        settle(status, _addcdiv_in_place, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     return input
 
 _addcmul = _core.bind_Addcmul
 
 
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1.0) -> Tensor:
+def addcmul(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
     """Returns input + value*tensor1*tensor2."""
     try:
-        status = _addcmul(input._h, tensor1._h, tensor2._h, value)
+        tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
+        tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
+        status = _addcmul(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addcmul, locals(), error) from None
-    return own(status if status > 0 else settle(status, _addcmul, input._h, tensor1._h, tensor2._h, value))
+        raise misuse("addcmul", locals(), error) from None
+    return own(status if status > 0 else settle(status, _addcmul, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
 
 _addcmul_in_place = _core.bind_AddcmulInPlace
 
 
-def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1.0) -> Tensor:
+def addcmul_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
     """addcmul in place: changes `input` and returns it."""
     try:
-        status = _addcmul_in_place(input._h, tensor1._h, tensor2._h, value)
+        tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
+        tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
+        status = _addcmul_in_place(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addcmul_, locals(), error) from None
+        raise misuse("addcmul_", locals(), error) from None
     if status < 0:
-        settle(status, _addcmul_in_place, input._h, tensor1._h, tensor2._h, value)
+        settle(status, _addcmul_in_place, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     return input
 
 _lerp = _core.bind_Lerp
 
 
-def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
+def lerp(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor:
     """Returns input + weight*(end - input)."""
     try:
+        end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
-        status = _lerp(input._h, end._h, weight_h, weight_v)
+        status = _lerp(input._h, end_h, end_v, weight_h, weight_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lerp, locals(), error) from None
-    return own(status if status > 0 else settle(status, _lerp, input._h, end._h, weight_h, weight_v))
+        raise misuse("lerp", locals(), error) from None
+    return own(status if status > 0 else settle(status, _lerp, input._h, end_h, end_v, weight_h, weight_v))
 
 _lerp_in_place = _core.bind_LerpInPlace
 
 
-def lerp_(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
+def lerp_(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor:
     """lerp in place: changes `input` and returns it."""
     try:
+        end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
-        status = _lerp_in_place(input._h, end._h, weight_h, weight_v)
+        status = _lerp_in_place(input._h, end_h, end_v, weight_h, weight_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lerp_, locals(), error) from None
+        raise misuse("lerp_", locals(), error) from None
     if status < 0:
-        settle(status, _lerp_in_place, input._h, end._h, weight_h, weight_v)
+        settle(status, _lerp_in_place, input._h, end_h, end_v, weight_h, weight_v)
     return input
 
 _masked_fill = _core.bind_MaskedFill
 
 
-def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -> Tensor:
     """Returns input with value where mask is true."""
     try:
+        mask_h, mask_v = (mask._h, 0.0) if isinstance(mask, TensorBase) else number(mask)
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
-        status = _masked_fill(input._h, mask._h, value_h, value_v)
+        status = _masked_fill(input._h, mask_h, mask_v, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(masked_fill, locals(), error) from None
-    return own(status if status > 0 else settle(status, _masked_fill, input._h, mask._h, value_h, value_v))
+        raise misuse("masked_fill", locals(), error) from None
+    return own(status if status > 0 else settle(status, _masked_fill, input._h, mask_h, mask_v, value_h, value_v))
 
 _masked_fill_in_place = _core.bind_MaskedFillInPlace
 
 
-def masked_fill_(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
+def masked_fill_(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -> Tensor:
     """masked_fill in place: changes `input` and returns it."""
     try:
+        mask_h, mask_v = (mask._h, 0.0) if isinstance(mask, TensorBase) else number(mask)
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
-        status = _masked_fill_in_place(input._h, mask._h, value_h, value_v)
+        status = _masked_fill_in_place(input._h, mask_h, mask_v, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(masked_fill_, locals(), error) from None
+        raise misuse("masked_fill_", locals(), error) from None
     if status < 0:
-        settle(status, _masked_fill_in_place, input._h, mask._h, value_h, value_v)
+        settle(status, _masked_fill_in_place, input._h, mask_h, mask_v, value_h, value_v)
     return input
 
 _where = _core.bind_Where
 
 
-def where(condition: Tensor, input: Tensor, other: Tensor | Number) -> Tensor:
+def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
     """Returns input where condition is true and other elsewhere."""
     try:
+        input_h, input_v = (input._h, 0.0) if isinstance(input, TensorBase) else number(input)
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
-        status = _where(condition._h, input._h, other_h, other_v)
+        status = _where(condition._h, input_h, input_v, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(where, locals(), error) from None
-    return own(status if status > 0 else settle(status, _where, condition._h, input._h, other_h, other_v))
+        raise misuse("where", locals(), error) from None
+    return own(status if status > 0 else settle(status, _where, condition._h, input_h, input_v, other_h, other_v))

@@ -36,7 +36,7 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv1d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv1d, locals(), error) from None
+        raise misuse("conv1d", locals(), error) from None
     return own(status if status > 0 else settle(status, _conv1d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv2d = _core.bind_Conv2d
@@ -57,7 +57,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv2d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv2d, locals(), error) from None
+        raise misuse("conv2d", locals(), error) from None
     return own(status if status > 0 else settle(status, _conv2d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv3d = _core.bind_Conv3d
@@ -78,7 +78,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv3d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv3d, locals(), error) from None
+        raise misuse("conv3d", locals(), error) from None
     return own(status if status > 0 else settle(status, _conv3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv_transpose1d = _core.bind_ConvTranspose1d
@@ -100,7 +100,7 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose1d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv_transpose1d, locals(), error) from None
+        raise misuse("conv_transpose1d", locals(), error) from None
     return own(status if status > 0 else settle(status, _conv_transpose1d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _conv_transpose2d = _core.bind_ConvTranspose2d
@@ -122,7 +122,7 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose2d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv_transpose2d, locals(), error) from None
+        raise misuse("conv_transpose2d", locals(), error) from None
     return own(status if status > 0 else settle(status, _conv_transpose2d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _conv_transpose3d = _core.bind_ConvTranspose3d
@@ -144,5 +144,5 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose3d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv_transpose3d, locals(), error) from None
+        raise misuse("conv_transpose3d", locals(), error) from None
     return own(status if status > 0 else settle(status, _conv_transpose3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))

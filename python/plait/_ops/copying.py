@@ -30,7 +30,7 @@ def copy_(input: Tensor, src: Tensor) -> Tensor:
     try:
         status = _copy_in_place(input._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(copy_, locals(), error) from None
+        raise misuse("copy_", locals(), error) from None
     if status < 0:
         settle(status, _copy_in_place, input._h, src._h)
     return input
@@ -47,7 +47,7 @@ def fill_(input: Tensor, value: Tensor) -> Tensor:
     try:
         status = _fill_in_place(input._h, value._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fill_, locals(), error) from None
+        raise misuse("fill_", locals(), error) from None
     if status < 0:
         settle(status, _fill_in_place, input._h, value._h)
     return input
@@ -60,7 +60,7 @@ def to(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _to(input._h, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(to, locals(), error) from None
+        raise misuse("to", locals(), error) from None
     return own(status if status > 0 else settle(status, _to, input._h, dtype_number(dtype)))
 
 _zero_in_place = _core.bind_ZeroInPlace
@@ -71,7 +71,7 @@ def zero_(input: Tensor) -> Tensor:
     try:
         status = _zero_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(zero_, locals(), error) from None
+        raise misuse("zero_", locals(), error) from None
     if status < 0:
         settle(status, _zero_in_place, input._h)
     return input

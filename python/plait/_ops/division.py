@@ -27,7 +27,7 @@ def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(floor_divide, locals(), error) from None
+        raise misuse("floor_divide", locals(), error) from None
     return own(status if status > 0 else settle(status, _floor_divide, input._h, other_h, other_v))
 
 _floor_divide_in_place = _core.bind_FloorDivideInPlace
@@ -39,7 +39,7 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(floor_divide_, locals(), error) from None
+        raise misuse("floor_divide_", locals(), error) from None
     if status < 0:
         settle(status, _floor_divide_in_place, input._h, other_h, other_v)
     return input
@@ -53,7 +53,7 @@ def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fmod, locals(), error) from None
+        raise misuse("fmod", locals(), error) from None
     return own(status if status > 0 else settle(status, _fmod, input._h, other_h, other_v))
 
 _fmod_in_place = _core.bind_FmodInPlace
@@ -65,7 +65,7 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fmod_, locals(), error) from None
+        raise misuse("fmod_", locals(), error) from None
     if status < 0:
         settle(status, _fmod_in_place, input._h, other_h, other_v)
     return input
@@ -73,25 +73,27 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
 _gcd = _core.bind_Gcd
 
 
-def gcd(input: Tensor, other: Tensor) -> Tensor:
+def gcd(input: Tensor, other: Tensor | Number) -> Tensor:
     """Returns the greatest common divisor of integers."""
     try:
-        status = _gcd(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _gcd(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gcd, locals(), error) from None
-    return own(status if status > 0 else settle(status, _gcd, input._h, other._h))
+        raise misuse("gcd", locals(), error) from None
+    return own(status if status > 0 else settle(status, _gcd, input._h, other_h, other_v))
 
 _gcd_in_place = _core.bind_GcdInPlace
 
 
-def gcd_(input: Tensor, other: Tensor) -> Tensor:
+def gcd_(input: Tensor, other: Tensor | Number) -> Tensor:
     """gcd in place: changes `input` and returns it."""
     try:
-        status = _gcd_in_place(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _gcd_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gcd_, locals(), error) from None
+        raise misuse("gcd_", locals(), error) from None
     if status < 0:
-        settle(status, _gcd_in_place, input._h, other._h)
+        settle(status, _gcd_in_place, input._h, other_h, other_v)
     return input
 
 _remainder = _core.bind_Remainder
@@ -103,7 +105,7 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(remainder, locals(), error) from None
+        raise misuse("remainder", locals(), error) from None
     return own(status if status > 0 else settle(status, _remainder, input._h, other_h, other_v))
 
 _remainder_in_place = _core.bind_RemainderInPlace
@@ -115,7 +117,7 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(remainder_, locals(), error) from None
+        raise misuse("remainder_", locals(), error) from None
     if status < 0:
         settle(status, _remainder_in_place, input._h, other_h, other_v)
     return input
@@ -129,7 +131,7 @@ def trunc_divide(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trunc_divide, locals(), error) from None
+        raise misuse("trunc_divide", locals(), error) from None
     return own(status if status > 0 else settle(status, _trunc_divide, input._h, other_h, other_v))
 
 _trunc_divide_in_place = _core.bind_TruncDivideInPlace
@@ -141,7 +143,7 @@ def trunc_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trunc_divide_, locals(), error) from None
+        raise misuse("trunc_divide_", locals(), error) from None
     if status < 0:
         settle(status, _trunc_divide_in_place, input._h, other_h, other_v)
     return input

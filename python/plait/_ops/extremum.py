@@ -28,7 +28,7 @@ def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numbe
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
         status = _clamp(input._h, min_h, min_v, max_h, max_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(clamp, locals(), error) from None
+        raise misuse("clamp", locals(), error) from None
     return own(status if status > 0 else settle(status, _clamp, input._h, min_h, min_v, max_h, max_v))
 
 _clamp_in_place = _core.bind_ClampInPlace
@@ -41,7 +41,7 @@ def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numb
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
         status = _clamp_in_place(input._h, min_h, min_v, max_h, max_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(clamp_, locals(), error) from None
+        raise misuse("clamp_", locals(), error) from None
     if status < 0:
         settle(status, _clamp_in_place, input._h, min_h, min_v, max_h, max_v)
     return input
@@ -55,7 +55,7 @@ def fmax(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmax(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fmax, locals(), error) from None
+        raise misuse("fmax", locals(), error) from None
     return own(status if status > 0 else settle(status, _fmax, input._h, other_h, other_v))
 
 _fmin = _core.bind_Fmin
@@ -67,7 +67,7 @@ def fmin(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmin(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fmin, locals(), error) from None
+        raise misuse("fmin", locals(), error) from None
     return own(status if status > 0 else settle(status, _fmin, input._h, other_h, other_v))
 
 _maximum = _core.bind_Maximum
@@ -79,7 +79,7 @@ def maximum(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _maximum(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(maximum, locals(), error) from None
+        raise misuse("maximum", locals(), error) from None
     return own(status if status > 0 else settle(status, _maximum, input._h, other_h, other_v))
 
 _minimum = _core.bind_Minimum
@@ -91,5 +91,5 @@ def minimum(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _minimum(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(minimum, locals(), error) from None
+        raise misuse("minimum", locals(), error) from None
     return own(status if status > 0 else settle(status, _minimum, input._h, other_h, other_v))

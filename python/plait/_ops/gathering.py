@@ -37,7 +37,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     try:
         status = _embedding_bag(input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(embedding_bag, locals(), error) from None
+        raise misuse("embedding_bag", locals(), error) from None
     return own(status if status > 0 else settle(status, _embedding_bag, input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None))
 
 _embedding_renorm_in_place = _core.bind_EmbeddingRenormInPlace
@@ -52,7 +52,7 @@ def embedding_renorm_(input: Tensor, weight: Tensor, indices: float, max_norm: f
     try:
         status = _embedding_renorm_in_place(input._h, weight._h, indices, max_norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(embedding_renorm_, locals(), error) from None
+        raise misuse("embedding_renorm_", locals(), error) from None
     if status < 0:
         settle(status, _embedding_renorm_in_place, input._h, weight._h, indices, max_norm)
     return input
@@ -70,7 +70,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     try:
         status = _gather(input._h, dim, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gather, locals(), error) from None
+        raise misuse("gather", locals(), error) from None
     return own(status if status > 0 else settle(status, _gather, input._h, dim, index._h))
 
 _index_add = _core.bind_IndexAdd
@@ -88,7 +88,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: flo
     try:
         status = _index_add(input._h, dim, index._h, source._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_add, locals(), error) from None
+        raise misuse("index_add", locals(), error) from None
     return own(status if status > 0 else settle(status, _index_add, input._h, dim, index._h, source._h, alpha))
 
 _index_add_in_place = _core.bind_IndexAddInPlace
@@ -106,7 +106,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: fl
     try:
         status = _index_add_in_place(input._h, dim, index._h, source._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_add_, locals(), error) from None
+        raise misuse("index_add_", locals(), error) from None
     if status < 0:
         settle(status, _index_add_in_place, input._h, dim, index._h, source._h, alpha)
     return input
@@ -125,7 +125,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     try:
         status = _index_copy(input._h, dim, index._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_copy, locals(), error) from None
+        raise misuse("index_copy", locals(), error) from None
     return own(status if status > 0 else settle(status, _index_copy, input._h, dim, index._h, source._h))
 
 _index_copy_in_place = _core.bind_IndexCopyInPlace
@@ -142,7 +142,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     try:
         status = _index_copy_in_place(input._h, dim, index._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_copy_, locals(), error) from None
+        raise misuse("index_copy_", locals(), error) from None
     if status < 0:
         settle(status, _index_copy_in_place, input._h, dim, index._h, source._h)
     return input
@@ -162,7 +162,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _index_fill(input._h, dim, index._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_fill, locals(), error) from None
+        raise misuse("index_fill", locals(), error) from None
     return own(status if status > 0 else settle(status, _index_fill, input._h, dim, index._h, value_h, value_v))
 
 _index_fill_in_place = _core.bind_IndexFillInPlace
@@ -180,7 +180,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _index_fill_in_place(input._h, dim, index._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_fill_, locals(), error) from None
+        raise misuse("index_fill_", locals(), error) from None
     if status < 0:
         settle(status, _index_fill_in_place, input._h, dim, index._h, value_h, value_v)
     return input
@@ -198,7 +198,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     try:
         status = _index_select(input._h, dim, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_select, locals(), error) from None
+        raise misuse("index_select", locals(), error) from None
     return own(status if status > 0 else settle(status, _index_select, input._h, dim, index._h))
 
 _put_in_place = _core.bind_PutInPlace
@@ -215,7 +215,7 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
     try:
         status = _put_in_place(input._h, index._h, source._h, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(put_, locals(), error) from None
+        raise misuse("put_", locals(), error) from None
     if status < 0:
         settle(status, _put_in_place, input._h, index._h, source._h, accumulate)
     return input
@@ -235,7 +235,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Ten
         src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
         status = _scatter(input._h, dim, index._h, src_h, src_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter, locals(), error) from None
+        raise misuse("scatter", locals(), error) from None
     return own(status if status > 0 else settle(status, _scatter, input._h, dim, index._h, src_h, src_v))
 
 _scatter_in_place = _core.bind_ScatterInPlace
@@ -253,7 +253,7 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Te
         src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
         status = _scatter_in_place(input._h, dim, index._h, src_h, src_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_, locals(), error) from None
+        raise misuse("scatter_", locals(), error) from None
     if status < 0:
         settle(status, _scatter_in_place, input._h, dim, index._h, src_h, src_v)
     return input
@@ -272,7 +272,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     try:
         status = _scatter_add(input._h, dim, index._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_add, locals(), error) from None
+        raise misuse("scatter_add", locals(), error) from None
     return own(status if status > 0 else settle(status, _scatter_add, input._h, dim, index._h, src._h))
 
 _scatter_add_in_place = _core.bind_ScatterAddInPlace
@@ -289,7 +289,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     try:
         status = _scatter_add_in_place(input._h, dim, index._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_add_, locals(), error) from None
+        raise misuse("scatter_add_", locals(), error) from None
     if status < 0:
         settle(status, _scatter_add_in_place, input._h, dim, index._h, src._h)
     return input
@@ -310,7 +310,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     try:
         status = _scatter_reduce(input._h, dim, index._h, src._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_reduce, locals(), error) from None
+        raise misuse("scatter_reduce", locals(), error) from None
     return own(status if status > 0 else settle(status, _scatter_reduce, input._h, dim, index._h, src._h, reduce, include_self))
 
 _scatter_reduce_in_place = _core.bind_ScatterReduceInPlace
@@ -329,7 +329,7 @@ def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
     try:
         status = _scatter_reduce_in_place(input._h, dim, index._h, src._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_reduce_, locals(), error) from None
+        raise misuse("scatter_reduce_", locals(), error) from None
     if status < 0:
         settle(status, _scatter_reduce_in_place, input._h, dim, index._h, src._h, reduce, include_self)
     return input
@@ -346,7 +346,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     try:
         status = _take(input._h, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(take, locals(), error) from None
+        raise misuse("take", locals(), error) from None
     return own(status if status > 0 else settle(status, _take, input._h, index._h))
 
 _take_along_dim = _core.bind_TakeAlongDim
@@ -361,5 +361,5 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     try:
         status = _take_along_dim(input._h, indices._h, 0 if dim is None else dim, dim is not None)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(take_along_dim, locals(), error) from None
+        raise misuse("take_along_dim", locals(), error) from None
     return own(status if status > 0 else settle(status, _take_along_dim, input._h, indices._h, 0 if dim is None else dim, dim is not None))

@@ -31,7 +31,7 @@ def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = 
         size_list = int_list(size)
         status = _affine_grid(theta._h, size_list.buffer_info()[0], len(size_list), align_corners)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(affine_grid, locals(), error) from None
+        raise misuse("affine_grid", locals(), error) from None
     return own(status if status > 0 else settle(status, _affine_grid, theta._h, size_list.buffer_info()[0], len(size_list), align_corners))
 
 _grid_sample = _core.bind_GridSample
@@ -49,5 +49,5 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
     try:
         status = _grid_sample(input._h, grid._h, mode, padding_mode, align_corners)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(grid_sample, locals(), error) from None
+        raise misuse("grid_sample", locals(), error) from None
     return own(status if status > 0 else settle(status, _grid_sample, input._h, grid._h, mode, padding_mode, align_corners))

@@ -31,7 +31,7 @@ def linalg_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     try:
         status = _linalg_cholesky(input._h, upper)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_cholesky, locals(), error) from None
+        raise misuse("linalg_cholesky", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_cholesky, input._h, upper))
 
 _linalg_det = _core.bind_LinalgDet
@@ -46,7 +46,7 @@ def linalg_det(input: Tensor) -> Tensor:
     try:
         status = _linalg_det(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_det, locals(), error) from None
+        raise misuse("linalg_det", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_det, input._h))
 
 _linalg_eigh = _core.bind_LinalgEigh
@@ -62,7 +62,7 @@ def linalg_eigh(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_eigh(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_eigh, locals(), error) from None
+        raise misuse("linalg_eigh", locals(), error) from None
     if status < 0:
         settle(status, _linalg_eigh, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -79,7 +79,7 @@ def linalg_inv(input: Tensor) -> Tensor:
     try:
         status = _linalg_inv(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_inv, locals(), error) from None
+        raise misuse("linalg_inv", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_inv, input._h))
 
 _linalg_lstsq = _core.bind_LinalgLstsq
@@ -90,7 +90,7 @@ def linalg_lstsq(A: Tensor, B: Tensor) -> Tensor:
     try:
         status = _linalg_lstsq(A._h, B._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_lstsq, locals(), error) from None
+        raise misuse("linalg_lstsq", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_lstsq, A._h, B._h))
 
 _linalg_matrix_norm = _core.bind_LinalgMatrixNorm
@@ -105,7 +105,7 @@ def linalg_matrix_norm(input: Tensor, ord: str = "fro") -> Tensor:
     try:
         status = _linalg_matrix_norm(input._h, ord)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_matrix_norm, locals(), error) from None
+        raise misuse("linalg_matrix_norm", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_matrix_norm, input._h, ord))
 
 _linalg_pinv = _core.bind_LinalgPinv
@@ -120,7 +120,7 @@ def linalg_pinv(input: Tensor, rtol: float = -1.0) -> Tensor:
     try:
         status = _linalg_pinv(input._h, rtol)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_pinv, locals(), error) from None
+        raise misuse("linalg_pinv", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_pinv, input._h, rtol))
 
 _linalg_qr = _core.bind_LinalgQr
@@ -136,7 +136,7 @@ def linalg_qr(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_qr(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_qr, locals(), error) from None
+        raise misuse("linalg_qr", locals(), error) from None
     if status < 0:
         settle(status, _linalg_qr, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -154,7 +154,7 @@ def linalg_slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_slogdet(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_slogdet, locals(), error) from None
+        raise misuse("linalg_slogdet", locals(), error) from None
     if status < 0:
         settle(status, _linalg_slogdet, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -167,7 +167,7 @@ def linalg_solve(A: Tensor, B: Tensor) -> Tensor:
     try:
         status = _linalg_solve(A._h, B._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_solve, locals(), error) from None
+        raise misuse("linalg_solve", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_solve, A._h, B._h))
 
 _linalg_solve_triangular = _core.bind_LinalgSolveTriangular
@@ -178,7 +178,7 @@ def linalg_solve_triangular(A: Tensor, B: Tensor, upper: bool = False, unitriang
     try:
         status = _linalg_solve_triangular(A._h, B._h, upper, unitriangular)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_solve_triangular, locals(), error) from None
+        raise misuse("linalg_solve_triangular", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_solve_triangular, A._h, B._h, upper, unitriangular))
 
 _linalg_svd = _core.bind_LinalgSvd
@@ -194,7 +194,7 @@ def linalg_svd(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         out_ = array("q", (0, 0, 0))
         status = _linalg_svd(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_svd, locals(), error) from None
+        raise misuse("linalg_svd", locals(), error) from None
     if status < 0:
         settle(status, _linalg_svd, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])

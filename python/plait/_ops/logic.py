@@ -21,49 +21,53 @@ __all__ = ["bitwise_and", "bitwise_and_", "bitwise_left_shift", "bitwise_left_sh
 _bitwise_and = _core.bind_BitwiseAnd
 
 
-def bitwise_and(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_and(input: Tensor, other: Tensor | Number) -> Tensor:
     """Returns the bitwise and."""
     try:
-        status = _bitwise_and(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_and(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_and, locals(), error) from None
-    return own(status if status > 0 else settle(status, _bitwise_and, input._h, other._h))
+        raise misuse("bitwise_and", locals(), error) from None
+    return own(status if status > 0 else settle(status, _bitwise_and, input._h, other_h, other_v))
 
 _bitwise_and_in_place = _core.bind_BitwiseAndInPlace
 
 
-def bitwise_and_(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
     """bitwise_and in place: changes `input` and returns it."""
     try:
-        status = _bitwise_and_in_place(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_and_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_and_, locals(), error) from None
+        raise misuse("bitwise_and_", locals(), error) from None
     if status < 0:
-        settle(status, _bitwise_and_in_place, input._h, other._h)
+        settle(status, _bitwise_and_in_place, input._h, other_h, other_v)
     return input
 
 _bitwise_left_shift = _core.bind_BitwiseLeftShift
 
 
-def bitwise_left_shift(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_left_shift(input: Tensor, other: Tensor | Number) -> Tensor:
     """Returns input shifted left by other bits."""
     try:
-        status = _bitwise_left_shift(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_left_shift(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_left_shift, locals(), error) from None
-    return own(status if status > 0 else settle(status, _bitwise_left_shift, input._h, other._h))
+        raise misuse("bitwise_left_shift", locals(), error) from None
+    return own(status if status > 0 else settle(status, _bitwise_left_shift, input._h, other_h, other_v))
 
 _bitwise_left_shift_in_place = _core.bind_BitwiseLeftShiftInPlace
 
 
-def bitwise_left_shift_(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     """bitwise_left_shift in place: changes `input` and returns it."""
     try:
-        status = _bitwise_left_shift_in_place(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_left_shift_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_left_shift_, locals(), error) from None
+        raise misuse("bitwise_left_shift_", locals(), error) from None
     if status < 0:
-        settle(status, _bitwise_left_shift_in_place, input._h, other._h)
+        settle(status, _bitwise_left_shift_in_place, input._h, other_h, other_v)
     return input
 
 _bitwise_not = _core.bind_BitwiseNot
@@ -74,7 +78,7 @@ def bitwise_not(input: Tensor) -> Tensor:
     try:
         status = _bitwise_not(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_not, locals(), error) from None
+        raise misuse("bitwise_not", locals(), error) from None
     return own(status if status > 0 else settle(status, _bitwise_not, input._h))
 
 _bitwise_not_in_place = _core.bind_BitwiseNotInPlace
@@ -85,7 +89,7 @@ def bitwise_not_(input: Tensor) -> Tensor:
     try:
         status = _bitwise_not_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_not_, locals(), error) from None
+        raise misuse("bitwise_not_", locals(), error) from None
     if status < 0:
         settle(status, _bitwise_not_in_place, input._h)
     return input
@@ -93,73 +97,79 @@ def bitwise_not_(input: Tensor) -> Tensor:
 _bitwise_or = _core.bind_BitwiseOr
 
 
-def bitwise_or(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_or(input: Tensor, other: Tensor | Number) -> Tensor:
     """Returns the bitwise or."""
     try:
-        status = _bitwise_or(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_or(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_or, locals(), error) from None
-    return own(status if status > 0 else settle(status, _bitwise_or, input._h, other._h))
+        raise misuse("bitwise_or", locals(), error) from None
+    return own(status if status > 0 else settle(status, _bitwise_or, input._h, other_h, other_v))
 
 _bitwise_or_in_place = _core.bind_BitwiseOrInPlace
 
 
-def bitwise_or_(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
     """bitwise_or in place: changes `input` and returns it."""
     try:
-        status = _bitwise_or_in_place(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_or_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_or_, locals(), error) from None
+        raise misuse("bitwise_or_", locals(), error) from None
     if status < 0:
-        settle(status, _bitwise_or_in_place, input._h, other._h)
+        settle(status, _bitwise_or_in_place, input._h, other_h, other_v)
     return input
 
 _bitwise_right_shift = _core.bind_BitwiseRightShift
 
 
-def bitwise_right_shift(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_right_shift(input: Tensor, other: Tensor | Number) -> Tensor:
     """Returns input shifted right by other bits."""
     try:
-        status = _bitwise_right_shift(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_right_shift(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_right_shift, locals(), error) from None
-    return own(status if status > 0 else settle(status, _bitwise_right_shift, input._h, other._h))
+        raise misuse("bitwise_right_shift", locals(), error) from None
+    return own(status if status > 0 else settle(status, _bitwise_right_shift, input._h, other_h, other_v))
 
 _bitwise_right_shift_in_place = _core.bind_BitwiseRightShiftInPlace
 
 
-def bitwise_right_shift_(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     """bitwise_right_shift in place: changes `input` and returns it."""
     try:
-        status = _bitwise_right_shift_in_place(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_right_shift_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_right_shift_, locals(), error) from None
+        raise misuse("bitwise_right_shift_", locals(), error) from None
     if status < 0:
-        settle(status, _bitwise_right_shift_in_place, input._h, other._h)
+        settle(status, _bitwise_right_shift_in_place, input._h, other_h, other_v)
     return input
 
 _bitwise_xor = _core.bind_BitwiseXor
 
 
-def bitwise_xor(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_xor(input: Tensor, other: Tensor | Number) -> Tensor:
     """Returns the bitwise exclusive or."""
     try:
-        status = _bitwise_xor(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_xor(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_xor, locals(), error) from None
-    return own(status if status > 0 else settle(status, _bitwise_xor, input._h, other._h))
+        raise misuse("bitwise_xor", locals(), error) from None
+    return own(status if status > 0 else settle(status, _bitwise_xor, input._h, other_h, other_v))
 
 _bitwise_xor_in_place = _core.bind_BitwiseXorInPlace
 
 
-def bitwise_xor_(input: Tensor, other: Tensor) -> Tensor:
+def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
     """bitwise_xor in place: changes `input` and returns it."""
     try:
-        status = _bitwise_xor_in_place(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _bitwise_xor_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_xor_, locals(), error) from None
+        raise misuse("bitwise_xor_", locals(), error) from None
     if status < 0:
-        settle(status, _bitwise_xor_in_place, input._h, other._h)
+        settle(status, _bitwise_xor_in_place, input._h, other_h, other_v)
     return input
 
 _logical_and = _core.bind_LogicalAnd
@@ -171,7 +181,7 @@ def logical_and(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_and(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_and, locals(), error) from None
+        raise misuse("logical_and", locals(), error) from None
     return own(status if status > 0 else settle(status, _logical_and, input._h, other_h, other_v))
 
 _logical_and_in_place = _core.bind_LogicalAndInPlace
@@ -183,7 +193,7 @@ def logical_and_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_and_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_and_, locals(), error) from None
+        raise misuse("logical_and_", locals(), error) from None
     if status < 0:
         settle(status, _logical_and_in_place, input._h, other_h, other_v)
     return input
@@ -196,7 +206,7 @@ def logical_not(input: Tensor) -> Tensor:
     try:
         status = _logical_not(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_not, locals(), error) from None
+        raise misuse("logical_not", locals(), error) from None
     return own(status if status > 0 else settle(status, _logical_not, input._h))
 
 _logical_not_in_place = _core.bind_LogicalNotInPlace
@@ -207,7 +217,7 @@ def logical_not_(input: Tensor) -> Tensor:
     try:
         status = _logical_not_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_not_, locals(), error) from None
+        raise misuse("logical_not_", locals(), error) from None
     if status < 0:
         settle(status, _logical_not_in_place, input._h)
     return input
@@ -221,7 +231,7 @@ def logical_or(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_or(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_or, locals(), error) from None
+        raise misuse("logical_or", locals(), error) from None
     return own(status if status > 0 else settle(status, _logical_or, input._h, other_h, other_v))
 
 _logical_or_in_place = _core.bind_LogicalOrInPlace
@@ -233,7 +243,7 @@ def logical_or_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_or_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_or_, locals(), error) from None
+        raise misuse("logical_or_", locals(), error) from None
     if status < 0:
         settle(status, _logical_or_in_place, input._h, other_h, other_v)
     return input
@@ -247,7 +257,7 @@ def logical_xor(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_xor(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_xor, locals(), error) from None
+        raise misuse("logical_xor", locals(), error) from None
     return own(status if status > 0 else settle(status, _logical_xor, input._h, other_h, other_v))
 
 _logical_xor_in_place = _core.bind_LogicalXorInPlace
@@ -259,7 +269,7 @@ def logical_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_xor_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_xor_, locals(), error) from None
+        raise misuse("logical_xor_", locals(), error) from None
     if status < 0:
         settle(status, _logical_xor_in_place, input._h, other_h, other_v)
     return input

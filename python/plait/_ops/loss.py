@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._runtime import TensorBase, misuse, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_e
 _binary_cross_entropy = _core.bind_BinaryCrossEntropy
 
 
-def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
+def binary_cross_entropy(input: Tensor, target: Tensor | Number, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
     """-(t log x + (1-t) log(1-x)) for probabilities x.
 
     Args:
@@ -29,15 +29,16 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
         reduction: mean, sum or none
     """
     try:
-        status = _binary_cross_entropy(input._h, target._h, 0 if weight is None else weight._h, reduction)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _binary_cross_entropy(input._h, target_h, target_v, 0 if weight is None else weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(binary_cross_entropy, locals(), error) from None
-    return own(status if status > 0 else settle(status, _binary_cross_entropy, input._h, target._h, 0 if weight is None else weight._h, reduction))
+        raise misuse("binary_cross_entropy", locals(), error) from None
+    return own(status if status > 0 else settle(status, _binary_cross_entropy, input._h, target_h, target_v, 0 if weight is None else weight._h, reduction))
 
 _binary_cross_entropy_with_logits = _core.bind_BinaryCrossEntropyWithLogits
 
 
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor | Number, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
     """Binary cross entropy of sigmoid(input), without overflow.
 
     Args:
@@ -46,15 +47,16 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
         reduction: mean, sum or none
     """
     try:
-        status = _binary_cross_entropy_with_logits(input._h, target._h, 0 if weight is None else weight._h, 0 if pos_weight is None else pos_weight._h, reduction)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _binary_cross_entropy_with_logits(input._h, target_h, target_v, 0 if weight is None else weight._h, 0 if pos_weight is None else pos_weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(binary_cross_entropy_with_logits, locals(), error) from None
-    return own(status if status > 0 else settle(status, _binary_cross_entropy_with_logits, input._h, target._h, 0 if weight is None else weight._h, 0 if pos_weight is None else pos_weight._h, reduction))
+        raise misuse("binary_cross_entropy_with_logits", locals(), error) from None
+    return own(status if status > 0 else settle(status, _binary_cross_entropy_with_logits, input._h, target_h, target_v, 0 if weight is None else weight._h, 0 if pos_weight is None else pos_weight._h, reduction))
 
 _cosine_embedding_loss = _core.bind_CosineEmbeddingLoss
 
 
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean") -> Tensor:
+def cosine_embedding_loss(input1: Tensor, input2: Tensor | Number, target: Tensor | Number, margin: float = 0.0, reduction: str = "mean") -> Tensor:
     """1 - cos where the target is 1, and what cos exceeds the margin by where it is -1.
 
     Args:
@@ -62,10 +64,12 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
         reduction: mean, sum or none
     """
     try:
-        status = _cosine_embedding_loss(input1._h, input2._h, target._h, margin, reduction)
+        input2_h, input2_v = (input2._h, 0.0) if isinstance(input2, TensorBase) else number(input2)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _cosine_embedding_loss(input1._h, input2_h, input2_v, target_h, target_v, margin, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cosine_embedding_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _cosine_embedding_loss, input1._h, input2._h, target._h, margin, reduction))
+        raise misuse("cosine_embedding_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _cosine_embedding_loss, input1._h, input2_h, input2_v, target_h, target_v, margin, reduction))
 
 _cosine_similarity = _core.bind_CosineSimilarity
 
@@ -79,7 +83,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     try:
         status = _cosine_similarity(x1._h, x2._h, dim, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cosine_similarity, locals(), error) from None
+        raise misuse("cosine_similarity", locals(), error) from None
     return own(status if status > 0 else settle(status, _cosine_similarity, x1._h, x2._h, dim, eps))
 
 _cross_entropy = _core.bind_CrossEntropy
@@ -99,13 +103,13 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, i
     try:
         status = _cross_entropy(input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction, label_smoothing)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cross_entropy, locals(), error) from None
+        raise misuse("cross_entropy", locals(), error) from None
     return own(status if status > 0 else settle(status, _cross_entropy, input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction, label_smoothing))
 
 _gaussian_nll_loss = _core.bind_GaussianNllLoss
 
 
-def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-06, reduction: str = "mean") -> Tensor:
+def gaussian_nll_loss(input: Tensor, target: Tensor | Number, var: Tensor | Number, full: bool = False, eps: float = 1e-06, reduction: str = "mean") -> Tensor:
     """The negative log likelihood of the target under normal distributions.
 
     Args:
@@ -114,15 +118,17 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: bool = F
         reduction: mean, sum or none
     """
     try:
-        status = _gaussian_nll_loss(input._h, target._h, var._h, full, eps, reduction)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        var_h, var_v = (var._h, 0.0) if isinstance(var, TensorBase) else number(var)
+        status = _gaussian_nll_loss(input._h, target_h, target_v, var_h, var_v, full, eps, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gaussian_nll_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _gaussian_nll_loss, input._h, target._h, var._h, full, eps, reduction))
+        raise misuse("gaussian_nll_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _gaussian_nll_loss, input._h, target_h, target_v, var_h, var_v, full, eps, reduction))
 
 _hinge_embedding_loss = _core.bind_HingeEmbeddingLoss
 
 
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor | Number, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """The input where the target is 1, and what it lacks of the margin where it is -1.
 
     Args:
@@ -130,15 +136,16 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, red
         reduction: mean, sum or none
     """
     try:
-        status = _hinge_embedding_loss(input._h, target._h, margin, reduction)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _hinge_embedding_loss(input._h, target_h, target_v, margin, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hinge_embedding_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _hinge_embedding_loss, input._h, target._h, margin, reduction))
+        raise misuse("hinge_embedding_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _hinge_embedding_loss, input._h, target_h, target_v, margin, reduction))
 
 _huber_loss = _core.bind_HuberLoss
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+def huber_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Squared differences of input and target up to delta, absolute ones, times delta, beyond.
 
     Args:
@@ -146,15 +153,16 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
         delta: the distance from which on the loss is linear
     """
     try:
-        status = _huber_loss(input._h, target._h, reduction, delta)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _huber_loss(input._h, target_h, target_v, reduction, delta)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(huber_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _huber_loss, input._h, target._h, reduction, delta))
+        raise misuse("huber_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _huber_loss, input._h, target_h, target_v, reduction, delta))
 
 _kl_div = _core.bind_KlDiv
 
 
-def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+def kl_div(input: Tensor, target: Tensor | Number, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """The Kullback-Leibler divergence of the target from the input, given by its logarithm.
 
     Args:
@@ -162,30 +170,32 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
         log_target: the target is given by its logarithm
     """
     try:
-        status = _kl_div(input._h, target._h, reduction, log_target)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _kl_div(input._h, target_h, target_v, reduction, log_target)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(kl_div, locals(), error) from None
-    return own(status if status > 0 else settle(status, _kl_div, input._h, target._h, reduction, log_target))
+        raise misuse("kl_div", locals(), error) from None
+    return own(status if status > 0 else settle(status, _kl_div, input._h, target_h, target_v, reduction, log_target))
 
 _l1_loss = _core.bind_L1Loss
 
 
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> Tensor:
     """The absolute differences of input and target.
 
     Args:
         reduction: mean, sum or none
     """
     try:
-        status = _l1_loss(input._h, target._h, reduction)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _l1_loss(input._h, target_h, target_v, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(l1_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _l1_loss, input._h, target._h, reduction))
+        raise misuse("l1_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _l1_loss, input._h, target_h, target_v, reduction))
 
 _margin_ranking_loss = _core.bind_MarginRankingLoss
 
 
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean") -> Tensor:
+def margin_ranking_loss(input1: Tensor, input2: Tensor | Number, target: Tensor | Number, margin: float = 0.0, reduction: str = "mean") -> Tensor:
     """max(0, -target*(input1 - input2) + margin).
 
     Args:
@@ -193,25 +203,28 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
         reduction: mean, sum or none
     """
     try:
-        status = _margin_ranking_loss(input1._h, input2._h, target._h, margin, reduction)
+        input2_h, input2_v = (input2._h, 0.0) if isinstance(input2, TensorBase) else number(input2)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _margin_ranking_loss(input1._h, input2_h, input2_v, target_h, target_v, margin, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(margin_ranking_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _margin_ranking_loss, input1._h, input2._h, target._h, margin, reduction))
+        raise misuse("margin_ranking_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _margin_ranking_loss, input1._h, input2_h, input2_v, target_h, target_v, margin, reduction))
 
 _mse_loss = _core.bind_MseLoss
 
 
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def mse_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> Tensor:
     """The squared differences of input and target.
 
     Args:
         reduction: mean, sum or none
     """
     try:
-        status = _mse_loss(input._h, target._h, reduction)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _mse_loss(input._h, target_h, target_v, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mse_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _mse_loss, input._h, target._h, reduction))
+        raise misuse("mse_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _mse_loss, input._h, target_h, target_v, reduction))
 
 _multi_margin_loss = _core.bind_MultiMarginLoss
 
@@ -230,7 +243,7 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float |
     try:
         status = _multi_margin_loss(input._h, target._h, p, 0 if margin is None else margin, margin is not None, 0 if weight is None else weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(multi_margin_loss, locals(), error) from None
+        raise misuse("multi_margin_loss", locals(), error) from None
     return own(status if status > 0 else settle(status, _multi_margin_loss, input._h, target._h, p, 0 if margin is None else margin, margin is not None, 0 if weight is None else weight._h, reduction))
 
 _multilabel_margin_loss = _core.bind_MultilabelMarginLoss
@@ -247,7 +260,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     try:
         status = _multilabel_margin_loss(input._h, target._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(multilabel_margin_loss, locals(), error) from None
+        raise misuse("multilabel_margin_loss", locals(), error) from None
     return own(status if status > 0 else settle(status, _multilabel_margin_loss, input._h, target._h, reduction))
 
 _multilabel_soft_margin_loss = _core.bind_MultilabelSoftMarginLoss
@@ -263,7 +276,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
     try:
         status = _multilabel_soft_margin_loss(input._h, target._h, 0 if weight is None else weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(multilabel_soft_margin_loss, locals(), error) from None
+        raise misuse("multilabel_soft_margin_loss", locals(), error) from None
     return own(status if status > 0 else settle(status, _multilabel_soft_margin_loss, input._h, target._h, 0 if weight is None else weight._h, reduction))
 
 _nll_loss = _core.bind_NllLoss
@@ -282,7 +295,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore
     try:
         status = _nll_loss(input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nll_loss, locals(), error) from None
+        raise misuse("nll_loss", locals(), error) from None
     return own(status if status > 0 else settle(status, _nll_loss, input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction))
 
 _normalize = _core.bind_Normalize
@@ -298,7 +311,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
     try:
         status = _normalize(input._h, p, dim, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(normalize, locals(), error) from None
+        raise misuse("normalize", locals(), error) from None
     return own(status if status > 0 else settle(status, _normalize, input._h, p, dim, eps))
 
 _pairwise_distance = _core.bind_PairwiseDistance
@@ -314,13 +327,13 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06
     try:
         status = _pairwise_distance(x1._h, x2._h, p, eps, keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pairwise_distance, locals(), error) from None
+        raise misuse("pairwise_distance", locals(), error) from None
     return own(status if status > 0 else settle(status, _pairwise_distance, x1._h, x2._h, p, eps, keepdim))
 
 _poisson_nll_loss = _core.bind_PoissonNllLoss
 
 
-def poisson_nll_loss(input: Tensor, target: Tensor, rate: bool = False, full: bool = False, eps: float = 1e-08, reduction: str = "mean") -> Tensor:
+def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False, full: bool = False, eps: float = 1e-08, reduction: str = "mean") -> Tensor:
     """The negative log likelihood of the target under a Poisson distribution.
 
     Args:
@@ -330,15 +343,16 @@ def poisson_nll_loss(input: Tensor, target: Tensor, rate: bool = False, full: bo
         reduction: mean, sum or none
     """
     try:
-        status = _poisson_nll_loss(input._h, target._h, rate, full, eps, reduction)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _poisson_nll_loss(input._h, target_h, target_v, rate, full, eps, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(poisson_nll_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _poisson_nll_loss, input._h, target._h, rate, full, eps, reduction))
+        raise misuse("poisson_nll_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _poisson_nll_loss, input._h, target_h, target_v, rate, full, eps, reduction))
 
 _smooth_l1_loss = _core.bind_SmoothL1Loss
 
 
-def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Squared differences of input and target up to beta, absolute ones beyond.
 
     Args:
@@ -346,30 +360,32 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
         beta: the distance from which on the loss is linear
     """
     try:
-        status = _smooth_l1_loss(input._h, target._h, reduction, beta)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _smooth_l1_loss(input._h, target_h, target_v, reduction, beta)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(smooth_l1_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _smooth_l1_loss, input._h, target._h, reduction, beta))
+        raise misuse("smooth_l1_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _smooth_l1_loss, input._h, target_h, target_v, reduction, beta))
 
 _soft_margin_loss = _core.bind_SoftMarginLoss
 
 
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target*input)).
 
     Args:
         reduction: mean, sum or none
     """
     try:
-        status = _soft_margin_loss(input._h, target._h, reduction)
+        target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
+        status = _soft_margin_loss(input._h, target_h, target_v, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(soft_margin_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _soft_margin_loss, input._h, target._h, reduction))
+        raise misuse("soft_margin_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _soft_margin_loss, input._h, target_h, target_v, reduction))
 
 _triplet_margin_loss = _core.bind_TripletMarginLoss
 
 
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float | None = 1.0, p: float | None = 2.0, eps: float | None = 1e-06, swap: bool = False, reduction: str = "mean") -> Tensor:
+def triplet_margin_loss(anchor: Tensor, positive: Tensor | Number, negative: Tensor | Number, margin: float | None = 1.0, p: float | None = 2.0, eps: float | None = 1e-06, swap: bool = False, reduction: str = "mean") -> Tensor:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)).
 
     Args:
@@ -380,7 +396,9 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
         reduction: mean, sum or none
     """
     try:
-        status = _triplet_margin_loss(anchor._h, positive._h, negative._h, 0 if margin is None else margin, margin is not None, 0 if p is None else p, p is not None, 0 if eps is None else eps, eps is not None, swap, reduction)
+        positive_h, positive_v = (positive._h, 0.0) if isinstance(positive, TensorBase) else number(positive)
+        negative_h, negative_v = (negative._h, 0.0) if isinstance(negative, TensorBase) else number(negative)
+        status = _triplet_margin_loss(anchor._h, positive_h, positive_v, negative_h, negative_v, 0 if margin is None else margin, margin is not None, 0 if p is None else p, p is not None, 0 if eps is None else eps, eps is not None, swap, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(triplet_margin_loss, locals(), error) from None
-    return own(status if status > 0 else settle(status, _triplet_margin_loss, anchor._h, positive._h, negative._h, 0 if margin is None else margin, margin is not None, 0 if p is None else p, p is not None, 0 if eps is None else eps, eps is not None, swap, reduction))
+        raise misuse("triplet_margin_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _triplet_margin_loss, anchor._h, positive_h, positive_v, negative_h, negative_v, 0 if margin is None else margin, margin is not None, 0 if p is None else p, p is not None, 0 if eps is None else eps, eps is not None, swap, reduction))

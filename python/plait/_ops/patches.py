@@ -31,7 +31,7 @@ def col2im(input: Tensor, output_size: int | Sequence[int], kernel_size: int | S
         stride_list = int_list(stride)
         status = _col2im(input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(col2im, locals(), error) from None
+        raise misuse("col2im", locals(), error) from None
     return own(status if status > 0 else settle(status, _col2im, input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))
 
 _im2col = _core.bind_Im2col
@@ -46,5 +46,5 @@ def im2col(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequ
         stride_list = int_list(stride)
         status = _im2col(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(im2col, locals(), error) from None
+        raise misuse("im2col", locals(), error) from None
     return own(status if status > 0 else settle(status, _im2col, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))

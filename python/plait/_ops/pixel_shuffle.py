@@ -26,7 +26,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     try:
         status = _channel_shuffle(input._h, groups)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(channel_shuffle, locals(), error) from None
+        raise misuse("channel_shuffle", locals(), error) from None
     return own(status if status > 0 else settle(status, _channel_shuffle, input._h, groups))
 
 _pixel_shuffle = _core.bind_PixelShuffle
@@ -37,7 +37,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     try:
         status = _pixel_shuffle(input._h, upscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pixel_shuffle, locals(), error) from None
+        raise misuse("pixel_shuffle", locals(), error) from None
     return own(status if status > 0 else settle(status, _pixel_shuffle, input._h, upscale_factor))
 
 _pixel_unshuffle = _core.bind_PixelUnshuffle
@@ -48,5 +48,5 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     try:
         status = _pixel_unshuffle(input._h, downscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pixel_unshuffle, locals(), error) from None
+        raise misuse("pixel_unshuffle", locals(), error) from None
     return own(status if status > 0 else settle(status, _pixel_unshuffle, input._h, downscale_factor))

@@ -28,7 +28,7 @@ def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _cummax(input._h, dim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cummax, locals(), error) from None
+        raise misuse("cummax", locals(), error) from None
     if status < 0:
         settle(status, _cummax, input._h, dim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -42,7 +42,7 @@ def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _cummin(input._h, dim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cummin, locals(), error) from None
+        raise misuse("cummin", locals(), error) from None
     if status < 0:
         settle(status, _cummin, input._h, dim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -59,7 +59,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _cumprod(input._h, dim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cumprod, locals(), error) from None
+        raise misuse("cumprod", locals(), error) from None
     return own(status if status > 0 else settle(status, _cumprod, input._h, dim, dtype_number(dtype)))
 
 _cumsum = _core.bind_Cumsum
@@ -74,7 +74,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _cumsum(input._h, dim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cumsum, locals(), error) from None
+        raise misuse("cumsum", locals(), error) from None
     return own(status if status > 0 else settle(status, _cumsum, input._h, dim, dtype_number(dtype)))
 
 _logcumsumexp = _core.bind_Logcumsumexp
@@ -85,7 +85,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     try:
         status = _logcumsumexp(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logcumsumexp, locals(), error) from None
+        raise misuse("logcumsumexp", locals(), error) from None
     return own(status if status > 0 else settle(status, _logcumsumexp, input._h, dim))
 
 _max = _core.bind_Max
@@ -97,7 +97,7 @@ def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
         out_ = array("q", (0, 0))
         status = _max(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max, locals(), error) from None
+        raise misuse("max", locals(), error) from None
     if status < 0:
         settle(status, _max, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -111,7 +111,7 @@ def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
         out_ = array("q", (0, 0))
         status = _min(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(min, locals(), error) from None
+        raise misuse("min", locals(), error) from None
     if status < 0:
         settle(status, _min, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])

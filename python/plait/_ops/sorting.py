@@ -31,7 +31,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     try:
         status = _argsort(input._h, dim, descending, stable)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(argsort, locals(), error) from None
+        raise misuse("argsort", locals(), error) from None
     return own(status if status > 0 else settle(status, _argsort, input._h, dim, descending, stable))
 
 _bincount = _core.bind_Bincount
@@ -42,7 +42,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     try:
         status = _bincount(input._h, 0 if weights is None else weights._h, minlength)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bincount, locals(), error) from None
+        raise misuse("bincount", locals(), error) from None
     return own(status if status > 0 else settle(status, _bincount, input._h, 0 if weights is None else weights._h, minlength))
 
 _bucketize = _core.bind_Bucketize
@@ -53,7 +53,7 @@ def bucketize(input: Tensor, boundaries: Tensor, out_int32: bool = False, right:
     try:
         status = _bucketize(input._h, boundaries._h, out_int32, right)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bucketize, locals(), error) from None
+        raise misuse("bucketize", locals(), error) from None
     return own(status if status > 0 else settle(status, _bucketize, input._h, boundaries._h, out_int32, right))
 
 _histc = _core.bind_Histc
@@ -64,7 +64,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) ->
     try:
         status = _histc(input._h, bins, min, max)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(histc, locals(), error) from None
+        raise misuse("histc", locals(), error) from None
     return own(status if status > 0 else settle(status, _histc, input._h, bins, min, max))
 
 _kthvalue = _core.bind_Kthvalue
@@ -80,7 +80,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tup
         out_ = array("q", (0, 0))
         status = _kthvalue(input._h, k, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(kthvalue, locals(), error) from None
+        raise misuse("kthvalue", locals(), error) from None
     if status < 0:
         settle(status, _kthvalue, input._h, k, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -98,7 +98,7 @@ def median(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor,
         out_ = array("q", (0, 0))
         status = _median(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(median, locals(), error) from None
+        raise misuse("median", locals(), error) from None
     if status < 0:
         settle(status, _median, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -117,7 +117,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
         out_ = array("q", (0, 0))
         status = _mode(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mode, locals(), error) from None
+        raise misuse("mode", locals(), error) from None
     if status < 0:
         settle(status, _mode, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -135,7 +135,7 @@ def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tens
         out_ = array("q", (0, 0))
         status = _nanmedian(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nanmedian, locals(), error) from None
+        raise misuse("nanmedian", locals(), error) from None
     if status < 0:
         settle(status, _nanmedian, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -148,7 +148,7 @@ def nonzero(input: Tensor) -> Tensor:
     try:
         status = _nonzero(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nonzero, locals(), error) from None
+        raise misuse("nonzero", locals(), error) from None
     return own(status if status > 0 else settle(status, _nonzero, input._h))
 
 _searchsorted = _core.bind_Searchsorted
@@ -159,7 +159,7 @@ def searchsorted(sorted_sequence: Tensor, input: Tensor, out_int32: bool = False
     try:
         status = _searchsorted(sorted_sequence._h, input._h, out_int32, right, 0 if sorter is None else sorter._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(searchsorted, locals(), error) from None
+        raise misuse("searchsorted", locals(), error) from None
     return own(status if status > 0 else settle(status, _searchsorted, sorted_sequence._h, input._h, out_int32, right, 0 if sorter is None else sorter._h))
 
 _sort = _core.bind_Sort
@@ -175,7 +175,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
         out_ = array("q", (0, 0))
         status = _sort(input._h, dim, descending, stable, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sort, locals(), error) from None
+        raise misuse("sort", locals(), error) from None
     if status < 0:
         settle(status, _sort, input._h, dim, descending, stable, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -189,7 +189,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         out_ = array("q", (0, 0))
         status = _topk(input._h, k, dim, largest, sorted, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(topk, locals(), error) from None
+        raise misuse("topk", locals(), error) from None
     if status < 0:
         settle(status, _topk, input._h, k, dim, largest, sorted, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -207,7 +207,7 @@ def unique(input: Tensor, dim: int | None = None) -> tuple[Tensor, Tensor, Tenso
         out_ = array("q", (0, 0, 0))
         status = _unique(input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unique, locals(), error) from None
+        raise misuse("unique", locals(), error) from None
     if status < 0:
         settle(status, _unique, input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
@@ -226,7 +226,7 @@ def unique_consecutive(input: Tensor, dim: int | None = None) -> tuple[Tensor, T
         out_ = array("q", (0, 0, 0))
         status = _unique_consecutive(input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unique_consecutive, locals(), error) from None
+        raise misuse("unique_consecutive", locals(), error) from None
     if status < 0:
         settle(status, _unique_consecutive, input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])

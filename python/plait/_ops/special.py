@@ -27,7 +27,7 @@ def digamma(input: Tensor) -> Tensor:
     try:
         status = _digamma(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(digamma, locals(), error) from None
+        raise misuse("digamma", locals(), error) from None
     return own(status if status > 0 else settle(status, _digamma, input._h))
 
 _digamma_in_place = _core.bind_DigammaInPlace
@@ -38,7 +38,7 @@ def digamma_(input: Tensor) -> Tensor:
     try:
         status = _digamma_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(digamma_, locals(), error) from None
+        raise misuse("digamma_", locals(), error) from None
     if status < 0:
         settle(status, _digamma_in_place, input._h)
     return input
@@ -51,7 +51,7 @@ def entr(input: Tensor) -> Tensor:
     try:
         status = _entr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(entr, locals(), error) from None
+        raise misuse("entr", locals(), error) from None
     return own(status if status > 0 else settle(status, _entr, input._h))
 
 _entr_in_place = _core.bind_EntrInPlace
@@ -62,7 +62,7 @@ def entr_(input: Tensor) -> Tensor:
     try:
         status = _entr_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(entr_, locals(), error) from None
+        raise misuse("entr_", locals(), error) from None
     if status < 0:
         settle(status, _entr_in_place, input._h)
     return input
@@ -75,7 +75,7 @@ def erf(input: Tensor) -> Tensor:
     try:
         status = _erf(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erf, locals(), error) from None
+        raise misuse("erf", locals(), error) from None
     return own(status if status > 0 else settle(status, _erf, input._h))
 
 _erf_in_place = _core.bind_ErfInPlace
@@ -86,7 +86,7 @@ def erf_(input: Tensor) -> Tensor:
     try:
         status = _erf_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erf_, locals(), error) from None
+        raise misuse("erf_", locals(), error) from None
     if status < 0:
         settle(status, _erf_in_place, input._h)
     return input
@@ -99,7 +99,7 @@ def erfc(input: Tensor) -> Tensor:
     try:
         status = _erfc(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erfc, locals(), error) from None
+        raise misuse("erfc", locals(), error) from None
     return own(status if status > 0 else settle(status, _erfc, input._h))
 
 _erfc_in_place = _core.bind_ErfcInPlace
@@ -110,7 +110,7 @@ def erfc_(input: Tensor) -> Tensor:
     try:
         status = _erfc_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erfc_, locals(), error) from None
+        raise misuse("erfc_", locals(), error) from None
     if status < 0:
         settle(status, _erfc_in_place, input._h)
     return input
@@ -123,7 +123,7 @@ def erfinv(input: Tensor) -> Tensor:
     try:
         status = _erfinv(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erfinv, locals(), error) from None
+        raise misuse("erfinv", locals(), error) from None
     return own(status if status > 0 else settle(status, _erfinv, input._h))
 
 _erfinv_in_place = _core.bind_ErfinvInPlace
@@ -134,7 +134,7 @@ def erfinv_(input: Tensor) -> Tensor:
     try:
         status = _erfinv_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erfinv_, locals(), error) from None
+        raise misuse("erfinv_", locals(), error) from None
     if status < 0:
         settle(status, _erfinv_in_place, input._h)
     return input
@@ -148,7 +148,7 @@ def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _frexp(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(frexp, locals(), error) from None
+        raise misuse("frexp", locals(), error) from None
     if status < 0:
         settle(status, _frexp, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -161,7 +161,7 @@ def i0(input: Tensor) -> Tensor:
     try:
         status = _i0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(i0, locals(), error) from None
+        raise misuse("i0", locals(), error) from None
     return own(status if status > 0 else settle(status, _i0, input._h))
 
 _lcm = _core.bind_Lcm
@@ -172,7 +172,7 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _lcm(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lcm, locals(), error) from None
+        raise misuse("lcm", locals(), error) from None
     return own(status if status > 0 else settle(status, _lcm, input._h, other._h))
 
 _lgamma = _core.bind_Lgamma
@@ -183,7 +183,7 @@ def lgamma(input: Tensor) -> Tensor:
     try:
         status = _lgamma(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lgamma, locals(), error) from None
+        raise misuse("lgamma", locals(), error) from None
     return own(status if status > 0 else settle(status, _lgamma, input._h))
 
 _lgamma_in_place = _core.bind_LgammaInPlace
@@ -194,7 +194,7 @@ def lgamma_(input: Tensor) -> Tensor:
     try:
         status = _lgamma_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lgamma_, locals(), error) from None
+        raise misuse("lgamma_", locals(), error) from None
     if status < 0:
         settle(status, _lgamma_in_place, input._h)
     return input
@@ -211,7 +211,7 @@ def logit(input: Tensor, eps: float = -1.0) -> Tensor:
     try:
         status = _logit(input._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logit, locals(), error) from None
+        raise misuse("logit", locals(), error) from None
     return own(status if status > 0 else settle(status, _logit, input._h, eps))
 
 _logit_in_place = _core.bind_LogitInPlace
@@ -226,7 +226,7 @@ def logit_(input: Tensor, eps: float = -1.0) -> Tensor:
     try:
         status = _logit_in_place(input._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logit_, locals(), error) from None
+        raise misuse("logit_", locals(), error) from None
     if status < 0:
         settle(status, _logit_in_place, input._h, eps)
     return input
@@ -234,25 +234,29 @@ def logit_(input: Tensor, eps: float = -1.0) -> Tensor:
 _nan_to_num = _core.bind_NanToNum
 
 
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Tensor | None = None, neginf: Tensor | None = None) -> Tensor:
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None = None, neginf: Tensor | Number | None = None) -> Tensor:
     """Returns input with NaN and infinities replaced."""
     try:
-        status = _nan_to_num(input._h, nan, 0 if posinf is None else posinf._h, 0 if neginf is None else neginf._h)
+        posinf_h, posinf_v = (0, 0.0) if posinf is None else (posinf._h, 0.0) if isinstance(posinf, TensorBase) else number(posinf)
+        neginf_h, neginf_v = (0, 0.0) if neginf is None else (neginf._h, 0.0) if isinstance(neginf, TensorBase) else number(neginf)
+        status = _nan_to_num(input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nan_to_num, locals(), error) from None
-    return own(status if status > 0 else settle(status, _nan_to_num, input._h, nan, 0 if posinf is None else posinf._h, 0 if neginf is None else neginf._h))
+        raise misuse("nan_to_num", locals(), error) from None
+    return own(status if status > 0 else settle(status, _nan_to_num, input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v))
 
 _nan_to_num_in_place = _core.bind_NanToNumInPlace
 
 
-def nan_to_num_(input: Tensor, nan: float = 0.0, posinf: Tensor | None = None, neginf: Tensor | None = None) -> Tensor:
+def nan_to_num_(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None = None, neginf: Tensor | Number | None = None) -> Tensor:
     """nan_to_num in place: changes `input` and returns it."""
     try:
-        status = _nan_to_num_in_place(input._h, nan, 0 if posinf is None else posinf._h, 0 if neginf is None else neginf._h)
+        posinf_h, posinf_v = (0, 0.0) if posinf is None else (posinf._h, 0.0) if isinstance(posinf, TensorBase) else number(posinf)
+        neginf_h, neginf_v = (0, 0.0) if neginf is None else (neginf._h, 0.0) if isinstance(neginf, TensorBase) else number(neginf)
+        status = _nan_to_num_in_place(input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nan_to_num_, locals(), error) from None
+        raise misuse("nan_to_num_", locals(), error) from None
     if status < 0:
-        settle(status, _nan_to_num_in_place, input._h, nan, 0 if posinf is None else posinf._h, 0 if neginf is None else neginf._h)
+        settle(status, _nan_to_num_in_place, input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v)
     return input
 
 _nextafter = _core.bind_Nextafter
@@ -263,7 +267,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _nextafter(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nextafter, locals(), error) from None
+        raise misuse("nextafter", locals(), error) from None
     return own(status if status > 0 else settle(status, _nextafter, input._h, other._h))
 
 _polygamma = _core.bind_Polygamma
@@ -274,7 +278,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     try:
         status = _polygamma(n, input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(polygamma, locals(), error) from None
+        raise misuse("polygamma", locals(), error) from None
     return own(status if status > 0 else settle(status, _polygamma, n, input._h))
 
 _special_i1 = _core.bind_SpecialI1
@@ -285,7 +289,7 @@ def special_i1(input: Tensor) -> Tensor:
     try:
         status = _special_i1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_i1, locals(), error) from None
+        raise misuse("special_i1", locals(), error) from None
     return own(status if status > 0 else settle(status, _special_i1, input._h))
 
 _zeta = _core.bind_Zeta
@@ -297,5 +301,5 @@ def zeta(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _zeta(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(zeta, locals(), error) from None
+        raise misuse("zeta", locals(), error) from None
     return own(status if status > 0 else settle(status, _zeta, input._h, other_h, other_v))

@@ -26,7 +26,7 @@ def atleast_1d(input: Tensor) -> Tensor:
     try:
         status = _atleast_1d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atleast_1d, locals(), error) from None
+        raise misuse("atleast_1d", locals(), error) from None
     return own(status if status > 0 else settle(status, _atleast_1d, input._h))
 
 _atleast_2d = _core.bind_Atleast2d
@@ -37,7 +37,7 @@ def atleast_2d(input: Tensor) -> Tensor:
     try:
         status = _atleast_2d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atleast_2d, locals(), error) from None
+        raise misuse("atleast_2d", locals(), error) from None
     return own(status if status > 0 else settle(status, _atleast_2d, input._h))
 
 _atleast_3d = _core.bind_Atleast3d
@@ -48,7 +48,7 @@ def atleast_3d(input: Tensor) -> Tensor:
     try:
         status = _atleast_3d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atleast_3d, locals(), error) from None
+        raise misuse("atleast_3d", locals(), error) from None
     return own(status if status > 0 else settle(status, _atleast_3d, input._h))
 
 _broadcast_tensors = _core.bind_BroadcastTensors
@@ -60,7 +60,7 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
         tensors_list = handles(tensors)
         status = _broadcast_tensors(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(broadcast_tensors, locals(), error) from None
+        raise misuse("broadcast_tensors", locals(), error) from None
     return own_list(status if status > 0 else settle(status, _broadcast_tensors, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _broadcast_to = _core.bind_BroadcastTo
@@ -76,7 +76,7 @@ def broadcast_to(input: Tensor, *size: int | Sequence[int]) -> Tensor:
         size_list = int_list(size)
         status = _broadcast_to(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(broadcast_to, locals(), error) from None
+        raise misuse("broadcast_to", locals(), error) from None
     return own(status if status > 0 else settle(status, _broadcast_to, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _clone = _core.bind_Clone
@@ -87,7 +87,7 @@ def clone(input: Tensor) -> Tensor:
     try:
         status = _clone(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(clone, locals(), error) from None
+        raise misuse("clone", locals(), error) from None
     return own(status if status > 0 else settle(status, _clone, input._h))
 
 _contiguous = _core.bind_Contiguous
@@ -98,7 +98,7 @@ def contiguous(input: Tensor) -> Tensor:
     try:
         status = _contiguous(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(contiguous, locals(), error) from None
+        raise misuse("contiguous", locals(), error) from None
     return own(status if status > 0 else settle(status, _contiguous, input._h))
 
 _expand = _core.bind_Expand
@@ -114,7 +114,7 @@ def expand(input: Tensor, *size: int | Sequence[int]) -> Tensor:
         size_list = int_list(size)
         status = _expand(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(expand, locals(), error) from None
+        raise misuse("expand", locals(), error) from None
     return own(status if status > 0 else settle(status, _expand, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _expand_as = _core.bind_ExpandAs
@@ -129,7 +129,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _expand_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(expand_as, locals(), error) from None
+        raise misuse("expand_as", locals(), error) from None
     return own(status if status > 0 else settle(status, _expand_as, input._h, other._h))
 
 _flatten = _core.bind_Flatten
@@ -145,7 +145,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     try:
         status = _flatten(input._h, start_dim, end_dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(flatten, locals(), error) from None
+        raise misuse("flatten", locals(), error) from None
     return own(status if status > 0 else settle(status, _flatten, input._h, start_dim, end_dim))
 
 _mT = _core.bind_MT
@@ -156,7 +156,7 @@ def mT(input: Tensor) -> Tensor:
     try:
         status = _mT(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mT, locals(), error) from None
+        raise misuse("mT", locals(), error) from None
     return own(status if status > 0 else settle(status, _mT, input._h))
 
 _movedim = _core.bind_Movedim
@@ -174,7 +174,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
         destination_list = int_list(destination)
         status = _movedim(input._h, source_list.buffer_info()[0], len(source_list), destination_list.buffer_info()[0], len(destination_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(movedim, locals(), error) from None
+        raise misuse("movedim", locals(), error) from None
     return own(status if status > 0 else settle(status, _movedim, input._h, source_list.buffer_info()[0], len(source_list), destination_list.buffer_info()[0], len(destination_list)))
 
 _permute = _core.bind_Permute
@@ -190,7 +190,7 @@ def permute(input: Tensor, *dims: int | Sequence[int]) -> Tensor:
         dims_list = int_list(dims)
         status = _permute(input._h, dims_list.buffer_info()[0], len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(permute, locals(), error) from None
+        raise misuse("permute", locals(), error) from None
     return own(status if status > 0 else settle(status, _permute, input._h, dims_list.buffer_info()[0], len(dims_list)))
 
 _ravel = _core.bind_Ravel
@@ -201,7 +201,7 @@ def ravel(input: Tensor) -> Tensor:
     try:
         status = _ravel(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ravel, locals(), error) from None
+        raise misuse("ravel", locals(), error) from None
     return own(status if status > 0 else settle(status, _ravel, input._h))
 
 _reshape = _core.bind_Reshape
@@ -217,7 +217,7 @@ def reshape(input: Tensor, *shape: int | Sequence[int]) -> Tensor:
         shape_list = int_list(shape)
         status = _reshape(input._h, shape_list.buffer_info()[0], len(shape_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(reshape, locals(), error) from None
+        raise misuse("reshape", locals(), error) from None
     return own(status if status > 0 else settle(status, _reshape, input._h, shape_list.buffer_info()[0], len(shape_list)))
 
 _reshape_as = _core.bind_ReshapeAs
@@ -232,7 +232,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _reshape_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(reshape_as, locals(), error) from None
+        raise misuse("reshape_as", locals(), error) from None
     return own(status if status > 0 else settle(status, _reshape_as, input._h, other._h))
 
 _squeeze = _core.bind_Squeeze
@@ -248,7 +248,7 @@ def squeeze(input: Tensor, *dim: int | Sequence[int]) -> Tensor:
         dim_list = None if dim is None else int_list(dim)
         status = _squeeze(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(squeeze, locals(), error) from None
+        raise misuse("squeeze", locals(), error) from None
     return own(status if status > 0 else settle(status, _squeeze, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list)))
 
 _swapaxes = _core.bind_Swapaxes
@@ -259,7 +259,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     try:
         status = _swapaxes(input._h, axis0, axis1)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(swapaxes, locals(), error) from None
+        raise misuse("swapaxes", locals(), error) from None
     return own(status if status > 0 else settle(status, _swapaxes, input._h, axis0, axis1))
 
 _t = _core.bind_T
@@ -270,7 +270,7 @@ def t(input: Tensor) -> Tensor:
     try:
         status = _t(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(t, locals(), error) from None
+        raise misuse("t", locals(), error) from None
     return own(status if status > 0 else settle(status, _t, input._h))
 
 _transpose = _core.bind_Transpose
@@ -281,7 +281,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     try:
         status = _transpose(input._h, dim0, dim1)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(transpose, locals(), error) from None
+        raise misuse("transpose", locals(), error) from None
     return own(status if status > 0 else settle(status, _transpose, input._h, dim0, dim1))
 
 _unflatten = _core.bind_Unflatten
@@ -298,7 +298,7 @@ def unflatten(input: Tensor, dim: int, *sizes: int | Sequence[int]) -> Tensor:
         sizes_list = int_list(sizes)
         status = _unflatten(input._h, dim, sizes_list.buffer_info()[0], len(sizes_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unflatten, locals(), error) from None
+        raise misuse("unflatten", locals(), error) from None
     return own(status if status > 0 else settle(status, _unflatten, input._h, dim, sizes_list.buffer_info()[0], len(sizes_list)))
 
 _unsqueeze = _core.bind_Unsqueeze
@@ -313,7 +313,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     try:
         status = _unsqueeze(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unsqueeze, locals(), error) from None
+        raise misuse("unsqueeze", locals(), error) from None
     return own(status if status > 0 else settle(status, _unsqueeze, input._h, dim))
 
 _view = _core.bind_View
@@ -329,7 +329,7 @@ def view(input: Tensor, *size: int | Sequence[int]) -> Tensor:
         size_list = int_list(size)
         status = _view(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(view, locals(), error) from None
+        raise misuse("view", locals(), error) from None
     return own(status if status > 0 else settle(status, _view, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _view_as = _core.bind_ViewAs
@@ -344,5 +344,5 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _view_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(view_as, locals(), error) from None
+        raise misuse("view_as", locals(), error) from None
     return own(status if status > 0 else settle(status, _view_as, input._h, other._h))
