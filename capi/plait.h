@@ -192,6 +192,40 @@ plait_status plait_object_release(plait_object h);
 // plait_object_count returns how many objects and errors have handles.
 int64_t plait_object_count(void);
 
+// --- file ---
+
+// plait_file_open maps a safetensors file, checks it and returns an object that stands for it.
+// It may wait for the device.
+plait_object plait_file_open(plait_string path);
+
+// plait_file_parse is [FileOpen] for bytes in memory, of which it makes a copy.
+// It may wait for the device.
+plait_object plait_file_parse(plait_bytes data, int64_t bytes);
+
+// plait_file_describe returns what a file holds, as JSON: {"metadata": {...}, "tensors": [{"name", "dtype",
+// "shape"}, ...]},
+// in the order of the tensors' bytes; nothing for what is no file.
+char *plait_file_describe(plait_object h);
+
+// plait_file_tensor returns a tensor of a file on the current default device. On a CPU device it lies in the
+// file's map.
+// It may wait for the device.
+plait_tensor plait_file_tensor(plait_object h, plait_string name);
+
+// plait_file_save writes n tensors to a safetensors file, which replaces what is at path once it is complete.
+// header is JSON:
+// {"names": [...], "metadata": {...}}.
+// It may wait for the device.
+plait_status plait_file_save(plait_string path, plait_string header, plait_tensors list, int64_t n);
+
+// plait_tensor_storage_id returns a number that tensors which share memory have in common, and no others that
+// live.
+plait_status plait_tensor_storage_id(plait_tensor t);
+
+// plait_tensor_storage returns a tensor of one dimension over the whole memory of a tensor, without its
+// gradient.
+plait_tensor plait_tensor_storage(plait_tensor t);
+
 // --- activation ---
 
 // plait_hardshrink applies the operation hardshrink. Returns input, 0 within lambd of 0.

@@ -36,6 +36,7 @@ from plait._random import Generator, get_rng_state, initial_seed, manual_seed, s
 from plait._repr import set_printoptions
 from plait._tensor import Size, Tensor, as_tensor, asarray, from_numpy, tensor
 from plait._version import __version__
+from plait.serialization import load, save
 
 float = float32  # noqa: A001
 double = float64

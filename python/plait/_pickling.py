@@ -1,0 +1,317 @@
+"""Pickles as PyTorch's checkpoints hold them: written with PyTorch's names, and read without running what they name."""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from plait import _core, _ops
+from plait import _dtype as dt
+from plait._device import device
+from plait._modes import no_grad
+from plait._runtime import MAX_DIMS, check, own
+from plait._tensor import Size, Tensor
+
+
+class CheckpointError(pickle.UnpicklingError, ValueError, RuntimeError):
+    """A file that is not a checkpoint, is damaged, or holds what may not be loaded."""
+
+
+class TensorError(CheckpointError):
+    """A tensor of a checkpoint that cannot be made of the storage with a key."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
+# The classes of storages by the names that PyTorch gives them.
+STORAGES = {
+    "FloatStorage": dt.float32,
+    "DoubleStorage": dt.float64,
+    "HalfStorage": dt.float16,
+    "BFloat16Storage": dt.bfloat16,
+    "LongStorage": dt.int64,
+    "IntStorage": dt.int32,
+    "ByteStorage": dt.uint8,
+    "BoolStorage": dt.bool_,
+}
+_STORAGE_NAMES = {d: name for name, d in STORAGES.items()}
+
+
+def parameter_class() -> type[Tensor] | None:
+    """Returns the class of parameters, None where there are no modules."""
+    try:
+        from plait.nn import Parameter
+    except ImportError:
+        return None
+    return Parameter
+
+
+# --- writing ---
+
+
+class _Global:
+    """A name of PyTorch's to be written: nothing of it is imported."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.text = f"c{module}\n{name}\n".encode()
+
+    def __call__(self) -> None:
+        """Makes it something that an object may be said to be made by."""
+
+
+class _Storage:
+    """The storage of a tensor to be written."""
+
+    def __init__(self, key: str, t: Tensor) -> None:
+        self.key, self.dtype, self.location = key, t.dtype, location_of(t.device)
+        self.elements = own(check(_core.bind_TensorStorage(t._h)))
+
+
+def location_of(d: device) -> str:
+    """Returns how checkpoints name a device."""
+    return "cpu" if d.type == "cpu" else f"cuda:{d.index or 0}"
+
+
+_TENSOR, _PARAMETER = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_parameter")
+_SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
+_DTYPES = {d: _Global("torch", d.name) for d in dt.DTYPES}
+_CLASSES = {d: _Global("torch", name) for d, name in _STORAGE_NAMES.items()}
+
+
+class Pickler(pickle._Pickler):
+    """Writes objects as PyTorch does, and collects the storages of their tensors."""
+
+    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined, misc]
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=2)  # the one that PyTorch writes
+        self.storages: dict[int, _Storage] = {}
+        self._parameter = parameter_class()
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> Any:
+        """Writes one object."""
+        written = _DTYPES[obj] if isinstance(obj, dt.dtype) else obj
+        return super().save(written, save_persistent_id)  # type: ignore[misc]
+
+    def persistent_id(self, obj: Any) -> Any:
+        """Names a storage, whose bytes lie in a record of their own."""
+        if isinstance(obj, _Storage):
+            return "storage", _CLASSES[obj.dtype], obj.key, obj.location, obj.elements.numel()
+        return None
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Says how PyTorch would make an object."""
+        hooks: Any = collections.OrderedDict()
+        if isinstance(obj, Tensor):
+            if self._parameter is not None and isinstance(obj, self._parameter):
+                return _PARAMETER, (obj.detach(), obj.requires_grad, hooks)
+            at = obj.storage_offset(), tuple(obj.shape), obj.stride()
+            return _TENSOR, (self._storage(obj), *at, obj.requires_grad, hooks)
+        if isinstance(obj, Size):
+            return _SIZE, (tuple(obj),)
+        if isinstance(obj, device):
+            kind, _, index = location_of(obj).partition(":")
+            return _DEVICE, (kind, int(index)) if index else (kind,)
+        return NotImplemented
+
+    def _storage(self, t: Tensor) -> _Storage:
+        identity = check(_core.bind_TensorStorageId(t._h))
+        s = self.storages.get(identity)
+        if s is None:
+            s = self.storages[identity] = _Storage(str(len(self.storages)), t)
+        elif s.dtype is not t.dtype:
+            raise CheckpointError(
+                f"save: tensors of {s.dtype} and {t.dtype} share memory, which a checkpoint cannot hold"
+            )
+        return s
+
+    def _save_global(self, obj: _Global) -> None:
+        self.write(obj.text)  # type: ignore[attr-defined]
+        self.memoize(obj)  # type: ignore[attr-defined]
+
+    dispatch[_Global] = _save_global
+
+
+# --- reading: what names stand for ---
+
+
+class Loaded:
+    """A storage that was read."""
+
+    def __init__(self, key: str, elements: Tensor) -> None:
+        self.key, self.elements = key, elements
+
+
+def _sizes(what: str, values: Any) -> tuple[int, ...]:
+    if not isinstance(values, tuple) or not all(type(v) is int and v >= 0 for v in values) or len(values) > MAX_DIMS:
+        raise CheckpointError(f"{what} is {_shown(values)}, want a tuple of at most {MAX_DIMS} sizes")
+    return values
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any = False, *_: Any) -> Tensor:
+    if not isinstance(storage, Loaded):
+        raise CheckpointError(f"a tensor's storage is {_shown(storage)}")
+    try:
+        size, stride = _sizes("its shape", size), _sizes("its strides", stride)
+        (offset,) = _sizes("its offset", (offset,))
+    except CheckpointError as error:
+        raise TensorError(storage.key, str(error)) from None
+    if len(size) != len(stride):
+        raise TensorError(storage.key, f"shape {list(size)} and strides {list(stride)} differ in length")
+    have = storage.elements.numel()
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if (0 not in size and last >= have) or offset > have:
+        raise TensorError(
+            storage.key,
+            f"shape {list(size)} with strides {list(stride)} from element {offset} reaches past the {have} elements",
+        )
+    with no_grad():
+        out = _ops.as_strided(storage.elements, size, stride, offset).detach()
+    if requires_grad:
+        out.requires_grad = True
+    return out
+
+
+def _parameter(data: Any, requires_grad: Any = True, *_: Any) -> Any:
+    if not isinstance(data, Tensor):
+        raise CheckpointError(f"a parameter's value is {_shown(data)}")
+    cls = parameter_class()
+    return data.requires_grad_(bool(requires_grad)) if cls is None else cls(data, bool(requires_grad))  # type: ignore[call-arg]
+
+
+def _typed(make: Any, kind: Any, args: Any, state: Any) -> Any:
+    # A tensor with attributes of its own. They are data, but would hide the tensor's own methods: they are left out.
+    if not isinstance(make, Allowed) or not isinstance(args, tuple):
+        raise CheckpointError(f"a tensor made by {_shown(make)}")
+    return make.run(*args)
+
+
+def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+    if encoding != "latin1":
+        raise CheckpointError(f"bytes in encoding {_shown(encoding)}")
+    return text.encode("latin1")
+
+
+def _numpy_dtype(name: Any, *_: Any) -> np.dtype:
+    d = np.dtype(name) if isinstance(name, str) else None
+    if d is None or d.kind not in "biufc" or d.shape or d.fields:
+        raise CheckpointError(f"NumPy dtype {_shown(name)}, want one of numbers")
+    return d
+
+
+def _numpy_data(d: Any, shape: Any, data: Any, order: str = "C") -> np.ndarray:
+    shape = _sizes("a NumPy array's shape", shape)
+    if not isinstance(d, np.dtype) or not isinstance(data, bytes):
+        raise CheckpointError("a NumPy array without numbers")
+    count = 1
+    for n in shape:
+        count *= n
+    if len(data) != count * d.itemsize:
+        raise CheckpointError(f"a NumPy array of shape {list(shape)} with {len(data)} bytes, want {count * d.itemsize}")
+    return np.frombuffer(data, d).reshape(shape, order=order).copy()  # type: ignore[call-overload]
+
+
+def _numpy_scalar(d: Any, data: Any) -> Any:
+    return _numpy_data(d, (), data)[()]
+
+
+def _numpy_empty(*_: Any) -> np.ndarray:
+    return np.empty(0, np.uint8)  # its state comes after it
+
+
+def _device(kind: Any, index: Any = None) -> device:
+    if not isinstance(kind, str) or not (index is None or type(index) is int):
+        raise CheckpointError(f"a device named {_shown(kind)}")
+    return device(kind, index)
+
+
+def _counter(values: Any = ()) -> Any:
+    return collections.Counter(dict(values))
+
+
+def _ordered(values: Any = ()) -> Any:
+    return collections.OrderedDict(values)
+
+
+def _default(factory: Any = None, values: Any = ()) -> Any:
+    if factory is not None and not isinstance(factory, Allowed):
+        raise CheckpointError(f"a defaultdict of {_shown(factory)}")
+    return collections.defaultdict(None if factory is None else factory.run, values)
+
+
+def _refused_directly(*_: Any) -> Any:
+    raise CheckpointError("a class is called that a checkpoint does not call")
+
+
+class Allowed:
+    """What a name in a checkpoint stands for: not the thing itself, which a file could change."""
+
+    __slots__ = ("name", "run")
+    name: str
+    run: Callable[..., Any]
+
+    def __init__(self, name: str, run: Callable[..., Any]) -> None:
+        self.name, self.run = name, run
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
+    ("torch._utils", "_rebuild_tensor"): _tensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch._tensor", "_rebuild_from_type_v2"): _typed,
+    ("torch", "Tensor"): _refused_directly,
+    ("torch.nn.parameter", "Parameter"): _refused_directly,
+    ("torch", "Size"): Size,
+    ("torch", "device"): _device,
+    ("collections", "OrderedDict"): _ordered,
+    ("collections", "defaultdict"): _default,
+    ("collections", "Counter"): _counter,
+    ("_codecs", "encode"): _encode,
+    ("numpy", "dtype"): _numpy_dtype,
+    ("numpy", "ndarray"): _refused_directly,
+    **{
+        (f"numpy.{core}.multiarray", name): f
+        for core in ("core", "_core")
+        for name, f in (("scalar", _numpy_scalar), ("_reconstruct", _numpy_empty))
+    },
+    **{
+        (module, f.__name__): f
+        for module in ("builtins", "__builtin__")
+        for f in (set, frozenset, complex, bytearray, list, dict, tuple, int, float, str, bool)
+    },
+}
+_VALUES: dict[tuple[str, str], Any] = {("torch", d.name): d for d in dt.DTYPES}
+_VALUES |= {("torch", name): d for name, d in STORAGES.items()}
+
+
+def value_of(module: str, name: str) -> Any:
+    """Returns what a name stands for: something `Allowed`, or a dtype.
+
+    Raises:
+        CheckpointError: for a name that stands for nothing in a checkpoint.
+    """
+    if (module, name) in _VALUES:
+        return _VALUES[module, name]
+    if (module, name) in ALLOWED:
+        return Allowed(f"{module}.{name}", ALLOWED[module, name])
+    if module == "torch" and (name.endswith("Storage") or name in ("int8", "int16", "complex64", "complex128")):
+        raise CheckpointError(f"it holds torch.{name}, of a dtype that tensors do not have here")
+    raise CheckpointError(
+        f"it names {module}.{name}, which is not allowed, since it could run any code; "
+        "if you trust the file, use weights_only=False"
+    )
