@@ -2190,6 +2190,69 @@ int64_t plait_list_len(plait_object h);
 // room for them.
 plait_status plait_list_take(plait_object h, plait_tensor *out);
 
+// --- optim ---
+
+// plait_optim_new returns an optimiser of the named algorithm with a first group of n parameters, which must
+// live as long as
+// it. names are those of hyperparameters, joined by commas, and values their valuesLen values; the others have
+// the
+// algorithm's defaults. Release it with
+// [ObjectRelease].
+plait_object plait_optim_new(plait_string algorithm, plait_string names, plait_floats values, int64_t values_len, plait_tensors params, int64_t n);
+
+// plait_optim_add_group adds a group of n parameters; hyperparameters are as for [OptimNew].
+plait_status plait_optim_add_group(plait_object h, plait_string names, plait_floats values, int64_t values_len, plait_tensors params, int64_t n);
+
+// plait_optim_set changes hyperparameters of a group; either all of those given or, on an error, none.
+plait_status plait_optim_set(plait_object h, int64_t group, plait_string names, plait_floats values, int64_t values_len);
+
+// plait_optim_step updates every parameter that has a gradient.
+plait_status plait_optim_step(plait_object h);
+
+// plait_optim_state returns, as JSON, what the optimiser keeps for parameter index, counted through the
+// groups: its steps, other
+// numbers (as strings, by name) and the names of its tensors, which [OptimStateTensor] returns. It is empty
+// before the
+// parameter's first step.
+char *plait_optim_state(plait_object h, int64_t index);
+
+// plait_optim_state_tensor returns a state of parameter index. Its memory is the optimiser's own and goes on
+// changing with it.
+plait_tensor plait_optim_state_tensor(plait_object h, int64_t index, plait_string name);
+
+// plait_optim_states_new returns an empty collection of states; fill it with [OptimStatesAdd] and give it to
+// [OptimLoad].
+plait_object plait_optim_states_new(void);
+
+// plait_optim_states_add adds the state of parameter index to a collection: its steps, numbers, and n tensors,
+// which are copied
+// when the collection is loaded. Names are joined by commas.
+plait_status plait_optim_states_add(plait_object states, int64_t index, double step, plait_string names, plait_floats numbers, int64_t numbers_len, plait_string tensor_names, plait_tensors list, int64_t n);
+
+// plait_optim_load replaces the states of all parameters by those of a collection; on an error nothing has
+// changed.
+plait_status plait_optim_load(plait_object h, plait_object states);
+
+// plait_grads_drop drops the gradients of n tensors.
+plait_status plait_grads_drop(plait_tensors list, int64_t n);
+
+// --- optim closure ---
+
+// plait_optim_step_begin starts a step of an optimiser that evaluates the loss itself, such as "lbfgs". Go on
+// with
+// [OptimStepNext], and release it.
+plait_object plait_optim_step_begin(plait_object h);
+
+// plait_optim_step_next waits until the step wants the loss, and returns 1, or has ended, and returns 0.
+// It may wait for the device.
+plait_status plait_optim_step_next(plait_object h);
+
+// plait_optim_step_loss gives the step the loss that it wanted; 0 gives the step up, after which
+// [OptimStepNext] waits until
+// parameters are what they were.
+// It may wait for the device.
+plait_status plait_optim_step_loss(plait_object h, plait_tensor loss);
+
 // --- random ---
 
 // plait_manual_seed restarts every random generator of the calling rank from seed.

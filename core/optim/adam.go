@@ -91,15 +91,16 @@ func init() {
 		name: "nadam",
 		defaults: Hyper{"lr": 2e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0, "momentum_decay": 4e-3,
 			"decoupled_weight_decay": 0},
-		limits: append(adamLimits("decoupled_weight_decay"), atLeastZero("momentum_decay")...),
-		states: states("exp_avg", "exp_avg_sq"),
+		limits:  append(adamLimits("decoupled_weight_decay"), atLeastZero("momentum_decay")...),
+		states:  states("exp_avg", "exp_avg_sq"),
+		carries: "mu_product",
 		update: func(h Hyper, s step) update {
 			momentum := func(t float64) float64 { return h["beta1"] * (1 - 0.5*math.Pow(0.96, t*h["momentum_decay"])) }
 			mu, next := momentum(s.count), momentum(s.count+1)
-			product := s.product * mu
+			product := s.carried * mu
 			u := updateOf(h, ruleNAdam, h["decoupled_weight_decay"] != 0, h["lr"]*(1-mu)/(1-product), 1-h["beta1"], h["beta2"],
 				1-h["beta2"], 1-math.Pow(h["beta2"], s.count), h["eps"], h["lr"]*next/(1-product*next))
-			u.product = product
+			u.carried = product
 			return u
 		},
 	})

@@ -34,7 +34,30 @@ func NewRprop(params []*core.Tensor, h Hyper) (*Optimizer, error) {
 	return New("rprop", h, Params{Tensors: params})
 }
 
+// NewASGD returns averaged stochastic gradient descent (Polyak and Juditsky 1992, "Acceleration of stochastic approximation by
+// averaging"): state "ax" is the mean of a parameter's values over its steps after the first t0.
+// Hyperparameters: lr 1e-2, lambd 1e-4, alpha 0.75, t0 1e6, weight_decay 0, maximize 0, master_weights 0.
+func NewASGD(params []*core.Tensor, h Hyper) (*Optimizer, error) {
+	return New("asgd", h, Params{Tensors: params})
+}
+
 func init() {
+	define(&algorithm{
+		name:     "asgd",
+		defaults: Hyper{"lr": 1e-2, "lambd": 1e-4, "alpha": 0.75, "t0": 1e6, "weight_decay": 0},
+		states:   states("ax"),
+		carries:  "eta",
+		update: func(h Hyper, s step) update {
+			eta := s.carried
+			if s.count == 1 {
+				eta = h["lr"]
+			}
+			u := updateOf(h, ruleASGD, false, eta, 1/max(1, s.count-1-h["t0"]))
+			u.numbers[2] = 1 - h["lambd"]*eta
+			u.carried = h["lr"] / math.Pow(1+h["lambd"]*h["lr"]*s.count, h["alpha"])
+			return u
+		},
+	})
 	define(&algorithm{
 		name:     "adagrad",
 		defaults: Hyper{"lr": 1e-2, "lr_decay": 0, "weight_decay": 0, "initial_accumulator_value": 0, "eps": 1e-10},

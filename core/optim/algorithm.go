@@ -11,6 +11,8 @@ type algorithm struct {
 	states func(h Hyper) []string
 	// start returns what a state is filled with at first; nil means 0.
 	start func(h Hyper, state string) float64
+	// carries names a number that each step of a parameter leaves to the next, 1 at first; empty if there is none.
+	carries string
 	// update returns the rule and the numbers for a step.
 	update func(h Hyper, s step) update
 	// closure says that a step evaluates the loss itself, and does without update.
@@ -20,7 +22,7 @@ type algorithm struct {
 // A step is what a rule's numbers depend on besides the hyperparameters.
 type step struct {
 	count   float64 // of this parameter's steps, this one included
-	product float64 // of NAdam's momenta before this step
+	carried float64 // what the step before left; see [algorithm].carries
 	fresh   bool    // the states were made for this step
 }
 
@@ -28,7 +30,7 @@ type step struct {
 type update struct {
 	rule    int64
 	numbers [numbers]float64
-	product float64 // for the next step
+	carried float64 // for the next step
 }
 
 const numbers = 10
@@ -50,6 +52,7 @@ const (
 	ruleRMSpropCenteredMomentum
 	ruleRprop
 	ruleLion
+	ruleASGD
 )
 
 var algorithms = map[string]*algorithm{}

@@ -39,7 +39,7 @@ type slot struct {
 	param   *core.Tensor
 	name    string
 	count   float64 // steps so far
-	product float64 // of NAdam's momenta so far
+	carried float64 // what the last step left; see [algorithm].carries
 	states  map[string]*core.Tensor
 }
 
@@ -121,7 +121,7 @@ func (o *Optimizer) AddGroup(p Params) error {
 			return core.Errorf(core.ValueError, name, "parameter %s was given twice", label)
 		}
 		seen[t] = true
-		g.slots = append(g.slots, &slot{param: t, name: label, product: 1, states: map[string]*core.Tensor{}})
+		g.slots = append(g.slots, &slot{param: t, name: label, carried: 1, states: map[string]*core.Tensor{}})
 	}
 	maps.Copy(o.known, seen)
 	o.groups = append(o.groups, g)
@@ -153,8 +153,11 @@ func (g *Group) Get(name string) (float64, bool) {
 }
 
 // Set changes a hyperparameter.
-func (g *Group) Set(name string, v float64) error {
-	h, err := merge(g.optimizer.algorithm.name, g.hyper, Hyper{name: v})
+func (g *Group) Set(name string, v float64) error { return g.SetAll(Hyper{name: v}) }
+
+// SetAll changes several hyperparameters; on an error none.
+func (g *Group) SetAll(changed Hyper) error {
+	h, err := merge(g.optimizer.algorithm.name, g.hyper, changed)
 	if err != nil {
 		return err
 	}
@@ -194,7 +197,7 @@ func (s *slot) reset() {
 	for _, t := range s.states {
 		t.Release()
 	}
-	s.count, s.product, s.states = 0, 1, map[string]*core.Tensor{}
+	s.count, s.carried, s.states = 0, 1, map[string]*core.Tensor{}
 }
 
 // StateBytes returns the bytes that the optimiser's states hold.

@@ -149,6 +149,16 @@ var references = map[string]reference{
 		s["m"] = h["beta2"]*s["m"] + (1-h["beta2"])*g
 		return w - h["lr"]*math.Copysign(1, c)
 	},
+	"asgd": func(h Hyper, t, w, g float64, s map[string]float64) float64 {
+		w, g = decay(h, w, signed(h, g), false)
+		if t == 1 {
+			s["eta"] = h["lr"]
+		}
+		w = w*(1-h["lambd"]*s["eta"]) - s["eta"]*g
+		s["ax"] += (w - s["ax"]) / max(1, t-1-h["t0"])
+		s["eta"] = h["lr"] / math.Pow(1+h["lambd"]*h["lr"]*t, h["alpha"])
+		return w
+	},
 }
 
 // variants are the hyperparameters with which each algorithm is tested.
@@ -166,5 +176,6 @@ var variants = map[string][]Hyper{
 	"rmsprop": {{}, {"lr": 0.05, "alpha": 0.8, "weight_decay": 0.1}, {"lr": 0.05, "momentum": 0.5, "maximize": 1}, {"lr": 0.05, "centered": 1, "eps": 1e-2},
 		{"lr": 0.05, "centered": 1, "momentum": 0.9, "alpha": 0.9, "eps": 1e-2}},
 	"rprop": {{}, {"lr": 0.3, "eta_minus": 0.4, "eta_plus": 1.5, "step_min": 0.01, "step_max": 0.4, "maximize": 1}},
+	"asgd":  {{"lr": 0.1}, {"lr": 0.1, "lambd": 0.1, "alpha": 0.5, "t0": 2, "weight_decay": 0.1, "maximize": 1}},
 	"lion":  {{"lr": 0.03}, {"lr": 0.03, "beta1": 0.7, "beta2": 0.8, "weight_decay": 0.5, "maximize": 1}},
 }

@@ -45,11 +45,7 @@ func (o *Optimizer) StateDict() *StateDict {
 		}
 		for _, s := range g.slots {
 			gs.Params = append(gs.Params, n)
-			if s.count > 0 || len(s.states) > 0 {
-				ps := ParamState{Step: s.count, Tensors: maps.Clone(s.states)}
-				if s.product != 1 {
-					ps.Numbers = map[string]float64{"mu_product": s.product}
-				}
+			if ps, ok := o.stateOf(s); ok {
 				d.Params[n] = ps
 			}
 			n++
@@ -60,6 +56,36 @@ func (o *Optimizer) StateDict() *StateDict {
 		d.Params[0] = o.lbfgs.state()
 	}
 	return d
+}
+
+// stateOf returns what is kept for a parameter, and false before its first step.
+func (o *Optimizer) stateOf(s *slot) (ParamState, bool) {
+	if s.count == 0 && len(s.states) == 0 {
+		return ParamState{}, false
+	}
+	ps := ParamState{Step: s.count, Tensors: maps.Clone(s.states)}
+	if name := o.algorithm.carries; name != "" {
+		ps.Numbers = map[string]float64{name: s.carried}
+	}
+	return ps, true
+}
+
+// State returns what the optimiser keeps for parameter n, counted through the groups, and false if that is nothing. The
+// tensors are the optimiser's own and go on changing with it.
+func (o *Optimizer) State(n int) (ParamState, bool) {
+	if o.algorithm.closure {
+		if n != 0 || o.lbfgs == nil {
+			return ParamState{}, false
+		}
+		return o.lbfgs.state(), true
+	}
+	for _, g := range o.groups {
+		if n >= 0 && n < len(g.slots) {
+			return o.stateOf(g.slots[n])
+		}
+		n -= len(g.slots)
+	}
+	return ParamState{}, false
 }
 
 // LoadStateDict puts the optimiser in the state d, copying its tensors. Groups must have as many parameters as those of
@@ -101,14 +127,14 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 		for k, s := range g.slots {
 			n := d.Groups[i].Params[k]
 			ps, ok := d.Params[n]
-			f := &slot{param: s.param, name: s.name, product: 1, states: map[string]*core.Tensor{}}
+			f := &slot{param: s.param, name: s.name, carried: 1, states: map[string]*core.Tensor{}}
 			fresh[s] = f
 			if !ok {
 				continue
 			}
 			f.count = ps.Step
-			if v, ok := ps.Numbers["mu_product"]; ok {
-				f.product = v
+			if v, ok := ps.Numbers[o.algorithm.carries]; ok {
+				f.carried = v
 			}
 			for state, t := range ps.Tensors {
 				c, err := copyState(name, s, state, t)

@@ -119,7 +119,7 @@ func (p *plan) prepare(o *Optimizer) error {
 					return t.Err()
 				}
 			}
-			key := step{count: s.count + 1, product: s.product, fresh: fresh}
+			key := step{count: s.count + 1, carried: s.carried, fresh: fresh}
 			u, ok := memo[key]
 			if !ok {
 				u = o.algorithm.update(g.hyper, key)
@@ -244,8 +244,8 @@ func (p *plan) run(o *Optimizer) {
 			it.master.Storage().BumpVersion()
 		}
 		it.slot.count++
-		if it.update.product != 0 {
-			it.slot.product = it.update.product
+		if o.algorithm.carries != "" {
+			it.slot.carried = it.update.carried
 		}
 	}
 	p.made = nil

@@ -113,6 +113,11 @@ var rules = []rule{
 		s[0] = lerp(s[0], g, x[5])
 		return w - x[3]*sign(u)
 	}},
+	{"asgd", 1, func(w, g float64, s, x []float64) float64 {
+		w -= x[3] * g
+		s[0] = lerp(s[0], w, x[4])
+		return w
+	}},
 }
 
 func operand(r *rawtensor.Tensor) core.Operand {
@@ -213,7 +218,7 @@ func (l *list) bytes() (b [][]byte) {
 }
 
 func TestRules(t *testing.T) {
-	require.Len(t, rules, 15)
+	require.Len(t, rules, 16)
 	for which, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			got, start := newList(t, r.states), newList(t, r.states)

@@ -235,11 +235,24 @@ RULE(lion) {
   }
 }
 
+// x[3] learning rate, x[4] what part of the way the mean a goes to the new value.
+RULE(asgd) {
+  UNUSED(b, c);
+  COMMON
+  const REAL rate = x[3], part = x[4];
+  EACH {
+    GRADIENT
+    REAL v = w - rate * g;
+    a[i] = PICK(part == 1, v, a[i] + part * (v - a[i]));
+    p[i] = v;
+  }
+}
+
 static void (*const NAME(rules)[PLAITK_RULES])(REAL *restrict, const REAL *restrict, REAL *restrict, REAL *restrict, REAL *restrict, int64_t,
                                                const REAL *) = {
     NAME(sgd),     NAME(momentum), NAME(adam),    NAME(amsgrad),          NAME(adamax),           NAME(nadam),
     NAME(radam),   NAME(adagrad),  NAME(adadelta), NAME(rmsprop),         NAME(rmsprop_momentum), NAME(rmsprop_centered),
-    NAME(rmsprop_centered_momentum), NAME(rprop), NAME(lion),
+    NAME(rmsprop_centered_momentum), NAME(rprop), NAME(lion), NAME(asgd),
 };
 
 #undef RULE

@@ -1,0 +1,39 @@
+"""Optimisers: `step` changes parameters by their gradients. Names and arguments are PyTorch's."""
+
+from typing import Any
+
+from plait._errors import MissingFeatureError
+from plait.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from plait.optim.adaptive import ASGD, Adadelta, Adagrad, RMSprop, Rprop
+from plait.optim.factored import Adafactor, Muon
+from plait.optim.lbfgs import LBFGS
+from plait.optim.optimizer import Optimizer
+from plait.optim.sgd import SGD, Lion
+
+
+class SparseAdam(Optimizer):
+    """Not there: gradients are never sparse."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        raise MissingFeatureError("SparseAdam: gradients are never sparse; use Adam")
+
+
+__all__ = [
+    "ASGD",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Lion",
+    "Muon",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SparseAdam",
+]
