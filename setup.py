@@ -163,11 +163,9 @@ def quicken(source: str) -> str:
 
 def link(work: Path, modfile: Path, target: Path) -> None:
     """Links the extension module, which exports its init function and the C functions alone."""
-    script = work / "exports.map"
-    script.write_text("{ global: PyInit_*; plait_*; local: *; };\n")
     flags = "-s -w"
     if sys.platform == "linux":
-        flags += f" -extldflags '-Wl,--version-script={script}'"
+        flags += f" -extldflags '-Wl,--version-script={ROOT / 'capi/plait.map'}'"
     elif sys.platform == "darwin":
         flags += " -extldflags '-undefined dynamic_lookup'"
     package = "./" + work.relative_to(ROOT).as_posix()

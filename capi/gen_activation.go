@@ -11,115 +11,230 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_hardshrink
 func plait_hardshrink(input C.plait_tensor, lambd C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Hardshrink(int64(input), float64(lambd)))
+	for {
+		if s := bind.Hardshrink(int64(input), float64(lambd)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hardsigmoid
 func plait_hardsigmoid(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Hardsigmoid(int64(input)))
+	for {
+		if s := bind.Hardsigmoid(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hardsigmoid_in_place
 func plait_hardsigmoid_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.HardsigmoidInPlace(int64(input)))
+	for {
+		if s := bind.HardsigmoidInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hardswish
 func plait_hardswish(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Hardswish(int64(input)))
+	for {
+		if s := bind.Hardswish(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hardswish_in_place
 func plait_hardswish_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.HardswishInPlace(int64(input)))
+	for {
+		if s := bind.HardswishInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hardtanh
 func plait_hardtanh(input C.plait_tensor, minVal C.double, maxVal C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Hardtanh(int64(input), float64(minVal), float64(maxVal)))
+	for {
+		if s := bind.Hardtanh(int64(input), float64(minVal), float64(maxVal)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hardtanh_in_place
 func plait_hardtanh_in_place(input C.plait_tensor, minVal C.double, maxVal C.double) C.plait_status {
-	return C.plait_status(bind.HardtanhInPlace(int64(input), float64(minVal), float64(maxVal)))
+	for {
+		if s := bind.HardtanhInPlace(int64(input), float64(minVal), float64(maxVal)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_leaky_relu
 func plait_leaky_relu(input C.plait_tensor, negativeSlope C.double) C.plait_tensor {
-	return C.plait_tensor(bind.LeakyRelu(int64(input), float64(negativeSlope)))
+	for {
+		if s := bind.LeakyRelu(int64(input), float64(negativeSlope)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_leaky_relu_in_place
 func plait_leaky_relu_in_place(input C.plait_tensor, negativeSlope C.double) C.plait_status {
-	return C.plait_status(bind.LeakyReluInPlace(int64(input), float64(negativeSlope)))
+	for {
+		if s := bind.LeakyReluInPlace(int64(input), float64(negativeSlope)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_prelu
 func plait_prelu(input C.plait_tensor, weight C.plait_tensor, weightNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Prelu(int64(input), int64(weight), float64(weightNumber)))
+	for {
+		if s := bind.Prelu(int64(input), int64(weight), float64(weightNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_relu
 func plait_relu(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Relu(int64(input)))
+	for {
+		if s := bind.Relu(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_relu_in_place
 func plait_relu_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.ReluInPlace(int64(input)))
+	for {
+		if s := bind.ReluInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_relu6
 func plait_relu6(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Relu6(int64(input)))
+	for {
+		if s := bind.Relu6(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_relu6_in_place
 func plait_relu6_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Relu6InPlace(int64(input)))
+	for {
+		if s := bind.Relu6InPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sigmoid
 func plait_sigmoid(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Sigmoid(int64(input)))
+	for {
+		if s := bind.Sigmoid(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sigmoid_in_place
 func plait_sigmoid_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.SigmoidInPlace(int64(input)))
+	for {
+		if s := bind.SigmoidInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_softshrink
 func plait_softshrink(input C.plait_tensor, lambd C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Softshrink(int64(input), float64(lambd)))
+	for {
+		if s := bind.Softshrink(int64(input), float64(lambd)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_softsign
 func plait_softsign(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Softsign(int64(input)))
+	for {
+		if s := bind.Softsign(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tanh
 func plait_tanh(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Tanh(int64(input)))
+	for {
+		if s := bind.Tanh(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tanh_in_place
 func plait_tanh_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.TanhInPlace(int64(input)))
+	for {
+		if s := bind.TanhInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tanhshrink
 func plait_tanhshrink(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Tanhshrink(int64(input)))
+	for {
+		if s := bind.Tanhshrink(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_threshold
 func plait_threshold(input C.plait_tensor, threshold C.double, value C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Threshold(int64(input), float64(threshold), float64(value)))
+	for {
+		if s := bind.Threshold(int64(input), float64(threshold), float64(value)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_threshold_in_place
 func plait_threshold_in_place(input C.plait_tensor, threshold C.double, value C.double) C.plait_status {
-	return C.plait_status(bind.ThresholdInPlace(int64(input), float64(threshold), float64(value)))
+	for {
+		if s := bind.ThresholdInPlace(int64(input), float64(threshold), float64(value)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

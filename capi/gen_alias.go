@@ -15,50 +15,100 @@ import (
 
 //export plait_chain_matmul
 func plait_chain_matmul(matrices C.plait_tensors, matricesLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.ChainMatmul(int64(uintptr(unsafe.Pointer(matrices))), int64(matricesLen)))
+	for {
+		if s := bind.ChainMatmul(int64(uintptr(unsafe.Pointer(matrices))), int64(matricesLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_float_power
 func plait_float_power(input C.plait_tensor, exponent C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.FloatPower(int64(input), int64(exponent)))
+	for {
+		if s := bind.FloatPower(int64(input), int64(exponent)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_heaviside
 func plait_heaviside(input C.plait_tensor, values C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Heaviside(int64(input), int64(values)))
+	for {
+		if s := bind.Heaviside(int64(input), int64(values)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ldexp
 func plait_ldexp(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Ldexp(int64(input), int64(other)))
+	for {
+		if s := bind.Ldexp(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rrelu
 func plait_rrelu(input C.plait_tensor, lower C.double, upper C.double, training C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Rrelu(int64(input), float64(lower), float64(upper), bool(training)))
+	for {
+		if s := bind.Rrelu(int64(input), float64(lower), float64(upper), bool(training)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sgn
 func plait_sgn(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Sgn(int64(input)))
+	for {
+		if s := bind.Sgn(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sgn_in_place
 func plait_sgn_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.SgnInPlace(int64(input)))
+	for {
+		if s := bind.SgnInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_true_divide
 func plait_true_divide(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.TrueDivide(int64(input), int64(other)))
+	for {
+		if s := bind.TrueDivide(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_true_divide_in_place
 func plait_true_divide_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.TrueDivideInPlace(int64(input), int64(other)))
+	for {
+		if s := bind.TrueDivideInPlace(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_vdot
 func plait_vdot(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Vdot(int64(input), int64(other)))
+	for {
+		if s := bind.Vdot(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

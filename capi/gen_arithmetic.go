@@ -11,100 +11,200 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_abs
 func plait_abs(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Abs(int64(input)))
+	for {
+		if s := bind.Abs(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_abs_in_place
 func plait_abs_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AbsInPlace(int64(input)))
+	for {
+		if s := bind.AbsInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_add
 func plait_add(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Add(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Add(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_add_in_place
 func plait_add_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.AddInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.AddInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_add_scaled
 func plait_add_scaled(input C.plait_tensor, other C.plait_tensor, otherNumber C.double, alpha C.double) C.plait_tensor {
-	return C.plait_tensor(bind.AddScaled(int64(input), int64(other), float64(otherNumber), float64(alpha)))
+	for {
+		if s := bind.AddScaled(int64(input), int64(other), float64(otherNumber), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_add_scaled_in_place
 func plait_add_scaled_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double, alpha C.double) C.plait_status {
-	return C.plait_status(bind.AddScaledInPlace(int64(input), int64(other), float64(otherNumber), float64(alpha)))
+	for {
+		if s := bind.AddScaledInPlace(int64(input), int64(other), float64(otherNumber), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_div
 func plait_div(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Div(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Div(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_div_in_place
 func plait_div_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.DivInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.DivInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_mul
 func plait_mul(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Mul(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Mul(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_mul_in_place
 func plait_mul_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.MulInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.MulInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_neg
 func plait_neg(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Neg(int64(input)))
+	for {
+		if s := bind.Neg(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_neg_in_place
 func plait_neg_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.NegInPlace(int64(input)))
+	for {
+		if s := bind.NegInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_reciprocal
 func plait_reciprocal(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Reciprocal(int64(input)))
+	for {
+		if s := bind.Reciprocal(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_reciprocal_in_place
 func plait_reciprocal_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.ReciprocalInPlace(int64(input)))
+	for {
+		if s := bind.ReciprocalInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sign
 func plait_sign(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Sign(int64(input)))
+	for {
+		if s := bind.Sign(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sign_in_place
 func plait_sign_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.SignInPlace(int64(input)))
+	for {
+		if s := bind.SignInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_square
 func plait_square(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Square(int64(input)))
+	for {
+		if s := bind.Square(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_square_in_place
 func plait_square_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.SquareInPlace(int64(input)))
+	for {
+		if s := bind.SquareInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sub
 func plait_sub(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Sub(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Sub(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sub_in_place
 func plait_sub_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.SubInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.SubInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

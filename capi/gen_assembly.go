@@ -15,50 +15,100 @@ import (
 
 //export plait_block_diag
 func plait_block_diag(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.BlockDiag(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)))
+	for {
+		if s := bind.BlockDiag(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_combinations
 func plait_combinations(input C.plait_tensor, r C.int64_t, withReplacement C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Combinations(int64(input), int64(r), bool(withReplacement)))
+	for {
+		if s := bind.Combinations(int64(input), int64(r), bool(withReplacement)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_diagflat
 func plait_diagflat(input C.plait_tensor, offset C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Diagflat(int64(input), int64(offset)))
+	for {
+		if s := bind.Diagflat(int64(input), int64(offset)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_dsplit
 func plait_dsplit(input C.plait_tensor, sections C.int64_t) C.plait_object {
-	return C.plait_object(bind.Dsplit(int64(input), int64(sections)))
+	for {
+		if s := bind.Dsplit(int64(input), int64(sections)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hsplit
 func plait_hsplit(input C.plait_tensor, sections C.int64_t) C.plait_object {
-	return C.plait_object(bind.Hsplit(int64(input), int64(sections)))
+	for {
+		if s := bind.Hsplit(int64(input), int64(sections)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_reduce
 func plait_index_reduce(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.IndexReduce(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)))
+	for {
+		if s := bind.IndexReduce(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_reduce_in_place
 func plait_index_reduce_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_status {
-	return C.plait_status(bind.IndexReduceInPlace(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)))
+	for {
+		if s := bind.IndexReduceInPlace(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_put
 func plait_put(input C.plait_tensor, index C.plait_tensor, source C.plait_tensor, accumulate C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Put(int64(input), int64(index), int64(source), bool(accumulate)))
+	for {
+		if s := bind.Put(int64(input), int64(index), int64(source), bool(accumulate)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_vander
 func plait_vander(x C.plait_tensor, N C.int64_t, increasing C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Vander(int64(x), int64(N), bool(increasing)))
+	for {
+		if s := bind.Vander(int64(x), int64(N), bool(increasing)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_vsplit
 func plait_vsplit(input C.plait_tensor, sections C.int64_t) C.plait_object {
-	return C.plait_object(bind.Vsplit(int64(input), int64(sections)))
+	for {
+		if s := bind.Vsplit(int64(input), int64(sections)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }

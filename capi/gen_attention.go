@@ -11,5 +11,10 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_scaled_dot_product_attention
 func plait_scaled_dot_product_attention(query C.plait_tensor, key C.plait_tensor, value C.plait_tensor, attnMask C.plait_tensor, dropoutP C.double, isCausal C.bool, scale C.double, enableGqa C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.ScaledDotProductAttention(int64(query), int64(key), int64(value), int64(attnMask), float64(dropoutP), bool(isCausal), float64(scale), bool(enableGqa)))
+	for {
+		if s := bind.ScaledDotProductAttention(int64(query), int64(key), int64(value), int64(attnMask), float64(dropoutP), bool(isCausal), float64(scale), bool(enableGqa)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,30 +15,60 @@ import (
 
 //export plait_adaptive_avg_pool1d
 func plait_adaptive_avg_pool1d(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AdaptiveAvgPool1d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.AdaptiveAvgPool1d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_adaptive_avg_pool2d
 func plait_adaptive_avg_pool2d(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AdaptiveAvgPool2d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.AdaptiveAvgPool2d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_adaptive_avg_pool3d
 func plait_adaptive_avg_pool3d(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AdaptiveAvgPool3d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.AdaptiveAvgPool3d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_avg_pool1d
 func plait_avg_pool1d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, ceilMode C.bool, excludePad C.bool, divisorOverride C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AvgPool1d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)))
+	for {
+		if s := bind.AvgPool1d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_avg_pool2d
 func plait_avg_pool2d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, ceilMode C.bool, excludePad C.bool, divisorOverride C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AvgPool2d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)))
+	for {
+		if s := bind.AvgPool2d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_avg_pool3d
 func plait_avg_pool3d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, ceilMode C.bool, excludePad C.bool, divisorOverride C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AvgPool3d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)))
+	for {
+		if s := bind.AvgPool3d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -11,45 +11,90 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_addcdiv
 func plait_addcdiv(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C.double, tensor2 C.plait_tensor, tensor2Number C.double, value C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Addcdiv(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)))
+	for {
+		if s := bind.Addcdiv(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addcdiv_in_place
 func plait_addcdiv_in_place(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C.double, tensor2 C.plait_tensor, tensor2Number C.double, value C.double) C.plait_status {
-	return C.plait_status(bind.AddcdivInPlace(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)))
+	for {
+		if s := bind.AddcdivInPlace(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addcmul
 func plait_addcmul(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C.double, tensor2 C.plait_tensor, tensor2Number C.double, value C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Addcmul(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)))
+	for {
+		if s := bind.Addcmul(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addcmul_in_place
 func plait_addcmul_in_place(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C.double, tensor2 C.plait_tensor, tensor2Number C.double, value C.double) C.plait_status {
-	return C.plait_status(bind.AddcmulInPlace(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)))
+	for {
+		if s := bind.AddcmulInPlace(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lerp
 func plait_lerp(input C.plait_tensor, end C.plait_tensor, endNumber C.double, weight C.plait_tensor, weightNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Lerp(int64(input), int64(end), float64(endNumber), int64(weight), float64(weightNumber)))
+	for {
+		if s := bind.Lerp(int64(input), int64(end), float64(endNumber), int64(weight), float64(weightNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lerp_in_place
 func plait_lerp_in_place(input C.plait_tensor, end C.plait_tensor, endNumber C.double, weight C.plait_tensor, weightNumber C.double) C.plait_status {
-	return C.plait_status(bind.LerpInPlace(int64(input), int64(end), float64(endNumber), int64(weight), float64(weightNumber)))
+	for {
+		if s := bind.LerpInPlace(int64(input), int64(end), float64(endNumber), int64(weight), float64(weightNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_masked_fill
 func plait_masked_fill(input C.plait_tensor, mask C.plait_tensor, maskNumber C.double, value C.plait_tensor, valueNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.MaskedFill(int64(input), int64(mask), float64(maskNumber), int64(value), float64(valueNumber)))
+	for {
+		if s := bind.MaskedFill(int64(input), int64(mask), float64(maskNumber), int64(value), float64(valueNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_masked_fill_in_place
 func plait_masked_fill_in_place(input C.plait_tensor, mask C.plait_tensor, maskNumber C.double, value C.plait_tensor, valueNumber C.double) C.plait_status {
-	return C.plait_status(bind.MaskedFillInPlace(int64(input), int64(mask), float64(maskNumber), int64(value), float64(valueNumber)))
+	for {
+		if s := bind.MaskedFillInPlace(int64(input), int64(mask), float64(maskNumber), int64(value), float64(valueNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_where
 func plait_where(condition C.plait_tensor, input C.plait_tensor, inputNumber C.double, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Where(int64(condition), int64(input), float64(inputNumber), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Where(int64(condition), int64(input), float64(inputNumber), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -11,100 +11,200 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_allclose
 func plait_allclose(input C.plait_tensor, other C.plait_tensor, rtol C.double, atol C.double, equalNan C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Allclose(int64(input), int64(other), float64(rtol), float64(atol), bool(equalNan)))
+	for {
+		if s := bind.Allclose(int64(input), int64(other), float64(rtol), float64(atol), bool(equalNan)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_eq
 func plait_eq(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Eq(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Eq(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_eq_in_place
 func plait_eq_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.EqInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.EqInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_equal
 func plait_equal(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Equal(int64(input), int64(other)))
+	for {
+		if s := bind.Equal(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ge
 func plait_ge(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Ge(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Ge(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ge_in_place
 func plait_ge_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.GeInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.GeInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_gt
 func plait_gt(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Gt(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Gt(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_gt_in_place
 func plait_gt_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.GtInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.GtInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_isclose
 func plait_isclose(input C.plait_tensor, other C.plait_tensor, otherNumber C.double, rtol C.double, atol C.double, equalNan C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Isclose(int64(input), int64(other), float64(otherNumber), float64(rtol), float64(atol), bool(equalNan)))
+	for {
+		if s := bind.Isclose(int64(input), int64(other), float64(otherNumber), float64(rtol), float64(atol), bool(equalNan)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_isfinite
 func plait_isfinite(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Isfinite(int64(input)))
+	for {
+		if s := bind.Isfinite(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_isin
 func plait_isin(elements C.plait_tensor, testElements C.plait_tensor, invert C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Isin(int64(elements), int64(testElements), bool(invert)))
+	for {
+		if s := bind.Isin(int64(elements), int64(testElements), bool(invert)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_isinf
 func plait_isinf(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Isinf(int64(input)))
+	for {
+		if s := bind.Isinf(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_isnan
 func plait_isnan(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Isnan(int64(input)))
+	for {
+		if s := bind.Isnan(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_le
 func plait_le(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Le(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Le(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_le_in_place
 func plait_le_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.LeInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.LeInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lt
 func plait_lt(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Lt(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Lt(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lt_in_place
 func plait_lt_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.LtInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.LtInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ne
 func plait_ne(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Ne(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Ne(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ne_in_place
 func plait_ne_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.NeInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.NeInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_signbit
 func plait_signbit(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Signbit(int64(input)))
+	for {
+		if s := bind.Signbit(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

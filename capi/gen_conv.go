@@ -15,30 +15,60 @@ import (
 
 //export plait_conv1d
 func plait_conv1d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, groups C.int64_t, same C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Conv1d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)))
+	for {
+		if s := bind.Conv1d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_conv2d
 func plait_conv2d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, groups C.int64_t, same C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Conv2d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)))
+	for {
+		if s := bind.Conv2d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_conv3d
 func plait_conv3d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, groups C.int64_t, same C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Conv3d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)))
+	for {
+		if s := bind.Conv3d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_conv_transpose1d
 func plait_conv_transpose1d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, outputPadding C.plait_ints, outputPaddingLen C.int64_t, groups C.int64_t, dilation C.plait_ints, dilationLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.ConvTranspose1d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)))
+	for {
+		if s := bind.ConvTranspose1d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_conv_transpose2d
 func plait_conv_transpose2d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, outputPadding C.plait_ints, outputPaddingLen C.int64_t, groups C.int64_t, dilation C.plait_ints, dilationLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.ConvTranspose2d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)))
+	for {
+		if s := bind.ConvTranspose2d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_conv_transpose3d
 func plait_conv_transpose3d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, outputPadding C.plait_ints, outputPaddingLen C.int64_t, groups C.int64_t, dilation C.plait_ints, dilationLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.ConvTranspose3d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)))
+	for {
+		if s := bind.ConvTranspose3d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -11,20 +11,40 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_copy_in_place
 func plait_copy_in_place(input C.plait_tensor, src C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.CopyInPlace(int64(input), int64(src)))
+	for {
+		if s := bind.CopyInPlace(int64(input), int64(src)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_fill_in_place
 func plait_fill_in_place(input C.plait_tensor, value C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.FillInPlace(int64(input), int64(value)))
+	for {
+		if s := bind.FillInPlace(int64(input), int64(value)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_to
 func plait_to(input C.plait_tensor, dtypeArg C.plait_dtype) C.plait_tensor {
-	return C.plait_tensor(bind.To(int64(input), int64(dtypeArg)))
+	for {
+		if s := bind.To(int64(input), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_zero_in_place
 func plait_zero_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.ZeroInPlace(int64(input)))
+	for {
+		if s := bind.ZeroInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,70 +15,140 @@ import (
 
 //export plait_arange
 func plait_arange(start C.plait_tensor, startNumber C.double, end C.plait_tensor, endNumber C.double, step C.plait_tensor, stepNumber C.double, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Arange(int64(start), float64(startNumber), int64(end), float64(endNumber), int64(step), float64(stepNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.Arange(int64(start), float64(startNumber), int64(end), float64(endNumber), int64(step), float64(stepNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_empty
 func plait_empty(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Empty(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.Empty(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_empty_like
 func plait_empty_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.EmptyLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.EmptyLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_eye
 func plait_eye(n C.int64_t, m C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Eye(int64(n), int64(m), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.Eye(int64(n), int64(m), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_full
 func plait_full(size C.plait_ints, sizeLen C.int64_t, fillValue C.plait_tensor, fillValueNumber C.double, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Full(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(fillValue), float64(fillValueNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.Full(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(fillValue), float64(fillValueNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_full_like
 func plait_full_like(input C.plait_tensor, fillValue C.plait_tensor, fillValueNumber C.double, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.FullLike(int64(input), int64(fillValue), float64(fillValueNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.FullLike(int64(input), int64(fillValue), float64(fillValueNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linspace
 func plait_linspace(start C.double, end C.double, steps C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Linspace(float64(start), float64(end), int64(steps), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.Linspace(float64(start), float64(end), int64(steps), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logspace
 func plait_logspace(start C.double, end C.double, steps C.int64_t, base C.double, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Logspace(float64(start), float64(end), int64(steps), float64(base), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.Logspace(float64(start), float64(end), int64(steps), float64(base), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ones
 func plait_ones(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Ones(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.Ones(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ones_like
 func plait_ones_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.OnesLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.OnesLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tril_indices
 func plait_tril_indices(row C.int64_t, col C.int64_t, offset C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.TrilIndices(int64(row), int64(col), int64(offset), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.TrilIndices(int64(row), int64(col), int64(offset), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_triu_indices
 func plait_triu_indices(row C.int64_t, col C.int64_t, offset C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.TriuIndices(int64(row), int64(col), int64(offset), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.TriuIndices(int64(row), int64(col), int64(offset), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_zeros
 func plait_zeros(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Zeros(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.Zeros(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_zeros_like
 func plait_zeros_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.plait_device, requiresGrad C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.ZerosLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)))
+	for {
+		if s := bind.ZerosLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

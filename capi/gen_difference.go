@@ -11,15 +11,30 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_cumulative_trapezoid
 func plait_cumulative_trapezoid(y C.plait_tensor, x C.plait_tensor, dx C.double, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.CumulativeTrapezoid(int64(y), int64(x), float64(dx), int64(dim)))
+	for {
+		if s := bind.CumulativeTrapezoid(int64(y), int64(x), float64(dx), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_diff
 func plait_diff(input C.plait_tensor, n C.int64_t, dim C.int64_t, prepend C.plait_tensor, append C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Diff(int64(input), int64(n), int64(dim), int64(prepend), int64(append)))
+	for {
+		if s := bind.Diff(int64(input), int64(n), int64(dim), int64(prepend), int64(append)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_trapezoid
 func plait_trapezoid(y C.plait_tensor, x C.plait_tensor, dx C.double, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Trapezoid(int64(y), int64(x), float64(dx), int64(dim)))
+	for {
+		if s := bind.Trapezoid(int64(y), int64(x), float64(dx), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

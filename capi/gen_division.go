@@ -11,50 +11,100 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_floor_divide
 func plait_floor_divide(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.FloorDivide(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.FloorDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_floor_divide_in_place
 func plait_floor_divide_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.FloorDivideInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.FloorDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_fmod
 func plait_fmod(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Fmod(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Fmod(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_fmod_in_place
 func plait_fmod_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.FmodInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.FmodInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_gcd
 func plait_gcd(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Gcd(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Gcd(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_gcd_in_place
 func plait_gcd_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.GcdInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.GcdInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_remainder
 func plait_remainder(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Remainder(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Remainder(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_remainder_in_place
 func plait_remainder_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.RemainderInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.RemainderInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_trunc_divide
 func plait_trunc_divide(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.TruncDivide(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.TruncDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_trunc_divide_in_place
 func plait_trunc_divide_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.TruncDivideInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.TruncDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

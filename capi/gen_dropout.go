@@ -11,30 +11,60 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_alpha_dropout
 func plait_alpha_dropout(input C.plait_tensor, p C.double, training C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.AlphaDropout(int64(input), float64(p), bool(training)))
+	for {
+		if s := bind.AlphaDropout(int64(input), float64(p), bool(training)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_dropout
 func plait_dropout(input C.plait_tensor, p C.double, training C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Dropout(int64(input), float64(p), bool(training)))
+	for {
+		if s := bind.Dropout(int64(input), float64(p), bool(training)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_dropout1d
 func plait_dropout1d(input C.plait_tensor, p C.double, training C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Dropout1d(int64(input), float64(p), bool(training)))
+	for {
+		if s := bind.Dropout1d(int64(input), float64(p), bool(training)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_dropout2d
 func plait_dropout2d(input C.plait_tensor, p C.double, training C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Dropout2d(int64(input), float64(p), bool(training)))
+	for {
+		if s := bind.Dropout2d(int64(input), float64(p), bool(training)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_dropout3d
 func plait_dropout3d(input C.plait_tensor, p C.double, training C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Dropout3d(int64(input), float64(p), bool(training)))
+	for {
+		if s := bind.Dropout3d(int64(input), float64(p), bool(training)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_feature_alpha_dropout
 func plait_feature_alpha_dropout(input C.plait_tensor, p C.double, training C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.FeatureAlphaDropout(int64(input), float64(p), bool(training)))
+	for {
+		if s := bind.FeatureAlphaDropout(int64(input), float64(p), bool(training)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,40 +15,80 @@ import (
 
 //export plait_einsum
 func plait_einsum(equation C.plait_string, operands C.plait_tensors, operandsLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Einsum(C.GoString(equation), int64(uintptr(unsafe.Pointer(operands))), int64(operandsLen)))
+	for {
+		if s := bind.Einsum(C.GoString(equation), int64(uintptr(unsafe.Pointer(operands))), int64(operandsLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_inner
 func plait_inner(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Inner(int64(input), int64(other)))
+	for {
+		if s := bind.Inner(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_kron
 func plait_kron(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Kron(int64(input), int64(other)))
+	for {
+		if s := bind.Kron(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_matrix_power
 func plait_matrix_power(input C.plait_tensor, n C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.MatrixPower(int64(input), int64(n)))
+	for {
+		if s := bind.MatrixPower(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_multi_dot
 func plait_multi_dot(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.MultiDot(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)))
+	for {
+		if s := bind.MultiDot(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_outer
 func plait_outer(input C.plait_tensor, vec2 C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Outer(int64(input), int64(vec2)))
+	for {
+		if s := bind.Outer(int64(input), int64(vec2)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tensordot
 func plait_tensordot(input C.plait_tensor, other C.plait_tensor, dimsSelf C.plait_ints, dimsSelfLen C.int64_t, dimsOther C.plait_ints, dimsOtherLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Tensordot(int64(input), int64(other), int64(uintptr(unsafe.Pointer(dimsSelf))), int64(dimsSelfLen), int64(uintptr(unsafe.Pointer(dimsOther))), int64(dimsOtherLen)))
+	for {
+		if s := bind.Tensordot(int64(input), int64(other), int64(uintptr(unsafe.Pointer(dimsSelf))), int64(dimsSelfLen), int64(uintptr(unsafe.Pointer(dimsOther))), int64(dimsOtherLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_trace
 func plait_trace(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Trace(int64(input)))
+	for {
+		if s := bind.Trace(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -11,110 +11,220 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_exp
 func plait_exp(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Exp(int64(input)))
+	for {
+		if s := bind.Exp(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_exp_in_place
 func plait_exp_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.ExpInPlace(int64(input)))
+	for {
+		if s := bind.ExpInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_exp2
 func plait_exp2(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Exp2(int64(input)))
+	for {
+		if s := bind.Exp2(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_exp2_in_place
 func plait_exp2_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Exp2InPlace(int64(input)))
+	for {
+		if s := bind.Exp2InPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_expm1
 func plait_expm1(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Expm1(int64(input)))
+	for {
+		if s := bind.Expm1(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_expm1_in_place
 func plait_expm1_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Expm1InPlace(int64(input)))
+	for {
+		if s := bind.Expm1InPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log
 func plait_log(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Log(int64(input)))
+	for {
+		if s := bind.Log(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log_in_place
 func plait_log_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.LogInPlace(int64(input)))
+	for {
+		if s := bind.LogInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log10
 func plait_log10(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Log10(int64(input)))
+	for {
+		if s := bind.Log10(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log10_in_place
 func plait_log10_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Log10InPlace(int64(input)))
+	for {
+		if s := bind.Log10InPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log1p
 func plait_log1p(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Log1p(int64(input)))
+	for {
+		if s := bind.Log1p(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log1p_in_place
 func plait_log1p_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Log1pInPlace(int64(input)))
+	for {
+		if s := bind.Log1pInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log2
 func plait_log2(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Log2(int64(input)))
+	for {
+		if s := bind.Log2(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log2_in_place
 func plait_log2_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Log2InPlace(int64(input)))
+	for {
+		if s := bind.Log2InPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logaddexp
 func plait_logaddexp(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Logaddexp(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Logaddexp(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logaddexp2
 func plait_logaddexp2(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Logaddexp2(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Logaddexp2(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rsqrt
 func plait_rsqrt(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Rsqrt(int64(input)))
+	for {
+		if s := bind.Rsqrt(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rsqrt_in_place
 func plait_rsqrt_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.RsqrtInPlace(int64(input)))
+	for {
+		if s := bind.RsqrtInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sqrt
 func plait_sqrt(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Sqrt(int64(input)))
+	for {
+		if s := bind.Sqrt(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sqrt_in_place
 func plait_sqrt_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.SqrtInPlace(int64(input)))
+	for {
+		if s := bind.SqrtInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_xlogy
 func plait_xlogy(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Xlogy(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Xlogy(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_xlogy_in_place
 func plait_xlogy_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.XlogyInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.XlogyInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -11,95 +11,190 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_embedding_bag
 func plait_embedding_bag(input C.plait_tensor, weight C.plait_tensor, offsets C.plait_tensor, scaleGradByFreq C.bool, mode C.plait_string, perSampleWeights C.plait_tensor, includeLastOffset C.bool, paddingIdx C.int64_t, hasPaddingIdx C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.EmbeddingBag(int64(input), int64(weight), int64(offsets), bool(scaleGradByFreq), C.GoString(mode), int64(perSampleWeights), bool(includeLastOffset), int64(paddingIdx), bool(hasPaddingIdx)))
+	for {
+		if s := bind.EmbeddingBag(int64(input), int64(weight), int64(offsets), bool(scaleGradByFreq), C.GoString(mode), int64(perSampleWeights), bool(includeLastOffset), int64(paddingIdx), bool(hasPaddingIdx)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_embedding_renorm_in_place
 func plait_embedding_renorm_in_place(input C.plait_tensor, weight C.plait_tensor, indices C.double, maxNorm C.double) C.plait_status {
-	return C.plait_status(bind.EmbeddingRenormInPlace(int64(input), int64(weight), float64(indices), float64(maxNorm)))
+	for {
+		if s := bind.EmbeddingRenormInPlace(int64(input), int64(weight), float64(indices), float64(maxNorm)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_gather
 func plait_gather(input C.plait_tensor, dim C.int64_t, index C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Gather(int64(input), int64(dim), int64(index)))
+	for {
+		if s := bind.Gather(int64(input), int64(dim), int64(index)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_add
 func plait_index_add(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, alpha C.double) C.plait_tensor {
-	return C.plait_tensor(bind.IndexAdd(int64(input), int64(dim), int64(index), int64(source), float64(alpha)))
+	for {
+		if s := bind.IndexAdd(int64(input), int64(dim), int64(index), int64(source), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_add_in_place
 func plait_index_add_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, alpha C.double) C.plait_status {
-	return C.plait_status(bind.IndexAddInPlace(int64(input), int64(dim), int64(index), int64(source), float64(alpha)))
+	for {
+		if s := bind.IndexAddInPlace(int64(input), int64(dim), int64(index), int64(source), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_copy
 func plait_index_copy(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.IndexCopy(int64(input), int64(dim), int64(index), int64(source)))
+	for {
+		if s := bind.IndexCopy(int64(input), int64(dim), int64(index), int64(source)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_copy_in_place
 func plait_index_copy_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.IndexCopyInPlace(int64(input), int64(dim), int64(index), int64(source)))
+	for {
+		if s := bind.IndexCopyInPlace(int64(input), int64(dim), int64(index), int64(source)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_fill
 func plait_index_fill(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, value C.plait_tensor, valueNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.IndexFill(int64(input), int64(dim), int64(index), int64(value), float64(valueNumber)))
+	for {
+		if s := bind.IndexFill(int64(input), int64(dim), int64(index), int64(value), float64(valueNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_fill_in_place
 func plait_index_fill_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, value C.plait_tensor, valueNumber C.double) C.plait_status {
-	return C.plait_status(bind.IndexFillInPlace(int64(input), int64(dim), int64(index), int64(value), float64(valueNumber)))
+	for {
+		if s := bind.IndexFillInPlace(int64(input), int64(dim), int64(index), int64(value), float64(valueNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_select
 func plait_index_select(input C.plait_tensor, dim C.int64_t, index C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.IndexSelect(int64(input), int64(dim), int64(index)))
+	for {
+		if s := bind.IndexSelect(int64(input), int64(dim), int64(index)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_put_in_place
 func plait_put_in_place(input C.plait_tensor, index C.plait_tensor, source C.plait_tensor, accumulate C.bool) C.plait_status {
-	return C.plait_status(bind.PutInPlace(int64(input), int64(index), int64(source), bool(accumulate)))
+	for {
+		if s := bind.PutInPlace(int64(input), int64(index), int64(source), bool(accumulate)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_scatter
 func plait_scatter(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor, srcNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Scatter(int64(input), int64(dim), int64(index), int64(src), float64(srcNumber)))
+	for {
+		if s := bind.Scatter(int64(input), int64(dim), int64(index), int64(src), float64(srcNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_scatter_in_place
 func plait_scatter_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor, srcNumber C.double) C.plait_status {
-	return C.plait_status(bind.ScatterInPlace(int64(input), int64(dim), int64(index), int64(src), float64(srcNumber)))
+	for {
+		if s := bind.ScatterInPlace(int64(input), int64(dim), int64(index), int64(src), float64(srcNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_scatter_add
 func plait_scatter_add(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.ScatterAdd(int64(input), int64(dim), int64(index), int64(src)))
+	for {
+		if s := bind.ScatterAdd(int64(input), int64(dim), int64(index), int64(src)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_scatter_add_in_place
 func plait_scatter_add_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.ScatterAddInPlace(int64(input), int64(dim), int64(index), int64(src)))
+	for {
+		if s := bind.ScatterAddInPlace(int64(input), int64(dim), int64(index), int64(src)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_scatter_reduce
 func plait_scatter_reduce(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.ScatterReduce(int64(input), int64(dim), int64(index), int64(src), C.GoString(reduce), bool(includeSelf)))
+	for {
+		if s := bind.ScatterReduce(int64(input), int64(dim), int64(index), int64(src), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_scatter_reduce_in_place
 func plait_scatter_reduce_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_status {
-	return C.plait_status(bind.ScatterReduceInPlace(int64(input), int64(dim), int64(index), int64(src), C.GoString(reduce), bool(includeSelf)))
+	for {
+		if s := bind.ScatterReduceInPlace(int64(input), int64(dim), int64(index), int64(src), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_take
 func plait_take(input C.plait_tensor, index C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Take(int64(input), int64(index)))
+	for {
+		if s := bind.Take(int64(input), int64(index)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_take_along_dim
 func plait_take_along_dim(input C.plait_tensor, indices C.plait_tensor, dim C.int64_t, hasDim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.TakeAlongDim(int64(input), int64(indices), int64(dim), bool(hasDim)))
+	for {
+		if s := bind.TakeAlongDim(int64(input), int64(indices), int64(dim), bool(hasDim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,10 +15,20 @@ import (
 
 //export plait_affine_grid
 func plait_affine_grid(theta C.plait_tensor, size C.plait_ints, sizeLen C.int64_t, alignCorners C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.AffineGrid(int64(theta), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), bool(alignCorners)))
+	for {
+		if s := bind.AffineGrid(int64(theta), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), bool(alignCorners)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_grid_sample
 func plait_grid_sample(input C.plait_tensor, grid C.plait_tensor, mode C.plait_string, paddingMode C.plait_string, alignCorners C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.GridSample(int64(input), int64(grid), C.GoString(mode), C.GoString(paddingMode), bool(alignCorners)))
+	for {
+		if s := bind.GridSample(int64(input), int64(grid), C.GoString(mode), C.GoString(paddingMode), bool(alignCorners)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,42 +15,82 @@ import (
 
 //export plait_embedding
 func plait_embedding(input C.plait_tensor, weight C.plait_tensor, paddingIdx C.int64_t, hasPaddingIdx C.bool, scaleGradByFreq C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Embedding(int64(input), int64(weight), int64(paddingIdx), bool(hasPaddingIdx), bool(scaleGradByFreq)))
+	for {
+		if s := bind.Embedding(int64(input), int64(weight), int64(paddingIdx), bool(hasPaddingIdx), bool(scaleGradByFreq)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index
 func plait_index(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Index(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen)))
+	for {
+		if s := bind.Index(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_put
 func plait_index_put(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int64_t, values C.plait_tensor, valuesNumber C.double, accumulate C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.IndexPut(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)))
+	for {
+		if s := bind.IndexPut(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_put_in_place
 func plait_index_put_in_place(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int64_t, values C.plait_tensor, valuesNumber C.double, accumulate C.bool) C.plait_status {
-	return C.plait_status(bind.IndexPutInPlace(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)))
+	for {
+		if s := bind.IndexPutInPlace(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_masked_scatter
 func plait_masked_scatter(input C.plait_tensor, mask C.plait_tensor, source C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.MaskedScatter(int64(input), int64(mask), int64(source)))
+	for {
+		if s := bind.MaskedScatter(int64(input), int64(mask), int64(source)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_masked_scatter_in_place
 func plait_masked_scatter_in_place(input C.plait_tensor, mask C.plait_tensor, source C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.MaskedScatterInPlace(int64(input), int64(mask), int64(source)))
+	for {
+		if s := bind.MaskedScatterInPlace(int64(input), int64(mask), int64(source)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_masked_select
 func plait_masked_select(input C.plait_tensor, mask C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.MaskedSelect(int64(input), int64(mask)))
+	for {
+		if s := bind.MaskedSelect(int64(input), int64(mask)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_get
 func plait_index_get(t C.plait_tensor, parts C.plait_ints, n C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.IndexGet(int64(t), int64(uintptr(unsafe.Pointer(parts))), int64(n)))
+	for {
+		if s := bind.IndexGet(int64(t), int64(uintptr(unsafe.Pointer(parts))), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_get_masked
@@ -60,7 +100,12 @@ func plait_index_get_masked(t C.plait_tensor, parts C.plait_ints, n C.int64_t) C
 
 //export plait_index_set
 func plait_index_set(t C.plait_tensor, value C.plait_tensor, number C.double, parts C.plait_ints, n C.int64_t) C.plait_status {
-	return C.plait_status(bind.IndexSet(int64(t), int64(value), float64(number), int64(uintptr(unsafe.Pointer(parts))), int64(n)))
+	for {
+		if s := bind.IndexSet(int64(t), int64(value), float64(number), int64(uintptr(unsafe.Pointer(parts))), int64(n)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_set_masked

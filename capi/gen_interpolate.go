@@ -15,5 +15,10 @@ import (
 
 //export plait_interpolate
 func plait_interpolate(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t, scaleFactor C.plait_floats, scaleFactorLen C.int64_t, mode C.plait_string, alignCorners C.bool, recomputeScaleFactor C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Interpolate(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(scaleFactor))), int64(scaleFactorLen), C.GoString(mode), bool(alignCorners), bool(recomputeScaleFactor)))
+	for {
+		if s := bind.Interpolate(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(scaleFactor))), int64(scaleFactorLen), C.GoString(mode), bool(alignCorners), bool(recomputeScaleFactor)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,40 +15,80 @@ import (
 
 //export plait_cartesian_prod
 func plait_cartesian_prod(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.CartesianProd(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)))
+	for {
+		if s := bind.CartesianProd(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cat
 func plait_cat(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Cat(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), int64(dim)))
+	for {
+		if s := bind.Cat(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_column_stack
 func plait_column_stack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.ColumnStack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)))
+	for {
+		if s := bind.ColumnStack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_dstack
 func plait_dstack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Dstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)))
+	for {
+		if s := bind.Dstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hstack
 func plait_hstack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Hstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)))
+	for {
+		if s := bind.Hstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_meshgrid
 func plait_meshgrid(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t, indexing C.plait_string) C.plait_object {
-	return C.plait_object(bind.Meshgrid(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), C.GoString(indexing)))
+	for {
+		if s := bind.Meshgrid(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), C.GoString(indexing)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_stack
 func plait_stack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Stack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), int64(dim)))
+	for {
+		if s := bind.Stack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_vstack
 func plait_vstack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Vstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)))
+	for {
+		if s := bind.Vstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

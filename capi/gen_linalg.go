@@ -15,60 +15,120 @@ import (
 
 //export plait_linalg_cholesky
 func plait_linalg_cholesky(input C.plait_tensor, upper C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.LinalgCholesky(int64(input), bool(upper)))
+	for {
+		if s := bind.LinalgCholesky(int64(input), bool(upper)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_det
 func plait_linalg_det(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.LinalgDet(int64(input)))
+	for {
+		if s := bind.LinalgDet(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_eigh
 func plait_linalg_eigh(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.LinalgEigh(int64(input), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.LinalgEigh(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_inv
 func plait_linalg_inv(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.LinalgInv(int64(input)))
+	for {
+		if s := bind.LinalgInv(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_lstsq
 func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.LinalgLstsq(int64(A), int64(B)))
+	for {
+		if s := bind.LinalgLstsq(int64(A), int64(B)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_matrix_norm
 func plait_linalg_matrix_norm(input C.plait_tensor, ord C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.LinalgMatrixNorm(int64(input), C.GoString(ord)))
+	for {
+		if s := bind.LinalgMatrixNorm(int64(input), C.GoString(ord)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_pinv
 func plait_linalg_pinv(input C.plait_tensor, rtol C.double) C.plait_tensor {
-	return C.plait_tensor(bind.LinalgPinv(int64(input), float64(rtol)))
+	for {
+		if s := bind.LinalgPinv(int64(input), float64(rtol)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_qr
 func plait_linalg_qr(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.LinalgQr(int64(input), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.LinalgQr(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_slogdet
 func plait_linalg_slogdet(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.LinalgSlogdet(int64(input), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.LinalgSlogdet(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_solve
 func plait_linalg_solve(A C.plait_tensor, B C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.LinalgSolve(int64(A), int64(B)))
+	for {
+		if s := bind.LinalgSolve(int64(A), int64(B)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_solve_triangular
 func plait_linalg_solve_triangular(A C.plait_tensor, B C.plait_tensor, upper C.bool, unitriangular C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.LinalgSolveTriangular(int64(A), int64(B), bool(upper), bool(unitriangular)))
+	for {
+		if s := bind.LinalgSolveTriangular(int64(A), int64(B), bool(upper), bool(unitriangular)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linalg_svd
 func plait_linalg_svd(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.LinalgSvd(int64(input), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.LinalgSvd(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

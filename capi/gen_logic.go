@@ -11,100 +11,200 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_bitwise_and
 func plait_bitwise_and(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseAnd(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseAnd(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_and_in_place
 func plait_bitwise_and_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.BitwiseAndInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseAndInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_left_shift
 func plait_bitwise_left_shift(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseLeftShift(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseLeftShift(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_left_shift_in_place
 func plait_bitwise_left_shift_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.BitwiseLeftShiftInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseLeftShiftInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_not
 func plait_bitwise_not(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseNot(int64(input)))
+	for {
+		if s := bind.BitwiseNot(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_not_in_place
 func plait_bitwise_not_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.BitwiseNotInPlace(int64(input)))
+	for {
+		if s := bind.BitwiseNotInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_or
 func plait_bitwise_or(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseOr(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseOr(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_or_in_place
 func plait_bitwise_or_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.BitwiseOrInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseOrInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_right_shift
 func plait_bitwise_right_shift(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseRightShift(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseRightShift(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_right_shift_in_place
 func plait_bitwise_right_shift_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.BitwiseRightShiftInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseRightShiftInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_xor
 func plait_bitwise_xor(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.BitwiseXor(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseXor(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bitwise_xor_in_place
 func plait_bitwise_xor_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.BitwiseXorInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.BitwiseXorInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logical_and
 func plait_logical_and(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.LogicalAnd(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.LogicalAnd(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logical_and_in_place
 func plait_logical_and_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.LogicalAndInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.LogicalAndInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logical_not
 func plait_logical_not(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.LogicalNot(int64(input)))
+	for {
+		if s := bind.LogicalNot(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logical_not_in_place
 func plait_logical_not_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.LogicalNotInPlace(int64(input)))
+	for {
+		if s := bind.LogicalNotInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logical_or
 func plait_logical_or(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.LogicalOr(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.LogicalOr(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logical_or_in_place
 func plait_logical_or_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.LogicalOrInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.LogicalOrInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logical_xor
 func plait_logical_xor(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.LogicalXor(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.LogicalXor(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logical_xor_in_place
 func plait_logical_xor_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.LogicalXorInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.LogicalXorInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

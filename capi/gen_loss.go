@@ -11,110 +11,220 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_binary_cross_entropy
 func plait_binary_cross_entropy(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, weight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.BinaryCrossEntropy(int64(input), int64(target), float64(targetNumber), int64(weight), C.GoString(reduction)))
+	for {
+		if s := bind.BinaryCrossEntropy(int64(input), int64(target), float64(targetNumber), int64(weight), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_binary_cross_entropy_with_logits
 func plait_binary_cross_entropy_with_logits(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, weight C.plait_tensor, posWeight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.BinaryCrossEntropyWithLogits(int64(input), int64(target), float64(targetNumber), int64(weight), int64(posWeight), C.GoString(reduction)))
+	for {
+		if s := bind.BinaryCrossEntropyWithLogits(int64(input), int64(target), float64(targetNumber), int64(weight), int64(posWeight), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cosine_embedding_loss
 func plait_cosine_embedding_loss(input1 C.plait_tensor, input2 C.plait_tensor, input2Number C.double, target C.plait_tensor, targetNumber C.double, margin C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.CosineEmbeddingLoss(int64(input1), int64(input2), float64(input2Number), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)))
+	for {
+		if s := bind.CosineEmbeddingLoss(int64(input1), int64(input2), float64(input2Number), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cosine_similarity
 func plait_cosine_similarity(x1 C.plait_tensor, x2 C.plait_tensor, dim C.int64_t, eps C.double) C.plait_tensor {
-	return C.plait_tensor(bind.CosineSimilarity(int64(x1), int64(x2), int64(dim), float64(eps)))
+	for {
+		if s := bind.CosineSimilarity(int64(x1), int64(x2), int64(dim), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cross_entropy
 func plait_cross_entropy(input C.plait_tensor, target C.plait_tensor, weight C.plait_tensor, ignoreIndex C.int64_t, hasIgnoreIndex C.bool, reduction C.plait_string, labelSmoothing C.double) C.plait_tensor {
-	return C.plait_tensor(bind.CrossEntropy(int64(input), int64(target), int64(weight), int64(ignoreIndex), bool(hasIgnoreIndex), C.GoString(reduction), float64(labelSmoothing)))
+	for {
+		if s := bind.CrossEntropy(int64(input), int64(target), int64(weight), int64(ignoreIndex), bool(hasIgnoreIndex), C.GoString(reduction), float64(labelSmoothing)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_gaussian_nll_loss
 func plait_gaussian_nll_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, varArg C.plait_tensor, varArgNumber C.double, full C.bool, eps C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.GaussianNllLoss(int64(input), int64(target), float64(targetNumber), int64(varArg), float64(varArgNumber), bool(full), float64(eps), C.GoString(reduction)))
+	for {
+		if s := bind.GaussianNllLoss(int64(input), int64(target), float64(targetNumber), int64(varArg), float64(varArgNumber), bool(full), float64(eps), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hinge_embedding_loss
 func plait_hinge_embedding_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, margin C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.HingeEmbeddingLoss(int64(input), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)))
+	for {
+		if s := bind.HingeEmbeddingLoss(int64(input), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_huber_loss
 func plait_huber_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string, delta C.double) C.plait_tensor {
-	return C.plait_tensor(bind.HuberLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), float64(delta)))
+	for {
+		if s := bind.HuberLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), float64(delta)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_kl_div
 func plait_kl_div(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string, logTarget C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.KlDiv(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), bool(logTarget)))
+	for {
+		if s := bind.KlDiv(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), bool(logTarget)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_l1_loss
 func plait_l1_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.L1Loss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)))
+	for {
+		if s := bind.L1Loss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_margin_ranking_loss
 func plait_margin_ranking_loss(input1 C.plait_tensor, input2 C.plait_tensor, input2Number C.double, target C.plait_tensor, targetNumber C.double, margin C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.MarginRankingLoss(int64(input1), int64(input2), float64(input2Number), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)))
+	for {
+		if s := bind.MarginRankingLoss(int64(input1), int64(input2), float64(input2Number), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_mse_loss
 func plait_mse_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.MseLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)))
+	for {
+		if s := bind.MseLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_multi_margin_loss
 func plait_multi_margin_loss(input C.plait_tensor, target C.plait_tensor, p C.int64_t, margin C.double, hasMargin C.bool, weight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.MultiMarginLoss(int64(input), int64(target), int64(p), float64(margin), bool(hasMargin), int64(weight), C.GoString(reduction)))
+	for {
+		if s := bind.MultiMarginLoss(int64(input), int64(target), int64(p), float64(margin), bool(hasMargin), int64(weight), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_multilabel_margin_loss
 func plait_multilabel_margin_loss(input C.plait_tensor, target C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.MultilabelMarginLoss(int64(input), int64(target), C.GoString(reduction)))
+	for {
+		if s := bind.MultilabelMarginLoss(int64(input), int64(target), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_multilabel_soft_margin_loss
 func plait_multilabel_soft_margin_loss(input C.plait_tensor, target C.plait_tensor, weight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.MultilabelSoftMarginLoss(int64(input), int64(target), int64(weight), C.GoString(reduction)))
+	for {
+		if s := bind.MultilabelSoftMarginLoss(int64(input), int64(target), int64(weight), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_nll_loss
 func plait_nll_loss(input C.plait_tensor, target C.plait_tensor, weight C.plait_tensor, ignoreIndex C.int64_t, hasIgnoreIndex C.bool, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.NllLoss(int64(input), int64(target), int64(weight), int64(ignoreIndex), bool(hasIgnoreIndex), C.GoString(reduction)))
+	for {
+		if s := bind.NllLoss(int64(input), int64(target), int64(weight), int64(ignoreIndex), bool(hasIgnoreIndex), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_normalize
 func plait_normalize(input C.plait_tensor, p C.double, dim C.int64_t, eps C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Normalize(int64(input), float64(p), int64(dim), float64(eps)))
+	for {
+		if s := bind.Normalize(int64(input), float64(p), int64(dim), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_pairwise_distance
 func plait_pairwise_distance(x1 C.plait_tensor, x2 C.plait_tensor, p C.double, eps C.double, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.PairwiseDistance(int64(x1), int64(x2), float64(p), float64(eps), bool(keepdim)))
+	for {
+		if s := bind.PairwiseDistance(int64(x1), int64(x2), float64(p), float64(eps), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_poisson_nll_loss
 func plait_poisson_nll_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, rate C.bool, full C.bool, eps C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.PoissonNllLoss(int64(input), int64(target), float64(targetNumber), bool(rate), bool(full), float64(eps), C.GoString(reduction)))
+	for {
+		if s := bind.PoissonNllLoss(int64(input), int64(target), float64(targetNumber), bool(rate), bool(full), float64(eps), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_smooth_l1_loss
 func plait_smooth_l1_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string, beta C.double) C.plait_tensor {
-	return C.plait_tensor(bind.SmoothL1Loss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), float64(beta)))
+	for {
+		if s := bind.SmoothL1Loss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), float64(beta)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_soft_margin_loss
 func plait_soft_margin_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.SoftMarginLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)))
+	for {
+		if s := bind.SoftMarginLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_triplet_margin_loss
 func plait_triplet_margin_loss(anchor C.plait_tensor, positive C.plait_tensor, positiveNumber C.double, negative C.plait_tensor, negativeNumber C.double, margin C.double, hasMargin C.bool, p C.double, hasP C.bool, eps C.double, hasEps C.bool, swap C.bool, reduction C.plait_string) C.plait_tensor {
-	return C.plait_tensor(bind.TripletMarginLoss(int64(anchor), int64(positive), float64(positiveNumber), int64(negative), float64(negativeNumber), float64(margin), bool(hasMargin), float64(p), bool(hasP), float64(eps), bool(hasEps), bool(swap), C.GoString(reduction)))
+	for {
+		if s := bind.TripletMarginLoss(int64(anchor), int64(positive), float64(positiveNumber), int64(negative), float64(negativeNumber), float64(margin), bool(hasMargin), float64(p), bool(hasP), float64(eps), bool(hasEps), bool(swap), C.GoString(reduction)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,15 +15,30 @@ import (
 
 //export plait_lp_pool1d
 func plait_lp_pool1d(input C.plait_tensor, normType C.double, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, ceilMode C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.LpPool1d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)))
+	for {
+		if s := bind.LpPool1d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lp_pool2d
 func plait_lp_pool2d(input C.plait_tensor, normType C.double, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, ceilMode C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.LpPool2d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)))
+	for {
+		if s := bind.LpPool2d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lp_pool3d
 func plait_lp_pool3d(input C.plait_tensor, normType C.double, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, ceilMode C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.LpPool3d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)))
+	for {
+		if s := bind.LpPool3d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -11,85 +11,170 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_addbmm
 func plait_addbmm(input C.plait_tensor, batch1 C.plait_tensor, batch2 C.plait_tensor, beta C.double, alpha C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Addbmm(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)))
+	for {
+		if s := bind.Addbmm(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addbmm_in_place
 func plait_addbmm_in_place(input C.plait_tensor, batch1 C.plait_tensor, batch2 C.plait_tensor, beta C.double, alpha C.double) C.plait_status {
-	return C.plait_status(bind.AddbmmInPlace(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)))
+	for {
+		if s := bind.AddbmmInPlace(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addmm
 func plait_addmm(input C.plait_tensor, mat1 C.plait_tensor, mat2 C.plait_tensor, beta C.double, alpha C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Addmm(int64(input), int64(mat1), int64(mat2), float64(beta), float64(alpha)))
+	for {
+		if s := bind.Addmm(int64(input), int64(mat1), int64(mat2), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addmm_in_place
 func plait_addmm_in_place(input C.plait_tensor, mat1 C.plait_tensor, mat2 C.plait_tensor, beta C.double, alpha C.double) C.plait_status {
-	return C.plait_status(bind.AddmmInPlace(int64(input), int64(mat1), int64(mat2), float64(beta), float64(alpha)))
+	for {
+		if s := bind.AddmmInPlace(int64(input), int64(mat1), int64(mat2), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addmv
 func plait_addmv(input C.plait_tensor, mat C.plait_tensor, vec C.plait_tensor, beta C.double, alpha C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Addmv(int64(input), int64(mat), int64(vec), float64(beta), float64(alpha)))
+	for {
+		if s := bind.Addmv(int64(input), int64(mat), int64(vec), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addmv_in_place
 func plait_addmv_in_place(input C.plait_tensor, mat C.plait_tensor, vec C.plait_tensor, beta C.double, alpha C.double) C.plait_status {
-	return C.plait_status(bind.AddmvInPlace(int64(input), int64(mat), int64(vec), float64(beta), float64(alpha)))
+	for {
+		if s := bind.AddmvInPlace(int64(input), int64(mat), int64(vec), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addr
 func plait_addr(input C.plait_tensor, vec1 C.plait_tensor, vec2 C.plait_tensor, beta C.double, alpha C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Addr(int64(input), int64(vec1), int64(vec2), float64(beta), float64(alpha)))
+	for {
+		if s := bind.Addr(int64(input), int64(vec1), int64(vec2), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_addr_in_place
 func plait_addr_in_place(input C.plait_tensor, vec1 C.plait_tensor, vec2 C.plait_tensor, beta C.double, alpha C.double) C.plait_status {
-	return C.plait_status(bind.AddrInPlace(int64(input), int64(vec1), int64(vec2), float64(beta), float64(alpha)))
+	for {
+		if s := bind.AddrInPlace(int64(input), int64(vec1), int64(vec2), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_baddbmm
 func plait_baddbmm(input C.plait_tensor, batch1 C.plait_tensor, batch2 C.plait_tensor, beta C.double, alpha C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Baddbmm(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)))
+	for {
+		if s := bind.Baddbmm(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_baddbmm_in_place
 func plait_baddbmm_in_place(input C.plait_tensor, batch1 C.plait_tensor, batch2 C.plait_tensor, beta C.double, alpha C.double) C.plait_status {
-	return C.plait_status(bind.BaddbmmInPlace(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)))
+	for {
+		if s := bind.BaddbmmInPlace(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bilinear
 func plait_bilinear(input1 C.plait_tensor, input2 C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Bilinear(int64(input1), int64(input2), int64(weight), int64(bias)))
+	for {
+		if s := bind.Bilinear(int64(input1), int64(input2), int64(weight), int64(bias)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bmm
 func plait_bmm(input C.plait_tensor, mat2 C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Bmm(int64(input), int64(mat2)))
+	for {
+		if s := bind.Bmm(int64(input), int64(mat2)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_dot
 func plait_dot(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Dot(int64(input), int64(other)))
+	for {
+		if s := bind.Dot(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_linear
 func plait_linear(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Linear(int64(input), int64(weight), int64(bias)))
+	for {
+		if s := bind.Linear(int64(input), int64(weight), int64(bias)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_matmul
 func plait_matmul(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Matmul(int64(input), int64(other)))
+	for {
+		if s := bind.Matmul(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_mm
 func plait_mm(input C.plait_tensor, mat2 C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Mm(int64(input), int64(mat2)))
+	for {
+		if s := bind.Mm(int64(input), int64(mat2)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_mv
 func plait_mv(input C.plait_tensor, vec C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Mv(int64(input), int64(vec)))
+	for {
+		if s := bind.Mv(int64(input), int64(vec)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,75 +15,150 @@ import (
 
 //export plait_adaptive_max_pool1d
 func plait_adaptive_max_pool1d(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AdaptiveMaxPool1d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.AdaptiveMaxPool1d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_adaptive_max_pool1d_with_indices
 func plait_adaptive_max_pool1d_with_indices(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AdaptiveMaxPool1dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.AdaptiveMaxPool1dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_adaptive_max_pool2d
 func plait_adaptive_max_pool2d(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AdaptiveMaxPool2d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.AdaptiveMaxPool2d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_adaptive_max_pool2d_with_indices
 func plait_adaptive_max_pool2d_with_indices(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AdaptiveMaxPool2dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.AdaptiveMaxPool2dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_adaptive_max_pool3d
 func plait_adaptive_max_pool3d(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AdaptiveMaxPool3d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.AdaptiveMaxPool3d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_adaptive_max_pool3d_with_indices
 func plait_adaptive_max_pool3d_with_indices(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AdaptiveMaxPool3dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.AdaptiveMaxPool3dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_pool1d
 func plait_max_pool1d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, ceilMode C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.MaxPool1d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)))
+	for {
+		if s := bind.MaxPool1d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_pool1d_with_indices
 func plait_max_pool1d_with_indices(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, ceilMode C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.MaxPool1dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.MaxPool1dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_pool2d
 func plait_max_pool2d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, ceilMode C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.MaxPool2d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)))
+	for {
+		if s := bind.MaxPool2d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_pool2d_with_indices
 func plait_max_pool2d_with_indices(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, ceilMode C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.MaxPool2dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.MaxPool2dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_pool3d
 func plait_max_pool3d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, ceilMode C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.MaxPool3d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)))
+	for {
+		if s := bind.MaxPool3d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_pool3d_with_indices
 func plait_max_pool3d_with_indices(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, ceilMode C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.MaxPool3dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.MaxPool3dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_unpool1d
 func plait_max_unpool1d(input C.plait_tensor, indices C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.MaxUnpool1d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.MaxUnpool1d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_unpool2d
 func plait_max_unpool2d(input C.plait_tensor, indices C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.MaxUnpool2d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.MaxUnpool2d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max_unpool3d
 func plait_max_unpool3d(input C.plait_tensor, indices C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, outputSize C.plait_ints, outputSizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.MaxUnpool3d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)))
+	for {
+		if s := bind.MaxUnpool3d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,30 +15,60 @@ import (
 
 //export plait_batch_norm
 func plait_batch_norm(input C.plait_tensor, runningMean C.plait_tensor, runningVar C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, training C.bool, momentum C.double, eps C.double) C.plait_tensor {
-	return C.plait_tensor(bind.BatchNorm(int64(input), int64(runningMean), int64(runningVar), int64(weight), int64(bias), bool(training), float64(momentum), float64(eps)))
+	for {
+		if s := bind.BatchNorm(int64(input), int64(runningMean), int64(runningVar), int64(weight), int64(bias), bool(training), float64(momentum), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_group_norm
 func plait_group_norm(input C.plait_tensor, numGroups C.int64_t, weight C.plait_tensor, bias C.plait_tensor, eps C.double) C.plait_tensor {
-	return C.plait_tensor(bind.GroupNorm(int64(input), int64(numGroups), int64(weight), int64(bias), float64(eps)))
+	for {
+		if s := bind.GroupNorm(int64(input), int64(numGroups), int64(weight), int64(bias), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_instance_norm
 func plait_instance_norm(input C.plait_tensor, runningMean C.plait_tensor, runningVar C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, useInputStats C.bool, momentum C.double, eps C.double) C.plait_tensor {
-	return C.plait_tensor(bind.InstanceNorm(int64(input), int64(runningMean), int64(runningVar), int64(weight), int64(bias), bool(useInputStats), float64(momentum), float64(eps)))
+	for {
+		if s := bind.InstanceNorm(int64(input), int64(runningMean), int64(runningVar), int64(weight), int64(bias), bool(useInputStats), float64(momentum), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_layer_norm
 func plait_layer_norm(input C.plait_tensor, normalizedShape C.plait_ints, normalizedShapeLen C.int64_t, weight C.plait_tensor, bias C.plait_tensor, eps C.double) C.plait_tensor {
-	return C.plait_tensor(bind.LayerNorm(int64(input), int64(uintptr(unsafe.Pointer(normalizedShape))), int64(normalizedShapeLen), int64(weight), int64(bias), float64(eps)))
+	for {
+		if s := bind.LayerNorm(int64(input), int64(uintptr(unsafe.Pointer(normalizedShape))), int64(normalizedShapeLen), int64(weight), int64(bias), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_local_response_norm
 func plait_local_response_norm(input C.plait_tensor, size C.int64_t, alpha C.double, beta C.double, k C.double) C.plait_tensor {
-	return C.plait_tensor(bind.LocalResponseNorm(int64(input), int64(size), float64(alpha), float64(beta), float64(k)))
+	for {
+		if s := bind.LocalResponseNorm(int64(input), int64(size), float64(alpha), float64(beta), float64(k)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rms_norm
 func plait_rms_norm(input C.plait_tensor, normalizedShape C.plait_ints, normalizedShapeLen C.int64_t, weight C.plait_tensor, eps C.double) C.plait_tensor {
-	return C.plait_tensor(bind.RmsNorm(int64(input), int64(uintptr(unsafe.Pointer(normalizedShape))), int64(normalizedShapeLen), int64(weight), float64(eps)))
+	for {
+		if s := bind.RmsNorm(int64(input), int64(uintptr(unsafe.Pointer(normalizedShape))), int64(normalizedShapeLen), int64(weight), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

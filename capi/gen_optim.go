@@ -30,7 +30,12 @@ func plait_optim_set(h C.plait_object, group C.int64_t, names C.plait_string, va
 
 //export plait_optim_step
 func plait_optim_step(h C.plait_object) C.plait_status {
-	return C.plait_status(bind.OptimStep(int64(h)))
+	for {
+		if s := bind.OptimStep(int64(h)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_optim_state

@@ -15,5 +15,10 @@ import (
 
 //export plait_pad
 func plait_pad(input C.plait_tensor, pad C.plait_ints, padLen C.int64_t, mode C.plait_string, value C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Pad(int64(input), int64(uintptr(unsafe.Pointer(pad))), int64(padLen), C.GoString(mode), float64(value)))
+	for {
+		if s := bind.Pad(int64(input), int64(uintptr(unsafe.Pointer(pad))), int64(padLen), C.GoString(mode), float64(value)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,10 +15,20 @@ import (
 
 //export plait_col2im
 func plait_col2im(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t, kernelSize C.plait_ints, kernelSizeLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, stride C.plait_ints, strideLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Col2im(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen)))
+	for {
+		if s := bind.Col2im(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_im2col
 func plait_im2col(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, stride C.plait_ints, strideLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Im2col(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen)))
+	for {
+		if s := bind.Im2col(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -11,15 +11,30 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_channel_shuffle
 func plait_channel_shuffle(input C.plait_tensor, groups C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.ChannelShuffle(int64(input), int64(groups)))
+	for {
+		if s := bind.ChannelShuffle(int64(input), int64(groups)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_pixel_shuffle
 func plait_pixel_shuffle(input C.plait_tensor, upscaleFactor C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.PixelShuffle(int64(input), int64(upscaleFactor)))
+	for {
+		if s := bind.PixelShuffle(int64(input), int64(upscaleFactor)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_pixel_unshuffle
 func plait_pixel_unshuffle(input C.plait_tensor, downscaleFactor C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.PixelUnshuffle(int64(input), int64(downscaleFactor)))
+	for {
+		if s := bind.PixelUnshuffle(int64(input), int64(downscaleFactor)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

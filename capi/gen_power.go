@@ -11,10 +11,20 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_pow
 func plait_pow(input C.plait_tensor, inputNumber C.double, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Pow(int64(input), float64(inputNumber), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Pow(int64(input), float64(inputNumber), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_pow_in_place
 func plait_pow_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.PowInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.PowInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

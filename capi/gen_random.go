@@ -15,92 +15,182 @@ import (
 
 //export plait_bernoulli
 func plait_bernoulli(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.Bernoulli(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.Bernoulli(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bernoulli_in_place
 func plait_bernoulli_in_place(input C.plait_tensor, p C.plait_tensor, pNumber C.double, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.BernoulliInPlace(int64(input), int64(p), float64(pNumber), int64(generatorArg)))
+	for {
+		if s := bind.BernoulliInPlace(int64(input), int64(p), float64(pNumber), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cauchy_in_place
 func plait_cauchy_in_place(input C.plait_tensor, median C.double, sigma C.double, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.CauchyInPlace(int64(input), float64(median), float64(sigma), int64(generatorArg)))
+	for {
+		if s := bind.CauchyInPlace(int64(input), float64(median), float64(sigma), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_exponential_in_place
 func plait_exponential_in_place(input C.plait_tensor, lambd C.double, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.ExponentialInPlace(int64(input), float64(lambd), int64(generatorArg)))
+	for {
+		if s := bind.ExponentialInPlace(int64(input), float64(lambd), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_geometric_in_place
 func plait_geometric_in_place(input C.plait_tensor, p C.double, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.GeometricInPlace(int64(input), float64(p), int64(generatorArg)))
+	for {
+		if s := bind.GeometricInPlace(int64(input), float64(p), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_log_normal_in_place
 func plait_log_normal_in_place(input C.plait_tensor, mean C.double, std C.double, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.LogNormalInPlace(int64(input), float64(mean), float64(std), int64(generatorArg)))
+	for {
+		if s := bind.LogNormalInPlace(int64(input), float64(mean), float64(std), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_multinomial
 func plait_multinomial(input C.plait_tensor, numSamples C.int64_t, replacement C.bool, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.Multinomial(int64(input), int64(numSamples), bool(replacement), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.Multinomial(int64(input), int64(numSamples), bool(replacement), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_normal_in_place
 func plait_normal_in_place(input C.plait_tensor, mean C.double, std C.double, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.NormalInPlace(int64(input), float64(mean), float64(std), int64(generatorArg)))
+	for {
+		if s := bind.NormalInPlace(int64(input), float64(mean), float64(std), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rand
 func plait_rand(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.Rand(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.Rand(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rand_like
 func plait_rand_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.RandLike(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.RandLike(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_randint
 func plait_randint(low C.int64_t, high C.int64_t, size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.Randint(int64(low), int64(high), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.Randint(int64(low), int64(high), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_randint_like
 func plait_randint_like(input C.plait_tensor, low C.int64_t, high C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.RandintLike(int64(input), int64(low), int64(high), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.RandintLike(int64(input), int64(low), int64(high), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_randn
 func plait_randn(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.Randn(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.Randn(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_randn_like
 func plait_randn_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.RandnLike(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.RandnLike(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_random_in_place
 func plait_random_in_place(input C.plait_tensor, from C.int64_t, to C.int64_t, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.RandomInPlace(int64(input), int64(from), int64(to), int64(generatorArg)))
+	for {
+		if s := bind.RandomInPlace(int64(input), int64(from), int64(to), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_randperm
 func plait_randperm(n C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.Randperm(int64(n), int64(dtypeArg), int64(deviceArg), int64(generatorArg)))
+	for {
+		if s := bind.Randperm(int64(n), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_trunc_normal_in_place
 func plait_trunc_normal_in_place(input C.plait_tensor, mean C.double, std C.double, a C.double, b C.double, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.TruncNormalInPlace(int64(input), float64(mean), float64(std), float64(a), float64(b), int64(generatorArg)))
+	for {
+		if s := bind.TruncNormalInPlace(int64(input), float64(mean), float64(std), float64(a), float64(b), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_uniform_in_place
 func plait_uniform_in_place(input C.plait_tensor, from C.double, to C.double, generatorArg C.plait_object) C.plait_status {
-	return C.plait_status(bind.UniformInPlace(int64(input), float64(from), float64(to), int64(generatorArg)))
+	for {
+		if s := bind.UniformInPlace(int64(input), float64(from), float64(to), int64(generatorArg)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_manual_seed

@@ -15,75 +15,150 @@ import (
 
 //export plait_diag
 func plait_diag(input C.plait_tensor, diagonal C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Diag(int64(input), int64(diagonal)))
+	for {
+		if s := bind.Diag(int64(input), int64(diagonal)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_diag_embed
 func plait_diag_embed(input C.plait_tensor, offset C.int64_t, dim1 C.int64_t, dim2 C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.DiagEmbed(int64(input), int64(offset), int64(dim1), int64(dim2)))
+	for {
+		if s := bind.DiagEmbed(int64(input), int64(offset), int64(dim1), int64(dim2)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_flip
 func plait_flip(input C.plait_tensor, dims C.plait_ints, dimsLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Flip(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)))
+	for {
+		if s := bind.Flip(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_fliplr
 func plait_fliplr(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Fliplr(int64(input)))
+	for {
+		if s := bind.Fliplr(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_flipud
 func plait_flipud(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Flipud(int64(input)))
+	for {
+		if s := bind.Flipud(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_one_hot
 func plait_one_hot(input C.plait_tensor, numClasses C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.OneHot(int64(input), int64(numClasses)))
+	for {
+		if s := bind.OneHot(int64(input), int64(numClasses)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_repeat
 func plait_repeat(input C.plait_tensor, repeats C.plait_ints, repeatsLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Repeat(int64(input), int64(uintptr(unsafe.Pointer(repeats))), int64(repeatsLen)))
+	for {
+		if s := bind.Repeat(int64(input), int64(uintptr(unsafe.Pointer(repeats))), int64(repeatsLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_repeat_interleave
 func plait_repeat_interleave(input C.plait_tensor, repeats C.plait_tensor, dim C.int64_t, hasDim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.RepeatInterleave(int64(input), int64(repeats), int64(dim), bool(hasDim)))
+	for {
+		if s := bind.RepeatInterleave(int64(input), int64(repeats), int64(dim), bool(hasDim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_roll
 func plait_roll(input C.plait_tensor, shifts C.plait_ints, shiftsLen C.int64_t, dims C.plait_ints, dimsLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Roll(int64(input), int64(uintptr(unsafe.Pointer(shifts))), int64(shiftsLen), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)))
+	for {
+		if s := bind.Roll(int64(input), int64(uintptr(unsafe.Pointer(shifts))), int64(shiftsLen), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rot90
 func plait_rot90(input C.plait_tensor, k C.int64_t, dims C.plait_ints, dimsLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Rot90(int64(input), int64(k), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)))
+	for {
+		if s := bind.Rot90(int64(input), int64(k), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tile
 func plait_tile(input C.plait_tensor, dims C.plait_ints, dimsLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Tile(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)))
+	for {
+		if s := bind.Tile(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tril
 func plait_tril(input C.plait_tensor, diagonal C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Tril(int64(input), int64(diagonal)))
+	for {
+		if s := bind.Tril(int64(input), int64(diagonal)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tril_in_place
 func plait_tril_in_place(input C.plait_tensor, diagonal C.int64_t) C.plait_status {
-	return C.plait_status(bind.TrilInPlace(int64(input), int64(diagonal)))
+	for {
+		if s := bind.TrilInPlace(int64(input), int64(diagonal)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_triu
 func plait_triu(input C.plait_tensor, diagonal C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Triu(int64(input), int64(diagonal)))
+	for {
+		if s := bind.Triu(int64(input), int64(diagonal)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_triu_in_place
 func plait_triu_in_place(input C.plait_tensor, diagonal C.int64_t) C.plait_status {
-	return C.plait_status(bind.TriuInPlace(int64(input), int64(diagonal)))
+	for {
+		if s := bind.TriuInPlace(int64(input), int64(diagonal)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,10 +15,20 @@ import (
 
 //export plait_gru_layer
 func plait_gru_layer(input C.plait_tensor, h0 C.plait_tensor, wIh C.plait_tensor, wHh C.plait_tensor, bIh C.plait_tensor, bHh C.plait_tensor, reverse C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.GruLayer(int64(input), int64(h0), int64(wIh), int64(wHh), int64(bIh), int64(bHh), bool(reverse), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.GruLayer(int64(input), int64(h0), int64(wIh), int64(wHh), int64(bIh), int64(bHh), bool(reverse), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lstm_layer
 func plait_lstm_layer(input C.plait_tensor, h0 C.plait_tensor, c0 C.plait_tensor, wIh C.plait_tensor, wHh C.plait_tensor, bIh C.plait_tensor, bHh C.plait_tensor, reverse C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.LstmLayer(int64(input), int64(h0), int64(c0), int64(wIh), int64(wHh), int64(bIh), int64(bHh), bool(reverse), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.LstmLayer(int64(input), int64(h0), int64(c0), int64(wIh), int64(wHh), int64(bIh), int64(bHh), bool(reverse), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,85 +15,170 @@ import (
 
 //export plait_all
 func plait_all(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.All(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)))
+	for {
+		if s := bind.All(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_amax
 func plait_amax(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Amax(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)))
+	for {
+		if s := bind.Amax(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_amin
 func plait_amin(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Amin(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)))
+	for {
+		if s := bind.Amin(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_any
 func plait_any(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Any(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)))
+	for {
+		if s := bind.Any(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_argmax
 func plait_argmax(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Argmax(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)))
+	for {
+		if s := bind.Argmax(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_argmin
 func plait_argmin(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Argmin(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)))
+	for {
+		if s := bind.Argmin(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_count_nonzero
 func plait_count_nonzero(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.CountNonzero(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen)))
+	for {
+		if s := bind.CountNonzero(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logsumexp
 func plait_logsumexp(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Logsumexp(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)))
+	for {
+		if s := bind.Logsumexp(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_mean
 func plait_mean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool, dtypeArg C.plait_dtype) C.plait_tensor {
-	return C.plait_tensor(bind.Mean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)))
+	for {
+		if s := bind.Mean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_norm
 func plait_norm(input C.plait_tensor, p C.double, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool, dtypeArg C.plait_dtype) C.plait_tensor {
-	return C.plait_tensor(bind.Norm(int64(input), float64(p), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)))
+	for {
+		if s := bind.Norm(int64(input), float64(p), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_prod
 func plait_prod(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool, dtypeArg C.plait_dtype) C.plait_tensor {
-	return C.plait_tensor(bind.Prod(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)))
+	for {
+		if s := bind.Prod(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_std
 func plait_std(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, correction C.double, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Std(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim)))
+	for {
+		if s := bind.Std(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_std_mean
 func plait_std_mean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, correction C.double, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.StdMean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.StdMean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sum
 func plait_sum(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool, dtypeArg C.plait_dtype) C.plait_tensor {
-	return C.plait_tensor(bind.Sum(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)))
+	for {
+		if s := bind.Sum(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_var
 func plait_var(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, correction C.double, keepdim C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Var(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim)))
+	for {
+		if s := bind.Var(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_var_mean
 func plait_var_mean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, correction C.double, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.VarMean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.VarMean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_vector_norm
 func plait_vector_norm(input C.plait_tensor, ord C.double, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool, dtypeArg C.plait_dtype) C.plait_tensor {
-	return C.plait_tensor(bind.VectorNorm(int64(input), float64(ord), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)))
+	for {
+		if s := bind.VectorNorm(int64(input), float64(ord), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -11,60 +11,120 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_ceil
 func plait_ceil(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Ceil(int64(input)))
+	for {
+		if s := bind.Ceil(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ceil_in_place
 func plait_ceil_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.CeilInPlace(int64(input)))
+	for {
+		if s := bind.CeilInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_copysign
 func plait_copysign(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Copysign(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Copysign(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_copysign_in_place
 func plait_copysign_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.CopysignInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.CopysignInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_floor
 func plait_floor(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Floor(int64(input)))
+	for {
+		if s := bind.Floor(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_floor_in_place
 func plait_floor_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.FloorInPlace(int64(input)))
+	for {
+		if s := bind.FloorInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_frac
 func plait_frac(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Frac(int64(input)))
+	for {
+		if s := bind.Frac(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_frac_in_place
 func plait_frac_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.FracInPlace(int64(input)))
+	for {
+		if s := bind.FracInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_round
 func plait_round(input C.plait_tensor, decimals C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Round(int64(input), int64(decimals)))
+	for {
+		if s := bind.Round(int64(input), int64(decimals)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_round_in_place
 func plait_round_in_place(input C.plait_tensor, decimals C.int64_t) C.plait_status {
-	return C.plait_status(bind.RoundInPlace(int64(input), int64(decimals)))
+	for {
+		if s := bind.RoundInPlace(int64(input), int64(decimals)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_trunc
 func plait_trunc(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Trunc(int64(input)))
+	for {
+		if s := bind.Trunc(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_trunc_in_place
 func plait_trunc_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.TruncInPlace(int64(input)))
+	for {
+		if s := bind.TruncInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

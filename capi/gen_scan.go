@@ -15,35 +15,70 @@ import (
 
 //export plait_cummax
 func plait_cummax(input C.plait_tensor, dim C.int64_t, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Cummax(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Cummax(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cummin
 func plait_cummin(input C.plait_tensor, dim C.int64_t, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Cummin(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Cummin(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cumprod
 func plait_cumprod(input C.plait_tensor, dim C.int64_t, dtypeArg C.plait_dtype) C.plait_tensor {
-	return C.plait_tensor(bind.Cumprod(int64(input), int64(dim), int64(dtypeArg)))
+	for {
+		if s := bind.Cumprod(int64(input), int64(dim), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cumsum
 func plait_cumsum(input C.plait_tensor, dim C.int64_t, dtypeArg C.plait_dtype) C.plait_tensor {
-	return C.plait_tensor(bind.Cumsum(int64(input), int64(dim), int64(dtypeArg)))
+	for {
+		if s := bind.Cumsum(int64(input), int64(dim), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logcumsumexp
 func plait_logcumsumexp(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Logcumsumexp(int64(input), int64(dim)))
+	for {
+		if s := bind.Logcumsumexp(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_max
 func plait_max(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Max(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Max(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_min
 func plait_min(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Min(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Min(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

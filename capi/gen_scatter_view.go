@@ -11,20 +11,40 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_diagonal_scatter
 func plait_diagonal_scatter(input C.plait_tensor, src C.plait_tensor, offset C.int64_t, dim1 C.int64_t, dim2 C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.DiagonalScatter(int64(input), int64(src), int64(offset), int64(dim1), int64(dim2)))
+	for {
+		if s := bind.DiagonalScatter(int64(input), int64(src), int64(offset), int64(dim1), int64(dim2)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_narrow_copy
 func plait_narrow_copy(input C.plait_tensor, dim C.int64_t, start C.int64_t, length C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.NarrowCopy(int64(input), int64(dim), int64(start), int64(length)))
+	for {
+		if s := bind.NarrowCopy(int64(input), int64(dim), int64(start), int64(length)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_select_scatter
 func plait_select_scatter(input C.plait_tensor, src C.plait_tensor, dim C.int64_t, index C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.SelectScatter(int64(input), int64(src), int64(dim), int64(index)))
+	for {
+		if s := bind.SelectScatter(int64(input), int64(src), int64(dim), int64(index)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_slice_scatter
 func plait_slice_scatter(input C.plait_tensor, src C.plait_tensor, dim C.int64_t, start C.int64_t, end C.int64_t, step C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.SliceScatter(int64(input), int64(src), int64(dim), int64(start), int64(end), int64(step)))
+	for {
+		if s := bind.SliceScatter(int64(input), int64(src), int64(dim), int64(start), int64(end), int64(step)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,60 +15,120 @@ import (
 
 //export plait_as_strided
 func plait_as_strided(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t, stride C.plait_ints, strideLen C.int64_t, storageOffset C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.AsStrided(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(storageOffset)))
+	for {
+		if s := bind.AsStrided(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(storageOffset)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_chunk
 func plait_chunk(input C.plait_tensor, chunks C.int64_t, dim C.int64_t) C.plait_object {
-	return C.plait_object(bind.Chunk(int64(input), int64(chunks), int64(dim)))
+	for {
+		if s := bind.Chunk(int64(input), int64(chunks), int64(dim)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_diagonal
 func plait_diagonal(input C.plait_tensor, offset C.int64_t, dim1 C.int64_t, dim2 C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Diagonal(int64(input), int64(offset), int64(dim1), int64(dim2)))
+	for {
+		if s := bind.Diagonal(int64(input), int64(offset), int64(dim1), int64(dim2)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_narrow
 func plait_narrow(input C.plait_tensor, dim C.int64_t, start C.int64_t, length C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Narrow(int64(input), int64(dim), int64(start), int64(length)))
+	for {
+		if s := bind.Narrow(int64(input), int64(dim), int64(start), int64(length)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_select
 func plait_select(input C.plait_tensor, dim C.int64_t, index C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Select(int64(input), int64(dim), int64(index)))
+	for {
+		if s := bind.Select(int64(input), int64(dim), int64(index)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_slice
 func plait_slice(input C.plait_tensor, dim C.int64_t, start C.int64_t, end C.int64_t, step C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Slice(int64(input), int64(dim), int64(start), int64(end), int64(step)))
+	for {
+		if s := bind.Slice(int64(input), int64(dim), int64(start), int64(end), int64(step)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_split
 func plait_split(input C.plait_tensor, splitSize C.int64_t, dim C.int64_t) C.plait_object {
-	return C.plait_object(bind.Split(int64(input), int64(splitSize), int64(dim)))
+	for {
+		if s := bind.Split(int64(input), int64(splitSize), int64(dim)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_split_with_sizes
 func plait_split_with_sizes(input C.plait_tensor, splitSizes C.plait_ints, splitSizesLen C.int64_t, dim C.int64_t) C.plait_object {
-	return C.plait_object(bind.SplitWithSizes(int64(input), int64(uintptr(unsafe.Pointer(splitSizes))), int64(splitSizesLen), int64(dim)))
+	for {
+		if s := bind.SplitWithSizes(int64(input), int64(uintptr(unsafe.Pointer(splitSizes))), int64(splitSizesLen), int64(dim)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tensor_split
 func plait_tensor_split(input C.plait_tensor, sections C.int64_t, dim C.int64_t) C.plait_object {
-	return C.plait_object(bind.TensorSplit(int64(input), int64(sections), int64(dim)))
+	for {
+		if s := bind.TensorSplit(int64(input), int64(sections), int64(dim)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tensor_split_at
 func plait_tensor_split_at(input C.plait_tensor, indices C.plait_ints, indicesLen C.int64_t, dim C.int64_t) C.plait_object {
-	return C.plait_object(bind.TensorSplitAt(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(dim)))
+	for {
+		if s := bind.TensorSplitAt(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(dim)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_unbind
 func plait_unbind(input C.plait_tensor, dim C.int64_t) C.plait_object {
-	return C.plait_object(bind.Unbind(int64(input), int64(dim)))
+	for {
+		if s := bind.Unbind(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_unfold
 func plait_unfold(input C.plait_tensor, dimension C.int64_t, size C.int64_t, step C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Unfold(int64(input), int64(dimension), int64(size), int64(step)))
+	for {
+		if s := bind.Unfold(int64(input), int64(dimension), int64(size), int64(step)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

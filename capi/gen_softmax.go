@@ -11,15 +11,30 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_log_softmax
 func plait_log_softmax(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.LogSoftmax(int64(input), int64(dim)))
+	for {
+		if s := bind.LogSoftmax(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_softmax
 func plait_softmax(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Softmax(int64(input), int64(dim)))
+	for {
+		if s := bind.Softmax(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_softmin
 func plait_softmin(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Softmin(int64(input), int64(dim)))
+	for {
+		if s := bind.Softmin(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

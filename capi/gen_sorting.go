@@ -15,70 +15,140 @@ import (
 
 //export plait_argsort
 func plait_argsort(input C.plait_tensor, dim C.int64_t, descending C.bool, stable C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Argsort(int64(input), int64(dim), bool(descending), bool(stable)))
+	for {
+		if s := bind.Argsort(int64(input), int64(dim), bool(descending), bool(stable)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bincount
 func plait_bincount(input C.plait_tensor, weights C.plait_tensor, minlength C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Bincount(int64(input), int64(weights), int64(minlength)))
+	for {
+		if s := bind.Bincount(int64(input), int64(weights), int64(minlength)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_bucketize
 func plait_bucketize(input C.plait_tensor, boundaries C.plait_tensor, outInt32 C.bool, right C.bool) C.plait_tensor {
-	return C.plait_tensor(bind.Bucketize(int64(input), int64(boundaries), bool(outInt32), bool(right)))
+	for {
+		if s := bind.Bucketize(int64(input), int64(boundaries), bool(outInt32), bool(right)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_histc
 func plait_histc(input C.plait_tensor, bins C.int64_t, minArg C.double, maxArg C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Histc(int64(input), int64(bins), float64(minArg), float64(maxArg)))
+	for {
+		if s := bind.Histc(int64(input), int64(bins), float64(minArg), float64(maxArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_kthvalue
 func plait_kthvalue(input C.plait_tensor, k C.int64_t, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Kthvalue(int64(input), int64(k), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Kthvalue(int64(input), int64(k), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_median
 func plait_median(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Median(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Median(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_mode
 func plait_mode(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Mode(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Mode(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_nanmedian
 func plait_nanmedian(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Nanmedian(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Nanmedian(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_nonzero
 func plait_nonzero(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Nonzero(int64(input)))
+	for {
+		if s := bind.Nonzero(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_searchsorted
 func plait_searchsorted(sortedSequence C.plait_tensor, input C.plait_tensor, outInt32 C.bool, right C.bool, sorter C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Searchsorted(int64(sortedSequence), int64(input), bool(outInt32), bool(right), int64(sorter)))
+	for {
+		if s := bind.Searchsorted(int64(sortedSequence), int64(input), bool(outInt32), bool(right), int64(sorter)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sort
 func plait_sort(input C.plait_tensor, dim C.int64_t, descending C.bool, stable C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Sort(int64(input), int64(dim), bool(descending), bool(stable), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Sort(int64(input), int64(dim), bool(descending), bool(stable), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_topk
 func plait_topk(input C.plait_tensor, k C.int64_t, dim C.int64_t, largest C.bool, sorted C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Topk(int64(input), int64(k), int64(dim), bool(largest), bool(sorted), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Topk(int64(input), int64(k), int64(dim), bool(largest), bool(sorted), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_unique
 func plait_unique(input C.plait_tensor, dim C.int64_t, hasDim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Unique(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Unique(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_unique_consecutive
 func plait_unique_consecutive(input C.plait_tensor, dim C.int64_t, hasDim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.UniqueConsecutive(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.UniqueConsecutive(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,115 +15,230 @@ import (
 
 //export plait_digamma
 func plait_digamma(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Digamma(int64(input)))
+	for {
+		if s := bind.Digamma(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_digamma_in_place
 func plait_digamma_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.DigammaInPlace(int64(input)))
+	for {
+		if s := bind.DigammaInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_entr
 func plait_entr(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Entr(int64(input)))
+	for {
+		if s := bind.Entr(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_entr_in_place
 func plait_entr_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.EntrInPlace(int64(input)))
+	for {
+		if s := bind.EntrInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_erf
 func plait_erf(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Erf(int64(input)))
+	for {
+		if s := bind.Erf(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_erf_in_place
 func plait_erf_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.ErfInPlace(int64(input)))
+	for {
+		if s := bind.ErfInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_erfc
 func plait_erfc(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Erfc(int64(input)))
+	for {
+		if s := bind.Erfc(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_erfc_in_place
 func plait_erfc_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.ErfcInPlace(int64(input)))
+	for {
+		if s := bind.ErfcInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_erfinv
 func plait_erfinv(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Erfinv(int64(input)))
+	for {
+		if s := bind.Erfinv(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_erfinv_in_place
 func plait_erfinv_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.ErfinvInPlace(int64(input)))
+	for {
+		if s := bind.ErfinvInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_frexp
 func plait_frexp(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Frexp(int64(input), int64(uintptr(unsafe.Pointer(out)))))
+	for {
+		if s := bind.Frexp(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_i0
 func plait_i0(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.I0(int64(input)))
+	for {
+		if s := bind.I0(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lcm
 func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Lcm(int64(input), int64(other)))
+	for {
+		if s := bind.Lcm(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lgamma
 func plait_lgamma(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Lgamma(int64(input)))
+	for {
+		if s := bind.Lgamma(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_lgamma_in_place
 func plait_lgamma_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.LgammaInPlace(int64(input)))
+	for {
+		if s := bind.LgammaInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logit
 func plait_logit(input C.plait_tensor, eps C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Logit(int64(input), float64(eps)))
+	for {
+		if s := bind.Logit(int64(input), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_logit_in_place
 func plait_logit_in_place(input C.plait_tensor, eps C.double) C.plait_status {
-	return C.plait_status(bind.LogitInPlace(int64(input), float64(eps)))
+	for {
+		if s := bind.LogitInPlace(int64(input), float64(eps)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_nan_to_num
 func plait_nan_to_num(input C.plait_tensor, nan C.double, posinf C.plait_tensor, posinfNumber C.double, neginf C.plait_tensor, neginfNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.NanToNum(int64(input), float64(nan), int64(posinf), float64(posinfNumber), int64(neginf), float64(neginfNumber)))
+	for {
+		if s := bind.NanToNum(int64(input), float64(nan), int64(posinf), float64(posinfNumber), int64(neginf), float64(neginfNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_nan_to_num_in_place
 func plait_nan_to_num_in_place(input C.plait_tensor, nan C.double, posinf C.plait_tensor, posinfNumber C.double, neginf C.plait_tensor, neginfNumber C.double) C.plait_status {
-	return C.plait_status(bind.NanToNumInPlace(int64(input), float64(nan), int64(posinf), float64(posinfNumber), int64(neginf), float64(neginfNumber)))
+	for {
+		if s := bind.NanToNumInPlace(int64(input), float64(nan), int64(posinf), float64(posinfNumber), int64(neginf), float64(neginfNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_nextafter
 func plait_nextafter(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Nextafter(int64(input), int64(other)))
+	for {
+		if s := bind.Nextafter(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_polygamma
 func plait_polygamma(n C.int64_t, input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Polygamma(int64(n), int64(input)))
+	for {
+		if s := bind.Polygamma(int64(n), int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_special_i1
 func plait_special_i1(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.SpecialI1(int64(input)))
+	for {
+		if s := bind.SpecialI1(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_zeta
 func plait_zeta(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Zeta(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Zeta(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -9,6 +9,11 @@ import "C"
 
 import "github.com/plait-ml/plait/capi/bind"
 
+//export plait_version
+func plait_version() *C.char {
+	return C.CString(bind.Version())
+}
+
 //export plait_error_kind
 func plait_error_kind(status C.plait_status) C.int64_t {
 	return C.int64_t(bind.ErrorKind(int64(status)))

@@ -11,160 +11,320 @@ import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_acos
 func plait_acos(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Acos(int64(input)))
+	for {
+		if s := bind.Acos(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_acos_in_place
 func plait_acos_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AcosInPlace(int64(input)))
+	for {
+		if s := bind.AcosInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_acosh
 func plait_acosh(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Acosh(int64(input)))
+	for {
+		if s := bind.Acosh(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_acosh_in_place
 func plait_acosh_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AcoshInPlace(int64(input)))
+	for {
+		if s := bind.AcoshInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_asin
 func plait_asin(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Asin(int64(input)))
+	for {
+		if s := bind.Asin(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_asin_in_place
 func plait_asin_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AsinInPlace(int64(input)))
+	for {
+		if s := bind.AsinInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_asinh
 func plait_asinh(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Asinh(int64(input)))
+	for {
+		if s := bind.Asinh(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_asinh_in_place
 func plait_asinh_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AsinhInPlace(int64(input)))
+	for {
+		if s := bind.AsinhInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_atan
 func plait_atan(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Atan(int64(input)))
+	for {
+		if s := bind.Atan(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_atan_in_place
 func plait_atan_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AtanInPlace(int64(input)))
+	for {
+		if s := bind.AtanInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_atan2
 func plait_atan2(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Atan2(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Atan2(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_atan2_in_place
 func plait_atan2_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.Atan2InPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Atan2InPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_atanh
 func plait_atanh(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Atanh(int64(input)))
+	for {
+		if s := bind.Atanh(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_atanh_in_place
 func plait_atanh_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.AtanhInPlace(int64(input)))
+	for {
+		if s := bind.AtanhInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cos
 func plait_cos(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Cos(int64(input)))
+	for {
+		if s := bind.Cos(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cos_in_place
 func plait_cos_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.CosInPlace(int64(input)))
+	for {
+		if s := bind.CosInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cosh
 func plait_cosh(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Cosh(int64(input)))
+	for {
+		if s := bind.Cosh(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_cosh_in_place
 func plait_cosh_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.CoshInPlace(int64(input)))
+	for {
+		if s := bind.CoshInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_deg2rad
 func plait_deg2rad(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Deg2rad(int64(input)))
+	for {
+		if s := bind.Deg2rad(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_deg2rad_in_place
 func plait_deg2rad_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Deg2radInPlace(int64(input)))
+	for {
+		if s := bind.Deg2radInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hypot
 func plait_hypot(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
-	return C.plait_tensor(bind.Hypot(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.Hypot(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_hypot_in_place
 func plait_hypot_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
-	return C.plait_status(bind.HypotInPlace(int64(input), int64(other), float64(otherNumber)))
+	for {
+		if s := bind.HypotInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rad2deg
 func plait_rad2deg(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Rad2deg(int64(input)))
+	for {
+		if s := bind.Rad2deg(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_rad2deg_in_place
 func plait_rad2deg_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Rad2degInPlace(int64(input)))
+	for {
+		if s := bind.Rad2degInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sin
 func plait_sin(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Sin(int64(input)))
+	for {
+		if s := bind.Sin(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sin_in_place
 func plait_sin_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.SinInPlace(int64(input)))
+	for {
+		if s := bind.SinInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sinc
 func plait_sinc(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Sinc(int64(input)))
+	for {
+		if s := bind.Sinc(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sinc_in_place
 func plait_sinc_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.SincInPlace(int64(input)))
+	for {
+		if s := bind.SincInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sinh
 func plait_sinh(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Sinh(int64(input)))
+	for {
+		if s := bind.Sinh(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_sinh_in_place
 func plait_sinh_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.SinhInPlace(int64(input)))
+	for {
+		if s := bind.SinhInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tan
 func plait_tan(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Tan(int64(input)))
+	for {
+		if s := bind.Tan(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_tan_in_place
 func plait_tan_in_place(input C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.TanInPlace(int64(input)))
+	for {
+		if s := bind.TanInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -15,120 +15,240 @@ import (
 
 //export plait_atleast1d
 func plait_atleast1d(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Atleast1d(int64(input)))
+	for {
+		if s := bind.Atleast1d(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_atleast2d
 func plait_atleast2d(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Atleast2d(int64(input)))
+	for {
+		if s := bind.Atleast2d(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_atleast3d
 func plait_atleast3d(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Atleast3d(int64(input)))
+	for {
+		if s := bind.Atleast3d(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_broadcast_tensors
 func plait_broadcast_tensors(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_object {
-	return C.plait_object(bind.BroadcastTensors(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)))
+	for {
+		if s := bind.BroadcastTensors(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_object(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_broadcast_to
 func plait_broadcast_to(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.BroadcastTo(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)))
+	for {
+		if s := bind.BroadcastTo(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_clone
 func plait_clone(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Clone(int64(input)))
+	for {
+		if s := bind.Clone(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_contiguous
 func plait_contiguous(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Contiguous(int64(input)))
+	for {
+		if s := bind.Contiguous(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_expand
 func plait_expand(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Expand(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)))
+	for {
+		if s := bind.Expand(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_expand_as
 func plait_expand_as(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.ExpandAs(int64(input), int64(other)))
+	for {
+		if s := bind.ExpandAs(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_flatten
 func plait_flatten(input C.plait_tensor, startDim C.int64_t, endDim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Flatten(int64(input), int64(startDim), int64(endDim)))
+	for {
+		if s := bind.Flatten(int64(input), int64(startDim), int64(endDim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_mt
 func plait_mt(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.MT(int64(input)))
+	for {
+		if s := bind.MT(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_movedim
 func plait_movedim(input C.plait_tensor, source C.plait_ints, sourceLen C.int64_t, destination C.plait_ints, destinationLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Movedim(int64(input), int64(uintptr(unsafe.Pointer(source))), int64(sourceLen), int64(uintptr(unsafe.Pointer(destination))), int64(destinationLen)))
+	for {
+		if s := bind.Movedim(int64(input), int64(uintptr(unsafe.Pointer(source))), int64(sourceLen), int64(uintptr(unsafe.Pointer(destination))), int64(destinationLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_permute
 func plait_permute(input C.plait_tensor, dims C.plait_ints, dimsLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Permute(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)))
+	for {
+		if s := bind.Permute(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_ravel
 func plait_ravel(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Ravel(int64(input)))
+	for {
+		if s := bind.Ravel(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_reshape
 func plait_reshape(input C.plait_tensor, shape C.plait_ints, shapeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Reshape(int64(input), int64(uintptr(unsafe.Pointer(shape))), int64(shapeLen)))
+	for {
+		if s := bind.Reshape(int64(input), int64(uintptr(unsafe.Pointer(shape))), int64(shapeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_reshape_as
 func plait_reshape_as(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.ReshapeAs(int64(input), int64(other)))
+	for {
+		if s := bind.ReshapeAs(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_squeeze
 func plait_squeeze(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Squeeze(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen)))
+	for {
+		if s := bind.Squeeze(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_swapaxes
 func plait_swapaxes(input C.plait_tensor, axis0 C.int64_t, axis1 C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Swapaxes(int64(input), int64(axis0), int64(axis1)))
+	for {
+		if s := bind.Swapaxes(int64(input), int64(axis0), int64(axis1)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_t
 func plait_t(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.T(int64(input)))
+	for {
+		if s := bind.T(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_transpose
 func plait_transpose(input C.plait_tensor, dim0 C.int64_t, dim1 C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Transpose(int64(input), int64(dim0), int64(dim1)))
+	for {
+		if s := bind.Transpose(int64(input), int64(dim0), int64(dim1)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_unflatten
 func plait_unflatten(input C.plait_tensor, dim C.int64_t, sizes C.plait_ints, sizesLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Unflatten(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(sizes))), int64(sizesLen)))
+	for {
+		if s := bind.Unflatten(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(sizes))), int64(sizesLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_unsqueeze
 func plait_unsqueeze(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.Unsqueeze(int64(input), int64(dim)))
+	for {
+		if s := bind.Unsqueeze(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_view
 func plait_view(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.View(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)))
+	for {
+		if s := bind.View(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_view_as
 func plait_view_as(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.ViewAs(int64(input), int64(other)))
+	for {
+		if s := bind.ViewAs(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }

@@ -2,15 +2,25 @@
 
 // Plait in C: tensors that know their gradient, on CPU devices and GPUs.
 //
-// A plait_tensor or plait_object is a handle. The caller owns what a function returns and ends it with
-// plait_tensor_release or plait_object_release. 0 stands for none.
+// Handles. A plait_tensor or plait_object is a handle, a positive number. The caller owns every handle that a function
+// returns and ends its life with plait_tensor_release or plait_object_release; the arguments stay the caller's. 0 stands
+// for none. A handle that was released is recognised, and is an error.
 //
-// A negative result is a status: PLAIT_BUSY asks to call plait_make_room and to try again; others name an error, which
-// plait_error_kind and plait_error_message describe and plait_error_release ends. Strings that functions return are the
-// caller's, to be given to free.
+// Errors. A negative result names an error: plait_error_kind and plait_error_message describe it, and
+// plait_error_release frees it. Nothing else is returned or changed then.
 //
-// A list is an address and a length; a length of -1 stands for an absent list. A tensor argument with a number beside it
-// takes a handle, or PLAIT_FLOAT, PLAIT_INT or PLAIT_BOOL and the number. A dtype or device of -1 is the default.
+// Waiting. Functions return once their work is queued, in the order of the calls; those that say so wait for it. Handles
+// may be used from any thread. Modes, such as whether gradients are recorded, belong to the calling thread.
+//
+// Arguments. Names, meaning and order are PyTorch's.
+//   - A list is an address and a length; a length of -1 stands for an absent list.
+//   - A tensor with a number beside it may be a plain number: give PLAIT_NUMBER_FLOAT, PLAIT_NUMBER_INT or
+//     PLAIT_NUMBER_BOOL in its place, and the number.
+//   - A number with a bool has_... beside it counts only if that is true.
+//   - A dtype or a device of PLAIT_DEFAULT is the default.
+//   - What stands in parentheses after an argument is its default in PyTorch.
+//
+// Strings that functions return belong to the caller, who gives them to free.
 #ifndef PLAIT_H
 #define PLAIT_H
 
@@ -21,21 +31,224 @@
 extern "C" {
 #endif
 
+// A handle of a tensor, or a negative status.
 typedef int64_t plait_tensor;
+
+// A handle of anything else, such as a generator, or a negative status.
 typedef int64_t plait_object;
-typedef int64_t plait_dtype;
-typedef int64_t plait_device;
+
+// 0 or a positive value on success, otherwise negative: an error.
 typedef int64_t plait_status;
+
+// The number of a dtype, below.
+typedef int64_t plait_dtype;
+
+// The number of an open device, as plait_device_open returns it.
+typedef int64_t plait_device;
+
+// Addresses of arrays that are read, not kept.
 typedef const plait_tensor *plait_tensors;
 typedef const int64_t *plait_ints;
 typedef const double *plait_floats;
 typedef const void *plait_bytes;
 typedef const char *plait_string;
 
-#define PLAIT_BUSY (-1)
-#define PLAIT_FLOAT (-1)
-#define PLAIT_INT (-2)
-#define PLAIT_BOOL (-3)
+// The default dtype or device.
+#define PLAIT_DEFAULT (-1)
+
+// In the place of a tensor: the number that follows is a float, an integer or a bool.
+#define PLAIT_NUMBER_FLOAT (-1)
+#define PLAIT_NUMBER_INT (-2)
+#define PLAIT_NUMBER_BOOL (-3)
+
+// The most dimensions that a tensor can have.
+#define PLAIT_MAX_DIMS 12
+
+// Dtypes.
+enum {
+	PLAIT_BOOL = 0,
+	PLAIT_UINT8 = 1,
+	PLAIT_INT32 = 2,
+	PLAIT_INT64 = 3,
+	PLAIT_FLOAT16 = 4,
+	PLAIT_BFLOAT16 = 5,
+	PLAIT_FLOAT32 = 6,
+	PLAIT_FLOAT64 = 7,
+};
+
+// Kinds of errors.
+enum {
+	PLAIT_ERROR_VALUE = 0,
+	PLAIT_ERROR_SHAPE = 1,
+	PLAIT_ERROR_DTYPE = 2,
+	PLAIT_ERROR_TYPE = 3,
+	PLAIT_ERROR_INDEX = 4,
+	PLAIT_ERROR_MEMORY = 5,
+	PLAIT_ERROR_NOT_IMPLEMENTED = 6,
+	PLAIT_ERROR_DEVICE = 7,
+	PLAIT_ERROR_STATE = 8,
+	PLAIT_ERROR_IO = 9,
+};
+
+// --- status ---
+
+// plait_version returns the version of Plait, such as "0.1.0".
+char *plait_version(void);
+
+// plait_error_kind returns the number of an error's kind: 0 value, 1 shape, 2 dtype, 3 type, 4 index, 5
+// memory, 6 not implemented, 7 device, 8 state, 9 input and output.
+int64_t plait_error_kind(plait_status status);
+
+// plait_error_message returns what an error says: the operation, what it got and what it wanted.
+char *plait_error_message(plait_status status);
+
+// plait_error_release frees an error.
+plait_status plait_error_release(plait_status status);
+
+// plait_make_room waits until operations need not wait for room in a queue. It may wait for the device.
+plait_status plait_make_room(void);
+
+// --- tensor ---
+
+// plait_tensor_release ends the life of a tensor's handle, and of what it alone holds: its memory and its
+// part of the graph. Anything but the handle of a tensor is left alone.
+plait_status plait_tensor_release(plait_tensor t);
+
+// plait_tensor_count returns how many tensors have handles.
+int64_t plait_tensor_count(void);
+
+// plait_tensor_dim returns the number of dimensions.
+plait_status plait_tensor_dim(plait_tensor t);
+
+// plait_tensor_shape writes the sizes of the dimensions to shape, which has room for 12, and returns their
+// number.
+plait_status plait_tensor_shape(plait_tensor t, int64_t *shape);
+
+// plait_tensor_strides writes the distance of neighbours along each dimension, in elements, to strides, which
+// has room for 12, and returns their number.
+plait_status plait_tensor_strides(plait_tensor t, int64_t *strides);
+
+// plait_tensor_offset returns the position of the first element in the storage, in elements.
+plait_status plait_tensor_offset(plait_tensor t);
+
+// plait_tensor_dtype returns the number of the dtype.
+plait_status plait_tensor_dtype(plait_tensor t);
+
+// plait_tensor_device returns the number of the device; that of the default device for a number.
+plait_status plait_tensor_device(plait_tensor t);
+
+// plait_tensor_is_contiguous returns 1 if the elements lie row-major without gaps, else 0.
+plait_status plait_tensor_is_contiguous(plait_tensor t);
+
+// plait_tensor_version returns how often the storage was changed in place.
+plait_status plait_tensor_version(plait_tensor t);
+
+// plait_tensor_address returns the address of the first element on a device whose memory the host can
+// address, else 0. It does not wait.
+plait_status plait_tensor_address(plait_tensor t);
+
+// plait_tensor_storage_bytes returns the size of the storage in bytes.
+plait_status plait_tensor_storage_bytes(plait_tensor t);
+
+// plait_tensor_set_category counts the tensor's memory under a category: 0 activations, 1 parameters, 2
+// gradients, 3 optimiser state, 4 communication, 5 buffers.
+plait_status plait_tensor_set_category(plait_tensor t, int64_t category);
+
+// plait_tensor_alias returns another handle for the tensor, with the same memory and the same place in the
+// graph.
+plait_tensor plait_tensor_alias(plait_tensor t);
+
+// plait_tensor_detach returns a tensor with the same memory and no place in the graph.
+plait_tensor plait_tensor_detach(plait_tensor t);
+
+// plait_tensor_to_device returns a contiguous copy on another device; on the same device it returns an alias.
+// It may wait for the device.
+plait_tensor plait_tensor_to_device(plait_tensor t, plait_device to);
+
+// plait_tensor_number returns a 0-d tensor that stands for a plain number: it has no memory and promotes as a
+// number does. kind is -1 for a floating-point number, -2 for an integer, -3 for a bool.
+plait_tensor plait_tensor_number(int64_t kind, double value, int64_t integer);
+
+// plait_result_dtype returns the dtype to which operands promote.
+plait_status plait_result_dtype(plait_tensors operands, int64_t n);
+
+// plait_promote_dtypes returns the dtype to which tensors of two dtypes promote.
+plait_status plait_promote_dtypes(plait_dtype a, plait_dtype b);
+
+// --- memory ---
+
+// plait_tensor_from_memory returns a tensor with a copy of the elements at data, which lie row-major in the
+// machine's byte order. It may wait for the device.
+plait_tensor plait_tensor_from_memory(plait_bytes data, int64_t bytes, plait_dtype of, plait_ints shape,
+		int64_t shape_len, plait_device on);
+
+// plait_tensor_wrap returns a tensor over memory of the caller on cpu:0, without a copy. strides and offset
+// count elements; data and bytes bound the memory. The memory must stay until plait_dropped has returned key,
+// which says that no tensor uses it any more. Operations on the tensor have read and written the memory when
+// they return.
+plait_tensor plait_tensor_wrap(plait_bytes data, int64_t bytes, plait_dtype of, plait_ints shape,
+		plait_ints strides, int64_t dims, int64_t offset, int64_t key);
+
+// plait_tensor_wait_for waits until the tensor's value, or the error that prevents it, is known, or
+// nanoseconds are over. It returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait. It may
+// wait for the device.
+plait_status plait_tensor_wait_for(plait_tensor t, int64_t nanoseconds);
+
+// plait_tensor_ready returns 1 if the tensor's value, or the error that prevents it, is known, else 0. It
+// does not wait.
+plait_status plait_tensor_ready(plait_tensor t);
+
+// plait_tensor_read waits for the tensor's value and copies its elements, row-major, to out, which has room
+// for exactly them. It may wait for the device.
+plait_status plait_tensor_read(plait_tensor t, void *out, int64_t bytes);
+
+// plait_tensor_item waits for the value of a tensor with one element and writes it to value. It may wait for
+// the device.
+plait_status plait_tensor_item(plait_tensor t, double *value);
+
+// plait_tensor_int waits for the value of a tensor with one element and writes it, as an integer, to value.
+// It may wait for the device.
+plait_status plait_tensor_int(plait_tensor t, int64_t *value);
+
+// plait_tensor_export waits for the tensor's readers and writers and returns an object that keeps its memory
+// for somebody outside: until plait_export_end, operations that use it are done when they return. It may wait
+// for the device.
+plait_object plait_tensor_export(plait_tensor t);
+
+// plait_export_end gives up what plait_tensor_export returned.
+plait_status plait_export_end(plait_object h);
+
+// plait_dropped writes up to room keys of values that are no longer used to keys and returns how many: those
+// of memory given to plait_tensor_wrap, and of functions given to [NodeAttach] and to hooks.
+int64_t plait_dropped(int64_t *keys, int64_t room);
+
+// plait_memory_used writes to current and peak the bytes in use on a device. rank -1 means all ranks,
+// category -1 all categories; see plait_tensor_set_category.
+plait_status plait_memory_used(plait_device on, int64_t rank, int64_t category, int64_t *current,
+		int64_t *peak);
+
+// plait_memory_reserved returns the bytes that a device holds from the system, caches included.
+int64_t plait_memory_reserved(plait_device on);
+
+// plait_memory_reset_peak makes the bytes in use now the peak.
+plait_status plait_memory_reset_peak(plait_device on);
+
+// plait_memory_empty_cache gives cached memory of a device back to the system. It may wait for the device.
+plait_status plait_memory_empty_cache(plait_device on);
+
+// plait_memory_reclaim waits for all devices, and gives back what nothing uses any more: values that the
+// garbage collector finds and caches. It is what to do before trying again after a memory error. It may wait
+// for the device.
+plait_status plait_memory_reclaim(void);
+
+// --- operand ---
+
+// plait_list_len returns how many tensors a list of results has.
+int64_t plait_list_len(plait_object h);
+
+// plait_list_take ends the life of a list of results and writes the handles of its tensors to out, which has
+// room for them.
+plait_status plait_list_take(plait_object h, plait_tensor *out);
 
 // --- autograd ---
 
@@ -61,24 +274,21 @@ plait_status plait_grad_replace(plait_tensor t, plait_tensor grad);
 char *plait_grad_name(plait_tensor t);
 
 // plait_backward_new prepares a backward pass from n outputs. grads are their gradients, 0 for ones; the
-// address 0 means all
-// ones. inputs, of inputsLen, restricts it to these tensors; an inputsLen of -1 means every leaf. Run it with
-// [BackwardStep], and release it.
-plait_object plait_backward_new(plait_tensors outputs, plait_tensors grads, int64_t n, plait_tensors inputs, int64_t inputs_len, bool retain_graph, bool create_graph);
+// address 0 means all ones. inputs, of inputs_len, restricts it to these tensors; an inputs_len of -1 means
+// every leaf. Run it with plait_backward_step, and release it.
+plait_object plait_backward_new(plait_tensors outputs, plait_tensors grads, int64_t n, plait_tensors inputs,
+		int64_t inputs_len, bool retain_graph, bool create_graph);
 
-// plait_backward_grad_new prepares a pass that returns the gradients of the inputs, with [BackwardTake], and
-// leaves those of the
-// leaves alone; see [BackwardNew].
-plait_object plait_backward_grad_new(plait_tensors outputs, plait_tensors grads, int64_t n, plait_tensors inputs, int64_t inputs_len, bool retain_graph, bool create_graph, bool allow_unused);
+// plait_backward_grad_new prepares a pass that returns the gradients of the inputs, with plait_backward_take,
+// and leaves those of the leaves alone; see plait_backward_new.
+plait_object plait_backward_grad_new(plait_tensors outputs, plait_tensors grads, int64_t n,
+		plait_tensors inputs, int64_t inputs_len, bool retain_graph, bool create_graph, bool allow_unused);
 
 // plait_backward_step goes on with a pass. It returns 0 when the pass has ended, and otherwise 1 more than
-// what it wants of the
-// caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3 that of a hook around
-// a node, 4
-// nothing but that a hook after a leaf's accumulation runs. [BackwardKey] and [BackwardGrads] say of which
-// function and on what;
-// [BackwardAnswer] gives the answer.
-// It may wait for the device.
+// what it wants of the caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3
+// that of a hook around a node, 4 nothing but that a hook after a leaf's accumulation runs.
+// plait_backward_key and plait_backward_grads say of which function and on what; plait_backward_answer gives
+// the answer. It may wait for the device.
 plait_status plait_backward_step(plait_object h);
 
 // plait_backward_key returns the key of the function that a pass asks for.
@@ -88,21 +298,19 @@ int64_t plait_backward_key(plait_object h);
 int64_t plait_backward_grad_count(plait_object h);
 
 // plait_backward_grads writes the handles of the gradients that the function gets to out, 0 for absent ones.
-// They are the
-// caller's.
+// They are the caller's.
 plait_status plait_backward_grads(plait_object h, plait_tensor *out);
 
 // plait_backward_answer gives a pass the gradients that it asked for, 0 for absent ones; n 0 keeps those it
 // has.
 plait_status plait_backward_answer(plait_object h, plait_tensors grads, int64_t n);
 
-// plait_backward_take writes the handles of the gradients of a pass made by [BackwardGradNew] to out, 0 for
-// inputs that the
-// outputs do not depend on.
+// plait_backward_take writes the handles of the gradients of a pass made by plait_backward_grad_new to out, 0
+// for inputs that the outputs do not depend on.
 plait_status plait_backward_take(plait_object h, plait_tensor *out);
 
 // plait_hook_add makes backward call the function with the given key on the gradient of the tensor; see
-// [BackwardStep].
+// plait_backward_step.
 plait_object plait_hook_add(plait_tensor t, int64_t key);
 
 // plait_hook_add_post makes backward call the function with the given key once the gradient of a leaf is
@@ -112,11 +320,40 @@ plait_object plait_hook_add_post(plait_tensor t, int64_t key);
 // plait_hook_remove takes a hook away.
 plait_status plait_hook_remove(plait_object h);
 
+// --- mode ---
+
+// plait_mode_get returns the calling thread's mode, to be given to plait_mode_set.
+int64_t plait_mode_get(void);
+
+// plait_mode_set sets the calling thread's mode to one that plait_mode_get returned.
+plait_status plait_mode_set(int64_t mode);
+
+// plait_grad_enabled returns 1 if operations of the calling thread record gradients, else 0.
+int64_t plait_grad_enabled(void);
+
+// plait_grad_set makes operations of the calling thread record gradients, or not, and returns the mode
+// before.
+int64_t plait_grad_set(bool on);
+
+// plait_inference_enabled returns 1 if the calling thread is in inference mode, else 0.
+int64_t plait_inference_enabled(void);
+
+// plait_inference_set turns inference mode, without gradients and version counts, on or off and returns the
+// mode before.
+int64_t plait_inference_set(bool on);
+
+// plait_anomaly_enabled returns 1 if results of the calling thread are checked for NaN as they are made, else
+// 0.
+int64_t plait_anomaly_enabled(void);
+
+// plait_anomaly_set turns the check for NaN on or off and returns the mode before. With it, operations wait
+// for their results.
+int64_t plait_anomaly_set(bool on);
+
 // --- device ---
 
-// plait_device_open returns the number of the device with the given name, such as "cpu:1", and opens it at its
-// first use.
-// It may wait for the device.
+// plait_device_open returns the number of the device with the given name, such as "cpu:1", and opens it at
+// its first use. It may wait for the device.
 plait_device plait_device_open(plait_string name);
 
 // plait_device_open_count returns how many devices are open; their numbers count from 0.
@@ -135,8 +372,7 @@ plait_device plait_device_default(void);
 plait_status plait_device_set_default(plait_device d);
 
 // plait_device_synchronize waits until a device is idle, -1 meaning all, and returns the first error that
-// nobody has read.
-// It may wait for the device.
+// nobody has read. It may wait for the device.
 plait_status plait_device_synchronize(plait_device d);
 
 // plait_dtype_default returns the number of the dtype of new floating-point tensors.
@@ -149,14 +385,13 @@ plait_status plait_dtype_set_default(plait_dtype d);
 // they count from 0.
 char *plait_dtype_name(plait_dtype d);
 
-// plait_dtype_size returns the bytes of an element.
+// plait_dtype_size returns the bytes of an element; 0 for a number that is no dtype's.
 int64_t plait_dtype_size(plait_dtype d);
 
 // plait_threads_get returns how many threads the CPU devices share.
 int64_t plait_threads_get(void);
 
-// plait_threads_set sets how many threads the CPU devices share.
-// It may wait for the device.
+// plait_threads_set sets how many threads the CPU devices share. It may wait for the device.
 plait_status plait_threads_set(int64_t n);
 
 // plait_cpu_memory_limit returns the bytes that all CPU devices may hold together.
@@ -166,20 +401,17 @@ int64_t plait_cpu_memory_limit(void);
 plait_status plait_cpu_set_memory_limit(int64_t bytes);
 
 // plait_event_record returns an object that stands for all that was launched so far on the calling thread's
-// current stream of a
-// device.
+// current stream of a device.
 plait_object plait_event_record(plait_device on);
 
 // plait_event_done returns 1 if the event has passed, 0 if not.
 plait_status plait_event_done(plait_object event);
 
-// plait_event_wait waits until the event has passed.
-// It may wait for the device.
+// plait_event_wait waits until the event has passed. It may wait for the device.
 plait_status plait_event_wait(plait_object event);
 
 // plait_event_wait_for waits until the event has passed or nanoseconds are over, and returns 1 if it has
-// passed, 0 if not.
-// It may wait for the device.
+// passed, 0 if not. It may wait for the device.
 plait_status plait_event_wait_for(plait_object event, int64_t nanoseconds);
 
 // plait_stream_wait makes what is launched from now on, on the calling thread's current stream of a device,
@@ -191,2067 +423,6 @@ plait_status plait_object_release(plait_object h);
 
 // plait_object_count returns how many objects and errors have handles.
 int64_t plait_object_count(void);
-
-// --- file ---
-
-// plait_file_open maps a safetensors file, checks it and returns an object that stands for it.
-// It may wait for the device.
-plait_object plait_file_open(plait_string path);
-
-// plait_file_parse is [FileOpen] for bytes in memory, of which it makes a copy.
-// It may wait for the device.
-plait_object plait_file_parse(plait_bytes data, int64_t bytes);
-
-// plait_file_describe returns what a file holds, as JSON: {"metadata": {...}, "tensors": [{"name", "dtype",
-// "shape"}, ...]},
-// in the order of the tensors' bytes; nothing for what is no file.
-char *plait_file_describe(plait_object h);
-
-// plait_file_tensor returns a tensor of a file on the current default device. On a CPU device it lies in the
-// file's map.
-// It may wait for the device.
-plait_tensor plait_file_tensor(plait_object h, plait_string name);
-
-// plait_file_save writes n tensors to a safetensors file, which replaces what is at path once it is complete.
-// header is JSON:
-// {"names": [...], "metadata": {...}}.
-// It may wait for the device.
-plait_status plait_file_save(plait_string path, plait_string header, plait_tensors list, int64_t n);
-
-// plait_tensor_storage_id returns a number that tensors which share memory have in common, and no others that
-// live.
-plait_status plait_tensor_storage_id(plait_tensor t);
-
-// plait_tensor_storage returns a tensor of one dimension over the whole memory of a tensor, without its
-// gradient.
-plait_tensor plait_tensor_storage(plait_tensor t);
-
-// --- activation ---
-
-// plait_hardshrink applies the operation hardshrink. Returns input, 0 within lambd of 0.
-plait_tensor plait_hardshrink(plait_tensor input, double lambd);
-
-// plait_hardsigmoid applies the operation hardsigmoid. Returns input/6 + 1/2 limited to [0, 1].
-plait_tensor plait_hardsigmoid(plait_tensor input);
-
-// plait_hardsigmoid_in_place applies the operation hardsigmoid_. Returns input/6 + 1/2 limited to [0, 1].
-plait_status plait_hardsigmoid_in_place(plait_tensor input);
-
-// plait_hardswish applies the operation hardswish. Returns input * hardsigmoid(input).
-plait_tensor plait_hardswish(plait_tensor input);
-
-// plait_hardswish_in_place applies the operation hardswish_. Returns input * hardsigmoid(input).
-plait_status plait_hardswish_in_place(plait_tensor input);
-
-// plait_hardtanh applies the operation hardtanh. Returns input limited to [min_val, max_val].
-plait_tensor plait_hardtanh(plait_tensor input, double min_val, double max_val);
-
-// plait_hardtanh_in_place applies the operation hardtanh_. Returns input limited to [min_val, max_val].
-plait_status plait_hardtanh_in_place(plait_tensor input, double min_val, double max_val);
-
-// plait_leaky_relu applies the operation leaky_relu. Returns input where it is positive, else
-// negative_slope*input.
-plait_tensor plait_leaky_relu(plait_tensor input, double negative_slope);
-
-// plait_leaky_relu_in_place applies the operation leaky_relu_. Returns input where it is positive, else
-// negative_slope*input.
-plait_status plait_leaky_relu_in_place(plait_tensor input, double negative_slope);
-
-// plait_prelu applies the operation prelu. Returns input where it is positive and weight*input elsewhere.
-plait_tensor plait_prelu(plait_tensor input, plait_tensor weight, double weight_number);
-
-// plait_relu applies the operation relu. Returns the positive part.
-plait_tensor plait_relu(plait_tensor input);
-
-// plait_relu_in_place applies the operation relu_. Returns the positive part.
-plait_status plait_relu_in_place(plait_tensor input);
-
-// plait_relu6 applies the operation relu6. Returns input limited to [0, 6].
-plait_tensor plait_relu6(plait_tensor input);
-
-// plait_relu6_in_place applies the operation relu6_. Returns input limited to [0, 6].
-plait_status plait_relu6_in_place(plait_tensor input);
-
-// plait_sigmoid applies the operation sigmoid. Returns 1 / (1 + exp(-input)).
-plait_tensor plait_sigmoid(plait_tensor input);
-
-// plait_sigmoid_in_place applies the operation sigmoid_. Returns 1 / (1 + exp(-input)).
-plait_status plait_sigmoid_in_place(plait_tensor input);
-
-// plait_softshrink applies the operation softshrink. Returns input moved towards 0 by lambd.
-plait_tensor plait_softshrink(plait_tensor input, double lambd);
-
-// plait_softsign applies the operation softsign. Returns input / (1 + |input|).
-plait_tensor plait_softsign(plait_tensor input);
-
-// plait_tanh applies the operation tanh. Returns the hyperbolic tangent.
-plait_tensor plait_tanh(plait_tensor input);
-
-// plait_tanh_in_place applies the operation tanh_. Returns the hyperbolic tangent.
-plait_status plait_tanh_in_place(plait_tensor input);
-
-// plait_tanhshrink applies the operation tanhshrink. Returns input - tanh(input).
-plait_tensor plait_tanhshrink(plait_tensor input);
-
-// plait_threshold applies the operation threshold. Returns input where it is above the threshold, else value.
-plait_tensor plait_threshold(plait_tensor input, double threshold, double value);
-
-// plait_threshold_in_place applies the operation threshold_. Returns input where it is above the threshold,
-// else value.
-plait_status plait_threshold_in_place(plait_tensor input, double threshold, double value);
-
-// --- activation smooth ---
-
-// plait_celu applies the operation celu. Returns input where it is positive, else alpha*(exp(input/alpha) -
-// 1).
-plait_tensor plait_celu(plait_tensor input, double alpha);
-
-// plait_celu_in_place applies the operation celu_. Returns input where it is positive, else
-// alpha*(exp(input/alpha) - 1).
-plait_status plait_celu_in_place(plait_tensor input, double alpha);
-
-// plait_elu applies the operation elu. Returns input where it is positive, else alpha*(exp(input) - 1).
-plait_tensor plait_elu(plait_tensor input, double alpha);
-
-// plait_elu_in_place applies the operation elu_. Returns input where it is positive, else alpha*(exp(input) -
-// 1).
-plait_status plait_elu_in_place(plait_tensor input, double alpha);
-
-// plait_gelu applies the operation gelu. Returns input times the standard normal probability of less.
-plait_tensor plait_gelu(plait_tensor input, plait_string approximate);
-
-// plait_glu applies the operation glu. Returns the first half times the sigmoid of the second.
-plait_tensor plait_glu(plait_tensor input, int64_t dim);
-
-// plait_logsigmoid applies the operation logsigmoid. Returns the logarithm of the sigmoid.
-plait_tensor plait_logsigmoid(plait_tensor input);
-
-// plait_mish applies the operation mish. Returns input * tanh(softplus(input)).
-plait_tensor plait_mish(plait_tensor input);
-
-// plait_mish_in_place applies the operation mish_. Returns input * tanh(softplus(input)).
-plait_status plait_mish_in_place(plait_tensor input);
-
-// plait_selu applies the operation selu. Returns the self-normalising elu.
-plait_tensor plait_selu(plait_tensor input);
-
-// plait_selu_in_place applies the operation selu_. Returns the self-normalising elu.
-plait_status plait_selu_in_place(plait_tensor input);
-
-// plait_silu applies the operation silu. Returns input * sigmoid(input).
-plait_tensor plait_silu(plait_tensor input);
-
-// plait_silu_in_place applies the operation silu_. Returns input * sigmoid(input).
-plait_status plait_silu_in_place(plait_tensor input);
-
-// plait_softplus applies the operation softplus. Returns log(1 + exp(beta*input)) / beta.
-plait_tensor plait_softplus(plait_tensor input, double beta, double threshold);
-
-// --- alias ---
-
-// plait_chain_matmul applies the operation chain_matmul. The product of several matrices, in the cheapest
-// order.
-plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
-
-// plait_float_power applies the operation float_power. A power in float64.
-plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent);
-
-// plait_heaviside applies the operation heaviside. 0 where the input is negative, values where it is 0, and 1
-// elsewhere.
-plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
-
-// plait_ldexp applies the operation ldexp. input * 2^other.
-plait_tensor plait_ldexp(plait_tensor input, plait_tensor other);
-
-// plait_rrelu applies the operation rrelu. A random multiple of what is negative.
-plait_tensor plait_rrelu(plait_tensor input, double lower, double upper, bool training);
-
-// plait_sgn applies the operation sgn. The sign.
-plait_tensor plait_sgn(plait_tensor input);
-
-// plait_sgn_in_place applies the operation sgn_. The sign.
-plait_status plait_sgn_in_place(plait_tensor input);
-
-// plait_true_divide applies the operation true_divide. The quotient.
-plait_tensor plait_true_divide(plait_tensor input, plait_tensor other);
-
-// plait_true_divide_in_place applies the operation true_divide_. The quotient.
-plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other);
-
-// plait_vdot applies the operation vdot. The sum of the products of the elements of two vectors.
-plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
-
-// --- arithmetic ---
-
-// plait_abs applies the operation abs. Returns the absolute value.
-plait_tensor plait_abs(plait_tensor input);
-
-// plait_abs_in_place applies the operation abs_. Returns the absolute value.
-plait_status plait_abs_in_place(plait_tensor input);
-
-// plait_add applies the operation add. Returns input + other.
-plait_tensor plait_add(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_add_in_place applies the operation add_. Returns input + other.
-plait_status plait_add_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_add_scaled applies the operation add_scaled. Returns input + alpha*other.
-plait_tensor plait_add_scaled(plait_tensor input, plait_tensor other, double other_number, double alpha);
-
-// plait_add_scaled_in_place applies the operation add_scaled_. Returns input + alpha*other.
-plait_status plait_add_scaled_in_place(plait_tensor input, plait_tensor other, double other_number, double alpha);
-
-// plait_div applies the operation div. Returns input / other, of integers too as floats.
-plait_tensor plait_div(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_div_in_place applies the operation div_. Returns input / other, of integers too as floats.
-plait_status plait_div_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_mul applies the operation mul. Returns input * other.
-plait_tensor plait_mul(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_mul_in_place applies the operation mul_. Returns input * other.
-plait_status plait_mul_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_neg applies the operation neg. Returns -input.
-plait_tensor plait_neg(plait_tensor input);
-
-// plait_neg_in_place applies the operation neg_. Returns -input.
-plait_status plait_neg_in_place(plait_tensor input);
-
-// plait_reciprocal applies the operation reciprocal. Returns 1 / input.
-plait_tensor plait_reciprocal(plait_tensor input);
-
-// plait_reciprocal_in_place applies the operation reciprocal_. Returns 1 / input.
-plait_status plait_reciprocal_in_place(plait_tensor input);
-
-// plait_sign applies the operation sign. Returns -1, 0 or 1 by the sign.
-plait_tensor plait_sign(plait_tensor input);
-
-// plait_sign_in_place applies the operation sign_. Returns -1, 0 or 1 by the sign.
-plait_status plait_sign_in_place(plait_tensor input);
-
-// plait_square applies the operation square. Returns input * input.
-plait_tensor plait_square(plait_tensor input);
-
-// plait_square_in_place applies the operation square_. Returns input * input.
-plait_status plait_square_in_place(plait_tensor input);
-
-// plait_sub applies the operation sub. Returns input - other.
-plait_tensor plait_sub(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_sub_in_place applies the operation sub_. Returns input - other.
-plait_status plait_sub_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// --- assembly ---
-
-// plait_block_diag applies the operation block_diag. Matrices along the diagonal of one.
-plait_tensor plait_block_diag(plait_tensors tensors_arg, int64_t tensors_arg_len);
-
-// plait_combinations applies the operation combinations. All choices of some elements of a vector.
-plait_tensor plait_combinations(plait_tensor input, int64_t r, bool with_replacement);
-
-// plait_diagflat applies the operation diagflat. The matrix with a tensor's elements on a diagonal.
-plait_tensor plait_diagflat(plait_tensor input, int64_t offset);
-
-// plait_dsplit applies the operation dsplit. Equal parts along the third dimension.
-plait_object plait_dsplit(plait_tensor input, int64_t sections);
-
-// plait_hsplit applies the operation hsplit. Equal parts along the second dimension.
-plait_object plait_hsplit(plait_tensor input, int64_t sections);
-
-// plait_index_reduce applies the operation index_reduce. Parts of a dimension combined with others.
-plait_tensor plait_index_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source, plait_string reduce, bool include_self);
-
-// plait_index_reduce_in_place applies the operation index_reduce_. Parts of a dimension combined with others.
-plait_status plait_index_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source, plait_string reduce, bool include_self);
-
-// plait_put applies the operation put. A copy with elements, taken as flat, replaced.
-plait_tensor plait_put(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
-
-// plait_vander applies the operation vander. The powers of a vector's elements.
-plait_tensor plait_vander(plait_tensor x, int64_t n, bool increasing);
-
-// plait_vsplit applies the operation vsplit. Equal parts along the first dimension.
-plait_object plait_vsplit(plait_tensor input, int64_t sections);
-
-// --- attention ---
-
-// plait_scaled_dot_product_attention applies the operation scaled_dot_product_attention. softmax(query key^T
-// scale + mask) value, without storing the scores.
-plait_tensor plait_scaled_dot_product_attention(plait_tensor query, plait_tensor key, plait_tensor value, plait_tensor attn_mask, double dropout_p, bool is_causal, double scale, bool enable_gqa);
-
-// --- avg pool ---
-
-// plait_adaptive_avg_pool1d applies the operation adaptive_avg_pool1d. Average of each of output_size windows
-// that cover the input.
-plait_tensor plait_adaptive_avg_pool1d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// plait_adaptive_avg_pool2d applies the operation adaptive_avg_pool2d. Average of each of output_size windows
-// that cover the input.
-plait_tensor plait_adaptive_avg_pool2d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// plait_adaptive_avg_pool3d applies the operation adaptive_avg_pool3d. Average of each of output_size windows
-// that cover the input.
-plait_tensor plait_adaptive_avg_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// plait_avg_pool1d applies the operation avg_pool1d. Average of each window of the input.
-plait_tensor plait_avg_pool1d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode, bool exclude_pad, int64_t divisor_override);
-
-// plait_avg_pool2d applies the operation avg_pool2d. Average of each window of the input.
-plait_tensor plait_avg_pool2d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode, bool exclude_pad, int64_t divisor_override);
-
-// plait_avg_pool3d applies the operation avg_pool3d. Average of each window of the input.
-plait_tensor plait_avg_pool3d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode, bool exclude_pad, int64_t divisor_override);
-
-// --- blend ---
-
-// plait_addcdiv applies the operation addcdiv. Returns input + value*tensor1/tensor2.
-plait_tensor plait_addcdiv(plait_tensor input, plait_tensor tensor1, double tensor1_number, plait_tensor tensor2, double tensor2_number, double value);
-
-// plait_addcdiv_in_place applies the operation addcdiv_. Returns input + value*tensor1/tensor2.
-plait_status plait_addcdiv_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number, plait_tensor tensor2, double tensor2_number, double value);
-
-// plait_addcmul applies the operation addcmul. Returns input + value*tensor1*tensor2.
-plait_tensor plait_addcmul(plait_tensor input, plait_tensor tensor1, double tensor1_number, plait_tensor tensor2, double tensor2_number, double value);
-
-// plait_addcmul_in_place applies the operation addcmul_. Returns input + value*tensor1*tensor2.
-plait_status plait_addcmul_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number, plait_tensor tensor2, double tensor2_number, double value);
-
-// plait_lerp applies the operation lerp. Returns input + weight*(end - input).
-plait_tensor plait_lerp(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight, double weight_number);
-
-// plait_lerp_in_place applies the operation lerp_. Returns input + weight*(end - input).
-plait_status plait_lerp_in_place(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight, double weight_number);
-
-// plait_masked_fill applies the operation masked_fill. Returns input with value where mask is true.
-plait_tensor plait_masked_fill(plait_tensor input, plait_tensor mask, double mask_number, plait_tensor value, double value_number);
-
-// plait_masked_fill_in_place applies the operation masked_fill_. Returns input with value where mask is true.
-plait_status plait_masked_fill_in_place(plait_tensor input, plait_tensor mask, double mask_number, plait_tensor value, double value_number);
-
-// plait_where applies the operation where. Returns input where condition is true and other elsewhere.
-plait_tensor plait_where(plait_tensor condition, plait_tensor input, double input_number, plait_tensor other, double other_number);
-
-// --- comparison ---
-
-// plait_allclose applies the operation allclose. Whether all elements are close.
-plait_tensor plait_allclose(plait_tensor input, plait_tensor other, double rtol, double atol, bool equal_nan);
-
-// plait_eq applies the operation eq. Returns whether input equals other.
-plait_tensor plait_eq(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_eq_in_place applies the operation eq_. Returns whether input equals other.
-plait_status plait_eq_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_equal applies the operation equal. Whether two tensors have the same shape and equal elements.
-plait_tensor plait_equal(plait_tensor input, plait_tensor other);
-
-// plait_ge applies the operation ge. Returns whether input >= other.
-plait_tensor plait_ge(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_ge_in_place applies the operation ge_. Returns whether input >= other.
-plait_status plait_ge_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_gt applies the operation gt. Returns whether input > other.
-plait_tensor plait_gt(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_gt_in_place applies the operation gt_. Returns whether input > other.
-plait_status plait_gt_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_isclose applies the operation isclose. Returns whether |input - other| <= atol + rtol*|other|.
-plait_tensor plait_isclose(plait_tensor input, plait_tensor other, double other_number, double rtol, double atol, bool equal_nan);
-
-// plait_isfinite applies the operation isfinite. Returns where input is neither NaN nor infinite.
-plait_tensor plait_isfinite(plait_tensor input);
-
-// plait_isin applies the operation isin. Where elements are among those of another tensor.
-plait_tensor plait_isin(plait_tensor elements, plait_tensor test_elements, bool invert);
-
-// plait_isinf applies the operation isinf. Returns where input is infinite.
-plait_tensor plait_isinf(plait_tensor input);
-
-// plait_isnan applies the operation isnan. Returns where input is NaN.
-plait_tensor plait_isnan(plait_tensor input);
-
-// plait_le applies the operation le. Returns whether input <= other.
-plait_tensor plait_le(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_le_in_place applies the operation le_. Returns whether input <= other.
-plait_status plait_le_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_lt applies the operation lt. Returns whether input < other.
-plait_tensor plait_lt(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_lt_in_place applies the operation lt_. Returns whether input < other.
-plait_status plait_lt_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_ne applies the operation ne. Returns whether input differs from other.
-plait_tensor plait_ne(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_ne_in_place applies the operation ne_. Returns whether input differs from other.
-plait_status plait_ne_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_signbit applies the operation signbit. Returns where the sign of input is set.
-plait_tensor plait_signbit(plait_tensor input);
-
-// --- conv ---
-
-// plait_conv1d applies the operation conv1d. Cross-correlation of x with weight over its spatial dimensions,
-// plus bias. x is [N, C, L] or [C, L], weight [O, C/groups, K].
-plait_tensor plait_conv1d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, int64_t groups, bool same);
-
-// plait_conv2d applies the operation conv2d. Cross-correlation of x with weight over its spatial dimensions,
-// plus bias. x is [N, C, H, W] or [C, H, W], weight [O, C/groups, KH, KW].
-plait_tensor plait_conv2d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, int64_t groups, bool same);
-
-// plait_conv3d applies the operation conv3d. Cross-correlation of x with weight over its spatial dimensions,
-// plus bias. x is [N, C, D, H, W] or [C, D, H, W], weight [O, C/groups, KD, KH, KW].
-plait_tensor plait_conv3d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, int64_t groups, bool same);
-
-// plait_conv_transpose1d applies the operation conv_transpose1d. Transpose of the convolution with weight,
-// applied to x, plus bias. x is [N, C, L] or [C, L], weight [C, O/groups, K].
-plait_tensor plait_conv_transpose1d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding, int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
-
-// plait_conv_transpose2d applies the operation conv_transpose2d. Transpose of the convolution with weight,
-// applied to x, plus bias. x is [N, C, H, W] or [C, H, W], weight [C, O/groups, KH, KW].
-plait_tensor plait_conv_transpose2d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding, int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
-
-// plait_conv_transpose3d applies the operation conv_transpose3d. Transpose of the convolution with weight,
-// applied to x, plus bias. x is [N, C, D, H, W] or [C, D, H, W], weight [C, O/groups, KD, KH, KW].
-plait_tensor plait_conv_transpose3d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding, int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
-
-// --- copying ---
-
-// plait_copy_in_place applies the operation copy_. The tensor with its elements set to those of another,
-// broadcast and converted.
-plait_status plait_copy_in_place(plait_tensor input, plait_tensor src);
-
-// plait_fill_in_place applies the operation fill_. The tensor with every element set to a value.
-plait_status plait_fill_in_place(plait_tensor input, plait_tensor value);
-
-// plait_to applies the operation to. The tensor converted to a dtype.
-plait_tensor plait_to(plait_tensor input, plait_dtype dtype_arg);
-
-// plait_zero_in_place applies the operation zero_. The tensor with every element set to zero.
-plait_status plait_zero_in_place(plait_tensor input);
-
-// --- creation ---
-
-// plait_arange applies the operation arange. Numbers from start, a step apart, that lie before end.
-plait_tensor plait_arange(plait_tensor start, double start_number, plait_tensor end, double end_number, plait_tensor step, double step_number, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_empty applies the operation empty. A tensor whose elements are undefined until they are written.
-plait_tensor plait_empty(plait_ints size, int64_t size_len, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_empty_like applies the operation empty_like. A tensor of another's shape whose elements are undefined
-// until they are written.
-plait_tensor plait_empty_like(plait_tensor input, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_eye applies the operation eye. A matrix with ones on the diagonal and zeros elsewhere.
-plait_tensor plait_eye(int64_t n, int64_t m, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_full applies the operation full. A tensor whose elements are all one number.
-plait_tensor plait_full(plait_ints size, int64_t size_len, plait_tensor fill_value, double fill_value_number, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_full_like applies the operation full_like. A tensor of another's shape whose elements are all one
-// number.
-plait_tensor plait_full_like(plait_tensor input, plait_tensor fill_value, double fill_value_number, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_linspace applies the operation linspace. Evenly spaced numbers.
-plait_tensor plait_linspace(double start, double end, int64_t steps, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_logspace applies the operation logspace. Powers of evenly spaced numbers.
-plait_tensor plait_logspace(double start, double end, int64_t steps, double base, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_ones applies the operation ones. Ones.
-plait_tensor plait_ones(plait_ints size, int64_t size_len, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_ones_like applies the operation ones_like. Ones of a tensor's shape.
-plait_tensor plait_ones_like(plait_tensor input, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_tril_indices applies the operation tril_indices. Rows and columns of the elements on and below a
-// diagonal.
-plait_tensor plait_tril_indices(int64_t row, int64_t col, int64_t offset, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_triu_indices applies the operation triu_indices. Rows and columns of the elements on and above a
-// diagonal.
-plait_tensor plait_triu_indices(int64_t row, int64_t col, int64_t offset, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_zeros applies the operation zeros. Zeros.
-plait_tensor plait_zeros(plait_ints size, int64_t size_len, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// plait_zeros_like applies the operation zeros_like. Zeros of a tensor's shape.
-plait_tensor plait_zeros_like(plait_tensor input, plait_dtype dtype_arg, plait_device device_arg, bool requires_grad);
-
-// --- difference ---
-
-// plait_cumulative_trapezoid applies the operation cumulative_trapezoid. The running integrals along a
-// dimension by the trapezoidal rule.
-plait_tensor plait_cumulative_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
-
-// plait_diff applies the operation diff. The differences of neighbours along a dimension.
-plait_tensor plait_diff(plait_tensor input, int64_t n, int64_t dim, plait_tensor prepend, plait_tensor append);
-
-// plait_trapezoid applies the operation trapezoid. The integral along a dimension by the trapezoidal rule.
-plait_tensor plait_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
-
-// --- division ---
-
-// plait_floor_divide applies the operation floor_divide. Returns the quotient rounded towards minus infinity.
-plait_tensor plait_floor_divide(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_floor_divide_in_place applies the operation floor_divide_. Returns the quotient rounded towards minus
-// infinity.
-plait_status plait_floor_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_fmod applies the operation fmod. Returns the remainder with the sign of input.
-plait_tensor plait_fmod(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_fmod_in_place applies the operation fmod_. Returns the remainder with the sign of input.
-plait_status plait_fmod_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_gcd applies the operation gcd. Returns the greatest common divisor of integers.
-plait_tensor plait_gcd(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_gcd_in_place applies the operation gcd_. Returns the greatest common divisor of integers.
-plait_status plait_gcd_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_remainder applies the operation remainder. Returns the remainder with the sign of other.
-plait_tensor plait_remainder(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_remainder_in_place applies the operation remainder_. Returns the remainder with the sign of other.
-plait_status plait_remainder_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_trunc_divide applies the operation trunc_divide. Returns the quotient rounded towards zero.
-plait_tensor plait_trunc_divide(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_trunc_divide_in_place applies the operation trunc_divide_. Returns the quotient rounded towards zero.
-plait_status plait_trunc_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// --- dropout ---
-
-// plait_alpha_dropout applies the operation alpha_dropout. Dropout that keeps the mean and variance of selu
-// networks.
-plait_tensor plait_alpha_dropout(plait_tensor input, double p, bool training);
-
-// plait_dropout applies the operation dropout. The input with elements set to 0 at random, the others scaled
-// to keep the expectation.
-plait_tensor plait_dropout(plait_tensor input, double p, bool training);
-
-// plait_dropout1d applies the operation dropout1d. The input [N, C, L] with whole channels set to 0 at random.
-plait_tensor plait_dropout1d(plait_tensor input, double p, bool training);
-
-// plait_dropout2d applies the operation dropout2d. The input [N, C, H, W] with whole channels set to 0 at
-// random.
-plait_tensor plait_dropout2d(plait_tensor input, double p, bool training);
-
-// plait_dropout3d applies the operation dropout3d. The input [N, C, D, H, W] with whole channels set to 0 at
-// random.
-plait_tensor plait_dropout3d(plait_tensor input, double p, bool training);
-
-// plait_feature_alpha_dropout applies the operation feature_alpha_dropout. Dropout of whole channels that
-// keeps the mean and variance of selu networks.
-plait_tensor plait_feature_alpha_dropout(plait_tensor input, double p, bool training);
-
-// --- einsum ---
-
-// plait_einsum applies the operation einsum. Sums of products in Einstein's notation: 'ij,jk->ik' is the
-// matrix product. Without '->' the result has the dimensions of the ellipsis, then the letters that appear
-// once, sorted.
-plait_tensor plait_einsum(plait_string equation, plait_tensors operands, int64_t operands_len);
-
-// plait_inner applies the operation inner. The sum of products over the last dimensions.
-plait_tensor plait_inner(plait_tensor input, plait_tensor other);
-
-// plait_kron applies the operation kron. The Kronecker product.
-plait_tensor plait_kron(plait_tensor input, plait_tensor other);
-
-// plait_matrix_power applies the operation matrix_power. The product of a square matrix with itself, n times.
-plait_tensor plait_matrix_power(plait_tensor input, int64_t n);
-
-// plait_multi_dot applies the operation multi_dot. The product of several matrices, in the cheapest order.
-plait_tensor plait_multi_dot(plait_tensors tensors_arg, int64_t tensors_arg_len);
-
-// plait_outer applies the operation outer. The products of every element of one vector with every one of
-// another.
-plait_tensor plait_outer(plait_tensor input, plait_tensor vec2);
-
-// plait_tensordot applies the operation tensordot. The sum of products over pairs of dimensions.
-plait_tensor plait_tensordot(plait_tensor input, plait_tensor other, plait_ints dims_self, int64_t dims_self_len, plait_ints dims_other, int64_t dims_other_len);
-
-// plait_trace applies the operation trace. The sum of the diagonal of a matrix.
-plait_tensor plait_trace(plait_tensor input);
-
-// --- exponential ---
-
-// plait_exp applies the operation exp. Returns e to the power of each element.
-plait_tensor plait_exp(plait_tensor input);
-
-// plait_exp_in_place applies the operation exp_. Returns e to the power of each element.
-plait_status plait_exp_in_place(plait_tensor input);
-
-// plait_exp2 applies the operation exp2. Returns 2 to the power of each element.
-plait_tensor plait_exp2(plait_tensor input);
-
-// plait_exp2_in_place applies the operation exp2_. Returns 2 to the power of each element.
-plait_status plait_exp2_in_place(plait_tensor input);
-
-// plait_expm1 applies the operation expm1. Returns exp(input) - 1, accurate near 0.
-plait_tensor plait_expm1(plait_tensor input);
-
-// plait_expm1_in_place applies the operation expm1_. Returns exp(input) - 1, accurate near 0.
-plait_status plait_expm1_in_place(plait_tensor input);
-
-// plait_log applies the operation log. Returns the natural logarithm.
-plait_tensor plait_log(plait_tensor input);
-
-// plait_log_in_place applies the operation log_. Returns the natural logarithm.
-plait_status plait_log_in_place(plait_tensor input);
-
-// plait_log10 applies the operation log10. Returns the logarithm to base 10.
-plait_tensor plait_log10(plait_tensor input);
-
-// plait_log10_in_place applies the operation log10_. Returns the logarithm to base 10.
-plait_status plait_log10_in_place(plait_tensor input);
-
-// plait_log1p applies the operation log1p. Returns log(1 + input), accurate near 0.
-plait_tensor plait_log1p(plait_tensor input);
-
-// plait_log1p_in_place applies the operation log1p_. Returns log(1 + input), accurate near 0.
-plait_status plait_log1p_in_place(plait_tensor input);
-
-// plait_log2 applies the operation log2. Returns the logarithm to base 2.
-plait_tensor plait_log2(plait_tensor input);
-
-// plait_log2_in_place applies the operation log2_. Returns the logarithm to base 2.
-plait_status plait_log2_in_place(plait_tensor input);
-
-// plait_logaddexp applies the operation logaddexp. Returns log(exp(input) + exp(other)) without overflow.
-plait_tensor plait_logaddexp(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_logaddexp2 applies the operation logaddexp2. Returns the logarithm to base 2 of 2^input + 2^other.
-plait_tensor plait_logaddexp2(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_rsqrt applies the operation rsqrt. Returns 1 / sqrt(input).
-plait_tensor plait_rsqrt(plait_tensor input);
-
-// plait_rsqrt_in_place applies the operation rsqrt_. Returns 1 / sqrt(input).
-plait_status plait_rsqrt_in_place(plait_tensor input);
-
-// plait_sqrt applies the operation sqrt. Returns the square root.
-plait_tensor plait_sqrt(plait_tensor input);
-
-// plait_sqrt_in_place applies the operation sqrt_. Returns the square root.
-plait_status plait_sqrt_in_place(plait_tensor input);
-
-// plait_xlogy applies the operation xlogy. Returns input * log(other), 0 where input is 0.
-plait_tensor plait_xlogy(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_xlogy_in_place applies the operation xlogy_. Returns input * log(other), 0 where input is 0.
-plait_status plait_xlogy_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// --- extremum ---
-
-// plait_clamp applies the operation clamp. Returns input limited to [min, max].
-plait_tensor plait_clamp(plait_tensor input, plait_tensor min_arg, double min_arg_number, plait_tensor max_arg, double max_arg_number);
-
-// plait_clamp_in_place applies the operation clamp_. Returns input limited to [min, max].
-plait_status plait_clamp_in_place(plait_tensor input, plait_tensor min_arg, double min_arg_number, plait_tensor max_arg, double max_arg_number);
-
-// plait_fmax applies the operation fmax. Returns the larger of both, or the one that is not NaN.
-plait_tensor plait_fmax(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_fmin applies the operation fmin. Returns the smaller of both, or the one that is not NaN.
-plait_tensor plait_fmin(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_maximum applies the operation maximum. Returns the larger of both, NaN if either is.
-plait_tensor plait_maximum(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_minimum applies the operation minimum. Returns the smaller of both, NaN if either is.
-plait_tensor plait_minimum(plait_tensor input, plait_tensor other, double other_number);
-
-// --- gathering ---
-
-// plait_embedding_bag applies the operation embedding_bag. Rows of a matrix combined by bags of indices.
-plait_tensor plait_embedding_bag(plait_tensor input, plait_tensor weight, plait_tensor offsets, bool scale_grad_by_freq, plait_string mode, plait_tensor per_sample_weights, bool include_last_offset, int64_t padding_idx, bool has_padding_idx);
-
-// plait_embedding_renorm_in_place applies the operation embedding_renorm_. A matrix whose rows at indices are
-// scaled down to a norm.
-plait_status plait_embedding_renorm_in_place(plait_tensor input, plait_tensor weight, double indices, double max_norm);
-
-// plait_gather applies the operation gather. The elements that indices name in one dimension.
-plait_tensor plait_gather(plait_tensor input, int64_t dim, plait_tensor index);
-
-// plait_index_add applies the operation index_add. Parts added to those at the indices of a dimension.
-plait_tensor plait_index_add(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source, double alpha);
-
-// plait_index_add_in_place applies the operation index_add_. Parts added to those at the indices of a
-// dimension.
-plait_status plait_index_add_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source, double alpha);
-
-// plait_index_copy applies the operation index_copy. Parts at the indices of a dimension replaced.
-plait_tensor plait_index_copy(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source);
-
-// plait_index_copy_in_place applies the operation index_copy_. Parts at the indices of a dimension replaced.
-plait_status plait_index_copy_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source);
-
-// plait_index_fill applies the operation index_fill. Parts at the indices of a dimension set to a value.
-plait_tensor plait_index_fill(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor value, double value_number);
-
-// plait_index_fill_in_place applies the operation index_fill_. Parts at the indices of a dimension set to a
-// value.
-plait_status plait_index_fill_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor value, double value_number);
-
-// plait_index_select applies the operation index_select. The parts at the indices of a dimension.
-plait_tensor plait_index_select(plait_tensor input, int64_t dim, plait_tensor index);
-
-// plait_put_in_place applies the operation put_. The tensor with elements at indices, as if it were flat,
-// replaced.
-plait_status plait_put_in_place(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
-
-// plait_scatter applies the operation scatter. Values written to where indices say in one dimension.
-plait_tensor plait_scatter(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src, double src_number);
-
-// plait_scatter_in_place applies the operation scatter_. Values written to where indices say in one dimension.
-plait_status plait_scatter_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src, double src_number);
-
-// plait_scatter_add applies the operation scatter_add. Values added to where indices say in one dimension.
-plait_tensor plait_scatter_add(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src);
-
-// plait_scatter_add_in_place applies the operation scatter_add_. Values added to where indices say in one
-// dimension.
-plait_status plait_scatter_add_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src);
-
-// plait_scatter_reduce applies the operation scatter_reduce. Values combined with the elements that indices
-// name in one dimension.
-plait_tensor plait_scatter_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src, plait_string reduce, bool include_self);
-
-// plait_scatter_reduce_in_place applies the operation scatter_reduce_. Values combined with the elements that
-// indices name in one dimension.
-plait_status plait_scatter_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src, plait_string reduce, bool include_self);
-
-// plait_take applies the operation take. The elements at indices of the tensor as if it were flat.
-plait_tensor plait_take(plait_tensor input, plait_tensor index);
-
-// plait_take_along_dim applies the operation take_along_dim. The elements that indices name in one dimension;
-// other dimensions broadcast.
-plait_tensor plait_take_along_dim(plait_tensor input, plait_tensor indices, int64_t dim, bool has_dim);
-
-// --- grid ---
-
-// plait_affine_grid applies the operation affine_grid. The grids of affine maps.
-plait_tensor plait_affine_grid(plait_tensor theta, plait_ints size, int64_t size_len, bool align_corners);
-
-// plait_grid_sample applies the operation grid_sample. The values of an image or a volume at given places.
-plait_tensor plait_grid_sample(plait_tensor input, plait_tensor grid, plait_string mode, plait_string padding_mode, bool align_corners);
-
-// --- indexing ---
-
-// plait_embedding applies the operation embedding. The rows of a matrix at indices.
-plait_tensor plait_embedding(plait_tensor input, plait_tensor weight, int64_t padding_idx, bool has_padding_idx, bool scale_grad_by_freq);
-
-// plait_index applies the operation index. The elements that index tensors and masks name.
-plait_tensor plait_index(plait_tensor input, plait_tensors indices, int64_t indices_len);
-
-// plait_index_put applies the operation index_put. Values written or added to the elements that index tensors
-// and masks name.
-plait_tensor plait_index_put(plait_tensor input, plait_tensors indices, int64_t indices_len, plait_tensor values, double values_number, bool accumulate);
-
-// plait_index_put_in_place applies the operation index_put_. Values written or added to the elements that
-// index tensors and masks name.
-plait_status plait_index_put_in_place(plait_tensor input, plait_tensors indices, int64_t indices_len, plait_tensor values, double values_number, bool accumulate);
-
-// plait_masked_scatter applies the operation masked_scatter. The elements where a mask is true replaced, in
-// order.
-plait_tensor plait_masked_scatter(plait_tensor input, plait_tensor mask, plait_tensor source);
-
-// plait_masked_scatter_in_place applies the operation masked_scatter_. The elements where a mask is true
-// replaced, in order.
-plait_status plait_masked_scatter_in_place(plait_tensor input, plait_tensor mask, plait_tensor source);
-
-// plait_masked_select applies the operation masked_select. The elements where a mask is true.
-plait_tensor plait_masked_select(plait_tensor input, plait_tensor mask);
-
-// --- interpolate ---
-
-// plait_interpolate applies the operation interpolate. The input, [N, C, spatial...], resampled to other
-// spatial sizes.
-plait_tensor plait_interpolate(plait_tensor input, plait_ints size, int64_t size_len, plait_floats scale_factor, int64_t scale_factor_len, plait_string mode, bool align_corners, bool recompute_scale_factor);
-
-// --- joining ---
-
-// plait_cartesian_prod applies the operation cartesian_prod. The combinations of elements of vectors.
-plait_tensor plait_cartesian_prod(plait_tensors tensors_arg, int64_t tensors_arg_len);
-
-// plait_cat applies the operation cat. The tensors joined along a dimension.
-plait_tensor plait_cat(plait_tensors tensors_arg, int64_t tensors_arg_len, int64_t dim);
-
-// plait_column_stack applies the operation column_stack. The tensors, vectors as columns, joined side by side.
-plait_tensor plait_column_stack(plait_tensors tensors_arg, int64_t tensors_arg_len);
-
-// plait_dstack applies the operation dstack. The tensors joined along the third dimension.
-plait_tensor plait_dstack(plait_tensors tensors_arg, int64_t tensors_arg_len);
-
-// plait_hstack applies the operation hstack. The tensors joined side by side.
-plait_tensor plait_hstack(plait_tensors tensors_arg, int64_t tensors_arg_len);
-
-// plait_meshgrid applies the operation meshgrid. Views that hold the coordinates of a grid.
-plait_object plait_meshgrid(plait_tensors tensors_arg, int64_t tensors_arg_len, plait_string indexing);
-
-// plait_stack applies the operation stack. The tensors joined along a new dimension.
-plait_tensor plait_stack(plait_tensors tensors_arg, int64_t tensors_arg_len, int64_t dim);
-
-// plait_vstack applies the operation vstack. The tensors, vectors as rows, joined on top of each other.
-plait_tensor plait_vstack(plait_tensors tensors_arg, int64_t tensors_arg_len);
-
-// --- linalg ---
-
-// plait_linalg_cholesky applies the operation linalg_cholesky. The triangular factors of symmetric positive
-// definite matrices.
-plait_tensor plait_linalg_cholesky(plait_tensor input, bool upper);
-
-// plait_linalg_det applies the operation linalg_det. The determinants of matrices.
-plait_tensor plait_linalg_det(plait_tensor input);
-
-// plait_linalg_eigh applies the operation linalg_eigh. The eigenvalues and eigenvectors of symmetric matrices.
-plait_status plait_linalg_eigh(plait_tensor input, plait_tensor *out);
-
-// plait_linalg_inv applies the operation linalg_inv. The inverses of matrices.
-plait_tensor plait_linalg_inv(plait_tensor input);
-
-// plait_linalg_lstsq applies the operation linalg_lstsq. The X that makes A X - B least.
-plait_tensor plait_linalg_lstsq(plait_tensor a, plait_tensor b);
-
-// plait_linalg_matrix_norm applies the operation linalg_matrix_norm. The norms of matrices.
-plait_tensor plait_linalg_matrix_norm(plait_tensor input, plait_string ord);
-
-// plait_linalg_pinv applies the operation linalg_pinv. The pseudoinverses of matrices.
-plait_tensor plait_linalg_pinv(plait_tensor input, double rtol);
-
-// plait_linalg_qr applies the operation linalg_qr. Matrices as products of ones with orthonormal columns and
-// triangular ones.
-plait_status plait_linalg_qr(plait_tensor input, plait_tensor *out);
-
-// plait_linalg_slogdet applies the operation linalg_slogdet. The signs and the logarithms of determinants.
-plait_status plait_linalg_slogdet(plait_tensor input, plait_tensor *out);
-
-// plait_linalg_solve applies the operation linalg_solve. The X of A X = B.
-plait_tensor plait_linalg_solve(plait_tensor a, plait_tensor b);
-
-// plait_linalg_solve_triangular applies the operation linalg_solve_triangular. The X of A X = B for triangular
-// A.
-plait_tensor plait_linalg_solve_triangular(plait_tensor a, plait_tensor b, bool upper, bool unitriangular);
-
-// plait_linalg_svd applies the operation linalg_svd. Matrices by their singular values and vectors.
-plait_status plait_linalg_svd(plait_tensor input, plait_tensor *out);
-
-// --- logic ---
-
-// plait_bitwise_and applies the operation bitwise_and. Returns the bitwise and.
-plait_tensor plait_bitwise_and(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_and_in_place applies the operation bitwise_and_. Returns the bitwise and.
-plait_status plait_bitwise_and_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_left_shift applies the operation bitwise_left_shift. Returns input shifted left by other bits.
-plait_tensor plait_bitwise_left_shift(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_left_shift_in_place applies the operation bitwise_left_shift_. Returns input shifted left by
-// other bits.
-plait_status plait_bitwise_left_shift_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_not applies the operation bitwise_not. Returns the bits inverted.
-plait_tensor plait_bitwise_not(plait_tensor input);
-
-// plait_bitwise_not_in_place applies the operation bitwise_not_. Returns the bits inverted.
-plait_status plait_bitwise_not_in_place(plait_tensor input);
-
-// plait_bitwise_or applies the operation bitwise_or. Returns the bitwise or.
-plait_tensor plait_bitwise_or(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_or_in_place applies the operation bitwise_or_. Returns the bitwise or.
-plait_status plait_bitwise_or_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_right_shift applies the operation bitwise_right_shift. Returns input shifted right by other
-// bits.
-plait_tensor plait_bitwise_right_shift(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_right_shift_in_place applies the operation bitwise_right_shift_. Returns input shifted right
-// by other bits.
-plait_status plait_bitwise_right_shift_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_xor applies the operation bitwise_xor. Returns the bitwise exclusive or.
-plait_tensor plait_bitwise_xor(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_bitwise_xor_in_place applies the operation bitwise_xor_. Returns the bitwise exclusive or.
-plait_status plait_bitwise_xor_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_logical_and applies the operation logical_and. Returns the logical and.
-plait_tensor plait_logical_and(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_logical_and_in_place applies the operation logical_and_. Returns the logical and.
-plait_status plait_logical_and_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_logical_not applies the operation logical_not. Returns the logical not.
-plait_tensor plait_logical_not(plait_tensor input);
-
-// plait_logical_not_in_place applies the operation logical_not_. Returns the logical not.
-plait_status plait_logical_not_in_place(plait_tensor input);
-
-// plait_logical_or applies the operation logical_or. Returns the logical or.
-plait_tensor plait_logical_or(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_logical_or_in_place applies the operation logical_or_. Returns the logical or.
-plait_status plait_logical_or_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_logical_xor applies the operation logical_xor. Returns the logical exclusive or.
-plait_tensor plait_logical_xor(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_logical_xor_in_place applies the operation logical_xor_. Returns the logical exclusive or.
-plait_status plait_logical_xor_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// --- loss ---
-
-// plait_binary_cross_entropy applies the operation binary_cross_entropy. -(t log x + (1-t) log(1-x)) for
-// probabilities x.
-plait_tensor plait_binary_cross_entropy(plait_tensor input, plait_tensor target, double target_number, plait_tensor weight, plait_string reduction);
-
-// plait_binary_cross_entropy_with_logits applies the operation binary_cross_entropy_with_logits. Binary cross
-// entropy of sigmoid(input), without overflow.
-plait_tensor plait_binary_cross_entropy_with_logits(plait_tensor input, plait_tensor target, double target_number, plait_tensor weight, plait_tensor pos_weight, plait_string reduction);
-
-// plait_cosine_embedding_loss applies the operation cosine_embedding_loss. 1 - cos where the target is 1, and
-// what cos exceeds the margin by where it is -1.
-plait_tensor plait_cosine_embedding_loss(plait_tensor input1, plait_tensor input2, double input2_number, plait_tensor target, double target_number, double margin, plait_string reduction);
-
-// plait_cosine_similarity applies the operation cosine_similarity. The inner products along a dimension over
-// the products of the norms.
-plait_tensor plait_cosine_similarity(plait_tensor x1, plait_tensor x2, int64_t dim, double eps);
-
-// plait_cross_entropy applies the operation cross_entropy. The cross entropy of softmax(input) along dimension
-// 1 relative to class indices or probabilities.
-plait_tensor plait_cross_entropy(plait_tensor input, plait_tensor target, plait_tensor weight, int64_t ignore_index, bool has_ignore_index, plait_string reduction, double label_smoothing);
-
-// plait_gaussian_nll_loss applies the operation gaussian_nll_loss. The negative log likelihood of the target
-// under normal distributions.
-plait_tensor plait_gaussian_nll_loss(plait_tensor input, plait_tensor target, double target_number, plait_tensor var_arg, double var_arg_number, bool full, double eps, plait_string reduction);
-
-// plait_hinge_embedding_loss applies the operation hinge_embedding_loss. The input where the target is 1, and
-// what it lacks of the margin where it is -1.
-plait_tensor plait_hinge_embedding_loss(plait_tensor input, plait_tensor target, double target_number, double margin, plait_string reduction);
-
-// plait_huber_loss applies the operation huber_loss. Squared differences of input and target up to delta,
-// absolute ones, times delta, beyond.
-plait_tensor plait_huber_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction, double delta);
-
-// plait_kl_div applies the operation kl_div. The Kullback-Leibler divergence of the target from the input,
-// given by its logarithm.
-plait_tensor plait_kl_div(plait_tensor input, plait_tensor target, double target_number, plait_string reduction, bool log_target);
-
-// plait_l1_loss applies the operation l1_loss. The absolute differences of input and target.
-plait_tensor plait_l1_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction);
-
-// plait_margin_ranking_loss applies the operation margin_ranking_loss. max(0, -target*(input1 - input2) +
-// margin).
-plait_tensor plait_margin_ranking_loss(plait_tensor input1, plait_tensor input2, double input2_number, plait_tensor target, double target_number, double margin, plait_string reduction);
-
-// plait_mse_loss applies the operation mse_loss. The squared differences of input and target.
-plait_tensor plait_mse_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction);
-
-// plait_multi_margin_loss applies the operation multi_margin_loss. What the other classes' scores lack of a
-// margin below the target's, averaged over the classes.
-plait_tensor plait_multi_margin_loss(plait_tensor input, plait_tensor target, int64_t p, double margin, bool has_margin, plait_tensor weight, plait_string reduction);
-
-// plait_multilabel_margin_loss applies the operation multilabel_margin_loss. What the target classes' scores
-// lack of a distance of 1 above the others'.
-plait_tensor plait_multilabel_margin_loss(plait_tensor input, plait_tensor target, plait_string reduction);
-
-// plait_multilabel_soft_margin_loss applies the operation multilabel_soft_margin_loss. Binary cross entropy
-// with logits, averaged over the classes.
-plait_tensor plait_multilabel_soft_margin_loss(plait_tensor input, plait_tensor target, plait_tensor weight, plait_string reduction);
-
-// plait_nll_loss applies the operation nll_loss. The negative log likelihood of class indices under
-// log-probabilities along dimension 1.
-plait_tensor plait_nll_loss(plait_tensor input, plait_tensor target, plait_tensor weight, int64_t ignore_index, bool has_ignore_index, plait_string reduction);
-
-// plait_normalize applies the operation normalize. The input divided by its p-norm along a dimension.
-plait_tensor plait_normalize(plait_tensor input, double p, int64_t dim, double eps);
-
-// plait_pairwise_distance applies the operation pairwise_distance. The p-norm of x1 - x2 + eps along the last
-// dimension.
-plait_tensor plait_pairwise_distance(plait_tensor x1, plait_tensor x2, double p, double eps, bool keepdim);
-
-// plait_poisson_nll_loss applies the operation poisson_nll_loss. The negative log likelihood of the target
-// under a Poisson distribution.
-plait_tensor plait_poisson_nll_loss(plait_tensor input, plait_tensor target, double target_number, bool rate, bool full, double eps, plait_string reduction);
-
-// plait_smooth_l1_loss applies the operation smooth_l1_loss. Squared differences of input and target up to
-// beta, absolute ones beyond.
-plait_tensor plait_smooth_l1_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction, double beta);
-
-// plait_soft_margin_loss applies the operation soft_margin_loss. log(1 + exp(-target*input)).
-plait_tensor plait_soft_margin_loss(plait_tensor input, plait_tensor target, double target_number, plait_string reduction);
-
-// plait_triplet_margin_loss applies the operation triplet_margin_loss. max(0, margin + d(anchor, positive) -
-// d(anchor, negative)).
-plait_tensor plait_triplet_margin_loss(plait_tensor anchor, plait_tensor positive, double positive_number, plait_tensor negative, double negative_number, double margin, bool has_margin, double p, bool has_p, double eps, bool has_eps, bool swap, plait_string reduction);
-
-// --- lp pool ---
-
-// plait_lp_pool1d applies the operation lp_pool1d. The p-norm of each window of the input.
-plait_tensor plait_lp_pool1d(plait_tensor input, double norm_type, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
-
-// plait_lp_pool2d applies the operation lp_pool2d. The p-norm of each window of the input.
-plait_tensor plait_lp_pool2d(plait_tensor input, double norm_type, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
-
-// plait_lp_pool3d applies the operation lp_pool3d. The p-norm of each window of the input.
-plait_tensor plait_lp_pool3d(plait_tensor input, double norm_type, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
-
-// --- matmul ---
-
-// plait_addbmm applies the operation addbmm. beta * input + alpha * the sum of the products batch1[i] @
-// batch2[i]; the input broadcasts.
-plait_tensor plait_addbmm(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta, double alpha);
-
-// plait_addbmm_in_place applies the operation addbmm_. beta * input + alpha * the sum of the products
-// batch1[i] @ batch2[i]; the input broadcasts.
-plait_status plait_addbmm_in_place(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta, double alpha);
-
-// plait_addmm applies the operation addmm. beta * input + alpha * (mat1 @ mat2), of matrices; the input
-// broadcasts.
-plait_tensor plait_addmm(plait_tensor input, plait_tensor mat1, plait_tensor mat2, double beta, double alpha);
-
-// plait_addmm_in_place applies the operation addmm_. beta * input + alpha * (mat1 @ mat2), of matrices; the
-// input broadcasts.
-plait_status plait_addmm_in_place(plait_tensor input, plait_tensor mat1, plait_tensor mat2, double beta, double alpha);
-
-// plait_addmv applies the operation addmv. beta * input + alpha * (mat @ vec), of a matrix and a vector; the
-// input broadcasts.
-plait_tensor plait_addmv(plait_tensor input, plait_tensor mat, plait_tensor vec, double beta, double alpha);
-
-// plait_addmv_in_place applies the operation addmv_. beta * input + alpha * (mat @ vec), of a matrix and a
-// vector; the input broadcasts.
-plait_status plait_addmv_in_place(plait_tensor input, plait_tensor mat, plait_tensor vec, double beta, double alpha);
-
-// plait_addr applies the operation addr. beta * input + alpha * the outer product of two vectors; the input
-// broadcasts.
-plait_tensor plait_addr(plait_tensor input, plait_tensor vec1, plait_tensor vec2, double beta, double alpha);
-
-// plait_addr_in_place applies the operation addr_. beta * input + alpha * the outer product of two vectors;
-// the input broadcasts.
-plait_status plait_addr_in_place(plait_tensor input, plait_tensor vec1, plait_tensor vec2, double beta, double alpha);
-
-// plait_baddbmm applies the operation baddbmm. beta * input + alpha * (batch1 @ batch2), of stacks of
-// matrices; the input broadcasts.
-plait_tensor plait_baddbmm(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta, double alpha);
-
-// plait_baddbmm_in_place applies the operation baddbmm_. beta * input + alpha * (batch1 @ batch2), of stacks
-// of matrices; the input broadcasts.
-plait_status plait_baddbmm_in_place(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta, double alpha);
-
-// plait_bilinear applies the operation bilinear. input1 @ weight[o] @ input2 + bias[o] for each output o, for
-// a weight [out, in1, in2].
-plait_tensor plait_bilinear(plait_tensor input1, plait_tensor input2, plait_tensor weight, plait_tensor bias);
-
-// plait_bmm applies the operation bmm. The products of the matrices of two stacks.
-plait_tensor plait_bmm(plait_tensor input, plait_tensor mat2);
-
-// plait_dot applies the operation dot. The sum of the products of the elements of two vectors.
-plait_tensor plait_dot(plait_tensor input, plait_tensor other);
-
-// plait_linear applies the operation linear. input @ weight.T + bias, for an input [*, in], a weight [out, in]
-// and a bias [out].
-plait_tensor plait_linear(plait_tensor input, plait_tensor weight, plait_tensor bias);
-
-// plait_matmul applies the operation matmul. The matrix product. A vector on the left counts as a row and one
-// on the right as a column; of stacks of matrices it is the stack of products, and the leading dimensions
-// broadcast.
-plait_tensor plait_matmul(plait_tensor input, plait_tensor other);
-
-// plait_mm applies the operation mm. The product of two matrices.
-plait_tensor plait_mm(plait_tensor input, plait_tensor mat2);
-
-// plait_mv applies the operation mv. The product of a matrix and a vector.
-plait_tensor plait_mv(plait_tensor input, plait_tensor vec);
-
-// --- max pool ---
-
-// plait_adaptive_max_pool1d applies the operation adaptive_max_pool1d. Largest element of each of output_size
-// windows that cover the input.
-plait_tensor plait_adaptive_max_pool1d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// plait_adaptive_max_pool1d_with_indices applies the operation adaptive_max_pool1d_with_indices. Largest
-// element of each of output_size windows that cover the input. The second result has the positions of the
-// maxima in their planes.
-plait_status plait_adaptive_max_pool1d_with_indices(plait_tensor input, plait_ints output_size, int64_t output_size_len, plait_tensor *out);
-
-// plait_adaptive_max_pool2d applies the operation adaptive_max_pool2d. Largest element of each of output_size
-// windows that cover the input.
-plait_tensor plait_adaptive_max_pool2d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// plait_adaptive_max_pool2d_with_indices applies the operation adaptive_max_pool2d_with_indices. Largest
-// element of each of output_size windows that cover the input. The second result has the positions of the
-// maxima in their planes.
-plait_status plait_adaptive_max_pool2d_with_indices(plait_tensor input, plait_ints output_size, int64_t output_size_len, plait_tensor *out);
-
-// plait_adaptive_max_pool3d applies the operation adaptive_max_pool3d. Largest element of each of output_size
-// windows that cover the input.
-plait_tensor plait_adaptive_max_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// plait_adaptive_max_pool3d_with_indices applies the operation adaptive_max_pool3d_with_indices. Largest
-// element of each of output_size windows that cover the input. The second result has the positions of the
-// maxima in their planes.
-plait_status plait_adaptive_max_pool3d_with_indices(plait_tensor input, plait_ints output_size, int64_t output_size_len, plait_tensor *out);
-
-// plait_max_pool1d applies the operation max_pool1d. Largest element of each window of the input.
-plait_tensor plait_max_pool1d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, bool ceil_mode);
-
-// plait_max_pool1d_with_indices applies the operation max_pool1d_with_indices. Largest element of each window
-// of the input. The second result has the positions of the maxima in their planes.
-plait_status plait_max_pool1d_with_indices(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor *out);
-
-// plait_max_pool2d applies the operation max_pool2d. Largest element of each window of the input.
-plait_tensor plait_max_pool2d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, bool ceil_mode);
-
-// plait_max_pool2d_with_indices applies the operation max_pool2d_with_indices. Largest element of each window
-// of the input. The second result has the positions of the maxima in their planes.
-plait_status plait_max_pool2d_with_indices(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor *out);
-
-// plait_max_pool3d applies the operation max_pool3d. Largest element of each window of the input.
-plait_tensor plait_max_pool3d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, bool ceil_mode);
-
-// plait_max_pool3d_with_indices applies the operation max_pool3d_with_indices. Largest element of each window
-// of the input. The second result has the positions of the maxima in their planes.
-plait_status plait_max_pool3d_with_indices(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor *out);
-
-// plait_max_unpool1d applies the operation max_unpool1d. Zeros with the elements of the input at the positions
-// that a maximum pooling returned.
-plait_tensor plait_max_unpool1d(plait_tensor input, plait_tensor indices, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_size, int64_t output_size_len);
-
-// plait_max_unpool2d applies the operation max_unpool2d. Zeros with the elements of the input at the positions
-// that a maximum pooling returned.
-plait_tensor plait_max_unpool2d(plait_tensor input, plait_tensor indices, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_size, int64_t output_size_len);
-
-// plait_max_unpool3d applies the operation max_unpool3d. Zeros with the elements of the input at the positions
-// that a maximum pooling returned.
-plait_tensor plait_max_unpool3d(plait_tensor input, plait_tensor indices, plait_ints kernel_size, int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_size, int64_t output_size_len);
-
-// --- norm ---
-
-// plait_batch_norm applies the operation batch_norm. The input [N, C, ...], each channel normalised over the
-// batch or, in evaluation, by running statistics.
-plait_tensor plait_batch_norm(plait_tensor input, plait_tensor running_mean, plait_tensor running_var, plait_tensor weight, plait_tensor bias, bool training, double momentum, double eps);
-
-// plait_group_norm applies the operation group_norm. The input [N, C, ...], normalised to mean 0 and variance
-// 1 over groups of the channels of each sample.
-plait_tensor plait_group_norm(plait_tensor input, int64_t num_groups, plait_tensor weight, plait_tensor bias, double eps);
-
-// plait_instance_norm applies the operation instance_norm. The input [N, C, ...], normalised to mean 0 and
-// variance 1 over each channel of each sample.
-plait_tensor plait_instance_norm(plait_tensor input, plait_tensor running_mean, plait_tensor running_var, plait_tensor weight, plait_tensor bias, bool use_input_stats, double momentum, double eps);
-
-// plait_layer_norm applies the operation layer_norm. The input, normalised to mean 0 and variance 1 over its
-// last dimensions.
-plait_tensor plait_layer_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len, plait_tensor weight, plait_tensor bias, double eps);
-
-// plait_local_response_norm applies the operation local_response_norm. The input [N, C, ...] divided by a
-// power of the mean square of neighbouring channels.
-plait_tensor plait_local_response_norm(plait_tensor input, int64_t size, double alpha, double beta, double k);
-
-// plait_rms_norm applies the operation rms_norm. The input, divided by the root of its mean square over its
-// last dimensions.
-plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len, plait_tensor weight, double eps);
-
-// --- pad ---
-
-// plait_pad applies the operation pad. The input with its last dimensions extended by elements in front and
-// behind.
-plait_tensor plait_pad(plait_tensor input, plait_ints pad, int64_t pad_len, plait_string mode, double value);
-
-// --- patches ---
-
-// plait_col2im applies the operation col2im. Images as the sum of patches given as columns: [N, C*KH*KW, L] to
-// [N, C, H, W].
-plait_tensor plait_col2im(plait_tensor input, plait_ints output_size, int64_t output_size_len, plait_ints kernel_size, int64_t kernel_size_len, plait_ints dilation, int64_t dilation_len, plait_ints padding, int64_t padding_len, plait_ints stride, int64_t stride_len);
-
-// plait_im2col applies the operation im2col. The patches of images as columns: [N, C, H, W] to [N, C*KH*KW,
-// L].
-plait_tensor plait_im2col(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len, plait_ints dilation, int64_t dilation_len, plait_ints padding, int64_t padding_len, plait_ints stride, int64_t stride_len);
-
-// --- pixel shuffle ---
-
-// plait_channel_shuffle applies the operation channel_shuffle. The input, [N, C, ...], with the channels of
-// its groups interleaved.
-plait_tensor plait_channel_shuffle(plait_tensor input, int64_t groups);
-
-// plait_pixel_shuffle applies the operation pixel_shuffle. The input, [..., C*r*r, H, W], with channels spread
-// over places: [..., C, H*r, W*r].
-plait_tensor plait_pixel_shuffle(plait_tensor input, int64_t upscale_factor);
-
-// plait_pixel_unshuffle applies the operation pixel_unshuffle. The input, [..., C, H*r, W*r], with places
-// gathered in channels: [..., C*r*r, H, W].
-plait_tensor plait_pixel_unshuffle(plait_tensor input, int64_t downscale_factor);
-
-// --- power ---
-
-// plait_pow applies the operation pow. Returns input to the power other.
-plait_tensor plait_pow(plait_tensor input, double input_number, plait_tensor other, double other_number);
-
-// plait_pow_in_place applies the operation pow_. Returns input to the power other.
-plait_status plait_pow_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// --- random ---
-
-// plait_bernoulli applies the operation bernoulli. 1 with the probability that the input gives for each
-// element, else 0
-plait_tensor plait_bernoulli(plait_tensor input, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_bernoulli_in_place applies the operation bernoulli_. the tensor filled with 1 with probability p, else
-// 0
-plait_status plait_bernoulli_in_place(plait_tensor input, plait_tensor p, double p_number, plait_object generator_arg);
-
-// plait_cauchy_in_place applies the operation cauchy_. the tensor filled with Cauchy distributed random
-// numbers
-plait_status plait_cauchy_in_place(plait_tensor input, double median, double sigma, plait_object generator_arg);
-
-// plait_exponential_in_place applies the operation exponential_. the tensor filled with exponentially
-// distributed random numbers
-plait_status plait_exponential_in_place(plait_tensor input, double lambd, plait_object generator_arg);
-
-// plait_geometric_in_place applies the operation geometric_. the tensor filled with numbers of trials up to
-// the first success
-plait_status plait_geometric_in_place(plait_tensor input, double p, plait_object generator_arg);
-
-// plait_log_normal_in_place applies the operation log_normal_. the tensor filled with numbers whose logarithm
-// is normal
-plait_status plait_log_normal_in_place(plait_tensor input, double mean, double std, plait_object generator_arg);
-
-// plait_multinomial applies the operation multinomial. positions drawn from rows of weights
-plait_tensor plait_multinomial(plait_tensor input, int64_t num_samples, bool replacement, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_normal_in_place applies the operation normal_. the tensor filled with normal random numbers
-plait_status plait_normal_in_place(plait_tensor input, double mean, double std, plait_object generator_arg);
-
-// plait_rand applies the operation rand. uniform random numbers in [0, 1)
-plait_tensor plait_rand(plait_ints size, int64_t size_len, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_rand_like applies the operation rand_like. uniform random numbers in [0, 1) of a tensor's shape
-plait_tensor plait_rand_like(plait_tensor input, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_randint applies the operation randint. random integers in [low, high)
-plait_tensor plait_randint(int64_t low, int64_t high, plait_ints size, int64_t size_len, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_randint_like applies the operation randint_like. random integers in [low, high) of a tensor's shape
-plait_tensor plait_randint_like(plait_tensor input, int64_t low, int64_t high, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_randn applies the operation randn. normal random numbers with mean 0 and variance 1
-plait_tensor plait_randn(plait_ints size, int64_t size_len, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_randn_like applies the operation randn_like. normal random numbers of a tensor's shape
-plait_tensor plait_randn_like(plait_tensor input, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_random_in_place applies the operation random_. the tensor filled with random integers in [from, to)
-plait_status plait_random_in_place(plait_tensor input, int64_t from, int64_t to, plait_object generator_arg);
-
-// plait_randperm applies the operation randperm. a random permutation of 0, ..., n-1
-plait_tensor plait_randperm(int64_t n, plait_dtype dtype_arg, plait_device device_arg, plait_object generator_arg);
-
-// plait_trunc_normal_in_place applies the operation trunc_normal_. the tensor filled with normal random
-// numbers on condition that they lie in [a, b]
-plait_status plait_trunc_normal_in_place(plait_tensor input, double mean, double std, double a, double b, plait_object generator_arg);
-
-// plait_uniform_in_place applies the operation uniform_. the tensor filled with uniform random numbers in
-// [from, to)
-plait_status plait_uniform_in_place(plait_tensor input, double from, double to, plait_object generator_arg);
-
-// --- rearrangement ---
-
-// plait_diag applies the operation diag. The matrix with a vector on a diagonal, or the diagonal of a matrix.
-plait_tensor plait_diag(plait_tensor input, int64_t diagonal);
-
-// plait_diag_embed applies the operation diag_embed. Matrices with the last dimension on a diagonal.
-plait_tensor plait_diag_embed(plait_tensor input, int64_t offset, int64_t dim1, int64_t dim2);
-
-// plait_flip applies the operation flip. The elements in reverse order along dimensions.
-plait_tensor plait_flip(plait_tensor input, plait_ints dims, int64_t dims_len);
-
-// plait_fliplr applies the operation fliplr. The columns in reverse order.
-plait_tensor plait_fliplr(plait_tensor input);
-
-// plait_flipud applies the operation flipud. The rows in reverse order.
-plait_tensor plait_flipud(plait_tensor input);
-
-// plait_one_hot applies the operation one_hot. A vector with a one for each index.
-plait_tensor plait_one_hot(plait_tensor input, int64_t num_classes);
-
-// plait_repeat applies the operation repeat. The tensor repeated along its dimensions.
-plait_tensor plait_repeat(plait_tensor input, plait_ints repeats, int64_t repeats_len);
-
-// plait_repeat_interleave applies the operation repeat_interleave. Each part of a dimension repeated, next to
-// one another.
-plait_tensor plait_repeat_interleave(plait_tensor input, plait_tensor repeats, int64_t dim, bool has_dim);
-
-// plait_roll applies the operation roll. The elements moved along dimensions, past the end to the start.
-plait_tensor plait_roll(plait_tensor input, plait_ints shifts, int64_t shifts_len, plait_ints dims, int64_t dims_len);
-
-// plait_rot90 applies the operation rot90. The tensor turned in a plane.
-plait_tensor plait_rot90(plait_tensor input, int64_t k, plait_ints dims, int64_t dims_len);
-
-// plait_tile applies the operation tile. The tensor repeated along its last dimensions.
-plait_tensor plait_tile(plait_tensor input, plait_ints dims, int64_t dims_len);
-
-// plait_tril applies the operation tril. Matrices with zeros above a diagonal.
-plait_tensor plait_tril(plait_tensor input, int64_t diagonal);
-
-// plait_tril_in_place applies the operation tril_. Matrices with zeros above a diagonal.
-plait_status plait_tril_in_place(plait_tensor input, int64_t diagonal);
-
-// plait_triu applies the operation triu. Matrices with zeros below a diagonal.
-plait_tensor plait_triu(plait_tensor input, int64_t diagonal);
-
-// plait_triu_in_place applies the operation triu_. Matrices with zeros below a diagonal.
-plait_status plait_triu_in_place(plait_tensor input, int64_t diagonal);
-
-// --- recurrent ---
-
-// plait_gru_layer applies the operation gru_layer. One layer of gated recurrent units in one direction: the
-// states of all steps, and the one after the last.
-plait_status plait_gru_layer(plait_tensor input, plait_tensor h0, plait_tensor w_ih, plait_tensor w_hh, plait_tensor b_ih, plait_tensor b_hh, bool reverse, plait_tensor *out);
-
-// plait_lstm_layer applies the operation lstm_layer. One layer of long short-term memory in one direction: the
-// states of all steps, and state and cell after the last.
-plait_status plait_lstm_layer(plait_tensor input, plait_tensor h0, plait_tensor c0, plait_tensor w_ih, plait_tensor w_hh, plait_tensor b_ih, plait_tensor b_hh, bool reverse, plait_tensor *out);
-
-// --- reduction ---
-
-// plait_all applies the operation all. Whether no element over dimensions is zero.
-plait_tensor plait_all(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_amax applies the operation amax. The largest elements over dimensions. Equal ones share the gradient
-// evenly.
-plait_tensor plait_amax(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_amin applies the operation amin. The smallest elements over dimensions. Equal ones share the gradient
-// evenly.
-plait_tensor plait_amin(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_any applies the operation any. Whether any element over dimensions is not zero.
-plait_tensor plait_any(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_argmax applies the operation argmax. The index of the largest element along one dimension, or of all;
-// the first of equal ones, and of a NaN if there is one.
-plait_tensor plait_argmax(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_argmin applies the operation argmin. The index of the smallest element along one dimension, or of all;
-// the first of equal ones, and of a NaN if there is one.
-plait_tensor plait_argmin(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_count_nonzero applies the operation count_nonzero. The number of elements over dimensions that are not
-// zero.
-plait_tensor plait_count_nonzero(plait_tensor input, plait_ints dim, int64_t dim_len);
-
-// plait_logsumexp applies the operation logsumexp. The logarithm of the sum of exponentials over dimensions,
-// without overflow.
-plait_tensor plait_logsumexp(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_mean applies the operation mean. The mean over dimensions of a floating-point tensor. The mean of
-// nothing is NaN.
-plait_tensor plait_mean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype_arg);
-
-// plait_norm applies the operation norm. The p-norm over dimensions of a floating-point tensor, as
-// vector_norm.
-plait_tensor plait_norm(plait_tensor input, double p, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype_arg);
-
-// plait_prod applies the operation prod. The product over dimensions. Integers and bools give int64; the
-// product of nothing is 1.
-plait_tensor plait_prod(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype_arg);
-
-// plait_std applies the operation std. The standard deviation over dimensions of a floating-point tensor.
-plait_tensor plait_std(plait_tensor input, plait_ints dim, int64_t dim_len, double correction, bool keepdim);
-
-// plait_std_mean applies the operation std_mean. The standard deviation and the mean over dimensions of a
-// floating-point tensor.
-plait_status plait_std_mean(plait_tensor input, plait_ints dim, int64_t dim_len, double correction, bool keepdim, plait_tensor *out);
-
-// plait_sum applies the operation sum. The sum over dimensions. Integers and bools give int64; the sum of
-// nothing is 0.
-plait_tensor plait_sum(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype_arg);
-
-// plait_var applies the operation var. The variance over dimensions of a floating-point tensor.
-plait_tensor plait_var(plait_tensor input, plait_ints dim, int64_t dim_len, double correction, bool keepdim);
-
-// plait_var_mean applies the operation var_mean. The variance and the mean over dimensions of a floating-point
-// tensor.
-plait_status plait_var_mean(plait_tensor input, plait_ints dim, int64_t dim_len, double correction, bool keepdim, plait_tensor *out);
-
-// plait_vector_norm applies the operation vector_norm. The p-norm over dimensions of a floating-point tensor:
-// the p-th root of the sum of |x|^p; for inf and -inf the largest and smallest |x|, for 0 the number of
-// elements that are not 0.
-plait_tensor plait_vector_norm(plait_tensor input, double ord, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype_arg);
-
-// --- rounding ---
-
-// plait_ceil applies the operation ceil. Rounds up.
-plait_tensor plait_ceil(plait_tensor input);
-
-// plait_ceil_in_place applies the operation ceil_. Rounds up.
-plait_status plait_ceil_in_place(plait_tensor input);
-
-// plait_copysign applies the operation copysign. Returns the magnitude of input with the sign of other.
-plait_tensor plait_copysign(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_copysign_in_place applies the operation copysign_. Returns the magnitude of input with the sign of
-// other.
-plait_status plait_copysign_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_floor applies the operation floor. Rounds down.
-plait_tensor plait_floor(plait_tensor input);
-
-// plait_floor_in_place applies the operation floor_. Rounds down.
-plait_status plait_floor_in_place(plait_tensor input);
-
-// plait_frac applies the operation frac. Returns the fraction, with the sign of input.
-plait_tensor plait_frac(plait_tensor input);
-
-// plait_frac_in_place applies the operation frac_. Returns the fraction, with the sign of input.
-plait_status plait_frac_in_place(plait_tensor input);
-
-// plait_round applies the operation round. Rounds to the nearest number of so many decimals, half to even.
-plait_tensor plait_round(plait_tensor input, int64_t decimals);
-
-// plait_round_in_place applies the operation round_. Rounds to the nearest number of so many decimals, half to
-// even.
-plait_status plait_round_in_place(plait_tensor input, int64_t decimals);
-
-// plait_trunc applies the operation trunc. Rounds towards zero.
-plait_tensor plait_trunc(plait_tensor input);
-
-// plait_trunc_in_place applies the operation trunc_. Rounds towards zero.
-plait_status plait_trunc_in_place(plait_tensor input);
-
-// --- scan ---
-
-// plait_cummax applies the operation cummax. The running maxima along a dimension and their indices, the last
-// of equal elements.
-plait_status plait_cummax(plait_tensor input, int64_t dim, plait_tensor *out);
-
-// plait_cummin applies the operation cummin. The running minima along a dimension and their indices, the last
-// of equal elements.
-plait_status plait_cummin(plait_tensor input, int64_t dim, plait_tensor *out);
-
-// plait_cumprod applies the operation cumprod. The running products along a dimension. Integers and bools give
-// int64.
-plait_tensor plait_cumprod(plait_tensor input, int64_t dim, plait_dtype dtype_arg);
-
-// plait_cumsum applies the operation cumsum. The running sums along a dimension. Integers and bools give
-// int64.
-plait_tensor plait_cumsum(plait_tensor input, int64_t dim, plait_dtype dtype_arg);
-
-// plait_logcumsumexp applies the operation logcumsumexp. The running logarithms of sums of exponentials along
-// a dimension, without overflow.
-plait_tensor plait_logcumsumexp(plait_tensor input, int64_t dim);
-
-// plait_max applies the operation max. The largest elements along a dimension and their indices, the first of
-// equal elements.
-plait_status plait_max(plait_tensor input, int64_t dim, bool keepdim, plait_tensor *out);
-
-// plait_min applies the operation min. The smallest elements along a dimension and their indices, the first of
-// equal elements.
-plait_status plait_min(plait_tensor input, int64_t dim, bool keepdim, plait_tensor *out);
-
-// --- scatter view ---
-
-// plait_diagonal_scatter applies the operation diagonal_scatter. A copy with a diagonal replaced.
-plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_t offset, int64_t dim1, int64_t dim2);
-
-// plait_narrow_copy applies the operation narrow_copy. A copy of some indices of a dimension.
-plait_tensor plait_narrow_copy(plait_tensor input, int64_t dim, int64_t start, int64_t length);
-
-// plait_select_scatter applies the operation select_scatter. A copy with one index of a dimension replaced.
-plait_tensor plait_select_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t index);
-
-// plait_slice_scatter applies the operation slice_scatter. A copy with a slice of a dimension replaced.
-plait_tensor plait_slice_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t start, int64_t end, int64_t step);
-
-// --- slices ---
-
-// plait_as_strided applies the operation as_strided. A view with the given shape, strides and offset.
-plait_tensor plait_as_strided(plait_tensor input, plait_ints size, int64_t size_len, plait_ints stride, int64_t stride_len, int64_t storage_offset);
-
-// plait_chunk applies the operation chunk. Views of a number of equal parts.
-plait_object plait_chunk(plait_tensor input, int64_t chunks, int64_t dim);
-
-// plait_diagonal applies the operation diagonal. A view of the diagonals of matrices.
-plait_tensor plait_diagonal(plait_tensor input, int64_t offset, int64_t dim1, int64_t dim2);
-
-// plait_narrow applies the operation narrow. A view of a range of indices of a dimension.
-plait_tensor plait_narrow(plait_tensor input, int64_t dim, int64_t start, int64_t length);
-
-// plait_select applies the operation select. A view at one index of a dimension, which it lacks.
-plait_tensor plait_select(plait_tensor input, int64_t dim, int64_t index);
-
-// plait_slice applies the operation slice. A view of a slice of a dimension, as in Python, with a positive
-// step.
-plait_tensor plait_slice(plait_tensor input, int64_t dim, int64_t start, int64_t end, int64_t step);
-
-// plait_split applies the operation split. Views of parts of equal size, the last one perhaps smaller.
-plait_object plait_split(plait_tensor input, int64_t split_size, int64_t dim);
-
-// plait_split_with_sizes applies the operation split_with_sizes. Views of parts of the given sizes.
-plait_object plait_split_with_sizes(plait_tensor input, plait_ints split_sizes, int64_t split_sizes_len, int64_t dim);
-
-// plait_tensor_split applies the operation tensor_split. Views of a number of parts whose sizes differ by at
-// most one.
-plait_object plait_tensor_split(plait_tensor input, int64_t sections, int64_t dim);
-
-// plait_tensor_split_at applies the operation tensor_split_at. Views of the parts between the given indices.
-plait_object plait_tensor_split_at(plait_tensor input, plait_ints indices, int64_t indices_len, int64_t dim);
-
-// plait_unbind applies the operation unbind. Views at each index of a dimension.
-plait_object plait_unbind(plait_tensor input, int64_t dim);
-
-// plait_unfold applies the operation unfold. A view of the sliding windows of a dimension.
-plait_tensor plait_unfold(plait_tensor input, int64_t dimension, int64_t size, int64_t step);
-
-// --- softmax ---
-
-// plait_log_softmax applies the operation log_softmax. The logarithm of softmax, computed directly.
-plait_tensor plait_log_softmax(plait_tensor input, int64_t dim);
-
-// plait_softmax applies the operation softmax. exp(input) along a dimension, divided by its sum there.
-plait_tensor plait_softmax(plait_tensor input, int64_t dim);
-
-// plait_softmin applies the operation softmin. softmax of -input.
-plait_tensor plait_softmin(plait_tensor input, int64_t dim);
-
-// --- sorting ---
-
-// plait_argsort applies the operation argsort. The indices of the elements in order along a dimension.
-plait_tensor plait_argsort(plait_tensor input, int64_t dim, bool descending, bool stable);
-
-// plait_bincount applies the operation bincount. How often each integer comes in a vector, or the sum of its
-// weights.
-plait_tensor plait_bincount(plait_tensor input, plait_tensor weights, int64_t minlength);
-
-// plait_bucketize applies the operation bucketize. The number of boundaries that are smaller than each
-// element.
-plait_tensor plait_bucketize(plait_tensor input, plait_tensor boundaries, bool out_int32, bool right);
-
-// plait_histc applies the operation histc. How many elements lie in each of equal parts of a range.
-plait_tensor plait_histc(plait_tensor input, int64_t bins, double min_arg, double max_arg);
-
-// plait_kthvalue applies the operation kthvalue. The k-th smallest element along a dimension, counted from 1,
-// and its index.
-plait_status plait_kthvalue(plait_tensor input, int64_t k, int64_t dim, bool keepdim, plait_tensor *out);
-
-// plait_median applies the operation median. The median along a dimension, the lower of two, and its index.
-plait_status plait_median(plait_tensor input, int64_t dim, bool keepdim, plait_tensor *out);
-
-// plait_mode applies the operation mode. The element that comes most often along a dimension, the smallest of
-// those, and the index of its last occurrence.
-plait_status plait_mode(plait_tensor input, int64_t dim, bool keepdim, plait_tensor *out);
-
-// plait_nanmedian applies the operation nanmedian. The median along a dimension of the elements that are not
-// NaN, and its index.
-plait_status plait_nanmedian(plait_tensor input, int64_t dim, bool keepdim, plait_tensor *out);
-
-// plait_nonzero applies the operation nonzero. The coordinates of the elements that are not zero.
-plait_tensor plait_nonzero(plait_tensor input);
-
-// plait_searchsorted applies the operation searchsorted. Where values belong in sorted sequences.
-plait_tensor plait_searchsorted(plait_tensor sorted_sequence, plait_tensor input, bool out_int32, bool right, plait_tensor sorter);
-
-// plait_sort applies the operation sort. The elements in order along a dimension, and their indices.
-plait_status plait_sort(plait_tensor input, int64_t dim, bool descending, bool stable, plait_tensor *out);
-
-// plait_topk applies the operation topk. The k largest or smallest elements along a dimension, in order, and
-// their indices.
-plait_status plait_topk(plait_tensor input, int64_t k, int64_t dim, bool largest, bool sorted, plait_tensor *out);
-
-// plait_unique applies the operation unique. The different elements in order, the index of each element among
-// them, and how often each comes.
-plait_status plait_unique(plait_tensor input, int64_t dim, bool has_dim, plait_tensor *out);
-
-// plait_unique_consecutive applies the operation unique_consecutive. The elements without those that equal
-// their predecessor, the index of each element among them, and how often each comes.
-plait_status plait_unique_consecutive(plait_tensor input, int64_t dim, bool has_dim, plait_tensor *out);
-
-// --- special ---
-
-// plait_digamma applies the operation digamma. Returns the derivative of lgamma.
-plait_tensor plait_digamma(plait_tensor input);
-
-// plait_digamma_in_place applies the operation digamma_. Returns the derivative of lgamma.
-plait_status plait_digamma_in_place(plait_tensor input);
-
-// plait_entr applies the operation entr. Returns -input * log(input), 0 where input is 0.
-plait_tensor plait_entr(plait_tensor input);
-
-// plait_entr_in_place applies the operation entr_. Returns -input * log(input), 0 where input is 0.
-plait_status plait_entr_in_place(plait_tensor input);
-
-// plait_erf applies the operation erf. Returns the error function.
-plait_tensor plait_erf(plait_tensor input);
-
-// plait_erf_in_place applies the operation erf_. Returns the error function.
-plait_status plait_erf_in_place(plait_tensor input);
-
-// plait_erfc applies the operation erfc. Returns the complementary error function.
-plait_tensor plait_erfc(plait_tensor input);
-
-// plait_erfc_in_place applies the operation erfc_. Returns the complementary error function.
-plait_status plait_erfc_in_place(plait_tensor input);
-
-// plait_erfinv applies the operation erfinv. Returns the inverse of the error function.
-plait_tensor plait_erfinv(plait_tensor input);
-
-// plait_erfinv_in_place applies the operation erfinv_. Returns the inverse of the error function.
-plait_status plait_erfinv_in_place(plait_tensor input);
-
-// plait_frexp applies the operation frexp. Mantissas and exponents.
-plait_status plait_frexp(plait_tensor input, plait_tensor *out);
-
-// plait_i0 applies the operation i0. The modified Bessel function of the first kind of order 0.
-plait_tensor plait_i0(plait_tensor input);
-
-// plait_lcm applies the operation lcm. The least common multiples.
-plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
-
-// plait_lgamma applies the operation lgamma. Returns the logarithm of the gamma function.
-plait_tensor plait_lgamma(plait_tensor input);
-
-// plait_lgamma_in_place applies the operation lgamma_. Returns the logarithm of the gamma function.
-plait_status plait_lgamma_in_place(plait_tensor input);
-
-// plait_logit applies the operation logit. Returns log(input / (1 - input)).
-plait_tensor plait_logit(plait_tensor input, double eps);
-
-// plait_logit_in_place applies the operation logit_. Returns log(input / (1 - input)).
-plait_status plait_logit_in_place(plait_tensor input, double eps);
-
-// plait_nan_to_num applies the operation nan_to_num. Returns input with NaN and infinities replaced.
-plait_tensor plait_nan_to_num(plait_tensor input, double nan, plait_tensor posinf, double posinf_number, plait_tensor neginf, double neginf_number);
-
-// plait_nan_to_num_in_place applies the operation nan_to_num_. Returns input with NaN and infinities replaced.
-plait_status plait_nan_to_num_in_place(plait_tensor input, double nan, plait_tensor posinf, double posinf_number, plait_tensor neginf, double neginf_number);
-
-// plait_nextafter applies the operation nextafter. The next number in a direction.
-plait_tensor plait_nextafter(plait_tensor input, plait_tensor other);
-
-// plait_polygamma applies the operation polygamma. Returns derivative n of digamma.
-plait_tensor plait_polygamma(int64_t n, plait_tensor input);
-
-// plait_special_i1 applies the operation special_i1. The modified Bessel function of the first kind of order
-// 1.
-plait_tensor plait_special_i1(plait_tensor input);
-
-// plait_zeta applies the operation zeta. Returns Hurwitz's zeta function of input and other.
-plait_tensor plait_zeta(plait_tensor input, plait_tensor other, double other_number);
-
-// --- statistics ---
-
-// plait_cdist applies the operation cdist. The distances of all pairs of rows.
-plait_tensor plait_cdist(plait_tensor x1, plait_tensor x2, double p);
-
-// plait_corrcoef applies the operation corrcoef. The correlation coefficients of variables, given by rows.
-plait_tensor plait_corrcoef(plait_tensor input);
-
-// plait_cov applies the operation cov. The covariance matrix of variables, given by rows.
-plait_tensor plait_cov(plait_tensor input, double correction, plait_tensor fweights, plait_tensor aweights);
-
-// plait_cross applies the operation cross. The cross products of vectors of size 3.
-plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
-
-// plait_dist applies the operation dist. The norm of a difference.
-plait_tensor plait_dist(plait_tensor input, plait_tensor other, double p);
-
-// plait_msort applies the operation msort. The elements sorted along the first dimension.
-plait_tensor plait_msort(plait_tensor input);
-
-// plait_nanmean applies the operation nanmean. The mean of what is not NaN.
-plait_tensor plait_nanmean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_nanquantile applies the operation nanquantile. Quantiles along a dimension of what is not NaN.
-plait_tensor plait_nanquantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim, plait_string interpolation);
-
-// plait_nansum applies the operation nansum. The sum of what is not NaN.
-plait_tensor plait_nansum(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// plait_quantile applies the operation quantile. Quantiles along a dimension.
-plait_tensor plait_quantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim, plait_string interpolation);
-
-// plait_renorm applies the operation renorm. Parts along a dimension scaled down to a norm.
-plait_tensor plait_renorm(plait_tensor input, double p, int64_t dim, double maxnorm);
-
-// --- trigonometric ---
-
-// plait_acos applies the operation acos. Returns the inverse cosine.
-plait_tensor plait_acos(plait_tensor input);
-
-// plait_acos_in_place applies the operation acos_. Returns the inverse cosine.
-plait_status plait_acos_in_place(plait_tensor input);
-
-// plait_acosh applies the operation acosh. Returns the inverse hyperbolic cosine.
-plait_tensor plait_acosh(plait_tensor input);
-
-// plait_acosh_in_place applies the operation acosh_. Returns the inverse hyperbolic cosine.
-plait_status plait_acosh_in_place(plait_tensor input);
-
-// plait_asin applies the operation asin. Returns the inverse sine.
-plait_tensor plait_asin(plait_tensor input);
-
-// plait_asin_in_place applies the operation asin_. Returns the inverse sine.
-plait_status plait_asin_in_place(plait_tensor input);
-
-// plait_asinh applies the operation asinh. Returns the inverse hyperbolic sine.
-plait_tensor plait_asinh(plait_tensor input);
-
-// plait_asinh_in_place applies the operation asinh_. Returns the inverse hyperbolic sine.
-plait_status plait_asinh_in_place(plait_tensor input);
-
-// plait_atan applies the operation atan. Returns the inverse tangent.
-plait_tensor plait_atan(plait_tensor input);
-
-// plait_atan_in_place applies the operation atan_. Returns the inverse tangent.
-plait_status plait_atan_in_place(plait_tensor input);
-
-// plait_atan2 applies the operation atan2. Returns the angle of the point (other, input).
-plait_tensor plait_atan2(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_atan2_in_place applies the operation atan2_. Returns the angle of the point (other, input).
-plait_status plait_atan2_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_atanh applies the operation atanh. Returns the inverse hyperbolic tangent.
-plait_tensor plait_atanh(plait_tensor input);
-
-// plait_atanh_in_place applies the operation atanh_. Returns the inverse hyperbolic tangent.
-plait_status plait_atanh_in_place(plait_tensor input);
-
-// plait_cos applies the operation cos. Returns the cosine.
-plait_tensor plait_cos(plait_tensor input);
-
-// plait_cos_in_place applies the operation cos_. Returns the cosine.
-plait_status plait_cos_in_place(plait_tensor input);
-
-// plait_cosh applies the operation cosh. Returns the hyperbolic cosine.
-plait_tensor plait_cosh(plait_tensor input);
-
-// plait_cosh_in_place applies the operation cosh_. Returns the hyperbolic cosine.
-plait_status plait_cosh_in_place(plait_tensor input);
-
-// plait_deg2rad applies the operation deg2rad. Converts degrees to radians.
-plait_tensor plait_deg2rad(plait_tensor input);
-
-// plait_deg2rad_in_place applies the operation deg2rad_. Converts degrees to radians.
-plait_status plait_deg2rad_in_place(plait_tensor input);
-
-// plait_hypot applies the operation hypot. Returns sqrt(input^2 + other^2) without overflow.
-plait_tensor plait_hypot(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_hypot_in_place applies the operation hypot_. Returns sqrt(input^2 + other^2) without overflow.
-plait_status plait_hypot_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// plait_rad2deg applies the operation rad2deg. Converts radians to degrees.
-plait_tensor plait_rad2deg(plait_tensor input);
-
-// plait_rad2deg_in_place applies the operation rad2deg_. Converts radians to degrees.
-plait_status plait_rad2deg_in_place(plait_tensor input);
-
-// plait_sin applies the operation sin. Returns the sine.
-plait_tensor plait_sin(plait_tensor input);
-
-// plait_sin_in_place applies the operation sin_. Returns the sine.
-plait_status plait_sin_in_place(plait_tensor input);
-
-// plait_sinc applies the operation sinc. Returns sin(pi*input) / (pi*input), 1 at 0.
-plait_tensor plait_sinc(plait_tensor input);
-
-// plait_sinc_in_place applies the operation sinc_. Returns sin(pi*input) / (pi*input), 1 at 0.
-plait_status plait_sinc_in_place(plait_tensor input);
-
-// plait_sinh applies the operation sinh. Returns the hyperbolic sine.
-plait_tensor plait_sinh(plait_tensor input);
-
-// plait_sinh_in_place applies the operation sinh_. Returns the hyperbolic sine.
-plait_status plait_sinh_in_place(plait_tensor input);
-
-// plait_tan applies the operation tan. Returns the tangent.
-plait_tensor plait_tan(plait_tensor input);
-
-// plait_tan_in_place applies the operation tan_. Returns the tangent.
-plait_status plait_tan_in_place(plait_tensor input);
-
-// --- views ---
-
-// plait_atleast1d applies the operation atleast_1d. The tensor with at least one dimension.
-plait_tensor plait_atleast1d(plait_tensor input);
-
-// plait_atleast2d applies the operation atleast_2d. The tensor with at least two dimensions.
-plait_tensor plait_atleast2d(plait_tensor input);
-
-// plait_atleast3d applies the operation atleast_3d. The tensor with at least three dimensions.
-plait_tensor plait_atleast3d(plait_tensor input);
-
-// plait_broadcast_tensors applies the operation broadcast_tensors. Views broadcast against one another.
-plait_object plait_broadcast_tensors(plait_tensors tensors_arg, int64_t tensors_arg_len);
-
-// plait_broadcast_to applies the operation broadcast_to. A view broadcast to a shape.
-plait_tensor plait_broadcast_to(plait_tensor input, plait_ints size, int64_t size_len);
-
-// plait_clone applies the operation clone. A contiguous copy.
-plait_tensor plait_clone(plait_tensor input);
-
-// plait_contiguous applies the operation contiguous. The tensor itself if its elements lie row-major without
-// gaps, otherwise a copy that does.
-plait_tensor plait_contiguous(plait_tensor input);
-
-// plait_expand applies the operation expand. A view in which dimensions of size 1 repeat.
-plait_tensor plait_expand(plait_tensor input, plait_ints size, int64_t size_len);
-
-// plait_expand_as applies the operation expand_as. A view expanded to the shape of another tensor.
-plait_tensor plait_expand_as(plait_tensor input, plait_tensor other);
-
-// plait_flatten applies the operation flatten. A range of dimensions joined to one.
-plait_tensor plait_flatten(plait_tensor input, int64_t start_dim, int64_t end_dim);
-
-// plait_mt applies the operation mT. A view with the last two dimensions swapped.
-plait_tensor plait_mt(plait_tensor input);
-
-// plait_movedim applies the operation movedim. A view with dimensions moved to other places.
-plait_tensor plait_movedim(plait_tensor input, plait_ints source, int64_t source_len, plait_ints destination, int64_t destination_len);
-
-// plait_permute applies the operation permute. A view with the dimensions in another order.
-plait_tensor plait_permute(plait_tensor input, plait_ints dims, int64_t dims_len);
-
-// plait_ravel applies the operation ravel. The elements in one dimension.
-plait_tensor plait_ravel(plait_tensor input);
-
-// plait_reshape applies the operation reshape. The same elements row-major in another shape: a view where the
-// layout allows it.
-plait_tensor plait_reshape(plait_tensor input, plait_ints shape, int64_t shape_len);
-
-// plait_reshape_as applies the operation reshape_as. The elements in the shape of another tensor.
-plait_tensor plait_reshape_as(plait_tensor input, plait_tensor other);
-
-// plait_squeeze applies the operation squeeze. A view without dimensions of size 1.
-plait_tensor plait_squeeze(plait_tensor input, plait_ints dim, int64_t dim_len);
-
-// plait_swapaxes applies the operation swapaxes. A view with two dimensions swapped.
-plait_tensor plait_swapaxes(plait_tensor input, int64_t axis0, int64_t axis1);
-
-// plait_t applies the operation t. A view of a matrix transposed.
-plait_tensor plait_t(plait_tensor input);
-
-// plait_transpose applies the operation transpose. A view with two dimensions swapped.
-plait_tensor plait_transpose(plait_tensor input, int64_t dim0, int64_t dim1);
-
-// plait_unflatten applies the operation unflatten. A dimension split into several.
-plait_tensor plait_unflatten(plait_tensor input, int64_t dim, plait_ints sizes, int64_t sizes_len);
-
-// plait_unsqueeze applies the operation unsqueeze. A view with a new dimension of size 1.
-plait_tensor plait_unsqueeze(plait_tensor input, int64_t dim);
-
-// plait_view applies the operation view. The same elements row-major in another shape, always a view.
-plait_tensor plait_view(plait_tensor input, plait_ints size, int64_t size_len);
-
-// plait_view_as applies the operation view_as. A view in the shape of another tensor.
-plait_tensor plait_view_as(plait_tensor input, plait_tensor other);
-
-// --- indexing ---
-
-// plait_index_get returns the part of a tensor that an index of n parts says, four integers each: 0 with
-// start, stop and step
-// of a slice; 1 with a position; 2 with the handle of a tensor of positions or of a mask; 3 a new dimension; 4
-// all the
-// dimensions that are not spoken of.
-plait_tensor plait_index_get(plait_tensor t, plait_ints parts, int64_t n);
-
-// plait_index_get_masked is [IndexGet] for an index with masks, which waits for them to know the shape.
-// It may wait for the device.
-plait_tensor plait_index_get_masked(plait_tensor t, plait_ints parts, int64_t n);
-
-// plait_index_set writes a value, a tensor that broadcasts or a number, to the part of a tensor that an index
-// says; see
-// [IndexGet].
-plait_status plait_index_set(plait_tensor t, plait_tensor value, double number, plait_ints parts, int64_t n);
-
-// plait_index_set_masked is [IndexSet] for an index with masks, which waits for them.
-// It may wait for the device.
-plait_status plait_index_set_masked(plait_tensor t, plait_tensor value, double number, plait_ints parts, int64_t n);
-
-// --- memory ---
-
-// plait_tensor_from_memory returns a tensor with a copy of the elements at data, which lie row-major in the
-// machine's byte order.
-// It may wait for the device.
-plait_tensor plait_tensor_from_memory(plait_bytes data, int64_t bytes, plait_dtype of, plait_ints shape, int64_t shape_len, plait_device on);
-
-// plait_tensor_wrap returns a tensor over memory of the caller on cpu:0, without a copy. strides and offset
-// count elements;
-// data and bytes bound the memory. The memory must stay until [Dropped] has returned key, which says that no
-// tensor uses
-// it any more. Operations on the tensor have read and written the memory when they return.
-plait_tensor plait_tensor_wrap(plait_bytes data, int64_t bytes, plait_dtype of, plait_ints shape, plait_ints strides, int64_t dims, int64_t offset, int64_t key);
-
-// plait_tensor_wait_for waits until the tensor's value, or the error that prevents it, is known, or
-// nanoseconds are over. It
-// returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait.
-// It may wait for the device.
-plait_status plait_tensor_wait_for(plait_tensor t, int64_t nanoseconds);
-
-// plait_tensor_ready returns 1 if the tensor's value, or the error that prevents it, is known, else 0. It does
-// not wait.
-plait_status plait_tensor_ready(plait_tensor t);
-
-// plait_tensor_read waits for the tensor's value and copies its elements, row-major, to out, which has room
-// for exactly them.
-// It may wait for the device.
-plait_status plait_tensor_read(plait_tensor t, void *out, int64_t bytes);
-
-// plait_tensor_item waits for the value of a tensor with one element and writes it to value.
-// It may wait for the device.
-plait_status plait_tensor_item(plait_tensor t, double *value);
-
-// plait_tensor_int waits for the value of a tensor with one element and writes it, as an integer, to value.
-// It may wait for the device.
-plait_status plait_tensor_int(plait_tensor t, int64_t *value);
-
-// plait_tensor_export waits for the tensor's readers and writers and returns an object that keeps its memory
-// for somebody
-// outside: until [ExportEnd], operations that use it are done when they return.
-// It may wait for the device.
-plait_object plait_tensor_export(plait_tensor t);
-
-// plait_export_end gives up what [TensorExport] returned.
-plait_status plait_export_end(plait_object h);
-
-// plait_dropped writes up to room keys of values that are no longer used to keys and returns how many: those
-// of memory given
-// to [TensorWrap], and of functions given to [NodeAttach] and to hooks.
-int64_t plait_dropped(int64_t *keys, int64_t room);
-
-// plait_memory_used writes to current and peak the bytes in use on a device. rank -1 means all ranks, category
-// -1 all
-// categories; see [TensorSetCategory].
-plait_status plait_memory_used(plait_device on, int64_t rank, int64_t category, int64_t *current, int64_t *peak);
-
-// plait_memory_reserved returns the bytes that a device holds from the system, caches included.
-int64_t plait_memory_reserved(plait_device on);
-
-// plait_memory_reset_peak makes the bytes in use now the peak.
-plait_status plait_memory_reset_peak(plait_device on);
-
-// plait_memory_empty_cache gives cached memory of a device back to the system.
-// It may wait for the device.
-plait_status plait_memory_empty_cache(plait_device on);
-
-// plait_memory_reclaim waits for all devices, and gives back what nothing uses any more: values that the
-// garbage collector finds
-// and caches. It is what to do before trying again after a memory error.
-// It may wait for the device.
-plait_status plait_memory_reclaim(void);
-
-// --- mode ---
-
-// plait_mode_get returns the calling thread's mode, to be given to [ModeSet].
-int64_t plait_mode_get(void);
-
-// plait_mode_set sets the calling thread's mode to one that [ModeGet] returned.
-plait_status plait_mode_set(int64_t mode);
-
-// plait_grad_enabled returns 1 if operations of the calling thread record gradients, else 0.
-int64_t plait_grad_enabled(void);
-
-// plait_grad_set makes operations of the calling thread record gradients, or not, and returns the mode before.
-int64_t plait_grad_set(bool on);
-
-// plait_inference_enabled returns 1 if the calling thread is in inference mode, else 0.
-int64_t plait_inference_enabled(void);
-
-// plait_inference_set turns inference mode, without gradients and version counts, on or off and returns the
-// mode before.
-int64_t plait_inference_set(bool on);
-
-// plait_anomaly_enabled returns 1 if results of the calling thread are checked for NaN as they are made, else
-// 0.
-int64_t plait_anomaly_enabled(void);
-
-// plait_anomaly_set turns the check for NaN on or off and returns the mode before. With it, operations wait
-// for their results.
-int64_t plait_anomaly_set(bool on);
-
-// --- operand ---
-
-// plait_list_len returns how many tensors a list of results has.
-int64_t plait_list_len(plait_object h);
-
-// plait_list_take ends the life of a list of results and writes the handles of its tensors to out, which has
-// room for them.
-plait_status plait_list_take(plait_object h, plait_tensor *out);
-
-// --- optim ---
-
-// plait_optim_new returns an optimiser of the named algorithm with a first group of n parameters, which must
-// live as long as
-// it. names are those of hyperparameters, joined by commas, and values their valuesLen values; the others have
-// the
-// algorithm's defaults. Release it with
-// [ObjectRelease].
-plait_object plait_optim_new(plait_string algorithm, plait_string names, plait_floats values, int64_t values_len, plait_tensors params, int64_t n);
-
-// plait_optim_add_group adds a group of n parameters; hyperparameters are as for [OptimNew].
-plait_status plait_optim_add_group(plait_object h, plait_string names, plait_floats values, int64_t values_len, plait_tensors params, int64_t n);
-
-// plait_optim_set changes hyperparameters of a group; either all of those given or, on an error, none.
-plait_status plait_optim_set(plait_object h, int64_t group, plait_string names, plait_floats values, int64_t values_len);
-
-// plait_optim_step updates every parameter that has a gradient.
-plait_status plait_optim_step(plait_object h);
-
-// plait_optim_state returns, as JSON, what the optimiser keeps for parameter index, counted through the
-// groups: its steps, other
-// numbers (as strings, by name) and the names of its tensors, which [OptimStateTensor] returns. It is empty
-// before the
-// parameter's first step.
-char *plait_optim_state(plait_object h, int64_t index);
-
-// plait_optim_state_tensor returns a state of parameter index. Its memory is the optimiser's own and goes on
-// changing with it.
-plait_tensor plait_optim_state_tensor(plait_object h, int64_t index, plait_string name);
-
-// plait_optim_states_new returns an empty collection of states; fill it with [OptimStatesAdd] and give it to
-// [OptimLoad].
-plait_object plait_optim_states_new(void);
-
-// plait_optim_states_add adds the state of parameter index to a collection: its steps, numbers, and n tensors,
-// which are copied
-// when the collection is loaded. Names are joined by commas.
-plait_status plait_optim_states_add(plait_object states, int64_t index, double step, plait_string names, plait_floats numbers, int64_t numbers_len, plait_string tensor_names, plait_tensors list, int64_t n);
-
-// plait_optim_load replaces the states of all parameters by those of a collection; on an error nothing has
-// changed.
-plait_status plait_optim_load(plait_object h, plait_object states);
-
-// plait_grads_drop drops the gradients of n tensors.
-plait_status plait_grads_drop(plait_tensors list, int64_t n);
-
-// --- optim closure ---
-
-// plait_optim_step_begin starts a step of an optimiser that evaluates the loss itself, such as "lbfgs". Go on
-// with
-// [OptimStepNext], and release it.
-plait_object plait_optim_step_begin(plait_object h);
-
-// plait_optim_step_next waits until the step wants the loss, and returns 1, or has ended, and returns 0.
-// It may wait for the device.
-plait_status plait_optim_step_next(plait_object h);
-
-// plait_optim_step_loss gives the step the loss that it wanted; 0 gives the step up, after which
-// [OptimStepNext] waits until
-// parameters are what they were.
-// It may wait for the device.
-plait_status plait_optim_step_loss(plait_object h, plait_tensor loss);
 
 // --- random ---
 
@@ -2270,100 +441,2718 @@ plait_status plait_generator_seed(plait_object g, int64_t seed);
 // plait_generator_state writes the seed and the position of a generator to state, which has room for two.
 plait_status plait_generator_state(plait_object g, int64_t *state);
 
-// plait_generator_set_state moves a generator to a state that [GeneratorState] returned.
+// plait_generator_set_state moves a generator to a state that plait_generator_state returned.
 plait_status plait_generator_set_state(plait_object g, int64_t seed, int64_t offset);
 
 // plait_generator_fork returns a generator whose sequence depends on the state of another and on key alone.
 plait_object plait_generator_fork(plait_object g, int64_t key);
 
-// --- status ---
+// --- indexing ---
 
-// plait_error_kind returns the number of an error's kind: 0 value, 1 shape, 2 dtype, 3 type, 4 index, 5
-// memory, 6 not
-// implemented, 7 device, 8 state, 9 input and output.
-int64_t plait_error_kind(plait_status status);
+// plait_index_get returns the part of a tensor that an index of n parts says, four integers each: 0 with
+// start, stop and step of a slice; 1 with a position; 2 with the handle of a tensor of positions or of a
+// mask; 3 a new dimension; 4 all the dimensions that are not spoken of.
+plait_tensor plait_index_get(plait_tensor t, plait_ints parts, int64_t n);
 
-// plait_error_message returns what an error says: the operation, what it got and what it wanted.
-char *plait_error_message(plait_status status);
-
-// plait_error_release frees an error.
-plait_status plait_error_release(plait_status status);
-
-// plait_make_room waits until operations need not wait for room in a queue.
+// plait_index_get_masked is plait_index_get for an index with masks, which waits for them to know the shape.
 // It may wait for the device.
-plait_status plait_make_room(void);
+plait_tensor plait_index_get_masked(plait_tensor t, plait_ints parts, int64_t n);
 
-// --- tensor ---
+// plait_index_set writes a value, a tensor that broadcasts or a number, to the part of a tensor that an index
+// says; see plait_index_get.
+plait_status plait_index_set(plait_tensor t, plait_tensor value, double number, plait_ints parts, int64_t n);
 
-// plait_tensor_release ends the life of a tensor's handle, and of what it alone holds: its memory and its part
-// of the graph.
-// Anything but the handle of a tensor is left alone.
-plait_status plait_tensor_release(plait_tensor t);
+// plait_index_set_masked is plait_index_set for an index with masks, which waits for them. It may wait for
+// the device.
+plait_status plait_index_set_masked(plait_tensor t, plait_tensor value, double number, plait_ints parts,
+		int64_t n);
 
-// plait_tensor_count returns how many tensors have handles.
-int64_t plait_tensor_count(void);
+// --- file ---
 
-// plait_tensor_dim returns the number of dimensions.
-plait_status plait_tensor_dim(plait_tensor t);
+// plait_file_open maps a safetensors file, checks it and returns an object that stands for it. It may wait
+// for the device.
+plait_object plait_file_open(plait_string path);
 
-// plait_tensor_shape writes the sizes of the dimensions to shape, which has room for 12, and returns their
-// number.
-plait_status plait_tensor_shape(plait_tensor t, int64_t *shape);
+// plait_file_parse is plait_file_open for bytes in memory, of which it makes a copy. It may wait for the
+// device.
+plait_object plait_file_parse(plait_bytes data, int64_t bytes);
 
-// plait_tensor_strides writes the distance of neighbours along each dimension, in elements, to strides, which
-// has room for 12,
-// and returns their number.
-plait_status plait_tensor_strides(plait_tensor t, int64_t *strides);
+// plait_file_describe returns what a file holds, as JSON: {"metadata": {...}, "tensors": [{"name", "dtype",
+// "shape"}, ...]}, in the order of the tensors' bytes; nothing for what is no file.
+char *plait_file_describe(plait_object h);
 
-// plait_tensor_offset returns the position of the first element in the storage, in elements.
-plait_status plait_tensor_offset(plait_tensor t);
+// plait_file_tensor returns a tensor of a file on the current default device. On a CPU device it lies in the
+// file's map. It may wait for the device.
+plait_tensor plait_file_tensor(plait_object h, plait_string name);
 
-// plait_tensor_dtype returns the number of the dtype.
-plait_status plait_tensor_dtype(plait_tensor t);
+// plait_file_save writes n tensors to a safetensors file, which replaces what is at path once it is complete.
+// header is JSON: {"names": [...], "metadata": {...}}. It may wait for the device.
+plait_status plait_file_save(plait_string path, plait_string header, plait_tensors list, int64_t n);
 
-// plait_tensor_device returns the number of the device; that of the default device for a number.
-plait_status plait_tensor_device(plait_tensor t);
+// plait_tensor_storage_id returns a number that tensors which share memory have in common, and no others that
+// live.
+plait_status plait_tensor_storage_id(plait_tensor t);
 
-// plait_tensor_is_contiguous returns 1 if the elements lie row-major without gaps, else 0.
-plait_status plait_tensor_is_contiguous(plait_tensor t);
+// plait_tensor_storage returns a tensor of one dimension over the whole memory of a tensor, without its
+// gradient.
+plait_tensor plait_tensor_storage(plait_tensor t);
 
-// plait_tensor_version returns how often the storage was changed in place.
-plait_status plait_tensor_version(plait_tensor t);
+// --- optim ---
 
-// plait_tensor_address returns the address of the first element on a device whose memory the host can address,
-// else 0. It does
-// not wait.
-plait_status plait_tensor_address(plait_tensor t);
+// plait_optim_new returns an optimiser of the named algorithm with a first group of n parameters, which must
+// live as long as it. names are those of hyperparameters, joined by commas, and values their values_len
+// values; the others have the algorithm's defaults. Release it with plait_object_release.
+plait_object plait_optim_new(plait_string algorithm, plait_string names, plait_floats values,
+		int64_t values_len, plait_tensors params, int64_t n);
 
-// plait_tensor_storage_bytes returns the size of the storage in bytes.
-plait_status plait_tensor_storage_bytes(plait_tensor t);
+// plait_optim_add_group adds a group of n parameters; hyperparameters are as for plait_optim_new.
+plait_status plait_optim_add_group(plait_object h, plait_string names, plait_floats values,
+		int64_t values_len, plait_tensors params, int64_t n);
 
-// plait_tensor_set_category counts the tensor's memory under a category: 0 activations, 1 parameters, 2
-// gradients, 3 optimiser
-// state, 4 communication, 5 buffers.
-plait_status plait_tensor_set_category(plait_tensor t, int64_t category);
+// plait_optim_set changes hyperparameters of a group; either all of those given or, on an error, none.
+plait_status plait_optim_set(plait_object h, int64_t group, plait_string names, plait_floats values,
+		int64_t values_len);
 
-// plait_tensor_alias returns another handle for the tensor, with the same memory and the same place in the
-// graph.
-plait_tensor plait_tensor_alias(plait_tensor t);
+// plait_optim_step updates every parameter that has a gradient.
+plait_status plait_optim_step(plait_object h);
 
-// plait_tensor_detach returns a tensor with the same memory and no place in the graph.
-plait_tensor plait_tensor_detach(plait_tensor t);
+// plait_optim_state returns, as JSON, what the optimiser keeps for parameter index, counted through the
+// groups: its steps, other numbers (as strings, by name) and the names of its tensors, which
+// plait_optim_state_tensor returns. It is empty before the parameter's first step.
+char *plait_optim_state(plait_object h, int64_t index);
 
-// plait_tensor_to_device returns a contiguous copy on another device; on the same device it returns an alias.
-// It may wait for the device.
-plait_tensor plait_tensor_to_device(plait_tensor t, plait_device to);
+// plait_optim_state_tensor returns a state of parameter index. Its memory is the optimiser's own and goes on
+// changing with it.
+plait_tensor plait_optim_state_tensor(plait_object h, int64_t index, plait_string name);
 
-// plait_tensor_number returns a 0-d tensor that stands for a plain number: it has no memory and promotes as a
-// number does. kind
-// is -1 for a floating-point number, -2 for an integer, -3 for a bool.
-plait_tensor plait_tensor_number(int64_t kind, double value, int64_t integer);
+// plait_optim_states_new returns an empty collection of states; fill it with plait_optim_states_add and give
+// it to plait_optim_load.
+plait_object plait_optim_states_new(void);
 
-// plait_result_dtype returns the dtype to which operands promote.
-plait_status plait_result_dtype(plait_tensors operands, int64_t n);
+// plait_optim_states_add adds the state of parameter index to a collection: its steps, numbers, and n
+// tensors, which are copied when the collection is loaded. Names are joined by commas.
+plait_status plait_optim_states_add(plait_object states, int64_t index, double step, plait_string names,
+		plait_floats numbers, int64_t numbers_len, plait_string tensor_names, plait_tensors list, int64_t n);
 
-// plait_promote_dtypes returns the dtype to which tensors of two dtypes promote.
-plait_status plait_promote_dtypes(plait_dtype a, plait_dtype b);
+// plait_optim_load replaces the states of all parameters by those of a collection; on an error nothing has
+// changed.
+plait_status plait_optim_load(plait_object h, plait_object states);
+
+// plait_grads_drop drops the gradients of n tensors.
+plait_status plait_grads_drop(plait_tensors list, int64_t n);
+
+// --- optim closure ---
+
+// plait_optim_step_begin starts a step of an optimiser that evaluates the loss itself, such as "lbfgs". Go on
+// with plait_optim_step_next, and release it.
+plait_object plait_optim_step_begin(plait_object h);
+
+// plait_optim_step_next waits until the step wants the loss, and returns 1, or has ended, and returns 0. It
+// may wait for the device.
+plait_status plait_optim_step_next(plait_object h);
+
+// plait_optim_step_loss gives the step the loss that it wanted; 0 gives the step up, after which
+// plait_optim_step_next waits until parameters are what they were. It may wait for the device.
+plait_status plait_optim_step_loss(plait_object h, plait_tensor loss);
+
+// --- activation ---
+
+// Returns input, 0 within lambd of 0.
+//   - lambd (0.5)
+plait_tensor plait_hardshrink(plait_tensor input, double lambd);
+
+// Returns input/6 + 1/2 limited to [0, 1].
+plait_tensor plait_hardsigmoid(plait_tensor input);
+
+// hardsigmoid in place: changes input.
+plait_status plait_hardsigmoid_in_place(plait_tensor input);
+
+// Returns input * hardsigmoid(input).
+plait_tensor plait_hardswish(plait_tensor input);
+
+// hardswish in place: changes input.
+plait_status plait_hardswish_in_place(plait_tensor input);
+
+// Returns input limited to [min_val, max_val].
+//   - min_val (-1)
+//   - max_val (1)
+plait_tensor plait_hardtanh(plait_tensor input, double min_val, double max_val);
+
+// hardtanh in place: changes input.
+//   - min_val (-1)
+//   - max_val (1)
+plait_status plait_hardtanh_in_place(plait_tensor input, double min_val, double max_val);
+
+// Returns input where it is positive, else negative_slope*input.
+//   - negative_slope (0.01)
+plait_tensor plait_leaky_relu(plait_tensor input, double negative_slope);
+
+// leaky_relu in place: changes input.
+//   - negative_slope (0.01)
+plait_status plait_leaky_relu_in_place(plait_tensor input, double negative_slope);
+
+// Returns input where it is positive and weight*input elsewhere.
+plait_tensor plait_prelu(plait_tensor input, plait_tensor weight, double weight_number);
+
+// Returns the positive part.
+plait_tensor plait_relu(plait_tensor input);
+
+// relu in place: changes input.
+plait_status plait_relu_in_place(plait_tensor input);
+
+// Returns input limited to [0, 6].
+plait_tensor plait_relu6(plait_tensor input);
+
+// relu6 in place: changes input.
+plait_status plait_relu6_in_place(plait_tensor input);
+
+// Returns 1 / (1 + exp(-input)).
+plait_tensor plait_sigmoid(plait_tensor input);
+
+// sigmoid in place: changes input.
+plait_status plait_sigmoid_in_place(plait_tensor input);
+
+// Returns input moved towards 0 by lambd.
+//   - lambd (0.5)
+plait_tensor plait_softshrink(plait_tensor input, double lambd);
+
+// Returns input / (1 + |input|).
+plait_tensor plait_softsign(plait_tensor input);
+
+// Returns the hyperbolic tangent.
+plait_tensor plait_tanh(plait_tensor input);
+
+// tanh in place: changes input.
+plait_status plait_tanh_in_place(plait_tensor input);
+
+// Returns input - tanh(input).
+plait_tensor plait_tanhshrink(plait_tensor input);
+
+// Returns input where it is above the threshold, else value.
+plait_tensor plait_threshold(plait_tensor input, double threshold, double value);
+
+// threshold in place: changes input.
+plait_status plait_threshold_in_place(plait_tensor input, double threshold, double value);
+
+// --- activation smooth ---
+
+// Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
+//   - alpha (1)
+plait_tensor plait_celu(plait_tensor input, double alpha);
+
+// celu in place: changes input.
+//   - alpha (1)
+plait_status plait_celu_in_place(plait_tensor input, double alpha);
+
+// Returns input where it is positive, else alpha*(exp(input) - 1).
+//   - alpha (1)
+plait_tensor plait_elu(plait_tensor input, double alpha);
+
+// elu in place: changes input.
+//   - alpha (1)
+plait_status plait_elu_in_place(plait_tensor input, double alpha);
+
+// Returns input times the standard normal probability of less.
+//   - approximate ("none")
+plait_tensor plait_gelu(plait_tensor input, plait_string approximate);
+
+// Returns the first half times the sigmoid of the second.
+//   - dim (-1)
+plait_tensor plait_glu(plait_tensor input, int64_t dim);
+
+// Returns the logarithm of the sigmoid.
+plait_tensor plait_logsigmoid(plait_tensor input);
+
+// Returns input * tanh(softplus(input)).
+plait_tensor plait_mish(plait_tensor input);
+
+// mish in place: changes input.
+plait_status plait_mish_in_place(plait_tensor input);
+
+// Returns the self-normalising elu.
+plait_tensor plait_selu(plait_tensor input);
+
+// selu in place: changes input.
+plait_status plait_selu_in_place(plait_tensor input);
+
+// Returns input * sigmoid(input).
+plait_tensor plait_silu(plait_tensor input);
+
+// silu in place: changes input.
+plait_status plait_silu_in_place(plait_tensor input);
+
+// Returns log(1 + exp(beta*input)) / beta.
+//   - beta (1)
+//   - threshold (20)
+plait_tensor plait_softplus(plait_tensor input, double beta, double threshold);
+
+// --- alias ---
+
+// The product of several matrices, in the cheapest order.
+plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
+
+// A power in float64.
+plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent);
+
+// 0 where the input is negative, values where it is 0, and 1 elsewhere.
+plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
+
+// input * 2^other.
+plait_tensor plait_ldexp(plait_tensor input, plait_tensor other);
+
+// A random multiple of what is negative.
+//   - lower (0.125)
+//   - upper (0.3333333333333333)
+//   - training (false)
+plait_tensor plait_rrelu(plait_tensor input, double lower, double upper, bool training);
+
+// The sign.
+plait_tensor plait_sgn(plait_tensor input);
+
+// sgn in place: changes input.
+plait_status plait_sgn_in_place(plait_tensor input);
+
+// The quotient.
+plait_tensor plait_true_divide(plait_tensor input, plait_tensor other);
+
+// true_divide in place: changes input.
+plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other);
+
+// The sum of the products of the elements of two vectors.
+plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
+
+// --- arithmetic ---
+
+// Returns the absolute value.
+plait_tensor plait_abs(plait_tensor input);
+
+// abs in place: changes input.
+plait_status plait_abs_in_place(plait_tensor input);
+
+// Returns input + other.
+plait_tensor plait_add(plait_tensor input, plait_tensor other, double other_number);
+
+// add in place: changes input.
+plait_status plait_add_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns input + alpha*other.
+//   - alpha (1)
+plait_tensor plait_add_scaled(plait_tensor input, plait_tensor other, double other_number, double alpha);
+
+// add_scaled in place: changes input.
+//   - alpha (1)
+plait_status plait_add_scaled_in_place(plait_tensor input, plait_tensor other, double other_number,
+		double alpha);
+
+// Returns input / other, of integers too as floats.
+plait_tensor plait_div(plait_tensor input, plait_tensor other, double other_number);
+
+// div in place: changes input.
+plait_status plait_div_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns input * other.
+plait_tensor plait_mul(plait_tensor input, plait_tensor other, double other_number);
+
+// mul in place: changes input.
+plait_status plait_mul_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns -input.
+plait_tensor plait_neg(plait_tensor input);
+
+// neg in place: changes input.
+plait_status plait_neg_in_place(plait_tensor input);
+
+// Returns 1 / input.
+plait_tensor plait_reciprocal(plait_tensor input);
+
+// reciprocal in place: changes input.
+plait_status plait_reciprocal_in_place(plait_tensor input);
+
+// Returns -1, 0 or 1 by the sign.
+plait_tensor plait_sign(plait_tensor input);
+
+// sign in place: changes input.
+plait_status plait_sign_in_place(plait_tensor input);
+
+// Returns input * input.
+plait_tensor plait_square(plait_tensor input);
+
+// square in place: changes input.
+plait_status plait_square_in_place(plait_tensor input);
+
+// Returns input - other.
+plait_tensor plait_sub(plait_tensor input, plait_tensor other, double other_number);
+
+// sub in place: changes input.
+plait_status plait_sub_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// --- assembly ---
+
+// Matrices along the diagonal of one.
+plait_tensor plait_block_diag(plait_tensors tensors, int64_t tensors_len);
+
+// All choices of some elements of a vector.
+//   - r (2)
+//   - with_replacement (false)
+plait_tensor plait_combinations(plait_tensor input, int64_t r, bool with_replacement);
+
+// The matrix with a tensor's elements on a diagonal.
+//   - offset (0): which diagonal
+plait_tensor plait_diagflat(plait_tensor input, int64_t offset);
+
+// Equal parts along the third dimension. Returns a list for plait_list_take.
+plait_object plait_dsplit(plait_tensor input, int64_t sections);
+
+// Equal parts along the second dimension. Returns a list for plait_list_take.
+plait_object plait_hsplit(plait_tensor input, int64_t sections);
+
+// Parts of a dimension combined with others.
+//   - include_self (true)
+plait_tensor plait_index_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source,
+		plait_string reduce, bool include_self);
+
+// index_reduce in place: changes input.
+//   - include_self (true)
+plait_status plait_index_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index,
+		plait_tensor source, plait_string reduce, bool include_self);
+
+// A copy with elements, taken as flat, replaced.
+//   - accumulate (false)
+plait_tensor plait_put(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
+
+// The powers of a vector's elements.
+//   - N (-1)
+//   - increasing (false)
+plait_tensor plait_vander(plait_tensor x, int64_t N, bool increasing);
+
+// Equal parts along the first dimension. Returns a list for plait_list_take.
+plait_object plait_vsplit(plait_tensor input, int64_t sections);
+
+// --- attention ---
+
+// softmax(query key^T scale + mask) value, without storing the scores.
+//   - query: [..., L, E]
+//   - key: [..., S, E]
+//   - value: [..., S, Ev]
+//   - attn_mask (0): bool (true takes part) or added to the scores
+//   - dropout_p (0): the probability of a weight being dropped
+//   - is_causal (false): hide keys after the query
+//   - scale (0): factor of the scores; 0 stands for 1/sqrt(E)
+//   - enable_gqa (false): allow fewer key than query heads
+plait_tensor plait_scaled_dot_product_attention(plait_tensor query, plait_tensor key, plait_tensor value,
+		plait_tensor attn_mask, double dropout_p, bool is_causal, double scale, bool enable_gqa);
+
+// --- avg pool ---
+
+// Average of each of output_size windows that cover the input.
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_avg_pool1d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
+
+// Average of each of output_size windows that cover the input.
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_avg_pool2d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
+
+// Average of each of output_size windows that cover the input.
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_avg_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
+
+// Average of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - ceil_mode (false)
+//   - exclude_pad (false): the opposite of count_include_pad
+//   - divisor_override (0): 0 for none
+plait_tensor plait_avg_pool1d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
+		bool exclude_pad, int64_t divisor_override);
+
+// Average of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - ceil_mode (false)
+//   - exclude_pad (false): the opposite of count_include_pad
+//   - divisor_override (0): 0 for none
+plait_tensor plait_avg_pool2d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
+		bool exclude_pad, int64_t divisor_override);
+
+// Average of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - ceil_mode (false)
+//   - exclude_pad (false): the opposite of count_include_pad
+//   - divisor_override (0): 0 for none
+plait_tensor plait_avg_pool3d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
+		bool exclude_pad, int64_t divisor_override);
+
+// --- blend ---
+
+// Returns input + value*tensor1/tensor2.
+//   - value (1)
+plait_tensor plait_addcdiv(plait_tensor input, plait_tensor tensor1, double tensor1_number,
+		plait_tensor tensor2, double tensor2_number, double value);
+
+// addcdiv in place: changes input.
+//   - value (1)
+plait_status plait_addcdiv_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number,
+		plait_tensor tensor2, double tensor2_number, double value);
+
+// Returns input + value*tensor1*tensor2.
+//   - value (1)
+plait_tensor plait_addcmul(plait_tensor input, plait_tensor tensor1, double tensor1_number,
+		plait_tensor tensor2, double tensor2_number, double value);
+
+// addcmul in place: changes input.
+//   - value (1)
+plait_status plait_addcmul_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number,
+		plait_tensor tensor2, double tensor2_number, double value);
+
+// Returns input + weight*(end - input).
+plait_tensor plait_lerp(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight,
+		double weight_number);
+
+// lerp in place: changes input.
+plait_status plait_lerp_in_place(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight,
+		double weight_number);
+
+// Returns input with value where mask is true.
+plait_tensor plait_masked_fill(plait_tensor input, plait_tensor mask, double mask_number, plait_tensor value,
+		double value_number);
+
+// masked_fill in place: changes input.
+plait_status plait_masked_fill_in_place(plait_tensor input, plait_tensor mask, double mask_number,
+		plait_tensor value, double value_number);
+
+// Returns input where condition is true and other elsewhere.
+plait_tensor plait_where(plait_tensor condition, plait_tensor input, double input_number, plait_tensor other,
+		double other_number);
+
+// --- comparison ---
+
+// Whether all elements are close.
+//   - rtol (1e-05)
+//   - atol (1e-08)
+//   - equal_nan (false)
+plait_tensor plait_allclose(plait_tensor input, plait_tensor other, double rtol, double atol, bool equal_nan);
+
+// Returns whether input equals other.
+plait_tensor plait_eq(plait_tensor input, plait_tensor other, double other_number);
+
+// eq in place: changes input.
+plait_status plait_eq_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Whether two tensors have the same shape and equal elements.
+plait_tensor plait_equal(plait_tensor input, plait_tensor other);
+
+// Returns whether input >= other.
+plait_tensor plait_ge(plait_tensor input, plait_tensor other, double other_number);
+
+// ge in place: changes input.
+plait_status plait_ge_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns whether input > other.
+plait_tensor plait_gt(plait_tensor input, plait_tensor other, double other_number);
+
+// gt in place: changes input.
+plait_status plait_gt_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns whether |input - other| <= atol + rtol*|other|.
+//   - rtol (1e-05)
+//   - atol (1e-08)
+//   - equal_nan (false)
+plait_tensor plait_isclose(plait_tensor input, plait_tensor other, double other_number, double rtol,
+		double atol, bool equal_nan);
+
+// Returns where input is neither NaN nor infinite.
+plait_tensor plait_isfinite(plait_tensor input);
+
+// Where elements are among those of another tensor.
+//   - invert (false)
+plait_tensor plait_isin(plait_tensor elements, plait_tensor test_elements, bool invert);
+
+// Returns where input is infinite.
+plait_tensor plait_isinf(plait_tensor input);
+
+// Returns where input is NaN.
+plait_tensor plait_isnan(plait_tensor input);
+
+// Returns whether input <= other.
+plait_tensor plait_le(plait_tensor input, plait_tensor other, double other_number);
+
+// le in place: changes input.
+plait_status plait_le_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns whether input < other.
+plait_tensor plait_lt(plait_tensor input, plait_tensor other, double other_number);
+
+// lt in place: changes input.
+plait_status plait_lt_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns whether input differs from other.
+plait_tensor plait_ne(plait_tensor input, plait_tensor other, double other_number);
+
+// ne in place: changes input.
+plait_status plait_ne_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns where the sign of input is set.
+plait_tensor plait_signbit(plait_tensor input);
+
+// --- conv ---
+
+// Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, L] or [C, L], weight
+// [O, C/groups, K].
+//   - bias (0): [O]
+//   - stride (1)
+//   - padding (0): zeros on both sides
+//   - dilation (1)
+//   - groups (1)
+//   - same (false): pad to the input's size, as padding="same"
+plait_tensor plait_conv1d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride,
+		int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len,
+		int64_t groups, bool same);
+
+// Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, H, W] or [C, H, W],
+// weight [O, C/groups, KH, KW].
+//   - bias (0): [O]
+//   - stride (1)
+//   - padding (0): zeros on both sides
+//   - dilation (1)
+//   - groups (1)
+//   - same (false): pad to the input's size, as padding="same"
+plait_tensor plait_conv2d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride,
+		int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len,
+		int64_t groups, bool same);
+
+// Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, D, H, W] or [C, D,
+// H, W], weight [O, C/groups, KD, KH, KW].
+//   - bias (0): [O]
+//   - stride (1)
+//   - padding (0): zeros on both sides
+//   - dilation (1)
+//   - groups (1)
+//   - same (false): pad to the input's size, as padding="same"
+plait_tensor plait_conv3d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride,
+		int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len,
+		int64_t groups, bool same);
+
+// Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, L] or [C, L], weight [C,
+// O/groups, K].
+//   - bias (0): [O]
+//   - stride (1)
+//   - padding (0): taken off both sides
+//   - output_padding (0): added behind
+//   - groups (1)
+//   - dilation (1)
+plait_tensor plait_conv_transpose1d(plait_tensor input, plait_tensor weight, plait_tensor bias,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding,
+		int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
+
+// Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, H, W] or [C, H, W], weight
+// [C, O/groups, KH, KW].
+//   - bias (0): [O]
+//   - stride (1)
+//   - padding (0): taken off both sides
+//   - output_padding (0): added behind
+//   - groups (1)
+//   - dilation (1)
+plait_tensor plait_conv_transpose2d(plait_tensor input, plait_tensor weight, plait_tensor bias,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding,
+		int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
+
+// Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, D, H, W] or [C, D, H, W],
+// weight [C, O/groups, KD, KH, KW].
+//   - bias (0): [O]
+//   - stride (1)
+//   - padding (0): taken off both sides
+//   - output_padding (0): added behind
+//   - groups (1)
+//   - dilation (1)
+plait_tensor plait_conv_transpose3d(plait_tensor input, plait_tensor weight, plait_tensor bias,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding,
+		int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
+
+// --- copying ---
+
+// The tensor with its elements set to those of another, broadcast and converted.
+//   - src: the values
+plait_status plait_copy_in_place(plait_tensor input, plait_tensor src);
+
+// The tensor with every element set to a value.
+//   - value: a number or a 0-d tensor
+plait_status plait_fill_in_place(plait_tensor input, plait_tensor value);
+
+// The tensor converted to a dtype.
+//   - dtype (PLAIT_DEFAULT)
+plait_tensor plait_to(plait_tensor input, plait_dtype dtype);
+
+// The tensor with every element set to zero.
+plait_status plait_zero_in_place(plait_tensor input);
+
+// --- creation ---
+
+// Numbers from start, a step apart, that lie before end.
+//   - start (0): the first number
+//   - end: the number to stop before
+//   - step (1): the distance of neighbours
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_arange(plait_tensor start, double start_number, plait_tensor end, double end_number,
+		plait_tensor step, double step_number, plait_dtype dtype, plait_device device, bool requires_grad);
+
+// A tensor whose elements are undefined until they are written.
+//   - size: the shape
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_empty(plait_ints size, int64_t size_len, plait_dtype dtype, plait_device device,
+		bool requires_grad);
+
+// A tensor of another's shape whose elements are undefined until they are written.
+//   - input: whose shape, and by default dtype and device, the result has
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_empty_like(plait_tensor input, plait_dtype dtype, plait_device device, bool requires_grad);
+
+// A matrix with ones on the diagonal and zeros elsewhere.
+//   - n: the number of rows
+//   - m (-1): of columns; -1: as many
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_eye(int64_t n, int64_t m, plait_dtype dtype, plait_device device, bool requires_grad);
+
+// A tensor whose elements are all one number.
+//   - size: the shape
+//   - fill_value: a number
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_full(plait_ints size, int64_t size_len, plait_tensor fill_value, double fill_value_number,
+		plait_dtype dtype, plait_device device, bool requires_grad);
+
+// A tensor of another's shape whose elements are all one number.
+//   - input: whose shape, and by default dtype and device, the result has
+//   - fill_value: a number
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_full_like(plait_tensor input, plait_tensor fill_value, double fill_value_number,
+		plait_dtype dtype, plait_device device, bool requires_grad);
+
+// Evenly spaced numbers.
+//   - start: the first number
+//   - end: the last number
+//   - steps: how many
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_linspace(double start, double end, int64_t steps, plait_dtype dtype, plait_device device,
+		bool requires_grad);
+
+// Powers of evenly spaced numbers.
+//   - start: the first number
+//   - end: the last number
+//   - steps: how many
+//   - base (10): of the powers
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_logspace(double start, double end, int64_t steps, double base, plait_dtype dtype,
+		plait_device device, bool requires_grad);
+
+// Ones.
+//   - size: the shape
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_ones(plait_ints size, int64_t size_len, plait_dtype dtype, plait_device device,
+		bool requires_grad);
+
+// Ones of a tensor's shape.
+//   - input: whose shape, and by default dtype and device, the result has
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_ones_like(plait_tensor input, plait_dtype dtype, plait_device device, bool requires_grad);
+
+// Rows and columns of the elements on and below a diagonal.
+//   - row: the number of rows
+//   - col: of columns
+//   - offset (0): which diagonal
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_tril_indices(int64_t row, int64_t col, int64_t offset, plait_dtype dtype,
+		plait_device device, bool requires_grad);
+
+// Rows and columns of the elements on and above a diagonal.
+//   - row: the number of rows
+//   - col: of columns
+//   - offset (0): which diagonal
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_triu_indices(int64_t row, int64_t col, int64_t offset, plait_dtype dtype,
+		plait_device device, bool requires_grad);
+
+// Zeros.
+//   - size: the shape
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_zeros(plait_ints size, int64_t size_len, plait_dtype dtype, plait_device device,
+		bool requires_grad);
+
+// Zeros of a tensor's shape.
+//   - input: whose shape, and by default dtype and device, the result has
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_zeros_like(plait_tensor input, plait_dtype dtype, plait_device device, bool requires_grad);
+
+// --- difference ---
+
+// The running integrals along a dimension by the trapezoidal rule.
+//   - x (0)
+//   - dx (1): the distance of samples, without x
+//   - dim (-1): the dimension
+plait_tensor plait_cumulative_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
+
+// The differences of neighbours along a dimension.
+//   - n (1): how often
+//   - dim (-1): the dimension
+//   - prepend (0)
+//   - append (0)
+plait_tensor plait_diff(plait_tensor input, int64_t n, int64_t dim, plait_tensor prepend,
+		plait_tensor append);
+
+// The integral along a dimension by the trapezoidal rule.
+//   - x (0)
+//   - dx (1): the distance of samples, without x
+//   - dim (-1): the dimension
+plait_tensor plait_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
+
+// --- division ---
+
+// Returns the quotient rounded towards minus infinity.
+plait_tensor plait_floor_divide(plait_tensor input, plait_tensor other, double other_number);
+
+// floor_divide in place: changes input.
+plait_status plait_floor_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the remainder with the sign of input.
+plait_tensor plait_fmod(plait_tensor input, plait_tensor other, double other_number);
+
+// fmod in place: changes input.
+plait_status plait_fmod_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the greatest common divisor of integers.
+plait_tensor plait_gcd(plait_tensor input, plait_tensor other, double other_number);
+
+// gcd in place: changes input.
+plait_status plait_gcd_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the remainder with the sign of other.
+plait_tensor plait_remainder(plait_tensor input, plait_tensor other, double other_number);
+
+// remainder in place: changes input.
+plait_status plait_remainder_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the quotient rounded towards zero.
+plait_tensor plait_trunc_divide(plait_tensor input, plait_tensor other, double other_number);
+
+// trunc_divide in place: changes input.
+plait_status plait_trunc_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// --- dropout ---
+
+// Dropout that keeps the mean and variance of selu networks.
+//   - p (0.5): the probability of being dropped
+//   - training (true): whether anything is dropped at all
+plait_tensor plait_alpha_dropout(plait_tensor input, double p, bool training);
+
+// The input with elements set to 0 at random, the others scaled to keep the expectation.
+//   - p (0.5): the probability of being dropped
+//   - training (true): whether anything is dropped at all
+plait_tensor plait_dropout(plait_tensor input, double p, bool training);
+
+// The input [N, C, L] with whole channels set to 0 at random.
+//   - p (0.5): the probability of being dropped
+//   - training (true): whether anything is dropped at all
+plait_tensor plait_dropout1d(plait_tensor input, double p, bool training);
+
+// The input [N, C, H, W] with whole channels set to 0 at random.
+//   - p (0.5): the probability of being dropped
+//   - training (true): whether anything is dropped at all
+plait_tensor plait_dropout2d(plait_tensor input, double p, bool training);
+
+// The input [N, C, D, H, W] with whole channels set to 0 at random.
+//   - p (0.5): the probability of being dropped
+//   - training (true): whether anything is dropped at all
+plait_tensor plait_dropout3d(plait_tensor input, double p, bool training);
+
+// Dropout of whole channels that keeps the mean and variance of selu networks.
+//   - p (0.5): the probability of being dropped
+//   - training (true): whether anything is dropped at all
+plait_tensor plait_feature_alpha_dropout(plait_tensor input, double p, bool training);
+
+// --- einsum ---
+
+// Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result has the
+// dimensions of the ellipsis, then the letters that appear once, sorted.
+plait_tensor plait_einsum(plait_string equation, plait_tensors operands, int64_t operands_len);
+
+// The sum of products over the last dimensions.
+plait_tensor plait_inner(plait_tensor input, plait_tensor other);
+
+// The Kronecker product.
+plait_tensor plait_kron(plait_tensor input, plait_tensor other);
+
+// The product of a square matrix with itself, n times.
+plait_tensor plait_matrix_power(plait_tensor input, int64_t n);
+
+// The product of several matrices, in the cheapest order.
+plait_tensor plait_multi_dot(plait_tensors tensors, int64_t tensors_len);
+
+// The products of every element of one vector with every one of another.
+plait_tensor plait_outer(plait_tensor input, plait_tensor vec2);
+
+// The sum of products over pairs of dimensions.
+plait_tensor plait_tensordot(plait_tensor input, plait_tensor other, plait_ints dims_self,
+		int64_t dims_self_len, plait_ints dims_other, int64_t dims_other_len);
+
+// The sum of the diagonal of a matrix.
+plait_tensor plait_trace(plait_tensor input);
+
+// --- exponential ---
+
+// Returns e to the power of each element.
+plait_tensor plait_exp(plait_tensor input);
+
+// exp in place: changes input.
+plait_status plait_exp_in_place(plait_tensor input);
+
+// Returns 2 to the power of each element.
+plait_tensor plait_exp2(plait_tensor input);
+
+// exp2 in place: changes input.
+plait_status plait_exp2_in_place(plait_tensor input);
+
+// Returns exp(input) - 1, accurate near 0.
+plait_tensor plait_expm1(plait_tensor input);
+
+// expm1 in place: changes input.
+plait_status plait_expm1_in_place(plait_tensor input);
+
+// Returns the natural logarithm.
+plait_tensor plait_log(plait_tensor input);
+
+// log in place: changes input.
+plait_status plait_log_in_place(plait_tensor input);
+
+// Returns the logarithm to base 10.
+plait_tensor plait_log10(plait_tensor input);
+
+// log10 in place: changes input.
+plait_status plait_log10_in_place(plait_tensor input);
+
+// Returns log(1 + input), accurate near 0.
+plait_tensor plait_log1p(plait_tensor input);
+
+// log1p in place: changes input.
+plait_status plait_log1p_in_place(plait_tensor input);
+
+// Returns the logarithm to base 2.
+plait_tensor plait_log2(plait_tensor input);
+
+// log2 in place: changes input.
+plait_status plait_log2_in_place(plait_tensor input);
+
+// Returns log(exp(input) + exp(other)) without overflow.
+plait_tensor plait_logaddexp(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the logarithm to base 2 of 2^input + 2^other.
+plait_tensor plait_logaddexp2(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns 1 / sqrt(input).
+plait_tensor plait_rsqrt(plait_tensor input);
+
+// rsqrt in place: changes input.
+plait_status plait_rsqrt_in_place(plait_tensor input);
+
+// Returns the square root.
+plait_tensor plait_sqrt(plait_tensor input);
+
+// sqrt in place: changes input.
+plait_status plait_sqrt_in_place(plait_tensor input);
+
+// Returns input * log(other), 0 where input is 0.
+plait_tensor plait_xlogy(plait_tensor input, plait_tensor other, double other_number);
+
+// xlogy in place: changes input.
+plait_status plait_xlogy_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// --- extremum ---
+
+// Returns input limited to [min, max].
+//   - min (0)
+//   - max (0)
+plait_tensor plait_clamp(plait_tensor input, plait_tensor min, double min_number, plait_tensor max,
+		double max_number);
+
+// clamp in place: changes input.
+//   - min (0)
+//   - max (0)
+plait_status plait_clamp_in_place(plait_tensor input, plait_tensor min, double min_number, plait_tensor max,
+		double max_number);
+
+// Returns the larger of both, or the one that is not NaN.
+plait_tensor plait_fmax(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the smaller of both, or the one that is not NaN.
+plait_tensor plait_fmin(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the larger of both, NaN if either is.
+plait_tensor plait_maximum(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the smaller of both, NaN if either is.
+plait_tensor plait_minimum(plait_tensor input, plait_tensor other, double other_number);
+
+// --- gathering ---
+
+// Rows of a matrix combined by bags of indices.
+//   - input: the indices
+//   - weight: the matrix
+//   - offsets (0): where the bags of a vector of indices begin
+//   - scale_grad_by_freq (false): whether gradients are divided by how often a row was used
+//   - mode ("mean"): sum, mean or max
+//   - per_sample_weights (0): scale the rows of a sum
+//   - include_last_offset (false): whether the last offset is an end
+//   - padding_idx (absent): a row that counts for nothing
+plait_tensor plait_embedding_bag(plait_tensor input, plait_tensor weight, plait_tensor offsets,
+		bool scale_grad_by_freq, plait_string mode, plait_tensor per_sample_weights, bool include_last_offset,
+		int64_t padding_idx, bool has_padding_idx);
+
+// A matrix whose rows at indices are scaled down to a norm.
+//   - weight: the matrix
+plait_status plait_embedding_renorm_in_place(plait_tensor input, plait_tensor weight, double indices,
+		double max_norm);
+
+// The elements that indices name in one dimension.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+plait_tensor plait_gather(plait_tensor input, int64_t dim, plait_tensor index);
+
+// Parts added to those at the indices of a dimension.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - source: the values
+//   - alpha (1): a factor of the values
+plait_tensor plait_index_add(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source,
+		double alpha);
+
+// index_add in place: changes input.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - source: the values
+//   - alpha (1): a factor of the values
+plait_status plait_index_add_in_place(plait_tensor input, int64_t dim, plait_tensor index,
+		plait_tensor source, double alpha);
+
+// Parts at the indices of a dimension replaced.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - source: the values
+plait_tensor plait_index_copy(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source);
+
+// index_copy in place: changes input.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - source: the values
+plait_status plait_index_copy_in_place(plait_tensor input, int64_t dim, plait_tensor index,
+		plait_tensor source);
+
+// Parts at the indices of a dimension set to a value.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - value: a number or a 0-d tensor
+plait_tensor plait_index_fill(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor value,
+		double value_number);
+
+// index_fill in place: changes input.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - value: a number or a 0-d tensor
+plait_status plait_index_fill_in_place(plait_tensor input, int64_t dim, plait_tensor index,
+		plait_tensor value, double value_number);
+
+// The parts at the indices of a dimension.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+plait_tensor plait_index_select(plait_tensor input, int64_t dim, plait_tensor index);
+
+// The tensor with elements at indices, as if it were flat, replaced.
+//   - index: the indices, int64 or int32
+//   - source: the values
+//   - accumulate (false): whether values are added
+plait_status plait_put_in_place(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
+
+// Values written to where indices say in one dimension.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - src: the values, or a number
+plait_tensor plait_scatter(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src,
+		double src_number);
+
+// scatter in place: changes input.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - src: the values, or a number
+plait_status plait_scatter_in_place(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src,
+		double src_number);
+
+// Values added to where indices say in one dimension.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - src: the values
+plait_tensor plait_scatter_add(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src);
+
+// scatter_add in place: changes input.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - src: the values
+plait_status plait_scatter_add_in_place(plait_tensor input, int64_t dim, plait_tensor index,
+		plait_tensor src);
+
+// Values combined with the elements that indices name in one dimension.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - src: the values
+//   - reduce: sum, prod, mean, amax or amin
+//   - include_self (true): whether the elements of input take part
+plait_tensor plait_scatter_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor src,
+		plait_string reduce, bool include_self);
+
+// scatter_reduce in place: changes input.
+//   - dim: the dimension
+//   - index: the indices, int64 or int32
+//   - src: the values
+//   - reduce: sum, prod, mean, amax or amin
+//   - include_self (true): whether the elements of input take part
+plait_status plait_scatter_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index,
+		plait_tensor src, plait_string reduce, bool include_self);
+
+// The elements at indices of the tensor as if it were flat.
+//   - index: the indices, int64 or int32
+plait_tensor plait_take(plait_tensor input, plait_tensor index);
+
+// The elements that indices name in one dimension; other dimensions broadcast.
+//   - dim (absent): the dimension; none: flat
+plait_tensor plait_take_along_dim(plait_tensor input, plait_tensor indices, int64_t dim, bool has_dim);
+
+// --- grid ---
+
+// The grids of affine maps.
+//   - align_corners (false): whether -1 and 1 are the centres of the outermost elements
+plait_tensor plait_affine_grid(plait_tensor theta, plait_ints size, int64_t size_len, bool align_corners);
+
+// The values of an image or a volume at given places.
+//   - grid: places from -1 to 1
+//   - mode ("bilinear"): bilinear or nearest
+//   - padding_mode ("zeros"): zeros, border or reflection
+//   - align_corners (false): whether -1 and 1 are the centres of the outermost elements
+plait_tensor plait_grid_sample(plait_tensor input, plait_tensor grid, plait_string mode,
+		plait_string padding_mode, bool align_corners);
+
+// --- indexing ---
+
+// The rows of a matrix at indices.
+//   - input: the indices
+//   - weight: the matrix
+//   - padding_idx (absent): a row without gradient
+//   - scale_grad_by_freq (false): whether gradients are divided by how often a row was used
+plait_tensor plait_embedding(plait_tensor input, plait_tensor weight, int64_t padding_idx,
+		bool has_padding_idx, bool scale_grad_by_freq);
+
+// The elements that index tensors and masks name.
+//   - indices: an index tensor or mask for each dimension; absent ones take it whole
+plait_tensor plait_index(plait_tensor input, plait_tensors indices, int64_t indices_len);
+
+// Values written or added to the elements that index tensors and masks name.
+//   - indices: an index tensor or mask for each dimension; absent ones take it whole
+//   - values: a tensor that broadcasts, or a number
+//   - accumulate (false): whether values are added
+plait_tensor plait_index_put(plait_tensor input, plait_tensors indices, int64_t indices_len,
+		plait_tensor values, double values_number, bool accumulate);
+
+// index_put in place: changes input.
+//   - indices: an index tensor or mask for each dimension; absent ones take it whole
+//   - values: a tensor that broadcasts, or a number
+//   - accumulate (false): whether values are added
+plait_status plait_index_put_in_place(plait_tensor input, plait_tensors indices, int64_t indices_len,
+		plait_tensor values, double values_number, bool accumulate);
+
+// The elements where a mask is true replaced, in order.
+//   - mask: bools that broadcast
+//   - source: the values
+plait_tensor plait_masked_scatter(plait_tensor input, plait_tensor mask, plait_tensor source);
+
+// masked_scatter in place: changes input.
+//   - mask: bools that broadcast
+//   - source: the values
+plait_status plait_masked_scatter_in_place(plait_tensor input, plait_tensor mask, plait_tensor source);
+
+// The elements where a mask is true.
+//   - mask: bools that broadcast
+plait_tensor plait_masked_select(plait_tensor input, plait_tensor mask);
+
+// --- interpolate ---
+
+// The input, [N, C, spatial...], resampled to other spatial sizes.
+//   - size (absent)
+//   - scale_factor (absent)
+//   - mode ("nearest")
+//   - align_corners (false)
+//   - recompute_scale_factor (false)
+plait_tensor plait_interpolate(plait_tensor input, plait_ints size, int64_t size_len,
+		plait_floats scale_factor, int64_t scale_factor_len, plait_string mode, bool align_corners,
+		bool recompute_scale_factor);
+
+// --- joining ---
+
+// The combinations of elements of vectors.
+//   - tensors: vectors
+plait_tensor plait_cartesian_prod(plait_tensors tensors, int64_t tensors_len);
+
+// The tensors joined along a dimension.
+//   - tensors: what is joined
+//   - dim (0): the dimension
+plait_tensor plait_cat(plait_tensors tensors, int64_t tensors_len, int64_t dim);
+
+// The tensors, vectors as columns, joined side by side.
+//   - tensors: what is joined
+plait_tensor plait_column_stack(plait_tensors tensors, int64_t tensors_len);
+
+// The tensors joined along the third dimension.
+//   - tensors: what is joined
+plait_tensor plait_dstack(plait_tensors tensors, int64_t tensors_len);
+
+// The tensors joined side by side.
+//   - tensors: what is joined
+plait_tensor plait_hstack(plait_tensors tensors, int64_t tensors_len);
+
+// Views that hold the coordinates of a grid. Returns a list for plait_list_take.
+//   - tensors: vectors
+//   - indexing ("ij"): ij, or xy for the first two dimensions swapped
+plait_object plait_meshgrid(plait_tensors tensors, int64_t tensors_len, plait_string indexing);
+
+// The tensors joined along a new dimension.
+//   - tensors: what is joined
+//   - dim (0): the dimension
+plait_tensor plait_stack(plait_tensors tensors, int64_t tensors_len, int64_t dim);
+
+// The tensors, vectors as rows, joined on top of each other.
+//   - tensors: what is joined
+plait_tensor plait_vstack(plait_tensors tensors, int64_t tensors_len);
+
+// --- linalg ---
+
+// The triangular factors of symmetric positive definite matrices.
+//   - input: matrices [*, n, n]
+//   - upper (false)
+plait_tensor plait_linalg_cholesky(plait_tensor input, bool upper);
+
+// The determinants of matrices.
+//   - input: matrices [*, n, n]
+plait_tensor plait_linalg_det(plait_tensor input);
+
+// The eigenvalues and eigenvectors of symmetric matrices. Writes the results' handles to out.
+//   - input: matrices [*, n, n]
+plait_status plait_linalg_eigh(plait_tensor input, plait_tensor out[2]);
+
+// The inverses of matrices.
+//   - input: matrices [*, n, n]
+plait_tensor plait_linalg_inv(plait_tensor input);
+
+// The X that makes A X - B least.
+plait_tensor plait_linalg_lstsq(plait_tensor A, plait_tensor B);
+
+// The norms of matrices.
+//   - input: matrices [*, m, n]
+//   - ord ("fro")
+plait_tensor plait_linalg_matrix_norm(plait_tensor input, plait_string ord);
+
+// The pseudoinverses of matrices.
+//   - input: matrices [*, m, n]
+//   - rtol (-1)
+plait_tensor plait_linalg_pinv(plait_tensor input, double rtol);
+
+// Matrices as products of ones with orthonormal columns and triangular ones. Writes the results' handles to
+// out.
+//   - input: matrices [*, m, n]
+plait_status plait_linalg_qr(plait_tensor input, plait_tensor out[2]);
+
+// The signs and the logarithms of determinants. Writes the results' handles to out.
+//   - input: matrices [*, n, n]
+plait_status plait_linalg_slogdet(plait_tensor input, plait_tensor out[2]);
+
+// The X of A X = B.
+plait_tensor plait_linalg_solve(plait_tensor A, plait_tensor B);
+
+// The X of A X = B for triangular A.
+//   - upper (false)
+//   - unitriangular (false)
+plait_tensor plait_linalg_solve_triangular(plait_tensor A, plait_tensor B, bool upper, bool unitriangular);
+
+// Matrices by their singular values and vectors. Writes the results' handles to out.
+//   - input: matrices [*, m, n]
+plait_status plait_linalg_svd(plait_tensor input, plait_tensor out[3]);
+
+// --- logic ---
+
+// Returns the bitwise and.
+plait_tensor plait_bitwise_and(plait_tensor input, plait_tensor other, double other_number);
+
+// bitwise_and in place: changes input.
+plait_status plait_bitwise_and_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns input shifted left by other bits.
+plait_tensor plait_bitwise_left_shift(plait_tensor input, plait_tensor other, double other_number);
+
+// bitwise_left_shift in place: changes input.
+plait_status plait_bitwise_left_shift_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the bits inverted.
+plait_tensor plait_bitwise_not(plait_tensor input);
+
+// bitwise_not in place: changes input.
+plait_status plait_bitwise_not_in_place(plait_tensor input);
+
+// Returns the bitwise or.
+plait_tensor plait_bitwise_or(plait_tensor input, plait_tensor other, double other_number);
+
+// bitwise_or in place: changes input.
+plait_status plait_bitwise_or_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns input shifted right by other bits.
+plait_tensor plait_bitwise_right_shift(plait_tensor input, plait_tensor other, double other_number);
+
+// bitwise_right_shift in place: changes input.
+plait_status plait_bitwise_right_shift_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the bitwise exclusive or.
+plait_tensor plait_bitwise_xor(plait_tensor input, plait_tensor other, double other_number);
+
+// bitwise_xor in place: changes input.
+plait_status plait_bitwise_xor_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the logical and.
+plait_tensor plait_logical_and(plait_tensor input, plait_tensor other, double other_number);
+
+// logical_and in place: changes input.
+plait_status plait_logical_and_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the logical not.
+plait_tensor plait_logical_not(plait_tensor input);
+
+// logical_not in place: changes input.
+plait_status plait_logical_not_in_place(plait_tensor input);
+
+// Returns the logical or.
+plait_tensor plait_logical_or(plait_tensor input, plait_tensor other, double other_number);
+
+// logical_or in place: changes input.
+plait_status plait_logical_or_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the logical exclusive or.
+plait_tensor plait_logical_xor(plait_tensor input, plait_tensor other, double other_number);
+
+// logical_xor in place: changes input.
+plait_status plait_logical_xor_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// --- loss ---
+
+// -(t log x + (1-t) log(1-x)) for probabilities x.
+//   - weight (0): a factor of each element
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_binary_cross_entropy(plait_tensor input, plait_tensor target, double target_number,
+		plait_tensor weight, plait_string reduction);
+
+// Binary cross entropy of sigmoid(input), without overflow.
+//   - weight (0): a factor of each element
+//   - pos_weight (0): a factor of the positive targets' share
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_binary_cross_entropy_with_logits(plait_tensor input, plait_tensor target,
+		double target_number, plait_tensor weight, plait_tensor pos_weight, plait_string reduction);
+
+// 1 - cos where the target is 1, and what cos exceeds the margin by where it is -1.
+//   - margin (0): the similarity allowed for targets -1
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_cosine_embedding_loss(plait_tensor input1, plait_tensor input2, double input2_number,
+		plait_tensor target, double target_number, double margin, plait_string reduction);
+
+// The inner products along a dimension over the products of the norms.
+//   - dim (1)
+//   - eps (1e-08): the least norm to divide by
+plait_tensor plait_cosine_similarity(plait_tensor x1, plait_tensor x2, int64_t dim, double eps);
+
+// The cross entropy of softmax(input) along dimension 1 relative to class indices or probabilities.
+//   - input: scores [N, C, ...] or [C]
+//   - target: class indices [N, ...] or probabilities like the input
+//   - weight (0): a factor for each class
+//   - ignore_index (-100): the target that counts for nothing
+//   - reduction ("mean"): mean, sum or none
+//   - label_smoothing (0): how much of the target is spread over all classes
+plait_tensor plait_cross_entropy(plait_tensor input, plait_tensor target, plait_tensor weight,
+		int64_t ignore_index, bool has_ignore_index, plait_string reduction, double label_smoothing);
+
+// The negative log likelihood of the target under normal distributions.
+//   - full (false): add log(2 pi)/2
+//   - eps (1e-06): the least variance
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_gaussian_nll_loss(plait_tensor input, plait_tensor target, double target_number,
+		plait_tensor var, double var_number, bool full, double eps, plait_string reduction);
+
+// The input where the target is 1, and what it lacks of the margin where it is -1.
+//   - margin (1): the distance wanted of pairs with target -1
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_hinge_embedding_loss(plait_tensor input, plait_tensor target, double target_number,
+		double margin, plait_string reduction);
+
+// Squared differences of input and target up to delta, absolute ones, times delta, beyond.
+//   - reduction ("mean"): mean, sum or none
+//   - delta (1): the distance from which on the loss is linear
+plait_tensor plait_huber_loss(plait_tensor input, plait_tensor target, double target_number,
+		plait_string reduction, double delta);
+
+// The Kullback-Leibler divergence of the target from the input, given by its logarithm.
+//   - reduction ("mean"): mean, batchmean, sum or none
+//   - log_target (false): the target is given by its logarithm
+plait_tensor plait_kl_div(plait_tensor input, plait_tensor target, double target_number,
+		plait_string reduction, bool log_target);
+
+// The absolute differences of input and target.
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_l1_loss(plait_tensor input, plait_tensor target, double target_number,
+		plait_string reduction);
+
+// max(0, -target*(input1 - input2) + margin).
+//   - margin (0): the distance wanted
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_margin_ranking_loss(plait_tensor input1, plait_tensor input2, double input2_number,
+		plait_tensor target, double target_number, double margin, plait_string reduction);
+
+// The squared differences of input and target.
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_mse_loss(plait_tensor input, plait_tensor target, double target_number,
+		plait_string reduction);
+
+// What the other classes' scores lack of a margin below the target's, averaged over the classes.
+//   - input: scores [N, C] or [C]
+//   - target: class indices [N]
+//   - p (1): the power, 1 or 2
+//   - margin (1): the distance wanted
+//   - weight (0): a factor for each class
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_multi_margin_loss(plait_tensor input, plait_tensor target, int64_t p, double margin,
+		bool has_margin, plait_tensor weight, plait_string reduction);
+
+// What the target classes' scores lack of a distance of 1 above the others'.
+//   - input: scores [N, C] or [C]
+//   - target: the target classes, up to the first -1
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_multilabel_margin_loss(plait_tensor input, plait_tensor target, plait_string reduction);
+
+// Binary cross entropy with logits, averaged over the classes.
+//   - weight (0): a factor of each class
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_multilabel_soft_margin_loss(plait_tensor input, plait_tensor target, plait_tensor weight,
+		plait_string reduction);
+
+// The negative log likelihood of class indices under log-probabilities along dimension 1.
+//   - input: log-probabilities [N, C, ...] or [C]
+//   - target: class indices [N, ...]
+//   - weight (0): a factor for each class
+//   - ignore_index (-100): the target that counts for nothing
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_nll_loss(plait_tensor input, plait_tensor target, plait_tensor weight,
+		int64_t ignore_index, bool has_ignore_index, plait_string reduction);
+
+// The input divided by its p-norm along a dimension.
+//   - p (2): the order of the norm
+//   - dim (1)
+//   - eps (1e-12): the least norm to divide by
+plait_tensor plait_normalize(plait_tensor input, double p, int64_t dim, double eps);
+
+// The p-norm of x1 - x2 + eps along the last dimension.
+//   - p (2): the order of the norm
+//   - eps (1e-06): added to the differences
+//   - keepdim (false)
+plait_tensor plait_pairwise_distance(plait_tensor x1, plait_tensor x2, double p, double eps, bool keepdim);
+
+// The negative log likelihood of the target under a Poisson distribution.
+//   - rate (false): the input is the rate, not its logarithm
+//   - full (false): add Stirling's approximation of log(target!)
+//   - eps (1e-08): added to a rate before its logarithm is taken
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_poisson_nll_loss(plait_tensor input, plait_tensor target, double target_number, bool rate,
+		bool full, double eps, plait_string reduction);
+
+// Squared differences of input and target up to beta, absolute ones beyond.
+//   - reduction ("mean"): mean, sum or none
+//   - beta (1): the distance from which on the loss is linear
+plait_tensor plait_smooth_l1_loss(plait_tensor input, plait_tensor target, double target_number,
+		plait_string reduction, double beta);
+
+// log(1 + exp(-target*input)).
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_soft_margin_loss(plait_tensor input, plait_tensor target, double target_number,
+		plait_string reduction);
+
+// max(0, margin + d(anchor, positive) - d(anchor, negative)).
+//   - margin (1): how much closer the positive should be
+//   - p (2): the order of the norm
+//   - eps (1e-06): added to the differences
+//   - swap (false): take the negative's distance from the positive where smaller
+//   - reduction ("mean"): mean, sum or none
+plait_tensor plait_triplet_margin_loss(plait_tensor anchor, plait_tensor positive, double positive_number,
+		plait_tensor negative, double negative_number, double margin, bool has_margin, double p, bool has_p,
+		double eps, bool has_eps, bool swap, plait_string reduction);
+
+// --- lp pool ---
+
+// The p-norm of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - ceil_mode (false)
+plait_tensor plait_lp_pool1d(plait_tensor input, double norm_type, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
+
+// The p-norm of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - ceil_mode (false)
+plait_tensor plait_lp_pool2d(plait_tensor input, double norm_type, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
+
+// The p-norm of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - ceil_mode (false)
+plait_tensor plait_lp_pool3d(plait_tensor input, double norm_type, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
+
+// --- matmul ---
+
+// beta * input + alpha * the sum of the products batch1[i] @ batch2[i]; the input broadcasts.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_tensor plait_addbmm(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta,
+		double alpha);
+
+// addbmm in place: changes input.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_status plait_addbmm_in_place(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta,
+		double alpha);
+
+// beta * input + alpha * (mat1 @ mat2), of matrices; the input broadcasts.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_tensor plait_addmm(plait_tensor input, plait_tensor mat1, plait_tensor mat2, double beta, double alpha);
+
+// addmm in place: changes input.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_status plait_addmm_in_place(plait_tensor input, plait_tensor mat1, plait_tensor mat2, double beta,
+		double alpha);
+
+// beta * input + alpha * (mat @ vec), of a matrix and a vector; the input broadcasts.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_tensor plait_addmv(plait_tensor input, plait_tensor mat, plait_tensor vec, double beta, double alpha);
+
+// addmv in place: changes input.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_status plait_addmv_in_place(plait_tensor input, plait_tensor mat, plait_tensor vec, double beta,
+		double alpha);
+
+// beta * input + alpha * the outer product of two vectors; the input broadcasts.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_tensor plait_addr(plait_tensor input, plait_tensor vec1, plait_tensor vec2, double beta, double alpha);
+
+// addr in place: changes input.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_status plait_addr_in_place(plait_tensor input, plait_tensor vec1, plait_tensor vec2, double beta,
+		double alpha);
+
+// beta * input + alpha * (batch1 @ batch2), of stacks of matrices; the input broadcasts.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_tensor plait_baddbmm(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta,
+		double alpha);
+
+// baddbmm in place: changes input.
+//   - beta (1): scales the input; with 0 it is not read
+//   - alpha (1): scales the product
+plait_status plait_baddbmm_in_place(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta,
+		double alpha);
+
+// input1 @ weight[o] @ input2 + bias[o] for each output o, for a weight [out, in1, in2].
+//   - bias (0)
+plait_tensor plait_bilinear(plait_tensor input1, plait_tensor input2, plait_tensor weight, plait_tensor bias);
+
+// The products of the matrices of two stacks.
+plait_tensor plait_bmm(plait_tensor input, plait_tensor mat2);
+
+// The sum of the products of the elements of two vectors.
+plait_tensor plait_dot(plait_tensor input, plait_tensor other);
+
+// input @ weight.T + bias, for an input [*, in], a weight [out, in] and a bias [out].
+//   - bias (0)
+plait_tensor plait_linear(plait_tensor input, plait_tensor weight, plait_tensor bias);
+
+// The matrix product. A vector on the left counts as a row and one on the right as a column; of stacks of
+// matrices it is the stack of products, and the leading dimensions broadcast.
+plait_tensor plait_matmul(plait_tensor input, plait_tensor other);
+
+// The product of two matrices.
+plait_tensor plait_mm(plait_tensor input, plait_tensor mat2);
+
+// The product of a matrix and a vector.
+plait_tensor plait_mv(plait_tensor input, plait_tensor vec);
+
+// --- max pool ---
+
+// Largest element of each of output_size windows that cover the input.
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_max_pool1d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
+
+// Largest element of each of output_size windows that cover the input. The second result has the positions of
+// the maxima in their planes. Writes the results' handles to out.
+//   - output_size: -1 for the input's
+plait_status plait_adaptive_max_pool1d_with_indices(plait_tensor input, plait_ints output_size,
+		int64_t output_size_len, plait_tensor out[2]);
+
+// Largest element of each of output_size windows that cover the input.
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_max_pool2d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
+
+// Largest element of each of output_size windows that cover the input. The second result has the positions of
+// the maxima in their planes. Writes the results' handles to out.
+//   - output_size: -1 for the input's
+plait_status plait_adaptive_max_pool2d_with_indices(plait_tensor input, plait_ints output_size,
+		int64_t output_size_len, plait_tensor out[2]);
+
+// Largest element of each of output_size windows that cover the input.
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_max_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
+
+// Largest element of each of output_size windows that cover the input. The second result has the positions of
+// the maxima in their planes. Writes the results' handles to out.
+//   - output_size: -1 for the input's
+plait_status plait_adaptive_max_pool3d_with_indices(plait_tensor input, plait_ints output_size,
+		int64_t output_size_len, plait_tensor out[2]);
+
+// Largest element of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - dilation (1)
+//   - ceil_mode (false)
+plait_tensor plait_max_pool1d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
+		int64_t dilation_len, bool ceil_mode);
+
+// Largest element of each window of the input. The second result has the positions of the maxima in their
+// planes. Writes the results' handles to out.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - dilation (1)
+//   - ceil_mode (false)
+plait_status plait_max_pool1d_with_indices(plait_tensor input, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
+		plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor out[2]);
+
+// Largest element of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - dilation (1)
+//   - ceil_mode (false)
+plait_tensor plait_max_pool2d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
+		int64_t dilation_len, bool ceil_mode);
+
+// Largest element of each window of the input. The second result has the positions of the maxima in their
+// planes. Writes the results' handles to out.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - dilation (1)
+//   - ceil_mode (false)
+plait_status plait_max_pool2d_with_indices(plait_tensor input, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
+		plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor out[2]);
+
+// Largest element of each window of the input.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - dilation (1)
+//   - ceil_mode (false)
+plait_tensor plait_max_pool3d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
+		int64_t dilation_len, bool ceil_mode);
+
+// Largest element of each window of the input. The second result has the positions of the maxima in their
+// planes. Writes the results' handles to out.
+//   - stride (absent): the kernel's size if absent
+//   - padding (0)
+//   - dilation (1)
+//   - ceil_mode (false)
+plait_status plait_max_pool3d_with_indices(plait_tensor input, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
+		plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor out[2]);
+
+// Zeros with the elements of the input at the positions that a maximum pooling returned.
+//   - stride (absent)
+//   - padding (0)
+//   - output_size (absent)
+plait_tensor plait_max_unpool1d(plait_tensor input, plait_tensor indices, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
+		plait_ints output_size, int64_t output_size_len);
+
+// Zeros with the elements of the input at the positions that a maximum pooling returned.
+//   - stride (absent)
+//   - padding (0)
+//   - output_size (absent)
+plait_tensor plait_max_unpool2d(plait_tensor input, plait_tensor indices, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
+		plait_ints output_size, int64_t output_size_len);
+
+// Zeros with the elements of the input at the positions that a maximum pooling returned.
+//   - stride (absent)
+//   - padding (0)
+//   - output_size (absent)
+plait_tensor plait_max_unpool3d(plait_tensor input, plait_tensor indices, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
+		plait_ints output_size, int64_t output_size_len);
+
+// --- norm ---
+
+// The input [N, C, ...], each channel normalised over the batch or, in evaluation, by running statistics.
+//   - running_mean (0): changed in place in training
+//   - running_var (0): changed in place in training
+//   - weight (0): factors, one per channel
+//   - bias (0): summands, one per channel
+//   - training (false): normalise by the batch's own statistics
+//   - momentum (0.1): how far the running statistics move
+//   - eps (1e-05): added to the variance
+plait_tensor plait_batch_norm(plait_tensor input, plait_tensor running_mean, plait_tensor running_var,
+		plait_tensor weight, plait_tensor bias, bool training, double momentum, double eps);
+
+// The input [N, C, ...], normalised to mean 0 and variance 1 over groups of the channels of each sample.
+//   - num_groups: a divisor of C
+//   - weight (0): factors, one per channel
+//   - bias (0): summands, one per channel
+//   - eps (1e-05): added to the variance
+plait_tensor plait_group_norm(plait_tensor input, int64_t num_groups, plait_tensor weight, plait_tensor bias,
+		double eps);
+
+// The input [N, C, ...], normalised to mean 0 and variance 1 over each channel of each sample.
+//   - running_mean (0): changed in place unless absent
+//   - running_var (0): changed in place unless absent
+//   - weight (0): factors, one per channel
+//   - bias (0): summands, one per channel
+//   - use_input_stats (true): normalise by the input's own statistics
+//   - momentum (0.1): how far the running statistics move
+//   - eps (1e-05): added to the variance
+plait_tensor plait_instance_norm(plait_tensor input, plait_tensor running_mean, plait_tensor running_var,
+		plait_tensor weight, plait_tensor bias, bool use_input_stats, double momentum, double eps);
+
+// The input, normalised to mean 0 and variance 1 over its last dimensions.
+//   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
+//   - weight (0): factors, of the normalised shape
+//   - bias (0): summands, of the normalised shape
+//   - eps (1e-05): added to the variance
+plait_tensor plait_layer_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
+		plait_tensor weight, plait_tensor bias, double eps);
+
+// The input [N, C, ...] divided by a power of the mean square of neighbouring channels.
+//   - size: the number of neighbouring channels
+//   - alpha (0.0001)
+//   - beta (0.75): the power
+//   - k (1): added to the mean square
+plait_tensor plait_local_response_norm(plait_tensor input, int64_t size, double alpha, double beta, double k);
+
+// The input, divided by the root of its mean square over its last dimensions.
+//   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
+//   - weight (0): factors, of the normalised shape
+//   - eps (-1): added to the mean square; negative: the dtype's machine epsilon
+plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
+		plait_tensor weight, double eps);
+
+// --- pad ---
+
+// The input with its last dimensions extended by elements in front and behind.
+//   - pad: in front of and behind the last dimension, the one before it, ...
+//   - mode ("constant"): constant, reflect, replicate or circular
+//   - value (0)
+plait_tensor plait_pad(plait_tensor input, plait_ints pad, int64_t pad_len, plait_string mode, double value);
+
+// --- patches ---
+
+// Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W].
+//   - dilation (1)
+//   - padding (0)
+//   - stride (1)
+plait_tensor plait_col2im(plait_tensor input, plait_ints output_size, int64_t output_size_len,
+		plait_ints kernel_size, int64_t kernel_size_len, plait_ints dilation, int64_t dilation_len,
+		plait_ints padding, int64_t padding_len, plait_ints stride, int64_t stride_len);
+
+// The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L].
+//   - dilation (1)
+//   - padding (0)
+//   - stride (1)
+plait_tensor plait_im2col(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints dilation, int64_t dilation_len, plait_ints padding, int64_t padding_len, plait_ints stride,
+		int64_t stride_len);
+
+// --- pixel shuffle ---
+
+// The input, [N, C, ...], with the channels of its groups interleaved.
+plait_tensor plait_channel_shuffle(plait_tensor input, int64_t groups);
+
+// The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
+plait_tensor plait_pixel_shuffle(plait_tensor input, int64_t upscale_factor);
+
+// The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W].
+plait_tensor plait_pixel_unshuffle(plait_tensor input, int64_t downscale_factor);
+
+// --- power ---
+
+// Returns input to the power other.
+plait_tensor plait_pow(plait_tensor input, double input_number, plait_tensor other, double other_number);
+
+// pow in place: changes input.
+plait_status plait_pow_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// --- random ---
+
+// 1 with the probability that the input gives for each element, else 0.
+//   - input: the probabilities
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_bernoulli(plait_tensor input, plait_dtype dtype, plait_device device,
+		plait_object generator);
+
+// The tensor filled with 1 with probability p, else 0.
+//   - p: the probability: a number, or a tensor that broadcasts
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_bernoulli_in_place(plait_tensor input, plait_tensor p, double p_number,
+		plait_object generator);
+
+// The tensor filled with Cauchy distributed random numbers.
+//   - median (0): the median
+//   - sigma (1): the scale
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_cauchy_in_place(plait_tensor input, double median, double sigma, plait_object generator);
+
+// The tensor filled with exponentially distributed random numbers.
+//   - lambd (1): the rate
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_exponential_in_place(plait_tensor input, double lambd, plait_object generator);
+
+// The tensor filled with numbers of trials up to the first success.
+//   - p: the probability of success
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_geometric_in_place(plait_tensor input, double p, plait_object generator);
+
+// The tensor filled with numbers whose logarithm is normal.
+//   - mean (1): the mean of the logarithm
+//   - std (2): the standard deviation of the logarithm
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_log_normal_in_place(plait_tensor input, double mean, double std, plait_object generator);
+
+// Positions drawn from rows of weights.
+//   - input: the weights, of shape [m] or [rows, m]
+//   - num_samples: draws from each row
+//   - replacement (false): whether a position may be drawn twice
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_multinomial(plait_tensor input, int64_t num_samples, bool replacement, plait_dtype dtype,
+		plait_device device, plait_object generator);
+
+// The tensor filled with normal random numbers.
+//   - mean (0): the mean
+//   - std (1): the standard deviation
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_normal_in_place(plait_tensor input, double mean, double std, plait_object generator);
+
+// Uniform random numbers in [0, 1).
+//   - size: the shape
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_rand(plait_ints size, int64_t size_len, plait_dtype dtype, plait_device device,
+		plait_object generator);
+
+// Uniform random numbers in [0, 1) of a tensor's shape.
+//   - input: whose shape, and by default dtype and device, the result has
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_rand_like(plait_tensor input, plait_dtype dtype, plait_device device,
+		plait_object generator);
+
+// Random integers in [low, high).
+//   - low (0): the smallest integer
+//   - high: the integer above the largest
+//   - size: the shape
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_randint(int64_t low, int64_t high, plait_ints size, int64_t size_len, plait_dtype dtype,
+		plait_device device, plait_object generator);
+
+// Random integers in [low, high) of a tensor's shape.
+//   - input: whose shape, and by default dtype and device, the result has
+//   - low (0): the smallest integer
+//   - high: the integer above the largest
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_randint_like(plait_tensor input, int64_t low, int64_t high, plait_dtype dtype,
+		plait_device device, plait_object generator);
+
+// Normal random numbers with mean 0 and variance 1.
+//   - size: the shape
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_randn(plait_ints size, int64_t size_len, plait_dtype dtype, plait_device device,
+		plait_object generator);
+
+// Normal random numbers of a tensor's shape.
+//   - input: whose shape, and by default dtype and device, the result has
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_randn_like(plait_tensor input, plait_dtype dtype, plait_device device,
+		plait_object generator);
+
+// The tensor filled with random integers in [from, to).
+//   - from (0): the smallest integer
+//   - to: the integer above the largest
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_random_in_place(plait_tensor input, int64_t from, int64_t to, plait_object generator);
+
+// A random permutation of 0, ..., n-1.
+//   - n: the length
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_randperm(int64_t n, plait_dtype dtype, plait_device device, plait_object generator);
+
+// The tensor filled with normal random numbers on condition that they lie in [a, b].
+//   - mean (0): the mean
+//   - std (1): the standard deviation
+//   - a (-2): the smallest value
+//   - b (2): the largest value
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_trunc_normal_in_place(plait_tensor input, double mean, double std, double a, double b,
+		plait_object generator);
+
+// The tensor filled with uniform random numbers in [from, to).
+//   - from (0): the lower end
+//   - to (1): the upper end
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_status plait_uniform_in_place(plait_tensor input, double from, double to, plait_object generator);
+
+// --- rearrangement ---
+
+// The matrix with a vector on a diagonal, or the diagonal of a matrix.
+//   - diagonal (0): which diagonal
+plait_tensor plait_diag(plait_tensor input, int64_t diagonal);
+
+// Matrices with the last dimension on a diagonal.
+//   - offset (0): which diagonal
+//   - dim1 (-2): of the rows
+//   - dim2 (-1): of the columns
+plait_tensor plait_diag_embed(plait_tensor input, int64_t offset, int64_t dim1, int64_t dim2);
+
+// The elements in reverse order along dimensions.
+//   - dims: the dimensions
+plait_tensor plait_flip(plait_tensor input, plait_ints dims, int64_t dims_len);
+
+// The columns in reverse order.
+plait_tensor plait_fliplr(plait_tensor input);
+
+// The rows in reverse order.
+plait_tensor plait_flipud(plait_tensor input);
+
+// A vector with a one for each index.
+//   - num_classes (-1): how long the vectors are; -1: as the largest index needs
+plait_tensor plait_one_hot(plait_tensor input, int64_t num_classes);
+
+// The tensor repeated along its dimensions.
+//   - repeats: how often, for each dimension
+plait_tensor plait_repeat(plait_tensor input, plait_ints repeats, int64_t repeats_len);
+
+// Each part of a dimension repeated, next to one another.
+//   - repeats: how often
+//   - dim (absent): the dimension; none: flat
+plait_tensor plait_repeat_interleave(plait_tensor input, plait_tensor repeats, int64_t dim, bool has_dim);
+
+// The elements moved along dimensions, past the end to the start.
+//   - shifts: how far
+//   - dims (absent): the dimensions; none: flat
+plait_tensor plait_roll(plait_tensor input, plait_ints shifts, int64_t shifts_len, plait_ints dims,
+		int64_t dims_len);
+
+// The tensor turned in a plane.
+//   - k (1): how many quarter turns
+//   - dims ({0, 1}): the plane
+plait_tensor plait_rot90(plait_tensor input, int64_t k, plait_ints dims, int64_t dims_len);
+
+// The tensor repeated along its last dimensions.
+//   - dims: how often, for the last dimensions
+plait_tensor plait_tile(plait_tensor input, plait_ints dims, int64_t dims_len);
+
+// Matrices with zeros above a diagonal.
+//   - diagonal (0): which diagonal
+plait_tensor plait_tril(plait_tensor input, int64_t diagonal);
+
+// tril in place: changes input.
+//   - diagonal (0): which diagonal
+plait_status plait_tril_in_place(plait_tensor input, int64_t diagonal);
+
+// Matrices with zeros below a diagonal.
+//   - diagonal (0): which diagonal
+plait_tensor plait_triu(plait_tensor input, int64_t diagonal);
+
+// triu in place: changes input.
+//   - diagonal (0): which diagonal
+plait_status plait_triu_in_place(plait_tensor input, int64_t diagonal);
+
+// --- recurrent ---
+
+// One layer of gated recurrent units in one direction: the states of all steps, and the one after the last.
+// Writes the results' handles to out.
+//   - input: of shape [t, n, in]
+//   - h0 (0): the first state, [n, hidden]; zeros if absent
+//   - w_ih: [gates*hidden, in]
+//   - w_hh: [gates*hidden, hidden]
+//   - b_ih (0)
+//   - b_hh (0)
+//   - reverse (false): run the steps from the last to the first
+plait_status plait_gru_layer(plait_tensor input, plait_tensor h0, plait_tensor w_ih, plait_tensor w_hh,
+		plait_tensor b_ih, plait_tensor b_hh, bool reverse, plait_tensor out[2]);
+
+// One layer of long short-term memory in one direction: the states of all steps, and state and cell after the
+// last. Writes the results' handles to out.
+//   - input: of shape [t, n, in]
+//   - h0 (0): the first state, [n, hidden]; zeros if absent
+//   - c0 (0): the first cell, [n, hidden]; zeros if absent
+//   - w_ih: [gates*hidden, in]
+//   - w_hh: [gates*hidden, hidden]
+//   - b_ih (0)
+//   - b_hh (0)
+//   - reverse (false): run the steps from the last to the first
+plait_status plait_lstm_layer(plait_tensor input, plait_tensor h0, plait_tensor c0, plait_tensor w_ih,
+		plait_tensor w_hh, plait_tensor b_ih, plait_tensor b_hh, bool reverse, plait_tensor out[3]);
+
+// --- reduction ---
+
+// Whether no element over dimensions is zero.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_all(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// The largest elements over dimensions. Equal ones share the gradient evenly.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_amax(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// The smallest elements over dimensions. Equal ones share the gradient evenly.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_amin(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// Whether any element over dimensions is not zero.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_any(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// The index of the largest element along one dimension, or of all; the first of equal ones, and of a NaN if
+// there is one.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_argmax(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// The index of the smallest element along one dimension, or of all; the first of equal ones, and of a NaN if
+// there is one.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_argmin(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// The number of elements over dimensions that are not zero.
+//   - dim (absent): the dimensions to reduce; absent means all
+plait_tensor plait_count_nonzero(plait_tensor input, plait_ints dim, int64_t dim_len);
+
+// The logarithm of the sum of exponentials over dimensions, without overflow.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_logsumexp(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// The mean over dimensions of a floating-point tensor. The mean of nothing is NaN.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
+plait_tensor plait_mean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype);
+
+// The p-norm over dimensions of a floating-point tensor, as vector_norm.
+//   - p (2)
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
+plait_tensor plait_norm(plait_tensor input, double p, plait_ints dim, int64_t dim_len, bool keepdim,
+		plait_dtype dtype);
+
+// The product over dimensions. Integers and bools give int64; the product of nothing is 1.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
+plait_tensor plait_prod(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype);
+
+// The standard deviation over dimensions of a floating-point tensor.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - correction (1): what the number of elements is lessened by before the division
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_std(plait_tensor input, plait_ints dim, int64_t dim_len, double correction, bool keepdim);
+
+// The standard deviation and the mean over dimensions of a floating-point tensor. Writes the results' handles
+// to out.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - correction (1): what the number of elements is lessened by before the division
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_status plait_std_mean(plait_tensor input, plait_ints dim, int64_t dim_len, double correction,
+		bool keepdim, plait_tensor out[2]);
+
+// The sum over dimensions. Integers and bools give int64; the sum of nothing is 0.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
+plait_tensor plait_sum(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype);
+
+// The variance over dimensions of a floating-point tensor.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - correction (1): what the number of elements is lessened by before the division
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_var(plait_tensor input, plait_ints dim, int64_t dim_len, double correction, bool keepdim);
+
+// The variance and the mean over dimensions of a floating-point tensor. Writes the results' handles to out.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - correction (1): what the number of elements is lessened by before the division
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_status plait_var_mean(plait_tensor input, plait_ints dim, int64_t dim_len, double correction,
+		bool keepdim, plait_tensor out[2]);
+
+// The p-norm over dimensions of a floating-point tensor: the p-th root of the sum of |x|^p; for inf and -inf
+// the largest and smallest |x|, for 0 the number of elements that are not 0.
+//   - ord (2)
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
+plait_tensor plait_vector_norm(plait_tensor input, double ord, plait_ints dim, int64_t dim_len, bool keepdim,
+		plait_dtype dtype);
+
+// --- rounding ---
+
+// Rounds up.
+plait_tensor plait_ceil(plait_tensor input);
+
+// ceil in place: changes input.
+plait_status plait_ceil_in_place(plait_tensor input);
+
+// Returns the magnitude of input with the sign of other.
+plait_tensor plait_copysign(plait_tensor input, plait_tensor other, double other_number);
+
+// copysign in place: changes input.
+plait_status plait_copysign_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Rounds down.
+plait_tensor plait_floor(plait_tensor input);
+
+// floor in place: changes input.
+plait_status plait_floor_in_place(plait_tensor input);
+
+// Returns the fraction, with the sign of input.
+plait_tensor plait_frac(plait_tensor input);
+
+// frac in place: changes input.
+plait_status plait_frac_in_place(plait_tensor input);
+
+// Rounds to the nearest number of so many decimals, half to even.
+//   - decimals (0)
+plait_tensor plait_round(plait_tensor input, int64_t decimals);
+
+// round in place: changes input.
+//   - decimals (0)
+plait_status plait_round_in_place(plait_tensor input, int64_t decimals);
+
+// Rounds towards zero.
+plait_tensor plait_trunc(plait_tensor input);
+
+// trunc in place: changes input.
+plait_status plait_trunc_in_place(plait_tensor input);
+
+// --- scan ---
+
+// The running maxima along a dimension and their indices, the last of equal elements. Writes the results'
+// handles to out.
+plait_status plait_cummax(plait_tensor input, int64_t dim, plait_tensor out[2]);
+
+// The running minima along a dimension and their indices, the last of equal elements. Writes the results'
+// handles to out.
+plait_status plait_cummin(plait_tensor input, int64_t dim, plait_tensor out[2]);
+
+// The running products along a dimension. Integers and bools give int64.
+//   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
+plait_tensor plait_cumprod(plait_tensor input, int64_t dim, plait_dtype dtype);
+
+// The running sums along a dimension. Integers and bools give int64.
+//   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
+plait_tensor plait_cumsum(plait_tensor input, int64_t dim, plait_dtype dtype);
+
+// The running logarithms of sums of exponentials along a dimension, without overflow.
+plait_tensor plait_logcumsumexp(plait_tensor input, int64_t dim);
+
+// The largest elements along a dimension and their indices, the first of equal elements. Writes the results'
+// handles to out.
+//   - keepdim (false)
+plait_status plait_max(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+
+// The smallest elements along a dimension and their indices, the first of equal elements. Writes the results'
+// handles to out.
+//   - keepdim (false)
+plait_status plait_min(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+
+// --- scatter view ---
+
+// A copy with a diagonal replaced.
+//   - src: of the part's shape
+//   - offset (0)
+//   - dim1 (0)
+//   - dim2 (1)
+plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_t offset, int64_t dim1,
+		int64_t dim2);
+
+// A copy of some indices of a dimension.
+plait_tensor plait_narrow_copy(plait_tensor input, int64_t dim, int64_t start, int64_t length);
+
+// A copy with one index of a dimension replaced.
+//   - src: of the part's shape
+plait_tensor plait_select_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t index);
+
+// A copy with a slice of a dimension replaced.
+//   - src: of the part's shape
+//   - dim (0): the dimension
+//   - start (0)
+//   - end (4611686018427387904)
+//   - step (1)
+plait_tensor plait_slice_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t start,
+		int64_t end, int64_t step);
+
+// --- slices ---
+
+// A view with the given shape, strides and offset.
+//   - size: the new shape
+//   - stride: the strides, in elements
+//   - storage_offset (0): relative to the tensor's
+plait_tensor plait_as_strided(plait_tensor input, plait_ints size, int64_t size_len, plait_ints stride,
+		int64_t stride_len, int64_t storage_offset);
+
+// Views of a number of equal parts. Returns a list for plait_list_take.
+//   - chunks: at most how many
+//   - dim (0): the dimension
+plait_object plait_chunk(plait_tensor input, int64_t chunks, int64_t dim);
+
+// A view of the diagonals of matrices.
+//   - offset (0): which diagonal
+//   - dim1 (0): of the rows
+//   - dim2 (1): of the columns
+plait_tensor plait_diagonal(plait_tensor input, int64_t offset, int64_t dim1, int64_t dim2);
+
+// A view of a range of indices of a dimension.
+//   - dim: the dimension
+//   - start: the first index
+//   - length: how many
+plait_tensor plait_narrow(plait_tensor input, int64_t dim, int64_t start, int64_t length);
+
+// A view at one index of a dimension, which it lacks.
+//   - dim: the dimension
+plait_tensor plait_select(plait_tensor input, int64_t dim, int64_t index);
+
+// A view of a slice of a dimension, as in Python, with a positive step.
+//   - dim (0): the dimension
+//   - start (0): the first index
+//   - end (9223372036854775807): the index to stop before
+//   - step (1): the distance of indices
+plait_tensor plait_slice(plait_tensor input, int64_t dim, int64_t start, int64_t end, int64_t step);
+
+// Views of parts of equal size, the last one perhaps smaller. Returns a list for plait_list_take.
+//   - split_size: of a part
+//   - dim (0): the dimension
+plait_object plait_split(plait_tensor input, int64_t split_size, int64_t dim);
+
+// Views of parts of the given sizes. Returns a list for plait_list_take.
+//   - split_sizes: of the parts
+//   - dim (0): the dimension
+plait_object plait_split_with_sizes(plait_tensor input, plait_ints split_sizes, int64_t split_sizes_len,
+		int64_t dim);
+
+// Views of a number of parts whose sizes differ by at most one. Returns a list for plait_list_take.
+//   - sections: how many
+//   - dim (0): the dimension
+plait_object plait_tensor_split(plait_tensor input, int64_t sections, int64_t dim);
+
+// Views of the parts between the given indices. Returns a list for plait_list_take.
+//   - indices: where to cut
+//   - dim (0): the dimension
+plait_object plait_tensor_split_at(plait_tensor input, plait_ints indices, int64_t indices_len, int64_t dim);
+
+// Views at each index of a dimension. Returns a list for plait_list_take.
+//   - dim (0): the dimension
+plait_object plait_unbind(plait_tensor input, int64_t dim);
+
+// A view of the sliding windows of a dimension.
+//   - size: of a window
+//   - step: from window to window
+plait_tensor plait_unfold(plait_tensor input, int64_t dimension, int64_t size, int64_t step);
+
+// --- softmax ---
+
+// The logarithm of softmax, computed directly.
+//   - dim: the dimension that is normalised
+plait_tensor plait_log_softmax(plait_tensor input, int64_t dim);
+
+// exp(input) along a dimension, divided by its sum there.
+//   - dim: the dimension that is normalised
+plait_tensor plait_softmax(plait_tensor input, int64_t dim);
+
+// Softmax of -input.
+//   - dim: the dimension that is normalised
+plait_tensor plait_softmin(plait_tensor input, int64_t dim);
+
+// --- sorting ---
+
+// The indices of the elements in order along a dimension.
+//   - dim (-1)
+//   - descending (false)
+//   - stable (false): keep the order of equal elements, which is done in any case
+plait_tensor plait_argsort(plait_tensor input, int64_t dim, bool descending, bool stable);
+
+// How often each integer comes in a vector, or the sum of its weights.
+//   - weights (0)
+//   - minlength (0)
+plait_tensor plait_bincount(plait_tensor input, plait_tensor weights, int64_t minlength);
+
+// The number of boundaries that are smaller than each element.
+//   - out_int32 (false)
+//   - right (false)
+plait_tensor plait_bucketize(plait_tensor input, plait_tensor boundaries, bool out_int32, bool right);
+
+// How many elements lie in each of equal parts of a range.
+//   - bins (100)
+//   - min (0)
+//   - max (0)
+plait_tensor plait_histc(plait_tensor input, int64_t bins, double min, double max);
+
+// The k-th smallest element along a dimension, counted from 1, and its index. Writes the results' handles to
+// out.
+//   - dim (-1)
+//   - keepdim (false): keep the dimension with size 1
+plait_status plait_kthvalue(plait_tensor input, int64_t k, int64_t dim, bool keepdim, plait_tensor out[2]);
+
+// The median along a dimension, the lower of two, and its index. Writes the results' handles to out.
+//   - dim (-1)
+//   - keepdim (false): keep the dimension with size 1
+plait_status plait_median(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+
+// The element that comes most often along a dimension, the smallest of those, and the index of its last
+// occurrence. Writes the results' handles to out.
+//   - dim (-1)
+//   - keepdim (false): keep the dimension with size 1
+plait_status plait_mode(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+
+// The median along a dimension of the elements that are not NaN, and its index. Writes the results' handles
+// to out.
+//   - dim (-1)
+//   - keepdim (false): keep the dimension with size 1
+plait_status plait_nanmedian(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+
+// The coordinates of the elements that are not zero.
+plait_tensor plait_nonzero(plait_tensor input);
+
+// Where values belong in sorted sequences.
+//   - out_int32 (false)
+//   - right (false)
+//   - sorter (0)
+plait_tensor plait_searchsorted(plait_tensor sorted_sequence, plait_tensor input, bool out_int32, bool right,
+		plait_tensor sorter);
+
+// The elements in order along a dimension, and their indices. Writes the results' handles to out.
+//   - dim (-1)
+//   - descending (false)
+//   - stable (false): keep the order of equal elements, which is done in any case
+plait_status plait_sort(plait_tensor input, int64_t dim, bool descending, bool stable, plait_tensor out[2]);
+
+// The k largest or smallest elements along a dimension, in order, and their indices. Writes the results'
+// handles to out.
+//   - dim (-1)
+//   - largest (true)
+//   - sorted (true)
+plait_status plait_topk(plait_tensor input, int64_t k, int64_t dim, bool largest, bool sorted,
+		plait_tensor out[2]);
+
+// The different elements in order, the index of each element among them, and how often each comes. Writes the
+// results' handles to out.
+//   - dim (absent): compare slices along this dimension
+plait_status plait_unique(plait_tensor input, int64_t dim, bool has_dim, plait_tensor out[3]);
+
+// The elements without those that equal their predecessor, the index of each element among them, and how
+// often each comes. Writes the results' handles to out.
+//   - dim (absent): compare slices along this dimension
+plait_status plait_unique_consecutive(plait_tensor input, int64_t dim, bool has_dim, plait_tensor out[3]);
+
+// --- special ---
+
+// Returns the derivative of lgamma.
+plait_tensor plait_digamma(plait_tensor input);
+
+// digamma in place: changes input.
+plait_status plait_digamma_in_place(plait_tensor input);
+
+// Returns -input * log(input), 0 where input is 0.
+plait_tensor plait_entr(plait_tensor input);
+
+// entr in place: changes input.
+plait_status plait_entr_in_place(plait_tensor input);
+
+// Returns the error function.
+plait_tensor plait_erf(plait_tensor input);
+
+// erf in place: changes input.
+plait_status plait_erf_in_place(plait_tensor input);
+
+// Returns the complementary error function.
+plait_tensor plait_erfc(plait_tensor input);
+
+// erfc in place: changes input.
+plait_status plait_erfc_in_place(plait_tensor input);
+
+// Returns the inverse of the error function.
+plait_tensor plait_erfinv(plait_tensor input);
+
+// erfinv in place: changes input.
+plait_status plait_erfinv_in_place(plait_tensor input);
+
+// Mantissas and exponents. Writes the results' handles to out.
+plait_status plait_frexp(plait_tensor input, plait_tensor out[2]);
+
+// The modified Bessel function of the first kind of order 0.
+plait_tensor plait_i0(plait_tensor input);
+
+// The least common multiples.
+plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
+
+// Returns the logarithm of the gamma function.
+plait_tensor plait_lgamma(plait_tensor input);
+
+// lgamma in place: changes input.
+plait_status plait_lgamma_in_place(plait_tensor input);
+
+// Returns log(input / (1 - input)).
+//   - eps (-1): limits input to [eps, 1-eps] if not negative
+plait_tensor plait_logit(plait_tensor input, double eps);
+
+// logit in place: changes input.
+//   - eps (-1): limits input to [eps, 1-eps] if not negative
+plait_status plait_logit_in_place(plait_tensor input, double eps);
+
+// Returns input with NaN and infinities replaced.
+//   - nan (0)
+//   - posinf (0)
+//   - neginf (0)
+plait_tensor plait_nan_to_num(plait_tensor input, double nan, plait_tensor posinf, double posinf_number,
+		plait_tensor neginf, double neginf_number);
+
+// nan_to_num in place: changes input.
+//   - nan (0)
+//   - posinf (0)
+//   - neginf (0)
+plait_status plait_nan_to_num_in_place(plait_tensor input, double nan, plait_tensor posinf,
+		double posinf_number, plait_tensor neginf, double neginf_number);
+
+// The next number in a direction.
+plait_tensor plait_nextafter(plait_tensor input, plait_tensor other);
+
+// Returns derivative n of digamma.
+plait_tensor plait_polygamma(int64_t n, plait_tensor input);
+
+// The modified Bessel function of the first kind of order 1.
+plait_tensor plait_special_i1(plait_tensor input);
+
+// Returns Hurwitz's zeta function of input and other.
+plait_tensor plait_zeta(plait_tensor input, plait_tensor other, double other_number);
+
+// --- statistics ---
+
+// The distances of all pairs of rows.
+//   - p (2): the order of the norm
+plait_tensor plait_cdist(plait_tensor x1, plait_tensor x2, double p);
+
+// The correlation coefficients of variables, given by rows.
+plait_tensor plait_corrcoef(plait_tensor input);
+
+// The covariance matrix of variables, given by rows.
+//   - correction (1): what the number of observations is lessened by
+//   - fweights (0): how often each observation is there
+//   - aweights (0): how much each observation matters
+plait_tensor plait_cov(plait_tensor input, double correction, plait_tensor fweights, plait_tensor aweights);
+
+// The cross products of vectors of size 3.
+//   - dim (-1)
+plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
+
+// The norm of a difference.
+//   - p (2): the order of the norm
+plait_tensor plait_dist(plait_tensor input, plait_tensor other, double p);
+
+// The elements sorted along the first dimension.
+plait_tensor plait_msort(plait_tensor input);
+
+// The mean of what is not NaN.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_nanmean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// Quantiles along a dimension of what is not NaN.
+//   - q: numbers from 0 to 1
+//   - dim (absent): the dimension; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - interpolation ("linear"): linear, lower, higher, midpoint or nearest
+plait_tensor plait_nanquantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim,
+		plait_string interpolation);
+
+// The sum of what is not NaN.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_nansum(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// Quantiles along a dimension.
+//   - q: numbers from 0 to 1
+//   - dim (absent): the dimension; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - interpolation ("linear"): linear, lower, higher, midpoint or nearest
+plait_tensor plait_quantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim,
+		plait_string interpolation);
+
+// Parts along a dimension scaled down to a norm.
+//   - p (2): the order of the norm
+plait_tensor plait_renorm(plait_tensor input, double p, int64_t dim, double maxnorm);
+
+// --- trigonometric ---
+
+// Returns the inverse cosine.
+plait_tensor plait_acos(plait_tensor input);
+
+// acos in place: changes input.
+plait_status plait_acos_in_place(plait_tensor input);
+
+// Returns the inverse hyperbolic cosine.
+plait_tensor plait_acosh(plait_tensor input);
+
+// acosh in place: changes input.
+plait_status plait_acosh_in_place(plait_tensor input);
+
+// Returns the inverse sine.
+plait_tensor plait_asin(plait_tensor input);
+
+// asin in place: changes input.
+plait_status plait_asin_in_place(plait_tensor input);
+
+// Returns the inverse hyperbolic sine.
+plait_tensor plait_asinh(plait_tensor input);
+
+// asinh in place: changes input.
+plait_status plait_asinh_in_place(plait_tensor input);
+
+// Returns the inverse tangent.
+plait_tensor plait_atan(plait_tensor input);
+
+// atan in place: changes input.
+plait_status plait_atan_in_place(plait_tensor input);
+
+// Returns the angle of the point (other, input).
+plait_tensor plait_atan2(plait_tensor input, plait_tensor other, double other_number);
+
+// atan2 in place: changes input.
+plait_status plait_atan2_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the inverse hyperbolic tangent.
+plait_tensor plait_atanh(plait_tensor input);
+
+// atanh in place: changes input.
+plait_status plait_atanh_in_place(plait_tensor input);
+
+// Returns the cosine.
+plait_tensor plait_cos(plait_tensor input);
+
+// cos in place: changes input.
+plait_status plait_cos_in_place(plait_tensor input);
+
+// Returns the hyperbolic cosine.
+plait_tensor plait_cosh(plait_tensor input);
+
+// cosh in place: changes input.
+plait_status plait_cosh_in_place(plait_tensor input);
+
+// Converts degrees to radians.
+plait_tensor plait_deg2rad(plait_tensor input);
+
+// deg2rad in place: changes input.
+plait_status plait_deg2rad_in_place(plait_tensor input);
+
+// Returns sqrt(input^2 + other^2) without overflow.
+plait_tensor plait_hypot(plait_tensor input, plait_tensor other, double other_number);
+
+// hypot in place: changes input.
+plait_status plait_hypot_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Converts radians to degrees.
+plait_tensor plait_rad2deg(plait_tensor input);
+
+// rad2deg in place: changes input.
+plait_status plait_rad2deg_in_place(plait_tensor input);
+
+// Returns the sine.
+plait_tensor plait_sin(plait_tensor input);
+
+// sin in place: changes input.
+plait_status plait_sin_in_place(plait_tensor input);
+
+// Returns sin(pi*input) / (pi*input), 1 at 0.
+plait_tensor plait_sinc(plait_tensor input);
+
+// sinc in place: changes input.
+plait_status plait_sinc_in_place(plait_tensor input);
+
+// Returns the hyperbolic sine.
+plait_tensor plait_sinh(plait_tensor input);
+
+// sinh in place: changes input.
+plait_status plait_sinh_in_place(plait_tensor input);
+
+// Returns the tangent.
+plait_tensor plait_tan(plait_tensor input);
+
+// tan in place: changes input.
+plait_status plait_tan_in_place(plait_tensor input);
+
+// --- views ---
+
+// The tensor with at least one dimension.
+plait_tensor plait_atleast1d(plait_tensor input);
+
+// The tensor with at least two dimensions.
+plait_tensor plait_atleast2d(plait_tensor input);
+
+// The tensor with at least three dimensions.
+plait_tensor plait_atleast3d(plait_tensor input);
+
+// Views broadcast against one another. Returns a list for plait_list_take.
+plait_object plait_broadcast_tensors(plait_tensors tensors, int64_t tensors_len);
+
+// A view broadcast to a shape.
+//   - size: the new shape
+plait_tensor plait_broadcast_to(plait_tensor input, plait_ints size, int64_t size_len);
+
+// A contiguous copy.
+plait_tensor plait_clone(plait_tensor input);
+
+// The tensor itself if its elements lie row-major without gaps, otherwise a copy that does.
+plait_tensor plait_contiguous(plait_tensor input);
+
+// A view in which dimensions of size 1 repeat.
+//   - size: the shape; -1 keeps a size
+plait_tensor plait_expand(plait_tensor input, plait_ints size, int64_t size_len);
+
+// A view expanded to the shape of another tensor.
+//   - other: the tensor whose shape is taken
+plait_tensor plait_expand_as(plait_tensor input, plait_tensor other);
+
+// A range of dimensions joined to one.
+//   - start_dim (0): the first
+//   - end_dim (-1): the last, included
+plait_tensor plait_flatten(plait_tensor input, int64_t start_dim, int64_t end_dim);
+
+// A view with the last two dimensions swapped.
+plait_tensor plait_mt(plait_tensor input);
+
+// A view with dimensions moved to other places.
+//   - source: the dimensions
+//   - destination: their places
+plait_tensor plait_movedim(plait_tensor input, plait_ints source, int64_t source_len, plait_ints destination,
+		int64_t destination_len);
+
+// A view with the dimensions in another order.
+//   - dims: the order of the dimensions
+plait_tensor plait_permute(plait_tensor input, plait_ints dims, int64_t dims_len);
+
+// The elements in one dimension.
+plait_tensor plait_ravel(plait_tensor input);
+
+// The same elements row-major in another shape: a view where the layout allows it.
+//   - shape: the new shape; one size may be -1
+plait_tensor plait_reshape(plait_tensor input, plait_ints shape, int64_t shape_len);
+
+// The elements in the shape of another tensor.
+//   - other: the tensor whose shape is taken
+plait_tensor plait_reshape_as(plait_tensor input, plait_tensor other);
+
+// A view without dimensions of size 1.
+//   - dim (absent): the dimensions; all by default
+plait_tensor plait_squeeze(plait_tensor input, plait_ints dim, int64_t dim_len);
+
+// A view with two dimensions swapped.
+plait_tensor plait_swapaxes(plait_tensor input, int64_t axis0, int64_t axis1);
+
+// A view of a matrix transposed.
+plait_tensor plait_t(plait_tensor input);
+
+// A view with two dimensions swapped.
+plait_tensor plait_transpose(plait_tensor input, int64_t dim0, int64_t dim1);
+
+// A dimension split into several.
+//   - dim: the dimension
+//   - sizes: what the dimension is split into; one may be -1
+plait_tensor plait_unflatten(plait_tensor input, int64_t dim, plait_ints sizes, int64_t sizes_len);
+
+// A view with a new dimension of size 1.
+//   - dim: the dimension
+plait_tensor plait_unsqueeze(plait_tensor input, int64_t dim);
+
+// The same elements row-major in another shape, always a view.
+//   - size: the new shape
+plait_tensor plait_view(plait_tensor input, plait_ints size, int64_t size_len);
+
+// A view in the shape of another tensor.
+//   - other: the tensor whose shape is taken
+plait_tensor plait_view_as(plait_tensor input, plait_tensor other);
 
 #ifdef __cplusplus
 }

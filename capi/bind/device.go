@@ -73,19 +73,24 @@ func DtypeDefault() DType { return int64(core.CurrentContext().DefaultDType()) }
 
 // DtypeSetDefault sets the dtype of new floating-point tensors of the calling rank.
 func DtypeSetDefault(d DType) Status {
-	return failure(core.CurrentContext().SetDefaultDType(core.DType(d)))
+	return failure(core.CurrentContext().SetDefaultDType(numbered(d)))
 }
 
 // DtypeName returns the name of a dtype, such as "float32", and nothing for a number that is none's: they count from 0.
 func DtypeName(d DType) string {
-	if d < 0 || d > 255 || !core.DType(d).Valid() {
-		return ""
+	if v := numbered(d); v.Valid() {
+		return v.String()
 	}
-	return core.DType(d).String()
+	return ""
 }
 
-// DtypeSize returns the bytes of an element.
-func DtypeSize(d DType) int64 { return int64(core.DType(d).Size()) }
+// DtypeSize returns the bytes of an element; 0 for a number that is no dtype's.
+func DtypeSize(d DType) int64 {
+	if v := numbered(d); v.Valid() {
+		return int64(v.Size())
+	}
+	return 0
+}
 
 // ThreadsGet returns how many threads the CPU devices share.
 func ThreadsGet() int64 { return int64(cpu.NumThreads()) }

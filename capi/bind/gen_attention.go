@@ -13,6 +13,6 @@ func ScaledDotProductAttention(query Tensor, key Tensor, value Tensor, attnMask 
 	t0 := tensor(query)
 	t1 := tensor(key)
 	t2 := tensor(value)
-	t3 := tensor(attnMask)
+	t3 := tensorOrNil(attnMask)
 	return result(op.ScaledDotProductAttention(t0, t1, t2, op.AttentionOptions{Mask: t3, DropoutP: dropoutP, Causal: isCausal, Scale: scale, EnableGQA: enableGqa}), t0, t1, t2, t3)
 }

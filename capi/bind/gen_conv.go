@@ -12,7 +12,7 @@ func Conv1d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	t2 := tensor(bias)
+	t2 := tensorOrNil(bias)
 	return result(op.Conv1d(t0, t1, t2, op.ConvOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), Dilation: ints(dilation, dilationLen), Groups: int(groups), Same: same}), t0, t1, t2)
 }
 
@@ -24,7 +24,7 @@ func Conv2d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	t2 := tensor(bias)
+	t2 := tensorOrNil(bias)
 	return result(op.Conv2d(t0, t1, t2, op.ConvOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), Dilation: ints(dilation, dilationLen), Groups: int(groups), Same: same}), t0, t1, t2)
 }
 
@@ -36,7 +36,7 @@ func Conv3d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	t2 := tensor(bias)
+	t2 := tensorOrNil(bias)
 	return result(op.Conv3d(t0, t1, t2, op.ConvOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), Dilation: ints(dilation, dilationLen), Groups: int(groups), Same: same}), t0, t1, t2)
 }
 
@@ -48,7 +48,7 @@ func ConvTranspose1d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	t2 := tensor(bias)
+	t2 := tensorOrNil(bias)
 	return result(op.ConvTranspose1d(t0, t1, t2, op.ConvTransposeOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), OutputPadding: ints(outputPadding, outputPaddingLen), Groups: int(groups), Dilation: ints(dilation, dilationLen)}), t0, t1, t2)
 }
 
@@ -60,7 +60,7 @@ func ConvTranspose2d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	t2 := tensor(bias)
+	t2 := tensorOrNil(bias)
 	return result(op.ConvTranspose2d(t0, t1, t2, op.ConvTransposeOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), OutputPadding: ints(outputPadding, outputPaddingLen), Groups: int(groups), Dilation: ints(dilation, dilationLen)}), t0, t1, t2)
 }
 
@@ -72,6 +72,6 @@ func ConvTranspose3d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	t2 := tensor(bias)
+	t2 := tensorOrNil(bias)
 	return result(op.ConvTranspose3d(t0, t1, t2, op.ConvTransposeOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), OutputPadding: ints(outputPadding, outputPaddingLen), Groups: int(groups), Dilation: ints(dilation, dilationLen)}), t0, t1, t2)
 }

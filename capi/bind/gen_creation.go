@@ -10,10 +10,10 @@ func Arange(start Tensor, startNumber float64, end Tensor, endNumber float64, st
 	if crowded() {
 		return Busy
 	}
-	t0 := operand(start, startNumber)
+	t0 := operandOrNil(start, startNumber)
 	t1 := operand(end, endNumber)
-	t2 := operand(step, stepNumber)
-	return result(op.Arange(t0, t1, t2, op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}), t0, t1, t2)
+	t2 := operandOrNil(step, stepNumber)
+	return result(op.Arange(t0, t1, t2, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}), t0, t1, t2)
 }
 
 // Empty applies the operation empty. A tensor whose elements are undefined until they are written.
@@ -22,7 +22,7 @@ func Empty(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresG
 	if crowded() {
 		return Busy
 	}
-	return result(op.EmptyWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}))
+	return result(op.EmptyWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
 // EmptyLike applies the operation empty_like. A tensor of another's shape whose elements are undefined until they are written.
@@ -32,7 +32,7 @@ func EmptyLike(input Tensor, dtypeArg DType, deviceArg Device, requiresGrad bool
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.EmptyLike(t0, op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}), t0)
+	return result(op.EmptyLike(t0, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}), t0)
 }
 
 // Eye applies the operation eye. A matrix with ones on the diagonal and zeros elsewhere.
@@ -41,7 +41,7 @@ func Eye(n int64, m int64, dtypeArg DType, deviceArg Device, requiresGrad bool) 
 	if crowded() {
 		return Busy
 	}
-	return result(op.Eye(int(n), int(m), op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}))
+	return result(op.Eye(int(n), int(m), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
 // Full applies the operation full. A tensor whose elements are all one number.
@@ -51,7 +51,7 @@ func Full(size Ints, sizeLen int64, fillValue Tensor, fillValueNumber float64, d
 		return Busy
 	}
 	t1 := operand(fillValue, fillValueNumber)
-	return result(op.Full(ints(size, sizeLen), t1, op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}), t1)
+	return result(op.Full(ints(size, sizeLen), t1, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}), t1)
 }
 
 // FullLike applies the operation full_like. A tensor of another's shape whose elements are all one number.
@@ -62,7 +62,7 @@ func FullLike(input Tensor, fillValue Tensor, fillValueNumber float64, dtypeArg 
 	}
 	t0 := tensor(input)
 	t1 := operand(fillValue, fillValueNumber)
-	return result(op.FullLike(t0, t1, op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}), t0, t1)
+	return result(op.FullLike(t0, t1, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}), t0, t1)
 }
 
 // Linspace applies the operation linspace. Evenly spaced numbers.
@@ -71,7 +71,7 @@ func Linspace(start float64, end float64, steps int64, dtypeArg DType, deviceArg
 	if crowded() {
 		return Busy
 	}
-	return result(op.Linspace(start, end, int(steps), op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}))
+	return result(op.Linspace(start, end, int(steps), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
 // Logspace applies the operation logspace. Powers of evenly spaced numbers.
@@ -80,7 +80,7 @@ func Logspace(start float64, end float64, steps int64, base float64, dtypeArg DT
 	if crowded() {
 		return Busy
 	}
-	return result(op.Logspace(start, end, int(steps), base, op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}))
+	return result(op.Logspace(start, end, int(steps), base, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
 // Ones applies the operation ones. Ones.
@@ -89,7 +89,7 @@ func Ones(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresGr
 	if crowded() {
 		return Busy
 	}
-	return result(op.OnesWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}))
+	return result(op.OnesWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
 // OnesLike applies the operation ones_like. Ones of a tensor's shape.
@@ -99,7 +99,7 @@ func OnesLike(input Tensor, dtypeArg DType, deviceArg Device, requiresGrad bool)
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.OnesLike(t0, op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}), t0)
+	return result(op.OnesLike(t0, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}), t0)
 }
 
 // TrilIndices applies the operation tril_indices. Rows and columns of the elements on and below a diagonal.
@@ -108,7 +108,7 @@ func TrilIndices(row int64, col int64, offset int64, dtypeArg DType, deviceArg D
 	if crowded() {
 		return Busy
 	}
-	return result(op.TrilIndices(int(row), int(col), int(offset), op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}))
+	return result(op.TrilIndices(int(row), int(col), int(offset), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
 // TriuIndices applies the operation triu_indices. Rows and columns of the elements on and above a diagonal.
@@ -117,7 +117,7 @@ func TriuIndices(row int64, col int64, offset int64, dtypeArg DType, deviceArg D
 	if crowded() {
 		return Busy
 	}
-	return result(op.TriuIndices(int(row), int(col), int(offset), op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}))
+	return result(op.TriuIndices(int(row), int(col), int(offset), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
 // Zeros applies the operation zeros. Zeros.
@@ -126,7 +126,7 @@ func Zeros(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresG
 	if crowded() {
 		return Busy
 	}
-	return result(op.ZerosWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}))
+	return result(op.ZerosWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
 // ZerosLike applies the operation zeros_like. Zeros of a tensor's shape.
@@ -136,5 +136,5 @@ func ZerosLike(input Tensor, dtypeArg DType, deviceArg Device, requiresGrad bool
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.ZerosLike(t0, op.TensorOptions{DType: dtype(dtypeArg), Device: device(deviceArg), RequiresGrad: requiresGrad}), t0)
+	return result(op.ZerosLike(t0, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}), t0)
 }

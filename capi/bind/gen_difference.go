@@ -11,7 +11,7 @@ func CumulativeTrapezoid(y Tensor, x Tensor, dx float64, dim int64) (status Tens
 		return Busy
 	}
 	t0 := tensor(y)
-	t1 := tensor(x)
+	t1 := tensorOrNil(x)
 	return result(op.CumulativeTrapezoid(t0, t1, dx, int(dim)), t0, t1)
 }
 
@@ -22,8 +22,8 @@ func Diff(input Tensor, n int64, dim int64, prepend Tensor, append Tensor) (stat
 		return Busy
 	}
 	t0 := tensor(input)
-	t3 := tensor(prepend)
-	t4 := tensor(append)
+	t3 := tensorOrNil(prepend)
+	t4 := tensorOrNil(append)
 	return result(op.Diff(t0, int(n), int(dim), op.DiffOptions{Prepend: t3, Append: t4}), t0, t3, t4)
 }
 
@@ -34,6 +34,6 @@ func Trapezoid(y Tensor, x Tensor, dx float64, dim int64) (status Tensor) {
 		return Busy
 	}
 	t0 := tensor(y)
-	t1 := tensor(x)
+	t1 := tensorOrNil(x)
 	return result(op.Trapezoid(t0, t1, dx, int(dim)), t0, t1)
 }

@@ -11,8 +11,8 @@ func Clamp(input Tensor, minArg Tensor, minArgNumber float64, maxArg Tensor, max
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := operand(minArg, minArgNumber)
-	t2 := operand(maxArg, maxArgNumber)
+	t1 := operandOrNil(minArg, minArgNumber)
+	t2 := operandOrNil(maxArg, maxArgNumber)
 	return result(op.Clamp(t0, t1, t2), t0, t1, t2)
 }
 
@@ -23,8 +23,8 @@ func ClampInPlace(input Tensor, minArg Tensor, minArgNumber float64, maxArg Tens
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := operand(minArg, minArgNumber)
-	t2 := operand(maxArg, maxArgNumber)
+	t1 := operandOrNil(minArg, minArgNumber)
+	t2 := operandOrNil(maxArg, maxArgNumber)
 	return changed(op.ClampInPlace(t0, t1, t2))
 }
 

@@ -12,8 +12,8 @@ func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq b
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	t2 := tensor(offsets)
-	t5 := tensor(perSampleWeights)
+	t2 := tensorOrNil(offsets)
+	t5 := tensorOrNil(perSampleWeights)
 	return result(op.EmbeddingBag(t0, t1, op.EmbeddingBagOptions{Offsets: t2, ScaleGradByFreq: scaleGradByFreq, Mode: mode, PerSampleWeights: t5, IncludeLastOffset: includeLastOffset, PaddingIdx: optional(int(paddingIdx), hasPaddingIdx)}), t0, t1, t2, t5)
 }
 

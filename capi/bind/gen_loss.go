@@ -12,7 +12,7 @@ func BinaryCrossEntropy(input Tensor, target Tensor, targetNumber float64, weigh
 	}
 	t0 := tensor(input)
 	t1 := operand(target, targetNumber)
-	t2 := tensor(weight)
+	t2 := tensorOrNil(weight)
 	return result(op.BinaryCrossEntropy(t0, t1, op.BCEOptions{Weight: t2, Reduction: reduction}), t0, t1, t2)
 }
 
@@ -24,8 +24,8 @@ func BinaryCrossEntropyWithLogits(input Tensor, target Tensor, targetNumber floa
 	}
 	t0 := tensor(input)
 	t1 := operand(target, targetNumber)
-	t2 := tensor(weight)
-	t3 := tensor(posWeight)
+	t2 := tensorOrNil(weight)
+	t3 := tensorOrNil(posWeight)
 	return result(op.BinaryCrossEntropyWithLogits(t0, t1, op.BCEOptions{Weight: t2, PosWeight: t3, Reduction: reduction}), t0, t1, t2, t3)
 }
 
@@ -60,7 +60,7 @@ func CrossEntropy(input Tensor, target Tensor, weight Tensor, ignoreIndex int64,
 	}
 	t0 := tensor(input)
 	t1 := tensor(target)
-	t2 := tensor(weight)
+	t2 := tensorOrNil(weight)
 	return result(op.CrossEntropy(t0, t1, op.CrossEntropyOptions{Weight: t2, IgnoreIndex: optional(int(ignoreIndex), hasIgnoreIndex), Reduction: reduction, LabelSmoothing: labelSmoothing}), t0, t1, t2)
 }
 
@@ -151,7 +151,7 @@ func MultiMarginLoss(input Tensor, target Tensor, p int64, margin float64, hasMa
 	}
 	t0 := tensor(input)
 	t1 := tensor(target)
-	t4 := tensor(weight)
+	t4 := tensorOrNil(weight)
 	return result(op.MultiMarginLoss(t0, t1, op.MultiMarginOptions{P: int(p), Margin: optional(margin, hasMargin), Weight: t4, Reduction: reduction}), t0, t1, t4)
 }
 
@@ -174,7 +174,7 @@ func MultilabelSoftMarginLoss(input Tensor, target Tensor, weight Tensor, reduct
 	}
 	t0 := tensor(input)
 	t1 := tensor(target)
-	t2 := tensor(weight)
+	t2 := tensorOrNil(weight)
 	return result(op.MultiLabelSoftMarginLoss(t0, t1, t2, reduction), t0, t1, t2)
 }
 
@@ -186,7 +186,7 @@ func NllLoss(input Tensor, target Tensor, weight Tensor, ignoreIndex int64, hasI
 	}
 	t0 := tensor(input)
 	t1 := tensor(target)
-	t2 := tensor(weight)
+	t2 := tensorOrNil(weight)
 	return result(op.NLLLoss(t0, t1, op.CrossEntropyOptions{Weight: t2, IgnoreIndex: optional(int(ignoreIndex), hasIgnoreIndex), Reduction: reduction}), t0, t1, t2)
 }
 

@@ -133,7 +133,7 @@ func Bilinear(input1 Tensor, input2 Tensor, weight Tensor, bias Tensor) (status 
 	t0 := tensor(input1)
 	t1 := tensor(input2)
 	t2 := tensor(weight)
-	t3 := tensor(bias)
+	t3 := tensorOrNil(bias)
 	return result(op.Bilinear(t0, t1, t2, t3), t0, t1, t2, t3)
 }
 
@@ -167,7 +167,7 @@ func Linear(input Tensor, weight Tensor, bias Tensor) (status Tensor) {
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	t2 := tensor(bias)
+	t2 := tensorOrNil(bias)
 	return result(op.Linear(t0, t1, t2), t0, t1, t2)
 }
 

@@ -11,10 +11,10 @@ func BatchNorm(input Tensor, runningMean Tensor, runningVar Tensor, weight Tenso
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(runningMean)
-	t2 := tensor(runningVar)
-	t3 := tensor(weight)
-	t4 := tensor(bias)
+	t1 := tensorOrNil(runningMean)
+	t2 := tensorOrNil(runningVar)
+	t3 := tensorOrNil(weight)
+	t4 := tensorOrNil(bias)
 	return result(op.BatchNorm(t0, t1, t2, t3, t4, training, momentum, eps), t0, t1, t2, t3, t4)
 }
 
@@ -25,8 +25,8 @@ func GroupNorm(input Tensor, numGroups int64, weight Tensor, bias Tensor, eps fl
 		return Busy
 	}
 	t0 := tensor(input)
-	t2 := tensor(weight)
-	t3 := tensor(bias)
+	t2 := tensorOrNil(weight)
+	t3 := tensorOrNil(bias)
 	return result(op.GroupNorm(t0, int(numGroups), t2, t3, eps), t0, t2, t3)
 }
 
@@ -37,10 +37,10 @@ func InstanceNorm(input Tensor, runningMean Tensor, runningVar Tensor, weight Te
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(runningMean)
-	t2 := tensor(runningVar)
-	t3 := tensor(weight)
-	t4 := tensor(bias)
+	t1 := tensorOrNil(runningMean)
+	t2 := tensorOrNil(runningVar)
+	t3 := tensorOrNil(weight)
+	t4 := tensorOrNil(bias)
 	return result(op.InstanceNorm(t0, t1, t2, t3, t4, useInputStats, momentum, eps), t0, t1, t2, t3, t4)
 }
 
@@ -51,8 +51,8 @@ func LayerNorm(input Tensor, normalizedShape Ints, normalizedShapeLen int64, wei
 		return Busy
 	}
 	t0 := tensor(input)
-	t2 := tensor(weight)
-	t3 := tensor(bias)
+	t2 := tensorOrNil(weight)
+	t3 := tensorOrNil(bias)
 	return result(op.LayerNorm(t0, ints(normalizedShape, normalizedShapeLen), t2, t3, eps), t0, t2, t3)
 }
 
@@ -73,6 +73,6 @@ func RmsNorm(input Tensor, normalizedShape Ints, normalizedShapeLen int64, weigh
 		return Busy
 	}
 	t0 := tensor(input)
-	t2 := tensor(weight)
+	t2 := tensorOrNil(weight)
 	return result(op.RMSNorm(t0, ints(normalizedShape, normalizedShapeLen), t2, eps), t0, t2)
 }

@@ -11,11 +11,11 @@ func GruLayer(input Tensor, h0 Tensor, wIh Tensor, wHh Tensor, bIh Tensor, bHh T
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(h0)
+	t1 := tensorOrNil(h0)
 	t2 := tensor(wIh)
 	t3 := tensor(wHh)
-	t4 := tensor(bIh)
-	t5 := tensor(bHh)
+	t4 := tensorOrNil(bIh)
+	t5 := tensorOrNil(bHh)
 	r0, r1 := op.GRULayer(t0, t1, t2, t3, t4, t5, op.RecurrentOptions{Reverse: reverse})
 	return results(out, r0, r1)
 }
@@ -27,12 +27,12 @@ func LstmLayer(input Tensor, h0 Tensor, c0 Tensor, wIh Tensor, wHh Tensor, bIh T
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(h0)
-	t2 := tensor(c0)
+	t1 := tensorOrNil(h0)
+	t2 := tensorOrNil(c0)
 	t3 := tensor(wIh)
 	t4 := tensor(wHh)
-	t5 := tensor(bIh)
-	t6 := tensor(bHh)
+	t5 := tensorOrNil(bIh)
+	t6 := tensorOrNil(bHh)
 	r0, r1, r2 := op.LSTMLayer(t0, t1, t2, t3, t4, t5, t6, op.RecurrentOptions{Reverse: reverse})
 	return results(out, r0, r1, r2)
 }

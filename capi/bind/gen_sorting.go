@@ -21,7 +21,7 @@ func Bincount(input Tensor, weights Tensor, minlength int64) (status Tensor) {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(weights)
+	t1 := tensorOrNil(weights)
 	return result(op.BinCount(t0, t1, int(minlength)), t0, t1)
 }
 
@@ -108,7 +108,7 @@ func Searchsorted(sortedSequence Tensor, input Tensor, outInt32 bool, right bool
 	}
 	t0 := tensor(sortedSequence)
 	t1 := tensor(input)
-	t4 := tensor(sorter)
+	t4 := tensorOrNil(sorter)
 	return result(op.SearchSorted(t0, t1, op.SearchOptions{Int32: outInt32, Right: right, Sorter: t4}), t0, t1, t4)
 }
 

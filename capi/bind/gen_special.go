@@ -183,8 +183,8 @@ func NanToNum(input Tensor, nan float64, posinf Tensor, posinfNumber float64, ne
 		return Busy
 	}
 	t0 := tensor(input)
-	t2 := operand(posinf, posinfNumber)
-	t3 := operand(neginf, neginfNumber)
+	t2 := operandOrNil(posinf, posinfNumber)
+	t3 := operandOrNil(neginf, neginfNumber)
 	return result(op.NanToNum(t0, nan, t2, t3), t0, t2, t3)
 }
 
@@ -195,8 +195,8 @@ func NanToNumInPlace(input Tensor, nan float64, posinf Tensor, posinfNumber floa
 		return Busy
 	}
 	t0 := tensor(input)
-	t2 := operand(posinf, posinfNumber)
-	t3 := operand(neginf, neginfNumber)
+	t2 := operandOrNil(posinf, posinfNumber)
+	t3 := operandOrNil(neginf, neginfNumber)
 	return changed(op.NanToNumInPlace(t0, nan, t2, t3))
 }
 

@@ -32,8 +32,8 @@ func Cov(input Tensor, correction float64, fweights Tensor, aweights Tensor) (st
 		return Busy
 	}
 	t0 := tensor(input)
-	t2 := tensor(fweights)
-	t3 := tensor(aweights)
+	t2 := tensorOrNil(fweights)
+	t3 := tensorOrNil(aweights)
 	return result(op.Cov(t0, correction, op.CovOptions{FWeights: t2, AWeights: t3}), t0, t2, t3)
 }
 

@@ -16,7 +16,7 @@ import (
 //plait:waits
 func TensorFromMemory(data Bytes, bytes int64, of DType, shape Ints, shapeLen int64, on Device) (status Tensor) {
 	defer protect("tensor", &status)
-	d := core.DType(of)
+	d := numbered(of)
 	if !d.Valid() {
 		return failf(core.DTypeError, "tensor", "%d is not the number of a dtype", of)
 	}
@@ -28,7 +28,7 @@ func TensorFromMemory(data Bytes, bytes int64, of DType, shape Ints, shapeLen in
 	if int64(n*d.Size()) != bytes {
 		return failf(core.ShapeError, "tensor", "shape %v of %v has %d bytes, got %d", sizes, d, n*d.Size(), bytes)
 	}
-	t := op.EmptyWith(sizes, op.TensorOptions{DType: &d, Device: device(on)})
+	t := op.EmptyWith(sizes, op.TensorOptions{DType: &d, Device: deviceOrDefault(on)})
 	if t.Err() == nil && n > 0 {
 		s := t.Storage()
 		s.Stream().Upload(s.Memory(), 0, handle.Slice[byte](data, bytes))
@@ -41,7 +41,10 @@ func TensorFromMemory(data Bytes, bytes int64, of DType, shape Ints, shapeLen in
 // it any more. Operations on the tensor have read and written the memory when they return.
 func TensorWrap(data Bytes, bytes int64, of DType, shape Ints, strides Ints, dims int64, offset int64, key int64) (status Tensor) {
 	defer protect("from_numpy", &status)
-	d := core.DType(of)
+	d := numbered(of)
+	if !d.Valid() {
+		return failf(core.DTypeError, "from_numpy", "%d is not the number of a dtype", of)
+	}
 	sizes, steps := handle.Ints(shape, dims), handle.Ints(strides, dims)
 	if _, err := core.CheckShape("from_numpy", sizes, d); err != nil {
 		return failure(err)
@@ -187,6 +190,9 @@ func MemoryUsed(on Device, rank int64, category int64, current IntsOut, peak Int
 	d := device(on)
 	if d == nil {
 		return failf(core.DeviceError, "memory", "%d is not the number of an open device", on)
+	}
+	if category >= int64(len(core.Categories())) {
+		return failf(core.ValueError, "memory", "want a category from -1 to %d, got %d", len(core.Categories())-1, category)
 	}
 	var u core.Usage
 	switch {

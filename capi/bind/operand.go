@@ -1,6 +1,8 @@
 package bind
 
 import (
+	"math"
+
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 )
@@ -14,18 +16,26 @@ const (
 
 // foreign is what an operation gets in the place of a handle that names no tensor.
 func foreign(h Tensor) *core.Tensor {
+	if h == 0 {
+		return core.ErrorTensor(core.Errorf(core.TypeError, "tensor", "want the handle of a tensor, got 0"))
+	}
 	return core.ErrorTensor(core.Errorf(core.TypeError, "tensor", "%d is not the handle of a tensor; was it released?", h))
 }
 
-// tensor returns the tensor that h names; nil for 0.
+// tensor returns the tensor that h names.
 func tensor(h Tensor) *core.Tensor {
-	if h == 0 {
-		return nil
-	}
 	if t := handle.Tensors.Get(h); t != nil {
 		return t
 	}
 	return foreign(h)
+}
+
+// tensorOrNil is tensor for arguments that may be absent: it returns nil for 0.
+func tensorOrNil(h Tensor) *core.Tensor {
+	if h == 0 {
+		return nil
+	}
+	return tensor(h)
 }
 
 // operand is tensor for arguments that may be numbers, of which h tells the kind and v the value.
@@ -41,11 +51,19 @@ func operand(h Tensor, v float64) *core.Tensor {
 	return tensor(h)
 }
 
-// tensors returns the tensors that n handles at the address a name.
+// operandOrNil is operand for arguments that may be absent: it returns nil for 0.
+func operandOrNil(h Tensor, v float64) *core.Tensor {
+	if h == 0 {
+		return nil
+	}
+	return operand(h, v)
+}
+
+// tensors returns the tensors that n handles at the address a name, nil for 0.
 func tensors(a Tensors, n int64) []*core.Tensor {
 	out := make([]*core.Tensor, 0, max(n, 0))
 	for _, h := range handle.Slice[int64](a, n) {
-		out = append(out, tensor(h))
+		out = append(out, tensorOrNil(h))
 	}
 	return out
 }
@@ -95,12 +113,29 @@ func results(a TensorsOut, list ...*core.Tensor) Status {
 // changed returns the status of an operation that changed the tensor it returns.
 func changed(t *core.Tensor) Status { return failure(t.Err()) }
 
+// numbered returns the dtype that d names: one that is not valid for the number of none.
+func numbered(d DType) core.DType {
+	if d < 0 || d > math.MaxUint8 {
+		return math.MaxUint8
+	}
+	return core.DType(d)
+}
+
+// valid is numbered for functions that defer [protect], whose status tells of a number that is no dtype's.
+func valid(d DType) core.DType {
+	v := numbered(d)
+	if !v.Valid() {
+		panic(core.Errorf(core.DTypeError, "dtype", "%d is not the number of a dtype", d))
+	}
+	return v
+}
+
 // dtype returns the dtype that d names; nil for a negative one.
 func dtype(d DType) *core.DType {
 	if d < 0 {
 		return nil
 	}
-	v := core.DType(d)
+	v := valid(d)
 	return &v
 }
 
@@ -115,6 +150,15 @@ func device(d Device) core.Device {
 	return nil
 }
 
+// deviceOrDefault is device for functions that defer [protect], whose status tells of a number that is no device's.
+func deviceOrDefault(d Device) core.Device {
+	v := device(d)
+	if v == nil && d >= 0 {
+		panic(core.Errorf(core.DeviceError, "device", "%d is not the number of an open device", d))
+	}
+	return v
+}
+
 // generator returns the generator that h names; nil for 0.
 func generator(h Object) *core.Generator {
 	g, _ := handle.Object[*core.Generator](h)
@@ -126,7 +170,7 @@ func dtypeOrDefault(d DType) core.DType {
 	if d < 0 {
 		return core.Bool
 	}
-	return core.DType(d)
+	return valid(d)
 }
 
 // optional returns the address of v, or nil for an absent one.

@@ -22,6 +22,9 @@ func init() {
 // and try again.
 const Busy = -1
 
+// Version returns the version of Plait, such as "0.1.0".
+func Version() string { return version }
+
 // ErrorKind returns the number of an error's kind: 0 value, 1 shape, 2 dtype, 3 type, 4 index, 5 memory, 6 not
 // implemented, 7 device, 8 state, 9 input and output.
 func ErrorKind(status Status) int64 {

@@ -164,7 +164,7 @@ func TensorDetach(t Tensor) (status Tensor) {
 //plait:waits
 func TensorToDevice(t Tensor, to Device) (status Tensor) {
 	defer protect("to", &status)
-	return result(op.ToDevice(tensor(t), device(to)))
+	return result(op.ToDevice(tensor(t), deviceOrDefault(to)))
 }
 
 // TensorNumber returns a 0-d tensor that stands for a plain number: it has no memory and promotes as a number does. kind
@@ -192,7 +192,13 @@ func ResultDtype(operands Tensors, n int64) (status Status) {
 }
 
 // PromoteDtypes returns the dtype to which tensors of two dtypes promote.
-func PromoteDtypes(a, b DType) Status { return int64(core.Promote(core.DType(a), core.DType(b))) }
+func PromoteDtypes(a, b DType) Status {
+	x, y := numbered(a), numbered(b)
+	if !x.Valid() || !y.Valid() {
+		return failf(core.DTypeError, "promote_types", "want the numbers of two dtypes, got %d and %d", a, b)
+	}
+	return int64(core.Promote(x, y))
+}
 
 func truth(b bool) int64 {
 	if b {

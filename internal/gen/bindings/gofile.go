@@ -128,11 +128,15 @@ func (a *arg) goParams() []string {
 func (a *arg) goValue() string {
 	v := a.goArg
 	has := "has" + strings.ToUpper(v[:1]) + v[1:]
+	orNil := ""
+	if a.null {
+		orNil = "OrNil"
+	}
 	switch a.kind {
 	case tensorArg:
-		return "tensor(" + v + ")"
+		return fmt.Sprintf("tensor%s(%s)", orNil, v)
 	case operandArg:
-		return fmt.Sprintf("operand(%s, %sNumber)", v, v)
+		return fmt.Sprintf("operand%s(%s, %sNumber)", orNil, v, v)
 	case tensorsArg:
 		return fmt.Sprintf("tensors(%s, %sLen)", v, v)
 	case intsArg:
@@ -155,7 +159,7 @@ func (a *arg) goValue() string {
 		}
 		return "dtypeOrDefault(" + v + ")"
 	case deviceArg:
-		return "device(" + v + ")"
+		return "deviceOrDefault(" + v + ")"
 	case generatorArg:
 		return "generator(" + v + ")"
 	}
