@@ -43,3 +43,6 @@ double = float64
 half = float16
 long = int64
 int = int32  # noqa: A001
+
+# At the end: it is made of the names above.
+from plait import nn as nn  # noqa: E402

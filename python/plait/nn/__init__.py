@@ -1,0 +1,16 @@
+"""Neural networks: modules, parameters, and the functions that they are made of."""
+
+from plait._errors import MissingFeatureError
+from plait.nn import functional as functional
+from plait.nn import init as init
+from plait.nn.modules import *  # noqa: F403
+from plait.nn.parameter import Buffer as Buffer
+from plait.nn.parameter import Parameter as Parameter
+from plait.nn.parameter import UninitializedBuffer as UninitializedBuffer
+from plait.nn.parameter import UninitializedParameter as UninitializedParameter
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise MissingFeatureError(f"plait.nn has no {name}")

@@ -1,0 +1,134 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plait import _ops
+
+if TYPE_CHECKING:
+    from plait._dtype import dtype as DType
+    from plait._tensor import Tensor
+
+prelu, gelu, glu, logsigmoid, tanhshrink = _ops.prelu, _ops.gelu, _ops.glu, _ops.logsigmoid, _ops.tanhshrink
+softsign, softplus, hardshrink, softshrink = _ops.softsign, _ops.softplus, _ops.hardshrink, _ops.softshrink
+sigmoid, tanh = _ops.sigmoid, _ops.tanh
+relu_, elu_, celu_, selu_ = _ops.relu_, _ops.elu_, _ops.celu_, _ops.selu_
+leaky_relu_, hardtanh_, threshold_ = _ops.leaky_relu_, _ops.hardtanh_, _ops.threshold_
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Returns max(0, x)."""
+    return _ops.relu_(input) if inplace else _ops.relu(input)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """Returns min(max(0, x), 6)."""
+    return _ops.relu6_(input) if inplace else _ops.relu6(input)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Returns x where it is positive, else alpha * (exp(x) - 1)."""
+    return _ops.elu_(input, alpha) if inplace else _ops.elu(input, alpha)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Returns max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    return _ops.celu_(input, alpha) if inplace else _ops.celu(input, alpha)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Returns the scaled exponential linear unit of x."""
+    return _ops.selu_(input) if inplace else _ops.selu(input)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Returns x * sigmoid(x)."""
+    return _ops.silu_(input) if inplace else _ops.silu(input)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Returns x * tanh(softplus(x))."""
+    return _ops.mish_(input) if inplace else _ops.mish(input)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Returns x * relu6(x + 3) / 6."""
+    return _ops.hardswish_(input) if inplace else _ops.hardswish(input)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """Returns relu6(x + 3) / 6."""
+    return _ops.hardsigmoid_(input) if inplace else _ops.hardsigmoid(input)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """Returns x, at least min_val and at most max_val."""
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: min_val {min_val} exceeds max_val {max_val}")
+    return _ops.hardtanh_(input, min_val, max_val) if inplace else _ops.hardtanh(input, min_val, max_val)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Returns x where it is positive, else negative_slope * x."""
+    return _ops.leaky_relu_(input, negative_slope) if inplace else _ops.leaky_relu(input, negative_slope)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """Returns x where it exceeds the threshold, else value."""
+    return _ops.threshold_(input, threshold, value) if inplace else _ops.threshold(input, threshold, value)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Returns x where it is positive, else x times a slope: random in training, else the mean of lower and upper."""
+    out = _ops.rrelu(input, lower, upper, training)
+    return _ops.copy_(input, out) if inplace else out
+
+
+def _softmax_dim(name: str, dim: int | None, ndim: int) -> int:
+    if dim is not None:
+        return dim
+    import warnings
+
+    warnings.warn(f"{name}: dim is not given; the choice made for it will go, give one", stacklevel=3)
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
+    """Returns exp(x) over its sum along a dimension; computed in `dtype` if given."""
+    x = input if dtype is None else input.to(dtype)
+    return _ops.softmax(x, _softmax_dim("softmax", dim, x.ndim) if dim is None else dim)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
+    """Returns the logarithm of the softmax along a dimension; computed in `dtype` if given."""
+    x = input if dtype is None else input.to(dtype)
+    return _ops.log_softmax(x, _softmax_dim("log_softmax", dim, x.ndim) if dim is None else dim)
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
+    """Returns the softmax of -x along a dimension; computed in `dtype` if given."""
+    x = input if dtype is None else input.to(dtype)
+    return _ops.softmin(x, _softmax_dim("softmin", dim, x.ndim) if dim is None else dim)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Returns samples of the Gumbel-softmax distribution (Jang et al., 2016).
+
+    Args:
+        logits: logarithms of probabilities, up to a constant
+        tau: the temperature
+        hard: return one-hot vectors, with the gradient of the soft samples
+        eps: has no effect
+        dim: along which the samples sum to 1
+    """
+    noise = _ops.empty_like(logits.detach())
+    noise = _ops.neg(_ops.log(_ops.exponential_(noise)))
+    soft = _ops.softmax(_ops.div(_ops.add(logits, noise), float(tau)), dim)
+    if not hard:
+        return soft
+    index = _ops.argmax(soft, dim, True)
+    one = _ops.scatter(_ops.zeros_like(logits.detach()), dim, index, 1.0)
+    return _ops.add(_ops.sub(one, soft.detach()), soft)

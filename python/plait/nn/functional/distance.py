@@ -1,0 +1,29 @@
+"""Linear maps and distances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plait import _ops
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+linear, bilinear = _ops.linear, _ops.bilinear
+cosine_similarity = _ops.cosine_similarity
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """Returns the p-norm of x1 - x2 + eps along the last dimension."""
+    return _ops.pairwise_distance(x1, x2, float(p), eps, keepdim)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """Returns the p-norm distances of every pair of rows of a matrix, in the order of the upper triangle."""
+    if input.ndim != 2:
+        raise ValueError(f"pdist: want a matrix, got shape {list(input.shape)}")
+    n = input.shape[0]
+    above = _ops.triu_indices(n, n, 1, device=input.device)
+    first, second = _ops.unbind(above, 0)
+    apart = _ops.sub(_ops.index_select(input, 0, first), _ops.index_select(input, 0, second))
+    return _ops.vector_norm(apart, float(p), -1)

@@ -1,0 +1,160 @@
+"""Tensors that a module owns: parameters, which are trained, and buffers, which are not."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from plait import _core, _ops
+from plait._runtime import check
+from plait._tensor import Tensor
+
+PARAMETER, BUFFER = 1, 5  # the engine's categories of memory
+
+
+def adopt(t: Any, value: Tensor) -> None:
+    """Gives `t` the memory, shape, dtype and device of `value`; it stays the same object and leaf."""
+    value = value.detach()
+    requires_grad = t.requires_grad
+    t._h, value._h = value._h, t._h
+    with contextlib.suppress(AttributeError):
+        del t._sizes
+    if requires_grad:
+        t.requires_grad = True
+
+
+def set_category(t: Tensor, category: int) -> None:
+    """Counts the tensor's memory under a category."""
+    check(_core.bind_TensorSetCategory(t._h, category))
+
+
+class Parameter(Tensor):
+    """A tensor that a module which it is assigned to registers as one to be trained.
+
+    Args:
+        data: the first values; the memory is shared
+        requires_grad: whether it collects its gradient
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+        """Returns a leaf that shares the memory of `data`."""
+        made = _shared(cls, data, PARAMETER)
+        if requires_grad:
+            made.requires_grad = True
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        known = id(self) in memo
+        copy = super().__deepcopy__(memo)
+        if not known:
+            set_category(copy, PARAMETER)
+        return copy
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _rebuild, (PARAMETER, *super().__reduce_ex__(protocol))
+
+
+class Buffer(Tensor):
+    """A tensor that a module which it is assigned to registers as part of its state that is not trained.
+
+    Args:
+        data: the first values; the memory is shared
+        persistent: whether it is part of the module's `state_dict`
+    """
+
+    __slots__ = ()
+    persistent: bool
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
+        """Returns a tensor that shares the memory of `data`."""
+        made = _shared(cls, data, BUFFER)
+        made.persistent = persistent
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _rebuild, (BUFFER, *super().__reduce_ex__(protocol))
+
+
+def _shared(cls: type, data: Tensor | None, category: int) -> Any:
+    if data is None:
+        data = _ops.empty(0)
+    if not isinstance(data, Tensor):
+        raise TypeError(f"{cls.__name__}: want a tensor, got {type(data).__name__}")
+    made: Any = object.__new__(cls)
+    made._h = check(_core.bind_TensorDetach(data._h))
+    set_category(made, category)
+    return made
+
+
+def _rebuild(category: int, rebuild: Any, arguments: tuple[Any, ...]) -> Any:
+    made = rebuild(*arguments)
+    set_category(made, category)
+    return made
+
+
+class UninitializedTensor:
+    """What parameters and buffers without a shape yet have in common."""
+
+    def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Gives the tensor its shape, with undefined values, and makes it an ordinary one."""
+        made: Tensor = _ops.empty(tuple(shape), device=device or self.device, dtype=dtype or self.dtype)
+        adopt(self, made)
+        self.__class__ = self.cls_to_become
+        set_category(self, PARAMETER if isinstance(self, Parameter) else BUFFER)
+
+    @property
+    def shape(self) -> Any:
+        """Not known yet."""
+        raise RuntimeError(
+            f"{type(self).__name__}: the shape is not known before the module's first forward; run one first"
+        )
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = self._like(_ops.empty(0, dtype=self.dtype, device=self.device))
+            memo[id(self)].requires_grad = self.requires_grad
+        return memo[id(self)]
+
+
+class UninitializedParameter(UninitializedTensor, Parameter):  # type: ignore[misc]
+    """A parameter whose shape the first input of a lazy module decides."""
+
+    __slots__ = ()
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        """Returns a parameter without elements."""
+        made = _shared(cls, _ops.empty(0, device=device, dtype=dtype), PARAMETER)
+        made.requires_grad = requires_grad
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return UninitializedParameter, (self.requires_grad, str(self.device), self.dtype)
+
+
+class UninitializedBuffer(UninitializedTensor, Buffer):  # type: ignore[misc]
+    """A buffer whose shape the first input of a lazy module decides."""
+
+    __slots__ = ()
+    cls_to_become = Buffer
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> Any:
+        """Returns a buffer without elements."""
+        made = _shared(cls, _ops.empty(0, device=device, dtype=dtype), BUFFER)
+        made.persistent = persistent
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return UninitializedBuffer, (False, str(self.device), self.dtype, self.persistent)
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether a parameter or buffer has no shape yet."""
+    return isinstance(value, UninitializedTensor)
