@@ -71,7 +71,7 @@ static void descend(plait_tensor parameter) {
 
 static double step(plait_tensor x, plait_tensor y, const plait_tensor p[PARAMETERS]) {
 	plait_tensor out = predict(x, p);
-	plait_tensor loss = check(plait_mse_loss(out, y, "mean"));
+	plait_tensor loss = check(plait_mse_loss(out, y, 0, "mean"));
 	backward(loss);
 	int64_t mode = check(plait_grad_set(false));
 	for (int i = 0; i < PARAMETERS; i++) {
