@@ -70,6 +70,9 @@ FIND_FLOAT(min, f64, uint64_t, 0x7ff0000000000000u)
 #define SELECT_int32_t(c, a, b) (((a) & -(int32_t)(c)) | ((b) & ((int32_t)(c)-1)))
 #define SELECT_int64_t(c, a, b) (((a) & -(int64_t)(c)) | ((b) & ((int64_t)(c)-1)))
 
+// A row is folded in blocks of this many elements, and only the best block is looked through for the index.
+#define ARG_BLOCK 1024
+
 // ARG_LEAF: elements of type T are compared as C in columns and as L lanes of keys U in rows; column indices are kept as
 // I, of the size of C, and values stored as S.
 #define ARG_LEAF(NAME, T, C, U, L, I, S, LOAD, KEY, IDENTITY, OP, UNKEY, FIND, BEATS)                       \
@@ -81,12 +84,22 @@ FIND_FLOAT(min, f64, uint64_t, 0x7ff0000000000000u)
     for (int64_t k = 0; k < rows; k++) {                                                                    \
       const T *p = (const T *)in + k * stride;                                                              \
       const U *bits = (const U *)p;                                                                         \
-      U key;                                                                                                \
-      FOLD_ROW(key, bits, n, U, L, KEY, IDENTITY, OP);                                                      \
-      C v = (C)UNKEY(key);                                                                                  \
+      U key = 0;                                                                                            \
+      C v = 0;                                                                                              \
+      int64_t from = 0;                                                                                     \
+      for (int64_t i = 0; i < n; i += ARG_BLOCK) {                                                          \
+        int64_t m = n - i < ARG_BLOCK ? n - i : ARG_BLOCK;                                                  \
+        U here;                                                                                             \
+        FOLD_ROW(here, bits + i, m, U, L, KEY, IDENTITY, OP);                                               \
+        C best = (C)UNKEY(here);                                                                            \
+        if (i > 0 && !BEATS(best, v)) continue;                                                             \
+        key = here;                                                                                         \
+        v = best;                                                                                           \
+        from = i;                                                                                           \
+      }                                                                                                     \
       if (index[k] >= 0 && !BEATS((S)v, value[k])) continue;                                                \
       value[k] = (S)v;                                                                                      \
-      index[k] = at + FIND(bits, n, key);                                                                   \
+      index[k] = at + from + FIND(bits + from, n - from, key);                                              \
     }                                                                                                       \
   }                                                                                                         \
   PLAIT_CLONES static void NAME##_cols(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
