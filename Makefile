@@ -15,8 +15,10 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 STAGE := @internal/make/stage
 # Packages that start goroutines or share memory are tested under the race detector by `make test`.
 RACE_PACKAGES = $$(internal/make/race-packages)
+# What the compiled module of the Python package is made of.
+SOURCES := $(shell find core capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
-.PHONY: help setup build generate test test-full test-race train bench lint fmt clean
+.PHONY: help setup build extension generate test test-full test-race test-python test-package train train-go bench library wheel sdist lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -33,35 +35,66 @@ setup: .venv/ready  ## check the machine and install what the tests need into .v
 build: setup  ## compile every package and program
 	@go build ./...
 
+extension: setup .venv/extension  ## build the Python package in place, and make it importable in .venv
+.venv/extension: .venv/ready $(SOURCES)
+	@echo "building the Python package"
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
 generate: setup  ## write the generated files again
 	@go generate ./...
 
-test: setup  ## what CI runs: generated files, build, unit tests (OpenBLAS and built-in products), race detector
+test: setup  ## what CI runs: generated files, build, unit tests (OpenBLAS and built-in products), race detector, Python
 	@rm -f build/stages
 	$(STAGE) generate internal/make/generate-check
 	$(STAGE) build go build ./...
 	$(STAGE) unit go test ./...
 	$(STAGE) built-in env PLAIT_BLAS=none go test ./core/nn ./core/autograd ./examples/...
 	$(STAGE) race go test -race -short $(RACE_PACKAGES)
+	$(STAGE) extension $(MAKE) --no-print-directory extension
+	$(STAGE) python $(MAKE) --no-print-directory test-python
 	@internal/make/stage --summary
 
 test-race: setup  ## every package under the race detector
 	@go test -race ./...
 
-test-full: setup lint test test-race  ## lint, test, test-race, and a minute of each fuzz target
+test-python: extension  ## the tests of the Python package, its examples and its documents
+	@PLAIT_BLAS= .venv/bin/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+test-package: extension  ## wheel and source distribution, each installed into an empty environment
+	@PLAIT_BLAS= .venv/bin/python -m pytest -m slow
+
+test-full: setup lint test test-race test-package  ## all of these, and a minute of each fuzz target
 	@internal/make/fuzz 60s
 
-train: setup  ## train a small GPT on Go's own source, as examples/go/traingpt says
+train: extension  ## train a small GPT on the source of Python's standard library, as examples/train_gpt.py says
+	@PLAIT_BLAS= .venv/bin/python examples/train_gpt.py $(ARGS)
+
+train-go: setup  ## train a small GPT on Go's own source, as examples/go/traingpt says
 	@PLAIT_BLAS= go run ./examples/go/traingpt
 
 bench: setup  ## measure, and write today's report to benchmarks/reports
 	@go run ./benchmarks
 
+library:  ## build the shared library for C programs, and its header, into dist
+	@internal/make/library dist
+
+wheel:  ## build wheels into dist, for PYTHONS="3.12 3.13" or for every suitable Python
+	@internal/make/wheel $(PYTHONS)
+
+sdist: setup  ## build the source distribution into dist
+	@mkdir -p dist
+	@.venv/bin/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist")' >/dev/null
+	@ls -1sh dist/*.tar.gz
+
 lint: setup  ## gofmt, vet, staticcheck, C warnings as errors, ruff and mypy
 	@internal/make/lint
 
-fmt:  ## format the Go files
+fmt: setup  ## format the Go and Python files
 	@gofmt -w $$(find . -name '*.go' -not -path './.venv/*' -not -path './build/*')
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r internal/tools/requirements-lint.txt
+	@.venv/bin/ruff format --quiet .
+	@.venv/bin/ruff check --quiet --fix-only .
 
 clean:  ## remove what the targets made; the Go build cache stays
-	@rm -rf .venv build dist
+	@rm -rf .venv build dist python/plait.egg-info python/plait/_core.*.so

@@ -16,6 +16,7 @@ import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
@@ -184,4 +185,19 @@ def link(work: Path, modfile: Path, target: Path) -> None:
     target.with_suffix(".h").unlink(missing_ok=True)
 
 
-setup(ext_modules=[Extension("plait._core", sources=[])], cmdclass={"build_ext": BuildGo})
+class Wheel(bdist_wheel):
+    """Names the oldest libc that the wheel runs with, where that is glibc."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Returns the tags of the Python version, its binary interface, and the platform."""
+        python, abi, platform = super().get_tag()
+        if platform.startswith("linux_"):
+            # The module needs libc alone, whose versions it names in its table of strings.
+            modules = [Path(m).read_bytes() for m in self.get_finalized_command("build_ext").get_outputs()]
+            versions = [int(v) for m in modules for v in re.findall(rb"GLIBC_2\.(\d+)", m)]
+            if versions:
+                platform = f"manylinux_2_{max(versions)}_{platform.removeprefix('linux_')}"
+        return python, abi, platform
+
+
+setup(ext_modules=[Extension("plait._core", sources=[])], cmdclass={"build_ext": BuildGo, "bdist_wheel": Wheel})
