@@ -192,9 +192,10 @@ class Wheel(bdist_wheel):
         """Returns the tags of the Python version, its binary interface, and the platform."""
         python, abi, platform = super().get_tag()
         if platform.startswith("linux_"):
-            # The module needs libc alone, whose versions it names in its table of strings.
-            modules = [Path(m).read_bytes() for m in self.get_finalized_command("build_ext").get_outputs()]
-            versions = [int(v) for m in modules for v in re.findall(rb"GLIBC_2\.(\d+)", m)]
+            # The module needs libc alone, whose versions it names in its table of strings. There is none yet where the
+            # package is installed in place.
+            modules = [Path(m) for m in self.get_finalized_command("build_ext").get_outputs()]
+            versions = [int(v) for m in modules if m.exists() for v in re.findall(rb"GLIBC_2\.(\d+)", m.read_bytes())]
             if versions:
                 platform = f"manylinux_2_{max(versions)}_{platform.removeprefix('linux_')}"
         return python, abi, platform
