@@ -70,6 +70,25 @@ func TestCProgram(t *testing.T) {
 	})
 }
 
+// A C block of a document is a whole program, whose "// Output:" comment says what it prints.
+func TestCBlocksInDocuments(t *testing.T) {
+	dir := ""
+	for _, block := range codeBlocks(t) {
+		if block.info != "c" {
+			continue
+		}
+		if dir == "" {
+			dir = library(t)
+		}
+		t.Run(block.String(), func(t *testing.T) {
+			source := filepath.Join(t.TempDir(), "block.c")
+			require.NoError(t, os.WriteFile(source, []byte(block.text), 0o666))
+			requireOutput(t, block, command(t, "", compile(t, dir, source)))
+		})
+	}
+	require.NotEmpty(t, dir, "no document has a C program")
+}
+
 // declared returns the names of the functions in plait.h.
 func declared(t *testing.T) []string {
 	t.Helper()

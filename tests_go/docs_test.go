@@ -112,6 +112,12 @@ func runProgram(t *testing.T, block codeBlock, n int) {
 	run.Dir = dir
 	out, err = run.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	requireOutput(t, block, string(out))
+}
+
+// requireOutput compares what a program printed with its "// Output:" comment, if it has one.
+func requireOutput(t *testing.T, block codeBlock, out string) {
+	t.Helper()
 	if _, want, ok := strings.Cut(block.text, "// Output:\n"); ok {
 		var lines []string
 		for line := range strings.Lines(want) {
@@ -121,7 +127,7 @@ func runProgram(t *testing.T, block codeBlock, n int) {
 			}
 			lines = append(lines, strings.TrimSpace(comment))
 		}
-		require.Equal(t, strings.Join(lines, "\n"), strings.TrimSpace(undent(string(out))))
+		require.Equal(t, strings.Join(lines, "\n"), strings.TrimSpace(undent(out)))
 	}
 }
 

@@ -36,6 +36,8 @@ var layers = [][]string{
 	{"core/safetensors", "core/data"},
 	{"core/nn", "core/optim"},
 	{"gpu", "parallel"},
+	{"capi/handle"},
+	{"capi/bind"},
 	{"capi"},
 }
 
