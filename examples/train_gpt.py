@@ -1,0 +1,248 @@
+"""Trains a small GPT, one character at a time, on the source of Python's standard library, and shows what it learnt.
+
+    python examples/train_gpt.py    # or: make train
+
+It prints the loss on text that it does not train on, a sample of generated text, and writes the losses to loss.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import plait
+import plait.nn.functional as F
+from plait import Tensor, nn
+from plait.optim import AdamW
+from plait.optim.lr_scheduler import LambdaLR
+from plait.utils.data import DataLoader, Dataset, RandomSampler
+
+try:
+    from tqdm import tqdm
+except ImportError:
+    tqdm = None
+
+
+def read_source(folder: Path, limit: int) -> str:
+    """Returns up to `limit` characters of the Python files below `folder`, in the order of their names."""
+    parts, size = [], 0
+    for path in sorted(folder.rglob("*.py")):
+        if {"test", "tests", "idle_test", "site-packages", "encodings"} & set(path.parts):
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        parts.append("".join(c if c == "\n" or " " <= c <= "~" else "?" for c in text))
+        size += len(text)
+        if size >= limit:
+            break
+    return "".join(parts)[:limit]
+
+
+class Windows(Dataset):
+    """Pieces of a text, one beginning at each character, and what follows each of their characters."""
+
+    def __init__(self, codes: Tensor, length: int) -> None:
+        self.codes = codes
+        self.length = length
+
+    def __len__(self) -> int:
+        return len(self.codes) - self.length
+
+    def __getitem__(self, start: int) -> tuple[Tensor, Tensor]:
+        end = start + self.length
+        return self.codes[start:end], self.codes[start + 1 : end + 1]
+
+
+class Attention(nn.Module):
+    """Self-attention in which each place sees those before it."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.projection = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, t, c = x.shape
+        q, k, v = self.projection(x).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        return self.output(y.transpose(1, 2).reshape(b, t, c))
+
+
+class Block(nn.Module):
+    """One layer of a transformer: attention, then a network that looks at each place by itself."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attention = Attention(width, heads, dropout)
+        self.norm2 = nn.LayerNorm(width)
+        self.network = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width), nn.Dropout(dropout)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.network(self.norm2(x))
+
+
+class GPT(nn.Module):
+    """Predicts the next character at each place of a text from those before it."""
+
+    def __init__(self, kinds: int, context: int, width: int, layers: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.context = context
+        self.characters = nn.Embedding(kinds, width)
+        self.places = nn.Embedding(context, width)
+        self.blocks = nn.Sequential(*(Block(width, heads, dropout) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, kinds, bias=False)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """Returns the scores [B, T, kinds] of what follows each character of `codes` [B, T]."""
+        places = plait.arange(codes.shape[1], device=codes.device)
+        x = self.characters(codes) + self.places(places)
+        return self.head(self.norm(self.blocks(x)))
+
+    def loss(self, codes: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(self(codes).flatten(0, 1), targets.flatten())
+
+    @plait.no_grad()
+    def generate(self, codes: Tensor, length: int, temperature: float = 0.7) -> Tensor:
+        """Returns `codes` [1, T] with `length` more characters, each drawn from the model's prediction."""
+        self.eval()
+        for _ in range(length):
+            scores = self(codes[:, -self.context :])[:, -1] / temperature
+            codes = plait.cat([codes, plait.multinomial(F.softmax(scores, dim=-1), 1)], dim=1)
+        self.train()
+        return codes
+
+
+@plait.no_grad()
+def validate(model: GPT, batches: DataLoader, device: str) -> float:
+    """Returns the mean loss over `batches`."""
+    model.eval()
+    losses = [model.loss(x.to(device), y.to(device)).item() for x, y in batches]
+    model.train()
+    return sum(losses) / len(losses)
+
+
+def plot(path: Path, losses: list[float], validation: dict[int, float]) -> None:
+    """Writes a picture of the losses, where matplotlib is installed."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        print("install matplotlib to get a picture of the losses")
+        return
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    axes.plot(range(1, len(losses) + 1), losses, linewidth=0.7, label="training")
+    axes.plot(list(validation), list(validation.values()), marker="o", label="validation")
+    axes.set(xlabel="step", ylabel="loss per character (nats)")
+    axes.legend()
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    plt.close(figure)
+    print(f"wrote {path}")
+
+
+def arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Trains a small GPT on the source of Python's standard library.")
+    parser.add_argument("--steps", type=int, default=1500, help="training steps")
+    parser.add_argument("--batch", type=int, default=24, help="pieces of text in a step")
+    parser.add_argument("--context", type=int, default=64, help="characters that the model sees at once")
+    parser.add_argument("--width", type=int, default=128, help="width of the model")
+    parser.add_argument("--layers", type=int, default=4, help="transformer blocks")
+    parser.add_argument("--heads", type=int, default=4, help="attention heads in a block")
+    parser.add_argument("--dropout", type=float, default=0.02, help="share of activations to drop in training")
+    parser.add_argument("--lr", type=float, default=2e-3, help="highest learning rate")
+    parser.add_argument("--text", type=Path, default=Path(sysconfig.get_path("stdlib")), help="a folder of Python files")
+    parser.add_argument("--characters", type=int, default=4_000_000, help="how much text to read")
+    parser.add_argument("--sample", type=int, default=300, help="characters to generate at the end")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plot", type=Path, default=Path("loss.png"))
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> tuple[float, float]:
+    """Trains, and returns the validation loss at the start and at the end."""
+    args = arguments(argv)
+    plait.manual_seed(args.seed)
+
+    text = read_source(args.text, args.characters)
+    alphabet = sorted(set(text))
+    code = {c: i for i, c in enumerate(alphabet)}
+    codes = plait.tensor([code[c] for c in text])
+    cut = len(codes) * 9 // 10
+    training, held_out = Windows(codes[:cut], args.context), Windows(codes[cut:], args.context)
+    sampler = RandomSampler(training, replacement=True, num_samples=args.steps * args.batch)
+    batches = DataLoader(training, batch_size=args.batch, sampler=sampler)
+    validation_sampler = range(0, len(held_out), max(1, len(held_out) // 480))
+    validation_batches = DataLoader(held_out, batch_size=48, sampler=validation_sampler)
+
+    model = GPT(len(alphabet), args.context, args.width, args.layers, args.heads, args.dropout).to(args.device)
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() <= 1]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = AdamW(groups, lr=args.lr, betas=(0.9, 0.95))
+    warm_up = max(1, args.steps // 20)
+
+    def rate(step: int) -> float:
+        if step < warm_up:
+            return (step + 1) / warm_up
+        return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, args.steps - warm_up)))
+
+    scheduler = LambdaLR(optimizer, rate)
+    count = sum(p.numel() for p in model.parameters())
+    print(f"{len(text):,} characters of {len(alphabet)} kinds; {count:,} parameters on {args.device}")
+
+    start = time.perf_counter()
+    losses: list[float] = []
+    validation = {0: validate(model, validation_batches, args.device)}
+    for step, (x, y) in enumerate(progress(batches), start=1):
+        loss = model.loss(x.to(args.device), y.to(args.device))
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+        if step % max(1, args.steps // 5) == 0 or step == args.steps:
+            validation[step] = validate(model, validation_batches, args.device)
+            say(f"step {step}: training loss {losses[-1]:.3f}, validation loss {validation[step]:.3f}")
+
+    seconds = time.perf_counter() - start
+    speed = args.steps * args.batch * args.context / seconds
+    print(f"validation loss {validation[0]:.3f} -> {validation[args.steps]:.3f}: {seconds:.0f} s, {speed:,.0f} characters/s")
+    prompt = plait.tensor([[code[c] for c in "def "]], device=args.device)
+    sample = model.generate(prompt, args.sample)[0].tolist()
+    print("".join(alphabet[i] for i in sample))
+    plot(args.plot, losses, validation)
+    return validation[0], validation[args.steps]
+
+
+def progress(batches: DataLoader) -> Iterator[tuple[Tensor, Tensor]] | DataLoader:
+    """Returns `batches` with a bar of how many were taken, where tqdm is installed."""
+    return tqdm(batches, unit="step", mininterval=0.5) if tqdm else batches
+
+
+def say(line: str) -> None:
+    """Prints a line above the progress bar."""
+    if tqdm:
+        tqdm.write(line)
+    else:
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
