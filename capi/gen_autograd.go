@@ -60,7 +60,12 @@ func plait_backward_grad_new(outputs C.plait_tensors, grads C.plait_tensors, n C
 
 //export plait_backward_step
 func plait_backward_step(h C.plait_object) C.plait_status {
-	return C.plait_status(bind.BackwardStep(int64(h)))
+	for {
+		if s := bind.BackwardStep(int64(h)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_backward_key

@@ -105,7 +105,8 @@ char *plait_error_message(plait_status status);
 // plait_error_release frees an error.
 plait_status plait_error_release(plait_status status);
 
-// plait_make_room waits until operations need not wait for room in a queue. It may wait for the device.
+// plait_make_room waits until operations need not wait for room in a queue, or for a twentieth of a second.
+// It may wait for the device.
 plait_status plait_make_room(void);
 
 // --- tensor ---
@@ -288,7 +289,8 @@ plait_object plait_backward_grad_new(plait_tensors outputs, plait_tensors grads,
 // what it wants of the caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3
 // that of a hook around a node, 4 nothing but that a hook after a leaf's accumulation runs.
 // plait_backward_key and plait_backward_grads say of which function and on what; plait_backward_answer gives
-// the answer. It may wait for the device.
+// the answer. It returns an error about every twentieth of a second, and where it would wait for room in a
+// queue: call it again. It may wait for the device.
 plait_status plait_backward_step(plait_object h);
 
 // plait_backward_key returns the key of the function that a pass asks for.
@@ -554,6 +556,25 @@ plait_status plait_optim_step_next(plait_object h);
 // plait_optim_step_loss gives the step the loss that it wanted; 0 gives the step up, after which
 // plait_optim_step_next waits until parameters are what they were. It may wait for the device.
 plait_status plait_optim_step_loss(plait_object h, plait_tensor loss);
+
+// --- profile ---
+
+// plait_profile_start begins to collect what all streams run, with the shapes of inputs if they are wanted.
+plait_status plait_profile_start(bool shapes);
+
+// plait_profile_now returns the nanoseconds since the profile's start; 0 where none is being collected.
+int64_t plait_profile_now(void);
+
+// plait_profile_stop ends the collection and returns an object that stands for what was run.
+plait_object plait_profile_stop(void);
+
+// plait_profile_executions returns what was run, as JSON: [{"op", "kernel", "device", "stream", "rank",
+// "start", "end", "shapes"}, ...] with times in nanoseconds since the profile's start.
+char *plait_profile_executions(plait_object h);
+
+// plait_blas_describe returns what computes matrix products on CPU devices, in one line. It may wait for the
+// device.
+char *plait_blas_describe(void);
 
 // --- activation ---
 

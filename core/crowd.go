@@ -1,6 +1,9 @@
 package core
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // crowds counts the streams whose queue is nearly full.
 var crowds atomic.Int32
@@ -16,6 +19,14 @@ func Crowded() bool { return crowds.Load() > 0 && len(CurrentContext().crowded()
 func MakeRoom() {
 	for _, s := range CurrentContext().crowded() {
 		s.MakeRoom()
+	}
+}
+
+// MakeRoomFor is [MakeRoom] for about d at most.
+func MakeRoomFor(d time.Duration) {
+	const pause = 100 * time.Microsecond
+	for end := time.Now().Add(d); Crowded() && time.Now().Before(end); {
+		time.Sleep(pause)
 	}
 }
 

@@ -137,7 +137,8 @@ func gradients(a Tensors, n int64) []*core.Tensor {
 // BackwardStep goes on with a pass. It returns 0 when the pass has ended, and otherwise 1 more than what it wants of the
 // caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3 that of a hook around a node, 4
 // nothing but that a hook after a leaf's accumulation runs. [BackwardKey] and [BackwardGrads] say of which function and on what;
-// [BackwardAnswer] gives the answer.
+// [BackwardAnswer] gives the answer. It returns [Busy] about every twentieth of a second, and where it would wait for room
+// in a queue: call it again.
 //
 //plait:waits
 func BackwardStep(h Object) (status Status) {
@@ -146,9 +147,12 @@ func BackwardStep(h Object) (status Status) {
 	if !ok {
 		return failf(core.TypeError, "backward", "%d is not the handle of a pass", h)
 	}
-	q, err := p.run.Step()
+	q, more, err := p.run.StepFor(slice)
 	if err != nil {
 		return failure(err)
+	}
+	if more {
+		return Busy
 	}
 	p.request = q
 	if q == nil {

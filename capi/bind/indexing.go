@@ -35,12 +35,7 @@ func IndexGet(t Tensor, parts Ints, n int64) (status Tensor) {
 //
 //plait:waits
 func IndexGetMasked(t Tensor, parts Ints, n int64) Tensor {
-	for {
-		if h := IndexGet(t, parts, n); h != Busy {
-			return h
-		}
-		MakeRoom()
-	}
+	return IndexGet(t, parts, n)
 }
 
 // IndexSet writes a value, a tensor that broadcasts or a number, to the part of a tensor that an index says; see
@@ -61,12 +56,7 @@ func IndexSet(t Tensor, value Tensor, number float64, parts Ints, n int64) (stat
 //
 //plait:waits
 func IndexSetMasked(t Tensor, value Tensor, number float64, parts Ints, n int64) Status {
-	for {
-		if h := IndexSet(t, value, number, parts, n); h != Busy {
-			return h
-		}
-		MakeRoom()
-	}
+	return IndexSet(t, value, number, parts, n)
 }
 
 func indices(parts Ints, n int64) ([]core.Index, error) {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"time"
 
+	"github.com/plait-ml/plait/capi/gil"
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 )
@@ -80,10 +82,16 @@ func panicError(op string, r any) error {
 // crowded reports whether an operation might have to wait for room in a queue.
 func crowded() bool { return core.Crowded() }
 
-// MakeRoom waits until operations need not wait for room in a queue.
+// slice bounds the waits of functions that are called again, so that their caller can look after signals meanwhile.
+const slice = 50 * time.Millisecond
+
+// MakeRoom waits until operations need not wait for room in a queue, or for a twentieth of a second.
 //
 //plait:waits
 func MakeRoom() Status {
-	core.MakeRoom()
+	core.MakeRoomFor(slice)
 	return 0
 }
+
+// A caller that holds Python's lock must not wait for devices: it would keep the others from ever giving memory back.
+func init() { core.SetMayWait(func() bool { return !gil.Held() }) }

@@ -2,6 +2,7 @@ package autograd
 
 import (
 	"container/heap"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
@@ -19,7 +20,9 @@ type Run struct {
 	captures  map[core.Edge][]int
 	captured  []*core.Tensor
 	callbacks []func() error
-	pending   *pending // what the caller was asked for
+	pending   *pending  // what the caller was asked for
+	until     time.Time // when StepFor returns
+	paused    bool
 	err       error
 	closed    bool
 }

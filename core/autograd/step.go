@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
@@ -63,6 +64,21 @@ func (r *Run) Step() (q *Request, err error) {
 	return q, err
 }
 
+// StepFor is [Run.Step] that returns after about d, and where it would wait for room in a queue. more says that the walk
+// has not ended: call it again.
+func (r *Run) StepFor(d time.Duration) (q *Request, more bool, err error) {
+	r.until, r.paused = time.Now().Add(d), false
+	q, err = r.Step()
+	r.until = time.Time{}
+	return q, r.paused, err
+}
+
+// pause reports whether the walk stands still for its caller, before the next node.
+func (r *Run) pause() bool {
+	r.paused = !r.until.IsZero() && (core.Crowded() || time.Now().After(r.until))
+	return r.paused
+}
+
 func (r *Run) advance() (*Request, error) {
 	for {
 		for r.pending != nil {
@@ -83,6 +99,9 @@ func (r *Run) advance() (*Request, error) {
 		}
 		if len(r.ready) == 0 {
 			break
+		}
+		if r.pause() {
+			return nil, nil
 		}
 		n := heap.Pop(&r.ready).(*core.Node)
 		r.begin(n)

@@ -179,7 +179,8 @@ func (d *Device) EmptyCache() {
 	}
 }
 
-// allocate returns memory of the class for stream s, waiting for work to end and emptying caches once if there is none.
+// allocate returns memory of the class. If there is none, it empties caches, and waits for work to end before, where the
+// caller may wait, and tries once more.
 func (d *Device) allocate(class, bytes int) (core.Memory, error) {
 	if m, ok := d.reserve(class); ok {
 		return m, nil
@@ -187,12 +188,14 @@ func (d *Device) allocate(class, bytes int) (core.Memory, error) {
 	machine.Lock()
 	all := slices.Clone(machine.devices)
 	machine.Unlock()
-	for _, o := range all {
-		for _, s := range o.list() {
-			s.wait(s.tail.Load())
+	if core.MayWait() {
+		for _, o := range all {
+			for _, s := range o.list() {
+				s.wait(s.tail.Load())
+			}
 		}
+		collect()
 	}
-	collect()
 	for _, o := range all {
 		o.EmptyCache()
 	}

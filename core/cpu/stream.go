@@ -204,6 +204,11 @@ func (s *stream) await() bool {
 
 // run runs one call: unless an input failed, its kernel. A failure goes to its outputs and is the stream's error.
 func (s *stream) run(ctx *kernel.Context, c *core.Call) {
+	profile := core.ActiveProfile()
+	var start time.Duration
+	if profile != nil {
+		start = profile.Now()
+	}
 	err := c.CheckInputs()
 	if err == nil {
 		if err = execute(ctx, c); err != nil {
@@ -212,6 +217,9 @@ func (s *stream) run(ctx *kernel.Context, c *core.Call) {
 	}
 	if err != nil {
 		c.Fail(err)
+	}
+	if profile != nil {
+		profile.Record(s, c, start)
 	}
 	c.Clear()
 }

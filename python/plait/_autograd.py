@@ -146,7 +146,7 @@ def _finish(run: int) -> None:
     """Runs a pass to its end, and the Python functions that it asks for on the way."""
     from plait._tensor import collect, kept
 
-    while wanted := check(_core.bind_BackwardStep(run)):
+    while wanted := call(_core.bind_BackwardStep, run):
         buffer = array("q", bytes(8 * _core.bind_BackwardGradCount(run)))
         check(_core.bind_BackwardGrads(run, address(buffer)))
         grads = [own(h) if h else None for h in buffer]

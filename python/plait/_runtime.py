@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from plait import _core
@@ -25,17 +27,20 @@ MAX_DIMS = 12
 
 _release = _core.bind_TensorRelease
 _new = object.__new__
-_forked = False
 
 
 def _after_fork() -> None:
     """Makes every use of the engine in a forked child an error: its threads did not come along."""
-    global _forked, _release
-    _forked = True
-    for name in dir(_core):
-        if name.startswith("bind_"):
-            setattr(_core, name, _refuse)
-    _release = _nothing
+    stubs = {getattr(_core, n): _nothing if n in _ENDS else _refuse for n in dir(_core) if n.startswith("bind_")}
+    modules = [m for n, m in list(sys.modules.items()) if n.partition(".")[0] == "plait"]
+    for space in map(vars, modules):  # functions of the engine are bound to names in many modules, `_core` among them
+        for name, value in list(space.items()):
+            if isinstance(value, BuiltinFunctionType) and value in stubs:
+                space[name] = stubs[value]
+
+
+# What only ends the life of something does nothing in a forked child: finalisers call it.
+_ENDS = {"bind_TensorRelease", "bind_ObjectRelease", "bind_ErrorRelease", "bind_ExportEnd"}
 
 
 def _nothing(_handle: int) -> int:
@@ -109,6 +114,7 @@ def settle(status: int, function: Callable[..., int], *args: Any) -> int:
             import gc
 
             gc.collect()
+            wait_devices(range(_core.bind_DeviceOpenCount()))
             check(_core.bind_MemoryReclaim())
         else:
             raise error_from(status)
