@@ -12,7 +12,7 @@ type Profile struct {
 	start  time.Time
 	shapes bool
 
-	mu    sync.Mutex
+	mu         sync.Mutex
 	executions []Execution
 }
 
