@@ -7,6 +7,7 @@ of the extension module, and one link makes the module with the C functions of p
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -166,7 +167,10 @@ def link(work: Path, modfile: Path, target: Path) -> None:
     """Links the extension module, which exports its init function and the C functions alone."""
     flags = "-s -w"
     if sys.platform == "linux":
-        flags += f" -extldflags '-Wl,--version-script={ROOT / 'capi/plait.map'}'"
+        linker = f"-Wl,--version-script={ROOT / 'capi/plait.map'}"
+        if platform.machine() == "x86_64" and platform.libc_ver()[0] == "glibc":
+            linker += ",--wrap=hypot"  # see capi/libc_linux_amd64.c
+        flags += f" -extldflags '{linker}'"
     elif sys.platform == "darwin":
         flags += " -extldflags '-undefined dynamic_lookup'"
     package = "./" + work.relative_to(ROOT).as_posix()
@@ -190,15 +194,15 @@ class Wheel(bdist_wheel):
 
     def get_tag(self) -> tuple[str, str, str]:
         """Returns the tags of the Python version, its binary interface, and the platform."""
-        python, abi, platform = super().get_tag()
-        if platform.startswith("linux_"):
+        python, abi, system = super().get_tag()
+        if system.startswith("linux_"):
             # The module needs libc alone, whose versions it names in its table of strings. There is none yet where the
             # package is installed in place.
             modules = [Path(m) for m in self.get_finalized_command("build_ext").get_outputs()]
             versions = [int(v) for m in modules if m.exists() for v in re.findall(rb"GLIBC_2\.(\d+)", m.read_bytes())]
             if versions:
-                platform = f"manylinux_2_{max(versions)}_{platform.removeprefix('linux_')}"
-        return python, abi, platform
+                system = f"manylinux_2_{max(versions)}_{system.removeprefix('linux_')}"
+        return python, abi, system
 
 
 setup(ext_modules=[Extension("plait._core", sources=[])], cmdclass={"build_ext": BuildGo, "bdist_wheel": Wheel})

@@ -469,6 +469,18 @@ plait_status plait_index_set(plait_tensor t, plait_tensor value, double number, 
 plait_status plait_index_set_masked(plait_tensor t, plait_tensor value, double number, plait_ints parts,
 		int64_t n);
 
+// --- blas ---
+
+// plait_blas_prefer gives the path of an OpenBLAS to prefer over the system's, before the first matrix
+// product; it does not load it. Processors with AVX2 use built-in kernels instead, unless the environment
+// variable PLAIT_BLAS says otherwise.
+plait_status plait_blas_prefer(plait_string path);
+
+// plait_blas_name says in a line what computes matrix products on CPU devices, and decides it if that is not
+// done yet; it returns the reason where PLAIT_BLAS names a library that cannot be used. It may wait for the
+// device.
+char *plait_blas_name(void);
+
 // --- file ---
 
 // plait_file_open maps a safetensors file, checks it and returns an object that stands for it. It may wait

@@ -1,6 +1,6 @@
 """Classifies the handwritten digits that come with scikit-learn by a small convolutional network.
 
-    python examples/digits.py
+python examples/digits.py
 """
 
 from __future__ import annotations

@@ -165,7 +165,9 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=4, help="attention heads in a block")
     parser.add_argument("--dropout", type=float, default=0.02, help="share of activations to drop in training")
     parser.add_argument("--lr", type=float, default=2e-3, help="highest learning rate")
-    parser.add_argument("--text", type=Path, default=Path(sysconfig.get_path("stdlib")), help="a folder of Python files")
+    parser.add_argument(
+        "--text", type=Path, default=Path(sysconfig.get_path("stdlib")), help="a folder of Python files"
+    )
     parser.add_argument("--characters", type=int, default=4_000_000, help="how much text to read")
     parser.add_argument("--sample", type=int, default=300, help="characters to generate at the end")
     parser.add_argument("--device", default="cpu")
@@ -223,7 +225,9 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
 
     seconds = time.perf_counter() - start
     speed = args.steps * args.batch * args.context / seconds
-    print(f"validation loss {validation[0]:.3f} -> {validation[args.steps]:.3f}: {seconds:.0f} s, {speed:,.0f} characters/s")
+    print(
+        f"validation loss {validation[0]:.3f} -> {validation[args.steps]:.3f}: {seconds:.0f} s, {speed:,.0f} characters/s"
+    )
     prompt = plait.tensor([[code[c] for c in "def "]], device=args.device)
     sample = model.generate(prompt, args.sample)[0].tolist()
     print("".join(alphabet[i] for i in sample))

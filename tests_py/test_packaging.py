@@ -40,13 +40,22 @@ elf = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("readelf"),
 
 
 def readelf(*options: str) -> str:
-    return subprocess.run(["readelf", "-W", *options, _core.__file__], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["readelf", "-W", *options, _core.__file__], check=True, capture_output=True, text=True
+    ).stdout
 
 
 @elf
 def test_needs_libc_alone() -> None:
     needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", readelf("-d")))
-    assert needed <= {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+    assert needed <= {
+        "libc.so.6",
+        "libm.so.6",
+        "libdl.so.2",
+        "libpthread.so.0",
+        "ld-linux-x86-64.so.2",
+        "ld-linux-aarch64.so.1",
+    }
     assert not re.search(r"RPATH|RUNPATH|TEXTREL", readelf("-d"))
 
 
@@ -100,7 +109,9 @@ def test_source_distribution_builds_a_wheel_that_trains(tmp_path: Path, python: 
     assert archive.stat().st_size < 10 << 20
     with tarfile.open(archive) as f:
         names = [n.partition("/")[2] for n in f.getnames()]
-    assert not [n for n in names if n.endswith((".so", "_test.go", ".pyc")) or n.startswith((".venv", "build", "tests"))]
+    assert not [
+        n for n in names if n.endswith((".so", "_test.go", ".pyc")) or n.startswith((".venv", "build", "tests"))
+    ]
 
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     run(*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, archive, cwd=tmp_path)
@@ -120,7 +131,19 @@ def check_wheel(wheel: Path) -> None:
     assert wheel.stat().st_size < 30 << 20
     with zipfile.ZipFile(wheel) as f:
         names = set(f.namelist())
-    ours = {p.relative_to(ROOT / "python").as_posix() for p in (ROOT / "python/plait").rglob("*.py*") if p.suffix != ".pyc"}
+    ours = {
+        p.relative_to(ROOT / "python").as_posix() for p in (ROOT / "python/plait").rglob("*.py*") if p.suffix != ".pyc"
+    }
     assert ours <= names
     assert "plait/py.typed" in names
     assert len([n for n in names if n.endswith(".so")]) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where scipy-openblas32 puts its library")
+@pytest.mark.parametrize(("setting", "wanted"), [("openblas", "libscipy_openblas"), ("none", "built-in")])
+def test_matrix_products(setting: str, wanted: str, tmp_path: Path) -> None:
+    """OpenBLAS comes from the package that Plait depends on, wherever it is installed."""
+    program = "import plait; from plait import _core; print((plait.ones(2, 3) @ plait.ones(3, 2)).tolist(), _core.bind_BlasName())"
+    out = run(sys.executable, "-c", program, cwd=tmp_path, PLAIT_BLAS=setting)
+    assert out.startswith("[[3.0, 3.0], [3.0, 3.0]]")
+    assert wanted in out

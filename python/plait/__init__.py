@@ -3,6 +3,7 @@
 Names, arguments and behaviour are PyTorch's: a training script is ported by changing its imports.
 """
 
+from plait import _blas as _blas
 from plait._autograd import grad as _grad
 from plait._device import device, get_default_device, set_default_device
 from plait._dtype import (
