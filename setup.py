@@ -106,7 +106,7 @@ def generate(work: Path, name: str) -> None:
 
 
 def adapt(source: str, name: str) -> str:
-    """Fits gopy's Go source to an importable package and to one library that keeps the GIL in functions that cannot wait."""
+    """Fits gopy's Go source to an importable package; functions that cannot wait keep the GIL."""
     source = source.replace("package main\n", f"package {name}\n", 1).replace("func main()", "func _()")
     source = re.sub(r"^#cgo LDFLAGS:.*$", "", source, flags=re.M)
     include = sysconfig.get_path("include")

@@ -226,7 +226,8 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
     seconds = time.perf_counter() - start
     speed = args.steps * args.batch * args.context / seconds
     print(
-        f"validation loss {validation[0]:.3f} -> {validation[args.steps]:.3f}: {seconds:.0f} s, {speed:,.0f} characters/s"
+        f"validation loss {validation[0]:.3f} -> {validation[args.steps]:.3f} "
+        f"in {seconds:.0f} s, {speed:,.0f} characters/s"
     )
     prompt = plait.tensor([[code[c] for c in "def "]], device=args.device)
     sample = model.generate(prompt, args.sample)[0].tolist()
