@@ -3,7 +3,8 @@
 from plait._errors import MissingFeatureError
 from plait.nn import functional as functional
 from plait.nn import init as init
-from plait.nn.modules import *  # noqa: F403
+from plait.nn import utils as utils
+from plait.nn.modules import *
 from plait.nn.parameter import Buffer as Buffer
 from plait.nn.parameter import Parameter as Parameter
 from plait.nn.parameter import UninitializedBuffer as UninitializedBuffer

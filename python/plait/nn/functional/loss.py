@@ -118,7 +118,9 @@ def cross_entropy(
 ) -> Tensor:
     """Returns the cross entropy of logits [N, C, ...] with class indices [N, ...] or probabilities alike."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return _ops.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+    # The default goes with indices alone.
+    ignored = None if ignore_index < 0 and target.dtype.is_floating_point else ignore_index
+    return _ops.cross_entropy(input, target, weight, ignored, reduction, label_smoothing)
 
 
 def nll_loss(

@@ -10,6 +10,7 @@ from plait._tensor import Tensor
 from plait.nn import functional as F
 from plait.nn.functional.loss import legacy_reduction
 from plait.nn.modules.module import Module
+from plait.nn.modules.vision import PairwiseDistance
 
 
 class _Loss(Module):
@@ -356,7 +357,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         super().__init__(reduction=reduction)
         if margin <= 0:
             raise ValueError(f"TripletMarginWithDistanceLoss: the margin must be positive, got {margin}")
-        self.distance_function = distance_function if distance_function is not None else F.pairwise_distance
+        self.distance_function = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:

@@ -1,0 +1,75 @@
+"""Calling a module with other parameters than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from plait._tensor import Tensor
+from plait.nn.modules.module import Module
+
+
+@contextmanager
+def _swapped(module: Module, values: Mapping[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
+    """Puts tensors in the places of a module's own, by dotted name, inside `with`."""
+    every = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+    unknown = [n for n in values if n not in every]
+    if strict:
+        missing = [n for n in every if n not in values]
+        if unknown or missing:
+            raise RuntimeError(f"functional_call: missing keys {missing}, unexpected keys {unknown}")
+    wanted = {n: v for n, v in values.items() if n in every}
+    if tie_weights:
+        by_tensor = {id(every[n]): v for n, v in wanted.items()}
+        for n, t in every.items():
+            if n not in wanted and id(t) in by_tensor:
+                wanted[n] = by_tensor[id(t)]
+    kept = []
+    try:
+        for name, value in wanted.items():
+            where, _, last = name.rpartition(".")
+            owner = module.get_submodule(where)
+            table: dict[str, Any] = owner._parameters if last in owner._parameters else owner._buffers
+            kept.append((table, last, table[last]))
+            table[last] = value
+        yield
+    finally:
+        for table, last, own in reversed(kept):
+            table[last] = own
+
+
+def functional_call(
+    module: Module,
+    parameters_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Returns what a module computes with the given parameters and buffers in place of its own.
+
+    Args:
+        module: to call
+        parameters_and_buffer_dicts: tensors by dotted name, in one mapping or several
+        args: the argument, or a tuple of them
+        kwargs: keyword arguments
+        tie_weights: a given tensor also replaces others that the module shares with the one named
+        strict: raise if names are missing, or are there that the module does not have
+    """
+    if isinstance(parameters_and_buffer_dicts, Mapping):
+        values = dict(parameters_and_buffer_dicts)
+    else:
+        values = {}
+        for part in parameters_and_buffer_dicts:
+            twice = [k for k in part if k in values]
+            if twice:
+                raise ValueError(f"functional_call: {twice} are given twice")
+            values.update(part)
+    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _swapped(module, values, tie_weights, strict):
+        return module(*arguments, **(kwargs or {}))
