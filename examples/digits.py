@@ -10,6 +10,7 @@ import argparse
 import plait
 import plait.nn.functional as F
 from plait import Tensor, nn
+from plait.optim import AdamW
 from plait.utils.data import DataLoader, TensorDataset, random_split
 from sklearn.datasets import load_digits
 
@@ -48,7 +49,7 @@ def accuracy(model: Network, batches: DataLoader) -> float:
 def main(argv: list[str] | None = None) -> float:
     """Trains, and returns the accuracy on digits that were not trained on."""
     parser = argparse.ArgumentParser(description="Classifies handwritten digits.")
-    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=1)
@@ -64,7 +65,7 @@ def main(argv: list[str] | None = None) -> float:
     test_batches = DataLoader(test, batch_size=256)
 
     model = Network()
-    optimizer = plait.optim.AdamW(model.parameters(), lr=args.lr)
+    optimizer = AdamW(model.parameters(), lr=args.lr)
     for epoch in range(1, args.epochs + 1):
         total = 0.0
         for images, labels in training_batches:

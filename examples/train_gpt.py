@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sysconfig
 import time
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def read_source(folder: Path, limit: int) -> str:
         if {"test", "tests", "idle_test", "site-packages", "encodings"} & set(path.parts):
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
-        parts.append("".join(c if c == "\n" or " " <= c <= "~" else "?" for c in text))
+        parts.append(re.sub(r"[^\n -~]", "?", text))
         size += len(text)
         if size >= limit:
             break
