@@ -227,3 +227,13 @@ func plait_generator_set_state(g C.plait_object, seed C.int64_t, offset C.int64_
 func plait_generator_fork(g C.plait_object, key C.int64_t) C.plait_object {
 	return C.plait_object(bind.GeneratorFork(int64(g), int64(key)))
 }
+
+//export plait_worker_new
+func plait_worker_new(seed C.int64_t) C.plait_object {
+	return C.plait_object(bind.WorkerNew(int64(seed)))
+}
+
+//export plait_worker_mode
+func plait_worker_mode(h C.plait_object) C.int64_t {
+	return C.int64_t(bind.WorkerMode(int64(h)))
+}

@@ -449,6 +449,14 @@ plait_status plait_generator_set_state(plait_object g, int64_t seed, int64_t off
 // plait_generator_fork returns a generator whose sequence depends on the state of another and on key alone.
 plait_object plait_generator_fork(plait_object g, int64_t key);
 
+// plait_worker_new returns a context for a helper thread of the calling thread's rank, with random generators
+// of its own that start from seed. plait_worker_mode makes it a thread's; release it when nothing runs in it
+// any more.
+plait_object plait_worker_new(int64_t seed);
+
+// plait_worker_mode returns the calling thread's mode with a worker's context, for plait_mode_set.
+int64_t plait_worker_mode(plait_object h);
+
 // --- indexing ---
 
 // plait_index_get returns the part of a tensor that an index of n parts says, four integers each: 0 with

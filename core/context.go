@@ -12,6 +12,7 @@ type Context struct {
 	rank     int
 	parent   *Context
 	shared   *rankState
+	random   *randomState
 	device   Device
 	dtype    DType
 	category Category
@@ -21,8 +22,13 @@ type Context struct {
 
 // rankState is what the contexts derived from one rank's share.
 type rankState struct {
+	mu      sync.Mutex
+	streams atomic.Pointer[[]Stream] // the rank's default stream per device ordinal
+}
+
+// randomState is the random generators of a rank, or of one of its workers.
+type randomState struct {
 	mu         sync.Mutex
-	streams    atomic.Pointer[[]Stream]     // the rank's default stream per device ordinal
 	generators atomic.Pointer[[]*Generator] // per device ordinal
 	seed       uint64
 }
@@ -32,7 +38,7 @@ var contexts table[Context]
 func init() { newContext(nil, 0) } // id 0, the zero Mode's context
 
 func newContext(parent *Context, rank int) *Context {
-	c := &Context{rank: rank, dtype: Float32, shared: &rankState{seed: DefaultSeed}, parent: parent}
+	c := &Context{rank: rank, dtype: Float32, shared: &rankState{}, random: &randomState{seed: DefaultSeed}, parent: parent}
 	c.id = contexts.add(c)
 	return c
 }
@@ -69,6 +75,14 @@ func (c *Context) derive() *Context {
 	d.parent = c
 	d.id = contexts.add(&d)
 	return &d
+}
+
+// Worker returns a context for a helper thread of c's rank: it shares the rank's streams and has random generators of its
+// own, which start from seed. Free it with [Context.Free].
+func (c *Context) Worker(seed uint64) *Context {
+	d := c.derive()
+	d.random = &randomState{seed: seed}
+	return d
 }
 
 // Rank returns the rank the context belongs to; 0 without ranks.

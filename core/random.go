@@ -61,13 +61,13 @@ func mix(z uint64) uint64 {
 // numbers on every device.
 func (c *Context) Generator(d Device) *Generator {
 	i := d.Ordinal()
-	if g := c.shared.generators.Load(); g != nil && i < len(*g) && (*g)[i] != nil {
+	if g := c.random.generators.Load(); g != nil && i < len(*g) && (*g)[i] != nil {
 		return (*g)[i]
 	}
-	c.shared.mu.Lock()
-	defer c.shared.mu.Unlock()
+	c.random.mu.Lock()
+	defer c.random.mu.Unlock()
 	var old []*Generator
-	if g := c.shared.generators.Load(); g != nil {
+	if g := c.random.generators.Load(); g != nil {
 		old = *g
 	}
 	if i < len(old) && old[i] != nil {
@@ -75,18 +75,18 @@ func (c *Context) Generator(d Device) *Generator {
 	}
 	grown := make([]*Generator, max(len(old), i+1))
 	copy(grown, old)
-	grown[i] = NewGenerator(c.shared.seed)
-	c.shared.generators.Store(&grown)
+	grown[i] = NewGenerator(c.random.seed)
+	c.random.generators.Store(&grown)
 	return grown[i]
 }
 
-// ManualSeed restarts every generator of the current rank from seed.
+// ManualSeed restarts every generator of the current rank, or worker, from seed.
 func ManualSeed(seed uint64) {
 	c := CurrentContext()
-	c.shared.mu.Lock()
-	defer c.shared.mu.Unlock()
-	c.shared.seed = seed
-	if g := c.shared.generators.Load(); g != nil {
+	c.random.mu.Lock()
+	defer c.random.mu.Unlock()
+	c.random.seed = seed
+	if g := c.random.generators.Load(); g != nil {
 		for _, x := range *g {
 			if x != nil {
 				x.Seed(seed)

@@ -67,3 +67,23 @@ func GeneratorFork(g Object, key int64) Object {
 func noGenerator(g Object) Status {
 	return failf(core.TypeError, "generator", "%d is not the handle of a generator", g)
 }
+
+// A worker is the context of a helper thread.
+type worker struct{ context *core.Context }
+
+func (w *worker) Close() { w.context.Free() }
+
+// WorkerNew returns a context for a helper thread of the calling thread's rank, with random generators of its own that
+// start from seed. [WorkerMode] makes it a thread's; release it when nothing runs in it any more.
+func WorkerNew(seed int64) Object {
+	return handle.AddObject(&worker{core.CurrentContext().Worker(uint64(seed))})
+}
+
+// WorkerMode returns the calling thread's mode with a worker's context, for [ModeSet].
+func WorkerMode(h Object) int64 {
+	w, ok := handle.Object[*worker](h)
+	if !ok {
+		return ModeGet()
+	}
+	return int64(core.CurrentMode().WithContext(w.context))
+}

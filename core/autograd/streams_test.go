@@ -148,3 +148,17 @@ func TestBackwardLeavesNoMemoryBehind(t *testing.T) {
 	}
 	require.Equal(t, before, core.MemoryUsage(dev).Current)
 }
+
+func TestWorkerHasItsOwnGenerators(t *testing.T) {
+	d, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	c := core.CurrentContext()
+	w := c.Worker(7)
+	defer w.Free()
+	before, at := c.Generator(d).State()
+	require.Same(t, c.Stream(d), w.Stream(d))
+	seed, _ := w.Generator(d).Next(4)
+	require.EqualValues(t, 7, seed)
+	after, now := c.Generator(d).State()
+	require.Equal(t, []uint64{before, at}, []uint64{after, now})
+}

@@ -1,0 +1,1 @@
+"""Data loading, checkpointing and other helpers."""

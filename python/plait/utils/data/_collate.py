@@ -1,0 +1,64 @@
+"""Batches of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from plait import _ops
+from plait._dtype import float64
+from plait._tensor import Tensor, as_tensor, tensor
+
+
+def default_convert(data: Any) -> Any:
+    """Returns data with its NumPy arrays as tensors, in collections too."""
+    if isinstance(data, Tensor | str | bytes):
+        return data
+    if isinstance(data, np.ndarray | np.generic):
+        return data if data.dtype.kind in "USO" else as_tensor(data)
+    if isinstance(data, Mapping):
+        return {k: default_convert(v) for k, v in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(d) for d in data))
+    if isinstance(data, Sequence):
+        return [default_convert(d) for d in data]
+    return data
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Returns a batch of samples: tensors, arrays and numbers stacked, in collections of the samples' form.
+
+    Raises:
+        TypeError: for samples of other types.
+        ValueError: for collections of different lengths.
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return _ops.stack(list(batch))
+    if isinstance(first, np.ndarray | np.generic):
+        if first.dtype.kind in "USO":
+            raise TypeError(
+                f"default_collate: want tensors, numbers, dicts or lists, got {first.dtype}"
+            )
+        return as_tensor(np.stack([np.asarray(b) for b in batch]))
+    if isinstance(first, bool | int):
+        return tensor(list(batch))
+    if isinstance(first, float):
+        return tensor(list(batch), dtype=float64)
+    if isinstance(first, str | bytes):
+        return list(batch)
+    if isinstance(first, Mapping):
+        return {k: default_collate([b[k] for b in batch]) for k in first}
+    if isinstance(first, Sequence):
+        if any(len(b) != len(first) for b in batch):
+            raise ValueError("each element in list of batch should be of equal size")
+        parts = [default_collate(list(p)) for p in zip(*batch, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else parts
+    raise TypeError(
+        f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {type(first)}"
+    )
+
+
+CollateFn = Callable[[list[Any]], Any]

@@ -1,0 +1,132 @@
+"""Threads that make batches ahead of their reader.
+
+Batch number k of a pass is made by the k-th of the workers that have samples left, and each worker hands out what it
+makes in order: which batch comes when never depends on timing. Each worker has random generators of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from plait import _core
+from plait.utils.data.dataset import IterableDataset
+
+Fetch = Callable[[Any, Iterator[Any] | None, Any], Any]
+
+
+@dataclass
+class WorkerInfo:
+    """What a worker knows of itself: its number, how many there are, its seed, and its dataset."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_local = threading.local()
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Returns what the calling thread, a worker of a `DataLoader`, knows of itself; None in other threads."""
+    return getattr(_local, "info", None)
+
+
+class End:
+    """Stands for the end of a worker's samples."""
+
+
+class Worker:
+    """A thread that makes batches on request.
+
+    Args:
+        info: its number, seed and dataset
+        fetch: makes a batch of the dataset, its iterator and what the sampler said
+        init: a user's function that runs first, on the worker's number
+    """
+
+    def __init__(self, info: WorkerInfo, fetch: Fetch, init: Callable[[int], None] | None) -> None:
+        if isinstance(info.dataset, IterableDataset):
+            info.dataset = copy.copy(info.dataset)
+        self.info = info
+        self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.results: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
+        args = (info, fetch, init, self.tasks, self.results, _core.bind_ModeGet())
+        self.thread = threading.Thread(target=_work, args=args, daemon=True, name=f"DataLoader worker {info.id}")
+        self.thread.start()
+
+    def start(self, epoch: int) -> None:
+        """Begins a pass."""
+        self.tasks.put((epoch, End))
+
+    def request(self, epoch: int, what: Any) -> None:
+        """Asks for a batch."""
+        self.tasks.put((epoch, what))
+
+    def result(self, epoch: int, timeout: float) -> tuple[Any, BaseException | None]:
+        """Waits for the next batch of a pass, or the error that prevents it."""
+        while True:
+            of, value, error = self.results.get(timeout=timeout or None)
+            if of == epoch:
+                return value, error
+
+    def stop(self) -> None:
+        """Ends the thread once it has made what it is at."""
+        self.tasks.put(None)
+
+
+def _work(
+    info: WorkerInfo,
+    fetch: Fetch,
+    init: Callable[[int], None] | None,
+    tasks: queue.SimpleQueue[Any],
+    results: queue.SimpleQueue[Any],
+    mode: int,
+) -> None:
+    _local.info = info
+    _core.bind_ModeSet(mode)
+    failed: BaseException | None = None
+    context = 0
+    try:
+        context = _core.bind_WorkerNew(info.seed)
+        _core.bind_ModeSet(_core.bind_WorkerMode(context))
+        if init is not None:
+            init(info.id)
+    except BaseException as error:
+        failed = _noted(error, info.id)
+    samples: Iterator[Any] | None = None
+    ended = False
+    while (task := tasks.get()) is not None:
+        epoch, what = task
+        if what is End:
+            ended = False
+            try:
+                samples = iter(info.dataset) if isinstance(info.dataset, IterableDataset) else None
+            except BaseException as error:
+                failed = _noted(error, info.id)
+            continue
+        if failed is not None:
+            results.put((epoch, None, failed))
+        elif ended:
+            results.put((epoch, End, None))
+        else:
+            try:
+                batch = fetch(info.dataset, samples, what)
+            except BaseException as error:
+                results.put((epoch, None, _noted(error, info.id)))
+            else:
+                ended = batch is End
+                results.put((epoch, batch, None))
+                del batch
+    _core.bind_ModeSet(mode)
+    _core.bind_ObjectRelease(context)
+
+
+def _noted(error: BaseException, worker: int) -> BaseException:
+    error.add_note(f"raised in DataLoader worker {worker}")
+    return error

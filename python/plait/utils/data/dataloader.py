@@ -1,0 +1,286 @@
+"""The loader: batches of a dataset's samples, made by threads ahead of their reader."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from plait._random import Generator
+from plait._tensor import tensor
+from plait.utils.data._collate import CollateFn, default_collate, default_convert
+from plait.utils.data._worker import End, Worker, WorkerInfo
+from plait.utils.data.dataset import Dataset, IterableDataset, TensorDataset
+from plait.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class DataLoader(Generic[T_co]):
+    """Goes through a dataset in batches. It can be iterated over many times; each pass has an order of its own.
+
+    Workers are threads of this process, not processes: operations on tensors run beside each other, Python code does
+    not. The order of batches, and the random numbers of plait in a worker, depend on the seed alone. The generators of
+    `random` and NumPy are the process's.
+
+    Args:
+        dataset: samples by index, or an `IterableDataset`
+        batch_size: samples in a batch; None hands out samples as they are
+        shuffle: visit samples in a random order
+        sampler: the order, in the place of shuffle
+        batch_sampler: lists of indices, in the place of batch_size, shuffle, sampler and drop_last
+        num_workers: threads that make batches; with 0 the reader makes them
+        collate_fn: makes a batch of a list of samples
+        pin_memory, pin_memory_device: have no effect
+        drop_last: leave out a last batch that is smaller
+        timeout: seconds after which waiting for a batch is an error; 0 for none
+        worker_init_fn: runs first in each worker, on its number
+        multiprocessing_context: has no effect
+        generator: draws the order, and the seeds of workers
+        prefetch_factor: batches that each worker is ahead; 2 by default
+        persistent_workers: keep the threads from pass to pass
+        in_order: has no effect: batches always come in order
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: CollateFn | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        if num_workers < 0:
+            raise ValueError(f"num_workers must be at least 0, got {num_workers}")
+        if timeout < 0:
+            raise ValueError(f"timeout must be at least 0, got {timeout}")
+        if prefetch_factor is not None and (num_workers == 0 or prefetch_factor < 1):
+            raise ValueError(
+                f"prefetch_factor wants workers and at least 1, got {prefetch_factor} with {num_workers} workers"
+            )
+        if persistent_workers and num_workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+        iterable = isinstance(dataset, IterableDataset)
+        if iterable and (shuffle or sampler is not None or batch_sampler is not None):
+            raise ValueError("an IterableDataset has an order of its own: want no shuffle, sampler or batch_sampler")
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError("batch_size=None makes no batches, of which drop_last could leave one out")
+        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+            raise ValueError(f"batch_size must be a positive integer, got {batch_size}")
+        self._iterable = iterable
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.num_workers = num_workers
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.generator = generator
+        self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
+        self.persistent_workers = persistent_workers
+        self.in_order = in_order
+        if sampler is None and not iterable:
+            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)  # type: ignore[arg-type]
+        self.sampler = sampler
+        if batch_sampler is None and batch_size is not None and not iterable:
+            assert sampler is not None
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_sampler = batch_sampler
+        batched = batch_sampler is not None or batch_size is not None
+        if collate_fn is None:
+            collate_fn = default_collate if batched else default_convert
+        self.collate_fn = collate_fn
+        self._workers: list[Worker] = []
+        self._passes = itertools.count()
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.num_workers == 0:
+            return _SinglePass(self)
+        return _Pass(self)
+
+    def __len__(self) -> int:
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]
+        if not self._iterable:
+            return len(self.sampler)  # type: ignore[arg-type]
+        n = len(self.dataset)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return n
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_workers", "_passes")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._workers, self._passes = [], itertools.count()
+
+    def __del__(self) -> None:
+        for w in getattr(self, "_workers", ()):
+            w.stop()
+
+    def _index(self) -> Iterator[Any]:
+        """Returns what a pass asks the workers for."""
+        if self._iterable:
+            return itertools.repeat(None)
+        return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+
+    def _fetcher(self) -> Callable[[Any, Iterator[Any] | None, Any], Any]:
+        """Returns the function that makes a batch; it does not refer to the loader."""
+        collate, size, drop = self.collate_fn, self.batch_size, self.drop_last
+
+        def from_iterable(_dataset: Any, samples: Iterator[Any] | None, _what: Any) -> Any:
+            assert samples is not None
+            if size is None:
+                for sample in samples:
+                    return collate(sample)
+                return End
+            batch = list(itertools.islice(samples, size))
+            return End if not batch or (drop and len(batch) < size) else collate(batch)
+
+        def by_index(dataset: Any, _samples: Any, what: Any) -> Any:
+            return collate(dataset[what])
+
+        def by_indices(dataset: Any, _samples: Any, what: Any) -> Any:
+            if (
+                type(dataset) is TensorDataset and collate is default_collate
+            ):  # the same, without a tensor for each sample
+                places = tensor(what)
+                return [t[places] for t in dataset.tensors]
+            many = getattr(dataset, "__getitems__", None)
+            return collate(many(what) if callable(many) else [dataset[i] for i in what])
+
+        if self._iterable:
+            return from_iterable
+        return by_index if self.batch_sampler is None else by_indices
+
+    def _start_workers(self) -> list[Worker]:
+        seed = draw_seed(self.generator)
+        if self._workers:
+            return self._workers
+        fetch = self._fetcher()
+        workers = [
+            Worker(WorkerInfo(i, self.num_workers, seed + i, self.dataset), fetch, self.worker_init_fn)
+            for i in range(self.num_workers)
+        ]
+        if self.persistent_workers:
+            self._workers = workers
+        return workers
+
+
+class _SinglePass:
+    """A pass whose batches the reader makes."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        draw_seed(loader.generator)  # as with workers, so that their number does not change the order
+        self._loader = loader
+        self._fetch = loader._fetcher()
+        self._asks = loader._index()
+        self._samples = iter(loader.dataset) if isinstance(loader.dataset, IterableDataset) else None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._fetch(self._loader.dataset, self._samples, next(self._asks))
+        if batch is End:
+            self._asks = iter(())
+            raise StopIteration
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class _Pass:
+    """A pass whose batches workers make."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._loader = loader
+        self._workers = loader._start_workers()
+        self._epoch = next(loader._passes)
+        for w in self._workers:
+            w.start(self._epoch)
+        self._asks: Iterator[Any] = loader._index()
+        self._waiting: deque[int] = deque()  # the workers that were asked, in order
+        self._ended: set[int] = set()
+        self._turn = 0
+        self._done = False
+        assert loader.prefetch_factor is not None
+        for _ in range(loader.prefetch_factor * len(self._workers)):
+            self._ask()
+
+    def _ask(self) -> None:
+        """Asks the next worker that has samples left for a batch."""
+        if len(self._ended) == len(self._workers):
+            return
+        try:
+            what = next(self._asks)
+        except StopIteration:
+            return
+        while self._turn in self._ended:
+            self._turn = (self._turn + 1) % len(self._workers)
+        self._workers[self._turn].request(self._epoch, what)
+        self._waiting.append(self._turn)
+        self._turn = (self._turn + 1) % len(self._workers)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        while self._waiting:
+            which = self._waiting[0]
+            try:
+                batch, error = self._workers[which].result(self._epoch, self._loader.timeout)
+            except queue.Empty:
+                seconds = self._loader.timeout
+                raise RuntimeError(f"DataLoader: worker {which} made no batch in {seconds} seconds") from None
+            self._waiting.popleft()
+            if batch is End:
+                self._ended.add(which)
+                self._ask()
+                continue
+            self._ask()
+            if error is not None:
+                raise error
+            return batch
+        self._stop()
+        raise StopIteration
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def _stop(self) -> None:
+        if not self._done and not self._loader.persistent_workers:
+            for w in self._workers:
+                w.stop()
+        self._done = True
+
+    def __del__(self) -> None:
+        if hasattr(self, "_done"):
+            self._stop()

@@ -1,0 +1,5 @@
+"""Samplers for ranks."""
+
+from plait.utils.data.sampler import DistributedSampler
+
+__all__ = ["DistributedSampler"]

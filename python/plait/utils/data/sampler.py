@@ -1,0 +1,229 @@
+"""Samplers: in which order samples are visited."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, Generic, TypeVar
+
+from plait import _ops
+from plait._dtype import float64, int64
+from plait._random import Generator
+from plait._tensor import Tensor, as_tensor
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+def draw_seed(generator: Generator | None = None) -> int:
+    """Returns a seed drawn from a generator, or from the default one, which moves on."""
+    return int(_ops.randint(0, high=1 << 62, size=(1,), dtype=int64, generator=generator).item())
+
+
+class Sampler(Generic[T_co]):
+    """The base of samplers: a subclass overrides `__iter__`, and `__len__` where there is one."""
+
+    def __init__(self, data_source: Sized | None = None) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__}.__iter__")
+
+
+class SequentialSampler(Sampler[int]):
+    """Visits samples in order."""
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """Visits samples in a random order.
+
+    Args:
+        data_source: the dataset
+        replacement: draw each sample on its own, so that some come twice
+        num_samples: how many to visit; as many as there are by default
+        generator: draws the order
+    """
+
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        if not isinstance(replacement, bool):
+            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
+        if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples a pass visits."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.data_source)
+        generator = self.generator or Generator().manual_seed(draw_seed())
+        if self.replacement:
+            for start in range(0, self.num_samples, 1024):
+                count = min(1024, self.num_samples - start)
+                yield from _ops.randint(0, high=n, size=(count,), dtype=int64, generator=generator).tolist()
+            return
+        left = self.num_samples
+        while left > 0 and n > 0:
+            yield from _ops.randperm(n, generator=generator).tolist()[:left]
+            left -= n
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """Visits the samples with the given indices in a random order."""
+
+    def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for i in _ops.randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[i]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Draws samples with the given weights.
+
+    Args:
+        weights: of the samples; need not sum to 1
+        num_samples: how many to draw
+        replacement: whether one may come twice
+        generator: draws
+    """
+
+    weights: Tensor
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        generator: Generator | None = None,
+    ) -> None:
+        if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
+        if not isinstance(replacement, bool):
+            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+        self.weights = as_tensor(weights, dtype=float64)
+        if self.weights.dim() != 1:
+            raise ValueError(f"weights should be a 1d sequence, got shape {list(self.weights.shape)}")
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = _ops.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        return iter(drawn.tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Makes batches of what another sampler visits.
+
+    Args:
+        sampler: any iterable of indices
+        batch_size: how many make a batch
+        drop_last: leave out a last batch that is smaller
+    """
+
+    def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
+        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
+            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        visit = iter(self.sampler)
+        while batch := list(itertools.islice(visit, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield batch
+
+    def __len__(self) -> int:
+        n = len(self.sampler)  # type: ignore[arg-type]
+        return n // self.batch_size if self.drop_last else math.ceil(n / self.batch_size)
+
+
+class DistributedSampler(Sampler[int]):
+    """Visits this rank's share of a dataset; all ranks' shares are as long.
+
+    Args:
+        dataset: has a length
+        num_replicas: the number of ranks; that of the default group by default
+        rank: this rank's number
+        shuffle: visit in a random order, which depends on seed and epoch alone; see `set_epoch`
+        seed: the same on all ranks
+        drop_last: leave out samples that do not divide, where otherwise the first ones come again
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None or rank is None:
+            from plait import distributed  # type: ignore[attr-defined,unused-ignore]
+
+            num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
+            rank = distributed.get_rank() if rank is None else rank
+        if not 0 <= rank < num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self.dataset = dataset
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
+        n = len(dataset)
+        self.num_samples = n // num_replicas if drop_last else math.ceil(n / num_replicas)
+        self.total_size = self.num_samples * num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.dataset)
+        order = list(range(n))
+        if self.shuffle:
+            order = _ops.randperm(n, generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
+        if order:
+            order = list(itertools.islice(itertools.cycle(order), self.total_size))
+        return iter(order[self.rank : self.total_size : self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which pass comes next, so that each has another order."""
+        self.epoch = epoch

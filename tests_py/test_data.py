@@ -1,0 +1,264 @@
+"""Datasets, samplers and loaders."""
+
+import collections
+import math
+import threading
+import time
+
+import numpy as np
+import plait
+import pytest
+from plait.utils import data
+
+
+class Squares(data.Dataset):
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        if not 0 <= i < self.n:
+            raise IndexError(i)
+        time.sleep(0.002 * (i % 3 == 0))
+        return plait.tensor([float(i), float(i * i)]), i
+
+
+class Range(data.IterableDataset):
+    def __init__(self, start, stop):
+        self.start, self.stop = start, stop
+
+    def __iter__(self):
+        info = data.get_worker_info()
+        if info is None:
+            return iter(range(self.start, self.stop))
+        return iter(range(self.start + info.id, self.stop, info.num_workers))
+
+
+def lists(loader):
+    return [b.tolist() if isinstance(b, plait.Tensor) else [p.tolist() for p in b] for b in loader]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_order_does_not_depend_on_workers(workers):
+    def make(n):
+        plait.manual_seed(5)
+        return data.DataLoader(Squares(23), batch_size=4, shuffle=True, num_workers=n)
+
+    one, other = make(0), make(workers)
+    plait.manual_seed(5)
+    want = [lists(one), lists(one)]
+    plait.manual_seed(5)
+    assert [lists(other), lists(other)] == want
+    assert want[0] != want[1]
+    assert sorted(i for b in want[0] for i in b[1]) == list(range(23))
+    assert len(other) == 6
+    assert len(want[0]) == 6
+
+
+def test_generator_decides():
+    a = data.DataLoader(Squares(9), shuffle=True, generator=plait.Generator().manual_seed(3))
+    b = data.DataLoader(Squares(9), shuffle=True, num_workers=2, generator=plait.Generator().manual_seed(3))
+    assert lists(a) == lists(b)
+
+
+def test_drop_last_and_batch_sampler():
+    assert len(lists(data.DataLoader(Squares(10), batch_size=4, drop_last=True))) == 2
+    loader = data.DataLoader(Squares(10), batch_sampler=[[1, 2], [5]], num_workers=2)
+    assert [b[1] for b in lists(loader)] == [[1, 2], [5]]
+    samples = list(data.DataLoader(Squares(3), batch_size=None))
+    assert [s[1] for s in samples] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_iterable(workers, persistent):
+    if persistent and not workers:
+        pytest.skip("wants workers")
+    loader = data.DataLoader(Range(3, 14), batch_size=2, num_workers=workers, persistent_workers=persistent)
+    first, second = lists(loader), lists(loader)
+    assert first == second
+    assert sorted(i for b in first for i in b) == list(range(3, 14))
+
+
+def test_workers_know_themselves_and_change_their_own_copy():
+    def divide(worker):
+        info = data.get_worker_info()
+        assert info.id == worker
+        share = math.ceil((info.dataset.stop - info.dataset.start) / info.num_workers)
+        info.dataset.start += worker * share
+        info.dataset.stop = min(info.dataset.start + share, info.dataset.stop)
+
+    class Plain(Range):
+        def __iter__(self):
+            return iter(range(self.start, self.stop))
+
+    dataset = Plain(0, 7)
+    loader = data.DataLoader(dataset, num_workers=2, worker_init_fn=divide)
+    assert lists(loader) == [[0], [4], [1], [5], [2], [6], [3]]
+    assert (dataset.start, dataset.stop) == (0, 7)
+    assert data.get_worker_info() is None
+
+
+class Noise(data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        time.sleep(0.001 * (i % 2))
+        return plait.rand(2)
+
+
+def test_random_numbers_of_workers_follow_the_seed():
+    def draw():
+        plait.manual_seed(1)
+        return lists(data.DataLoader(Noise(), batch_size=2, num_workers=3))
+
+    first = draw()
+    assert draw() == first
+    assert len({tuple(s) for b in first for s in b}) == 8
+
+
+def test_errors_come_with_their_traceback():
+    class Bad(Squares):
+        def __getitem__(self, i):
+            if i == 5:
+                raise KeyError("sample five")
+            return super().__getitem__(i)
+
+    loader = iter(data.DataLoader(Bad(8), batch_size=2, num_workers=2))
+    assert next(loader)[1].tolist() == [0, 1]
+    assert next(loader)[1].tolist() == [2, 3]
+    with pytest.raises(KeyError, match="sample five") as e:
+        next(loader)
+    assert any("worker 0" in n for n in e.value.__notes__)
+    assert any("__getitem__" in str(entry) for entry in e.traceback)
+    assert next(loader)[1].tolist() == [6, 7]
+    with pytest.raises(StopIteration):
+        next(loader)
+
+
+def test_error_of_worker_init():
+    def bad(worker):
+        raise ValueError("no start")
+
+    with pytest.raises(ValueError, match="no start"):
+        list(data.DataLoader(Squares(4), num_workers=1, worker_init_fn=bad))
+
+
+def test_timeout():
+    class Slow(Squares):
+        def __getitem__(self, i):
+            gate.wait(5)
+            return i
+
+    gate = threading.Event()
+    with pytest.raises(RuntimeError, match="no batch in"):
+        next(iter(data.DataLoader(Slow(4), num_workers=1, timeout=0.05)))
+    gate.set()
+
+
+def test_threads_end_with_a_pass_that_is_given_up():
+    def count():
+        return sum(t.name.startswith("DataLoader worker") for t in threading.enumerate())
+
+    before = count()
+    it = iter(data.DataLoader(Squares(100), num_workers=2))
+    next(it)
+    assert count() == before + 2
+    del it
+    for _ in range(200):
+        if count() == before:
+            break
+        time.sleep(0.01)
+    assert count() == before
+
+
+def test_datasets():
+    tensors = data.TensorDataset(plait.tensor(range(6)), plait.tensor(range(6)) * 2)
+    assert [t.item() for t in tensors[2]] == [2, 4]
+    batches = lists(data.DataLoader(tensors, batch_size=4))
+    assert batches == [[[0, 1, 2, 3], [0, 2, 4, 6]], [[4, 5], [8, 10]]]
+    both = tensors + tensors
+    assert len(both) == 12
+    assert both[7][0].item() == 1
+    assert both[-1][0].item() == 5
+    with pytest.raises(IndexError):
+        both[12]
+    stacked = data.StackDataset(x=tensors, y=Squares(6))
+    assert set(stacked[1]) == {"x", "y"}
+    with pytest.raises(ValueError, match="size mismatch"):
+        data.StackDataset(Squares(1), Squares(2))
+    assert list(data.ChainDataset([Range(0, 2), Range(5, 6)])) == [0, 1, 5]
+    part = data.Subset(tensors, [5, 1])
+    assert lists(data.DataLoader(part, batch_size=2)) == [[[5, 1], [10, 2]]]
+
+
+def test_random_split():
+    g = plait.Generator().manual_seed(0)
+    parts = data.random_split(range(10), [0.5, 0.25, 0.25], generator=g)
+    assert [len(p) for p in parts] == [6, 2, 2]
+    assert sorted(x for p in parts for x in p) == list(range(10))
+    assert [len(p) for p in data.random_split(range(3), [1, 2])] == [1, 2]
+    with pytest.raises(ValueError, match="do not sum"):
+        data.random_split(range(3), [1, 1])
+
+
+def test_samplers():
+    assert sorted(data.SubsetRandomSampler([4, 5, 9])) == [4, 5, 9]
+    drawn = list(data.WeightedRandomSampler([0, 1, 0, 3], 400))
+    counts = collections.Counter(drawn)
+    assert set(counts) == {1, 3}
+    assert 230 < counts[3] < 370
+    assert sorted(data.WeightedRandomSampler([1, 1, 1], 3, replacement=False)) == [0, 1, 2]
+    assert len(list(data.RandomSampler(range(3), replacement=True, num_samples=7))) == 7
+    assert sorted(data.RandomSampler(range(3), num_samples=6)) == [0, 0, 1, 1, 2, 2]
+    assert list(data.BatchSampler(range(5), 2, False)) == [[0, 1], [2, 3], [4]]
+    with pytest.raises(ValueError, match="batch_size"):
+        data.BatchSampler(range(5), 0, False)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_distributed_sampler(drop):
+    ranks = [data.DistributedSampler(range(10), 4, r, drop_last=drop) for r in range(4)]
+    seen = [list(s) for s in ranks]
+    assert {len(s) for s in seen} == {2 if drop else 3}
+    everything = [i for s in seen for i in s]
+    assert len(set(everything)) == (8 if drop else 10)
+    ranks[0].set_epoch(1)
+    assert list(ranks[0]) != seen[0]
+    plain = data.DistributedSampler(range(5), 2, 1, shuffle=False)
+    assert list(plain) == [1, 3, 0]
+
+
+def test_collate():
+    Point = collections.namedtuple("Point", "x y")
+    out = data.default_collate([Point(1, 2.0), Point(3, 4.0)])
+    assert isinstance(out, Point)
+    assert out.x.dtype is plait.int64
+    assert out.y.dtype is plait.float64
+    out = data.default_collate([{"a": np.float32(1), "s": "x"}, {"a": np.float32(2), "s": "y"}])
+    assert out["a"].tolist() == [1, 2]
+    assert out["a"].dtype is plait.float32
+    assert out["s"] == ["x", "y"]
+    assert data.default_collate([True, False]).dtype is plait.bool
+    with pytest.raises(ValueError, match="equal size"):
+        data.default_collate([[1], [1, 2]])
+    with pytest.raises(TypeError):
+        data.default_collate([object()])
+    assert data.default_convert({"a": np.ones(2)})["a"].shape == (2,)
+
+
+def test_arguments():
+    for bad in (
+        {"num_workers": -1},
+        {"batch_size": 0},
+        {"shuffle": True, "sampler": [0]},
+        {"batch_sampler": [[0]], "batch_size": 2},
+        {"persistent_workers": True},
+        {"prefetch_factor": 2},
+        {"timeout": -1},
+    ):
+        with pytest.raises(ValueError):
+            data.DataLoader(Squares(2), **bad)
