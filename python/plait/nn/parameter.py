@@ -97,6 +97,8 @@ def _rebuild(category: int, rebuild: Any, arguments: tuple[Any, ...]) -> Any:
 class UninitializedTensor:
     """What parameters and buffers without a shape yet have in common."""
 
+    __slots__ = ()
+
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Gives the tensor its shape, with undefined values, and makes it an ordinary one."""
         made: Tensor = _ops.empty(tuple(shape), device=device or self.device, dtype=dtype or self.dtype)
