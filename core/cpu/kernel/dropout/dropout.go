@@ -2,7 +2,7 @@
 package dropout
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x5931047e
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x11a86ec2
 #cgo noescape plaitk_dropout
 #cgo nocallback plaitk_dropout
 #cgo LDFLAGS: -lm

@@ -2,7 +2,7 @@
 package loss
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfb29e2bb
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x6db2e9a2
 #cgo noescape plaitk_loss_cross_entropy
 #cgo nocallback plaitk_loss_cross_entropy
 #cgo noescape plaitk_loss_cross_entropy_backward

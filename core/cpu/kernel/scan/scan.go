@@ -6,7 +6,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x52e458b6
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x4b80b13d
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_scan_run
 #cgo nocallback plaitk_scan_run
