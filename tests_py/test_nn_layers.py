@@ -105,7 +105,8 @@ def test_lazy_modules():
 
 
 @pytest.mark.parametrize(("layer", "shape"), [
-    (nn.Dropout, (50, 40)), (nn.Dropout1d, (20, 50, 2)), (nn.Dropout2d, (20, 50, 2, 2)), (nn.Dropout3d, (20, 50, 1, 2, 2)),
+    (nn.Dropout, (50, 40)), (nn.Dropout1d, (20, 50, 2)), (nn.Dropout2d, (20, 50, 2, 2)),
+    (nn.Dropout3d, (20, 50, 1, 2, 2)),
 ])  # fmt: skip
 def test_dropout_keeps_the_mean(layer, shape):
     x = plait.ones(*shape).requires_grad_()
@@ -317,3 +318,22 @@ def test_eval_of_batch_norm_uses_running_statistics():
     assert net.num_batches_tracked.item() == 1
     old = {k: v for k, v in net.state_dict().items() if "num_batches" not in k}
     nn.BatchNorm1d(2).load_state_dict(old)
+
+
+def test_fractional_max_pool():
+    # The positions are PyTorch's for the same samples.
+    rng = np.random.default_rng(0)
+    x, u = plait.tensor(rng.standard_normal((2, 3, 9, 7))), plait.tensor(rng.random((2, 3, 2)))
+    out, where = F.fractional_max_pool2d(x, (2, 3), (4, 3), None, True, u)
+    assert where[0, 0].tolist() == [[7, 2, 6], [21, 24, 19], [35, 39, 41], [49, 53, 62]]
+    assert abs(out.sum().item() - 95.28701795195778) < 1e-9
+    close(out.flatten(2), x.flatten(2).gather(2, where.flatten(2)))
+    x, u = plait.tensor(rng.standard_normal((2, 2, 6, 9, 7))), plait.tensor(rng.random((2, 2, 3)))
+    out, where = F.fractional_max_pool3d(x, (2, 3, 2), (3, 4, 3), None, True, u)
+    assert where[0, 0, 0].tolist() == [[15, 17, 13], [91, 31, 34], [91, 31, 34], [42, 114, 47]]
+    assert abs(out.sum().item() - 225.65985691326242) < 1e-9
+    assert nn.FractionalMaxPool2d(2, output_ratio=0.5)(plait.randn(3, 8, 6)).shape == (3, 4, 3)
+    with pytest.raises(ValueError, match="either"):
+        nn.FractionalMaxPool2d(2)
+    with pytest.raises(ValueError, match="no output"):
+        F.fractional_max_pool2d(plait.zeros(1, 4, 4), 3, 3)

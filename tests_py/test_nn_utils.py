@@ -7,8 +7,8 @@ import numpy as np
 import plait
 import pytest
 from plait import nn
+from plait.func import functional_call
 from plait.nn.utils import parametrizations, parametrize, rnn
-from plait.nn.utils.stateless import functional_call
 
 
 def close(a, b, tol=1e-5):

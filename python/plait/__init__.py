@@ -46,4 +46,5 @@ long = int64
 int = int32  # noqa: A001
 
 # At the end: it is made of the names above.
+from plait import func as func  # noqa: E402
 from plait import nn as nn  # noqa: E402

@@ -67,6 +67,10 @@ from plait.nn.functional.dropout import (
     dropout3d,
     feature_alpha_dropout,
 )
+from plait.nn.functional.fractional import (
+    fractional_max_pool2d,
+    fractional_max_pool3d,
+)
 from plait.nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -186,6 +190,8 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
     "gaussian_nll_loss",
     "gelu",
     "glu",

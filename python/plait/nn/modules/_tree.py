@@ -109,9 +109,10 @@ class TreeMethods:
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        for table in ("_parameters", "_modules", "_buffers"):
-            if table in own and name in own[table]:
-                return own[table][name]
+        if "_parameters" in own:
+            for table in (own["_parameters"], own["_modules"], own["_buffers"]):
+                if name in table:
+                    return table[name]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}", name=name, obj=self)
 
     def __delattr__(self, name: str) -> None:

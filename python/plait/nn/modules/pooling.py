@@ -283,3 +283,57 @@ class LPPool3d(_LPPool):
     """The p-norms of windows of [N, C, D, H, W] or [C, D, H, W]."""
 
     _function = F.lp_pool3d
+
+
+class _FractionalMaxPool(Module):
+    """What maximum pools at random distances have in common.
+
+    Args:
+        kernel_size: of the windows
+        output_size: of the result
+        output_ratio: or its share of the input's size
+        return_indices: also return the positions of the maxima
+    """
+
+    nd: ClassVar[int]
+    _function: ClassVar[Callable[..., Any]]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(
+                f"{self._get_name()}: give either output_size or output_ratio, got {output_size} and {output_ratio}"
+            )
+        self.kernel_size = tuple_of(kernel_size, self.nd)
+        self.output_size = None if output_size is None else tuple_of(output_size, self.nd)
+        self.output_ratio = None if output_ratio is None else tuple_of(output_ratio, self.nd)
+        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"{self._get_name()}: output_ratio must lie between 0 and 1, got {output_ratio}")
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+
+    def forward(self, input: Tensor) -> Any:
+        return type(self)._function(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The maxima of windows of [N, C, H, W] or [C, H, W] at random distances (Graham, 2014)."""
+
+    nd = 2
+    _function = F.fractional_max_pool2d
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The maxima of windows of [N, C, D, H, W] or [C, D, H, W] at random distances (Graham, 2014)."""
+
+    nd = 3
+    _function = F.fractional_max_pool3d
