@@ -489,6 +489,17 @@ plait_status plait_blas_prefer(plait_string path);
 // device.
 char *plait_blas_name(void);
 
+// --- dlpack ---
+
+// plait_dlpack_new waits for the tensor's readers and writers and returns the address of a managed tensor of
+// DLPack over its memory, of version 1 or of the form from before versions. The deleter in it gives the
+// memory back. copied says that the memory is nobody else's. It may wait for the device.
+int64_t plait_dlpack_new(plait_tensor t, bool versioned, bool copied);
+
+// plait_dlpack_destructor returns the address of the function that destroys Python's capsules around managed
+// tensors.
+int64_t plait_dlpack_destructor(void);
+
 // --- file ---
 
 // plait_file_open maps a safetensors file, checks it and returns an object that stands for it. It may wait

@@ -9,7 +9,12 @@ func ModeGet() int64 { return int64(core.CurrentMode()) }
 
 // ModeSet sets the calling thread's mode to one that [ModeGet] returned.
 func ModeSet(mode int64) Status {
-	core.SwapMode(core.Mode(mode))
+	m := core.Mode(mode)
+	const scopes = 32 // the bits from here on name a scope, which a caller does not change
+	if m.Context() == nil || m>>scopes != core.CurrentMode()>>scopes {
+		return failf(core.ValueError, "mode", "%d is not a mode", mode)
+	}
+	core.SwapMode(m)
 	return 0
 }
 

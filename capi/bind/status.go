@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/plait-ml/plait/capi/gil"
 	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/capi/python"
 	"github.com/plait-ml/plait/core"
 )
 
@@ -94,4 +94,4 @@ func MakeRoom() Status {
 }
 
 // A caller that holds Python's lock must not wait for devices: it would keep the others from ever giving memory back.
-func init() { core.SetMayWait(func() bool { return !gil.Held() }) }
+func init() { core.SetMayWait(func() bool { return !python.LockHeld() }) }

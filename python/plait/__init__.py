@@ -6,6 +6,7 @@ Names, arguments and behaviour are PyTorch's: a training script is ported by cha
 from plait import _blas as _blas
 from plait._autograd import grad as _grad
 from plait._device import device, get_default_device, set_default_device
+from plait._dlpack import from_dlpack
 from plait._dtype import (
     bfloat16,
     can_cast,
@@ -32,19 +33,21 @@ from plait._modes import (
     no_grad,
     set_grad_enabled,
 )
-from plait._ops import *  # noqa: F403
+from plait._ops import *
 from plait._random import Generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from plait._repr import set_printoptions
 from plait._tensor import Size, Tensor, as_tensor, asarray, from_numpy, tensor
 from plait._version import __version__
 from plait.serialization import load, save
 
-float = float32  # noqa: A001
+float = float32
 double = float64
 half = float16
 long = int64
-int = int32  # noqa: A001
+int = int32
 
 # At the end: it is made of the names above.
 from plait import func as func  # noqa: E402
 from plait import nn as nn  # noqa: E402
+from plait import profiler as profiler  # noqa: E402
+from plait.utils.summary import summary as summary  # noqa: E402

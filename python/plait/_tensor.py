@@ -272,6 +272,25 @@ class Tensor(TensorBase, TensorMethods):
         out = to_numpy(self.detach())
         return out if dtype is None else out.astype(dtype, copy=False)
 
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Other libraries' way to share the memory; as with `numpy`, what uses it is done when it returns."""
+        from plait._dlpack import to_capsule
+
+        return to_capsule(self, max_version, dl_device, copy, stream)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns DLPack's number of the device's kind, and its index."""
+        from plait._dlpack import dlpack_device
+
+        return dlpack_device(self)
+
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """Returns the tensor on another device or of another dtype; itself if nothing changes.
 
@@ -322,6 +341,12 @@ class Tensor(TensorBase, TensorMethods):
         from plait._repr import tensor_repr
 
         return tensor_repr(self)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        text = f"{self.dtype.name}{list(self.shape)} on {self.device}"
+        return f"<pre>{escape(repr(self))}</pre><small>{escape(text)}</small>"
 
     # --- parts ---
 
