@@ -93,6 +93,22 @@ def test_backward_hooks_of_several_inputs_and_outputs():
     (a + 3 * b).sum().backward()
     assert seen == [([8.0, 5.0], [1.0, 3.0])]
     assert x.grad.item() == 8.0
+    net.register_full_backward_hook(lambda m, gi, go: tuple(g * 2 for g in gi))
+    with pytest.raises(NotImplementedError, match="one input"):
+        net(x, y)[0].sum().backward()
+
+
+def test_backward_hooks_where_an_output_is_not_used():
+    class Two(nn.Module):
+        def forward(self, x):
+            return x * 2, x * 3
+
+    net, seen = Two(), []
+    net.register_full_backward_hook(lambda m, gi, go: seen.append((gi[0].item(), [g and g.item() for g in go])))
+    a, b = net(plait.ones(1).requires_grad_())
+    a.sum().backward(retain_graph=True)
+    (a + b).sum().backward()
+    assert seen == [(2.0, [1.0, None]), (5.0, [1.0, 1.0])]
 
 
 def test_backward_hooks_run_in_every_pass():

@@ -205,8 +205,6 @@ class _BackwardWatch:
 
     def on_output(self, i: int, grad: Tensor) -> Tensor | None:
         """Takes the gradient of an output."""
-        if self.left == self.expected:
-            self.grad_in = {}
         self.left -= 1
         self.grad_out[i] = grad
         if self.left == 0:
@@ -214,18 +212,23 @@ class _BackwardWatch:
                 result = hook(self.module, tuple(self.grad_out))
                 if result is not None:
                     self.grad_out = list(result) if isinstance(result, tuple) else [result]
+            replaced = self.grad_out[i]
             self.left = self.expected
             if not self.places:
                 self.finish()
-        replaced = self.grad_out[i]
-        return None if replaced is grad else replaced
+            return None if replaced is grad else replaced
+        return None
 
     def on_input(self, i: int, grad: Tensor) -> Tensor | None:
         """Takes the gradient of an input; the hooks are called with the last one."""
         self.grad_in[i] = grad
         if len(self.grad_in) < len(self.places):
             return None
+        others = {j: g for j, g in self.grad_in.items() if j != i}
         changed = self.finish()
+        if any(changed[j] is not g for j, g in others.items()):
+            # They have flowed on: the hooks are called with the last one.
+            raise NotImplementedError("backward hook: only a module with one input can have its grad_input replaced")
         return None if changed[i] is grad else changed[i]
 
     def finish(self) -> list[Tensor | None]:
@@ -238,4 +241,5 @@ class _BackwardWatch:
                 if len(changed) != len(grads):
                     raise RuntimeError(f"backward hook: returned {len(changed)} gradients, want {len(grads)}")
                 grads = changed
+        self.grad_in, self.grad_out, self.left = {}, [None] * len(self.grad_out), self.expected
         return grads

@@ -2,66 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from plait import _ops
 from plait._tensor import Tensor
 
-Weights = dict[str, Any]
+Weights: TypeAlias = dict[str, Any]
+States: TypeAlias = list[Tensor]
+# From inputs [T, B, ...] and first states to outputs and last states.
+Run: TypeAlias = Callable[[Tensor, list[Any]], tuple[Tensor, States]]
 
 
 def run_lstm(
     x: Tensor, first: list[Tensor | None], w: Weights, reverse: bool, sizes: list[int] | None, _relu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, States]:
     """Returns the outputs of a layer of long short-term memory, and its last state and cell."""
-    if "weight_hr" not in w and (sizes is None or sizes[0] == sizes[-1]):
-        out, h, c = _ops.lstm_layer(_unpack(x, sizes), *first, **_names(w), reverse=reverse)
-        return _pack(out, sizes), h, c
 
-    def step(gates: Tensor, states: list[Tensor]) -> list[Tensor]:
+    def run(part: Tensor, states: list[Any]) -> tuple[Tensor, States]:
+        out, h, c = _ops.lstm_layer(part, *states, **_names(w), reverse=reverse)
+        return out, [h, c]
+
+    def step(gates: Tensor, states: States) -> States:
         h, c = states
         i, f, g, o = _ops.chunk(_ops.add(gates, _ops.linear(h, w["weight_hh"], w.get("bias_hh"))), 4, -1)
         c = _ops.add(_ops.mul(_ops.sigmoid(f), c), _ops.mul(_ops.sigmoid(i), _ops.tanh(g)))
-        h = _ops.mul(_ops.sigmoid(o), _ops.tanh(c))
-        return [_ops.linear(h, w["weight_hr"]) if "weight_hr" in w else h, c]
+        return [_ops.linear(_ops.mul(_ops.sigmoid(o), _ops.tanh(c)), w["weight_hr"]), c]
 
     hidden = w["weight_hh"].shape[0] // 4
-    widths = [w["weight_hr"].shape[0] if "weight_hr" in w else hidden, hidden]
-    out, (h, c) = _loop(x, first, widths, w, reverse, sizes, step)
-    return out, h, c
+    if "weight_hr" in w:
+        return _all(x, first, [w["weight_hr"].shape[0], hidden], sizes, reverse, _stepping(step, w, reverse))
+    return run(x, first) if sizes is None else _all(x, first, [hidden, hidden], sizes, reverse, run)
 
 
 def run_gru(
     x: Tensor, first: list[Tensor | None], w: Weights, reverse: bool, sizes: list[int] | None, _relu: bool
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, States]:
     """Returns the outputs of a layer of gated recurrent units, and its last state."""
-    if sizes is None or sizes[0] == sizes[-1]:
-        out, h = _ops.gru_layer(_unpack(x, sizes), *first, **_names(w), reverse=reverse)
-        return _pack(out, sizes), h
 
-    def step(gates: Tensor, states: list[Tensor]) -> list[Tensor]:
-        h = states[0]
-        r, z, n = _ops.chunk(gates, 3, -1)
-        hr, hz, hn = _ops.chunk(_ops.linear(h, w["weight_hh"], w.get("bias_hh")), 3, -1)
-        r, z = _ops.sigmoid(_ops.add(r, hr)), _ops.sigmoid(_ops.add(z, hz))
-        n = _ops.tanh(_ops.add(n, _ops.mul(r, hn)))
-        return [_ops.add(n, _ops.mul(z, _ops.sub(h, n)))]
+    def run(part: Tensor, states: list[Any]) -> tuple[Tensor, States]:
+        out, h = _ops.gru_layer(part, *states, **_names(w), reverse=reverse)
+        return out, [h]
 
-    out, (h,) = _loop(x, first, [w["weight_hh"].shape[1]], w, reverse, sizes, step)
-    return out, h
+    return run(x, first) if sizes is None else _all(x, first, [w["weight_hh"].shape[1]], sizes, reverse, run)
 
 
 def run_rnn(
     x: Tensor, first: list[Tensor | None], w: Weights, reverse: bool, sizes: list[int] | None, relu: bool
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, States]:
     """Returns the outputs of a simple recurrent layer, and its last state."""
     activation = _ops.relu if relu else _ops.tanh
 
-    def step(gates: Tensor, states: list[Tensor]) -> list[Tensor]:
+    def step(gates: Tensor, states: States) -> States:
         return [activation(_ops.add(gates, _ops.linear(states[0], w["weight_hh"], w.get("bias_hh"))))]
 
-    out, (h,) = _loop(x, first, [w["weight_hh"].shape[1]], w, reverse, sizes, step)
-    return out, h
+    return _all(x, first, [w["weight_hh"].shape[1]], sizes, reverse, _stepping(step, w, reverse))
 
 
 def _names(w: Weights) -> Weights:
@@ -69,58 +64,79 @@ def _names(w: Weights) -> Weights:
     return {"w_ih": w["weight_ih"], "w_hh": w["weight_hh"], "b_ih": w.get("bias_ih"), "b_hh": w.get("bias_hh")}
 
 
-def _unpack(x: Tensor, sizes: list[int] | None) -> Tensor:
-    """Returns packed sequences of equal lengths as [T, B, ...]."""
-    return x if sizes is None else _ops.reshape(x, (len(sizes), sizes[0], *x.shape[1:]))
+def _stepping(step: Callable[[Tensor, States], States], w: Weights, reverse: bool) -> Run:
+    """Returns what runs a layer step by step."""
+
+    def run(part: Tensor, states: list[Any]) -> tuple[Tensor, States]:
+        if not part.shape[0]:
+            raise RuntimeError(f"rnn: got a sequence without steps, of shape {list(part.shape)}")
+        gates = _ops.unbind(_ops.linear(part, w["weight_ih"], w.get("bias_ih")), 0)
+        outs = []
+        for g in reversed(gates) if reverse else gates:
+            states = step(g, states)
+            outs.append(states[0])
+        return _ops.stack(outs[::-1] if reverse else outs, 0), states
+
+    return run
 
 
-def _pack(x: Tensor, sizes: list[int] | None) -> Tensor:
-    return x if sizes is None else _ops.reshape(x, (-1, *x.shape[2:]))
-
-
-def _loop(
-    x: Tensor,
-    first: list[Tensor | None],
-    widths: list[int],
-    w: Weights,
-    reverse: bool,
-    sizes: list[int] | None,
-    step: Any,
-) -> tuple[Tensor, list[Tensor]]:
-    """Runs a layer step by step. A step of packed sequences has those that are long enough, which stand first."""
-    gates = _ops.linear(x, w["weight_ih"], w.get("bias_ih"))
-    counts = [x.shape[1]] * x.shape[0] if sizes is None else sizes
-    if not counts:
-        raise RuntimeError(f"rnn: got a sequence without steps, of shape {list(x.shape)}")
-    batch = counts[0]
-    parts = _ops.unbind(gates, 0) if sizes is None else _ops.split_with_sizes(gates, sizes, 0)
-    begin = [
-        _ops.zeros(batch, n, dtype=gates.dtype, device=gates.device) if s is None else s
+def _all(
+    x: Tensor, first: list[Tensor | None], widths: list[int], sizes: list[int] | None, reverse: bool, run: Run
+) -> tuple[Tensor, States]:
+    """Runs on [T, B, ...], or on packed data, whose steps have as many sequences as sizes says."""
+    batch = x.shape[1] if sizes is None else sizes[0]
+    states = [
+        _ops.zeros(batch, n, dtype=x.dtype, device=x.device) if s is None else s
         for s, n in zip(first, widths, strict=True)
     ]
-    outs: list[Tensor] = []
-    if reverse:
-        states = [_ops.narrow(s, 0, 0, counts[-1]) for s in begin]
-        for t in reversed(range(len(counts))):
-            more = counts[t] - states[0].shape[0]
-            if more:  # sequences that end here begin
-                states = [
-                    _ops.cat([s, _ops.narrow(b, 0, s.shape[0], more)], 0) for s, b in zip(states, begin, strict=True)
-                ]
-            states = step(parts[t], states)
-            outs.append(states[0])
-        outs.reverse()
-        last = states
-    else:
-        states = begin
-        done: list[list[Tensor]] = [[] for _ in states]
-        for t, n in enumerate(counts):
-            fewer = states[0].shape[0] - n
-            if fewer:  # sequences that ended before
-                for kept, s in zip(done, states, strict=True):
-                    kept.append(_ops.narrow(s, 0, n, fewer))
-                states = [_ops.narrow(s, 0, 0, n) for s in states]
-            states = step(parts[t], states)
-            outs.append(states[0])
-        last = [_ops.cat([s, *reversed(kept)], 0) if kept else s for s, kept in zip(states, done, strict=True)]
-    return (_ops.stack(outs, 0) if sizes is None else _ops.cat(outs, 0)), last
+    if sizes is None:
+        return run(x, states)
+    return _backward(x, states, sizes, run) if reverse else _forward(x, states, sizes, run)
+
+
+def _segments(x: Tensor, sizes: list[int]) -> list[Tensor]:
+    """Returns packed data as tensors [t, n, ...], each of steps with equally many sequences."""
+    counts: list[list[int]] = []
+    for n in sizes:
+        if counts and counts[-1][1] == n:
+            counts[-1][0] += 1
+        else:
+            counts.append([1, n])
+    parts = _ops.split_with_sizes(x, [t * n for t, n in counts], 0)
+    return [_ops.reshape(p, (t, n, *x.shape[1:])) for p, (t, n) in zip(parts, counts, strict=True)]
+
+
+def _flat(outs: list[Tensor]) -> Tensor:
+    return _ops.cat([_ops.flatten(o, 0, 1) for o in outs], 0)
+
+
+def _forward(x: Tensor, states: States, sizes: list[int], run: Run) -> tuple[Tensor, States]:
+    """Runs packed sequences from their first steps; the longest stand first, so that those that end stand last."""
+    done: list[list[Tensor]] = [[] for _ in states]
+    outs = []
+    for part in _segments(x, sizes):
+        n = part.shape[1]
+        fewer = states[0].shape[0] - n
+        if fewer:
+            for kept, s in zip(done, states, strict=True):
+                kept.append(_ops.narrow(s, 0, n, fewer))
+            states = [_ops.narrow(s, 0, 0, n) for s in states]
+        out, states = run(part, states)
+        outs.append(out)
+    ends = zip(states, done, strict=True)
+    last = [_ops.cat([s, *reversed(kept)], 0) if kept else s for s, kept in ends]
+    return _flat(outs), last
+
+
+def _backward(x: Tensor, begin: States, sizes: list[int], run: Run) -> tuple[Tensor, States]:
+    """Runs packed sequences from their last steps: the longest begin, and shorter ones join them."""
+    states = [_ops.narrow(s, 0, 0, sizes[-1]) for s in begin]
+    outs = []
+    for part in reversed(_segments(x, sizes)):
+        more = part.shape[1] - states[0].shape[0]
+        if more:
+            joined = zip(states, begin, strict=True)
+            states = [_ops.cat([s, _ops.narrow(b, 0, s.shape[0], more)], 0) for s, b in joined]
+        out, states = run(part, states)
+        outs.append(out)
+    return _flat(outs[::-1]), states

@@ -121,7 +121,7 @@ class RNNBase(Module):
                 w = {n.rsplit("_l", 1)[0]: getattr(self, n) for n in self._all_names[i]}
                 first = [None if s is None else _ops.select(s, 0, i) for s in states]
                 run = {"LSTM": run_lstm, "GRU": run_gru}.get(self.mode, run_rnn)
-                out, *ends = run(x, first, w, d == 1, sizes, self.mode == "RNN_RELU")
+                out, ends = run(x, first, w, d == 1, sizes, self.mode == "RNN_RELU")
                 outs.append(out)
                 for kept, end in zip(last, ends, strict=True):
                     kept.append(end)
