@@ -311,3 +311,30 @@ def test_safetensors_by_name(tmp_path):
     assert load(tmp_path / "m.safetensors")["x"].tolist() == [1.0]
     with open(tmp_path / "m.safetensors", "rb") as f:
         assert load(f)["x"].tolist() == [1.0]
+
+
+def test_modules_of_pytorch_go_into_ours():
+    s = load(GOLDEN / "checkpoint.pt")
+    model = plait.nn.Sequential(plait.nn.Linear(3, 4), plait.nn.Identity(), plait.nn.Linear(4, 2))
+    state = {k: v for k, v in s["model"].items() if not k.startswith("1.")}
+    model.load_state_dict(state)
+    values = json.loads((GOLDEN / "checkpoint.json").read_text())
+    assert model[0].weight.tolist() == values["model"]["0.weight"]
+    again = through(model.state_dict())
+    assert list(again) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert again["2.bias"].tolist() == values["model"]["2.bias"]
+
+
+def test_parameters_stay_parameters():
+    p = through({"p": plait.nn.Parameter(plait.ones(2), requires_grad=False)})["p"]
+    assert isinstance(p, plait.nn.Parameter) and not p.requires_grad and p.tolist() == [1.0, 1.0]
+    assert isinstance(load(GOLDEN / "checkpoint.pt")["parameter"], plait.nn.Parameter)
+
+
+def test_whole_modules_need_trust():
+    model = plait.nn.Linear(2, 2)
+    with pytest.raises(CheckpointError, match=r"plait\.nn.*not allowed"):
+        through(model)
+    again = through(model, weights_only=False)
+    x = plait.ones(1, 2)
+    assert again(x).tolist() == model(x).tolist()

@@ -73,13 +73,14 @@ func (r *Run) StepFor(d time.Duration) (q *Request, more bool, err error) {
 	return q, r.paused, err
 }
 
-// pause reports whether the walk stands still for its caller, before the next node.
-func (r *Run) pause() bool {
-	r.paused = !r.until.IsZero() && (core.Crowded() || time.Now().After(r.until))
+// pause reports whether the walk stands still for its caller, before the next node; moved says that this step has run one.
+func (r *Run) pause(moved bool) bool {
+	r.paused = !r.until.IsZero() && (core.Crowded() || moved && time.Now().After(r.until))
 	return r.paused
 }
 
 func (r *Run) advance() (*Request, error) {
+	moved := false
 	for {
 		for r.pending != nil {
 			p := r.pending
@@ -100,9 +101,10 @@ func (r *Run) advance() (*Request, error) {
 		if len(r.ready) == 0 {
 			break
 		}
-		if r.pause() {
+		if r.pause(moved) {
 			return nil, nil
 		}
+		moved = true
 		n := heap.Pop(&r.ready).(*core.Node)
 		r.begin(n)
 	}

@@ -532,6 +532,8 @@ def to_numpy(t: Tensor) -> np.ndarray:
     """Waits for the elements and returns a copy of them; of bfloat16 ones as float32."""
     if t.dtype is dt.bfloat16:
         t = _ops.to(t.detach(), dtype=dt.float32)
+    if not t.is_contiguous():
+        t = _ops.contiguous(t.detach())
     out = np.empty(t.shape, dt.TO_NUMPY[t.dtype])
     wait_value(t._h)
     check(_core.bind_TensorRead(t._h, out.ctypes.data, out.nbytes))
