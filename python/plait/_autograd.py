@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ def backward(
         )
     )
     try:
-        _finish(run)
+        _finish(run, bool(create_graph if retain_graph is None else retain_graph), inputs is not None)
     finally:
         _core.bind_ObjectRelease(run)
 
@@ -125,7 +126,7 @@ def grad(
         )
     )
     try:
-        _finish(run)
+        _finish(run, bool(create_graph if retain_graph is None else retain_graph), True)
         out = array("q", bytes(8 * len(i)))
         check(_core.bind_BackwardTake(run, address(out)))
     finally:
@@ -142,7 +143,16 @@ def grad(
 _DERIVATIVE, _HOOK, _NODE_HOOK, _POST_HOOK = 1, 2, 3, 4
 
 
-def _finish(run: int) -> None:
+class _Passes(threading.local):
+    """What the calling thread's derivatives must know: whether the pass they run in is restricted to some inputs."""
+
+    restricted = False
+
+
+passes = _Passes()
+
+
+def _finish(run: int, retain: bool, restricted: bool) -> None:
     """Runs a pass to its end, and the Python functions that it asks for on the way."""
     from plait._tensor import collect, kept
 
@@ -152,7 +162,16 @@ def _finish(run: int) -> None:
         grads = [own(h) if h else None for h in buffer]
         function = kept(_core.bind_BackwardKey(run))
         answer: Sequence[Tensor | None]
-        if wanted == _POST_HOOK:
+        if wanted == _DERIVATIVE:
+            before = _core.bind_ModeGet()
+            _core.bind_ModeSet(_core.bind_BackwardMode(run))
+            outside, passes.restricted = passes.restricted, restricted
+            try:
+                answer = function(run, retain, grads)
+            finally:
+                passes.restricted = outside
+                _core.bind_ModeSet(before)
+        elif wanted == _POST_HOOK:
             function(*grads)
             answer = ()
         elif wanted == _HOOK:

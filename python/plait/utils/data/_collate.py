@@ -39,9 +39,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
         return _ops.stack(list(batch))
     if isinstance(first, np.ndarray | np.generic):
         if first.dtype.kind in "USO":
-            raise TypeError(
-                f"default_collate: want tensors, numbers, dicts or lists, got {first.dtype}"
-            )
+            raise TypeError(f"default_collate: want tensors, numbers, dicts or lists, got {first.dtype}")
         return as_tensor(np.stack([np.asarray(b) for b in batch]))
     if isinstance(first, bool | int):
         return tensor(list(batch))

@@ -1,0 +1,87 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+)
+
+// A lifetime is saved by a node of the caller's: when the node goes, so does the caller's value.
+type lifetime struct{ key int64 }
+
+// Release says that the node has gone.
+func (l *lifetime) Release() { drop(l.key) }
+
+// NodeNew returns a node whose derivative is the caller's function with the given key: a backward pass asks for the
+// gradients of the n inputs, 0 for those that are no tensors, of which one at least requires a gradient. [Dropped] returns
+// key when the node has gone. Attach its outputs with [NodeAttach], and release it.
+func NodeNew(name string, key int64, inputs Tensors, n int64) (status Object) {
+	defer protect(name, &status)
+	list := tensors(inputs, n)
+	var some *core.Tensor
+	for _, t := range list {
+		if t == nil {
+			continue
+		}
+		if err := t.Usable(name); err != nil {
+			return failure(err)
+		}
+		if !t.IsNumber() && t.RequiresGrad() {
+			some = t
+		}
+	}
+	if some == nil {
+		return failf(core.StateError, name, "no input requires a gradient")
+	}
+	var node *core.Node
+	hooks := &core.SavedHooks{
+		Pack:   func(*core.Tensor) any { return &lifetime{key} },
+		Unpack: func(any) *core.Tensor { return nil },
+	}
+	core.WithSavedHooks(hooks, func() {
+		node = core.NewNode(core.CurrentMode(), name, nil, list...)
+		node.Foreign = uint64(key)
+		node.Save(some)
+	})
+	return handle.AddObject(node)
+}
+
+// NodeAttach makes t output index of a node, of which gradients come if differentiable says so.
+func NodeAttach(node Object, t Tensor, index int64, differentiable bool) (status Status) {
+	defer protect("function", &status)
+	n, ok := handle.Object[*core.Node](node)
+	if !ok {
+		return failf(core.TypeError, "function", "%d is not the handle of a node", node)
+	}
+	v := tensor(t)
+	if err := v.Usable(n.Name); err != nil {
+		return failure(err)
+	}
+	n.DeclareOutput(int(index), v.DType(), v.Shape())
+	if differentiable {
+		n.Attach(v, int(index))
+	}
+	return 0
+}
+
+// BackwardOutput returns a tensor with the memory of t that is output index of the node which a pass stands at.
+func BackwardOutput(h Object, t Tensor, index int64) (status Tensor) {
+	defer protect("backward", &status)
+	p, ok := handle.Object[*pass](h)
+	if !ok || p.request == nil {
+		return failf(core.StateError, "backward", "nothing was asked for")
+	}
+	out := tensor(t).Alias(false)
+	if err := out.Err(); err != nil {
+		return failure(err)
+	}
+	p.request.Node.Attach(out, int(index))
+	return handle.Tensors.Add(out)
+}
+
+// BackwardMode returns the mode in which to do what a pass asks for, for [ModeSet].
+func BackwardMode(h Object) int64 {
+	if p, ok := handle.Object[*pass](h); ok && p.request != nil {
+		return int64(p.request.Mode)
+	}
+	return ModeGet()
+}
