@@ -133,7 +133,7 @@ LONG = """
 """
 
 
-@pytest.mark.parametrize("what", ["item", "synchronize", "numpy", "queue", "backward"])
+@pytest.mark.parametrize("what", ["item", "synchronize", "numpy", "index", "queue", "backward"])
 def test_ctrl_c_ends_a_wait(what):
     assert python(LONG, what).split() == ["interrupted", "0"]
 

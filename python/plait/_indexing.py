@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core
-from plait._runtime import TensorBase, address, call, number, own
+from plait._runtime import TensorBase, address, call, number, own, wait_value
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -66,10 +66,17 @@ def _index_tensor(part: Any) -> Any:
     )
 
 
+def _wait(tensors: list[Any]) -> None:
+    for t in tensors:
+        wait_value(t._h)
+
+
 def get_index(t: Tensor, index: Any) -> Tensor:
     """Returns `t[index]`: a view for integers, slices and new axes, a copy for tensors and masks."""
-    parts, _kept, masks = _parts(index)
+    parts, kept, masks = _parts(index)
     function = _core.bind_IndexGetMasked if masks else _core.bind_IndexGet
+    if masks:  # the shape depends on them: wait in a way that lets Ctrl-C through
+        _wait(kept)
     return own(call(function, t._h, address(parts), len(parts) // 4))
 
 
@@ -77,7 +84,7 @@ def set_index(t: Tensor, index: Any, value: Any) -> None:
     """Does `t[index] = value`."""
     from plait._tensor import tensor
 
-    parts, _kept, masks = _parts(index)
+    parts, kept, masks = _parts(index)
     if isinstance(value, TensorBase):
         kind, v = value._h, 0.0
     else:
@@ -87,4 +94,6 @@ def set_index(t: Tensor, index: Any, value: Any) -> None:
             value = tensor(value, dtype=t.dtype, device=t.device)
             kind, v = value._h, 0.0
     function = _core.bind_IndexSetMasked if masks else _core.bind_IndexSet
+    if masks:
+        _wait(kept)
     call(function, t._h, kind, v, address(parts), len(parts) // 4)
