@@ -109,7 +109,7 @@ class GPT(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         """Returns the scores [B, T, kinds] of what follows each character of `codes` [B, T]."""
-        places = plait.arange(codes.shape[1], device=codes.device)
+        places = plait.arange(end=codes.shape[1], device=codes.device)
         x = self.characters(codes) + self.places(places)
         return self.head(self.norm(self.blocks(x)))
 

@@ -6,6 +6,10 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -17,5 +21,37 @@ def example(name: str) -> ModuleType:
     return module
 
 
+def test_gpt_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = "--steps 40 --batch 8 --context 32 --width 32 --layers 1 --heads 2 --characters 200000 --sample 20"
+    picture = tmp_path / "loss.png"
+    start, end = example("train_gpt").main([*sizes.split(), "--lr", "1e-2", "--plot", str(picture)])
+    assert start > 4
+    assert end < start - 0.8
+    assert picture.stat().st_size > 1000
+    assert "\ndef " in capsys.readouterr().out
+
+
+def test_gpt_repeats_itself(tmp_path: Path) -> None:
+    sizes = (
+        "--steps 3 --batch 2 --context 16 --width 16 --layers 1 --heads 2 --characters 20000 --sample 1 --dropout 0.1"
+    )
+    train = example("train_gpt").main
+    runs = [train([*sizes.split(), "--seed", seed, "--plot", str(tmp_path / "loss.png")]) for seed in ("1", "1", "2")]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
 def test_digits_are_told_apart() -> None:
     assert example("digits").main(["--epochs", "4"]) >= 0.97
+
+
+def test_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell runs, with fewer steps."""
+    monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = nbformat.read(EXAMPLES / "walkthrough.ipynb", as_version=4)
+    assert not any(c.get("outputs") for c in notebook.cells), "the notebook is kept without outputs"
+    sizes = next(c for c in notebook.cells if c.cell_type == "code")
+    assert "epochs = " in sizes.source and "steps = " in sizes.source
+    sizes.source = "epochs, steps = 1, 4"
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": EXAMPLES}}).execute()
