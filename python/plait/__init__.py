@@ -51,3 +51,12 @@ from plait import func as func  # noqa: E402
 from plait import nn as nn  # noqa: E402
 from plait import profiler as profiler  # noqa: E402
 from plait.utils.summary import summary as summary  # noqa: E402
+
+
+def __getattr__(name: str) -> object:
+    """Imports a submodule at its first use."""
+    if name in ("autograd", "nn", "optim"):
+        import importlib
+
+        return importlib.import_module(f"plait.{name}")
+    raise AttributeError(f"module 'plait' has no attribute {name!r}")
