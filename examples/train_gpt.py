@@ -158,7 +158,7 @@ def plot(path: Path, losses: list[float], validation: dict[int, float]) -> None:
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Trains a small GPT on the source of Python's standard library.")
-    parser.add_argument("--steps", type=int, default=1500, help="training steps")
+    parser.add_argument("--steps", type=int, default=3000, help="training steps")
     parser.add_argument("--batch", type=int, default=24, help="pieces of text in a step")
     parser.add_argument("--context", type=int, default=64, help="characters that the model sees at once")
     parser.add_argument("--width", type=int, default=128, help="width of the model")
