@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"core/safetensors", "core/data"},
 	{"core/nn", "core/optim"},
 	{"gpu", "parallel"},
-	{"capi/handle"},
+	{"capi/handle", "capi/dlpack", "capi/python"},
 	{"capi/bind"},
 	{"capi"},
 }
