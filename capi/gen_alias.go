@@ -24,9 +24,9 @@ func plait_chain_matmul(matrices C.plait_tensors, matricesLen C.int64_t) C.plait
 }
 
 //export plait_float_power
-func plait_float_power(input C.plait_tensor, exponent C.plait_tensor) C.plait_tensor {
+func plait_float_power(input C.plait_tensor, exponent C.plait_tensor, exponentNumber C.double) C.plait_tensor {
 	for {
-		if s := bind.FloatPower(int64(input), int64(exponent)); s != bind.Busy {
+		if s := bind.FloatPower(int64(input), int64(exponent), float64(exponentNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -44,9 +44,9 @@ func plait_heaviside(input C.plait_tensor, values C.plait_tensor) C.plait_tensor
 }
 
 //export plait_ldexp
-func plait_ldexp(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+func plait_ldexp(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	for {
-		if s := bind.Ldexp(int64(input), int64(other)); s != bind.Busy {
+		if s := bind.Ldexp(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -84,9 +84,9 @@ func plait_sgn_in_place(input C.plait_tensor) C.plait_status {
 }
 
 //export plait_true_divide
-func plait_true_divide(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+func plait_true_divide(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	for {
-		if s := bind.TrueDivide(int64(input), int64(other)); s != bind.Busy {
+		if s := bind.TrueDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -94,9 +94,9 @@ func plait_true_divide(input C.plait_tensor, other C.plait_tensor) C.plait_tenso
 }
 
 //export plait_true_divide_in_place
-func plait_true_divide_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
+func plait_true_divide_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
 	for {
-		if s := bind.TrueDivideInPlace(int64(input), int64(other)); s != bind.Busy {
+		if s := bind.TrueDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.MakeRoom()

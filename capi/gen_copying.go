@@ -20,9 +20,9 @@ func plait_copy_in_place(input C.plait_tensor, src C.plait_tensor) C.plait_statu
 }
 
 //export plait_fill_in_place
-func plait_fill_in_place(input C.plait_tensor, value C.plait_tensor) C.plait_status {
+func plait_fill_in_place(input C.plait_tensor, value C.plait_tensor, valueNumber C.double) C.plait_status {
 	for {
-		if s := bind.FillInPlace(int64(input), int64(value)); s != bind.Busy {
+		if s := bind.FillInPlace(int64(input), int64(value), float64(valueNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.MakeRoom()

@@ -25,32 +25,17 @@ func plait_embedding(input C.plait_tensor, weight C.plait_tensor, paddingIdx C.i
 
 //export plait_index
 func plait_index(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int64_t) C.plait_tensor {
-	for {
-		if s := bind.Index(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_tensor(bind.Index(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen)))
 }
 
 //export plait_index_put
 func plait_index_put(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int64_t, values C.plait_tensor, valuesNumber C.double, accumulate C.bool) C.plait_tensor {
-	for {
-		if s := bind.IndexPut(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_tensor(bind.IndexPut(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)))
 }
 
 //export plait_index_put_in_place
 func plait_index_put_in_place(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int64_t, values C.plait_tensor, valuesNumber C.double, accumulate C.bool) C.plait_status {
-	for {
-		if s := bind.IndexPutInPlace(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)); s != bind.Busy {
-			return C.plait_status(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_status(bind.IndexPutInPlace(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)))
 }
 
 //export plait_masked_scatter
@@ -75,12 +60,7 @@ func plait_masked_scatter_in_place(input C.plait_tensor, mask C.plait_tensor, so
 
 //export plait_masked_select
 func plait_masked_select(input C.plait_tensor, mask C.plait_tensor) C.plait_tensor {
-	for {
-		if s := bind.MaskedSelect(int64(input), int64(mask)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_tensor(bind.MaskedSelect(int64(input), int64(mask)))
 }
 
 //export plait_index_get

@@ -65,12 +65,7 @@ func plait_flipud(input C.plait_tensor) C.plait_tensor {
 
 //export plait_one_hot
 func plait_one_hot(input C.plait_tensor, numClasses C.int64_t) C.plait_tensor {
-	for {
-		if s := bind.OneHot(int64(input), int64(numClasses)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_tensor(bind.OneHot(int64(input), int64(numClasses)))
 }
 
 //export plait_repeat
@@ -85,12 +80,7 @@ func plait_repeat(input C.plait_tensor, repeats C.plait_ints, repeatsLen C.int64
 
 //export plait_repeat_interleave
 func plait_repeat_interleave(input C.plait_tensor, repeats C.plait_tensor, dim C.int64_t, hasDim C.bool) C.plait_tensor {
-	for {
-		if s := bind.RepeatInterleave(int64(input), int64(repeats), int64(dim), bool(hasDim)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_tensor(bind.RepeatInterleave(int64(input), int64(repeats), int64(dim), bool(hasDim)))
 }
 
 //export plait_roll

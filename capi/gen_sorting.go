@@ -25,12 +25,7 @@ func plait_argsort(input C.plait_tensor, dim C.int64_t, descending C.bool, stabl
 
 //export plait_bincount
 func plait_bincount(input C.plait_tensor, weights C.plait_tensor, minlength C.int64_t) C.plait_tensor {
-	for {
-		if s := bind.Bincount(int64(input), int64(weights), int64(minlength)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_tensor(bind.Bincount(int64(input), int64(weights), int64(minlength)))
 }
 
 //export plait_bucketize
@@ -45,12 +40,7 @@ func plait_bucketize(input C.plait_tensor, boundaries C.plait_tensor, outInt32 C
 
 //export plait_histc
 func plait_histc(input C.plait_tensor, bins C.int64_t, minArg C.double, maxArg C.double) C.plait_tensor {
-	for {
-		if s := bind.Histc(int64(input), int64(bins), float64(minArg), float64(maxArg)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_tensor(bind.Histc(int64(input), int64(bins), float64(minArg), float64(maxArg)))
 }
 
 //export plait_kthvalue
@@ -95,12 +85,7 @@ func plait_nanmedian(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C
 
 //export plait_nonzero
 func plait_nonzero(input C.plait_tensor) C.plait_tensor {
-	for {
-		if s := bind.Nonzero(int64(input)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_tensor(bind.Nonzero(int64(input)))
 }
 
 //export plait_searchsorted
@@ -135,20 +120,10 @@ func plait_topk(input C.plait_tensor, k C.int64_t, dim C.int64_t, largest C.bool
 
 //export plait_unique
 func plait_unique(input C.plait_tensor, dim C.int64_t, hasDim C.bool, out *C.plait_tensor) C.plait_status {
-	for {
-		if s := bind.Unique(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
-			return C.plait_status(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_status(bind.Unique(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))))
 }
 
 //export plait_unique_consecutive
 func plait_unique_consecutive(input C.plait_tensor, dim C.int64_t, hasDim C.bool, out *C.plait_tensor) C.plait_status {
-	for {
-		if s := bind.UniqueConsecutive(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
-			return C.plait_status(s)
-		}
-		bind.MakeRoom()
-	}
+	return C.plait_status(bind.UniqueConsecutive(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))))
 }

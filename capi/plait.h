@@ -220,7 +220,7 @@ plait_object plait_tensor_export(plait_tensor t);
 plait_status plait_export_end(plait_object h);
 
 // plait_dropped writes up to room keys of values that are no longer used to keys and returns how many: those
-// of memory given to plait_tensor_wrap, and of functions given to plait_node_attach and to hooks.
+// of memory given to plait_tensor_wrap, and of functions given to [NodeAttach] and to hooks.
 int64_t plait_dropped(int64_t *keys, int64_t room);
 
 // plait_memory_used writes to current and peak the bytes in use on a device. rank -1 means all ranks,
@@ -530,23 +530,11 @@ plait_status plait_tensor_storage_id(plait_tensor t);
 // gradient.
 plait_tensor plait_tensor_storage(plait_tensor t);
 
-// --- function ---
+// --- layout ---
 
-// plait_node_new returns a node whose derivative is the caller's function with the given key: a backward pass
-// asks for the gradients of the n inputs, 0 for those that are no tensors, of which one at least requires a
-// gradient. plait_dropped returns key when the node has gone. Attach its outputs with plait_node_attach, and
-// release it.
-plait_object plait_node_new(plait_string name, int64_t key, plait_tensors inputs, int64_t n);
-
-// plait_node_attach makes t output index of a node, of which gradients come if differentiable says so.
-plait_status plait_node_attach(plait_object node, plait_tensor t, int64_t index, bool differentiable);
-
-// plait_backward_output returns a tensor with the memory of t that is output index of the node which a pass
-// stands at.
-plait_tensor plait_backward_output(plait_object h, plait_tensor t, int64_t index);
-
-// plait_backward_mode returns the mode in which to do what a pass asks for, for plait_mode_set.
-int64_t plait_backward_mode(plait_object h);
+// plait_tensor_adopt makes the tensor share the memory, dtype and layout of another, as an assignment to its
+// data does; a leaf keeps its gradient and its hooks.
+plait_status plait_tensor_adopt(plait_tensor t, plait_tensor from);
 
 // --- optim ---
 
@@ -624,15 +612,6 @@ char *plait_profile_executions(plait_object h);
 // plait_blas_describe returns what computes matrix products on CPU devices, in one line. It may wait for the
 // device.
 char *plait_blas_describe(void);
-
-// --- schedule ---
-
-// plait_schedule_rates replaces the n learning rates, and momenta unless that is 0, by those at an epoch of a
-// schedule of the given kind, whose options are JSON: the first ones from where the groups are (how 0), those
-// after one step from the epoch before (1), or in closed form (2). base are the rates that the schedule
-// starts from.
-plait_status plait_schedule_rates(plait_string kind, plait_string options, int64_t how, double epoch,
-		plait_floats base, double *rates, double *momenta, int64_t n);
 
 // --- activation ---
 
@@ -771,13 +750,13 @@ plait_tensor plait_softplus(plait_tensor input, double beta, double threshold);
 plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
 
 // A power in float64.
-plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent);
+plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent, double exponent_number);
 
 // 0 where the input is negative, values where it is 0, and 1 elsewhere.
 plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
 
 // input * 2^other.
-plait_tensor plait_ldexp(plait_tensor input, plait_tensor other);
+plait_tensor plait_ldexp(plait_tensor input, plait_tensor other, double other_number);
 
 // A random multiple of what is negative.
 //   - lower (0.125)
@@ -792,10 +771,10 @@ plait_tensor plait_sgn(plait_tensor input);
 plait_status plait_sgn_in_place(plait_tensor input);
 
 // The quotient.
-plait_tensor plait_true_divide(plait_tensor input, plait_tensor other);
+plait_tensor plait_true_divide(plait_tensor input, plait_tensor other, double other_number);
 
 // true_divide in place: changes input.
-plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other);
+plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // The sum of the products of the elements of two vectors.
 plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
@@ -1159,7 +1138,7 @@ plait_status plait_copy_in_place(plait_tensor input, plait_tensor src);
 
 // The tensor with every element set to a value.
 //   - value: a number or a 0-d tensor
-plait_status plait_fill_in_place(plait_tensor input, plait_tensor value);
+plait_status plait_fill_in_place(plait_tensor input, plait_tensor value, double value_number);
 
 // The tensor converted to a dtype.
 //   - dtype (PLAIT_DEFAULT)
@@ -1656,18 +1635,18 @@ plait_tensor plait_grid_sample(plait_tensor input, plait_tensor grid, plait_stri
 plait_tensor plait_embedding(plait_tensor input, plait_tensor weight, int64_t padding_idx,
 		bool has_padding_idx, bool scale_grad_by_freq);
 
-// The elements that index tensors and masks name.
+// The elements that index tensors and masks name. It may wait for the device.
 //   - indices: an index tensor or mask for each dimension; absent ones take it whole
 plait_tensor plait_index(plait_tensor input, plait_tensors indices, int64_t indices_len);
 
-// Values written or added to the elements that index tensors and masks name.
+// Values written or added to the elements that index tensors and masks name. It may wait for the device.
 //   - indices: an index tensor or mask for each dimension; absent ones take it whole
 //   - values: a tensor that broadcasts, or a number
 //   - accumulate (false): whether values are added
 plait_tensor plait_index_put(plait_tensor input, plait_tensors indices, int64_t indices_len,
 		plait_tensor values, double values_number, bool accumulate);
 
-// index_put in place: changes input.
+// index_put in place: changes input. It may wait for the device.
 //   - indices: an index tensor or mask for each dimension; absent ones take it whole
 //   - values: a tensor that broadcasts, or a number
 //   - accumulate (false): whether values are added
@@ -1684,7 +1663,7 @@ plait_tensor plait_masked_scatter(plait_tensor input, plait_tensor mask, plait_t
 //   - source: the values
 plait_status plait_masked_scatter_in_place(plait_tensor input, plait_tensor mask, plait_tensor source);
 
-// The elements where a mask is true.
+// The elements where a mask is true. It may wait for the device.
 //   - mask: bools that broadcast
 plait_tensor plait_masked_select(plait_tensor input, plait_tensor mask);
 
@@ -2472,7 +2451,7 @@ plait_tensor plait_fliplr(plait_tensor input);
 // The rows in reverse order.
 plait_tensor plait_flipud(plait_tensor input);
 
-// A vector with a one for each index.
+// A vector with a one for each index. It may wait for the device.
 //   - num_classes (-1): how long the vectors are; -1: as the largest index needs
 plait_tensor plait_one_hot(plait_tensor input, int64_t num_classes);
 
@@ -2480,7 +2459,7 @@ plait_tensor plait_one_hot(plait_tensor input, int64_t num_classes);
 //   - repeats: how often, for each dimension
 plait_tensor plait_repeat(plait_tensor input, plait_ints repeats, int64_t repeats_len);
 
-// Each part of a dimension repeated, next to one another.
+// Each part of a dimension repeated, next to one another. It may wait for the device.
 //   - repeats: how often
 //   - dim (absent): the dimension; none: flat
 plait_tensor plait_repeat_interleave(plait_tensor input, plait_tensor repeats, int64_t dim, bool has_dim);
@@ -2834,7 +2813,7 @@ plait_tensor plait_softmin(plait_tensor input, int64_t dim);
 //   - stable (false): keep the order of equal elements, which is done in any case
 plait_tensor plait_argsort(plait_tensor input, int64_t dim, bool descending, bool stable);
 
-// How often each integer comes in a vector, or the sum of its weights.
+// How often each integer comes in a vector, or the sum of its weights. It may wait for the device.
 //   - weights (0)
 //   - minlength (0)
 plait_tensor plait_bincount(plait_tensor input, plait_tensor weights, int64_t minlength);
@@ -2844,7 +2823,7 @@ plait_tensor plait_bincount(plait_tensor input, plait_tensor weights, int64_t mi
 //   - right (false)
 plait_tensor plait_bucketize(plait_tensor input, plait_tensor boundaries, bool out_int32, bool right);
 
-// How many elements lie in each of equal parts of a range.
+// How many elements lie in each of equal parts of a range. It may wait for the device.
 //   - bins (100)
 //   - min (0)
 //   - max (0)
@@ -2873,7 +2852,7 @@ plait_status plait_mode(plait_tensor input, int64_t dim, bool keepdim, plait_ten
 //   - keepdim (false): keep the dimension with size 1
 plait_status plait_nanmedian(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
 
-// The coordinates of the elements that are not zero.
+// The coordinates of the elements that are not zero. It may wait for the device.
 plait_tensor plait_nonzero(plait_tensor input);
 
 // Where values belong in sorted sequences.
@@ -2898,12 +2877,12 @@ plait_status plait_topk(plait_tensor input, int64_t k, int64_t dim, bool largest
 		plait_tensor out[2]);
 
 // The different elements in order, the index of each element among them, and how often each comes. Writes the
-// results' handles to out.
+// results' handles to out. It may wait for the device.
 //   - dim (absent): compare slices along this dimension
 plait_status plait_unique(plait_tensor input, int64_t dim, bool has_dim, plait_tensor out[3]);
 
 // The elements without those that equal their predecessor, the index of each element among them, and how
-// often each comes. Writes the results' handles to out.
+// often each comes. Writes the results' handles to out. It may wait for the device.
 //   - dim (absent): compare slices along this dimension
 plait_status plait_unique_consecutive(plait_tensor input, int64_t dim, bool has_dim, plait_tensor out[3]);
 

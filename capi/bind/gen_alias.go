@@ -14,13 +14,13 @@ func ChainMatmul(matrices Tensors, matricesLen int64) (status Tensor) {
 }
 
 // FloatPower applies the operation float_power. A power in float64.
-func FloatPower(input Tensor, exponent Tensor) (status Tensor) {
+func FloatPower(input Tensor, exponent Tensor, exponentNumber float64) (status Tensor) {
 	defer protect("float_power", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(exponent)
+	t1 := operand(exponent, exponentNumber)
 	return result(op.FloatPower(t0, t1), t0, t1)
 }
 
@@ -36,13 +36,13 @@ func Heaviside(input Tensor, values Tensor) (status Tensor) {
 }
 
 // Ldexp applies the operation ldexp. input * 2^other.
-func Ldexp(input Tensor, other Tensor) (status Tensor) {
+func Ldexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("ldexp", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.Ldexp(t0, t1), t0, t1)
 }
 
@@ -77,24 +77,24 @@ func SgnInPlace(input Tensor) (status Status) {
 }
 
 // TrueDivide applies the operation true_divide. The quotient.
-func TrueDivide(input Tensor, other Tensor) (status Tensor) {
+func TrueDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("true_divide", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.Div(t0, t1), t0, t1)
 }
 
 // TrueDivideInPlace applies the operation true_divide_. The quotient.
-func TrueDivideInPlace(input Tensor, other Tensor) (status Status) {
+func TrueDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("true_divide_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return changed(op.DivInPlace(t0, t1))
 }
 

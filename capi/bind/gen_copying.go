@@ -16,13 +16,13 @@ func CopyInPlace(input Tensor, src Tensor) (status Status) {
 }
 
 // FillInPlace applies the operation fill_. The tensor with every element set to a value.
-func FillInPlace(input Tensor, value Tensor) (status Status) {
+func FillInPlace(input Tensor, value Tensor, valueNumber float64) (status Status) {
 	defer protect("fill_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(value)
+	t1 := operand(value, valueNumber)
 	return changed(op.FillInPlace(t0, t1))
 }
 

@@ -16,32 +16,29 @@ func Embedding(input Tensor, weight Tensor, paddingIdx int64, hasPaddingIdx bool
 }
 
 // Index applies the operation index. The elements that index tensors and masks name.
+//
+//plait:waits
 func Index(input Tensor, indices Tensors, indicesLen int64) (status Tensor) {
 	defer protect("index", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	return result(op.IndexTensors(t0, tensors(indices, indicesLen)), t0)
 }
 
 // IndexPut applies the operation index_put. Values written or added to the elements that index tensors and masks name.
+//
+//plait:waits
 func IndexPut(input Tensor, indices Tensors, indicesLen int64, values Tensor, valuesNumber float64, accumulate bool) (status Tensor) {
 	defer protect("index_put", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	t2 := operand(values, valuesNumber)
 	return result(op.IndexPut(t0, tensors(indices, indicesLen), t2, accumulate), t0, t2)
 }
 
 // IndexPutInPlace applies the operation index_put_. Values written or added to the elements that index tensors and masks name.
+//
+//plait:waits
 func IndexPutInPlace(input Tensor, indices Tensors, indicesLen int64, values Tensor, valuesNumber float64, accumulate bool) (status Status) {
 	defer protect("index_put_", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	t2 := operand(values, valuesNumber)
 	return changed(op.IndexPutInPlace(t0, tensors(indices, indicesLen), t2, accumulate))
@@ -72,11 +69,10 @@ func MaskedScatterInPlace(input Tensor, mask Tensor, source Tensor) (status Stat
 }
 
 // MaskedSelect applies the operation masked_select. The elements where a mask is true.
+//
+//plait:waits
 func MaskedSelect(input Tensor, mask Tensor) (status Tensor) {
 	defer protect("masked_select", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	t1 := tensor(mask)
 	return result(op.MaskedSelect(t0, t1), t0, t1)

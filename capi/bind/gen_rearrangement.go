@@ -55,11 +55,10 @@ func Flipud(input Tensor) (status Tensor) {
 }
 
 // OneHot applies the operation one_hot. A vector with a one for each index.
+//
+//plait:waits
 func OneHot(input Tensor, numClasses int64) (status Tensor) {
 	defer protect("one_hot", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	return result(op.OneHot(t0, int(numClasses)), t0)
 }
@@ -75,11 +74,10 @@ func Repeat(input Tensor, repeats Ints, repeatsLen int64) (status Tensor) {
 }
 
 // RepeatInterleave applies the operation repeat_interleave. Each part of a dimension repeated, next to one another.
+//
+//plait:waits
 func RepeatInterleave(input Tensor, repeats Tensor, dim int64, hasDim bool) (status Tensor) {
 	defer protect("repeat_interleave", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	t1 := tensor(repeats)
 	return result(op.RepeatInterleave(t0, t1, optional(int(dim), hasDim)), t0, t1)

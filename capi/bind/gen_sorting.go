@@ -15,11 +15,10 @@ func Argsort(input Tensor, dim int64, descending bool, stable bool) (status Tens
 }
 
 // Bincount applies the operation bincount. How often each integer comes in a vector, or the sum of its weights.
+//
+//plait:waits
 func Bincount(input Tensor, weights Tensor, minlength int64) (status Tensor) {
 	defer protect("bincount", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	t1 := tensorOrNil(weights)
 	return result(op.BinCount(t0, t1, int(minlength)), t0, t1)
@@ -37,11 +36,10 @@ func Bucketize(input Tensor, boundaries Tensor, outInt32 bool, right bool) (stat
 }
 
 // Histc applies the operation histc. How many elements lie in each of equal parts of a range.
+//
+//plait:waits
 func Histc(input Tensor, bins int64, minArg float64, maxArg float64) (status Tensor) {
 	defer protect("histc", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	return result(op.HistC(t0, int(bins), minArg, maxArg), t0)
 }
@@ -91,11 +89,10 @@ func Nanmedian(input Tensor, dim int64, keepdim bool, out TensorsOut) (status St
 }
 
 // Nonzero applies the operation nonzero. The coordinates of the elements that are not zero.
+//
+//plait:waits
 func Nonzero(input Tensor) (status Tensor) {
 	defer protect("nonzero", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	return result(op.NonZero(t0), t0)
 }
@@ -135,22 +132,20 @@ func Topk(input Tensor, k int64, dim int64, largest bool, sorted bool, out Tenso
 }
 
 // Unique applies the operation unique. The different elements in order, the index of each element among them, and how often each comes.
+//
+//plait:waits
 func Unique(input Tensor, dim int64, hasDim bool, out TensorsOut) (status Status) {
 	defer protect("unique", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	r0, r1, r2 := op.Unique(t0, optional(int(dim), hasDim))
 	return results(out, r0, r1, r2)
 }
 
 // UniqueConsecutive applies the operation unique_consecutive. The elements without those that equal their predecessor, the index of each element among them, and how often each comes.
+//
+//plait:waits
 func UniqueConsecutive(input Tensor, dim int64, hasDim bool, out TensorsOut) (status Status) {
 	defer protect("unique_consecutive", &status)
-	if crowded() {
-		return Busy
-	}
 	t0 := tensor(input)
 	r0, r1, r2 := op.UniqueConsecutive(t0, optional(int(dim), hasDim))
 	return results(out, r0, r1, r2)

@@ -78,6 +78,7 @@ func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
 func init() {
 	other := Arg{Name: "other"}
 	two := inputAnd(other)
+	number := inputAnd(Arg{Name: "other", Number: true})
 	binary := func(x, y func(shape ...int) T) []Sample {
 		return []Sample{{Args: []any{x(3, 4), y(3, 4)}}, {Name: "broadcast", Args: []any{x(2, 3), y(3)}}, {Name: "empty", Args: []any{x(0), y(1)}}}
 	}
@@ -85,13 +86,13 @@ func init() {
 	register("alias",
 		Row{Name: "heaviside", Func: Heaviside, Args: inputAnd(Arg{Name: "values"}), NoGrad: "it is not differentiable", Memory: true,
 			Doc: "0 where the input is negative, values where it is 0, and 1 elsewhere.", Samples: binary(steps, Shaped)},
-		Row{Name: "ldexp", Func: Ldexp, Args: two, Memory: true, Doc: "input * 2^other.", Samples: binary(Shaped, Shaped)},
-		Row{Name: "float_power", Func: FloatPower, Args: inputAnd(Arg{Name: "exponent"}), Memory: true, Doc: "A power in float64.", Samples: binary(positive, Shaped)},
+		Row{Name: "ldexp", Func: Ldexp, Args: number, Memory: true, Doc: "input * 2^other.", Samples: binary(Shaped, Shaped)},
+		Row{Name: "float_power", Func: FloatPower, Args: inputAnd(Arg{Name: "exponent", Number: true}), Memory: true, Doc: "A power in float64.", Samples: binary(positive, Shaped)},
 		Row{Name: "rrelu", Func: Rrelu, Memory: true, Doc: "A random multiple of what is negative.",
 			Args:    inputAnd(Arg{Name: "lower", Default: 1.0 / 8}, Arg{Name: "upper", Default: 1.0 / 3}, Arg{Name: "training", Default: false}),
 			Samples: []Sample{{Name: "training", Args: []any{Shaped(4, 5), 0.125, 0.5, true}, DTypes: []core.DType{}}, {Name: "evaluation", Args: []any{Shaped(3), 0.125, 0.5, false}}}},
 		Row{Name: "sgn", Func: Sign, InPlace: SignInPlace, Args: inputAnd(), Memory: true, Doc: "The sign.", Samples: []Sample{{Args: []any{Shaped(3, 4)}}}},
-		Row{Name: "true_divide", Func: Div, InPlace: DivInPlace, Args: two, Memory: true, Doc: "The quotient.", Samples: binary(Shaped, positive)},
+		Row{Name: "true_divide", Func: Div, InPlace: DivInPlace, Args: number, Memory: true, Doc: "The quotient.", Samples: binary(Shaped, positive)},
 		Row{Name: "vdot", Func: Dot, Args: two, Doc: "The sum of the products of the elements of two vectors.", Samples: []Sample{{Args: []any{Shaped(5), Shaped(5)}}}},
 		Row{Name: "chain_matmul", Func: MultiDot, Args: []Arg{{Name: "matrices"}}, Doc: "The product of several matrices, in the cheapest order.",
 			Samples: []Sample{{Args: []any{[]T{Shaped(2, 3), Shaped(3, 4), Shaped(4, 2)}}}}},

@@ -116,7 +116,7 @@ func init() {
 		Row{
 			Name: "where", Doc: "Returns input where condition is true and other elsewhere.", Func: Where, Memory: true,
 			Elementwise: []*Elementwise{whereOp},
-			Args:        []Arg{{Name: "condition"}, {Name: "input"}, {Name: "other"}},
+			Args:        []Arg{{Name: "condition"}, {Name: "input", Number: true}, {Name: "other"}},
 			Samples: []Sample{
 				{Name: "equal", Args: []any{bits(4, 3), Shaped(4, 3), Shaped(4, 3)}},
 				{Name: "0-d", Args: []any{bits(), Shaped(), Shaped()}},

@@ -34,7 +34,7 @@ func init() {
 		Row{Name: "to", Func: To, Args: inputAnd(Arg{Name: "dtype"}), Memory: true, Doc: "The tensor converted to a dtype.",
 			Samples: []Sample{{Args: []any{Shaped(3, 2), core.Float64}}}},
 		Row{Name: "copy_", InPlace: CopyInPlace, Args: inputAnd(src), Memory: true, Doc: "The tensor with its elements set to those of another, broadcast and converted."},
-		Row{Name: "fill_", InPlace: FillInPlace, Args: inputAnd(Arg{Name: "value", Doc: "a number or a 0-d tensor"}), Memory: true,
+		Row{Name: "fill_", InPlace: FillInPlace, Args: inputAnd(Arg{Name: "value", Number: true, Doc: "a number or a 0-d tensor"}), Memory: true,
 			Doc: "The tensor with every element set to a value."},
 		Row{Name: "zero_", InPlace: ZeroInPlace, Args: inputAnd(), Memory: true, Doc: "The tensor with every element set to zero."},
 	)

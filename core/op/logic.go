@@ -113,6 +113,7 @@ func init() {
 	}
 	integer := func(e *Elementwise, fn, inPlace any, doc string) Row {
 		r := binaryRow(e, fn, inPlace, doc, T{}, T{})
+		r.Args[1].Number = true
 		r.Samples = r.Samples[:len(r.Samples)-1] // no float number
 		return r.of(wholes)
 	}

@@ -32,7 +32,7 @@ type Row struct {
 	NoDouble string
 	// Memory marks an operation whose time goes into moving memory, not into arithmetic: recomputing it is cheap.
 	Memory bool
-	// Waits marks an operation whose result's shape depends on values: it waits for its inputs.
+	// Waits marks an operation whose result's shape may depend on values: it may wait for its inputs.
 	Waits bool
 	// Elementwise holds the operations on elements that the operation is made of, for those that are.
 	Elementwise []*Elementwise

@@ -3,8 +3,11 @@
 Names, arguments and behaviour are PyTorch's: a training script is ported by changing its imports.
 """
 
+from math import e, inf, nan, pi
+from typing import Any as _Any
+
 from plait import _blas as _blas
-from plait._autograd import grad as _grad
+from plait import accelerator, backends, cpu, cuda, linalg, return_types, version
 from plait._device import device, get_default_device, set_default_device
 from plait._dlpack import from_dlpack
 from plait._dtype import (
@@ -24,7 +27,8 @@ from plait._dtype import (
     uint8,
 )
 from plait._dtype import bool_ as bool  # noqa: A004
-from plait._errors import DeviceError, DistributedError, OutOfMemoryError
+from plait._errors import DeviceError, DistributedError, MissingFeatureError, OutOfMemoryError
+from plait._functions.public import *
 from plait._modes import (
     enable_grad,
     inference_mode,
@@ -33,10 +37,10 @@ from plait._modes import (
     no_grad,
     set_grad_enabled,
 )
-from plait._ops import *
-from plait._random import Generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from plait._random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from plait._repr import set_printoptions
-from plait._tensor import Size, Tensor, as_tensor, asarray, from_numpy, tensor
+from plait._tensor import Layout as layout  # noqa: N813
+from plait._tensor import Size, Tensor, as_tensor, asarray, from_numpy, strided, tensor
 from plait._version import __version__
 from plait.serialization import load, save
 
@@ -45,6 +49,14 @@ double = float64
 half = float16
 long = int64
 int = int32
+newaxis = None
+
+
+def __getattr__(name: str) -> _Any:
+    from plait._missing import absent
+
+    raise absent("top", "plait", name)
+
 
 # At the end: it is made of the names above.
 from plait import func as func  # noqa: E402

@@ -27,12 +27,12 @@ class device:  # noqa: N801
     type: str
     index: int | None
 
-    def __init__(self, type: str | device | int, index: int | None = None) -> None:  # noqa: A002
+    def __init__(self, type: str | device | int, index: int | None = None) -> None:
         if isinstance(type, device):
             self.type, self.index = type.type, type.index
         else:
             if isinstance(type, int):
-                type, index = "gpu", type  # noqa: PLW2901
+                type, index = "gpu", type
             if not isinstance(type, str):
                 raise TypeError(f"device: want a name such as 'cpu' or 'gpu:0', got {type.__class__.__name__} {type!r}")
             kind, colon, number = type.partition(":")
@@ -48,7 +48,9 @@ class device:  # noqa: N801
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __repr__(self) -> str:
-        return f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+        return (
+            f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, device) and (self.type, self.index or 0) == (other.type, other.index or 0)
@@ -64,7 +66,9 @@ class device:  # noqa: N801
         check(_core.bind_DeviceSetDefault(open_device(self)))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         check(_core.bind_DeviceSetDefault(self._before.pop()))
 
 
@@ -110,7 +114,7 @@ def set_default_device(d: DeviceLike | None) -> None:
     check(_core.bind_DeviceSetDefault(-1 if d is None else open_device(d)))
 
 
-def device_count(type: str = "cpu") -> int:  # noqa: A002
+def device_count(type: str = "cpu") -> int:
     """Returns how many devices of a type can be opened."""
     return _core.bind_DeviceCount(device(type).type)
 

@@ -107,7 +107,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 class finfo:  # noqa: N801
     """The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
-    def __init__(self, type: dtype | None = None) -> None:  # noqa: A002
+    def __init__(self, type: dtype | None = None) -> None:
         d = as_dtype(type) if type is not None else get_default_dtype()
         if not d.is_floating_point:
             raise TypeError(f"finfo: want a floating-point dtype, got {d}")
@@ -127,7 +127,7 @@ class finfo:  # noqa: N801
 class iinfo:  # noqa: N801
     """The limits of an integer dtype: bits, min, max."""
 
-    def __init__(self, type: dtype) -> None:  # noqa: A002
+    def __init__(self, type: dtype) -> None:
         d = as_dtype(type)
         if d.is_floating_point or d is bool_:
             raise TypeError(f"iinfo: want an integer dtype, got {d}")

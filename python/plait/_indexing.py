@@ -30,12 +30,16 @@ def _parts(index: Any) -> tuple[array[int], list[Any], bool]:
             out.extend((_ELLIPSIS, 0, 0, 0))
         elif isinstance(part, slice):
             out.extend(_slice(part))
-        elif not isinstance(part, bool | TensorBase) and hasattr(part, "__index__") and not isinstance(part, np.ndarray):
+        elif (
+            not isinstance(part, bool | TensorBase) and hasattr(part, "__index__") and not isinstance(part, np.ndarray)
+        ):
             out.extend((_INTEGER, part.__index__(), 0, 0))
         else:
             t = _index_tensor(part)
             kept.append(t)
-            masks = masks or t.dtype.name == "bool"
+            if t.dtype.name == "bool":
+                masks = True
+                wait_value(t._h)
             out.extend((_TENSOR, t._h, 0, 0))
     return out, kept, masks
 

@@ -24,7 +24,9 @@ class _Mode:
     def __enter__(self) -> None:
         self._before.append(self._set())
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _core.bind_ModeSet(self._before.pop())
 
     def __call__(self, function: F) -> F:

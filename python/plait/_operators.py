@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core, _ops
-from plait._runtime import TensorBase, number, own
+from plait._functions._common import operand
+from plait._runtime import TensorBase, number
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -62,20 +63,9 @@ def _reflected(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     """Returns the method for `other op tensor`, where other is no tensor."""
 
     def method(self: Any, other: Any) -> Any:
-        return _general(lambda t, o: function(_tensor_of(o), t), self, other)
+        return _general(lambda t, o: function(operand(o), t), self, other)
 
     return method
-
-
-def _tensor_of(value: Any) -> Tensor:
-    """Returns a number as a tensor that promotes as a number does."""
-    if isinstance(value, TensorBase):
-        return value  # type: ignore[return-value]
-    kind, v = number(value)
-    handle = (
-        _core.bind_TensorAlias(kind) if kind > 0 else _core.bind_TensorNumber(kind, v, 0 if kind == _FLOAT else int(v))
-    )
-    return own(handle)
 
 
 def install_operators(cls: Any) -> None:
@@ -101,6 +91,7 @@ def install_operators(cls: Any) -> None:
     in_place = {
         "add": _ops.add_, "sub": _ops.sub_, "mul": _ops.mul_, "truediv": _ops.div_, "floordiv": _ops.floor_divide_,
         "mod": _ops.remainder_, "pow": _ops.pow_, "and": _ops.bitwise_and_, "or": _ops.bitwise_or_, "xor": _ops.bitwise_xor_,
+        "lshift": _ops.bitwise_left_shift_, "rshift": _ops.bitwise_right_shift_,
     }  # fmt: skip
     for name, function in in_place.items():
         setattr(cls, f"__i{name}__", _slow(function))

@@ -97,4 +97,13 @@ def set_rng_state(state: tuple[int, int], on: DeviceLike = "cpu") -> None:
     default_generator(on).set_state(state)
 
 
-__all__ = ["Generator", "default_generator", "device", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = [
+    "Generator",
+    "default_generator",
+    "device",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+]

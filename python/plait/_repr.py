@@ -47,11 +47,20 @@ def set_printoptions(
     """
     global _options
     if profile is not None:
-        profiles = {"default": _Options(), "short": _Options(precision=2, edgeitems=2), "full": _Options(threshold=1 << 62)}
+        profiles = {
+            "default": _Options(),
+            "short": _Options(precision=2, edgeitems=2),
+            "full": _Options(threshold=1 << 62),
+        }
         if profile not in profiles:
             raise ValueError(f"set_printoptions: profile must be default, short or full, got {profile!r}")
         _options = profiles[profile]
-    for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems), ("linewidth", linewidth)):
+    for name, value in (
+        ("precision", precision),
+        ("threshold", threshold),
+        ("edgeitems", edgeitems),
+        ("linewidth", linewidth),
+    ):
         if value is not None:
             setattr(_options, name, value)
     _options.sci_mode = sci_mode
@@ -67,7 +76,9 @@ def tensor_repr(t: Tensor) -> str:
         suffix.append(f"device='{t.device}'")
     if t.numel() == 0 and len(t.shape) != 1:
         suffix.append(f"size={tuple(t.shape)}")
-    if dtype not in (dt.get_default_dtype(), dt.int64, dt.bool_) or (t.numel() == 0 and dtype is not dt.get_default_dtype()):
+    if dtype not in (dt.get_default_dtype(), dt.int64, dt.bool_) or (
+        t.numel() == 0 and dtype is not dt.get_default_dtype()
+    ):
         suffix.append(f"dtype={dtype}")
     if name := _core.bind_GradName(t._h):
         suffix.append(f"grad_fn=<{_title(name)}Backward>")

@@ -133,9 +133,15 @@ SLICE = 50_000_000  # nanoseconds that a wait takes before it lets Ctrl-C throug
 
 def wait_value(handle: int) -> None:
     """Waits until the value of a tensor is known, in slices that let Ctrl-C through."""
-    if not _core.bind_TensorReady(handle):
+    if handle and not _core.bind_TensorReady(handle):
         while _core.bind_TensorWaitFor(handle, SLICE) == 0:
             pass
+
+
+def wait_values(handles: Iterable[int]) -> None:
+    """Does what `wait_value` does for several tensors; 0 stands for none."""
+    for h in handles:
+        wait_value(h)
 
 
 def wait_devices(numbers: Iterable[int]) -> None:
@@ -299,4 +305,5 @@ __all__ = [
     "settle",
     "wait_devices",
     "wait_value",
+    "wait_values",
 ]

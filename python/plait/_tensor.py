@@ -11,6 +11,8 @@ import numpy as np
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, device, device_of, open_device
+from plait._functions._common import adopt, operand
+from plait._functions.methods import TensorFunctions
 from plait._indexing import get_index, set_index
 from plait._operators import install_operators
 from plait._ops.methods import TensorMethods
@@ -54,7 +56,38 @@ class Size(tuple[int, ...]):
         return Size(super().__add__(tuple(other)))
 
 
-class Tensor(TensorBase, TensorMethods):
+class Layout:
+    """How elements lie in memory; the only one is `plait.strided`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "plait.strided"
+
+    def __reduce__(self) -> str:
+        return "strided"
+
+
+strided = Layout()
+
+
+class GradFn:
+    """A recorded operation, as far as programs look at it: its name."""
+
+    __slots__ = ("_name", "_of")
+
+    def __init__(self, name: str, of: Tensor) -> None:
+        self._name, self._of = name, of
+
+    def name(self) -> str:
+        """Returns the name of the operation."""
+        return "".join(p.capitalize() for p in self._name.strip("_").split("_")) + "Backward0"
+
+    def __repr__(self) -> str:
+        return f"<{self.name()}>"
+
+
+class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
     """A multi-dimensional array of one dtype on one device.
 
     Operations are queued on the device and return at once; reading a value (`item`, `tolist`, `numpy`, `print`) waits.
@@ -64,12 +97,33 @@ class Tensor(TensorBase, TensorMethods):
     __slots__ = ("__dict__", "_sizes")
     __hash__ = object.__hash__
     __array_priority__ = 1000  # NumPy leaves `array * tensor` to the tensor
+    _sizes: Size
+
+    if TYPE_CHECKING:  # the operators, which are installed below
+
+        def _binary(self, other: Any) -> Tensor: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __mod__ = (
+            __rmod__
+        ) = _binary
+        __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = __lshift__ = __rshift__ = _binary
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lt__ = __le__ = __gt__ = __ge__ = _binary
+
+        def __neg__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
 
     def __new__(cls, *data: Any, device: DeviceLike | None = None) -> Any:
         """Returns a tensor of the default dtype with a copy of `data`, or of the given sizes with undefined values."""
         self = object.__new__(cls)
         if len(data) == 1 and not isinstance(data[0], int):
-            made = data[0].detach() if isinstance(data[0], Tensor) else tensor(data[0], dtype=dt.get_default_dtype(), device=device)
+            made = (
+                data[0].detach()
+                if isinstance(data[0], Tensor)
+                else tensor(data[0], dtype=dt.get_default_dtype(), device=device)
+            )
         else:
             made = _ops.empty(*(data or (0,)), device=device)
         self._h = made._h
@@ -81,13 +135,7 @@ class Tensor(TensorBase, TensorMethods):
     @property
     def shape(self) -> Size:
         """The sizes of the dimensions."""
-        try:
-            return self._sizes
-        except AttributeError:
-            buffer = array("q", bytes(8 * MAX_DIMS))
-            n = check(_core.bind_TensorShape(self._h, address(buffer)))
-            sizes = self._sizes = Size(buffer[:n])
-            return sizes
+        return self._sizes
 
     def size(self, dim: int | None = None) -> Any:
         """Returns the sizes of the dimensions, or of one."""
@@ -161,7 +209,82 @@ class Tensor(TensorBase, TensorMethods):
     def _version(self) -> int:
         return check(_core.bind_TensorVersion(self._h))
 
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """A view with the dimensions in reverse order."""
+        return _ops.permute(self, tuple(range(len(self.shape) - 1, -1, -1)))
+
+    @property
+    def mT(self) -> Tensor:  # type: ignore[override]  # noqa: N802
+        """A view with the last two dimensions exchanged."""
+        return _ops.mT(self)
+
+    H = mH = mT
+
+    @property
+    def real(self) -> Tensor:
+        """The tensor: its elements are real."""
+        return self
+
+    @property
+    def layout(self) -> Layout:
+        """How the elements lie: always strided."""
+        return strided
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the tensor is on a CPU device."""
+        return self.device.type == "cpu"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the tensor is on a GPU."""
+        return self.device.type == "gpu"
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether the tensor has a shape and no elements."""
+        return self.device.type == "meta"
+
+    is_sparse = is_quantized = is_sparse_csr = is_mkldnn = is_nested = is_xpu = is_mps = is_xla = is_ipu = is_vulkan = (
+        property(lambda self: False, doc="Whether the tensor is of such a kind: never.")
+    )
+    names = property(lambda self: (None,) * len(self.shape), doc="The names of the dimensions: they have none.")
+    name = property(lambda self: None, doc="The name of the tensor: it has none.")
+
+    def dim_order(self) -> tuple[int, ...]:
+        """Returns the dimensions in the order in which they lie in memory, outermost first."""
+        strides = self.stride()
+        return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made for inference only: never; any tensor can be used with gradients."""
+        return False
+
+    def has_names(self) -> bool:
+        """Whether dimensions have names: never."""
+        return False
+
+    def as_subclass(self, cls: type) -> Any:
+        """Returns the tensor as an object of a subclass, with the same memory and place in the graph."""
+        made: Any = object.__new__(cls)
+        made._h = check(_core.bind_TensorAlias(self._h))
+        return made
+
     # --- gradients ---
+
+    @property
+    def grad_fn(self) -> Any:
+        """The recorded operation that made the tensor, or None for a leaf."""
+        name = _core.bind_GradName(self._h)
+        return GradFn(name, self) if name else None
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether the tensor, the result of an operation, keeps its gradient."""
+        return bool(self.__dict__.get("_retains_grad", False)) and not self.is_leaf
+
+    output_nr = property(lambda self: 0, doc="The number of the result among those of the operation.")
 
     @property
     def requires_grad(self) -> bool:
@@ -201,7 +324,11 @@ class Tensor(TensorBase, TensorMethods):
         return bool(check(_core.bind_IsLeaf(self._h)))
 
     def backward(
-        self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
     ) -> None:
         """Adds the gradient of this tensor to those of the leaves it depends on.
 
@@ -226,7 +353,9 @@ class Tensor(TensorBase, TensorMethods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        self.set_(value)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"data: want a tensor, got {type(value).__name__}")
+        adopt(self, value)
 
     # --- values ---
 
@@ -304,7 +433,9 @@ class Tensor(TensorBase, TensorMethods):
 
     def __bool__(self) -> bool:
         if self.numel() != 1:
-            raise RuntimeError(f"bool: the truth of a tensor of shape {list(self.shape)} is ambiguous; use any() or all()")
+            raise RuntimeError(
+                f"bool: the truth of a tensor of shape {list(self.shape)} is ambiguous; use any() or all()"
+            )
         return bool(self.item())
 
     def __float__(self) -> float:
@@ -382,7 +513,14 @@ class Tensor(TensorBase, TensorMethods):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         state = dict(self.__dict__)
-        return _rebuild, (type(self), to_numpy(self.detach()), self.dtype.name, str(self.device), self.requires_grad, state)
+        return _rebuild, (
+            type(self),
+            to_numpy(self.detach()),
+            self.dtype.name,
+            str(self.device),
+            self.requires_grad,
+            state,
+        )
 
     # --- hooks ---
 
@@ -401,6 +539,48 @@ class Tensor(TensorBase, TensorMethods):
     def retain_grad(self) -> None:
         """Makes the tensor, the result of an operation, keep its gradient."""
         check(_core.bind_RetainGrad(self._h))
+        if not self.is_leaf:
+            self.__dict__["_retains_grad"] = True
+
+    # --- other libraries, and names that are not there ---
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The module that has the functions of the array API."""
+        import plait
+
+        return plait
+
+    def __copy__(self) -> Any:
+        copy = self._like(own(check(_core.bind_TensorAlias(self._h))))
+        copy.__dict__.update(self.__dict__)
+        return copy
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return _ops.floor_divide(self, other), _ops.remainder(self, other)
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        left = operand(other, "divmod")
+        return _ops.floor_divide(left, self), _ops.remainder(left, self)
+
+    def __reversed__(self) -> Tensor:
+        return _ops.flip(self, 0) if self.shape else self
+
+    def __round__(self, ndigits: int | None = None) -> Tensor:
+        return _ops.round(self, ndigits or 0)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "_sizes":  # asked for the first time
+                buffer = array("q", bytes(8 * MAX_DIMS))
+                n = check(_core.bind_TensorShape(self._h, address(buffer)))
+                self._sizes = sizes = Size(buffer[:n])
+                return sizes
+            if name.startswith("_"):
+                raise AttributeError(f"Tensor has no attribute {name!r}")
+            from plait._missing import absent
+
+            raise absent("tensor", "Tensor", name)
 
 
 set_tensor_class(Tensor)
@@ -409,7 +589,7 @@ install_operators(Tensor)
 
 def _rebuild(cls: type, data: np.ndarray, name: str, where: str, requires_grad: bool, state: dict[str, Any]) -> Any:
     made = tensor(data, dtype=getattr(dt, "bool_" if name == "bool" else name), device=where)
-    out = object.__new__(cls)
+    out: Any = object.__new__(cls)
     out._h = made._h
     del made._h
     out.requires_grad = requires_grad
@@ -436,7 +616,11 @@ def tensor(
         pin_memory: has no effect
     """
     if isinstance(data, Tensor):
-        out = _ops.clone(data.detach()) if device is None or open_device(device) == data.device else data.detach().to(device)
+        out = (
+            _ops.clone(data.detach())
+            if device is None or open_device(device) == data.device
+            else data.detach().to(device)
+        )
         out = out if dtype is None or out.dtype is dtype else out.to(dtype)
     else:
         out = _from_array(_as_array(data), dtype, device, isinstance(data, np.ndarray | np.generic))
@@ -475,9 +659,11 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
         wanted = wanted or dt.get_default_dtype()
     if a.dtype not in dt.FROM_NUMPY:
         small = {"i1": np.int32, "i2": np.int32, "u2": np.int32, "u4": np.int64, "u8": np.int64}.get(a.dtype.str[1:])
-        if small is None or typed and wanted is None:
+        if small is None or (typed and wanted is None):
             known = ", ".join(str(n) for n in dt.FROM_NUMPY)
-            raise TypeError(f"tensor: NumPy dtype {a.dtype} has no tensor dtype; convert it to one of {known}, or give dtype=")
+            raise TypeError(
+                f"tensor: NumPy dtype {a.dtype} has no tensor dtype; convert it to one of {known}, or give dtype="
+            )
         a = a.astype(small)
     a = np.ascontiguousarray(a).reshape(a.shape)
     if not a.dtype.isnative:
@@ -485,7 +671,11 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
     shape = array("q", a.shape)
     number = -1 if device is None else open_device(device)
     own_dtype = dt.FROM_NUMPY[a.dtype]
-    out = own(call(_core.bind_TensorFromMemory, a.ctypes.data, a.nbytes, own_dtype._number, address(shape), len(shape), number))
+    out = own(
+        call(
+            _core.bind_TensorFromMemory, a.ctypes.data, a.nbytes, own_dtype._number, address(shape), len(shape), number
+        )
+    )
     return out if wanted is None or wanted is own_dtype else out.to(wanted)
 
 
@@ -567,7 +757,9 @@ def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
         if t.device.type != "cpu" or t.dtype is dt.bfloat16:
             return to_numpy(t)
     if t.requires_grad:
-        raise RuntimeError("numpy: the tensor requires a gradient, which the array would not know of; use detach().numpy()")
+        raise RuntimeError(
+            "numpy: the tensor requires a gradient, which the array would not know of; use detach().numpy()"
+        )
     if t.dtype is dt.bfloat16:
         raise TypeError("numpy: NumPy has no bfloat16; use to(plait.float32).numpy()")
     if t.numel() == 0:
@@ -595,7 +787,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         raise TypeError("from_numpy: the array is read-only, and a tensor can be written to; use plait.tensor(array)")
     size = ndarray.itemsize
     if any(s % size for s in ndarray.strides) or ndarray.ctypes.data % size:
-        raise ValueError(f"from_numpy: strides {ndarray.strides} and address must be multiples of the elements' {size} bytes")
+        raise ValueError(
+            f"from_numpy: strides {ndarray.strides} and address must be multiples of the elements' {size} bytes"
+        )
     if ndarray.size == 0:
         return tensor(ndarray)
     collect()
@@ -606,7 +800,19 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     number = dt.FROM_NUMPY[ndarray.dtype]._number
     at, dims = ndarray.ctypes.data + low, len(shape)
     _shared[key] = ndarray
-    return own(call(_core.bind_TensorWrap, at, high - low + size, number, address(shape), address(strides), dims, -low // size, key))
+    return own(
+        call(
+            _core.bind_TensorWrap,
+            at,
+            high - low + size,
+            number,
+            address(shape),
+            address(strides),
+            dims,
+            -low // size,
+            key,
+        )
+    )
 
 
 def collect() -> None:

@@ -22,7 +22,7 @@ func (f *family) pythonSource() string {
 	b.WriteString("from typing import TYPE_CHECKING\n\nfrom plait import _core\n")
 	var names []string
 	for _, n := range []string{"TensorBase", "device_number", "dtype_number", "float_list", "generator_handle", "handles", "int_list", "misuse", "number", "own",
-		"own_list", "settle", "optional_handle"} {
+		"own_list", "settle", "optional_handle", "wait_value", "wait_values"} {
 		if usesName(text, n) {
 			names = append(names, n)
 		}
@@ -82,6 +82,7 @@ func (c *call) pythonFunc(b *strings.Builder) {
 		before = append(before, fmt.Sprintf("out_ = array(\"q\", (%s))", strings.TrimSuffix(strings.Repeat("0, ", c.results), ", ")))
 		values = append(values, "out_.buffer_info()[0]")
 	}
+	before = append(before, c.pythonWaits()...)
 	args := strings.Join(values, ", ")
 	fmt.Fprintf(b, "\n%s = _core.bind_%s\n\n\ndef %s(%s) -> %s:\n", raw, c.goFuncName(), c.name, c.pythonParams(), result)
 	c.pythonDoc(b)
@@ -107,6 +108,23 @@ func (c *call) pythonFunc(b *strings.Builder) {
 	default:
 		fmt.Fprintf(b, "    return own(status if status > 0 else %s)\n", settle)
 	}
+}
+
+// pythonWaits returns lines that wait, so that Ctrl-C gets through, for the tensors that an operation reads values of.
+func (c *call) pythonWaits() []string {
+	var out []string
+	for _, a := range c.args {
+		switch n := a.Name; {
+		case !c.row.Waits:
+		case a.kind == tensorsArg:
+			out = append(out, "wait_values("+n+"_list)")
+		case a.kind == tensorArg && a.null:
+			out = append(out, "wait_value(0 if "+n+" is None else "+n+"._h)")
+		case a.kind == tensorArg:
+			out = append(out, "wait_value("+n+"._h)")
+		}
+	}
+	return out
 }
 
 // pythonParams returns the parameters with type hints and defaults.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import handles, misuse, own, settle
+from plait._runtime import TensorBase, handles, misuse, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,13 +33,14 @@ def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
 _float_power = _core.bind_FloatPower
 
 
-def float_power(input: Tensor, exponent: Tensor) -> Tensor:
+def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
     """A power in float64."""
     try:
-        status = _float_power(input._h, exponent._h)
+        exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
+        status = _float_power(input._h, exponent_h, exponent_v)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("float_power", locals(), error) from None
-    return own(status if status > 0 else settle(status, _float_power, input._h, exponent._h))
+    return own(status if status > 0 else settle(status, _float_power, input._h, exponent_h, exponent_v))
 
 _heaviside = _core.bind_Heaviside
 
@@ -55,13 +56,14 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 _ldexp = _core.bind_Ldexp
 
 
-def ldexp(input: Tensor, other: Tensor) -> Tensor:
+def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
     """input * 2^other."""
     try:
-        status = _ldexp(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _ldexp(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("ldexp", locals(), error) from None
-    return own(status if status > 0 else settle(status, _ldexp, input._h, other._h))
+    return own(status if status > 0 else settle(status, _ldexp, input._h, other_h, other_v))
 
 _rrelu = _core.bind_Rrelu
 
@@ -101,25 +103,27 @@ def sgn_(input: Tensor) -> Tensor:
 _true_divide = _core.bind_TrueDivide
 
 
-def true_divide(input: Tensor, other: Tensor) -> Tensor:
+def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
     """The quotient."""
     try:
-        status = _true_divide(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _true_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("true_divide", locals(), error) from None
-    return own(status if status > 0 else settle(status, _true_divide, input._h, other._h))
+    return own(status if status > 0 else settle(status, _true_divide, input._h, other_h, other_v))
 
 _true_divide_in_place = _core.bind_TrueDivideInPlace
 
 
-def true_divide_(input: Tensor, other: Tensor) -> Tensor:
+def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     """true_divide in place: changes `input` and returns it."""
     try:
-        status = _true_divide_in_place(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _true_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("true_divide_", locals(), error) from None
     if status < 0:
-        settle(status, _true_divide_in_place, input._h, other._h)
+        settle(status, _true_divide_in_place, input._h, other_h, other_v)
     return input
 
 _vdot = _core.bind_Vdot

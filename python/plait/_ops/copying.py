@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import dtype_number, misuse, own, settle
+from plait._runtime import TensorBase, dtype_number, misuse, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,18 +38,19 @@ def copy_(input: Tensor, src: Tensor) -> Tensor:
 _fill_in_place = _core.bind_FillInPlace
 
 
-def fill_(input: Tensor, value: Tensor) -> Tensor:
+def fill_(input: Tensor, value: Tensor | Number) -> Tensor:
     """The tensor with every element set to a value.
 
     Args:
         value: a number or a 0-d tensor
     """
     try:
-        status = _fill_in_place(input._h, value._h)
+        value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
+        status = _fill_in_place(input._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("fill_", locals(), error) from None
     if status < 0:
-        settle(status, _fill_in_place, input._h, value._h)
+        settle(status, _fill_in_place, input._h, value_h, value_v)
     return input
 
 _to = _core.bind_To

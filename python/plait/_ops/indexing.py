@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, handles, misuse, number, own, settle
+from plait._runtime import TensorBase, handles, misuse, number, own, settle, wait_value, wait_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,8 @@ def index(input: Tensor, indices: Sequence[Tensor]) -> Tensor:
     """
     try:
         indices_list = handles(indices)
+        wait_value(input._h)
+        wait_values(indices_list)
         status = _index(input._h, indices_list.buffer_info()[0], len(indices_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("index", locals(), error) from None
@@ -66,6 +68,8 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number,
     try:
         indices_list = handles(indices)
         values_h, values_v = (values._h, 0.0) if isinstance(values, TensorBase) else number(values)
+        wait_value(input._h)
+        wait_values(indices_list)
         status = _index_put(input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("index_put", locals(), error) from None
@@ -85,6 +89,8 @@ def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number
     try:
         indices_list = handles(indices)
         values_h, values_v = (values._h, 0.0) if isinstance(values, TensorBase) else number(values)
+        wait_value(input._h)
+        wait_values(indices_list)
         status = _index_put_in_place(input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("index_put_", locals(), error) from None
@@ -136,6 +142,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         mask: bools that broadcast
     """
     try:
+        wait_value(input._h)
+        wait_value(mask._h)
         status = _masked_select(input._h, mask._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("masked_select", locals(), error) from None

@@ -10,6 +10,9 @@ class TensorMethods:
     __slots__ = ()
 
     hardshrink = _ops.hardshrink
+    prelu = _ops.prelu
+    relu = _ops.relu
+    relu_ = _ops.relu_
     sigmoid = _ops.sigmoid
     sigmoid_ = _ops.sigmoid_
     tanh = _ops.tanh
@@ -247,9 +250,11 @@ class TensorMethods:
     narrow = _ops.narrow
     select = _ops.select
     split = _ops.split
+    split_with_sizes = _ops.split_with_sizes
     tensor_split = _ops.tensor_split
     unbind = _ops.unbind
     unfold = _ops.unfold
+    log_softmax = _ops.log_softmax
     softmax = _ops.softmax
     argsort = _ops.argsort
     bincount = _ops.bincount

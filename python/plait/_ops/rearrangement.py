@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._runtime import int_list, misuse, own, settle, wait_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,6 +98,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         num_classes: how long the vectors are; -1: as the largest index needs
     """
     try:
+        wait_value(input._h)
         status = _one_hot(input._h, num_classes)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("one_hot", locals(), error) from None
@@ -130,6 +131,8 @@ def repeat_interleave(input: Tensor, repeats: Tensor, dim: int | None = None) ->
         dim: the dimension; none: flat
     """
     try:
+        wait_value(input._h)
+        wait_value(repeats._h)
         status = _repeat_interleave(input._h, repeats._h, 0 if dim is None else dim, dim is not None)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("repeat_interleave", locals(), error) from None

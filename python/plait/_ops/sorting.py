@@ -7,7 +7,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._runtime import misuse, own, settle, wait_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,8 @@ _bincount = _core.bind_Bincount
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each integer comes in a vector, or the sum of its weights."""
     try:
+        wait_value(input._h)
+        wait_value(0 if weights is None else weights._h)
         status = _bincount(input._h, 0 if weights is None else weights._h, minlength)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("bincount", locals(), error) from None
@@ -62,6 +64,7 @@ _histc = _core.bind_Histc
 def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
     """How many elements lie in each of equal parts of a range."""
     try:
+        wait_value(input._h)
         status = _histc(input._h, bins, min, max)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("histc", locals(), error) from None
@@ -146,6 +149,7 @@ _nonzero = _core.bind_Nonzero
 def nonzero(input: Tensor) -> Tensor:
     """The coordinates of the elements that are not zero."""
     try:
+        wait_value(input._h)
         status = _nonzero(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("nonzero", locals(), error) from None
@@ -205,6 +209,7 @@ def unique(input: Tensor, dim: int | None = None) -> tuple[Tensor, Tensor, Tenso
     """
     try:
         out_ = array("q", (0, 0, 0))
+        wait_value(input._h)
         status = _unique(input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("unique", locals(), error) from None
@@ -224,6 +229,7 @@ def unique_consecutive(input: Tensor, dim: int | None = None) -> tuple[Tensor, T
     """
     try:
         out_ = array("q", (0, 0, 0))
+        wait_value(input._h)
         status = _unique_consecutive(input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("unique_consecutive", locals(), error) from None

@@ -1,0 +1,51 @@
+package core
+
+import "slices"
+
+// Adopt makes t share u's memory, dtype and layout, as an assignment to a tensor's data does. What t is in the graph it
+// stays: a leaf keeps its gradient and its hooks. t is no view afterwards. It is an error for the result of an
+// operation if its shape or dtype would change.
+func (t *Tensor) Adopt(u *Tensor) error {
+	const name = "set_"
+	for _, x := range [...]*Tensor{t, u} {
+		if x == nil || x.err == nil && x.isNumber {
+			return Errorf(TypeError, name, "want two tensors, got %v and %v", t, u)
+		}
+		if x.err != nil {
+			return x.err
+		}
+		if x.released.Load() {
+			return Errorf(StateError, name, "got a tensor that was released")
+		}
+	}
+	same := t.dtype == u.dtype && slices.Equal(t.shape, u.shape)
+	if h := t.history.Load(); h != nil && !same {
+		if err := h.reshape(name, u.dtype, u.shape); err != nil {
+			return err
+		}
+	}
+	if v := t.view; v != nil {
+		t.view = nil
+		v.base.release()
+	}
+	old := t.storage
+	u.storage.Retain()
+	t.storage, t.dtype, t.offset = u.storage, u.dtype, u.offset
+	t.shape, t.strides = slices.Clone(u.shape), slices.Clone(u.strides) // calls on their way may look at the old ones
+	old.Release()
+	return nil
+}
+
+// reshape makes a leaf's history one of another shape and dtype.
+func (h *History) reshape(name string, d DType, shape []int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.node != nil {
+		return Errorf(StateError, name, "the shape and dtype of the result of an operation cannot change, got %v%v, want %v%v", d, shape, h.dtype, h.shape)
+	}
+	h.dtype, h.shape = d, slices.Clone(shape)
+	if n := h.accumulate; n != nil {
+		n.outputs[0] = outputMeta{h.dtype, h.shape}
+	}
+	return nil
+}

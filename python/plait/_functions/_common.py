@@ -1,0 +1,145 @@
+"""What the functions share: operands, sizes, results written to a given tensor, NumPy's names of arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from plait import _core, _ops
+from plait._runtime import TensorBase, check, number, own
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def operand(value: Any, name: str = "operand") -> Tensor:
+    """Returns a tensor as it is, and a plain number as a tensor that promotes as a number does.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if isinstance(value, TensorBase):
+        return value  # type: ignore[return-value]
+    try:
+        kind, v = number(value)
+    except TypeError:
+        raise TypeError(f"{name}: want a tensor or a number, got {type(value).__name__} {value!r:.60}") from None
+    return (
+        own(_core.bind_TensorNumber(kind, v, int(v) if kind != -1 else 0))
+        if kind < 0
+        else own(_core.bind_TensorAlias(kind))
+    )
+
+
+def typed(value: Any, like: Tensor) -> Tensor:
+    """Returns a tensor as it is, and a number as a 0-d tensor of `like`'s dtype and device."""
+    if isinstance(value, TensorBase):
+        return value  # type: ignore[return-value]
+    return _ops.full(fill_value=value, dtype=like.dtype, device=like.device)
+
+
+def want_tensor(name: str, value: Any) -> None:
+    """Raises a TypeError unless `value` is a tensor."""
+    if not isinstance(value, TensorBase):
+        raise TypeError(f"{name}: want a tensor, got {type(value).__name__} {value!r:.60}")
+
+
+def one_dim(name: str, dim: Any) -> int:
+    """Returns the only dimension of an argument that must be one."""
+    if isinstance(dim, Sequence) and len(dim) == 1:
+        dim = dim[0]
+    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+        raise TypeError(f"{name}: dim must be one integer, got {type(dim).__name__} {dim!r:.60}")
+    return dim.__index__()
+
+
+def store(out: Any, result: Any) -> Any:
+    """Returns `result`, or writes it to `out`, tensor for tensor, and returns that.
+
+    Raises:
+        TypeError: if the dtype of `out` cannot hold that of the result.
+        RuntimeError: if `out` requires a gradient.
+    """
+    if out is None:
+        return result
+    if isinstance(result, tuple):
+        made = [store(o, r) for o, r in zip(out, result, strict=True)]
+        return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
+    from plait._dtype import can_cast
+
+    want_tensor("out", out)
+    if not can_cast(result.dtype, out.dtype):
+        raise TypeError(f"out: a result of {result.dtype} does not go into a tensor of {out.dtype}")
+    if out.requires_grad:
+        raise RuntimeError("out: a tensor that requires a gradient cannot be written to in this way")
+    if out.shape != result.shape:
+        adopt(out, _ops.empty(*result.shape, dtype=out.dtype, device=out.device))
+    return _ops.copy_(out, result.detach())
+
+
+def adopt(t: Tensor, source: Tensor) -> Tensor:
+    """Makes a tensor share the memory, dtype and layout of another, in place, and returns it."""
+    check(_core.bind_TensorAdopt(t._h, source._h))
+    forget_layout(t)
+    return t
+
+
+def forget_layout(t: Tensor) -> None:
+    """Drops what a tensor remembers of its layout, after a change."""
+    try:
+        del t._sizes
+    except AttributeError:
+        pass
+
+
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+
+def numpy_names(function: F) -> F:
+    """Lets a function also take axis, keepdims and NumPy's other names for dim, keepdim, input and other."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not _NUMPY_NAMES.keys().isdisjoint(kwargs):
+            kwargs = {_NUMPY_NAMES.get(k, k): v for k, v in kwargs.items()}
+        return function(*args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def with_out(function: F) -> F:
+    """Lets a function also take `out`, a tensor, or several, for the result, and NumPy's names of arguments."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return function(*args)
+        out = kwargs.pop("out", None)
+        if not _NUMPY_NAMES.keys().isdisjoint(kwargs):
+            kwargs = {_NUMPY_NAMES.get(k, k): v for k, v in kwargs.items()}
+        return store(out, function(*args, **kwargs))
+
+    return wrapped  # type: ignore[return-value]
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether `value` is a plain number, a NumPy one included."""
+    return isinstance(value, int | float | np.generic)
+
+
+def in_place(function: Callable[..., Any], name: str) -> Any:
+    """Returns the method that replaces a tensor's elements by those that a function returns for them."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        # The derivative may need the elements that are about to be replaced.
+        source = _ops.clone(self) if self.requires_grad and _core.bind_GradEnabled() else self
+        return _ops.copy_(self, function(source, *args, **kwargs))
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Replaces the elements by what `{name[:-1]}` returns."
+    return method

@@ -1,0 +1,334 @@
+"""Arithmetic whose signature has more than two operands: alpha, rounding modes, bounds, scaled products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plait import _ops
+from plait._functions._common import adopt, is_scalar, numpy_names, operand, store, typed
+
+if TYPE_CHECKING:
+    from plait._dtype import dtype as DType
+    from plait._random import Generator
+    from plait._tensor import Number, Tensor
+
+__all__ = [
+    "add", "addcdiv", "addcmul", "allclose", "bernoulli", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min",
+    "clamp_min_", "div", "equal", "float_power", "heaviside", "isclose", "isin", "isneginf", "isposinf", "isreal",
+    "log_softmax", "logit", "logit_", "nan_to_num", "pow", "round", "round_", "rsub", "softmax", "sub",
+]  # fmt: skip
+
+Operand = Any  # a tensor or a number
+
+
+@numpy_names
+def add(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """Returns input + alpha * other."""
+    left = operand(input, "add")
+    return store(out, _ops.add(left, other) if alpha == 1 else _scaled("add", left, other, alpha))
+
+
+def add_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """Adds alpha * other."""
+    return _ops.add_(input, other) if alpha == 1 else _ops.add_(input, _times("add_", input, other, alpha))
+
+
+@numpy_names
+def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """Returns input - alpha * other."""
+    left = operand(input, "sub")
+    return store(out, _ops.sub(left, other) if alpha == 1 else _scaled("sub", left, other, alpha, -1))
+
+
+def sub_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """Subtracts alpha * other."""
+    return _ops.sub_(input, other) if alpha == 1 else _ops.sub_(input, _times("sub_", input, other, alpha))
+
+
+def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """Returns other - alpha * input."""
+    return sub(operand(other, "rsub"), input, alpha=alpha)
+
+
+def _times(name: str, input: Tensor, other: Operand, alpha: Number) -> Any:
+    whole = not input.dtype.is_floating_point and not operand(other, name).dtype.is_floating_point
+    if whole and isinstance(alpha, float):
+        raise TypeError(f"{name}: alpha must be an integer for integer tensors, got {alpha}")
+    return other * alpha if is_scalar(other) else _ops.mul(operand(other, name), alpha)
+
+
+def _scaled(name: str, input: Tensor, other: Operand, alpha: Number, sign: int = 1) -> Tensor:
+    if input.dtype.is_floating_point and not is_scalar(other):
+        return _ops.add_scaled(input, other, float(sign * alpha))
+    scaled = _times(name, input, other, alpha)
+    return _ops.add(input, scaled) if sign > 0 else _ops.sub(input, scaled)
+
+
+_ROUNDED: dict[Any, tuple[Any, Any]] = {
+    None: (_ops.div, _ops.div_),
+    "floor": (_ops.floor_divide, _ops.floor_divide_),
+    "trunc": (_ops.trunc_divide, _ops.trunc_divide_),
+}
+
+
+def _rounded(mode: str | None, in_place: bool) -> Any:
+    try:
+        return _ROUNDED[mode][in_place]
+    except (KeyError, TypeError):
+        raise ValueError(f"div: rounding_mode must be None, 'floor' or 'trunc', got {mode!r}") from None
+
+
+@numpy_names
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """Returns input / other: exact, or rounded down (floor) or towards zero (trunc)."""
+    return store(out, _rounded(rounding_mode, False)(operand(input, "div"), other))
+
+
+def div_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """Divides by other; see `div`."""
+    return _rounded(rounding_mode, True)(input, other)
+
+
+@numpy_names
+def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Tensor | None = None) -> Tensor:
+    """Returns the elements, not below `min` and not above `max`.
+
+    Raises:
+        RuntimeError: if both bounds are None.
+    """
+    _bounds(min, max)
+    return store(out, _ops.clamp(input, min, max))
+
+
+def clamp_(input: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
+    """Limits the elements in place; see `clamp`."""
+    _bounds(min, max)
+    return _ops.clamp_(input, min, max)
+
+
+def _bounds(low: Operand, high: Operand) -> None:
+    if low is None and high is None:
+        raise RuntimeError("clamp: want min or max, got neither")
+
+
+def clamp_min(input: Tensor, min: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Returns the elements, not below `min`."""
+    return store(out, _ops.clamp(input, min, None))
+
+
+def clamp_max(input: Tensor, max: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Returns the elements, not above `max`."""
+    return store(out, _ops.clamp(input, None, max))
+
+
+def clamp_min_(input: Tensor, min: Operand) -> Tensor:
+    """Raises the elements to at least `min`."""
+    return _ops.clamp_(input, min, None)
+
+
+def clamp_max_(input: Tensor, max: Operand) -> Tensor:
+    """Lowers the elements to at most `max`."""
+    return _ops.clamp_(input, None, max)
+
+
+@numpy_names
+def pow(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Returns input to the power of exponent, at least one of which is a tensor."""
+    return store(out, _ops.pow(input, exponent))
+
+
+def pow_(input: Tensor, exponent: Operand) -> Tensor:
+    """Raises the elements to a power in place."""
+    return _ops.pow_(input, exponent)
+
+
+def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Returns a power in float64."""
+    return store(out, _ops.float_power(_float64(input), exponent))
+
+
+def _float64(input: Operand) -> Tensor:
+    from plait._tensor import Tensor, tensor
+
+    return input if isinstance(input, Tensor) else tensor(float(input)).double()
+
+
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns the elements with NaN and infinities replaced: by 0, and the largest and smallest numbers of the dtype."""
+    if not input.dtype.is_floating_point:
+        return store(out, _ops.clone(input))
+    high, low = (None if v is None else operand(v) for v in (posinf, neginf))
+    return store(out, _ops.nan_to_num(input, 0.0 if nan is None else nan, high, low))
+
+
+def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Returns log(x / (1 - x)), of x limited to [eps, 1 - eps]."""
+    return store(out, _ops.logit(input, -1.0 if eps is None else eps))
+
+
+def logit_(input: Tensor, eps: float | None = None) -> Tensor:
+    """Replaces the elements by their logits; see `logit`."""
+    return _ops.logit_(input, -1.0 if eps is None else eps)
+
+
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
+    """Returns input + value * tensor1 * tensor2."""
+    return store(out, _ops.addcmul(input, typed(tensor1, input), typed(tensor2, input), value))
+
+
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
+    """Returns input + value * tensor1 / tensor2."""
+    return store(out, _ops.addcdiv(input, typed(tensor1, input), typed(tensor2, input), value))
+
+
+def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """Adds value * tensor1 * tensor2."""
+    return _ops.addcmul_(input, typed(tensor1, input), typed(tensor2, input), value)
+
+
+def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """Adds value * tensor1 / tensor2."""
+    return _ops.addcdiv_(input, typed(tensor1, input), typed(tensor2, input), value)
+
+
+@numpy_names
+def softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Returns exponentials divided by their sum along a dimension."""
+    return store(out, _ops.softmax(input if dtype is None else _ops.to(input, dtype=dtype), dim))
+
+
+@numpy_names
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Returns the logarithm of `softmax`."""
+    return store(out, _ops.log_softmax(input if dtype is None else _ops.to(input, dtype=dtype), dim))
+
+
+def isclose(input: Tensor, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Returns where |input - other| <= atol + rtol * |other|."""
+    return _ops.isclose(input, other, rtol, atol, equal_nan)
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether `isclose` holds for all elements; waits for them."""
+    return bool(_ops.all(_ops.isclose(input, other, rtol, atol, equal_nan)).item())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape and elements; waits for them."""
+    if input.shape != other.shape:
+        return False
+    return bool(_ops.all(_ops.eq(input, other)).item())
+
+
+def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns where the elements are minus infinity."""
+    return store(out, _ops.eq(input, float("-inf")))
+
+
+def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns where the elements are infinity."""
+    return store(out, _ops.eq(input, float("inf")))
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Returns where the elements are real numbers: everywhere."""
+    return _ops.ones_like(input, dtype=_bool())
+
+
+def _bool() -> DType:
+    from plait._dtype import bool_
+
+    return bool_
+
+
+def isin(
+    elements: Operand,
+    test_elements: Operand,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns where the elements are among others."""
+    from plait._tensor import Tensor, tensor
+
+    like = elements if isinstance(elements, Tensor) else test_elements
+    left, right = (v if isinstance(v, Tensor) else tensor(v, device=like.device) for v in (elements, test_elements))
+    return store(out, _ops.isin(left, right, invert))
+
+
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns 0 for negative elements, `values` for 0 and 1 for positive ones."""
+    return store(out, _ops.heaviside(input, values))
+
+
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    """Returns the elements rounded to a number of decimals, halves to even."""
+    return store(out, _ops.round(input, decimals))
+
+
+def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """Rounds the elements in place; see `round`."""
+    return _ops.round_(input, decimals)
+
+
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Returns ones with the probabilities that the elements say, or all with probability `p`, and else zeros."""
+    if p is not None:
+        return store(out, _ops.bernoulli_(_ops.empty_like(input), p, generator=generator))
+    return store(out, _ops.bernoulli(input, generator=generator))
+
+
+def bernoulli_(input: Tensor, p: Operand = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Sets the elements to ones with probability `p`, and else zeros."""
+    return _ops.bernoulli_(input, p, generator=generator)
+
+
+def random_(input: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    """Sets the elements to random integers from `from_` to before `to`; with one bound, from 0 to before it."""
+    if to is None:
+        top = {"bool": 2, "uint8": 1 << 8, "int32": (1 << 31) - 1, "int64": (1 << 62)}
+        top |= {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
+        from_, to = (0, from_) if from_ else (0, top[input.dtype.name])
+    return _ops.random_(input, from_, to=to, generator=generator)
+
+
+def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Makes the tensor share the memory and layout of another, or nothing's: then it is empty.
+
+    Args:
+        input: the tensor
+        source: a tensor or a storage
+        storage_offset: the position of the first element in a storage
+        size: the sizes of the dimensions
+        stride: the distances along them, row-major by default
+    """
+    from plait._storage import Storage
+
+    if source is None:
+        return adopt(input, _ops.empty(0, dtype=input.dtype, device=input.device))
+    if isinstance(source, Storage):
+        source = source._flat(input.dtype)
+        size = source.shape if size is None else size
+    if size is not None:
+        source = as_strided_at(source, size, stride, storage_offset)
+    return adopt(input, source)
+
+
+def as_strided_at(source: Tensor, size: Any, stride: Any, storage_offset: int) -> Tensor:
+    """Returns a view at an offset that counts from the start of the storage, row-major unless strides are given."""
+    if stride is None:
+        stride, step = [], 1
+        for n in reversed(tuple(size)):
+            stride.insert(0, step)
+            step *= n
+    return _ops.as_strided(source, size, stride, storage_offset - source.storage_offset())

@@ -1,0 +1,264 @@
+"""Conversions, and questions about dtypes and devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plait import _core, _ops
+from plait import _dtype as dt
+from plait._functions._common import operand
+from plait._runtime import TensorBase, address, check, handles, number, wait_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plait._dtype import dtype as DType
+    from plait._storage import Storage
+    from plait._tensor import Tensor
+
+__all__ = [
+    "angle", "clone", "detach_", "frombuffer", "is_complex", "is_floating_point", "is_nonzero", "is_same_size",
+    "is_signed", "is_storage", "is_tensor", "numel", "positive", "result_type",
+]  # fmt: skip
+
+
+def _to(name: str, dtype: DType) -> Any:
+    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+        return self if self.dtype is dtype else _ops.to(self, dtype=dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Returns the tensor converted to {dtype.name}; itself if it is of that dtype."
+    return method
+
+
+to_float, to_double, to_half = _to("float", dt.float32), _to("double", dt.float64), _to("half", dt.float16)
+to_bfloat16, to_long, to_int = _to("bfloat16", dt.bfloat16), _to("long", dt.int64), _to("int", dt.int32)
+to_bool, to_byte = _to("bool", dt.bool_), _to("byte", dt.uint8)
+
+_OLD_NAMES = {
+    "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16, "BFloat16Tensor": dt.bfloat16,
+    "LongTensor": dt.int64, "IntTensor": dt.int32, "ByteTensor": dt.uint8, "BoolTensor": dt.bool_,
+}  # fmt: skip
+
+
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Returns the name of the tensor's type, such as "plait.FloatTensor"; or the tensor converted to a dtype."""
+    if dtype is None:
+        return "plait." + next(n for n, d in _OLD_NAMES.items() if d is self.dtype)
+    if isinstance(dtype, str):
+        name = dtype.rpartition(".")[2]
+        if name not in _OLD_NAMES:
+            raise ValueError(f"type: unknown type {dtype!r}, want a dtype or one of {', '.join(_OLD_NAMES)}")
+        dtype = _OLD_NAMES[name]
+    return self.to(dtype)
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """Returns the tensor converted to the dtype of another."""
+    return self.to(other.dtype)
+
+
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """Returns the tensor on cpu:0; itself if it is on a CPU device."""
+    return self if self.device.type == "cpu" else self.to("cpu")
+
+
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """Returns the tensor on a GPU, the first by default."""
+    return self.to("gpu" if device is None else device)
+
+
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """Returns the tensor: memory is not pinned."""
+    return self
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Returns the tensor: its memory is the process's, which all threads share."""
+    return self
+
+
+def get_device(self: Tensor) -> int:
+    """Returns the index of the GPU that the tensor is on, -1 for a CPU device."""
+    return -1 if self.device.type == "cpu" else (self.device.index or 0)
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
+    return isinstance(obj, TensorBase)
+
+
+def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage."""
+    from plait._storage import Storage
+
+    return isinstance(obj, Storage)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return input.dtype.is_floating_point
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the elements are complex numbers: never, there are no such dtypes."""
+    return False
+
+
+def is_signed(self: Tensor) -> bool:
+    """Whether the elements can be negative."""
+    return self.dtype.is_signed
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero; waits for it.
+
+    Raises:
+        RuntimeError: if there is not exactly one element.
+    """
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.shape == other.shape
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether two tensors are the same memory in the same layout."""
+    same = self.shape == tensor.shape and self.stride() == tensor.stride() and self.dtype is tensor.dtype
+    return same and self.device == tensor.device and self.data_ptr() == tensor.data_ptr()
+
+
+def never(name: str, what: str) -> Callable[[Any], bool]:
+    """Returns a method that says of every tensor that it is not something."""
+
+    def method(self: Tensor) -> bool:
+        return False
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Whether {what}: never."
+    return method
+
+
+def numel(input: Tensor) -> int:
+    """Returns the number of elements."""
+    return input.numel()
+
+
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """Returns the dtype of the result of arithmetic on two tensors or numbers."""
+    pair = [operand(tensor1, "result_type"), operand(tensor2, "result_type")]
+    if not any(isinstance(v, TensorBase) for v in (tensor1, tensor2)):
+        kinds = [number(v)[0] for v in (tensor1, tensor2)]
+        return dt.get_default_dtype() if -1 in kinds else dt.bool_ if kinds == [-3, -3] else dt.int64
+    operands = handles(pair)
+    return dt.DTYPES[check(_core.bind_ResultDtype(address(operands), 2))]
+
+
+def storage(self: Tensor) -> Storage:
+    """Returns the memory behind the tensor, in elements."""
+    from plait._storage import Storage
+
+    return Storage(self, False)
+
+
+def untyped_storage(self: Tensor) -> Storage:
+    """Returns the memory behind the tensor, in bytes."""
+    from plait._storage import Storage
+
+    return Storage(self, True)
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Takes the tensor out of the graph: it becomes a leaf that requires no gradient."""
+    from plait._functions._common import forget_layout
+
+    fresh = self.detach()
+    self._h, fresh._h = fresh._h, self._h
+    forget_layout(self)
+    return self
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replaces each element by what a Python function returns for it; slow, on the host."""
+    return _from_host(self, [callable(v) for v in _ops.ravel(self.detach()).tolist()])
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replaces each element by what a Python function returns for it and another's; slow, on the host."""
+    other = _ops.ravel(_ops.expand(tensor.detach(), self.shape)).tolist()
+    mine = _ops.ravel(self.detach()).tolist()
+    return _from_host(self, [callable(a, b) for a, b in zip(mine, other, strict=True)])
+
+
+def _from_host(t: Tensor, values: list[Any]) -> Tensor:
+    from plait._tensor import tensor
+
+    made = tensor(values, dtype=t.dtype, device=t.device)
+    return _ops.copy_(t, _ops.reshape(made, t.shape))
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """Returns a copy."""
+    return _ops.clone(input)
+
+
+def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+    """Returns the tensor row-major without gaps; itself if it is so."""
+    return _ops.contiguous(self)
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Sets the elements to those of another tensor, broadcast and converted, from any device."""
+    source = operand(src, "copy_")
+    if isinstance(src, TensorBase) and source.device != self.device:
+        source = source.to(self.device)
+    return _ops.copy_(self, source)
+
+
+def positive(input: Tensor) -> Tensor:
+    """Returns the tensor."""
+    if input.dtype is dt.bool_:
+        raise TypeError("positive: bools have no sign")
+    return input
+
+
+def itself(name: str, doc: str) -> Any:
+    """Returns a method that returns the tensor."""
+
+    def method(self: Tensor) -> Tensor:
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = doc
+    return method
+
+
+def angle(input: Tensor) -> Tensor:
+    """Returns the angles of real numbers: pi for negative ones, else 0."""
+    from math import pi
+
+    if not input.dtype.is_floating_point:
+        input = _ops.to(input, dtype=dt.get_default_dtype())
+    return _ops.where(_ops.isnan(input), input, _ops.where(_ops.lt(input, 0), pi, _ops.zeros_like(input)))
+
+
+def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """Returns a vector over the memory of a buffer, shared if it can be written to."""
+    import numpy as np
+
+    from plait._tensor import from_numpy, tensor
+
+    if dtype is dt.bfloat16:
+        raise TypeError("frombuffer: NumPy has no bfloat16")
+    a = np.frombuffer(buffer, dt.TO_NUMPY[dtype], count, offset)
+    out = from_numpy(a) if a.flags.writeable else tensor(a)
+    out.requires_grad = requires_grad
+    return out
+
+
+def wait(t: Tensor) -> Tensor:
+    """Waits until a tensor's value is known and returns the tensor."""
+    wait_value(t._h)
+    return t

@@ -1,0 +1,192 @@
+"""Settings and questions about the machine: threads, memory, compilation, switches that have no effect here."""
+
+from __future__ import annotations
+
+import warnings
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from plait import _core
+from plait._device import DeviceLike, device, open_device
+from plait._runtime import address, check
+
+__all__ = [
+    "are_deterministic_algorithms_enabled", "compile", "get_deterministic_debug_mode", "get_device_module",
+    "get_float32_matmul_precision", "get_num_interop_threads", "get_num_threads",
+    "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "memory_stats",
+    "reset_peak_memory_stats", "set_default_tensor_type", "set_deterministic_debug_mode",
+    "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_num_threads",
+    "set_warn_always", "typename", "use_deterministic_algorithms", "vmap",
+]  # fmt: skip
+
+_CATEGORIES = ("activations", "parameters", "gradients", "optimiser", "communication", "buffers")
+
+
+def get_num_threads() -> int:
+    """Returns how many threads the CPU devices share."""
+    return _core.bind_ThreadsGet()
+
+
+def set_num_threads(n: int) -> None:
+    """Sets how many threads the CPU devices share.
+
+    Raises:
+        ValueError: if n is less than 1.
+    """
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"set_num_threads: want an integer, got {type(n).__name__} {n!r}")
+    check(_core.bind_ThreadsSet(n))
+
+
+def get_num_interop_threads() -> int:
+    """Returns 1: each device runs its operations in order."""
+    return 1
+
+
+def set_num_interop_threads(n: int) -> None:
+    """Has no effect: each device runs its operations in order."""
+
+
+def memory_stats(on: DeviceLike | None = None, rank: int | None = None) -> dict[str, int]:
+    """Returns the bytes in use on a device now and at their peak, of all tensors and by category.
+
+    Args:
+        on: the device; the default device if None
+        rank: of one rank only
+
+    Returns:
+        A dict with "current", "peak", "reserved" (what the device holds from the system, caches included), and
+        "current.parameters", "peak.parameters" and so on for activations, parameters, gradients, optimiser,
+        communication and buffers.
+    """
+    number = check(_core.bind_DeviceDefault()) if on is None else open_device(on)
+    who = -1 if rank is None else rank
+    current, peak = array("q", (0,)), array("q", (0,))
+    out: dict[str, int] = {}
+    for i, name in enumerate(("", *(f".{c}" for c in _CATEGORIES))):
+        check(_core.bind_MemoryUsed(number, who, i - 1, address(current), address(peak)))
+        out[f"current{name}"], out[f"peak{name}"] = current[0], peak[0]
+    out["reserved"] = _core.bind_MemoryReserved(number)
+    return out
+
+
+def reset_peak_memory_stats(on: DeviceLike | None = None) -> None:
+    """Makes the bytes in use on a device now their peak."""
+    check(_core.bind_MemoryResetPeak(check(_core.bind_DeviceDefault()) if on is None else open_device(on)))
+
+
+_compile_told = False
+
+
+def compile(model: Any = None, **options: Any) -> Any:
+    """Returns its argument: operations run one by one as they are. Warns once."""
+    global _compile_told
+    if not _compile_told:
+        _compile_told = True
+        warnings.warn("plait.compile returns its argument: there is no compiler", stacklevel=2)
+    return model if model is not None else lambda f: f
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Has no effect: results are the same in every run, for any number of threads."""
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Returns True: results are the same in every run, for any number of threads."""
+    return True
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Returns False."""
+    return False
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Has no effect: results are the same in every run."""
+
+
+def get_deterministic_debug_mode() -> int:
+    """Returns 2, which means that only deterministic operations run."""
+    return 2
+
+
+_precision = "highest"
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Keeps the word for `get_float32_matmul_precision`; products of float32 are always computed in float32."""
+    global _precision
+    if precision not in ("highest", "high", "medium"):
+        raise ValueError(f"set_float32_matmul_precision: want highest, high or medium, got {precision!r}")
+    _precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """Returns what was set."""
+    return _precision
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Returns False: small numbers are kept."""
+    return False
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Sets the default dtype by the old name of a type, such as "plait.DoubleTensor"."""
+    from plait._dtype import dtype, set_default_dtype
+    from plait._functions.conversion import _OLD_NAMES
+
+    set_default_dtype(t if isinstance(t, dtype) else _OLD_NAMES[str(t).rpartition(".")[2]])
+
+
+def get_device_module(on: DeviceLike | None = None) -> Any:
+    """Returns the module for a kind of device: plait.cpu or plait.cuda."""
+    import plait
+
+    return plait.cpu if on is None or device(on).type == "cpu" else plait.cuda
+
+
+def typename(obj: Any) -> str:
+    """Returns the name of an object's type, such as "plait.FloatTensor"."""
+    from plait._tensor import Tensor
+
+    if isinstance(obj, Tensor):
+        return obj.type()
+    cls = type(obj)
+    return f"{cls.__module__}.{cls.__qualname__}" if cls.__module__ != "builtins" else cls.__name__
+
+
+def is_warn_always_enabled() -> bool:
+    """Returns False: a warning shows once."""
+    return False
+
+
+def set_warn_always(b: bool) -> None:
+    """Has no effect."""
+
+
+def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, **options: Any) -> Callable[..., Any]:
+    """Returns a function that calls another for each part along a dimension and stacks the results.
+
+    Args:
+        func: takes and returns tensors
+        in_dims: the dimension of each argument, None for one that every call gets whole
+        out_dims: the dimension of the results
+        options: randomness, chunk_size: have no effect
+    """
+    from plait import _ops
+
+    def mapped(*args: Any) -> Any:
+        dims = [in_dims] * len(args) if in_dims is None or isinstance(in_dims, int) else list(in_dims)
+        parts = [None if d is None else _ops.unbind(a, d) for a, d in zip(args, dims, strict=True)]
+        n = next((len(p) for p in parts if p is not None), None)
+        if n is None:
+            raise ValueError("vmap: at least one argument must have a dimension to map over")
+        made = [func(*(a if p is None else p[i] for a, p in zip(args, parts, strict=True))) for i in range(n)]
+        if isinstance(made[0], tuple):
+            outs = [out_dims] * len(made[0]) if isinstance(out_dims, int) else list(out_dims)
+            return tuple(_ops.stack(list(t), d) for t, d in zip(zip(*made, strict=True), outs, strict=True))
+        return _ops.stack(made, out_dims)
+
+    return mapped

@@ -1,0 +1,114 @@
+"""Products and decompositions of matrices under the names that stand outside linalg."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plait import _ops
+from plait import linalg as la
+from plait._functions._common import store
+from plait.return_types import QR, SVD, Slogdet
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+__all__ = [
+    "addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "cholesky",
+    "cholesky_inverse", "cholesky_solve", "ger", "logdet", "mvlgamma", "pinverse", "qr", "slogdet", "svd",
+    "triangular_solve",
+]  # fmt: skip
+
+
+def _sum_product(name: str) -> Any:
+    make, in_place = getattr(_ops, name), getattr(_ops, name + "_")
+
+    def function(
+        input: Tensor, one: Tensor, two: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+    ) -> Tensor:
+        return store(out, make(input, one, two, beta, alpha))
+
+    def changed(input: Tensor, one: Tensor, two: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+        return in_place(input, one, two, beta, alpha)
+
+    function.__name__ = function.__qualname__ = name
+    changed.__name__ = changed.__qualname__ = name + "_"
+    function.__doc__ = (make.__doc__ or "").split("\n", maxsplit=1)[0]
+    changed.__doc__ = (in_place.__doc__ or "").split("\n", maxsplit=1)[0]
+    return function, changed
+
+
+addmm, addmm_ = _sum_product("addmm")
+addmv, addmv_ = _sum_product("addmv")
+addr, addr_ = _sum_product("addr")
+addbmm, addbmm_ = _sum_product("addbmm")
+baddbmm, baddbmm_ = _sum_product("baddbmm")
+
+
+def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the triangular factor of symmetric positive definite matrices."""
+    return store(out, _ops.linalg_cholesky(input, upper))
+
+
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the solution of equations with the matrix whose Cholesky factor is given."""
+    low = L.mT if upper else L
+    half = _ops.linalg_solve_triangular(low, input, False)
+    return store(out, _ops.linalg_solve_triangular(low.mT, half, True))
+
+
+def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the inverse of the matrix whose Cholesky factor is given."""
+    eye = _ops.expand(_ops.eye(L.shape[-1], dtype=L.dtype, device=L.device), L.shape)
+    return store(out, cholesky_solve(eye, L, upper))
+
+
+def logdet(input: Tensor) -> Tensor:
+    """Returns the logarithms of determinants, NaN for negative ones."""
+    sign, value = _ops.linalg_slogdet(input)
+    return _ops.where(_ops.lt(sign, 0), float("nan"), value)
+
+
+def slogdet(input: Tensor) -> Slogdet:
+    """Returns the signs of determinants and the logarithms of their absolute values."""
+    return la.slogdet(input)
+
+
+def qr(input: Tensor, some: bool = True, *, out: Any = None) -> QR:
+    """Returns an orthogonal and an upper triangular factor; see `linalg.qr`."""
+    return la.qr(input, "reduced" if some else "complete", out=out)
+
+
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> SVD:
+    """Returns U, S and V with input = U diag(S) V^T; see `linalg.svd`."""
+    u, s, vh = la.svd(input, not some)
+    return store(out, SVD(u, s, vh.mT))
+
+
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """Returns the pseudo-inverses of matrices."""
+    return _ops.linalg_pinv(input, rcond)
+
+
+def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the outer product of two vectors."""
+    return store(out, _ops.outer(input, vec2))
+
+
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Returns the solution of equations with a triangular matrix, and the matrix."""
+    if transpose:
+        return _ops.linalg_solve_triangular(A.mT, input, not upper, unitriangular), A
+    return _ops.linalg_solve_triangular(A, input, upper, unitriangular), A
+
+
+def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
+    """Returns the logarithm of the p-dimensional gamma function."""
+    from math import log, pi
+
+    terms = [_ops.lgamma(input - j / 2) for j in range(p)]
+    total = terms[0]
+    for t in terms[1:]:
+        total = total + t
+    return store(out, total + p * (p - 1) / 4 * log(pi))

@@ -1,0 +1,271 @@
+"""Sorting, choosing, counting and running results: functions that return values with indices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plait import _ops
+from plait._functions._common import numpy_names, store
+from plait.return_types import Histogram, ValuesIndices
+
+if TYPE_CHECKING:
+    from plait._dtype import dtype as DType
+    from plait._tensor import Tensor
+
+__all__ = [
+    "argsort", "argwhere", "bincount", "bucketize", "cov", "cummax", "cummin", "cumprod", "cumsum",
+    "cumulative_trapezoid", "diff", "gradient", "histc", "histogram", "kthvalue", "logcumsumexp", "nonzero",
+    "nonzero_static", "renorm", "searchsorted", "sort", "topk", "trapezoid", "unique", "unique_consecutive",
+]  # fmt: skip
+
+
+@numpy_names
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
+) -> ValuesIndices:
+    """Returns the elements sorted along a dimension, and where they were; equal ones stay in order."""
+    return store(out, ValuesIndices(*_ops.sort(input, dim, descending, stable)))
+
+
+@numpy_names
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """Returns the indices that sort a tensor along a dimension."""
+    return _ops.argsort(input, dim, descending, stable)
+
+
+@numpy_names
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
+) -> ValuesIndices:
+    """Returns the k largest, or smallest, elements along a dimension, and where they were."""
+    return store(out, ValuesIndices(*_ops.topk(input, k, dim, largest, sorted)))
+
+
+@numpy_names
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> ValuesIndices:
+    """Returns the k-th smallest element along a dimension, counted from 1, and where it was."""
+    return store(out, ValuesIndices(*_ops.kthvalue(input, k, dim, keepdim)))
+
+
+@numpy_names
+def cummax(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
+    """Returns the running largest elements along a dimension, and where they were."""
+    return store(out, ValuesIndices(*_ops.cummax(input, dim)))
+
+
+@numpy_names
+def cummin(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
+    """Returns the running smallest elements along a dimension, and where they were."""
+    return store(out, ValuesIndices(*_ops.cummin(input, dim)))
+
+
+@numpy_names
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """Returns the running sums along a dimension."""
+    return store(out, _ops.cumsum(input, dim, dtype=dtype))
+
+
+@numpy_names
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """Returns the running products along a dimension."""
+    return store(out, _ops.cumprod(input, dim, dtype=dtype))
+
+
+@numpy_names
+def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+    """Returns the running logarithms of sums of exponentials along a dimension."""
+    return store(out, _ops.logcumsumexp(input, dim))
+
+
+def _chosen(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+    wanted = [values]
+    if return_inverse:
+        wanted.append(inverse)
+    if return_counts:
+        wanted.append(counts)
+    return values if len(wanted) == 1 else tuple(wanted)
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """Returns the different elements, or slices along a dimension, in ascending order; waits for them.
+
+    Args:
+        input: the elements
+        sorted: has no effect: they always are
+        return_inverse: also return the index of each element among them
+        return_counts: also return how often each comes
+        dim: the dimension whose slices are compared
+    """
+    return _chosen(*_ops.unique(input, dim), return_inverse, return_counts)
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Returns the elements without those that equal their predecessor; waits for them. See `unique`."""
+    return _chosen(*_ops.unique_consecutive(input, dim), return_inverse, return_counts)
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """Returns how often each integer comes in a vector, or the sum of its weights; waits for the largest."""
+    return _ops.bincount(input, weights, minlength)
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
+    """Returns how many elements lie in each of equal parts of a range, by default from the smallest to the largest."""
+    return store(out, _ops.histc(input, bins, min, max))
+
+
+def histogram(
+    input: Tensor, bins: Any = 100, *, range: tuple[float, float] | None = None, weight: Tensor | None = None,
+    density: bool = False, out: Any = None,
+) -> Histogram:  # fmt: skip
+    """Returns how many elements, or how much weight, each bin has, and the edges of the bins.
+
+    Args:
+        input: the elements
+        bins: how many equal bins, or their edges in ascending order
+        range: of equal bins; from the smallest to the largest element by default
+        weight: of the elements
+        density: divide by the widths of the bins and the total
+        out: where the results go
+    """
+    flat = _ops.ravel(input.detach())
+    if isinstance(bins, int):
+        low, high = range if range is not None else (0.0, 0.0)
+        if range is None and flat.numel():
+            low, high = _ops.amin(flat).item(), _ops.amax(flat).item()
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        edges = _ops.linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
+    else:
+        edges = bins
+    n = edges.numel() - 1
+    at = _ops.searchsorted(edges, flat, False, True) - 1
+    at = _ops.where(_ops.eq(flat, edges[-1]), n - 1, at)
+    inside = _ops.logical_and(_ops.ge(at, 0), _ops.lt(at, n))
+    w = _ops.ones_like(flat) if weight is None else _ops.ravel(weight.detach())
+    w = _ops.where(inside, w, 0)
+    hist = _ops.index_add_(_ops.zeros(n, dtype=input.dtype, device=input.device), 0, _ops.clamp(at, 0, n - 1), w)
+    if density:
+        hist = hist / (_ops.sum(hist) * (edges[1:] - edges[:-1]))
+    return store(out, Histogram(hist, edges))
+
+
+def searchsorted(
+    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Tensor | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Returns where values belong in sorted sequences: before equal elements, or after them with side="right"."""
+    return store(
+        out, _ops.searchsorted(sorted_sequence, _values(input, sorted_sequence), out_int32, _right(right, side), sorter)
+    )
+
+
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
+) -> Tensor:
+    """Returns the number of boundaries that are smaller than each element, or not larger with right=True."""
+    return store(out, _ops.bucketize(_values(input, boundaries), boundaries, out_int32, right))
+
+
+def _values(value: Any, like: Tensor) -> Tensor:
+    from plait._tensor import Tensor, tensor
+
+    return value if isinstance(value, Tensor) else tensor(value, device=like.device)
+
+
+def _right(right: bool, side: str | None) -> bool:
+    if side is not None and side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
+    if side == "left" and right:
+        raise ValueError("searchsorted: side='left' and right=True contradict each other")
+    return right or side == "right"
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
+    """Returns the coordinates of the elements that are not zero, a row each; waits for them.
+
+    Args:
+        input: the elements
+        as_tuple: return a vector of indices for each dimension instead
+        out: where the result goes
+    """
+    found = _ops.nonzero(input if input.shape or not as_tuple else _ops.unsqueeze(input, 0))
+    return tuple(_ops.unbind(found, 1)) if as_tuple else store(out, found)
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """Returns the coordinates of the elements that are not zero, a row each; waits for them."""
+    return _ops.nonzero(input)
+
+
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """Returns `size` coordinates of elements that are not zero, filled up with `fill_value`."""
+    found = _ops.nonzero(input)[:size]
+    rest = _ops.full(
+        size - found.shape[0], found.shape[1], fill_value=fill_value, dtype=found.dtype, device=found.device
+    )
+    return _ops.cat([found, rest])
+
+
+@numpy_names
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    """Returns the n-th differences of neighbours along a dimension."""
+    return _ops.diff(input, n, dim, prepend, append)
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """Returns the integral along a dimension by the trapezoidal rule."""
+    return _ops.trapezoid(y, x, dx, dim)
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """Returns the running integrals along a dimension by the trapezoidal rule."""
+    return _ops.cumulative_trapezoid(y, x, dx, dim)
+
+
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
+    """Returns the covariances of variables in rows."""
+    return _ops.cov(input, correction, fweights, aweights)
+
+
+@numpy_names
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
+    """Returns the tensor with the slices along a dimension scaled to a p-norm of at most `maxnorm`."""
+    return store(out, _ops.renorm(input, p, dim=dim, maxnorm=maxnorm))
+
+
+def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
+    """Returns the derivatives along dimensions by central differences.
+
+    Args:
+        input: the values
+        spacing: the distance of neighbours, or one for each dimension
+        dim: the dimensions; all by default
+        edge_order: 1; other orders of the differences at the ends are not there
+    """
+    if edge_order != 1:
+        raise NotImplementedError(f"gradient: edge_order must be 1, got {edge_order}")
+    dims = list(range(len(input.shape))) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    steps = [spacing] * len(dims) if isinstance(spacing, int | float) else list(spacing)
+    out = []
+    for d, h in zip(dims, steps, strict=True):
+        n = input.shape[d]
+        if n < 2:
+            raise RuntimeError(f"gradient: want at least 2 elements along dimension {d}, got {n}")
+        first = (_ops.narrow(input, d, 1, 1) - _ops.narrow(input, d, 0, 1)) / h
+        middle = (_ops.narrow(input, d, 2, n - 2) - _ops.narrow(input, d, 0, n - 2)) / (2 * h)
+        last = (_ops.narrow(input, d, n - 1, 1) - _ops.narrow(input, d, n - 2, 1)) / h
+        out.append(_ops.cat([first, middle, last], d))
+    return tuple(out)

@@ -1,0 +1,303 @@
+"""Reductions over dimensions: sums, means, variances, extremes, norms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from plait import _ops
+from plait._functions._common import numpy_names, one_dim, operand, store
+from plait.return_types import MinMax, ValuesIndices
+
+if TYPE_CHECKING:
+    from plait._dtype import dtype as DType
+    from plait._tensor import Tensor
+
+__all__ = [
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "dist", "logsumexp", "max", "mean",
+    "median", "min", "mode", "nanmean", "nanmedian", "nanquantile", "nansum", "norm", "prod", "quantile", "std",
+    "std_mean", "sum", "var", "var_mean",
+]  # fmt: skip
+
+Dims = int | Sequence[int] | None
+
+
+def _all_or(dim: Any) -> Any:
+    """Returns dimensions to reduce; an empty list means all."""
+    return None if isinstance(dim, list | tuple) and not dim else dim
+
+
+@numpy_names
+def sum(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Returns the sum over dimensions, over all by default; of integers and bools as int64."""
+    return store(out, _ops.sum(input, _all_or(dim), keepdim, dtype=dtype))
+
+
+@numpy_names
+def nansum(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Returns the sum of the elements that are not NaN."""
+    result = _ops.nansum(input, _all_or(dim), keepdim)
+    return store(out, result if dtype is None else _ops.to(result, dtype=dtype))
+
+
+@numpy_names
+def mean(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Returns the mean over dimensions, over all by default."""
+    return store(out, _ops.mean(input, _all_or(dim), keepdim, dtype=dtype))
+
+
+@numpy_names
+def nanmean(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Returns the mean of the elements that are not NaN."""
+    result = _ops.nanmean(input if dtype is None else _ops.to(input, dtype=dtype), _all_or(dim), keepdim)
+    return store(out, result)
+
+
+@numpy_names
+def prod(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns the product along a dimension, or of all elements."""
+    return store(out, _ops.prod(input, _all_or(dim), keepdim, dtype=dtype))
+
+
+def _correction(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
+    """Returns dimensions and the correction that an overload of var or std means."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        if correction is not None:
+            raise TypeError("var: want unbiased or correction, got both")
+        correction = int(unbiased)
+    return _all_or(dim), 1.0 if correction is None else correction
+
+
+@numpy_names
+def var(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    *, correction: float | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Returns the variance over dimensions, over all by default.
+
+    Args:
+        input: the elements
+        dim: the dimensions; a bool in its place is `unbiased`
+        unbiased: whether the divisor is the number of elements less one, which is the default
+        keepdim: keep the reduced dimensions with size 1
+        correction: what is subtracted from the number of elements, instead of `unbiased`
+        out: where the result goes
+    """
+    dims, c = _correction(dim, unbiased, correction)
+    return store(out, _ops.var(input, dims, c, keepdim))
+
+
+@numpy_names
+def std(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    *, correction: float | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Returns the standard deviation over dimensions; see `var`."""
+    dims, c = _correction(dim, unbiased, correction)
+    return store(out, _ops.std(input, dims, c, keepdim))
+
+
+@numpy_names
+def var_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Returns the variance and the mean over dimensions; see `var`."""
+    dims, c = _correction(dim, unbiased, correction)
+    return _ops.var_mean(input, dims, c, keepdim)
+
+
+@numpy_names
+def std_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Returns the standard deviation and the mean over dimensions; see `var`."""
+    dims, c = _correction(dim, unbiased, correction)
+    return _ops.std_mean(input, dims, c, keepdim)
+
+
+def _extreme(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, out: Any) -> Any:
+    from plait._tensor import Tensor
+
+    if other is None and isinstance(dim, Tensor):
+        dim, other = None, dim
+    if other is not None:
+        return store(out, _ops.maximum(input, other) if name == "max" else _ops.minimum(input, other))
+    if dim is None:
+        return store(out, _ops.amax(input) if name == "max" else _ops.amin(input))
+    along = _ops.max if name == "max" else _ops.min
+    return store(out, ValuesIndices(*along(input, one_dim(name, dim), keepdim)))
+
+
+@numpy_names
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, out: Any = None) -> Any:
+    """Returns the largest element; with a dimension (values, indices); with another tensor the larger elements."""
+    return _extreme("max", input, dim, keepdim, other, out)
+
+
+@numpy_names
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, out: Any = None) -> Any:
+    """Returns the smallest element; with a dimension (values, indices); with another tensor the smaller elements."""
+    return _extreme("min", input, dim, keepdim, other, out)
+
+
+@numpy_names
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> MinMax:
+    """Returns the smallest and the largest elements, (min, max)."""
+    return store(out, MinMax(_ops.amin(input, dim, keepdim), _ops.amax(input, dim, keepdim)))
+
+
+@numpy_names
+def amax(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the largest elements over dimensions; equal ones share the gradient."""
+    return store(out, _ops.amax(input, _all_or(dim), keepdim))
+
+
+@numpy_names
+def amin(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the smallest elements over dimensions; equal ones share the gradient."""
+    return store(out, _ops.amin(input, _all_or(dim), keepdim))
+
+
+@numpy_names
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the index of the largest element along a dimension, or of all, counted row-major."""
+    return store(out, _ops.argmax(input, None if dim is None else one_dim("argmax", dim), keepdim))
+
+
+@numpy_names
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the index of the smallest element along a dimension, or of all, counted row-major."""
+    return store(out, _ops.argmin(input, None if dim is None else one_dim("argmin", dim), keepdim))
+
+
+@numpy_names
+def all(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns whether no element over dimensions is zero."""
+    return store(out, _ops.all(input, _all_or(dim), keepdim))
+
+
+@numpy_names
+def any(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns whether any element over dimensions is not zero."""
+    return store(out, _ops.any(input, _all_or(dim), keepdim))
+
+
+@numpy_names
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """Returns the number of elements that are not zero."""
+    return _ops.count_nonzero(input, _all_or(dim))
+
+
+@numpy_names
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the logarithm of the sum of exponentials over dimensions, without overflow."""
+    return store(out, _ops.logsumexp(input, _all_or(dim), keepdim))
+
+
+def _along(function: Any, input: Tensor, dim: Any, keepdim: bool, out: Any) -> Any:
+    return store(out, ValuesIndices(*function(input, dim, keepdim)))
+
+
+@numpy_names
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
+    """Returns the median, the lower of two; with a dimension (values, indices)."""
+    if dim is None:
+        return store(out, _ops.median(_ops.ravel(input), 0)[0])
+    return _along(_ops.median, input, dim, keepdim, out)
+
+
+@numpy_names
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
+    """Returns the median of the elements that are not NaN; with a dimension (values, indices)."""
+    if dim is None:
+        return store(out, _ops.nanmedian(_ops.ravel(input), 0)[0])
+    return _along(_ops.nanmedian, input, dim, keepdim, out)
+
+
+@numpy_names
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> ValuesIndices:
+    """Returns the element that comes most often along a dimension, and an index of it."""
+    return _along(_ops.mode, input, dim, keepdim, out)
+
+
+@numpy_names
+def quantile(
+    input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False,
+    *, interpolation: str = "linear", out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Returns the q-quantiles along a dimension, or of all elements; the first dimension is that of a vector `q`."""
+    return store(out, _ops.quantile(input, _probability(q, input), dim, keepdim, interpolation))
+
+
+@numpy_names
+def nanquantile(
+    input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False,
+    *, interpolation: str = "linear", out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Returns the q-quantiles of the elements that are not NaN."""
+    return store(out, _ops.nanquantile(input, _probability(q, input), dim, keepdim, interpolation))
+
+
+def _probability(q: Any, input: Tensor) -> Tensor:
+    from plait._tensor import Tensor, tensor
+
+    if not isinstance(q, Tensor) and not 0 <= q <= 1:
+        raise ValueError(f"quantile: q must be in [0, 1], got {q}")
+    return q if isinstance(q, Tensor) else tensor(float(q), dtype=input.dtype, device=input.device)
+
+
+@numpy_names
+def norm(
+    input: Tensor, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False,
+    out: Tensor | None = None, dtype: DType | None = None,
+) -> Tensor:  # fmt: skip
+    """Returns a vector norm over dimensions, over all by default, or a matrix norm.
+
+    Args:
+        input: the elements
+        p: the order; "fro" means 2, "nuc" the sum of singular values over two dimensions
+        dim: the dimensions
+        keepdim: keep the reduced dimensions with size 1
+        out: where the result goes
+        dtype: to which the elements are converted first
+    """
+    if p == "nuc":
+        from plait.linalg import matrix_norm
+
+        return store(out, matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype))  # type: ignore[arg-type]
+    order = 2.0 if p is None or p == "fro" else p
+    if isinstance(order, str):
+        raise ValueError(f"norm: p must be a number, 'fro' or 'nuc', got {p!r}")
+    return store(out, _ops.norm(input, order, _all_or(dim), keepdim, dtype=dtype))
+
+
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """Returns the p-norm of the difference."""
+    return _ops.dist(input, operand(other), p)

@@ -1,0 +1,360 @@
+"""Views, splits and joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from plait import _ops
+from plait._functions._common import adopt, forget_layout, numpy_names, store
+
+if TYPE_CHECKING:
+    from plait._tensor import Size, Tensor
+
+__all__ = [
+    "as_strided", "as_strided_", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "cat",
+    "dsplit", "einsum", "flip", "hsplit", "meshgrid", "movedim", "permute", "repeat_interleave", "reshape",
+    "resize_as_", "select_scatter", "slice_scatter", "split", "squeeze", "squeeze_", "stack", "t_", "tensor_split",
+    "tensordot", "tile", "unravel_index", "unsqueeze_", "vsplit",
+]  # fmt: skip
+
+
+@numpy_names
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Returns tensors joined along a dimension."""
+    return store(out, _ops.cat(tensors, dim))
+
+
+@numpy_names
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Returns tensors of one shape joined along a new dimension."""
+    return store(out, _ops.stack(tensors, dim))
+
+
+def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Returns views along a dimension: of one size, the last perhaps smaller, or of the given sizes."""
+    if isinstance(split_size_or_sections, int):
+        return _ops.split(tensor, split_size_or_sections, dim)
+    return _ops.split_with_sizes(tensor, split_size_or_sections, dim)
+
+
+def split_method(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Returns views along a dimension: of one size, the last perhaps smaller, or of the given sizes."""
+    return split(self, split_size, dim)
+
+
+@numpy_names
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
+) -> Any:
+    """Returns views along a dimension: a number of them of about one size, or cut before the given indices."""
+    return _split_at(input, _first(indices_or_sections, sections, indices), dim)
+
+
+def _first(*values: Any) -> Any:
+    return next(v for v in values if v is not None)
+
+
+def _split_at(input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
+    if hasattr(at, "tolist"):
+        at = at.tolist()
+    return _ops.tensor_split(input, at, dim) if isinstance(at, int) else _ops.tensor_split_at(input, at, dim)
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Returns what `tensor_split` does along the columns, or the only dimension."""
+    if not input.shape:
+        raise ValueError("hsplit: want at least one dimension, got a 0-d tensor")
+    return _even("hsplit", input, indices_or_sections, 0 if len(input.shape) == 1 else 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Returns what `tensor_split` does along the rows."""
+    if len(input.shape) < 2:
+        raise ValueError(f"vsplit: want at least two dimensions, got shape {list(input.shape)}")
+    return _even("vsplit", input, indices_or_sections, 0)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Returns what `tensor_split` does along the third dimension."""
+    if len(input.shape) < 3:
+        raise ValueError(f"dsplit: want at least three dimensions, got shape {list(input.shape)}")
+    return _even("dsplit", input, indices_or_sections, 2)
+
+
+def _even(name: str, input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
+    if isinstance(at, int) and (at < 1 or input.shape[dim] % at):
+        raise ValueError(f"{name}: size {input.shape[dim]} of dimension {dim} cannot be cut into {at} equal parts")
+    return _split_at(input, at, dim)
+
+
+@numpy_names
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Returns a view without dimensions of size 1: all of them, or those given."""
+    if dim is None:
+        return _ops.squeeze(input)
+    return _ops.squeeze(input, dim) if not isinstance(dim, tuple | list) or dim else input.view(input.shape)
+
+
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """Returns the elements in reverse order along dimensions."""
+    return _ops.flip(input, _flat(dims))
+
+
+def _flat(sizes: tuple[Any, ...]) -> Any:
+    return sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+
+
+def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
+    """Returns a view with the dimensions in the given order."""
+    return _ops.permute(input, dims)
+
+
+def permute_method(self: Tensor, *dims: Any, **named: Any) -> Tensor:
+    """Returns a view with the dimensions in the given order."""
+    return _ops.permute(self, _flat(dims) if dims else named.pop("dims"))
+
+
+def reshape(input: Tensor, shape: Any) -> Tensor:
+    """Returns the elements in another shape, a view where that is possible; a -1 stands for what remains."""
+    return _ops.reshape(input, shape)
+
+
+def reshape_method(self: Tensor, *shape: Any, **named: Any) -> Tensor:
+    """Returns the elements in another shape, a view where that is possible; a -1 stands for what remains."""
+    return _ops.reshape(self, *(shape or (named.pop("shape"),)))
+
+
+def view(self: Tensor, *size: Any) -> Tensor:
+    """Returns a view of another shape, or of another dtype of the same size."""
+    from plait._dtype import dtype
+
+    if len(size) == 1 and isinstance(size[0], dtype):
+        if size[0] is self.dtype:
+            return _ops.view(self, self.shape)
+        from plait._errors import MissingFeatureError
+
+        raise MissingFeatureError(
+            f"view: the bits of {self.dtype} as {size[0]} are not there; use to() to convert values"
+        )
+    return _ops.view(self, *size)
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """Returns the tensor repeated along its last dimensions."""
+    return _ops.tile(input, _flat(dims))
+
+
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Returns each part of a dimension repeated, next to one another; of the flat tensor by default.
+
+    Args:
+        input: the tensor; with nothing else, how often to repeat each index
+        repeats: how often: a number, or a vector of one for each part, for which it waits
+        dim: the dimension
+        output_size: has no effect
+    """
+    from plait._tensor import Tensor, tensor
+
+    if repeats is None:
+        return _ops.repeat_interleave(_ops.arange(0, end=input.shape[0], device=input.device), input, 0)
+    return _ops.repeat_interleave(
+        input, repeats if isinstance(repeats, Tensor) else tensor(repeats, device=input.device), dim
+    )
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Returns the coordinates of a grid: tensor i runs along dimension i; "xy" swaps the first two."""
+    return _ops.meshgrid(_list(tensors), indexing)
+
+
+def _list(tensors: tuple[Any, ...]) -> Any:
+    return tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
+
+
+def _each(name: str) -> Any:
+    make = getattr(_ops, name)
+
+    def function(*tensors: Any) -> Any:
+        if len(tensors) == 1 and not isinstance(tensors[0], list | tuple):
+            return make(tensors[0])
+        return tuple(make(t) for t in _list(tensors))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Returns a view with at least {name[-2]} dimensions, of each tensor."
+    return function
+
+
+atleast_1d, atleast_2d, atleast_3d = _each("atleast_1d"), _each("atleast_2d"), _each("atleast_3d")
+
+
+def block_diag(*tensors: Any) -> Tensor:
+    """Returns a matrix with matrices on its diagonal."""
+    return _ops.block_diag(_list(tensors))
+
+
+def einsum(*args: Any) -> Tensor:
+    """Returns sums of products of elements that a notation names.
+
+    Either an equation such as "ij,jk->ik" and tensors, or each tensor with a list of the numbers of its dimensions, and
+    last perhaps the list for the result.
+    """
+    if isinstance(args[0], str):
+        return _ops.einsum(args[0], *args[1:])
+    operands, lists = args[0 : len(args) // 2 * 2 : 2], args[1::2]
+
+    def letters(subscripts: Any) -> str:
+        return "".join(
+            "..." if s is Ellipsis else chr(ord("a") + s) if s < 26 else chr(ord("A") + s - 26) for s in subscripts
+        )
+
+    equation = ",".join(letters(s) for s in lists)
+    return _ops.einsum(equation + ("->" + letters(args[-1]) if len(args) % 2 else ""), *operands)
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
+    """Returns the sums of products over dimensions: the last `dims` of a and first of b, or two lists of them."""
+    if isinstance(dims, int):
+        if dims < 0 or dims > min(len(a.shape), len(b.shape)):
+            raise RuntimeError(
+                f"tensordot: cannot sum over {dims} dimensions of shapes {list(a.shape)} and {list(b.shape)}"
+            )
+        first, second = list(range(len(a.shape) - dims, len(a.shape))), list(range(dims))
+    else:
+        pair = dims.tolist() if hasattr(dims, "tolist") else dims
+        first, second = ([d] if isinstance(d, int) else list(d) for d in pair)
+    return store(out, _ops.tensordot(a, b, first, second))
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """Returns the shape to which shapes broadcast.
+
+    Raises:
+        RuntimeError: if they do not.
+    """
+    from plait._errors import ShapeError
+    from plait._tensor import Size
+
+    sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    out = [1] * max((len(s) for s in sizes), default=0)
+    for s in sizes:
+        for i, n in enumerate(reversed(s), 1):
+            if n < 0:
+                raise ShapeError(f"broadcast_shapes: sizes must not be negative, got {n}")
+            if n != 1 and out[-i] not in (1, n):
+                raise ShapeError(f"broadcast_shapes: shapes {[list(s) for s in sizes]} do not fit")
+            out[-i] = n if n != 1 else out[-i]
+    return Size(out)
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Returns a view with the given sizes and strides; the offset counts from the start of the storage."""
+    offset = 0 if storage_offset is None else storage_offset - input.storage_offset()
+    return _ops.as_strided(input, size, stride, offset)
+
+
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """Returns the sum over the dimensions that broadcasting a tensor of the given sizes to this one would add."""
+    want = tuple(_flat(size))
+    lead = len(self.shape) - len(want)
+    kept = self.shape[lead:] if lead >= 0 else ()
+    if lead < 0 or any(n not in (1, have) for n, have in zip(want, kept, strict=True)):
+        raise RuntimeError(f"sum_to_size: size {list(want)} does not broadcast to shape {list(self.shape)}")
+    dims = [*range(lead), *(lead + i for i, n in enumerate(want) if n == 1 and kept[i] != 1)]
+    return _ops.reshape(_ops.sum(self, dims, True), want) if dims else self
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """Returns the tensor with `src` at one index of a dimension."""
+    return _ops.select_scatter(input, src, dim, index)
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """Returns the tensor with `src` in a slice of a dimension."""
+    n = input.shape[dim]
+    return _ops.slice_scatter(input, src, dim, start or 0, n if end is None else end, step)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Returns the coordinates that row-major indices of a shape mean, a tensor for each dimension."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    out: list[Tensor] = []
+    for n in reversed(sizes):
+        out.insert(0, _ops.remainder(indices, n))
+        indices = _ops.floor_divide(indices, n)
+    return tuple(out)
+
+
+# --- in place: the tensor becomes the view ---
+
+
+def _become(name: str, t: Tensor, view: Tensor) -> Tensor:
+    """Makes a tensor the view that an operation made of it."""
+    if t.requires_grad and t.is_leaf:
+        raise RuntimeError(f"{name}: a leaf that requires a gradient cannot become a view of itself")
+    t._h, view._h = view._h, t._h
+    forget_layout(t)
+    return t
+
+
+def transpose_(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Exchanges two dimensions."""
+    return _become("transpose_", input, _ops.transpose(input, dim0, dim1))
+
+
+def t_(input: Tensor) -> Tensor:
+    """Transposes a matrix."""
+    return _become("t_", input, _ops.t(input))
+
+
+def squeeze_(input: Tensor, dim: Any = None) -> Tensor:
+    """Drops dimensions of size 1."""
+    return _become("squeeze_", input, squeeze(input, dim))
+
+
+def unsqueeze_(input: Tensor, dim: int) -> Tensor:
+    """Adds a dimension of size 1."""
+    return _become("unsqueeze_", input, _ops.unsqueeze(input, dim))
+
+
+def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Gives the tensor other sizes and strides over its storage."""
+    return _become("as_strided_", input, as_strided(input, size, stride, storage_offset))
+
+
+def resize_(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Gives the tensor another size, row-major; elements that were not there before are undefined."""
+    if input.requires_grad:
+        raise RuntimeError("resize_: a tensor that requires a gradient cannot be resized")
+    size = tuple(_flat(sizes))
+    n = 1
+    for s in size:
+        n *= s
+    if n < 0 or any(s < 0 for s in size):
+        raise ValueError(f"resize_: sizes must not be negative, got {list(size)}")
+    room = input.untyped_storage().nbytes() // input.element_size() - input.storage_offset()
+    if n > room:
+        larger = _ops.empty(n, dtype=input.dtype, device=input.device)
+        if room:
+            _ops.copy_(_ops.narrow(larger, 0, 0, room), _ops.as_strided(input, (room,), (1,)))
+        return adopt(input, _ops.view(larger, size))
+    strides: list[int] = []
+    step = 1
+    for s in reversed(size):
+        strides.insert(0, step)
+        step *= max(s, 1)
+    return adopt(input, _ops.as_strided(input, size, strides))
+
+
+def resize_as_(input: Tensor, tensor: Tensor, *, memory_format: Any = None) -> Tensor:
+    """Gives the tensor the size of another."""
+    return resize_(input, tensor.shape)
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Returns a view with dimensions moved to other positions."""
+    return _ops.movedim(input, source, destination)

@@ -1,0 +1,28 @@
+"""The kind of device that training runs on, whichever it is: GPUs where there are any."""
+
+from __future__ import annotations
+
+from plait import cuda as _cuda
+from plait._device import DeviceLike
+from plait._device import device as _device
+
+__all__ = [
+    "current_accelerator", "current_device_index", "device_count", "empty_cache", "is_available", "max_memory_allocated",
+    "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device_index", "synchronize",
+]  # fmt: skip
+
+device_count, is_available, synchronize = _cuda.device_count, _cuda.is_available, _cuda.synchronize
+empty_cache, memory_stats, memory_allocated = _cuda.empty_cache, _cuda.memory_stats, _cuda.memory_allocated
+max_memory_allocated, memory_reserved = _cuda.max_memory_allocated, _cuda.memory_reserved
+reset_peak_memory_stats = _cuda.reset_peak_memory_stats
+current_device_index = current_device_idx = _cuda.current_device
+
+
+def current_accelerator(check_available: bool = False) -> _device | None:
+    """Returns the kind of accelerator, `device("gpu")`, or None where there is none."""
+    return _device("gpu") if is_available() else None
+
+
+def set_device_index(device: DeviceLike) -> None:
+    """Chooses the GPU that `current_device_index` names."""
+    _cuda.set_device(device)

@@ -1,0 +1,140 @@
+"""GPUs under the name that scripts ask for them: counts, memory, seeds."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from plait._device import DeviceLike
+from plait._device import device as _device
+from plait._device import device_count as _count
+from plait._device import synchronize as _synchronize
+from plait._functions.machine import memory_stats as _memory_stats
+from plait._random import get_rng_state, manual_seed, seed, set_rng_state
+
+__all__ = [
+    "current_device", "device", "device_count", "empty_cache", "get_device_name", "get_rng_state", "init", "is_available",
+    "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
+    "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
+    "set_rng_state", "synchronize",
+]  # fmt: skip
+
+_current = 0
+
+
+def device_count() -> int:
+    """Returns the number of GPUs."""
+    return _count("gpu")
+
+
+def is_available() -> bool:
+    """Whether there is a GPU."""
+    return device_count() > 0
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether GPUs compute in bfloat16: where there is one."""
+    return is_available()
+
+
+def is_initialized() -> bool:
+    """Returns False: devices are opened at their first use."""
+    return False
+
+
+def init() -> None:
+    """Has no effect: devices are opened at their first use."""
+
+
+def current_device() -> int:
+    """Returns the index of the GPU that `set_device` chose, 0 at first."""
+    return _current
+
+
+def _index(d: Any) -> int:
+    return d if isinstance(d, int) else _device(d).index or 0
+
+
+def set_device(device: DeviceLike) -> None:
+    """Chooses the GPU that `current_device` names."""
+    global _current
+    _current = _index(device)
+
+
+class device(_device):  # noqa: N801
+    """A GPU, as a context manager: where tensors are made by default inside."""
+
+    __slots__ = ()
+
+    def __init__(self, device: DeviceLike) -> None:
+        super().__init__("gpu", _index(device))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, value, trace)
+
+
+def _gpu(d: DeviceLike | None) -> DeviceLike:
+    return _device("gpu", _current) if d is None else _device(d)
+
+
+def get_device_name(device: DeviceLike | None = None) -> str:
+    """Returns the name of a GPU."""
+    return str(_gpu(device))
+
+
+def synchronize(device: DeviceLike | None = None) -> None:
+    """Waits until a GPU is idle; without GPUs it returns at once."""
+    if is_available():
+        _synchronize(_gpu(device))
+
+
+def empty_cache() -> None:
+    """Gives cached memory of all GPUs back to the system."""
+    from plait import _core
+    from plait._device import open_device
+
+    for i in range(device_count()):
+        _core.bind_MemoryEmptyCache(open_device(_device("gpu", i)))
+
+
+def manual_seed_all(seed: int) -> None:
+    """Restarts the generators of all devices from a seed."""
+    manual_seed(seed)
+
+
+def seed_all() -> None:
+    """Restarts the generators of all devices from a seed that the system chooses."""
+    seed()
+
+
+def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
+    """Returns what `plait.memory_stats` does of a GPU; nothing where there is none."""
+    return _memory_stats(_gpu(device)) if is_available() else {}
+
+
+def memory_allocated(device: DeviceLike | None = None) -> int:
+    """Returns the bytes in use on a GPU, 0 where there is none."""
+    return memory_stats(device).get("current", 0)
+
+
+def max_memory_allocated(device: DeviceLike | None = None) -> int:
+    """Returns the largest number of bytes that were in use on a GPU."""
+    return memory_stats(device).get("peak", 0)
+
+
+def memory_reserved(device: DeviceLike | None = None) -> int:
+    """Returns the bytes that a GPU holds, caches included."""
+    return memory_stats(device).get("reserved", 0)
+
+
+max_memory_reserved = memory_reserved
+
+
+def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
+    """Makes the bytes in use on a GPU now their peak."""
+    from plait._functions.machine import reset_peak_memory_stats
+
+    if is_available():
+        reset_peak_memory_stats(_gpu(device))

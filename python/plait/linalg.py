@@ -1,0 +1,315 @@
+"""Linear algebra: norms, decompositions, solutions of equations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plait import _ops
+from plait._functions._common import store
+from plait.return_types import QR, Eigh, LinalgSVD, Lstsq, Slogdet
+
+if TYPE_CHECKING:
+    from plait._dtype import dtype as DType
+    from plait._tensor import Tensor
+
+__all__ = [
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "inv_ex", "lstsq",
+    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
+    "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+]  # fmt: skip
+
+
+class LinAlgError(RuntimeError):
+    """A matrix that a function of linear algebra cannot take, such as a singular one."""
+
+
+def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+    """Returns the triangular factor of symmetric positive definite matrices."""
+    return store(out, _ops.linalg_cholesky(A, upper))
+
+
+def _checked(value: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
+    info = _ops.zeros(value.shape[:-2], dtype=_int32(), device=value.device)
+    if check_errors:
+        value.tolist()
+    return value, info
+
+
+def _int32() -> DType:
+    from plait._dtype import int32
+
+    return int32
+
+
+def cholesky_ex(
+    A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Returns the Cholesky factor and zeros: errors are raised where a value is read."""
+    return store(out, _checked(_ops.linalg_cholesky(A, upper), check_errors))
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> tuple[Tensor, Tensor]:
+    """Returns the inverse and zeros: errors are raised where a value is read."""
+    return store(out, _checked(_ops.linalg_inv(A), check_errors))
+
+
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Returns the solution and zeros: errors are raised where a value is read."""
+    return store(out, _checked(solve(A, B, left=left), check_errors))
+
+
+def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the inverses of matrices."""
+    return store(out, _ops.linalg_inv(A))
+
+
+def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the determinants of matrices."""
+    return store(out, _ops.linalg_det(A))
+
+
+def slogdet(A: Tensor, *, out: Any = None) -> Slogdet:
+    """Returns the signs of determinants and the logarithms of their absolute values."""
+    return store(out, Slogdet(*_ops.linalg_slogdet(A)))
+
+
+def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
+    """Returns the eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
+    return store(out, Eigh(*_ops.linalg_eigh(_symmetric(A, UPLO))))
+
+
+def _symmetric(A: Tensor, triangle: str) -> Tensor:
+    if triangle not in ("L", "U"):
+        raise ValueError(f"eigh: UPLO must be 'L' or 'U', got {triangle!r}")
+    half = _ops.tril(A, -1) if triangle == "L" else _ops.triu(A, 1)
+    return half + half.mT + _ops.diag_embed(_ops.diagonal(A, 0, -2, -1))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
+    """Returns the eigenvalues of symmetric matrices, ascending."""
+    return store(out, eigh(A, UPLO).eigenvalues)
+
+
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> LinalgSVD:
+    """Returns U, S and Vh with A = U diag(S) Vh; with full_matrices, U and Vh are square."""
+    m, n = A.shape[-2:]
+    u, s, v = _ops.linalg_svd(A)
+    if full_matrices and m != n:
+        from plait._errors import MissingFeatureError
+
+        raise MissingFeatureError(
+            "linalg.svd: full_matrices=True of a matrix that is not square; use full_matrices=False"
+        )
+    return store(out, LinalgSVD(u, s, v))
+
+
+def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
+    """Returns the singular values, descending."""
+    return store(out, _ops.linalg_svd(A)[1])
+
+
+def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> QR:
+    """Returns Q with orthonormal columns and an upper triangular R with A = Q R."""
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
+    if mode == "complete" and A.shape[-2] > A.shape[-1]:
+        from plait._errors import MissingFeatureError
+
+        raise MissingFeatureError("linalg.qr: mode='complete' of a tall matrix; use mode='reduced'")
+    q, r = _ops.linalg_qr(A)
+    return store(out, QR(_ops.empty(0, dtype=A.dtype, device=A.device) if mode == "r" else q, r))
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
+    """Returns X with A X = B, or X A = B if not `left`."""
+    return store(out, _ops.linalg_solve(A, B) if left else _ops.linalg_solve(A.mT, B.mT).mT)
+
+
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None
+) -> Tensor:
+    """Returns X with A X = B, or X A = B if not `left`, for triangular matrices A."""
+    if left:
+        return store(out, _ops.linalg_solve_triangular(A, B, upper, unitriangular))
+    return store(out, _ops.linalg_solve_triangular(A.mT, B.mT, not upper, unitriangular).mT)
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Lstsq:
+    """Returns X that minimises the norm of A X - B, for matrices of full rank, and the squares of those norms."""
+    x = _ops.linalg_lstsq(A, B)
+    m, n = A.shape[-2:]
+    none = _ops.empty(0, dtype=A.dtype, device=A.device)
+    residuals = _ops.sum(_ops.square(_ops.matmul(A, x) - B), -2) if m > n else none
+    return Lstsq(x, residuals, matrix_rank(A), none)
+
+
+def pinv(
+    A: Tensor, *, atol: Any = None, rtol: float | None = None, hermitian: bool = False, out: Tensor | None = None
+) -> Tensor:
+    """Returns the pseudo-inverses of matrices; singular values below rtol times the largest count as 0."""
+    return store(out, _ops.linalg_pinv(A, -1.0 if rtol is None else rtol))
+
+
+def matrix_rank(
+    A: Tensor,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+    hermitian: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns the number of singular values above max(atol, rtol times the largest)."""
+    from plait._dtype import finfo
+
+    s = _ops.linalg_svd(A.detach())[1]
+    if rtol is None:
+        rtol = 0.0 if atol else max(A.shape[-2:]) * finfo(A.dtype).eps
+    bound = _ops.clamp(_ops.amax(s, -1, True) * rtol, atol or 0.0, None)
+    return store(out, _ops.sum(_ops.gt(s, bound), -1))
+
+
+def vector_norm(
+    x: Tensor,
+    ord: float = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns the norm of vectors along dimensions, of all elements by default."""
+    return store(out, _ops.vector_norm(x, ord, dim, keepdim, dtype=dtype))
+
+
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns the norm of matrices in two dimensions: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    A = A if dtype is None else _ops.to(A, dtype=dtype)
+    a, b = (d % len(A.shape) for d in dim)
+    if a == b:
+        raise ValueError(f"linalg.matrix_norm: want two different dimensions, got {tuple(dim)}")
+    if ord == "fro":
+        return store(out, _ops.vector_norm(A, 2.0, (a, b), keepdim))
+    if ord in (1, -1, float("inf"), float("-inf")):
+        inner, outer = (a, b) if abs(ord) == 1 else (b, a)
+        sums = _ops.sum(_ops.abs(A), inner, True)
+        result = (_ops.amax if ord > 0 else _ops.amin)(sums, outer, True)
+    elif ord in ("nuc", 2, -2):
+        s = _ops.linalg_svd(_ops.movedim(A, (a, b), (-2, -1)))[1]
+        value = _ops.sum(s, -1) if ord == "nuc" else (_ops.amax if ord > 0 else _ops.amin)(s, -1)
+        for d in sorted((a, b)):
+            value = _ops.unsqueeze(value, d)
+        result = value
+    else:
+        raise ValueError(f"linalg.matrix_norm: ord must be 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2, got {ord!r}")
+    return store(out, result if keepdim else _ops.squeeze(result, (a, b)))
+
+
+def norm(
+    A: Tensor,
+    ord: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+) -> Tensor:
+    """Returns a vector norm, or, with two dimensions and an order, a matrix norm."""
+    two = len(A.shape) == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2
+    if ord is not None and two:
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+    if isinstance(ord, str):
+        raise ValueError(f"linalg.norm: ord {ord!r} wants a matrix, got shape {list(A.shape)} and dim {dim}")
+    return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype, out=out)
+
+
+def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """Returns the condition numbers of matrices in a norm, by default 2."""
+    if p is None or p in (2, -2):
+        s = _ops.linalg_svd(A)[1]
+        first, last = _ops.select(s, -1, 0), _ops.select(s, -1, -1)
+        return store(out, last / first if p == -2 else first / last)
+    return store(out, matrix_norm(A, p) * matrix_norm(_ops.linalg_inv(A), p))
+
+
+def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """Returns the n-th power of square matrices, of their inverses if n is negative."""
+    return store(out, _ops.matrix_power(A, n) if n >= 0 else _ops.matrix_power(_ops.linalg_inv(A), -n))
+
+
+def matrix_exp(A: Tensor) -> Tensor:
+    """Returns the exponentials of square matrices.
+
+    By scaling, a Taylor polynomial of degree 18 and squaring: Moler, Van Loan: Nineteen dubious ways to compute the
+    exponential of a matrix, twenty-five years later, 2003.
+    """
+    if len(A.shape) < 2 or A.shape[-1] != A.shape[-2]:
+        raise ValueError(f"matrix_exp: want square matrices, got shape {list(A.shape)}")
+    if A.numel() == 0:
+        return _ops.clone(A)
+    size = _ops.amax(_ops.sum(_ops.abs(A.detach()), -1)).item()
+    squarings = max(0, int(size).bit_length()) if size == size and size != float("inf") else 0
+    x = A / 2.0**squarings
+    eye = _ops.expand(_ops.eye(A.shape[-1], dtype=A.dtype, device=A.device), A.shape)
+    out = eye
+    for k in range(18, 0, -1):
+        out = eye + _ops.matmul(x, out) / k
+    for _ in range(squarings):
+        out = _ops.matmul(out, out)
+    return out
+
+
+def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
+    """Returns the product of several matrices, in the cheapest order."""
+    return store(out, _ops.multi_dot(tensors))
+
+
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the product of matrices."""
+    return store(out, _ops.matmul(input, other))
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """Returns the products of vectors of three elements along a dimension."""
+    return store(out, _ops.cross(input, other, dim))
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """Returns the sums of the products of the elements along a dimension."""
+    return store(out, _ops.sum(_ops.mul(x, y), dim))
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Returns a view of the diagonals of matrices."""
+    return _ops.diagonal(A, offset, dim1, dim2)
+
+
+def vander(x: Tensor, N: int | None = None) -> Tensor:
+    """Returns the matrix of ascending powers of the elements of vectors."""
+    n = x.shape[-1] if N is None else N
+    return _ops.pow(_ops.unsqueeze(x, -1), _ops.arange(0, end=n, dtype=x.dtype, device=x.device))
+
+
+def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
+    """Returns the inverse of a tensor as a map from its last dimensions to its first `ind`."""
+    rows = 1
+    for n in A.shape[:ind]:
+        rows *= n
+    return store(out, _ops.reshape(_ops.linalg_inv(_ops.reshape(A, rows, -1)), (*A.shape[ind:], *A.shape[:ind])))
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """Returns X with tensordot(A, X) = B over the last dimensions of A."""
+    if dims is not None:
+        A = _ops.movedim(A, list(dims), [len(A.shape) - len(dims) + i for i in range(len(dims))])
+    shape = A.shape[len(B.shape) :]
+    return store(out, _ops.reshape(_ops.linalg_solve(_ops.reshape(A, B.numel(), -1), _ops.reshape(B, (-1,))), shape))

@@ -1,0 +1,88 @@
+"""Results of several parts, by name: `plait.sort(x).values`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+
+class ValuesIndices(NamedTuple):
+    """Elements and where they were: of max, min, median, nanmedian, mode, sort, topk, kthvalue, cummax and cummin."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class MinMax(NamedTuple):
+    """The smallest and the largest elements: of aminmax."""
+
+    min: Tensor
+    max: Tensor
+
+
+class Frexp(NamedTuple):
+    """Mantissas and exponents: of frexp."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+class Histogram(NamedTuple):
+    """Counts and the edges of the bins: of histogram."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+class QR(NamedTuple):
+    """An orthogonal and an upper triangular matrix: of qr."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SVD(NamedTuple):
+    """Singular values and vectors: of svd, where V is not transposed."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+class LinalgSVD(NamedTuple):
+    """Singular values and vectors: of linalg.svd, where the right ones are transposed."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class Slogdet(NamedTuple):
+    """The sign and the logarithm of the absolute value of a determinant."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class Eigh(NamedTuple):
+    """Eigenvalues in ascending order and eigenvectors in columns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class Lstsq(NamedTuple):
+    """What linalg.lstsq found."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+max = min = median = nanmedian = mode = sort = topk = kthvalue = cummax = cummin = ValuesIndices
+aminmax, frexp, histogram, qr, svd = MinMax, Frexp, Histogram, QR, SVD
+slogdet = linalg_slogdet = Slogdet
+linalg_qr, linalg_svd, linalg_eigh, linalg_lstsq = QR, LinalgSVD, Eigh, Lstsq
