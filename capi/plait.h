@@ -220,7 +220,7 @@ plait_object plait_tensor_export(plait_tensor t);
 plait_status plait_export_end(plait_object h);
 
 // plait_dropped writes up to room keys of values that are no longer used to keys and returns how many: those
-// of memory given to plait_tensor_wrap, and of functions given to [NodeAttach] and to hooks.
+// of memory given to plait_tensor_wrap, and of functions given to plait_node_attach and to hooks.
 int64_t plait_dropped(int64_t *keys, int64_t room);
 
 // plait_memory_used writes to current and peak the bytes in use on a device. rank -1 means all ranks,
@@ -530,6 +530,24 @@ plait_status plait_tensor_storage_id(plait_tensor t);
 // gradient.
 plait_tensor plait_tensor_storage(plait_tensor t);
 
+// --- function ---
+
+// plait_node_new returns a node whose derivative is the caller's function with the given key: a backward pass
+// asks for the gradients of the n inputs, 0 for those that are no tensors, of which one at least requires a
+// gradient. plait_dropped returns key when the node has gone. Attach its outputs with plait_node_attach, and
+// release it.
+plait_object plait_node_new(plait_string name, int64_t key, plait_tensors inputs, int64_t n);
+
+// plait_node_attach makes t output index of a node, of which gradients come if differentiable says so.
+plait_status plait_node_attach(plait_object node, plait_tensor t, int64_t index, bool differentiable);
+
+// plait_backward_output returns a tensor with the memory of t that is output index of the node which a pass
+// stands at.
+plait_tensor plait_backward_output(plait_object h, plait_tensor t, int64_t index);
+
+// plait_backward_mode returns the mode in which to do what a pass asks for, for plait_mode_set.
+int64_t plait_backward_mode(plait_object h);
+
 // --- layout ---
 
 // plait_tensor_adopt makes the tensor share the memory, dtype and layout of another, as an assignment to its
@@ -612,6 +630,15 @@ char *plait_profile_executions(plait_object h);
 // plait_blas_describe returns what computes matrix products on CPU devices, in one line. It may wait for the
 // device.
 char *plait_blas_describe(void);
+
+// --- schedule ---
+
+// plait_schedule_rates replaces the n learning rates, and momenta unless that is 0, by those at an epoch of a
+// schedule of the given kind, whose options are JSON: the first ones from where the groups are (how 0), those
+// after one step from the epoch before (1), or in closed form (2). base are the rates that the schedule
+// starts from.
+plait_status plait_schedule_rates(plait_string kind, plait_string options, int64_t how, double epoch,
+		plait_floats base, double *rates, double *momenta, int64_t n);
 
 // --- activation ---
 
