@@ -20,7 +20,9 @@ def mlp(torch: Any) -> Callable[[], None]:
     """784-256-128-10 with ReLU, cross entropy and SGD, batch 64."""
     nn = torch.nn
     model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
-    return step(torch, model, torch.randn(64, 784), torch.randint(0, 10, (64,)), torch.optim.SGD(model.parameters(), lr=0.01))
+    return step(
+        torch, model, torch.randn(64, 784), torch.randint(0, 10, (64,)), torch.optim.SGD(model.parameters(), lr=0.01)
+    )
 
 
 def cnn(torch: Any) -> Callable[[], None]:
@@ -31,7 +33,9 @@ def cnn(torch: Any) -> Callable[[], None]:
         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(32 * 49, 10),
     )  # fmt: skip
-    return step(torch, model, torch.randn(32, 1, 28, 28), torch.randint(0, 10, (32,)), torch.optim.Adam(model.parameters()))
+    return step(
+        torch, model, torch.randn(32, 1, 28, 28), torch.randint(0, 10, (32,)), torch.optim.Adam(model.parameters())
+    )
 
 
 def lstm(torch: Any) -> Callable[[], None]:
@@ -48,7 +52,9 @@ def lstm(torch: Any) -> Callable[[], None]:
             return self.head(self.rnn(x)[0][-1])
 
     model = Model()
-    return step(torch, model, torch.randn(64, 16, 128), torch.randint(0, 10, (16,)), torch.optim.Adam(model.parameters()))
+    return step(
+        torch, model, torch.randn(64, 16, 128), torch.randint(0, 10, (16,)), torch.optim.Adam(model.parameters())
+    )
 
 
 def gpt(torch: Any) -> Callable[[], None]:

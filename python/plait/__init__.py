@@ -52,23 +52,18 @@ int = int32
 newaxis = None
 
 
-def __getattr__(name: str) -> _Any:
-    from plait._missing import absent
-
-    raise absent("top", "plait", name)
-
-
-# At the end: it is made of the names above.
+# At the end: they are made of the names above.
 from plait import func as func  # noqa: E402
-from plait import nn as nn  # noqa: E402
 from plait import profiler as profiler  # noqa: E402
 from plait.utils.summary import summary as summary  # noqa: E402
 
 
-def __getattr__(name: str) -> object:
-    """Imports a submodule at its first use."""
+def __getattr__(name: str) -> _Any:
+    """Imports a submodule at its first use; other names are missing."""
     if name in ("autograd", "nn", "optim"):
         import importlib
 
         return importlib.import_module(f"plait.{name}")
-    raise AttributeError(f"module 'plait' has no attribute {name!r}")
+    from plait._missing import absent
+
+    raise absent("top", "plait", name)
