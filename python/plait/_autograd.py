@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class RemovableHandle:
     """Takes a hook away again: with `remove()`, or at the end of a `with` block."""
 
-    def __init__(self, remove: Callable[[], None]) -> None:
-        self._remove: Callable[[], None] | None = remove
+    def __init__(self, remove: Callable[[], object]) -> None:
+        self._remove: Callable[[], object] | None = remove
 
     def remove(self) -> None:
         """Takes the hook away; doing it again does nothing."""

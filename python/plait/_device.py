@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
 from types import TracebackType
 from typing import Any
@@ -32,7 +33,8 @@ class device:  # noqa: N801
             self.type, self.index = type.type, type.index
         else:
             if isinstance(type, int):
-                type, index = "gpu", type
+                index = type
+                type = "gpu"
             if not isinstance(type, str):
                 raise TypeError(f"device: want a name such as 'cpu' or 'gpu:0', got {type.__class__.__name__} {type!r}")
             kind, colon, number = type.partition(":")
@@ -67,7 +69,7 @@ class device:  # noqa: N801
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self, kind: builtins.type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         check(_core.bind_DeviceSetDefault(self._before.pop()))
 

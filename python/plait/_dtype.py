@@ -96,7 +96,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
-    """Whether a conversion between two dtypes is allowed in place: not from floats to integers, nor from those to bool."""
+    """Whether a dtype is converted to another in place: not floats to integers, nor those to bool."""
 
     def rank(d: dtype) -> int:
         return 2 if d.is_floating_point else 0 if d is bool_ else 1
@@ -121,7 +121,8 @@ class finfo:  # noqa: N801
         self.min, self.smallest_normal = -self.max, self.tiny
 
     def __repr__(self) -> str:
-        return f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, dtype={self.dtype})"
+        limits = f"min={self.min:g}, max={self.max:g}, eps={self.eps:g}"
+        return f"finfo(resolution={self.resolution:g}, {limits}, dtype={self.dtype})"
 
 
 class iinfo:  # noqa: N801

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from array import array
 
@@ -22,10 +23,8 @@ class Generator:
         self._h = check(_core.bind_GeneratorNew(0)) if _handle is None else _handle
 
     def __del__(self) -> None:
-        try:
+        with contextlib.suppress(AttributeError, RuntimeError):
             _core.bind_ObjectRelease(self._h)
-        except (AttributeError, RuntimeError):
-            pass
 
     def manual_seed(self, seed: int) -> Generator:
         """Moves to the start of the seed's sequence and returns self."""

@@ -1,8 +1,8 @@
 """What lies between Python and the compiled module: handles, arguments, statuses and the GIL.
 
-Functions of `_core` take and return integers. Those that cannot wait keep the global interpreter lock; when a queue they
-would have to wait for is nearly full they do nothing and return `BUSY`, and `settle` waits, without the lock, and tries
-again. Other negative statuses name errors, which `settle` raises.
+Functions of `_core` take and return integers. Those that cannot wait keep the global interpreter lock; when a queue
+they would have to wait for is nearly full they do nothing and return `BUSY`, and `settle` waits, without the lock, and
+tries again. Other negative statuses name errors, which `settle` raises.
 """
 
 from __future__ import annotations

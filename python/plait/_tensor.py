@@ -219,7 +219,7 @@ class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
         """A view with the last two dimensions exchanged."""
         return _ops.mT(self)
 
-    H = mH = mT
+    H = mH = mT  # noqa: N815
 
     @property
     def real(self) -> Tensor:
@@ -680,7 +680,7 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
 
 
 def as_tensor(data: Any, dtype: dt.dtype | None = None, device: DeviceLike | None = None) -> Tensor:
-    """Returns `data` as a tensor, without a copy where that is possible: for a tensor, and for an array of a known dtype."""
+    """Returns `data` as a tensor, without a copy for a tensor and for an array of a dtype that tensors have."""
     if isinstance(data, Tensor):
         return data if dtype is None and device is None else data.to(device=device, dtype=dtype)
     if isinstance(data, np.ndarray) and data.dtype in dt.FROM_NUMPY and data.flags.writeable:

@@ -7,9 +7,19 @@ from plait._device import DeviceLike
 from plait._device import device as _device
 
 __all__ = [
-    "current_accelerator", "current_device_index", "device_count", "empty_cache", "is_available", "max_memory_allocated",
-    "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "set_device_index", "synchronize",
-]  # fmt: skip
+    "current_accelerator",
+    "current_device_index",
+    "device_count",
+    "empty_cache",
+    "is_available",
+    "max_memory_allocated",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_index",
+    "synchronize",
+]
 
 device_count, is_available, synchronize = _cuda.device_count, _cuda.is_available, _cuda.synchronize
 empty_cache, memory_stats, memory_allocated = _cuda.empty_cache, _cuda.memory_stats, _cuda.memory_allocated

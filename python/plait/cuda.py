@@ -13,11 +13,30 @@ from plait._functions.machine import memory_stats as _memory_stats
 from plait._random import get_rng_state, manual_seed, seed, set_rng_state
 
 __all__ = [
-    "current_device", "device", "device_count", "empty_cache", "get_device_name", "get_rng_state", "init", "is_available",
-    "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
-    "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
-    "set_rng_state", "synchronize",
-]  # fmt: skip
+    "current_device",
+    "device",
+    "device_count",
+    "empty_cache",
+    "get_device_name",
+    "get_rng_state",
+    "init",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "synchronize",
+]
 
 _current = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
@@ -13,10 +14,39 @@ if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 __all__ = [
-    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "inv_ex", "lstsq",
-    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
-    "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
-]  # fmt: skip
+    "LinAlgError",
+    "cholesky",
+    "cholesky_ex",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "inv_ex",
+    "lstsq",
+    "matmul",
+    "matrix_exp",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "multi_dot",
+    "norm",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_ex",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensorinv",
+    "tensorsolve",
+    "vander",
+    "vecdot",
+    "vector_norm",
+]
 
 
 class LinAlgError(RuntimeError):
@@ -257,7 +287,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     if A.numel() == 0:
         return _ops.clone(A)
     size = _ops.amax(_ops.sum(_ops.abs(A.detach()), -1)).item()
-    squarings = max(0, int(size).bit_length()) if size == size and size != float("inf") else 0
+    squarings = max(0, int(size).bit_length()) if math.isfinite(size) else 0
     x = A / 2.0**squarings
     eye = _ops.expand(_ops.eye(A.shape[-1], dtype=A.dtype, device=A.device), A.shape)
     out = eye

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -91,10 +92,8 @@ def adopt(t: Tensor, source: Tensor) -> Tensor:
 
 def forget_layout(t: Tensor) -> None:
     """Drops what a tensor remembers of its layout, after a change."""
-    try:
+    with contextlib.suppress(AttributeError):
         del t._sizes
-    except AttributeError:
-        pass
 
 
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}

@@ -161,7 +161,7 @@ def nan_to_num(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Returns the elements with NaN and infinities replaced: by 0, and the largest and smallest numbers of the dtype."""
+    """Returns the elements with NaN replaced by 0, and infinities by the dtype's largest and smallest numbers."""
     if not input.dtype.is_floating_point:
         return store(out, _ops.clone(input))
     high, low = (None if v is None else operand(v) for v in (posinf, neginf))

@@ -16,10 +16,34 @@ if TYPE_CHECKING:
     from plait._tensor import Number, Tensor
 
 __all__ = [
-    "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "linspace",
-    "logspace", "normal", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like",
-    "randperm", "range", "scalar_tensor", "tril_indices", "triu_indices", "vander", "zeros", "zeros_like",
-]  # fmt: skip
+    "arange",
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "normal",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "range",
+    "scalar_tensor",
+    "tril_indices",
+    "triu_indices",
+    "vander",
+    "zeros",
+    "zeros_like",
+]
 
 
 def _sizes(name: str, size: Any, given: Any) -> Any:
@@ -42,10 +66,17 @@ def _filled(name: str) -> Any:
     make = getattr(_ops, name)
 
     def function(
-        *sizes: Any, size: Any = None, names: None = None, out: Tensor | None = None, dtype: DType | None = None,
-        layout: Any = None, device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
+        *sizes: Any,
+        size: Any = None,
+        names: None = None,
+        out: Tensor | None = None,
+        dtype: DType | None = None,
+        layout: Any = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
         memory_format: Any = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         shape = _sizes(name, sizes, size)
         if out is not None and dtype is None:
             dtype = out.dtype
@@ -80,10 +111,17 @@ def _drawn(name: str) -> Any:
     make = getattr(_ops, name)
 
     def function(
-        *sizes: Any, size: Any = None, generator: Generator | None = None, names: None = None, out: Tensor | None = None,
-        dtype: DType | None = None, layout: Any = None, device: DeviceLike | None = None, requires_grad: bool = False,
+        *sizes: Any,
+        size: Any = None,
+        generator: Generator | None = None,
+        names: None = None,
+        out: Tensor | None = None,
+        dtype: DType | None = None,
+        layout: Any = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
         pin_memory: bool = False,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         return _finish(
             out, make(_sizes(name, sizes, size), dtype=dtype, device=device, generator=generator), requires_grad
         )
@@ -99,9 +137,15 @@ randn.__doc__ = "Returns random numbers of mean 0 and variance 1; arguments are 
 
 
 def empty_strided(
-    size: Any, stride: Any, *, dtype: DType | None = None, layout: Any = None, device: DeviceLike | None = None,
-    requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    size: Any,
+    stride: Any,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns a tensor with the given sizes and strides and undefined values."""
     if len(size) != len(stride):
         raise ValueError(
@@ -120,10 +164,18 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
 
 
 def full(
-    size: Any, fill_value: Number | Tensor, *, out: Tensor | None = None, names: None = None, dtype: DType | None = None,
-    layout: Any = None, device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
-    """Returns a tensor of the given sizes with one value; its dtype is that of the value: a bool's, int64 or the default."""
+    size: Any,
+    fill_value: Number | Tensor,
+    *,
+    out: Tensor | None = None,
+    names: None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Returns a tensor of the given sizes with one value, which also says its dtype: bool, int64 or the default."""
     value: Any = fill_value.item() if isinstance(fill_value, TensorBase) else fill_value  # type: ignore[attr-defined]
     if dtype is None:
         dtype = _of_value(fill_value)
@@ -143,18 +195,31 @@ def _of_value(value: Any) -> DType:
 
 
 def scalar_tensor(
-    s: Number, *, dtype: DType | None = None, layout: Any = None, device: DeviceLike | None = None,
-    requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    s: Number,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns a 0-d tensor of the default dtype."""
     return full((), s, dtype=dtype or dt.get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
 def arange(
-    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: DType | None = None,
-    layout: Any = None, device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
-    """Returns start, start + step, ... up to before end: `arange(end)`, `arange(start, end)`, `arange(start, end, step)`.
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Returns start, start + step, ... before end: `arange(end)`, `arange(start, end)`, `arange(start, end, step)`.
 
     Its dtype is int64 if all arguments are integers, else the default.
     """
@@ -179,17 +244,34 @@ def _value(v: Any) -> Any:
 
 
 def linspace(
-    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns `steps` numbers from start to end, evenly apart."""
     return _finish(out, _ops.linspace(_value(start), _value(end), steps, dtype=dtype, device=device), requires_grad)
 
 
 def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: DType | None = None,
-    layout: Any = None, device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns `steps` powers of `base`, with exponents evenly apart from start to end."""
     return _finish(
         out, _ops.logspace(_value(start), _value(end), steps, base, dtype=dtype, device=device), requires_grad
@@ -197,9 +279,16 @@ def logspace(
 
 
 def eye(
-    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    n: int,
+    m: int | None = None,
+    *,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns a matrix of n rows and m columns with ones on the diagonal and zeros elsewhere."""
     if m is not None and m < 0:
         raise ValueError(f"eye: the number of columns must not be negative, got {m}")
@@ -207,10 +296,18 @@ def eye(
 
 
 def randint(
-    low: Any, high: Any = None, size: Any = None, *, generator: Generator | None = None, out: Tensor | None = None,
-    dtype: DType | None = None, layout: Any = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    low: Any,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
     pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Returns random integers from low to before high: `randint(high, size)` or `randint(low, high, size)`."""
     if size is None:
         low, high, size = 0, low, high
@@ -223,18 +320,33 @@ def randint(
 
 
 def randperm(
-    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    n: int,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns the integers from 0 to n - 1 in random order."""
     return _finish(out, _ops.randperm(n, dtype=dtype, device=device, generator=generator), requires_grad)
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, out: Tensor | None = None,
-    dtype: DType | None = None, layout: Any = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
     pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Returns normally distributed numbers: with a mean and deviation for each element, or `size` with the same."""
     if size is not None:
         made = _ops.normal_(_ops.empty(size, dtype=dtype, device=device), mean, std, generator=generator)
@@ -252,9 +364,16 @@ def _like(name: str) -> Any:
     takes_grad = name in ("zeros_like", "ones_like", "empty_like")
 
     def function(
-        input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: DeviceLike | None = None,
-        requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False, generator: Generator | None = None,
-    ) -> Tensor:  # fmt: skip
+        input: Tensor,
+        *,
+        dtype: DType | None = None,
+        layout: Any = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+        pin_memory: bool = False,
+        generator: Generator | None = None,
+    ) -> Tensor:
         options = {} if takes_grad else {"generator": generator}
         return _finish(None, make(input, dtype=dtype, device=device, **options), requires_grad)
 
@@ -270,17 +389,32 @@ rand_like, randn_like = _like("rand_like"), _like("randn_like")
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: DType | None = None, layout: Any = None, device: DeviceLike | None = None,
-    requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns one value with the shape, dtype and device of a tensor."""
     return _finish(None, _ops.full_like(input, _value(fill_value), dtype=dtype, device=device), requires_grad)
 
 
 def randint_like(
-    input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None, layout: Any = None,
-    device: DeviceLike | None = None, requires_grad: bool = False, memory_format: Any = None, generator: Generator | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype: DType | None = None,
+    layout: Any = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    generator: Generator | None = None,
+) -> Tensor:
     """Returns random integers from low to before high with the shape of a tensor; with one bound, from 0."""
     if high is None:
         low, high = 0, low
@@ -324,9 +458,15 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 def _new(name: str) -> Any:
     def method(
-        self: Tensor, *sizes: Any, size: Any = None, dtype: DType | None = None, device: DeviceLike | None = None,
-        requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
-    ) -> Tensor:  # fmt: skip
+        self: Tensor,
+        *sizes: Any,
+        size: Any = None,
+        dtype: DType | None = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        layout: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:
         made = getattr(_ops, name)(
             _sizes(name, sizes, size), dtype=dtype or self.dtype, device=self.device if device is None else device
         )
@@ -341,18 +481,31 @@ new_zeros, new_ones, new_empty = _new("zeros"), _new("ones"), _new("empty")
 
 
 def new_full(
-    self: Tensor, size: Any, fill_value: Any, *, dtype: DType | None = None, device: DeviceLike | None = None,
-    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    self: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns one value, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     return full(size, fill_value, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
 
 
 def new_tensor(
-    self: Tensor, data: Any, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    layout: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """Returns a tensor with a copy of data, of this one's dtype and on its device unless others are given."""
     from plait._tensor import tensor
 

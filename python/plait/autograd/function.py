@@ -121,7 +121,7 @@ class Function:
         list_ = array("q", [0 if t is None else t._h for t in inputs])
         at = cls._attach(ctx, inputs, outputs, list_)
         ctx._saved = [
-            (t, -1 if t is None else t._version, -1) if (i := at.get(id(t), -1)) < 0 else (_detached(t), t._version, i)
+            (t, -1 if t is None else t._version, -1) if (i := at.get(id(t), -1)) < 0 else (_detached(t), t._version, i)  # type: ignore[arg-type, union-attr]
             for t in ctx._to_save
         ]  # type: ignore[misc]
         ctx._to_save = ctx._dirty = ctx._plain = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias
@@ -41,7 +41,7 @@ class Optimizer:
     """
 
     param_groups: list[dict[str, Any]]
-    state: MutableMapping[Any, Any]
+    state: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
