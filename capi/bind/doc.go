@@ -28,11 +28,14 @@ type (
 	Tensors = int64
 	// Bytes is the address of bytes.
 	Bytes = int64
-	// IntsOut, FloatsOut, TensorsOut and BytesOut are addresses of arrays that the function writes.
-	IntsOut    = int64
-	FloatsOut  = int64
+	// IntsOut is the address of an array of int64 that the function writes.
+	IntsOut = int64
+	// FloatsOut is the address of an array of float64 that the function writes.
+	FloatsOut = int64
+	// TensorsOut is the address of an array of handles of tensors that the function writes.
 	TensorsOut = int64
-	BytesOut   = int64
+	// BytesOut is the address of bytes that the function writes.
+	BytesOut = int64
 	// DType is the number of a dtype, as [DTypeName] knows it; -1 stands for the default.
 	DType = int64
 	// Device is the number of an open device, as [DeviceOpen] returns it; -1 stands for the default.

@@ -1,7 +1,7 @@
 """Compares the package's names with PyTorch's public ones and writes docs/coverage.md.
 
-The lists beside this file hold the names, a file for each area. Run it with the package importable; with --names it only
-writes python/plait/_names.py, by which the package tells a name that is not there yet from an unknown one.
+The lists beside this file hold the names, a file for each area. Run it with the package importable; with --names it
+only writes python/plait/_names.py, by which the package tells a name that is not there yet from an unknown one.
 """
 
 from __future__ import annotations
