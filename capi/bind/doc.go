@@ -13,6 +13,7 @@
 package bind
 
 //go:generate go run ../../internal/gen/bindings ../..
+//go:generate python3 ../../internal/coverage/coverage.py --names
 
 // The types of arguments and results. They are aliases, so that generators see what an integer means.
 type (
