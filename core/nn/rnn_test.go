@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/cpu/blas"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -268,10 +269,16 @@ func TestFusedLayersAgreeWithTheirCells(t *testing.T) {
 	}
 }
 
-// TestLayersOfASequenceDoNotDependOnItsBatch holds a layer to the same bits however the batch is cut.
+// TestLayersOfASequenceDoNotDependOnItsBatch holds a layer to the same bits however the batch is cut. OpenBLAS orders a
+// sum by the size of the product, so with it the results are only close.
 func TestLayersOfASequenceDoNotDependOnItsBatch(t *testing.T) {
 	x, weights := op.Randn(6, 21, 40), op.Randn(4*40, 40)
 	y, _, _ := op.LSTMLayer(x, nil, nil, weights, weights, nil, nil, op.RecurrentOptions{})
 	some, _, _ := op.LSTMLayer(op.Narrow(x, 1, 3, 6), nil, nil, weights, weights, nil, nil, op.RecurrentOptions{})
-	require.Equal(t, floats(t, op.Narrow(y, 1, 3, 6)), floats(t, some))
+	want, got := floats(t, op.Narrow(y, 1, 3, 6)), floats(t, some)
+	if l, err := blas.Info(); err == nil && l.Path != "" {
+		require.InDeltaSlice(t, want, got, 1e-5)
+		return
+	}
+	require.Equal(t, want, got)
 }
