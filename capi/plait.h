@@ -1522,9 +1522,10 @@ plait_tensor plait_embedding_bag(plait_tensor input, plait_tensor weight, plait_
 		int64_t padding_idx, bool has_padding_idx);
 
 // A matrix whose rows at indices are scaled down to a norm.
-//   - weight: the matrix
-plait_status plait_embedding_renorm_in_place(plait_tensor input, plait_tensor weight, double indices,
-		double max_norm);
+//   - input: the matrix
+//   - norm_type (2)
+plait_status plait_embedding_renorm_in_place(plait_tensor input, plait_tensor indices, double max_norm,
+		double norm_type);
 
 // The elements that indices name in one dimension.
 //   - dim: the dimension

@@ -284,3 +284,14 @@ def test_missing_names_say_so():
 def test_forward_is_required():
     with pytest.raises(NotImplementedError, match="forward"):
         nn.Module()(1)
+
+
+def test_an_optimiser_made_before_a_move_goes_on():
+    layer = nn.Linear(3, 2)
+    optimizer = plait.optim.SGD(layer.parameters(), lr=0.1)
+    layer.double()
+    before = layer.weight.detach().clone()
+    layer(plait.ones(4, 3, dtype=plait.float64)).sum().backward()
+    optimizer.step()
+    assert layer.weight.dtype is plait.float64
+    assert plait.allclose(layer.weight, before - 0.1 * layer.weight.grad)

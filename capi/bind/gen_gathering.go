@@ -18,14 +18,14 @@ func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq b
 }
 
 // EmbeddingRenormInPlace applies the operation embedding_renorm_. A matrix whose rows at indices are scaled down to a norm.
-func EmbeddingRenormInPlace(input Tensor, weight Tensor, indices float64, maxNorm float64) (status Status) {
+func EmbeddingRenormInPlace(input Tensor, indices Tensor, maxNorm float64, normType float64) (status Status) {
 	defer protect("embedding_renorm_", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(weight)
-	return changed(op.EmbeddingRenormInPlace(t0, t1, indices, maxNorm))
+	t1 := tensor(indices)
+	return changed(op.EmbeddingRenormInPlace(t0, t1, maxNorm, normType))
 }
 
 // Gather applies the operation gather. The elements that indices name in one dimension.

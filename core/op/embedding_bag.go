@@ -123,7 +123,7 @@ func init() {
 
 	one := 1
 	register("gathering", Row{Name: "embedding_renorm_", InPlace: EmbeddingRenormInPlace, Doc: "A matrix whose rows at indices are scaled down to a norm.",
-		Args: []Arg{{Name: "weight", Doc: "the matrix"}, {Name: "indices"}, {Name: "max_norm"}, {Name: "norm_type", Default: 2.0}}})
+		Args: []Arg{{Name: "input", Doc: "the matrix"}, {Name: "indices"}, {Name: "max_norm"}, {Name: "norm_type", Default: 2.0}}})
 	register("gathering", Row{Name: "embedding_bag", Func: EmbeddingBag, Memory: true, Doc: "Rows of a matrix combined by bags of indices.",
 		Args: []Arg{{Name: "input", Doc: "the indices"}, {Name: "weight", Doc: "the matrix"},
 			{Name: "offsets", Field: "Offsets", Optional: true, Doc: "where the bags of a vector of indices begin"},

@@ -240,11 +240,6 @@ def generator_handle(generator: Generator | None) -> int:
     return 0 if generator is None else generator._h
 
 
-def optional_handle(tensor: Tensor | None) -> int:
-    """Returns the handle of a tensor, 0 for None."""
-    return 0 if tensor is None else tensor._h
-
-
 _WANTED: dict[str, Callable[[Any], bool]] = {
     "Tensor": lambda v: isinstance(v, TensorBase),
     "Number": lambda v: isinstance(v, int | float) or getattr(v, "ndim", None) == 0,
@@ -298,7 +293,6 @@ __all__ = [
     "int_list",
     "misuse",
     "number",
-    "optional_handle",
     "own",
     "own_list",
     "set_tensor_class",

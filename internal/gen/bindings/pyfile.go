@@ -22,7 +22,7 @@ func (f *family) pythonSource() string {
 	b.WriteString("from typing import TYPE_CHECKING\n\nfrom plait import _core\n")
 	var names []string
 	for _, n := range []string{"TensorBase", "device_number", "dtype_number", "float_list", "generator_handle", "handles", "int_list", "misuse", "number", "own",
-		"own_list", "settle", "optional_handle", "wait_value", "wait_values"} {
+		"own_list", "settle", "wait_value", "wait_values"} {
 		if usesName(text, n) {
 			names = append(names, n)
 		}

@@ -43,18 +43,18 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
 _embedding_renorm_in_place = _core.bind_EmbeddingRenormInPlace
 
 
-def embedding_renorm_(input: Tensor, weight: Tensor, indices: float, max_norm: float) -> Tensor:
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
     """A matrix whose rows at indices are scaled down to a norm.
 
     Args:
-        weight: the matrix
+        input: the matrix
     """
     try:
-        status = _embedding_renorm_in_place(input._h, weight._h, indices, max_norm)
+        status = _embedding_renorm_in_place(input._h, indices._h, max_norm, norm_type)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("embedding_renorm_", locals(), error) from None
     if status < 0:
-        settle(status, _embedding_renorm_in_place, input._h, weight._h, indices, max_norm)
+        settle(status, _embedding_renorm_in_place, input._h, indices._h, max_norm, norm_type)
     return input
 
 _gather = _core.bind_Gather

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from plait import _core, _ops
@@ -14,13 +13,7 @@ PARAMETER, BUFFER = 1, 5  # the engine's categories of memory
 
 def adopt(t: Any, value: Tensor) -> None:
     """Gives `t` the memory, shape, dtype and device of `value`; it stays the same object and leaf."""
-    value = value.detach()
-    requires_grad = t.requires_grad
-    t._h, value._h = value._h, t._h
-    with contextlib.suppress(AttributeError):
-        del t._sizes
-    if requires_grad:
-        t.requires_grad = True
+    t.data = value.detach()
 
 
 def set_category(t: Tensor, category: int) -> None:
