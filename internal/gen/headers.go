@@ -11,11 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 )
-
-// headerFolder has the headers that the packages of the CPU device share.
-const headerFolder = "core/cpu/include"
 
 var (
 	includeLine = regexp.MustCompile(`(?m)^\s*#include "([^"]+)"`)
@@ -87,7 +83,7 @@ func digestOf(root, dir string) (string, error) {
 			contents[name] = content
 		}
 		for _, m := range includeLine.FindAllSubmatch(content, -1) {
-			header, err := resolve(root, filepath.Dir(name), string(m[1]))
+			header, err := resolve(filepath.Dir(name), string(m[1]))
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", name, err)
 			}
@@ -108,19 +104,13 @@ func digestOf(root, dir string) (string, error) {
 	return fmt.Sprintf(" -DPLAIT_HEADERS=0x%08x", binary.BigEndian.Uint32(h.Sum(nil))), nil
 }
 
-// resolve finds an included header as the C compiler does.
-func resolve(root, dir, header string) (string, error) {
-	var tried []string
-	for _, from := range []string{dir, filepath.Join(root, headerFolder)} {
-		name := filepath.Join(from, header)
-		_, err := os.Stat(name)
-		if err == nil {
-			return name, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
-		tried = append(tried, name)
+// resolve finds a header beside the file that includes it. A search path would be an absolute one, and then each checkout
+// would compile for itself.
+func resolve(dir, header string) (string, error) {
+	name := filepath.Join(dir, header)
+	_, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("no header %q in %s", header, dir)
 	}
-	return "", fmt.Errorf("no header %q, tried %s", header, strings.Join(tried, " and "))
+	return name, err
 }

@@ -44,7 +44,7 @@ func TestADigestFollowsTheHeadersThatAPackageIncludes(t *testing.T) {
 	put("one/one.go", strings.ReplaceAll(source, "%", "#include \"own.h\"\n"))
 	put("one/own.h", "int own;\n")
 	put("one/one.c", "#include \"../include/a.h\"\n#include <math.h>\n")
-	put("two/two.go", strings.ReplaceAll(source, "%", "#include \"c.h\"\n"))
+	put("two/two.go", strings.ReplaceAll(source, "%", "#include \"../include/c.h\"\n"))
 	put("none/none.go", strings.ReplaceAll(source, "%", ""))
 	one, two := flags("one/one.go"), flags("two/two.go")
 	require.Contains(t, one, "-DPLAIT_HEADERS=0x")

@@ -13,7 +13,7 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../include -DPLAIT_HEADERS=0x218078b6
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x218078b6
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>
 #include "blas.h"

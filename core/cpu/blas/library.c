@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "blas.h"
-#include "plait_gemm.h"
+#include "../include/plait_gemm.h"
 
 blas_library blas;
 

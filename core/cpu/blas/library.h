@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "plait_gemm.h"
+#include "../include/plait_gemm.h"
 
 typedef struct blas_library {
   void *sgemm, *dgemm;

@@ -1,6 +1,6 @@
 #include "integers.h"
 
-#include "plait.h"
+#include "../../include/plait.h"
 
 #define COLUMNS 512           // of C that a chunk sums at a time
 #define CHUNK_OPS (1 << 16)   // multiplications of a chunk, at least

@@ -1,7 +1,7 @@
 package matmul
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -I${SRCDIR}/../../include -DPLAIT_HEADERS=0x218078b6
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x218078b6
 #cgo noescape plaitk_matmul_integers
 #cgo nocallback plaitk_matmul_integers
 #include "integers.h"

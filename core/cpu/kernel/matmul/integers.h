@@ -2,7 +2,7 @@
 #ifndef PLAITK_MATMUL_INTEGERS_H
 #define PLAITK_MATMUL_INTEGERS_H
 
-#include "plait_gemm.h"
+#include "../../include/plait_gemm.h"
 
 // plaitk_matmul_integers is plaitk_gemm_batched for PLAIT_U8, PLAIT_I32 and PLAIT_I64, in which alpha and beta are whole
 // numbers and relu is ignored. Sums run in int64 and wrap round, as does the result.

@@ -1,6 +1,6 @@
 // Norms, scaling and clamping of lists of gradients.
 #include "optim.h"
-#include "plait_vmath.h"
+#include "../../include/plait_vmath.h"
 
 #define CHUNK PLAITK_OPTIM_CHUNK
 #define PIECE 1024

@@ -2,8 +2,8 @@
 #ifndef PLAITK_OPTIM_H
 #define PLAITK_OPTIM_H
 
-#include "plait.h"
-#include "plait_pool.h"
+#include "../../include/plait.h"
+#include "../../include/plait_pool.h"
 
 enum plaitk_rule {
   PLAITK_SGD = 0,

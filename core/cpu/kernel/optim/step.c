@@ -1,6 +1,6 @@
 // The walk over a list of parameters.
 #include "optim.h"
-#include "plait_vmath.h"
+#include "../../include/plait_vmath.h"
 
 #define REAL float
 #define NAME(name) name##_f32
