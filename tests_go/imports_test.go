@@ -24,6 +24,7 @@ const root = ".."
 var layers = [][]string{
 	{"core/internal"},
 	{"core"},
+	{"core/coretest"},
 	{"core/cpu/pool"},
 	{"core/cpu/gemm"},
 	{"core/cpu/blas"},

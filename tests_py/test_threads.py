@@ -1,5 +1,6 @@
 """Many Python threads that use tensors at once."""
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -73,6 +74,7 @@ def test_modes_belong_to_their_thread():
 
 
 def test_tensors_are_released_by_other_threads_than_made_them():
+    gc.collect()
     before = plait._core.bind_TensorCount()
     made = [[plait.ones(16) for _ in range(100)] for _ in range(4)]
 

@@ -2,15 +2,14 @@ package autograd_test
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -22,21 +21,6 @@ func values(t *testing.T, x *core.Tensor) []float64 {
 	v, err := core.Values[float64](x)
 	require.NoError(t, err)
 	return v
-}
-
-// baseline returns the bytes in use once what earlier tests dropped has been collected.
-func baseline(t *testing.T) (bytes int) {
-	dev, err := core.OpenDevice("cpu")
-	require.NoError(t, err)
-	for quiet := 0; quiet < 3; {
-		before := core.MemoryUsage(dev).Current
-		runtime.GC()
-		time.Sleep(5 * time.Millisecond)
-		if quiet++; core.MemoryUsage(dev).Current != before {
-			quiet = 0
-		}
-	}
-	return core.MemoryUsage(dev).Current
 }
 
 func ones(x *core.Tensor) []*core.Tensor { return []*core.Tensor{op.OnesLike(x, op.TensorOptions{})} }
@@ -247,7 +231,7 @@ func TestDroppingAnOutputFreesItsGraph(t *testing.T) {
 	require.NoError(t, err)
 	x := leaf(make([]float64, 1000)...)
 	defer x.Release()
-	bytes := baseline(t)
+	bytes := coretest.Settle(t, dev)
 	y := x
 	for range 100000 { // deep, so release must not recurse
 		z := op.Mul(y, y)
@@ -266,7 +250,7 @@ func TestManyGoroutinesBuildAndFreeGraphs(t *testing.T) {
 	require.NoError(t, err)
 	w := leaf(1, 2, 3)
 	defer w.Release()
-	bytes := baseline(t)
+	bytes := coretest.Settle(t, dev)
 	var group sync.WaitGroup
 	for range 1000 {
 		group.Go(func() {

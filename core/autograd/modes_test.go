@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -120,7 +121,7 @@ func TestCheckpointSavesMemory(t *testing.T) {
 		}
 		return []*core.Tensor{y}
 	}
-	before := baseline(t)
+	before := coretest.Settle(t, dev)
 	y := autograd.Checkpoint(fn, x)[0]
 	require.LessOrEqual(t, core.MemoryUsage(dev).Current-before, 40_064, "only the result")
 	require.NoError(t, autograd.BackwardWith([]*core.Tensor{y}, ones(y), autograd.Options{}))

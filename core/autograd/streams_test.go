@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -142,7 +143,7 @@ func TestBackwardLeavesNoMemoryBehind(t *testing.T) {
 		z.Release()
 	}
 	run()
-	before := baseline(t)
+	before := coretest.Settle(t, dev)
 	for range 10 {
 		run()
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/cpu"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	"github.com/plait-ml/plait/core/op"
@@ -26,21 +26,6 @@ func device(t testing.TB) core.Device {
 	d, err := core.OpenDevice("cpu")
 	require.NoError(t, err)
 	return d
-}
-
-// settle collects what earlier tests dropped and returns the bytes in use.
-func settle(t testing.TB) int {
-	d := device(t)
-	require.NoError(t, d.Synchronize())
-	for quiet := 0; quiet < 3; quiet++ {
-		before := core.MemoryUsage(d).Current
-		runtime.GC()
-		time.Sleep(5 * time.Millisecond)
-		if core.MemoryUsage(d).Current != before {
-			quiet = -1
-		}
-	}
-	return core.MemoryUsage(d).Current
 }
 
 func TestCallsRunInOrder(t *testing.T) {
@@ -62,7 +47,7 @@ func TestCallsRunInOrder(t *testing.T) {
 
 // chain enqueues n operations that read nothing and returns the peak of bytes in use above the start.
 func chain(t testing.TB, n int) int {
-	start := settle(t)
+	start := coretest.Settle(t, device(t))
 	core.ResetPeak(device(t))
 	for _, size := range []int{1000, large} {
 		steps := n
@@ -106,18 +91,18 @@ func TestPeakDoesNotDependOnHowFarTheHostRunsAhead(t *testing.T) {
 }
 
 func TestUnreleasedTensorsAreCollected(t *testing.T) {
-	start := settle(t)
+	start := coretest.Settle(t, device(t))
 	for range 100 {
 		x := core.FromSlice(make([]float32, 5000)).SetRequiresGrad(true)
 		op.Mul(x, x)
 	}
-	require.Equal(t, start, settle(t))
+	require.Equal(t, start, coretest.Settle(t, device(t)))
 }
 
 func TestOutOfMemoryIsAnError(t *testing.T) {
 	old := cpu.MemoryLimit()
 	defer cpu.SetMemoryLimit(old)
-	settle(t)
+	coretest.Settle(t, device(t))
 	device(t).EmptyCache()
 	cpu.SetMemoryLimit(device(t).Reserved() + 16<<20)
 	a := op.Ones(2 << 20)
@@ -166,8 +151,12 @@ func TestExecutionErrorsTravel(t *testing.T) {
 	}
 }
 
-func TestAPanickingKernelIsAnError(t *testing.T) {
+var registerPanic = sync.OnceFunc(func() {
 	kernel.Register("test_panic", func(*kernel.Context, *core.Call) error { panic("oops") })
+})
+
+func TestAPanickingKernelIsAnError(t *testing.T) {
+	registerPanic()
 	x := op.Ones(4)
 	s := x.Storage().Stream()
 	c := s.Begin(core.Kernel("test_panic"), "test").Out(x)
@@ -227,7 +216,7 @@ func TestReleasedMemoryIsNotReusedWhileAnotherStreamReadsIt(t *testing.T) {
 }
 
 func TestManyGoroutinesShareAStream(t *testing.T) {
-	start := settle(t)
+	start := coretest.Settle(t, device(t))
 	var group sync.WaitGroup
 	for g := range 50 {
 		group.Go(func() {
@@ -245,7 +234,7 @@ func TestManyGoroutinesShareAStream(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.Equal(t, start, settle(t))
+	require.Equal(t, start, coretest.Settle(t, device(t)))
 }
 
 func TestSeveralDevicesShareTheThreads(t *testing.T) {
@@ -275,7 +264,7 @@ func TestSeveralDevicesShareTheThreads(t *testing.T) {
 
 func TestMemoryIsCountedByCategoryAndRank(t *testing.T) {
 	d := device(t)
-	settle(t)
+	coretest.Settle(t, device(t))
 	before := core.CategoryUsage(d, core.Parameter).Current
 	ctx := core.NewRankContext(3, d)
 	defer ctx.Free()
@@ -298,7 +287,7 @@ func TestAStorageCanBeEmptiedAndRefilled(t *testing.T) {
 	d := device(t)
 	x := op.Ones(1000)
 	view := op.AsStrided(x, []int{10}, []int{1}, 5)
-	before := core.MemoryUsage(d).Current
+	before := coretest.Settle(t, d)
 	x.Storage().Empty()
 	require.Equal(t, before-4032, core.MemoryUsage(d).Current)
 	require.ErrorContains(t, op.Add(view, view).Err(), "emptied")

@@ -49,7 +49,7 @@ func (s *iterableSource[B]) produce(ctx context.Context, stream chan<- result[B]
 		case stream <- r:
 			return s.wait(ctx)
 		case <-ctx.Done():
-			Release(r.batch)
+			r.discard()
 			return false
 		}
 	}
@@ -123,7 +123,7 @@ func (s *iterableSource[B]) stop() {
 	s.running.Wait()
 	for _, stream := range s.streams {
 		for r := range stream {
-			Release(r.batch)
+			r.discard()
 		}
 	}
 }

@@ -23,6 +23,13 @@ type result[B any] struct {
 	err   error
 }
 
+// discard releases a batch that nobody will read. Beside an error there is none, but a zero value.
+func (r result[B]) discard() {
+	if r.err == nil {
+		Release(r.batch)
+	}
+}
+
 // mapSource makes the batches of a sampler, in its order. A goroutine asks the sampler, because its code must neither
 // wait for a batch to be made nor run on the reader's thread, which may be locked. Each job has its own channel for the
 // result, and the reader empties these in the order of the jobs, whichever worker was free for it.
@@ -179,7 +186,7 @@ func (s *mapSource[B]) stop() {
 func discard[B any](t task[B]) {
 	select {
 	case r := <-t.done: // a nil channel where there are no workers
-		Release(r.batch)
+		r.discard()
 	default: // it was read, or nobody had begun it
 	}
 }

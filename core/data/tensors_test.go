@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,7 +70,7 @@ func TestBatchesGiveTheirMemoryBack(t *testing.T) {
 	d, err := NewTensorDataset(x)
 	require.NoError(t, err)
 	device := x.Device()
-	before := core.MemoryUsage(device).Current
+	before := coretest.Settle(t, device)
 	for _, workers := range []int{0, 3} {
 		l, err := NewBatchLoader(d, Options{BatchSize: 8, Workers: workers})
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/stretchr/testify/require"
 )
@@ -81,7 +82,7 @@ func TestTensorsShareTheMap(t *testing.T) {
 	require.NoError(t, err)
 	device, err := core.OpenDevice("cpu:0")
 	require.NoError(t, err)
-	used := core.MemoryUsage(device).Current
+	used := coretest.Settle(t, device)
 
 	f, err := Open(path)
 	require.NoError(t, err)
