@@ -16,7 +16,7 @@ STAGE := @internal/make/stage
 # Packages that start goroutines or share memory are tested under the race detector by `make test`.
 RACE_PACKAGES = $$(internal/make/race-packages)
 # What the compiled module of the Python package is made of.
-SOURCES := $(shell find core capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
+SOURCES := $(shell find core gpu capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
 .PHONY: help setup build extension generate test test-full test-race test-python test-package train train-go bench library wheel sdist lint fmt clean
 
@@ -44,7 +44,11 @@ extension: setup .venv/extension  ## build the Python package in place, and make
 generate: setup  ## write the generated files again
 	@go generate ./...
 
-test: setup  ## what CI runs: generated files, build, unit tests (OpenBLAS and built-in products), race detector, Python
+.PHONY: software-gpu
+software-gpu:  # the GPU made of software that the tests of gpu/ run on
+	@internal/make/software-gpu
+
+test: setup software-gpu  ## what CI runs: generated files, build, unit tests (OpenBLAS and built-in products), race detector, Python
 	@rm -f build/stages
 	$(STAGE) generate internal/make/generate-check
 	$(STAGE) build go build ./...

@@ -6,6 +6,7 @@ import (
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu"
+	_ "github.com/plait-ml/plait/gpu" // the devices gpu:0, gpu:1, ...
 )
 
 // DeviceOpen returns the number of the device with the given name, such as "cpu:1", and opens it at its first use.

@@ -1,0 +1,59 @@
+package gpu
+
+import (
+	"os"
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/native"
+)
+
+func init() {
+	core.RegisterBackend(core.Backend{Kind: "gpu", Open: open, Count: Count})
+}
+
+var listed struct {
+	sync.Once
+	all, usable []native.Adapter
+}
+
+// adapters lists the GPUs that can be opened. Software adapters are among them only where PLAIT_SOFTWARE_GPU is 1.
+func adapters() []native.Adapter {
+	listed.Do(func() {
+		listed.all = native.Adapters()
+		software := os.Getenv("PLAIT_SOFTWARE_GPU") == "1"
+		for _, a := range listed.all {
+			if !a.Software || software {
+				listed.usable = append(listed.usable, a)
+			}
+		}
+	})
+	return listed.usable
+}
+
+// Count returns the number of GPUs that can be opened.
+func Count() int { return len(adapters()) }
+
+// Reason says why there is no GPU, in one line; it is empty where there is one.
+func Reason() string {
+	switch {
+	case Count() > 0:
+		return ""
+	case native.Unsupported != "":
+		return native.Unsupported
+	case len(listed.all) > 0:
+		return "the only adapter is " + listed.all[0].Name + ", which computes on the CPU; PLAIT_SOFTWARE_GPU=1 allows it"
+	}
+	return "no adapter was found: the Vulkan loader (libvulkan.so.1), a GPU's driver for it, or the right to use the GPU is missing"
+}
+
+func open(index, ordinal int) (core.Device, error) {
+	list := adapters()
+	if len(list) == 0 {
+		return nil, core.Errorf(core.DeviceError, "device", "there is no GPU: %s", Reason())
+	}
+	if index >= len(list) {
+		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d does not exist, there are %d GPUs", index, len(list))
+	}
+	return newDevice(index, ordinal, list[index])
+}

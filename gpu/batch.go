@@ -1,0 +1,113 @@
+package gpu
+
+import (
+	"encoding/binary"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/native"
+)
+
+const (
+	// fullBatch is the number of commands at which a batch is sent.
+	fullBatch = 256
+	// inFlight is how many batches of a stream may be on the GPU.
+	inFlight = 4
+	// faultSlots is how many calls of a batch may report a fault.
+	faultSlots = 256
+)
+
+// A batch is the commands of some calls of a stream, which go to the GPU together.
+type batch struct {
+	list    native.List
+	params  []byte
+	last    uint64 // the last call in it
+	uploads []*stage
+	reads   []*readback
+	checks  []check
+	faults  *readback // of the checks' slots
+	open    int       // what has to end before the batch has: the commands, and each read
+	lost    bool
+}
+
+// A check is a call that may find a fault in its arguments when it runs, and what to say if it did.
+type check struct {
+	call *core.Call // with its outputs alone
+	err  func(fault uint32) error
+}
+
+func (b *batch) reset() {
+	b.list.Reset()
+	b.params = b.params[:0]
+	b.uploads, b.reads, b.checks, b.faults, b.lost = nil, nil, nil, nil, false
+}
+
+func (b *batch) empty() bool { return b.list.Len() == 0 && b.last == 0 }
+
+func (b *batch) full() bool {
+	return b.list.Len() >= fullBatch || len(b.params) > paramsRoom/2 || len(b.checks) >= faultSlots
+}
+
+// put appends data to the parameters at a multiple of align, and returns where.
+func (b *batch) put(align int, data []byte) int {
+	for len(b.params)%align != 0 {
+		b.params = append(b.params, 0)
+	}
+	at := len(b.params)
+	b.params = append(b.params, data...)
+	return at
+}
+
+// putWords is put for 32-bit words.
+func (b *batch) putWords(align int, words []uint32) int {
+	at := b.put(align, nil)
+	for _, w := range words {
+		b.params = binary.LittleEndian.AppendUint32(b.params, w)
+	}
+	return at
+}
+
+// submit gives the batch to the driver. It runs on the owner.
+func (d *Device) submit(s *stream, b *batch) {
+	gpu := d.owner.gpu
+	for _, u := range b.uploads {
+		u.buffer.Unmap()
+	}
+	b.put(1, make([]byte, window)) // what the last window reaches
+	status := native.NewStatus()
+	gpu.Submit(&b.list, d.params, b.params, status)
+	d.submits.Add(1)
+	err := gpu.TakeError()
+	if err != nil {
+		if gpu.Lost() {
+			d.lose(err)
+		}
+		s.fail(core.Errorf(core.DeviceError, "gpu", "%v (%s) refused a batch of commands: %v", d, d.Name(), err))
+	}
+	b.open = 1
+	for _, u := range b.uploads {
+		d.staging.remap(d, u)
+	}
+	for _, r := range b.reads {
+		if err != nil {
+			r.finish(nil)
+			continue
+		}
+		b.open++
+		mapped := native.NewStatus()
+		r.stage.buffer.Map(false, mapped)
+		d.owner.after(mapped, func(failed bool) {
+			if failed {
+				r.finish(nil)
+			} else {
+				r.finish(r.stage.buffer.Mapped())
+			}
+			s.ended(b)
+		})
+	}
+	d.owner.after(status, func(failed bool) {
+		if b.lost = failed; failed && gpu.Lost() {
+			d.lose(gpu.TakeError())
+		}
+		s.ended(b)
+	})
+}

@@ -1,0 +1,44 @@
+package gpu
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+func init() {
+	register("copy", copyCall)
+	register("fill", copyCall)
+}
+
+var (
+	copyFloats = &elementwise{kernel: identity("copy"), compute: expr.F32, name: "copy.f32"}
+	copyInts   = &elementwise{kernel: identity("copy"), compute: expr.I64, name: "copy.i64"}
+	copyBits   = &elementwise{kernel: identity("copy"), compute: expr.I64, name: "copy.bits", raw: true}
+)
+
+func identity(name string) *expr.Kernel {
+	k, err := expr.NewKernel(name, "x", "x")
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+// copyCall is copy and fill: Outs[0] = Ins[0], of the same shape or a number, converted to its dtype.
+func copyCall(r *recorder, c *core.Call) error {
+	out, in := &c.Outs[0], &c.Ins[0]
+	switch {
+	case out.DType == core.Float64 && in.IsNumber:
+		in.Number.Int = int64(math.Float64bits(in.Number.Float))
+		return copyBits.run(r, c)
+	case out.DType == core.Float64 && in.DType == core.Float64:
+		return copyBits.run(r, c)
+	case in.IsNumber && (out.DType.IsFloat() || out.DType == core.Bool && in.Number.DType.IsFloat()):
+		return copyFloats.run(r, c)
+	case !in.IsNumber && (out.DType.IsFloat() || in.DType.IsFloat()):
+		return copyFloats.run(r, c)
+	}
+	return copyInts.run(r, c)
+}

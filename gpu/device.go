@@ -1,0 +1,150 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/native"
+)
+
+// Device is one GPU.
+type Device struct {
+	index, ordinal int
+	adapter        native.Adapter
+	limits         native.Limits
+	owner          *owner
+	sync           bool // wait after each call
+	memory         memory
+	programs       programs
+	staging        staging
+	params         *native.Buffer
+	lost           atomic.Pointer[failure]
+
+	uploads, downloads, uploaded, downloaded, dispatches, submits atomic.Int64
+
+	mu      sync.Mutex
+	streams []*stream
+}
+
+func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
+	o, err := startOwner(a.Index)
+	if err != nil {
+		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
+	}
+	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, owner: o, sync: os.Getenv("PLAIT_SYNC") == "1"}
+	d.memory.open(d)
+	d.programs.open(d)
+	o.do(func() {
+		d.params, err = o.gpu.NewBuffer(native.Uniform|native.CopySource|native.CopyTarget, paramsRoom, false)
+	})
+	if err != nil {
+		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
+	}
+	return d, nil
+}
+
+// String implements [core.Device].
+func (d *Device) String() string { return fmt.Sprint("gpu:", d.index) }
+
+// Kind implements [core.Device].
+func (d *Device) Kind() string { return "gpu" }
+
+// Index implements [core.Device].
+func (d *Device) Index() int { return d.index }
+
+// Ordinal implements [core.Device].
+func (d *Device) Ordinal() int { return d.ordinal }
+
+// HostAccessible implements [core.Device].
+func (d *Device) HostAccessible() bool { return false }
+
+// Supports implements [core.Device].
+func (d *Device) Supports(k core.KernelID) bool { return lookup(k) != nil }
+
+// Name returns the adapter's name.
+func (d *Device) Name() string { return d.adapter.Name }
+
+// Software reports whether the adapter computes on the CPU.
+func (d *Device) Software() bool { return d.adapter.Software }
+
+// Limits returns what the adapter can do.
+func (d *Device) Limits() native.Limits { return d.limits }
+
+// Traffic is what a device has moved and run since it was opened.
+type Traffic struct {
+	Uploads, Downloads           int // transfers between the host and the device
+	UploadedBytes, DownloadBytes int
+	Dispatches, Submits          int // runs of kernels, and the batches in which they went to the GPU
+}
+
+// Traffic returns the device's counters.
+func (d *Device) Traffic() Traffic {
+	return Traffic{
+		int(d.uploads.Load()), int(d.downloads.Load()), int(d.uploaded.Load()), int(d.downloaded.Load()),
+		int(d.dispatches.Load()), int(d.submits.Load()),
+	}
+}
+
+// Reserved implements [core.Device].
+func (d *Device) Reserved() int { return int(d.memory.reserved.Load()) }
+
+// NewStream implements [core.Device].
+func (d *Device) NewStream(rank int) core.Stream {
+	s := newStream(d, rank)
+	d.mu.Lock()
+	d.streams = append(d.streams, s)
+	d.mu.Unlock()
+	return s
+}
+
+func (d *Device) list() []*stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.streams)
+}
+
+func (d *Device) forget(s *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.streams = slices.DeleteFunc(slices.Clone(d.streams), func(x *stream) bool { return x == s })
+}
+
+// Synchronize implements [core.Device].
+func (d *Device) Synchronize() error {
+	var errs []error
+	for _, s := range d.list() {
+		if err := s.Synchronize(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// EmptyCache implements [core.Device].
+func (d *Device) EmptyCache() {
+	for _, s := range d.list() {
+		s.cache.empty(s.done.Load())
+	}
+	d.memory.trim()
+}
+
+// lose makes err the error of everything from now on: a lost device does not come back.
+func (d *Device) lose(err error) {
+	err = core.Errorf(core.DeviceError, "gpu", "%v (%s) is lost: %v; start the process again", d, d.Name(), err)
+	d.lost.CompareAndSwap(nil, &failure{err})
+}
+
+// bytesFrom reads a number of bytes from an environment variable; 0 if it says none.
+func bytesFrom(name string) int {
+	n, err := strconv.Atoi(os.Getenv(name))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}

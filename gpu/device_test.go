@@ -1,0 +1,79 @@
+package gpu_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
+)
+
+func TestMain(m *testing.M) {
+	os.Setenv("PLAIT_SOFTWARE_GPU", "1")
+	os.Exit(m.Run())
+}
+
+// device returns the GPU that tests run on: the machine's, or lavapipe.
+func device(t testing.TB) *gpu.Device {
+	t.Helper()
+	if gpu.Count() == 0 {
+		const line = "no GPU to test on (%s); apt-get install libvulkan1 mesa-vulkan-drivers brings one made of software"
+		if os.Getenv("CI") == "true" {
+			t.Fatalf(line, gpu.Reason())
+		}
+		t.Skipf(line, gpu.Reason())
+	}
+	d, err := core.OpenDevice("gpu")
+	require.NoError(t, err)
+	return d.(*gpu.Device)
+}
+
+func TestBytesGoThereAndBack(t *testing.T) {
+	d := device(t)
+	s := d.NewStream(0)
+	defer s.Close()
+	for _, size := range []int{1, 2, 3, 4, 5, 100, 16 << 10, 16<<10 + 3, 100_001, 40 << 20} {
+		for offset := range 4 {
+			m, err := s.Alloc(size + 16)
+			require.NoError(t, err)
+			all := make([]byte, size+16)
+			for i := range all {
+				all[i] = byte(rand.IntN(256))
+			}
+			s.Upload(m, 0, all)
+			part := make([]byte, size)
+			for i := range part {
+				part[i] = byte(i * 7)
+			}
+			s.Upload(m, offset+1, part)
+			copy(all[offset+1:], part)
+			for i := range part {
+				part[i] = 0 // the stream has its own copy
+			}
+			got := make([]byte, size+16)
+			s.Download(got, m, 0)
+			require.NoError(t, s.TakeError())
+			require.True(t, string(all) == string(got), "%d bytes at %d", size, offset)
+			got = got[:size]
+			s.Download(got, m, offset)
+			require.True(t, string(all[offset:offset+size]) == string(got), "%d bytes from %d", size, offset)
+			s.Free(m)
+		}
+	}
+}
+
+func TestTensorsMoveBetweenDevices(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		x := core.FromSlice([]float64{1, 2, 3, 4, 5, 6}, 2, 3)
+		y := op.ToDevice(x, d)
+		require.Equal(t, core.Device(d), y.Device())
+		v, err := core.Values[float64](op.Transpose(y, 0, 1))
+		require.NoError(t, err)
+		require.Equal(t, []float64{1, 4, 2, 5, 3, 6}, v)
+	})
+}

@@ -1,0 +1,115 @@
+package gpu
+
+import "github.com/plait-ml/plait/core"
+
+// maxRank is the number of dimensions that strided kernels walk over, after those are merged that can be.
+const maxRank = 8
+
+// A layout is a loop over the elements of several operands of one shape: sizes, and each operand's strides in elements.
+// Dimensions that are dense with respect to one another in every operand are one.
+type layout struct {
+	sizes   []int
+	strides [][]int // by operand
+	count   int
+}
+
+// newLayout returns the loop over shape, to which the operands broadcast. Operands that are numbers have strides of 0.
+func newLayout(shape []int, operands ...*core.Operand) layout {
+	l := layout{count: core.Numel(shape), strides: make([][]int, len(operands))}
+	for d := range shape {
+		if shape[d] == 1 {
+			continue
+		}
+		merge := len(l.sizes) > 0
+		for i, o := range operands {
+			s := strideOf(o, shape, d)
+			if merge && l.strides[i][len(l.sizes)-1] != s*shape[d] {
+				merge = false
+			}
+		}
+		last := len(l.sizes) - 1
+		if merge {
+			l.sizes[last] *= shape[d]
+		} else {
+			l.sizes = append(l.sizes, shape[d])
+		}
+		for i, o := range operands {
+			s := strideOf(o, shape, d)
+			if merge {
+				l.strides[i][last] = s
+			} else {
+				l.strides[i] = append(l.strides[i], s)
+			}
+		}
+	}
+	return l
+}
+
+// strideOf returns the stride of an operand along dimension d of the shape that it broadcasts to.
+func strideOf(o *core.Operand, shape []int, d int) int {
+	i := d - (len(shape) - len(o.Shape))
+	if o.IsNumber || i < 0 || o.Shape[i] == 1 && shape[d] != 1 {
+		return 0
+	}
+	return o.Strides[i]
+}
+
+// flat reports whether the loop has one dimension along which every operand is dense or, where repeats says so, the same.
+func (l *layout) flat() bool {
+	if len(l.sizes) > 1 {
+		return false
+	}
+	for _, s := range l.strides {
+		if len(s) > 0 && s[0] != 1 && s[0] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// repeats reports whether operand i is the same everywhere.
+func (l *layout) repeats(i int) bool {
+	for _, s := range l.strides[i] {
+		if s != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// words appends sizes and strides as parameters: all sizes, then each operand's strides.
+func (l *layout) words(w []uint32) []uint32 {
+	for _, n := range l.sizes {
+		w = append(w, uint32(n))
+	}
+	for _, s := range l.strides {
+		for _, n := range s {
+			w = append(w, uint32(n))
+		}
+	}
+	return w
+}
+
+// walk returns statements that turn the linear index i into the positions at_0, at_1, ... of n operands: what words wrote
+// from parameter first on, for a loop of the given rank. base holds each operand's first element.
+func walk(rank, n, first int, base []string) string {
+	text := ""
+	for k := range n {
+		text += "  var at_" + itoa(k) + " = " + base[k] + ";\n"
+	}
+	if rank == 0 {
+		return text
+	}
+	text += "  var rest = i;\n"
+	for d := rank - 1; d >= 0; d-- {
+		c := "rest"
+		if d > 0 {
+			text += "  let c" + itoa(d) + " = rest % " + param(first+d) + ";\n  rest = rest / " + param(first+d) + ";\n"
+			c = "c" + itoa(d)
+		}
+		for k := range n {
+			text += "  at_" + itoa(k) + " = at_" + itoa(k) + " + " + c + " * " + param(first+rank*(1+k)+d) + ";\n"
+		}
+	}
+	return text
+}

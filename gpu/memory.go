@@ -1,0 +1,289 @@
+package gpu
+
+import (
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu"
+	"github.com/plait-ml/plait/gpu/native"
+
+	"runtime"
+)
+
+const (
+	granule      = 256       // what pieces start and end at
+	softwareSlab = 64 << 20  // slabs of adapters that compute on the CPU
+	hardwareSlab = 256 << 20 // slabs of GPUs
+	handleShift  = 40        // a handle is the slab's number and, below, the offset in bytes
+	offsetMask   = 1<<handleShift - 1
+)
+
+// A slab is a buffer that is divided into pieces. Few large buffers keep the driver's bookkeeping small and let kernels
+// that use them share their bind groups.
+type slab struct {
+	number int
+	buffer *native.Buffer
+	size   int
+	free   []span // by offset, no two touch
+}
+
+type span struct{ at, size int }
+
+// memory is a device's slabs.
+type memory struct {
+	device   *Device
+	unit     int // size of an ordinary slab
+	limit    int // bytes that may be held; 0 for what the driver gives
+	reserved atomic.Int64
+
+	mu    sync.Mutex
+	slabs []*slab // by number; nil for those given back
+}
+
+func (m *memory) open(d *Device) {
+	m.device = d
+	m.unit = hardwareSlab
+	m.limit = bytesFrom("PLAIT_GPU_MEMORY")
+	if d.adapter.Software {
+		m.unit = softwareSlab
+		if m.limit == 0 {
+			m.limit = cpu.MemoryLimit() / 2
+		}
+	}
+	m.unit = min(m.unit, d.limits.Binding)
+	m.slabs = []*slab{nil} // handle 0 names nothing
+}
+
+// slabOf returns the slab that a piece is from, and where it begins.
+func (m *memory) slabOf(x core.Memory) (*slab, int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.slabs[x.Handle>>handleShift], int(x.Handle & offsetMask)
+}
+
+// sizeClass rounds a size up so that at most an eighth is wasted and pieces are found again.
+func sizeClass(bytes int) int {
+	n := max(bytes, granule)
+	step := max(1<<(bits.Len(uint(n-1))-4), granule)
+	return (n + step - 1) &^ (step - 1)
+}
+
+// take returns a piece of the given size, a multiple of the granule, or the driver's reason why there is none.
+func (m *memory) take(size int) (core.Memory, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var best *slab
+	at := -1
+	for _, s := range m.slabs {
+		if s == nil {
+			continue
+		}
+		for i, f := range s.free {
+			if f.size >= size && (best == nil || f.size < best.free[at].size) {
+				best, at = s, i
+			}
+		}
+	}
+	if best == nil {
+		var err error
+		if best, err = m.grow(size); err != nil {
+			return core.Memory{}, err
+		}
+		at = 0
+	}
+	f := &best.free[at]
+	x := core.Memory{Handle: uint64(best.number)<<handleShift | uint64(f.at), Size: size}
+	f.at += size
+	f.size -= size
+	if f.size == 0 {
+		best.free = slices.Delete(best.free, at, at+1)
+	}
+	return x, nil
+}
+
+// grow makes a slab that holds size bytes: an ordinary one, or one of its own for a large piece.
+func (m *memory) grow(size int) (*slab, error) {
+	bytes := m.unit
+	if size > m.unit/4 {
+		bytes = size
+	}
+	if m.limit > 0 && int(m.reserved.Load())+bytes > m.limit {
+		return nil, core.Errorf(core.MemoryError, "allocate", "%d of %d bytes are held", m.reserved.Load(), m.limit)
+	}
+	var b *native.Buffer
+	var err error
+	m.device.owner.do(func() {
+		b, err = m.device.owner.gpu.NewBuffer(native.Storage|native.CopySource|native.CopyTarget, bytes, false)
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.reserved.Add(int64(bytes))
+	s := &slab{number: len(m.slabs), buffer: b, size: bytes, free: []span{{0, bytes}}}
+	for i := 1; i < len(m.slabs); i++ {
+		if m.slabs[i] == nil {
+			s.number = i
+			m.slabs[i] = s
+			return s, nil
+		}
+	}
+	m.slabs = append(m.slabs, s)
+	return s, nil
+}
+
+// give returns a piece to its slab. No call that is still to run uses it.
+func (m *memory) give(x core.Memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.slabs[x.Handle>>handleShift]
+	at := int(x.Handle & offsetMask)
+	i, _ := slices.BinarySearchFunc(s.free, at, func(f span, at int) int { return f.at - at })
+	s.free = slices.Insert(s.free, i, span{at, x.Size})
+	if i+1 < len(s.free) && at+x.Size == s.free[i+1].at {
+		s.free[i].size += s.free[i+1].size
+		s.free = slices.Delete(s.free, i+1, i+2)
+	}
+	if i > 0 && s.free[i-1].at+s.free[i-1].size == at {
+		s.free[i-1].size += s.free[i].size
+		s.free = slices.Delete(s.free, i, i+1)
+	}
+}
+
+// trim gives slabs that hold nothing back to the driver.
+func (m *memory) trim() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, s := range m.slabs {
+		if s == nil || len(s.free) != 1 || s.free[0].size != s.size {
+			continue
+		}
+		m.slabs[i] = nil
+		m.reserved.Add(-int64(s.size))
+		m.device.programs.forget(s.number)
+		m.device.owner.do(s.buffer.Release)
+	}
+}
+
+// allocate returns memory of the class. If there is none, it empties caches, and waits for work to end before, where the
+// caller may wait, and tries once more.
+func (d *Device) allocate(class, bytes int) (core.Memory, error) {
+	if class > d.limits.Binding {
+		return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
+			"%d bytes are more than a program on %v (%s) can see of one tensor, %d", bytes, d, d.Name(), d.limits.Binding)
+	}
+	if f := d.lost.Load(); f != nil {
+		return core.Memory{}, f.err
+	}
+	x, err := d.memory.take(class)
+	if err == nil {
+		return x, nil
+	}
+	if core.MayWait() {
+		for _, s := range d.list() {
+			s.wait(s.tail.Load())
+		}
+		for range 2 { // the cleanups of unreleased storages give theirs back
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
+		for _, s := range d.list() {
+			s.wait(s.tail.Load())
+		}
+	}
+	d.EmptyCache()
+	if x, err = d.memory.take(class); err == nil {
+		return x, nil
+	}
+	return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
+		"out of memory: no room for %d bytes on %v (%s); %d bytes of its tensors are in use, %d are held from the driver (PLAIT_GPU_MEMORY limits them): %v",
+		bytes, d, d.Name(), core.MemoryUsage(d).Current, d.Reserved(), err)
+}
+
+// block is a free piece of memory in a stream's cache.
+type block struct {
+	memory core.Memory
+	freed  uint64       // the stream's position when it was freed
+	after  []core.Event // of other streams that may still use it
+}
+
+// cache holds the free pieces of one stream by size class, for calls that come after those that used them. The piece freed
+// last is handed out first.
+type cache struct {
+	device *Device
+	mu     sync.Mutex
+	free   map[int][]block
+	closed bool
+}
+
+func (c *cache) take(class int) (block, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := c.free[class]
+	if len(list) == 0 {
+		return block{}, false
+	}
+	b := list[len(list)-1]
+	list[len(list)-1] = block{}
+	c.free[class] = list[:len(list)-1]
+	return b, true
+}
+
+func (c *cache) put(b block) {
+	c.mu.Lock()
+	if !c.closed {
+		if c.free == nil {
+			c.free = map[int][]block{}
+		}
+		c.free[b.memory.Size] = append(c.free[b.memory.Size], b)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.giveBack(b)
+}
+
+func (c *cache) giveBack(b block) {
+	for _, e := range b.after {
+		e.Wait()
+	}
+	c.device.memory.give(b.memory)
+}
+
+// close gives every piece back once nothing uses it, now and for pieces still to come.
+func (c *cache) close() {
+	c.mu.Lock()
+	free := c.free
+	c.closed, c.free = true, nil
+	c.mu.Unlock()
+	for _, list := range free {
+		for _, b := range list {
+			c.giveBack(b)
+		}
+	}
+}
+
+// empty gives the pieces that no running call uses back to their slabs.
+func (c *cache) empty(done uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for class, list := range c.free {
+		kept := list[:0]
+		for _, b := range list {
+			if b.freed > done || pending(b.after) {
+				kept = append(kept, b)
+				continue
+			}
+			c.device.memory.give(b.memory)
+		}
+		clear(list[len(kept):])
+		c.free[class] = kept
+	}
+}
+
+func pending(events []core.Event) bool {
+	return slices.ContainsFunc(events, func(e core.Event) bool { return !e.Done() })
+}

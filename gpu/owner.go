@@ -1,0 +1,123 @@
+package gpu
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/plait-ml/plait/gpu/native"
+)
+
+// An owner is the one goroutine that calls a GPU's driver, which is not safe for several: it runs what it is given, and as
+// long as something is in flight it asks the driver what has ended.
+type owner struct {
+	gpu     *native.GPU
+	jobs    chan func()
+	pending []ending
+}
+
+// An ending is something that the driver will end, and what to do then.
+type ending struct {
+	status native.Status
+	then   func(failed bool)
+}
+
+const (
+	// eager is how long the owner asks without a pause whether something has ended.
+	eager = 30 * time.Microsecond
+	// pause is how long it then sleeps between two questions.
+	pause = 50 * time.Microsecond
+)
+
+// startOwner opens the GPU on the goroutine that will own it.
+func startOwner(adapter int) (*owner, error) {
+	o := &owner{jobs: make(chan func(), 64)}
+	opened := make(chan error)
+	go func() {
+		gpu, err := native.Open(adapter)
+		o.gpu = gpu
+		opened <- err
+		if err == nil {
+			o.run()
+		}
+	}()
+	if err := <-opened; err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// post has the owner run fn some time.
+func (o *owner) post(fn func()) { o.jobs <- fn }
+
+// do has the owner run fn and waits for it. fn must not use the owner.
+func (o *owner) do(fn func()) {
+	done := make(chan struct{})
+	o.jobs <- func() {
+		fn()
+		close(done)
+	}
+	<-done
+}
+
+// after has then run on the owner when status is done. The owner calls it.
+func (o *owner) after(status native.Status, then func(failed bool)) {
+	o.pending = append(o.pending, ending{status, then})
+}
+
+func (o *owner) run() {
+	timer := time.NewTimer(pause)
+	moved := time.Now()
+	for {
+		if len(o.pending) == 0 {
+			(<-o.jobs)()
+			moved = time.Now()
+			continue
+		}
+		select {
+		case fn := <-o.jobs:
+			fn()
+			moved = time.Now()
+			continue
+		default:
+		}
+		if o.look() {
+			moved = time.Now()
+			continue
+		}
+		if time.Since(moved) < eager {
+			runtime.Gosched()
+			continue
+		}
+		timer.Reset(pause)
+		select {
+		case fn := <-o.jobs:
+			fn()
+			moved = time.Now()
+		case <-timer.C:
+		}
+	}
+}
+
+// look asks the driver what has ended and reports whether anything has.
+func (o *owner) look() bool {
+	o.gpu.Poll()
+	ended := false
+	lost := o.gpu.Lost()
+	list := o.pending
+	o.pending = nil // what runs below may add to it
+	var kept []ending
+	for _, e := range list {
+		done, failed := e.status.Done()
+		if !done && !lost {
+			kept = append(kept, e)
+			continue
+		}
+		ended = true
+		if done {
+			e.status.Free() // of a lost device the driver may still write the word
+		}
+		e.then(failed || lost)
+	}
+	o.pending = append(kept, o.pending...)
+	return ended
+}

@@ -1,0 +1,121 @@
+package gpu
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/native"
+)
+
+const (
+	// window is how many bytes of parameters a program sees.
+	window = 512
+	// paramsRoom is the size of the buffer of a batch's parameters.
+	paramsRoom = 1 << 20
+	// maxBuffers is how many buffers a program may bind.
+	maxBuffers = 8
+)
+
+// A programKey names a program among those of its device: the generator's name, and what it specialises on.
+type programKey struct {
+	name string
+	bits [3]uint64
+}
+
+// A program is WGSL text and, once it was needed, its pipeline.
+type program struct {
+	buffers  int
+	pipeline *native.Pipeline
+	err      error
+}
+
+// A groupKey is the slabs that a program's buffers are in.
+type groupKey struct {
+	n     int
+	slabs [maxBuffers]uint16
+}
+
+// programs holds what a device compiles and binds.
+type programs struct {
+	device  *Device
+	mu      sync.Mutex
+	byKey   map[programKey]*program
+	groups  map[groupKey]*native.Group
+	layouts [maxBuffers + 1]*native.Layout
+}
+
+func (p *programs) open(d *Device) {
+	p.device = d
+	p.byKey, p.groups = map[programKey]*program{}, map[groupKey]*native.Group{}
+}
+
+// get returns the program of a key; source writes it when it is needed for the first time. buffers is how many it binds.
+func (p *programs) get(key programKey, buffers int, source func() string) (*program, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if g := p.byKey[key]; g != nil {
+		return g, g.err
+	}
+	g := &program{buffers: buffers}
+	p.byKey[key] = g
+	text := source()
+	if os.Getenv("PLAIT_GPU_DUMP") == key.name {
+		fmt.Fprintf(os.Stderr, "// %v\n%s\n", key, text)
+	}
+	if g.err = p.validate(text); g.err == nil {
+		l := p.layout(buffers)
+		p.device.owner.do(func() { g.pipeline, g.err = p.device.owner.gpu.NewPipeline(l, text) })
+	}
+	if g.err != nil {
+		g.err = core.Errorf(core.DeviceError, key.name, "%v does not take the program: %w", p.device, g.err)
+	}
+	return g, g.err
+}
+
+// layout returns the layout for n buffers. p is locked.
+func (p *programs) layout(n int) *native.Layout {
+	if p.layouts[n] == nil {
+		p.device.owner.do(func() { p.layouts[n] = p.device.owner.gpu.NewLayout(n, window) })
+	}
+	return p.layouts[n]
+}
+
+// group returns the bind group of whole slabs.
+func (p *programs) group(key groupKey) (*native.Group, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if g := p.groups[key]; g != nil {
+		return g, nil
+	}
+	d := p.device
+	buffers := make([]*native.Buffer, key.n)
+	d.memory.mu.Lock()
+	for i := range buffers {
+		buffers[i] = d.memory.slabs[key.slabs[i]].buffer
+	}
+	d.memory.mu.Unlock()
+	l := p.layout(key.n)
+	var g *native.Group
+	var err error
+	d.owner.do(func() { g, err = d.owner.gpu.NewGroup(l, d.params, window, buffers) })
+	if err != nil {
+		return nil, err
+	}
+	p.groups[key] = g
+	return g, nil
+}
+
+// forget releases the bind groups of a slab that is given back.
+func (p *programs) forget(slab int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, g := range p.groups {
+		if slices.Contains(key.slabs[:key.n], uint16(slab)) {
+			delete(p.groups, key)
+			p.device.owner.do(g.Release)
+		}
+	}
+}

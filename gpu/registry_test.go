@@ -1,0 +1,280 @@
+package gpu_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// A maker makes the tensors of a sample twice: on the CPU, and on the GPU.
+type maker struct {
+	rng    *rand.Rand
+	dtype  core.DType
+	sliced bool
+	cpu    []*core.Tensor
+	gpu    []*core.Tensor
+	device core.Device
+}
+
+func (m *maker) values(s op.T, n int) []float64 {
+	if s.Values != nil {
+		return s.Values
+	}
+	v := make([]float64, n)
+	order := m.rng.Perm(n)
+	for i := range v {
+		switch {
+		case s.Distinct && s.Low == 0 && s.High == 0:
+			v[i] = (float64(order[i]) + 0.5 - float64(n)/2) * 0.25
+		case s.Distinct:
+			v[i] = s.Low + (s.High-s.Low)*(float64(order[i])+0.5)/float64(n)
+		case s.Low == 0 && s.High == 0:
+			v[i] = math.Copysign(0.1+0.9*m.rng.Float64(), m.rng.Float64()-0.5)
+		default:
+			v[i] = s.Low + (s.High-s.Low)*m.rng.Float64()
+		}
+	}
+	return v
+}
+
+// place returns a tensor of the values; a sliced one lies scattered in a larger storage.
+func (m *maker) place(values []float64, d core.DType, shape []int) *core.Tensor {
+	t := op.To(op.Reshape(core.FromSlice(values, len(values)), shape...), d)
+	if !m.sliced || len(shape) == 0 {
+		return t
+	}
+	wide := append([]int{}, shape...)
+	wide[len(wide)-1] = 2*wide[len(wide)-1] + 1
+	view := op.Slice(op.Full(wide, core.Num(77), op.TensorOptions{DType: &d}), -1, 1, wide[len(wide)-1], 2)
+	op.CopyInPlace(view, t)
+	return view
+}
+
+func (m *maker) make(s op.T) (cpu, gpu *core.Tensor) {
+	d := m.dtype
+	if s.Fixed {
+		d = s.DType
+	}
+	shape := append([]int{}, s.Shape...)
+	values := m.values(s, core.Numel(shape))
+	cpu = m.place(values, d, shape)
+	gpu = m.there(cpu)
+	if d.IsFloat() && !s.NoGrad {
+		cpu, gpu = cpu.Detach().SetRequiresGrad(true), gpu.Detach().SetRequiresGrad(true)
+	}
+	m.cpu, m.gpu = append(m.cpu, cpu), append(m.gpu, gpu)
+	return cpu, gpu
+}
+
+// there returns a copy on the GPU with the same layout.
+func (m *maker) there(t *core.Tensor) *core.Tensor {
+	if !m.sliced || t.Dim() == 0 {
+		return op.ToDevice(t, m.device)
+	}
+	wide := append([]int{}, t.Shape()...)
+	wide[len(wide)-1] = 2*wide[len(wide)-1] + 1
+	d := t.DType()
+	view := op.Slice(op.Full(wide, core.Num(77), op.TensorOptions{DType: &d, Device: m.device}), -1, 1, wide[len(wide)-1], 2)
+	return op.CopyInPlace(view, op.ToDevice(t, m.device))
+}
+
+func (m *maker) arguments(s op.Sample) (cpu, gpu []any) {
+	for _, a := range s.Args {
+		switch x := a.(type) {
+		case op.T:
+			c, g := m.make(x)
+			cpu, gpu = append(cpu, c), append(gpu, g)
+		case []op.T:
+			var cs, gs []*core.Tensor
+			for _, e := range x {
+				c, g := m.make(e)
+				cs, gs = append(cs, c), append(gs, g)
+			}
+			cpu, gpu = append(cpu, cs), append(gpu, gs)
+		default:
+			cpu, gpu = append(cpu, a), append(gpu, a)
+		}
+	}
+	return cpu, gpu
+}
+
+// missing collects the kernels that the device lacks, by operation.
+var missing struct {
+	sync.Mutex
+	ops map[string]string
+}
+
+// lacking notes an operation that the device says it has no kernel for, and reports whether err says so.
+func lacking(r *op.Row, err error) bool {
+	var e *core.Error
+	if err == nil || !errors.As(err, &e) || e.Kind != core.NotImplemented {
+		return false
+	}
+	missing.Lock()
+	defer missing.Unlock()
+	if missing.ops == nil {
+		missing.ops = map[string]string{}
+	}
+	missing.ops[r.Name] = err.Error()
+	return true
+}
+
+func close(t *testing.T, want, got *core.Tensor, tolerance float64, what string) error {
+	t.Helper()
+	require.Equal(t, want.Shape(), got.Shape(), what)
+	require.Equal(t, want.DType(), got.DType(), what)
+	g, err := core.Values[float64](got)
+	if err != nil {
+		return err
+	}
+	w, err := core.Values[float64](want)
+	require.NoError(t, err, what)
+	scale := 1.0
+	for _, x := range w {
+		if a := math.Abs(x); a > scale && !math.IsInf(x, 0) {
+			scale = a
+		}
+	}
+	for i := range w {
+		if w[i] == g[i] || w[i] != w[i] && g[i] != g[i] {
+			continue
+		}
+		if !(math.Abs(w[i]-g[i]) <= tolerance*scale) {
+			t.Fatalf("%s: element %d of %v: the CPU has %v, the GPU %v", what, i, want.Shape(), w[i], g[i])
+		}
+	}
+	return nil
+}
+
+// compare runs a sample on both devices.
+func compare(t *testing.T, r *op.Row, s op.Sample, d core.DType, sliced bool, tolerance float64) {
+	h := fnv.New64a()
+	h.Write([]byte(r.Name + s.Name))
+	m := &maker{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), dtype: d, sliced: sliced, device: device(t)}
+	cpuArgs, gpuArgs := m.arguments(s)
+	if s.Loose > 1 {
+		tolerance *= s.Loose
+	}
+	core.ManualSeed(7)
+	want := r.Call(cpuArgs...)
+	core.ManualSeed(7)
+	context := core.CurrentContext()
+	context.SetDefaultDevice(m.device)
+	got := r.Call(gpuArgs...)
+	context.SetDefaultDevice(nil)
+	require.Equal(t, len(want), len(got))
+	for i := range want {
+		require.NoError(t, want[i].Err())
+		if err := got[i].Err(); err != nil {
+			if lacking(r, err) {
+				return
+			}
+			t.Fatal(err)
+		}
+		if err := close(t, want[i], got[i], tolerance, fmt.Sprintf("%v, output %d", d, i)); err != nil {
+			if lacking(r, err) {
+				return
+			}
+			t.Fatal(err)
+		}
+	}
+	if r.NoGrad != "" || d != core.Float32 {
+		return
+	}
+	gradients(t, r, m, want, got, tolerance)
+}
+
+func gradients(t *testing.T, r *op.Row, m *maker, want, got []*core.Tensor, tolerance float64) {
+	var roots, seeds, theirs, theirSeeds []*core.Tensor
+	for i := range want {
+		if !want[i].RequiresGrad() {
+			continue
+		}
+		require.True(t, got[i].RequiresGrad())
+		v := make([]float64, want[i].Numel())
+		for j := range v {
+			v[j] = 0.5 + m.rng.Float64()
+		}
+		seed := op.To(op.Reshape(core.FromSlice(v, len(v)), append([]int{}, want[i].Shape()...)...), core.Float32)
+		roots, seeds = append(roots, want[i]), append(seeds, seed)
+		theirs, theirSeeds = append(theirs, got[i]), append(theirSeeds, op.ToDevice(seed, m.device))
+	}
+	var inputs, theirInputs []*core.Tensor
+	for i, x := range m.cpu {
+		if x.RequiresGrad() {
+			inputs, theirInputs = append(inputs, x), append(theirInputs, m.gpu[i])
+		}
+	}
+	if len(roots) == 0 || len(inputs) == 0 {
+		return
+	}
+	o := autograd.Options{AllowUnused: true}
+	w, err := autograd.Grad(roots, inputs, seeds, o)
+	require.NoError(t, err)
+	g, err := autograd.Grad(theirs, theirInputs, theirSeeds, o)
+	if lacking(r, err) {
+		return
+	}
+	require.NoError(t, err)
+	for i := range w {
+		if w[i] == nil {
+			require.Nil(t, g[i])
+			continue
+		}
+		if err := g[i].Err(); lacking(r, err) {
+			return
+		}
+		if err := close(t, w[i], g[i], 4*tolerance, fmt.Sprintf("gradient %d", i)); err != nil {
+			if lacking(r, err) {
+				return
+			}
+			t.Fatal(err)
+		}
+	}
+}
+
+var all = flag.Bool("all", false, "run every sample of the registry, not three of each row")
+
+// The loop over the registry: what the GPU computes is what the CPU computes.
+func TestRegistryAgreesWithTheCPU(t *testing.T) {
+	device(t)
+	for _, r := range op.Rows() {
+		t.Run(r.Name, func(t *testing.T) {
+			for i, s := range r.Samples {
+				if last := len(r.Samples) - 1; !*all && i != 0 && i != last/2 && i != last {
+					continue
+				}
+				name := s.Name
+				if name == "" {
+					name = fmt.Sprint(i)
+				}
+				t.Run(name, func(t *testing.T) {
+					ctx := core.NewRankContext(0, nil)
+					defer ctx.Free()
+					core.WithContext(ctx, func() {
+						core.Tidy(func() { compare(t, r, s, core.Float32, i%2 == 1, 4e-6) })
+					})
+				})
+			}
+		})
+	}
+	var list []string
+	for name, why := range missing.ops {
+		list = append(list, name+": "+why)
+	}
+	sort.Strings(list)
+	t.Logf("%d operations without kernels:\n%s", len(list), strings.Join(list, "\n"))
+}

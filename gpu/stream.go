@@ -1,0 +1,547 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+const (
+	// queueSize bounds how far the host may run ahead of the worker.
+	queueSize = 1024
+	// crowdedSize leaves room for the calls of one operation by a host that must not wait.
+	crowdedSize = queueSize - 256
+	// spin is how long workers and waiters stay awake before they park.
+	spin = 20 * time.Microsecond
+)
+
+// A stream is an in-order queue of calls. Its worker turns them into batches of commands, which the device's owner gives
+// to the GPU. Calls are numbered from 1; tail is the last one launched, taken the last one recorded, sent the last one on
+// its way to the GPU, done the last one that has ended.
+type stream struct {
+	device  *Device
+	rank    int
+	cache   cache // of memory in program order
+	scratch cache // of memory in the worker's order
+	counts  core.Counters
+	faults  core.Memory // a word for each call of a batch that may find a fault
+
+	mu      sync.Mutex // held from Begin to Launch
+	slots   []slot
+	pending []core.Event // of other streams, that the next call must wait for
+	worker  bool         // the goroutine runs
+	closed  atomic.Bool
+
+	tail, taken, sent, done atomic.Uint64
+	wanted                  atomic.Uint64 // somebody waits for this call
+	flying                  atomic.Int32  // batches on the GPU
+
+	wake    chan struct{} // for the worker; holds at most one token
+	crowded atomic.Bool
+
+	waiters atomic.Int32
+	doneMu  sync.Mutex
+	doneCv  sync.Cond
+
+	spare   chan *batch
+	failure atomic.Pointer[failure] // the first unread error
+}
+
+// A slot is a call in the queue, or a transfer.
+type slot struct {
+	call     core.Call
+	transfer *transfer
+}
+
+type failure struct{ err error }
+
+func newStream(d *Device, rank int) *stream {
+	s := &stream{
+		device: d, rank: rank, slots: make([]slot, queueSize), wake: make(chan struct{}, 1),
+		spare: make(chan *batch, inFlight+1), counts: core.NewCounters(d.ordinal, rank),
+	}
+	s.doneCv.L = &s.doneMu
+	s.cache.device, s.scratch.device = d, d
+	return s
+}
+
+// Device implements [core.Stream].
+func (s *stream) Device() core.Device { return s.device }
+
+// Rank implements [core.Stream].
+func (s *stream) Rank() int { return s.rank }
+
+// Counters implements [core.Stream].
+func (s *stream) Counters() core.Counters { return s.counts }
+
+// Alloc implements [core.Stream].
+func (s *stream) Alloc(bytes int) (core.Memory, error) {
+	class := sizeClass(bytes)
+	b, ok := s.cache.take(class)
+	if !ok {
+		return s.device.allocate(class, bytes)
+	}
+	for _, e := range b.after {
+		if !e.Done() {
+			s.Wait(e)
+		}
+	}
+	return b.memory, nil
+}
+
+// Free implements [core.Stream].
+func (s *stream) Free(m core.Memory, after ...core.Event) {
+	s.cache.put(block{memory: m, freed: s.tail.Load(), after: after})
+}
+
+// Begin implements [core.Stream].
+func (s *stream) Begin(k core.KernelID, op string) *core.Call {
+	s.mu.Lock()
+	t := s.tail.Load()
+	for t-s.taken.Load() >= queueSize {
+		s.mu.Unlock()
+		s.waitTaken(t - queueSize + 1)
+		s.mu.Lock()
+		t = s.tail.Load()
+	}
+	c := &s.slots[t%queueSize].call
+	c.Reset(s, k, op)
+	return c
+}
+
+// Abandon implements [core.Stream].
+func (s *stream) Abandon(c *core.Call) {
+	c.Clear()
+	s.mu.Unlock()
+}
+
+// Launch implements [core.Stream].
+func (s *stream) Launch(c *core.Call) {
+	t := s.tail.Load() + 1
+	if len(s.pending) > 0 {
+		c.AddWaits(s.pending...)
+		s.pending = s.pending[:0]
+	}
+	if !s.worker {
+		s.worker = true
+		go s.work()
+	}
+	wait := s.device.sync || c.Shared() || s.closed.Load()
+	s.tail.Store(t)
+	if t-s.taken.Load() > crowdedSize && s.crowded.CompareAndSwap(false, true) {
+		core.Crowd(1)
+	}
+	s.mu.Unlock()
+	s.rouse()
+	if wait {
+		s.wait(t)
+	}
+}
+
+// rouse wakes the worker if it sleeps.
+func (s *stream) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// work records calls and sends batches until the stream is closed.
+func (s *stream) work() {
+	r := &recorder{stream: s, device: s.device, batch: s.newBatch()}
+	for {
+		next := s.taken.Load() + 1
+		if s.tail.Load() < next {
+			if s.ripe(r.batch) {
+				s.send(r)
+				continue
+			}
+			if !s.await(r.batch) {
+				return
+			}
+			continue
+		}
+		slot := &s.slots[(next-1)%queueSize]
+		s.order(r, slot.call.Waits())
+		s.record(r, slot)
+		r.batch.last = next
+		slot.call.Clear()
+		slot.transfer = nil
+		s.taken.Store(next)
+		if s.crowded.Load() && s.tail.Load()-next <= queueSize/2 && s.crowded.CompareAndSwap(true, false) {
+			core.Crowd(-1)
+		}
+		s.notify()
+		if r.batch.full() || core.ActiveProfile() != nil {
+			s.send(r)
+		}
+	}
+}
+
+// ripe reports whether a batch should go to the GPU although more may come: somebody waits for it, or the GPU has nothing
+// to do.
+func (s *stream) ripe(b *batch) bool {
+	return !b.empty() && (s.wanted.Load() > s.sent.Load() || s.flying.Load() == 0)
+}
+
+// await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
+// once: it is the GPU that works, and callers do not pay for waking.
+func (s *stream) await(b *batch) bool {
+	for start := time.Now(); time.Since(start) < spin; {
+		if s.tail.Load() > s.taken.Load() || s.ripe(b) {
+			return true
+		}
+	}
+	if s.closed.Load() && b.empty() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.tail.Load() == s.taken.Load() {
+			s.worker = false // a later launch starts another
+			return false
+		}
+		return true
+	}
+	<-s.wake
+	return true
+}
+
+// order makes what is recorded from now on run after the events. Those of streams on the same GPU are in order once they are
+// on their way to it; others must have ended.
+func (s *stream) order(r *recorder, events []core.Event) {
+	for _, e := range events {
+		if e.Done() {
+			continue
+		}
+		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
+			s.send(r)
+		}
+		if g, ok := e.(event); ok && g.stream.device == s.device {
+			g.stream.waitSent(g.number)
+			continue
+		}
+		e.Wait()
+	}
+}
+
+// record turns a call into commands. A failure goes to its outputs and is the stream's error.
+func (s *stream) record(r *recorder, slot *slot) {
+	c := &slot.call
+	profile := core.ActiveProfile()
+	var start time.Duration
+	if profile != nil {
+		s.drain(r)
+		start = profile.Now()
+	}
+	var err error
+	if slot.transfer != nil {
+		err = r.move(slot.transfer)
+	} else if err = c.CheckInputs(); err == nil {
+		if err = s.execute(r, c); err != nil {
+			s.fail(err)
+		}
+	}
+	if err != nil {
+		c.Fail(err)
+		if t := slot.transfer; t != nil {
+			s.fail(err)
+			if t.read != nil {
+				t.read.finish(nil)
+			}
+		}
+	}
+	for _, m := range r.temps {
+		s.scratch.put(block{memory: m, freed: s.taken.Load() + 1})
+	}
+	r.temps = r.temps[:0]
+	if profile != nil {
+		r.batch.last = s.taken.Load() + 1
+		s.drain(r)
+		profile.Record(s, c, start)
+	}
+}
+
+func (s *stream) execute(r *recorder, c *core.Call) (err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = core.Errorf(core.StateError, c.Op, "internal error: %v\n%s", x, debug.Stack())
+		}
+	}()
+	if f := s.device.lost.Load(); f != nil {
+		return f.err
+	}
+	if c.Fn != nil {
+		s.drain(r)
+		return c.Fn()
+	}
+	f := lookup(c.Kernel)
+	if f == nil {
+		return core.Errorf(core.NotImplemented, c.Op, "%v has no kernel %q", s.device, c.Kernel)
+	}
+	return f(r, c)
+}
+
+// drain sends what is recorded and waits until the GPU has done it.
+func (s *stream) drain(r *recorder) {
+	s.send(r)
+	s.wait(s.sent.Load())
+}
+
+// send hands the batch to the owner, and waits while too many are on the GPU.
+func (s *stream) send(r *recorder) {
+	b := r.batch
+	if b.empty() {
+		return
+	}
+	if len(b.checks) > 0 {
+		s.collectFaults(b)
+	}
+	for s.flying.Load() >= inFlight {
+		<-s.wake
+	}
+	s.flying.Add(1)
+	last := b.last
+	d := s.device
+	d.owner.post(func() { d.submit(s, b) })
+	s.sent.Store(last)
+	s.notify()
+	r.batch = s.newBatch()
+}
+
+func (s *stream) newBatch() *batch {
+	select {
+	case b := <-s.spare:
+		return b
+	default:
+		return &batch{}
+	}
+}
+
+// ended says that one of the things that a batch waits for has ended. It runs on the owner.
+func (s *stream) ended(b *batch) {
+	if b.open--; b.open > 0 {
+		return
+	}
+	if b.lost {
+		if f := s.device.lost.Load(); f != nil {
+			s.fail(f.err)
+		}
+	}
+	s.checkFaults(b)
+	last := b.last
+	b.last = 0
+	b.reset()
+	select {
+	case s.spare <- b:
+	default:
+	}
+	s.done.Store(last)
+	s.flying.Add(-1)
+	s.notify()
+	s.rouse()
+}
+
+// fail keeps the stream's first error.
+func (s *stream) fail(err error) { s.failure.CompareAndSwap(nil, &failure{err}) }
+
+func (s *stream) notify() {
+	if s.waiters.Load() > 0 {
+		s.doneMu.Lock()
+		s.doneCv.Broadcast()
+		s.doneMu.Unlock()
+	}
+}
+
+// demand makes the worker send call n and those before it.
+func (s *stream) demand(n uint64) {
+	for {
+		w := s.wanted.Load()
+		if w >= n || s.wanted.CompareAndSwap(w, n) {
+			break
+		}
+	}
+	s.rouse()
+}
+
+// wait blocks until call n is done.
+func (s *stream) wait(n uint64) {
+	if s.done.Load() < n {
+		s.demand(n)
+		s.until(&s.done, n)
+	}
+}
+
+// waitSent blocks until call n is on its way to the GPU.
+func (s *stream) waitSent(n uint64) {
+	if s.sent.Load() < n {
+		s.demand(n)
+		s.until(&s.sent, n)
+	}
+}
+
+// waitTaken blocks until call n is recorded.
+func (s *stream) waitTaken(n uint64) { s.until(&s.taken, n) }
+
+func (s *stream) until(count *atomic.Uint64, n uint64) {
+	start := time.Now()
+	for i := 1; ; i++ {
+		if count.Load() >= n {
+			return
+		}
+		if i%64 == 0 && time.Since(start) > spin {
+			break
+		}
+	}
+	s.waiters.Add(1)
+	s.doneMu.Lock()
+	for count.Load() < n {
+		s.doneCv.Wait()
+	}
+	s.doneMu.Unlock()
+	s.waiters.Add(-1)
+}
+
+// waitFor is wait for at most d; it reports whether call n is done.
+func (s *stream) waitFor(n uint64, d time.Duration) bool {
+	s.demand(n)
+	start := time.Now()
+	pause := 5 * time.Microsecond
+	for i := 1; s.done.Load() < n; i++ {
+		if i%64 != 0 {
+			continue
+		}
+		passed := time.Since(start)
+		if passed >= d {
+			return s.done.Load() >= n
+		}
+		if passed > spin {
+			time.Sleep(min(pause, d-passed))
+			pause = min(2*pause, time.Millisecond)
+		}
+	}
+	return true
+}
+
+// event is a point in a stream.
+type event struct {
+	stream *stream
+	number uint64
+}
+
+// Done implements [core.Event].
+func (e event) Done() bool { return e.stream.done.Load() >= e.number }
+
+// Wait implements [core.Event].
+func (e event) Wait() { e.stream.wait(e.number) }
+
+// WaitFor implements [core.Event].
+func (e event) WaitFor(d time.Duration) bool { return e.stream.waitFor(e.number, d) }
+
+// Stream implements [core.Event].
+func (e event) Stream() core.Stream { return e.stream }
+
+// Record implements [core.Stream].
+func (s *stream) Record() core.Event { return event{s, s.tail.Load()} }
+
+// Next implements [core.Stream].
+func (s *stream) Next() core.Event { return event{s, s.tail.Load() + 1} }
+
+// Wait implements [core.Stream].
+func (s *stream) Wait(e core.Event) {
+	if e.Stream() == core.Stream(s) {
+		return
+	}
+	s.mu.Lock()
+	s.pending = append(s.pending, e)
+	s.mu.Unlock()
+}
+
+// Crowded implements [core.Stream].
+func (s *stream) Crowded() bool { return s.crowded.Load() }
+
+// MakeRoom implements [core.Stream].
+func (s *stream) MakeRoom() {
+	if t := s.tail.Load(); t > queueSize/2 {
+		s.waitTaken(t - queueSize/2)
+	}
+}
+
+// TakeError implements [core.Stream].
+func (s *stream) TakeError() error {
+	if f := s.device.lost.Load(); f != nil {
+		return f.err
+	}
+	if s.failure.Load() == nil {
+		return nil
+	}
+	if f := s.failure.Swap(nil); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// Synchronize implements [core.Stream].
+func (s *stream) Synchronize() error {
+	s.mu.Lock()
+	others := slices.Clone(s.pending)
+	s.mu.Unlock()
+	for _, e := range others {
+		e.Wait()
+	}
+	s.wait(s.tail.Load())
+	return s.TakeError()
+}
+
+// Close implements [core.Stream].
+func (s *stream) Close() error {
+	err := s.Synchronize()
+	if s.closed.Swap(true) {
+		return err
+	}
+	s.rouse()
+	s.device.forget(s)
+	s.cache.close()
+	s.scratch.close()
+	return err
+}
+
+// collectFaults has the batch's last commands fetch the words of its checks, and clear them.
+func (s *stream) collectFaults(b *batch) {
+	size := 4 * len(b.checks)
+	read, err := newReadback(s.device, size)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	slab, at := s.device.memory.slabOf(s.faults)
+	b.list.Copy(read.stage.buffer, 0, slab.buffer, at, size)
+	b.list.Clear(slab.buffer, at, size)
+	b.faults = read
+	b.reads = append(b.reads, read)
+}
+
+// checkFaults makes what the checks found the errors of their calls. It runs on the owner.
+func (s *stream) checkFaults(b *batch) {
+	if b.faults == nil {
+		return
+	}
+	for i, c := range b.checks {
+		if b.faults.bytes == nil {
+			break
+		}
+		if fault := binary.LittleEndian.Uint32(b.faults.bytes[4*i:]); fault != 0 {
+			err := c.err(fault)
+			s.fail(err)
+			c.call.Fail(err)
+		}
+	}
+	b.faults.release(s.device)
+}
+
+// String names the stream in messages.
+func (s *stream) String() string { return fmt.Sprintf("stream of rank %d on %v", s.rank, s.device) }
