@@ -477,6 +477,43 @@ plait_status plait_index_set(plait_tensor t, plait_tensor value, double number, 
 plait_status plait_index_set_masked(plait_tensor t, plait_tensor value, double number, plait_ints parts,
 		int64_t n);
 
+// --- autocast ---
+
+// plait_autocast_enabled returns 1 if autocast is on for devices of the kind, else 0.
+int64_t plait_autocast_enabled(plait_string kind);
+
+// plait_autocast_dtype returns the dtype that autocast has on devices of the kind.
+int64_t plait_autocast_dtype(plait_string kind);
+
+// plait_autocast_cache returns 1 if casts of parameters are remembered, else 0.
+int64_t plait_autocast_cache(void);
+
+// plait_autocast_set turns autocast on or off for devices of the kind, says in which dtype, and whether casts
+// of parameters are remembered. It returns the mode before, for plait_autocast_restore.
+int64_t plait_autocast_set(plait_string kind, bool on, int64_t dtype, bool cache);
+
+// plait_autocast_restore makes everything about autocast as it was in a mode, and nothing else.
+int64_t plait_autocast_restore(int64_t mode);
+
+// plait_autocast_suspend turns autocast off for every kind of device and returns the mode before, for
+// plait_mode_set.
+int64_t plait_autocast_suspend(void);
+
+// plait_autocast_enter begins a region at whose end casts are forgotten, if no other surrounds it, and
+// returns how many there are.
+int64_t plait_autocast_enter(void);
+
+// plait_autocast_leave ends a region and returns how many surround the calling thread now.
+int64_t plait_autocast_leave(void);
+
+// plait_autocast_clear forgets the casts of parameters.
+plait_status plait_autocast_clear(void);
+
+// plait_autocast_policy returns what autocast does with the inputs of an operation on devices of the kind:
+// nothing (0), cast them to its dtype (1), to float32 (2), or to the widest among them (3). It fails for a
+// name that is not an operation's.
+int64_t plait_autocast_policy(plait_string name, plait_string kind);
+
 // --- blas ---
 
 // plait_blas_prefer gives the path of an OpenBLAS to prefer over the system's, before the first matrix
@@ -630,6 +667,36 @@ char *plait_profile_executions(plait_object h);
 // plait_blas_describe returns what computes matrix products on CPU devices, in one line. It may wait for the
 // device.
 char *plait_blas_describe(void);
+
+// --- scaler ---
+
+// plait_scaler_new returns a scaler of losses; good counts the good steps since its factor changed. Release
+// it with plait_object_release.
+plait_object plait_scaler_new(double scale, double growth, double backoff, int64_t interval, int64_t good);
+
+// plait_scaler_unscale divides the gradients of n parameters by the factor; key tells their optimiser from
+// others.
+plait_status plait_scaler_unscale(plait_object h, int64_t key, plait_tensors params, int64_t n);
+
+// plait_scaler_check unscales the gradients if need be, waits for them, and returns 1 if the optimiser's step
+// shall be made, 0 if a gradient is not finite. It may wait for the device.
+int64_t plait_scaler_check(plait_object h, int64_t key, plait_tensors params, int64_t n);
+
+// plait_scaler_update changes the factor by what was found in the gradients since the last update. It may
+// wait for the device.
+plait_status plait_scaler_update(plait_object h);
+
+// plait_scaler_set_scale sets the factor in place of an update.
+plait_status plait_scaler_set_scale(plait_object h, double scale);
+
+// plait_scaler_scale returns the factor, NaN for a handle that is not a scaler's.
+double plait_scaler_scale(plait_object h);
+
+// plait_scaler_good returns how many good steps there were since the factor changed.
+int64_t plait_scaler_good(plait_object h);
+
+// plait_scaler_set changes the numbers of a scaler's rule.
+plait_status plait_scaler_set(plait_object h, double growth, double backoff, int64_t interval, int64_t good);
 
 // --- schedule ---
 

@@ -24,6 +24,7 @@ type Context struct {
 type rankState struct {
 	mu      sync.Mutex
 	streams atomic.Pointer[[]Stream] // the rank's default stream per device ordinal
+	casts   castCache
 }
 
 // randomState is the random generators of a rank, or of one of its workers.

@@ -31,7 +31,7 @@ import "C"
 
 import "runtime"
 
-// A Mode is the state of the calling thread that operations obey: whether they record gradients, the [Context] they
+// A Mode is the state of the calling thread that operations obey: whether they record gradients, autocast, the [Context] they
 // belong to and the [Scope] that will release their results. It is thread-local in C, so that it works the same for
 // goroutines locked to a thread and for threads that come from Python. The zero Mode records gradients in the
 // default context and no scope.
@@ -44,6 +44,7 @@ const (
 	modeNoGrad    Mode = 1 << 0
 	modeInference Mode = 1 << 1
 	modeAnomaly   Mode = 1 << 2
+	// Bits 3 to 7 are autocast's: see autocast.go.
 
 	modeContextShift = 8
 	modeContextMask  = 1<<24 - 1

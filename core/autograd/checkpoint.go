@@ -10,7 +10,7 @@ import (
 // again where it needs it (Chen et al. 2016). Random numbers are drawn again from the same positions, so dropout gives
 // the same masks. fn must compute the same both times, and may use other tensors, such as parameters.
 func Checkpoint(fn func(inputs []*core.Tensor) []*core.Tensor, inputs ...*core.Tensor) []*core.Tensor {
-	c := &checkpoint{fn: fn}
+	c := &checkpoint{fn: fn, mode: core.CurrentMode()}
 	for _, t := range inputs {
 		c.inputs = append(c.inputs, t.Alias(true).Keep())
 	}
@@ -29,6 +29,7 @@ func Checkpoint(fn func(inputs []*core.Tensor) []*core.Tensor, inputs ...*core.T
 type checkpoint struct {
 	fn     func([]*core.Tensor) []*core.Tensor
 	inputs []*core.Tensor
+	mode   core.Mode // of the first run, whose autocast holds again
 
 	generators []generatorState
 
@@ -137,7 +138,8 @@ func (c *checkpoint) recompute() error {
 	}
 	var err error
 	c.replay(func() {
-		core.EnableGrad(func() {
+		again := func(m core.Mode) core.Mode { return m.WithGrad(true).WithAutocastOf(c.mode) }
+		core.WithMode(again, func() {
 			core.WithSavedHooks(hooks, func() {
 				core.RunScope(func() []*core.Tensor {
 					inputs := make([]*core.Tensor, len(c.inputs))

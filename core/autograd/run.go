@@ -11,6 +11,7 @@ import (
 // A Run is one walk over the graph.
 type Run struct {
 	options   Options
+	caller    core.Mode                   // of the backward pass's caller, whose autocast holds for what it is asked to do
 	mode      core.Mode                   // of the derivatives, on the caller's streams
 	modes     map[*core.Context]core.Mode // of those recorded on other streams
 	states    map[*core.Node]*state
@@ -53,7 +54,9 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 		return nil, core.Errorf(core.ValueError, "backward", "got %d outputs and %d gradients", len(outputs), len(grads))
 	}
 	r := &Run{options: o, states: map[*core.Node]*state{}, inputs: inputs}
-	r.mode = core.CurrentMode().WithGrad(o.CreateGraph).WithInference(false).WithGrad(o.CreateGraph)
+	// Derivatives compute in the dtypes of what they differentiate.
+	r.caller = core.CurrentMode()
+	r.mode = r.caller.WithGrad(o.CreateGraph).WithInference(false).WithGrad(o.CreateGraph).WithoutAutocast()
 	var roots []core.Edge
 	var seeds []*core.Tensor
 	defer func() {

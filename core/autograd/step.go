@@ -93,7 +93,7 @@ func (r *Run) advance() (*Request, error) {
 				return nil, err
 			}
 			if q != nil {
-				p.asked, q.Mode = true, p.mode
+				p.asked, q.Mode = true, p.mode.WithAutocastOf(r.caller)
 				return q, nil
 			}
 			p.stages = p.stages[1:]

@@ -44,6 +44,7 @@ func LeakyReluInPlace(x *core.Tensor, slope float64) *core.Tensor {
 // Prelu returns x where it is positive and weight*x elsewhere. weight holds one number, or one for each index of x's
 // dimension 1.
 func Prelu(x, weight *core.Tensor) *core.Tensor {
+	defer autocast("prelu", &x, &weight).end()
 	a := beginGiven("prelu", x, weight)
 	if a.err == nil && (x.IsNumber() || weight.IsNumber()) {
 		a.failf(core.TypeError, "got a number, want tensors")

@@ -31,6 +31,7 @@ func BAddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddMV returns beta * input + alpha * (x @ y) for a matrix x [m, k], a vector y [k] and an input that broadcasts to [m].
 func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	defer autocast("addmv", &input, &x, &y).end()
 	a := begin("addmv", input, x, y)
 	a.vectorFactors(x, y)
 	a.expandable(input, x, 0)
@@ -82,6 +83,7 @@ func (a *application) expandable(input, x *core.Tensor, dim int) {
 // AddR returns beta * input + alpha * the outer product of vectors x [m] and y [n], for an input that broadcasts to
 // [m, n].
 func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	defer autocast("addr", &input, &x, &y).end()
 	a := begin("addr", input, x, y)
 	a.twoVectors(x, y)
 	if a.err != nil {
@@ -118,6 +120,7 @@ func (a *application) twoVectors(x, y *core.Tensor) {
 // AddBMM returns beta * input + alpha * the sum of the products of the matrices of two stacks x [b, m, k] and y [b, k, n],
 // for an input that broadcasts to [m, n].
 func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	defer autocast("addbmm", &input, &x, &y).end()
 	a := begin("addbmm", input, x, y)
 	a.stacks(x, y)
 	if a.err != nil {
@@ -186,6 +189,7 @@ func (a *application) checkSum(input, x, y *core.Tensor, rank int, f addForm) []
 }
 
 func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
+	defer autocast(name, &input, &x, &y).end()
 	a := begin(name, input, x, y)
 	shape := a.checkSum(input, x, y, rank, f)
 	if a.err == nil && !broadcastsTo(input.Shape(), shape) {

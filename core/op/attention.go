@@ -33,6 +33,7 @@ type AttentionOptions struct {
 //
 // Vaswani et al.: Attention is all you need, 2017; Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022.
 func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOptions) *core.Tensor {
+	defer autocast("scaled_dot_product_attention", &query, &key, &value, &o.Mask).end()
 	a := begin("scaled_dot_product_attention", query, key, value, o.Mask)
 	for _, t := range []*core.Tensor{query, key, value} {
 		a.floatTensor(t)

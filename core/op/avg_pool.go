@@ -28,6 +28,7 @@ func AvgPool3d(x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
 }
 
 func avgPool(name string, nd int, x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
+	defer autocast(name, &x).end()
 	a := begin(name, x)
 	p := a.windows(nd, x, kernel, o.Stride, o.Padding, nil, o.CeilMode)
 	p.excludePad, p.divisor = o.ExcludePad, o.DivisorOverride
@@ -51,6 +52,7 @@ func AdaptiveAvgPool2d(x *core.Tensor, size []int) *core.Tensor {
 // AdaptiveAvgPool3d returns the average of each of size windows that cover x, [N, C, D, H, W] or [C, D, H, W]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool3d(x *core.Tensor, size []int) *core.Tensor {
+	defer autocast("adaptive_avg_pool3d", &x).end()
 	a := begin("adaptive_avg_pool3d", x)
 	return a.avgPool(x, a.adaptiveWindows(3, x, size))
 }

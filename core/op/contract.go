@@ -164,6 +164,7 @@ func firstError(tensors ...*core.Tensor) error {
 // TensorDot returns the sum of the products of x's and y's elements over pairs of dimensions: dimsX[i] of x with dimsY[i]
 // of y. The result has the other dimensions of x, then those of y.
 func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
+	defer autocast("tensordot", &x, &y).end()
 	a := begin("tensordot", x, y)
 	a.multipliable(x, y)
 	if a.err == nil && len(dimsX) != len(dimsY) {

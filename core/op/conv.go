@@ -56,6 +56,7 @@ func ConvTranspose3d(x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor 
 }
 
 func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor {
+	defer autocast(name, &x, &w, &b).end()
 	a := begin(name, x, w, b)
 	p := a.convOperands(nd, x, w, b, o)
 	if a.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(1)*p.groups) {
@@ -90,6 +91,7 @@ func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor
 }
 
 func convTranspose(name string, nd int, x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor {
+	defer autocast(name, &x, &w, &b).end()
 	a := begin(name, x, w, b)
 	p := a.convOperands(nd, x, w, b, ConvOptions{Stride: o.Stride, Padding: o.Padding, Dilation: o.Dilation, Groups: o.Groups})
 	extra := a.spatial("output_padding", o.OutputPadding, nd, 0, 0)

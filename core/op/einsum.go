@@ -15,6 +15,9 @@ const dots = 256
 // operand has twice takes its diagonal; an ellipsis stands for dimensions that broadcast. Without "->" the result has the
 // dimensions of the ellipsis and then, sorted, the letters that appear once. Operands are contracted from left to right.
 func Einsum(equation string, operands ...*core.Tensor) *core.Tensor {
+	if len(operands) > 1 { // one alone is not multiplied
+		defer autocastAll("einsum", &operands).end()
+	}
 	a := beginAll("einsum", operands)
 	a.multipliable(operands...)
 	left, right, explicit := strings.Cut(strings.ReplaceAll(equation, " ", ""), "->")

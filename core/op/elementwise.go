@@ -96,6 +96,11 @@ func (e *Elementwise) Body() string { return e.kernel.Program.String() }
 // apply applies the operation out of place.
 func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
 	a := beginGiven(e.Name, in...)
+	if a.mode.Autocasting() {
+		if out := e.applyCast(attrs, in); out != nil {
+			return out
+		}
+	}
 	d := e.dtype(&a, in)
 	result := d
 	if e.kernel.Program.Results[0].Kind() == expr.Logic {
@@ -114,6 +119,16 @@ func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
 		}
 	}
 	return a.done(out)
+}
+
+// applyCast is apply where autocast is on for the inputs' device; elsewhere it returns nil.
+func (e *Elementwise) applyCast(attrs []float64, in []*core.Tensor) *core.Tensor {
+	c := autocastAll(e.Name, &in)
+	if c == nil {
+		return nil
+	}
+	defer c.end()
+	return e.apply(attrs, in...)
 }
 
 // applyInPlace applies the operation and puts the result in t, its first input.

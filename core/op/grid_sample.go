@@ -19,6 +19,7 @@ type GridSampleOptions struct {
 //
 // Jaderberg, Simonyan, Zisserman, Kavukcuoglu: Spatial transformer networks, 2015.
 func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
+	defer autocast("grid_sample", &x, &grid).end()
 	a := begin("grid_sample", x, grid)
 	a.floatTensor(x)
 	a.floatTensor(grid)

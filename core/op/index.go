@@ -169,6 +169,7 @@ func IndexTensors(t *core.Tensor, indices []*core.Tensor) *core.Tensor {
 // elements that [IndexTensors] would return, or added to them if accumulate. Where an element is named several times the
 // last value stays, or all are added, in the order of the indices.
 func IndexPut(t *core.Tensor, indices []*core.Tensor, values *core.Tensor, accumulate bool) *core.Tensor {
+	defer autocast("index_put", &t, &values).end()
 	return compose("index_put", func() *core.Tensor {
 		s, err := newSelection("index_put", t, indices)
 		switch {

@@ -84,6 +84,9 @@ func IndexCopyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Te
 }
 
 func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, mode int, inPlace bool) *core.Tensor {
+	if !inPlace {
+		defer autocast(name, &x, &src).end()
+	}
 	a := beginGiven(name, x, index, src)
 	if a.err == nil && src.IsNumber() {
 		a.failf(core.TypeError, "the source must be a tensor")

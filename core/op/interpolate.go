@@ -41,6 +41,7 @@ type interpolation struct {
 // Interpolate returns x, of shape [N, C, spatial...] with one to three spatial dimensions, resampled to other spatial
 // sizes. Positions follow PyTorch's conventions; cubic interpolation uses Keys' kernel with a = -0.75 (Keys 1981).
 func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
+	defer autocast("interpolate", &x).end()
 	a := begin("interpolate", x)
 	if o.Mode == "" {
 		o.Mode = "nearest"

@@ -11,6 +11,7 @@ var catKernel = core.Kernel("cat") // Outs[0] = the Ins, of any dtypes, one afte
 // Cat returns the tensors joined along dimension dim. Their other sizes must be equal; dtypes promote. One-dimensional
 // tensors without elements are left out.
 func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
+	defer autocastAll("cat", &tensors).end()
 	a := beginAll("cat", tensors)
 	list := a.joinable(tensors)
 	if a.err != nil {
@@ -91,6 +92,7 @@ func catDeriv(d *core.Derivation) {
 // Stack returns the tensors, of one shape, joined along a new dimension, to be dimension dim of the result. Dtypes
 // promote.
 func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
+	defer autocastAll("stack", &tensors).end()
 	a := beginAll("stack", tensors)
 	if a.err == nil && len(tensors) == 0 {
 		a.failf(core.ValueError, "got no tensors")

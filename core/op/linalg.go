@@ -55,6 +55,7 @@ func matTimes(x, y *core.Tensor) *core.Tensor { return product("matmul", x, y, p
 
 // Inv returns the inverses of square matrices [*, n, n]. A singular one is an error.
 func Inv(x *core.Tensor) *core.Tensor {
+	defer autocast("linalg_inv", &x).end()
 	a := begin("linalg_inv", x)
 	a.linalgMatrices(x, true)
 	y := a.outLike(x)
@@ -91,6 +92,7 @@ func SolveTriangular(m, b *core.Tensor, upper, unit bool) *core.Tensor {
 
 // solving brings the operands of an equation to one stack of matrices.
 func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core.Tensor) *core.Tensor {
+	defer autocast(name, &m, &b).end()
 	a := begin(name, m, b)
 	a.multipliable(m, b)
 	a.linalgMatrices(m, true)
@@ -184,6 +186,7 @@ func SlogDet(x *core.Tensor) (sign, logabs *core.Tensor) {
 }
 
 func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *core.Tensor) {
+	defer autocast(name, &x).end()
 	a := begin(name, x)
 	a.linalgMatrices(x, true)
 	if a.err != nil {
@@ -232,6 +235,7 @@ func slogDetDeriv(d *core.Derivation) {
 // Cholesky returns the lower triangular L of x = L Lᵀ, or with upper its transpose, for symmetric positive definite matrices
 // [*, n, n]; of others the symmetric part is taken. One that is not positive definite is an error.
 func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
+	defer autocast("linalg_cholesky", &x).end()
 	a := begin("linalg_cholesky", x)
 	a.linalgMatrices(x, true)
 	if a.err != nil {

@@ -15,6 +15,7 @@ var (
 // QR returns matrices [*, m, n] as products of q [*, m, k], with orthonormal columns, and the upper triangular r [*, k, n],
 // where k is the smaller of m and n. The gradient is for m >= n and matrices of full rank.
 func QR(x *core.Tensor) (q, r *core.Tensor) {
+	defer autocast("linalg_qr", &x).end()
 	a := begin("linalg_qr", x)
 	a.linalgMatrices(x, false)
 	if a.err != nil {
@@ -67,6 +68,7 @@ func qrDeriv(d *core.Derivation) {
 // [*, n, n]; of others the symmetric part is taken. The sign of an eigenvector is arbitrary. The gradient of the vectors is
 // for different eigenvalues.
 func Eigh(x *core.Tensor) (values, vectors *core.Tensor) {
+	defer autocast("linalg_eigh", &x).end()
 	a := begin("linalg_eigh", x)
 	a.linalgMatrices(x, true)
 	if a.err != nil {
@@ -124,6 +126,7 @@ func eighDeriv(d *core.Derivation) {
 // values s [*, k] and vh [*, k, n] with orthonormal rows, where k is the smaller of m and n. The signs of a pair of singular
 // vectors are arbitrary. The gradient of the vectors is for different singular values other than 0.
 func SVD(x *core.Tensor) (u, s, vh *core.Tensor) {
+	defer autocast("linalg_svd", &x).end()
 	a := begin("linalg_svd", x)
 	a.linalgMatrices(x, false)
 	if a.err != nil {
@@ -176,6 +179,7 @@ func svdDeriv(d *core.Derivation) {
 // Pinv returns the pseudoinverses [*, n, m] of matrices [*, m, n]. Singular values of at most rtol times the largest count as
 // 0; a negative rtol stands for the larger size times the dtype's machine epsilon.
 func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
+	defer autocast("linalg_pinv", &x).end()
 	a := begin("linalg_pinv", x)
 	a.linalgMatrices(x, false)
 	if a.err != nil {
@@ -198,6 +202,7 @@ func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
 // LstSq returns the x that makes a x - b least for matrices a [*, m, n] of full rank and b [*, m, k]: of many, if m < n, the
 // least one.
 func LstSq(m, b *core.Tensor) *core.Tensor {
+	defer autocast("linalg_lstsq", &m, &b).end()
 	a := begin("linalg_lstsq", m, b)
 	a.multipliable(m, b)
 	a.linalgMatrices(m, false)

@@ -5,6 +5,7 @@ import "github.com/plait-ml/plait/core"
 // Linear returns x @ weightᵀ + bias for x of shape [*, in], weight [out, in] and bias [out], which may be nil. A weight of
 // shape [in] gives a result without the last dimension.
 func Linear(x, weight, bias *core.Tensor) *core.Tensor {
+	defer autocast("linear", &x, &weight, &bias).end()
 	a := begin("linear", x, weight, bias)
 	a.multipliable(x, weight, bias)
 	a.linearShapes(x, weight, bias)

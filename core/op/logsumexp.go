@@ -12,6 +12,7 @@ var logSumExpGrad = elementwise("logsumexp_grad", "g, x, total", "g * exp(x - wh
 // LogSumExp returns log(sum(exp(x))) over dims, or over all dimensions if there are none, without overflow. x must be
 // floating point; of nothing the result is -inf.
 func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	defer autocast("logsumexp", &x).end()
 	a := beginTensor("logsumexp", x)
 	a.floating("the input", x)
 	r := a.reduction(x, dims, keepdim)

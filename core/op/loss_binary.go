@@ -47,6 +47,7 @@ type BCEOptions struct {
 // BinaryCrossEntropy returns -(t log x + (1-t) log(1-x)) for probabilities x and targets t of the same shape. Logarithms
 // are kept above -100.
 func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
+	defer autocast("binary_cross_entropy", &x, &target, &o.Weight).end()
 	a := begin("binary_cross_entropy", x, target, o.Weight, o.PosWeight)
 	a.sameShape(x, target)
 	if o.PosWeight != nil {
@@ -57,6 +58,7 @@ func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
 
 // BinaryCrossEntropyWithLogits returns [BinaryCrossEntropy] of sigmoid(x), computed so that no x overflows.
 func BinaryCrossEntropyWithLogits(x, target *core.Tensor, o BCEOptions) *core.Tensor {
+	defer autocast("binary_cross_entropy_with_logits", &x, &target, &o.Weight, &o.PosWeight).end()
 	a := begin("binary_cross_entropy_with_logits", x, target, o.Weight, o.PosWeight)
 	a.sameShape(x, target)
 	return lossReduction(&a, func() *core.Tensor {
@@ -91,6 +93,7 @@ func weighted(e, weight *core.Tensor) *core.Tensor {
 // Kullback-Leibler divergence of the target from the input. The reduction "batchmean" divides the sum by x's first size,
 // the others are those of [MSELoss].
 func KLDiv(x, target *core.Tensor, reduction string, logTarget bool) *core.Tensor {
+	defer autocast("kl_div", &x, &target).end()
 	e := klDivOp
 	if logTarget {
 		e = klDivLogOp
@@ -121,6 +124,7 @@ func SoftMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
 // MultiLabelSoftMarginLoss returns [BinaryCrossEntropyWithLogits] for each element, times weight, averaged over the last
 // dimension, then reduced as in [MSELoss].
 func MultiLabelSoftMarginLoss(x, target *core.Tensor, weight *core.Tensor, reduction string) *core.Tensor {
+	defer autocast("multilabel_soft_margin_loss", &x, &target, &weight).end()
 	a := begin("multilabel_soft_margin_loss", x, target, weight)
 	a.sameShape(x, target)
 	if a.err == nil && x.Dim() == 0 {
@@ -141,6 +145,7 @@ func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string
 // MarginRankingLoss returns max(0, -target*(x1 - x2) + margin) for targets 1 (x1 should rank higher) and -1, reduced as in
 // [MSELoss].
 func MarginRankingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
+	defer autocast("margin_ranking_loss", &x1, &x2, &target).end()
 	a := begin("margin_ranking_loss", x1, x2, target)
 	a.floatTensor(x1)
 	a.floatTensor(x2)

@@ -32,6 +32,7 @@ type CrossEntropyOptions struct {
 // target: int64 class indices of x's shape without that dimension, or probabilities of x's shape. An index that is no
 // class and not ignored is an error when the loss is computed.
 func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
+	defer autocast("cross_entropy", &x, &target, &o.Weight).end()
 	a := begin("cross_entropy", x, target, o.Weight)
 	if !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1) {
 		a.failf(core.ValueError, "label smoothing must lie between 0 and 1, got %v", o.LabelSmoothing)
@@ -40,7 +41,8 @@ func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 	if a.err == nil && info.probs && o.IgnoreIndex != nil {
 		a.failf(core.ValueError, "ignore_index goes with class indices, got probabilities")
 	}
-	in, t := info.scores(&a, x), target
+	in := info.scores(&a, x)
+	var t *core.Tensor
 	if info.probs {
 		t = info.scores(&a, target)
 	} else {
@@ -69,6 +71,7 @@ func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 // NLLLoss returns the negative log likelihood of target, int64 class indices, under the log-probabilities x along
 // dimension 1 (0 if x has one dimension). An index that is no class and not ignored is an error when the loss is computed.
 func NLLLoss(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
+	defer autocast("nll_loss", &x, &target, &o.Weight).end()
 	a := begin("nll_loss", x, target, o.Weight)
 	if o.LabelSmoothing != 0 {
 		a.failf(core.ValueError, "label smoothing goes with cross_entropy, got %v", o.LabelSmoothing)

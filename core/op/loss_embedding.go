@@ -24,6 +24,7 @@ func Normalize(x *core.Tensor, p float64, dim int, eps float64) *core.Tensor {
 // CosineSimilarity returns the inner product of x1 and x2 along dim, which broadcast, over the product of their norms, each
 // of which is at least eps.
 func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
+	defer autocast("cosine_similarity", &x1, &x2).end()
 	a := begin("cosine_similarity", x1, x2)
 	a.floatTensor(x1)
 	a.floatTensor(x2)
@@ -50,6 +51,7 @@ func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
 
 // PairwiseDistance returns the p-norm of x1 - x2 + eps along the last dimension.
 func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.Tensor {
+	defer autocast("pairwise_distance", &x1, &x2).end()
 	a := begin("pairwise_distance", x1, x2)
 	a.floatTensor(x1)
 	a.floatTensor(x2)
@@ -73,6 +75,7 @@ const cosineEps = 1e-12
 // CosineEmbeddingLoss returns 1 - cos(x1, x2) for targets 1 and max(0, cos(x1, x2) - margin) for targets -1, reduced as in
 // [MSELoss]. x1 and x2 are [N, D] with targets [N], or [D] with one target.
 func CosineEmbeddingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
+	defer autocast("cosine_embedding_loss", &x1, &x2, &target).end()
 	a := begin("cosine_embedding_loss", x1, x2, target)
 	a.floatTensor(x1)
 	a.floatTensor(x2)
@@ -125,6 +128,7 @@ func valueOr(p *float64, v float64) float64 {
 // Balntas, Riba, Ponsa, Mikolajczyk: Learning local feature descriptors with triplets and shallow convolutional neural
 // networks, 2016.
 func TripletMarginLoss(anchor, positive, negative *core.Tensor, o TripletMarginOptions) *core.Tensor {
+	defer autocast("triplet_margin_loss", &anchor, &positive, &negative).end()
 	a := begin("triplet_margin_loss", anchor, positive, negative)
 	for _, t := range []*core.Tensor{anchor, positive, negative} {
 		a.floatTensor(t)
@@ -162,6 +166,7 @@ type MultiMarginOptions struct {
 // MultiMarginLoss returns the sum over the classes j other than the target y of max(0, margin - x[y] + x[j])^p, times y's
 // weight, over the number of classes, for scores [N, C] and int64 targets [N], or [C] and one target.
 func MultiMarginLoss(x, target *core.Tensor, o MultiMarginOptions) *core.Tensor {
+	defer autocast("multi_margin_loss", &x, &o.Weight).end()
 	a := begin("multi_margin_loss", x, target, o.Weight)
 	info := a.classLoss(x, target, CrossEntropyOptions{Weight: o.Weight, Reduction: o.Reduction}, false)
 	if o.P == 0 {

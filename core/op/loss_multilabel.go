@@ -12,6 +12,7 @@ var multilabelMarginKernel = core.Kernel("multilabel_margin_loss")
 // over the number of classes, for scores [N, C] or [C]. The target, int64 of the same shape, lists the target classes
 // before its first -1. The reduction is that of [MSELoss].
 func MultiLabelMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
+	defer autocast("multilabel_margin_loss", &x).end()
 	a := begin("multilabel_margin_loss", x, target)
 	a.floatTensor(x)
 	switch {

@@ -42,6 +42,7 @@ func lossReduction(a *application, elements func() *core.Tensor, reduction strin
 
 // pairLoss is a loss of an elementwise operation on a floating-point input and a target that broadcast.
 func pairLoss(e *Elementwise, attrs []float64, x, target *core.Tensor, reduction string) *core.Tensor {
+	defer autocast(e.Name, &x, &target).end()
 	a := begin(e.Name, x, target)
 	a.floatTensor(x)
 	return lossReduction(&a, func() *core.Tensor { return e.apply(attrs, x, target) }, reduction)
@@ -96,6 +97,7 @@ type PoissonNLLOptions struct {
 // PoissonNLLLoss returns the negative log likelihood of target under a Poisson distribution, without the term log(target!):
 // exp(x) - target*x.
 func PoissonNLLLoss(x, target *core.Tensor, o PoissonNLLOptions) *core.Tensor {
+	defer autocast("poisson_nll_loss", &x, &target).end()
 	a := begin("poisson_nll_loss", x, target)
 	a.floatTensor(x)
 	if o.Eps == 0 {

@@ -24,6 +24,7 @@ func LPPool3d(x *core.Tensor, normType float64, kernel []int, o LPPoolOptions) *
 }
 
 func lpPool(name string, nd int, x *core.Tensor, p float64, kernel []int, o LPPoolOptions) *core.Tensor {
+	defer autocast(name, &x).end()
 	a := begin(name, x)
 	a.floatTensor(x)
 	w := a.windows(nd, x, kernel, o.Stride, nil, nil, o.CeilMode)

@@ -6,6 +6,7 @@ import "github.com/plait-ml/plait/core"
 // row and one on the right as a column, which the result does not have; of stacks of matrices, of shapes [*, m, k] and
 // [*, k, n], it is the stack of products, and the leading dimensions broadcast.
 func MatMul(x, y *core.Tensor) *core.Tensor {
+	defer autocast("matmul", &x, &y).end()
 	a := begin("matmul", x, y)
 	a.multipliable(x, y)
 	if a.err == nil && (x.Dim() == 0 || y.Dim() == 0) {
@@ -49,6 +50,7 @@ func vectorProduct(x, y *core.Tensor) *core.Tensor {
 
 // ranked is MatMul for factors that must have the given numbers of dimensions.
 func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tensor {
+	defer autocast(name, &x, &y).end()
 	a := begin(name, x, y)
 	a.multipliable(x, y)
 	if a.err == nil && (x.Dim() != dx || y.Dim() != dy) {

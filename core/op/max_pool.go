@@ -49,6 +49,7 @@ func MaxPool3dWithIndices(x *core.Tensor, kernel []int, o MaxPoolOptions) (y, in
 }
 
 func maxPool(name string, nd int, x *core.Tensor, kernel []int, o MaxPoolOptions, indices bool) (*core.Tensor, *core.Tensor) {
+	defer autocast(name, &x).end()
 	a := begin(name, x)
 	return a.maxPool(x, a.windows(nd, x, kernel, o.Stride, o.Padding, o.Dilation, o.CeilMode), indices)
 }
@@ -90,6 +91,7 @@ func AdaptiveMaxPool3dWithIndices(x *core.Tensor, size []int) (y, indices *core.
 }
 
 func adaptiveMaxPool(name string, nd int, x *core.Tensor, size []int, indices bool) (*core.Tensor, *core.Tensor) {
+	defer autocast(name, &x).end()
 	a := begin(name, x)
 	return a.maxPool(x, a.adaptiveWindows(nd, x, size), indices)
 }
@@ -120,6 +122,7 @@ func MaxUnpool3d(x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *cor
 }
 
 func maxUnpool(name string, nd int, x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *core.Tensor {
+	defer autocast(name, &x).end()
 	a := begin(name, x, indices)
 	a.floatTensor(x)
 	a.poolInput(nd, x)

@@ -70,6 +70,7 @@ func moveInstanceStats(x, runningMean, runningVar *core.Tensor, momentum float64
 }
 
 func groupNorm(name string, x *core.Tensor, groups int, weight, bias *core.Tensor, eps float64) *core.Tensor {
+	defer autocast(name, &x, &weight, &bias).end()
 	a := begin(name, x, weight, bias)
 	a.floatTensor(x)
 	a.normParams(x, weight, bias)

@@ -25,6 +25,7 @@ func LayerNorm(x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float
 //
 // Zhang, Sennrich: Root mean square layer normalization, 2019.
 func RMSNorm(x *core.Tensor, shape []int, weight *core.Tensor, eps float64) *core.Tensor {
+	defer autocast("rms_norm", &x, &weight).end()
 	if eps < 0 && x != nil {
 		eps = machineEpsilon(x.DType())
 	}
@@ -45,6 +46,7 @@ func machineEpsilon(d core.DType) float64 {
 }
 
 func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float64, rms bool) *core.Tensor {
+	defer autocast(name, &x, &weight, &bias).end()
 	a := begin(name, x, weight, bias)
 	a.floatTensor(x)
 	a.normParams(x, weight, bias)

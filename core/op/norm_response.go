@@ -7,6 +7,7 @@ import "github.com/plait-ml/plait/core"
 //
 // Krizhevsky, Sutskever, Hinton: ImageNet classification with deep convolutional neural networks, 2012.
 func LocalResponseNorm(x *core.Tensor, size int, alpha, beta, k float64) *core.Tensor {
+	defer autocast("local_response_norm", &x).end()
 	a := begin("local_response_norm", x)
 	a.floatTensor(x)
 	batch, channels, inner := a.channels(x)

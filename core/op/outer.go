@@ -21,6 +21,7 @@ func Outer(x, y *core.Tensor) *core.Tensor {
 // Inner returns the sum of the products of x's and y's elements over their last dimensions, which have one size. The
 // result has the other dimensions of x, then those of y. With a 0-d tensor it is the product.
 func Inner(x, y *core.Tensor) *core.Tensor {
+	defer autocast("inner", &x, &y).end()
 	a := begin("inner", x, y)
 	a.multipliable(x, y)
 	if a.err == nil && x.Dim() > 0 && y.Dim() > 0 && x.Size(-1) != y.Size(-1) {
@@ -58,6 +59,7 @@ func Kron(x, y *core.Tensor) *core.Tensor {
 
 // Trace returns the sum of the diagonal of a matrix.
 func Trace(x *core.Tensor) *core.Tensor {
+	defer autocast("trace", &x).end()
 	a := begin("trace", x)
 	if a.err == nil && x.Dim() != 2 {
 		a.failf(core.ShapeError, "want a matrix, got %v", x.Shape())
@@ -71,6 +73,7 @@ func Trace(x *core.Tensor) *core.Tensor {
 // Bilinear returns x1 W_o x2 + bias_o for each output o: x1 is [*, in1], x2 [*, in2], weight [out, in1, in2] and bias
 // [out], which may be nil; the result is [*, out].
 func Bilinear(x1, x2, weight, bias *core.Tensor) *core.Tensor {
+	defer autocast("bilinear", &x1, &x2, &weight, &bias).end()
 	a := begin("bilinear", x1, x2, weight, bias)
 	a.multipliable(x1, x2, weight, bias)
 	switch {
@@ -103,6 +106,7 @@ func Bilinear(x1, x2, weight, bias *core.Tensor) *core.Tensor {
 
 // MatrixPower returns x @ x @ ... with n factors, for a stack of square matrices [*, m, m] and n >= 0.
 func MatrixPower(x *core.Tensor, n int) *core.Tensor {
+	defer autocast("matrix_power", &x).end()
 	a := begin("matrix_power", x)
 	a.multipliable(x)
 	switch {
@@ -145,6 +149,7 @@ func MatrixPower(x *core.Tensor, n int) *core.Tensor {
 // be a vector, which counts as a row, and the last one, which counts as a column; the result does not have those
 // dimensions.
 func MultiDot(tensors []*core.Tensor) *core.Tensor {
+	defer autocastAll("multi_dot", &tensors).end()
 	a := beginAll("multi_dot", tensors)
 	if a.err == nil && len(tensors) < 2 {
 		a.failf(core.ValueError, "got %d matrices, want at least 2", len(tensors))

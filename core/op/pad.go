@@ -30,6 +30,9 @@ type padding struct {
 // Pad returns x with its last dimensions extended: pad has the number of elements in front of and behind the last
 // dimension, then those of the one before it, and so on. Negative numbers cut elements off.
 func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
+	if o.Mode != "" && o.Mode != "constant" {
+		defer autocast("pad", &x).end()
+	}
 	a := begin("pad", x)
 	p := a.padding(x, pad, o)
 	if a.err != nil {

@@ -11,6 +11,7 @@ var prodGrad = elementwise("prod_grad", "g, x, p, zeros", "where(zeros == 0, g*p
 // Prod returns the product of x over dims, or over all dimensions if there are none; integers and bools give int64. The
 // product of nothing is 1.
 func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	defer autocast("prod", &x).end()
 	a := beginTensor("prod", x)
 	r := a.reduction(x, dims, keepdim)
 	if a.err != nil {

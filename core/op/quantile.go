@@ -30,6 +30,7 @@ func NanQuantile(x, q *core.Tensor, o QuantileOptions) *core.Tensor {
 }
 
 func quantile(name string, x, q *core.Tensor, o QuantileOptions, skipNaN bool) *core.Tensor {
+	defer autocast(name, &x, &q).end()
 	a := beginGiven(name, x, q)
 	a.floating("the input", x)
 	dim := 0

@@ -19,6 +19,7 @@ type RecurrentOptions struct {
 //
 // Hochreiter, Schmidhuber: Long short-term memory, 1997; Gers, Schmidhuber, Cummins: Learning to forget, 2000.
 func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h, c *core.Tensor) {
+	defer autocast("lstm_layer", &x, &h0, &c0, &wih, &whh, &bih, &bhh).end()
 	a := begin("lstm_layer", x, h0, c0, wih, whh, bih, bhh)
 	a.recurrent(4, x, h0, c0, wih, whh, bih, bhh)
 	if a.err != nil {
@@ -53,6 +54,7 @@ func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (
 //
 // Cho et al.: Learning phrase representations using RNN encoder-decoder for statistical machine translation, 2014.
 func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h *core.Tensor) {
+	defer autocast("gru_layer", &x, &h0, &wih, &whh, &bih, &bhh).end()
 	a := begin("gru_layer", x, h0, wih, whh, bih, bhh)
 	a.recurrent(3, x, h0, nil, wih, whh, bih, bhh)
 	if a.err != nil {

@@ -34,6 +34,8 @@ type Row struct {
 	Memory bool
 	// Waits marks an operation whose result's shape may depend on values: it may wait for its inputs.
 	Waits bool
+	// Autocast is what autocast does with the inputs, set when the row is registered.
+	Autocast Casts
 	// Elementwise holds the operations on elements that the operation is made of, for those that are.
 	Elementwise []*Elementwise
 }
@@ -104,7 +106,7 @@ var rows = map[string]*Row{}
 func register(family string, list ...Row) {
 	for i := range list {
 		r := &list[i]
-		r.Family = family
+		r.Family, r.Autocast = family, autocastOf[r.Name]
 		if rows[r.Name] != nil {
 			panic(fmt.Sprintf("op: %q registered twice", r.Name))
 		}

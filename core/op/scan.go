@@ -60,6 +60,7 @@ func LogCumSumExp(x *core.Tensor, dim int) *core.Tensor {
 // scan applies a scan of sums, from the last element on if reverse is set; save says whether its derivative needs input
 // and output.
 func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim int, save, reverse bool) *core.Tensor {
+	defer autocast(name, &x).end()
 	a := beginTensor(name, x)
 	dim = a.dim(dim, x)
 	if a.err != nil {

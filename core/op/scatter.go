@@ -75,6 +75,7 @@ func rank1(x, index, src *core.Tensor) bool {
 }
 
 func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	defer autocast(s.name, &x, &src).end()
 	a := beginGiven(s.name, x, index, src)
 	if a.err == nil && rank1(x, index, src) {
 		return compose(s.name, func() *core.Tensor {

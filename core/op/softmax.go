@@ -22,10 +22,12 @@ func LogSoftmax(x *core.Tensor, dim int) *core.Tensor {
 
 // Softmin returns Softmax(-x).
 func Softmin(x *core.Tensor, dim int) *core.Tensor {
+	defer autocast("softmin", &x).end()
 	return compose("softmin", func() *core.Tensor { return Softmax(Neg(x), dim) })
 }
 
 func softmaxAlong(name string, kernel core.KernelID, deriv core.Deriv, x *core.Tensor, dim int) *core.Tensor {
+	defer autocast(name, &x).end()
 	a := begin(name, x)
 	a.floatTensor(x)
 	dim = a.dim(dim, x)

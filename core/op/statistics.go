@@ -17,6 +17,7 @@ type CovOptions struct {
 // Cov returns the covariance matrix of variables, the rows of x [variables, observations], or the variance of a vector. Sums
 // are divided by the number of observations less the correction.
 func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
+	defer autocast("cov", &x).end()
 	a := beginTensor("cov", x, o.FWeights, o.AWeights)
 	a.floating("the input", x)
 	if a.err == nil && x.Dim() > 2 {
@@ -106,12 +107,14 @@ func NanMean(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 
 // Dist returns the p-norm of x - y.
 func Dist(x, y *core.Tensor, p float64) *core.Tensor {
+	defer autocast("dist", &x, &y).end()
 	return compose("dist", func() *core.Tensor { return VectorNorm(Sub(x, y), p, nil, ReduceOptions{}) })
 }
 
 // CDist returns the p-norm of the difference of each row of x [*, n, m] with each of y [*, k, m], of shape [*, n, k]; the
 // leading dimensions broadcast. It needs memory for n*k*m numbers.
 func CDist(x, y *core.Tensor, p float64) *core.Tensor {
+	defer autocast("cdist", &x, &y).end()
 	a := begin("cdist", x, y)
 	a.matrices(x, y)
 	a.floating("the input", x)
@@ -131,6 +134,7 @@ func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 
 // Renorm returns x with each part along dim whose p-norm is above maxNorm scaled down to it.
 func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
+	defer autocast("renorm", &x).end()
 	a := begin("renorm", x)
 	a.floatTensor(x)
 	dim = a.dim(dim, x)
@@ -154,6 +158,7 @@ func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
 
 // Cross returns the cross products of vectors along dim, where x and y have size 3; their other dimensions broadcast.
 func Cross(x, y *core.Tensor, dim int) *core.Tensor {
+	defer autocast("cross", &x, &y).end()
 	a := begin("cross", x, y)
 	shape := a.broadcast(x, y)
 	if a.err == nil {

@@ -53,6 +53,7 @@ func MeanWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 }
 
 func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
+	defer autocast(name, &x).end()
 	a := beginTensor(name, x)
 	r := a.reduction(x, dims, o.KeepDim)
 	if a.err != nil {

@@ -35,6 +35,7 @@ func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOpti
 			return vectorNorm(name, castTo(x, *o.DType), p, dims, ReduceOptions{KeepDim: o.KeepDim})
 		})
 	}
+	defer autocast(name, &x).end()
 	a := beginTensor(name, x)
 	a.floating("the input", x)
 	if math.IsNaN(p) {

@@ -53,8 +53,12 @@ newaxis = None
 
 
 # At the end: they are made of the names above.
+import plait.cpu.amp  # noqa: E402
+import plait.cuda.amp  # noqa: E402
+from plait import amp as amp  # noqa: E402
 from plait import func as func  # noqa: E402
 from plait import profiler as profiler  # noqa: E402
+from plait.amp.autocast_mode import *  # noqa: E402
 from plait.utils.summary import summary as summary  # noqa: E402
 
 

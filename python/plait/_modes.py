@@ -100,6 +100,24 @@ class inference_mode(_Mode):  # noqa: N801
         return _core.bind_InferenceSet(self.mode)
 
 
+class without_autocast(_Mode):  # noqa: N801
+    """Operations inside compute in the dtypes of their inputs."""
+
+    def _set(self) -> int:
+        return _core.bind_AutocastSuspend()
+
+
+class autocast_of(_Mode):  # noqa: N801
+    """Autocast inside is as it was in a mode."""
+
+    def __init__(self, mode: int) -> None:
+        super().__init__()
+        self.mode = mode
+
+    def _set(self) -> int:
+        return _core.bind_AutocastRestore(self.mode)
+
+
 def is_grad_enabled() -> bool:
     """Whether operations of the calling thread record gradients."""
     return bool(_core.bind_GradEnabled())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._functions._common import store
+from plait._modes import without_autocast
 from plait.return_types import QR, Eigh, LinalgSVD, Lstsq, Slogdet
 
 if TYPE_CHECKING:
@@ -276,6 +277,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     return store(out, _ops.matrix_power(A, n) if n >= 0 else _ops.matrix_power(_ops.linalg_inv(A), -n))
 
 
+@without_autocast()
 def matrix_exp(A: Tensor) -> Tensor:
     """Returns the exponentials of square matrices.
 

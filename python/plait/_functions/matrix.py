@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 __all__ = [
-    "addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "cholesky",
-    "cholesky_inverse", "cholesky_solve", "ger", "logdet", "mvlgamma", "pinverse", "qr", "slogdet", "svd",
+    "addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "chain_matmul",
+    "cholesky", "cholesky_inverse", "cholesky_solve", "ger", "logdet", "mvlgamma", "pinverse", "qr", "slogdet", "svd",
     "triangular_solve",
 ]  # fmt: skip
 
@@ -42,6 +42,11 @@ addmv, addmv_ = _sum_product("addmv")
 addr, addr_ = _sum_product("addr")
 addbmm, addbmm_ = _sum_product("addbmm")
 baddbmm, baddbmm_ = _sum_product("baddbmm")
+
+
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
+    """Returns the product of matrices, multiplied in the order that costs least."""
+    return store(out, _ops.chain_matmul(matrices))
 
 
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plait import _autograd, _ops
-from plait._modes import enable_grad, is_grad_enabled
+from plait import _autograd, _core, _ops
+from plait._modes import autocast_of, enable_grad, is_grad_enabled
 from plait._random import get_rng_state, set_rng_state
 from plait._tensor import Tensor
 from plait.autograd.function import Function
@@ -31,6 +31,7 @@ class _Job:
         self.args = [None if isinstance(a, Tensor) else a for a in args]
         self.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         self.random: dict[str, tuple[int, int]] = {}
+        self.mode = _core.bind_ModeGet()
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         args = list(self.args)
@@ -64,7 +65,7 @@ class _Checkpoint(Function):
         for where, state in job.random.items():
             set_rng_state(state, where)
         try:
-            with enable_grad(), job.again:
+            with enable_grad(), autocast_of(job.mode), job.again:
                 out = job.run(tensors)
         finally:
             for where, state in now.items():

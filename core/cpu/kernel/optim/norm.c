@@ -10,6 +10,7 @@ typedef struct {
   int64_t count;
   double p, factor;
   double *partial;
+  int32_t *found;
 } span_task;
 
 static int64_t chunks_of(plaitk_optim_span *spans, int64_t count) {
@@ -172,6 +173,46 @@ static void scale_chunk(void *arg, int64_t chunk) {
 void plaitk_optim_scale(plait_pool *pool, plaitk_optim_span *spans, int64_t count, double factor) {
   span_task t = {.spans = spans, .count = count, .factor = factor};
   plait_parallel(pool, chunks_of(spans, count), scale_chunk, &t);
+}
+
+// Not NaN if all n elements are finite: zero times anything else is.
+PLAIT_CLONES static float zeros_f32(const float *x, int64_t n) {
+  float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; i++) sum += 0.0f * x[i];
+  return sum;
+}
+
+PLAIT_CLONES static double zeros_f64(const double *x, int64_t n) {
+  double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; i++) sum += 0.0 * x[i];
+  return sum;
+}
+
+static void unscale_chunk(void *arg, int64_t chunk) {
+  const span_task *t = arg;
+  int64_t first, n;
+  const plaitk_optim_span *s = find(t, chunk, &first, &n);
+  double zeros = 0.0;
+  if (s->dtype == PLAIT_F64) {
+    zeros = zeros_f64((const double *)s->data + first, n);
+  } else {
+    float buffer[PIECE];
+    for (int64_t i = 0; i < n; i += PIECE) {
+      int64_t m = n - i < PIECE ? n - i : PIECE;
+      zeros += zeros_f32(piece(buffer, s, first + i, m), m);
+    }
+  }
+  if (zeros != zeros) __atomic_store_n(t->found, 1, __ATOMIC_RELAXED);
+  scale_chunk(arg, chunk);
+}
+
+void plaitk_optim_unscale(plait_pool *pool, plaitk_optim_span *spans, int64_t count, double factor, float *found) {
+  int32_t any = 0;
+  span_task t = {.spans = spans, .count = count, .factor = factor, .found = &any};
+  plait_parallel(pool, chunks_of(spans, count), unscale_chunk, &t);
+  *found = (float)any;
 }
 
 PLAIT_CLONES static void clamp_f32(float *x, int64_t n, float limit) {

@@ -13,6 +13,8 @@ package optim
 #cgo nocallback plaitk_optim_scale
 #cgo noescape plaitk_optim_clamp
 #cgo nocallback plaitk_optim_clamp
+#cgo noescape plaitk_optim_unscale
+#cgo nocallback plaitk_optim_unscale
 #include "optim.h"
 */
 import "C"
@@ -33,6 +35,7 @@ func init() {
 	kernel.Register("optim_scale", scale)
 	kernel.Register("optim_clip", clip)
 	kernel.Register("optim_clamp", clamp)
+	kernel.Register("optim_unscale", unscale)
 }
 
 // Numbers is how many numbers an update rule takes for each parameter (see rules.h).
@@ -147,6 +150,19 @@ func multiply(ctx *kernel.Context, c *core.Call, factor float64) error {
 		return err
 	}
 	C.plaitk_optim_scale(workers(ctx), list, C.int64_t(len(c.Outs)), C.double(factor))
+	return nil
+}
+
+// unscale multiplies everything in Outs but the last by Floats[0], and writes to the last, a 0-d float32, whether an element
+// was not finite.
+func unscale(ctx *kernel.Context, c *core.Call) error {
+	last := len(c.Outs) - 1
+	list, _, err := spans(ctx, c.Outs[:last], false)
+	if err != nil {
+		return err
+	}
+	found := (*C.float)(c.Outs[last].Ptr())
+	C.plaitk_optim_unscale(workers(ctx), list, C.int64_t(last), C.double(c.Floats[0]), found)
 	return nil
 }
 

@@ -61,6 +61,9 @@ double plaitk_optim_power_sum(plait_pool *pool, plaitk_optim_span *spans, int64_
 // Multiplies a list of floating-point tensors by a factor, each product rounded once.
 void plaitk_optim_scale(plait_pool *pool, plaitk_optim_span *spans, int64_t count, double factor);
 
+// Multiplies a list of floating-point tensors by a factor, and sets *found to 1 if an element was not finite.
+void plaitk_optim_unscale(plait_pool *pool, plaitk_optim_span *spans, int64_t count, double factor, float *found);
+
 // Clamps a list of floating-point tensors to [-limit, limit]; a NaN stays.
 void plaitk_optim_clamp(plait_pool *pool, plaitk_optim_span *spans, int64_t count, double limit);
 
