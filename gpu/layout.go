@@ -16,33 +16,38 @@ type layout struct {
 // newLayout returns the loop over shape, to which the operands broadcast. Operands that are numbers have strides of 0.
 func newLayout(shape []int, operands ...*core.Operand) layout {
 	l := layout{count: core.Numel(shape), strides: make([][]int, len(operands))}
-	for d := range shape {
-		if shape[d] == 1 {
-			continue
-		}
-		merge := len(l.sizes) > 0
+	var steps [maxBuffers + 8]int
+	for d, n := range shape {
 		for i, o := range operands {
-			s := strideOf(o, shape, d)
-			if merge && l.strides[i][len(l.sizes)-1] != s*shape[d] {
-				merge = false
-			}
+			steps[i] = strideOf(o, shape, d)
 		}
-		last := len(l.sizes) - 1
-		if merge {
-			l.sizes[last] *= shape[d]
-		} else {
-			l.sizes = append(l.sizes, shape[d])
-		}
-		for i, o := range operands {
-			s := strideOf(o, shape, d)
-			if merge {
-				l.strides[i][last] = s
-			} else {
-				l.strides[i] = append(l.strides[i], s)
-			}
-		}
+		l.push(n, steps[:len(operands)]...)
 	}
 	return l
+}
+
+// push adds a dimension inside the others: its size, and each operand's stride.
+func (l *layout) push(size int, steps ...int) {
+	if size == 1 {
+		return
+	}
+	last := len(l.sizes) - 1
+	merge := last >= 0
+	for i, s := range steps {
+		merge = merge && l.strides[i][last] == s*size
+	}
+	if merge {
+		l.sizes[last] *= size
+	} else {
+		l.sizes = append(l.sizes, size)
+	}
+	for i, s := range steps {
+		if merge {
+			l.strides[i][last] = s
+		} else {
+			l.strides[i] = append(l.strides[i], s)
+		}
+	}
 }
 
 // strideOf returns the stride of an operand along dimension d of the shape that it broadcasts to.

@@ -1,0 +1,260 @@
+package gpu
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+func init() { register("matmul", matmulCall) }
+
+// A product is a stack of matrix products: out = alpha a b + beta out + bias, then max(., 0) if relu.
+type product struct {
+	m, n, k     int
+	out, a, b   *core.Operand
+	bias        *core.Operand // nil for none
+	alpha, beta float64
+	relu        bool
+	ar, ac      int // strides along the rows and columns of a
+	br, bc      int
+	cr, cc      int
+	batch       layout // over the stack: out, a and b
+}
+
+// matmulCall: Outs[0] = Floats[0] Ins[0] @ Ins[1] + Floats[1] Outs[0] + Ins[2]. Ints say whether each factor is stored
+// transposed, and whether negative results become zero.
+func matmulCall(r *recorder, c *core.Call) error {
+	p := product{out: &c.Outs[0], a: &c.Ins[0], b: &c.Ins[1], alpha: c.Floats[0], beta: c.Floats[1], relu: c.Ints[2] != 0}
+	if len(c.Ins) > 2 && c.Ins[2].Present() {
+		p.bias = &c.Ins[2]
+	}
+	for _, o := range []*core.Operand{p.out, p.a, p.b} {
+		if err := floats(c, o); err != nil {
+			return err
+		}
+	}
+	p.m, p.n, p.cr, p.cc = matrix(p.out, false)
+	_, p.k, p.ar, p.ac = matrix(p.a, c.Ints[0] != 0)
+	_, _, p.br, p.bc = matrix(p.b, c.Ints[1] != 0)
+	p.batch = stack(p.out, p.a, p.b)
+	if p.m == 0 || p.n == 0 || p.batch.count == 0 {
+		return nil
+	}
+	if !p.a.DType.IsFloat() {
+		return p.integers(r, c)
+	}
+	return p.run(r)
+}
+
+// matrix returns the size and the strides of the last two dimensions.
+func matrix(o *core.Operand, transposed bool) (rows, cols, row, col int) {
+	n := len(o.Shape)
+	rows, cols, row, col = o.Shape[n-2], o.Shape[n-1], o.Strides[n-2], o.Strides[n-1]
+	if transposed {
+		return cols, rows, col, row
+	}
+	return rows, cols, row, col
+}
+
+// stack returns the loop over the leading dimensions.
+func stack(out *core.Operand, factors ...*core.Operand) layout {
+	l := layout{count: 1, strides: make([][]int, 1+len(factors))}
+	steps := make([]int, 1+len(factors))
+	lead := len(out.Shape) - 2
+	for d, n := range out.Shape[:lead] {
+		steps[0] = out.Strides[d]
+		for i, f := range factors {
+			at := d - (len(out.Shape) - len(f.Shape))
+			steps[1+i] = 0
+			if at >= 0 && f.Shape[at] != 1 {
+				steps[1+i] = f.Strides[at]
+			}
+		}
+		l.count *= n
+		l.push(n, steps...)
+	}
+	return l
+}
+
+// A tile is how a product is divided: a workgroup computes rows x cols results, going along depth at a time, and each of
+// its invocations high x wide of them.
+type tile struct{ rows, cols, depth, high, wide int }
+
+func (t tile) threads() int { return t.rows / t.high * (t.cols / t.wide) }
+
+var tiles = []tile{
+	{rows: 32, cols: 32, depth: 16, high: 4, wide: 4},
+	{rows: 64, cols: 64, depth: 16, high: 4, wide: 4},
+	{rows: 128, cols: 128, depth: 16, high: 8, wide: 8},
+	{rows: 256, cols: 128, depth: 16, high: 16, wide: 8},
+}
+
+// choose returns the largest tile that leaves enough workgroups to fill the device, and into how many pieces the depth is
+// cut so that they do.
+func (p *product) choose(d *Device) (number, pieces int) {
+	const fill = 128 // about the multiprocessors of a large GPU
+	for number = len(tiles) - 1; number > 0; number-- {
+		t := tiles[number]
+		if d.adapter.Software && number > 1 { // compiling the large ones there takes long
+			continue
+		}
+		if ceil(p.m, t.rows)*ceil(p.n, t.cols)*p.batch.count >= fill && p.m > t.rows/2 && p.n > t.cols/2 {
+			break
+		}
+	}
+	t := tiles[number]
+	groups := ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count
+	pieces = ceil(p.k, 1<<15) // lavapipe ends loops after 65535 rounds
+	if groups < fill && p.k >= 512 {
+		pieces = max(pieces, min(ceil(fill, groups), p.k/256))
+	}
+	return number, max(pieces, 1)
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+func (p *product) run(r *recorder) error {
+	number, pieces := p.choose(r.device)
+	if pieces == 1 {
+		return p.tiled(r, number, 1, nil)
+	}
+	size := 4 * p.m * p.n * p.batch.count * pieces
+	if size > r.device.limits.Binding {
+		return p.tiled(r, number, 1, nil)
+	}
+	parts, err := r.temp(size)
+	if err != nil {
+		return err
+	}
+	if err := p.tiled(r, number, pieces, &parts); err != nil {
+		return err
+	}
+	return p.sumPieces(r, parts, pieces)
+}
+
+// aligned reports whether an operand can be read four float32 at a time along its dimension of stride 1, of the given
+// length, with steps along all others.
+func aligned(o *core.Operand, length int, steps ...int) bool {
+	if o.DType != core.Float32 || base(o)%4 != 0 || length%4 != 0 {
+		return false
+	}
+	for _, s := range steps {
+		if s%4 != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sumPieces adds the partial products of the pieces of the depth, in their order, and finishes the results.
+func (p *product) sumPieces(r *recorder, parts core.Memory, pieces int) error {
+	s := newShader(r, "matmul (sum)")
+	from := s.floatsOf("parts", parts)
+	to := s.both("c", p.out, expr.F32)
+	count := p.m * p.n * p.batch.count
+	n, per, cols, piecesWord := s.uint(count), s.uint(p.m*p.n), s.uint(p.n), s.uint(pieces)
+	cr, cc := s.uint(p.cr), s.uint(p.cc)
+	finish := p.finisher(s)
+	outer := layout{sizes: p.batch.sizes, strides: p.batch.strides[:1]}
+	s.choose(len(outer.sizes))
+	at := s.loop(&outer)
+	return s.run(r, groupsFor(count), func() string {
+		walkBatch := renamed(walk(len(outer.sizes), 1, at, []string{to}), "i / "+per)
+		return finish.text() + each(n, `
+  var sum = 0.0;
+  for (var j = 0u; j < `+piecesWord+`; j++) { sum = sum + parts[`+from+` + j * `+n+` + i]; }
+  let inner = i % `+per+`;
+  let row = inner / `+cols+`;
+  let col = inner % `+cols+`;
+`+walkBatch+`
+  let at = at_0 + row * `+cr+` + col * `+cc+`;
+  st_c(at, finish(sum, at, col));
+`)
+	})
+}
+
+// renamed returns the statements of [walk] for another linear index.
+func renamed(text, index string) string {
+	const head = "  var rest = i;\n"
+	out := ""
+	for len(text) > 0 {
+		if len(text) >= len(head) && text[:len(head)] == head {
+			return out + "  var rest = " + index + ";\n" + text[len(head):]
+		}
+		out, text = out+text[:1], text[1:]
+	}
+	return out
+}
+
+// A finisher makes a result of a sum: scale, old value, bias and the function at the end.
+type finisher struct {
+	alpha, beta, bias, step string
+	relu                    bool
+}
+
+// finisher adds what finishing needs to the shader, in which the output is bound as c.
+func (p *product) finisher(s *shader) finisher {
+	f := finisher{alpha: s.float(p.alpha), relu: s.flag(p.relu)}
+	if s.flag(p.beta != 0) {
+		f.beta = s.float(p.beta)
+	}
+	if s.flag(p.bias != nil) {
+		f.bias = s.in("bias", p.bias, expr.F32, expr.Number)
+		f.step = s.uint(p.bias.Strides[0])
+	}
+	return f
+}
+
+func (f finisher) text() string {
+	t := "fn finish(sum: f32, at: u32, col: u32) -> f32 {\n  var v = sum * " + f.alpha + ";\n"
+	if f.beta != "" {
+		t += "  v = v + ld_c(at) * " + f.beta + ";\n"
+	}
+	if f.bias != "" {
+		t += "  v = v + ld_bias(" + f.bias + " + col * " + f.step + ");\n"
+	}
+	if f.relu {
+		t += "  v = select(v, 0.0, v < 0.0);\n"
+	}
+	return t + "  return v;\n}\n"
+}
+
+// integers computes a product of integers, which are summed in 64 bits and wrap.
+func (p *product) integers(r *recorder, c *core.Call) error {
+	s := newShader(r, "matmul (integers)")
+	a, b, to := s.in("a", p.a, expr.I64, expr.Number), s.in("b", p.b, expr.I64, expr.Number), s.both("c", p.out, expr.I64)
+	count := p.m * p.n * p.batch.count
+	if p.k > 1<<15 && r.device.adapter.Software {
+		return core.Errorf(core.NotImplemented, c.Op, "integer products of depth %d are too deep for %s", p.k, r.device.Name())
+	}
+	n, per, cols, depth := s.uint(count), s.uint(p.m*p.n), s.uint(p.n), s.uint(p.k)
+	ar, ac, br, bc, cr, cc := s.uint(p.ar), s.uint(p.ac), s.uint(p.br), s.uint(p.bc), s.uint(p.cr), s.uint(p.cc)
+	alpha, beta := s.long(int64(p.alpha)), s.long(int64(p.beta))
+	bias, step := "", ""
+	if s.flag(p.bias != nil) {
+		bias, step = s.in("bias", p.bias, expr.I64, expr.Number), s.uint(p.bias.Strides[0])
+	}
+	s.flag(p.beta != 0)
+	s.choose(len(p.batch.sizes))
+	at := s.loop(&p.batch)
+	return s.run(r, groupsFor(count), func() string {
+		text := `
+  let inner = i % ` + per + `;
+  let row = inner / ` + cols + `;
+  let col = inner % ` + cols + `;
+` + renamed(walk(len(p.batch.sizes), 3, at, []string{to, a, b}), "i / "+per) + `
+  var sum = vec2<u32>(0u, 0u);
+  for (var j = 0u; j < ` + depth + `; j++) {
+    sum = plait_add_i64(sum, plait_mul_i64(ld_a(at_1 + row * ` + ar + ` + j * ` + ac + `), ld_b(at_2 + j * ` + br + ` + col * ` + bc + `)));
+  }
+  sum = plait_mul_i64(sum, ` + alpha + `);
+  let at = at_0 + row * ` + cr + ` + col * ` + cc + `;
+`
+		if p.beta != 0 {
+			text += "  sum = plait_add_i64(sum, plait_mul_i64(ld_c(at), " + beta + "));\n"
+		}
+		if bias != "" {
+			text += "  sum = plait_add_i64(sum, ld_bias(" + bias + " + col * " + step + "));\n"
+		}
+		return each(n, text+"  st_c(at, sum);\n")
+	})
+}

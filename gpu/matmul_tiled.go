@@ -1,0 +1,275 @@
+package gpu
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+// A side is one factor of a tiled product as workgroups load it: a tile of across x depth elements.
+type side struct {
+	name          string // of the operand; its tile in workgroup memory is sh_NAME
+	across        int    // rows of a, or columns of b
+	deep          bool   // neighbours in memory lie along the depth
+	four          bool   // four at a time
+	first, step   string // WGSL: where it begins in its slab, and the stride across
+	stride        string // along the depth
+	extent, depth string // WGSL: the sizes of the whole
+}
+
+// tiled computes the product by tiles. Where parts is given, piece i of the depth goes there as a product of its own, not
+// finished.
+func (p *product) tiled(r *recorder, number, pieces int, parts *core.Memory) error {
+	for first := 0; first < p.batch.count*pieces; {
+		most := r.device.limits.Workgroups / pieces * pieces
+		layers := min(p.batch.count*pieces-first, most)
+		if err := p.layers(r, number, pieces, parts, first, layers); err != nil {
+			return err
+		}
+		first += layers
+	}
+	return nil
+}
+
+// layers computes some of the products of the stack.
+func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, first, layers int) error {
+	t := tiles[number]
+	s := newShader(r, "matmul")
+	s.choose(number)
+	steps := func(i int) []int { return p.batch.strides[i] }
+	a := side{name: "a", across: t.rows, deep: s.flag(p.ac == 1)}
+	a.four = s.flag(p.ac == 1 && aligned(p.a, p.k, append([]int{p.ar}, steps(1)...)...) ||
+		p.ac != 1 && p.ar == 1 && aligned(p.a, p.m, append([]int{p.ac}, steps(1)...)...))
+	b := side{name: "b", across: t.cols, deep: s.flag(p.br == 1 && p.bc != 1)}
+	b.four = s.flag(b.deep && aligned(p.b, p.k, append([]int{p.bc}, steps(2)...)...) ||
+		!b.deep && p.bc == 1 && aligned(p.b, p.n, append([]int{p.br}, steps(2)...)...))
+	firstA, firstB := s.in("a", p.a, expr.F32, expr.Number), s.in("b", p.b, expr.F32, expr.Number)
+	a.step, a.stride, b.step, b.stride = s.uint(p.ar), s.uint(p.ac), s.uint(p.bc), s.uint(p.br)
+	m, n, k := s.uint(p.m), s.uint(p.n), s.uint(p.k)
+	a.extent, a.depth, b.extent, b.depth = m, k, n, k
+	chunk := ceil(ceil(p.k, pieces), t.depth) * t.depth
+	chunkWord, piecesWord, firstWord, stackWord := s.uint(chunk), s.uint(pieces), s.uint(first), s.uint(p.batch.count)
+	for i := range s.binds {
+		s.binds[i].four = []bool{a.four, b.four}[i]
+	}
+	var to, cr, cc string
+	var finish finisher
+	four := false
+	if s.flag(parts != nil) {
+		to = s.floatsOf("c", *parts)
+		four = s.flag(p.n%4 == 0)
+		cr, cc = s.uint(p.n), s.uint(1)
+	} else {
+		to = s.both("c", p.out, expr.F32)
+		four = s.flag(p.cc == 1 && aligned(p.out, p.n, append([]int{p.cr}, steps(0)...)...))
+		cr, cc = s.uint(p.cr), s.uint(p.cc)
+		s.binds[len(s.binds)-1].four = four
+		finish = p.finisher(s)
+	}
+	if parts != nil {
+		s.binds[len(s.binds)-1].four = four
+	}
+	s.flag(p.k%t.depth != 0 || pieces > 1)
+	s.choose(len(p.batch.sizes))
+	at := s.loop(&p.batch)
+	unroll := s.flag(!r.device.adapter.Software)
+	return s.runGrid(r, ceil(p.n, t.cols), ceil(p.m, t.rows), layers, func() string {
+		var w strings.Builder
+		if parts == nil {
+			w.WriteString(finish.text())
+		}
+		fmt.Fprintf(&w, "var<workgroup> sh_a: array<vec4<f32>, %d>;\nvar<workgroup> sh_b: array<vec4<f32>, %d>;\n", t.rows*t.depth/4, t.cols*t.depth/4)
+		fmt.Fprintf(&w, "@compute @workgroup_size(%d)\nfn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) li: u32) {\n", t.threads())
+		fmt.Fprintf(&w, "  let layer = wg.z + %s;\n  let row0 = wg.y * %du;\n  let col0 = wg.x * %du;\n", firstWord, t.rows, t.cols)
+		fmt.Fprintf(&w, "  let piece = layer %% %s;\n", piecesWord)
+		start := to
+		if parts != nil {
+			start = "0u"
+		}
+		w.WriteString(renamed(walk(len(p.batch.sizes), 3, at, []string{start, firstA, firstB}), "layer / "+piecesWord))
+		fmt.Fprintf(&w, "  let begin = piece * %s;\n  let end = min(begin + %s, %s);\n", chunkWord, chunkWord, k)
+		a.first, b.first = "at_1", "at_2"
+		a.prepare(&w, t, "row0")
+		b.prepare(&w, t, "col0")
+		t.accumulators(&w)
+		a.load(&w, t, "begin")
+		b.load(&w, t, "begin")
+		fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n", t.depth)
+		a.put(&w, t)
+		b.put(&w, t)
+		w.WriteString("    workgroupBarrier();\n")
+		fmt.Fprintf(&w, "    let next = k0 + %du;\n    if (next < end) {\n", t.depth)
+		a.load(&w, t, "next")
+		b.load(&w, t, "next")
+		w.WriteString("    }\n")
+		t.multiply(&w, unroll)
+		w.WriteString("    workgroupBarrier();\n  }\n")
+		if parts != nil {
+			// Pieces are the outermost.
+			fmt.Fprintf(&w, "  let c0 = %s + (piece * %s + layer / %s) * %s * %s;\n", to, stackWord, piecesWord, m, n)
+		} else {
+			w.WriteString("  let c0 = at_0;\n")
+		}
+		t.store(&w, m, n, cr, cc, four, parts == nil)
+		w.WriteString("}\n")
+		return w.String()
+	})
+}
+
+// loads returns how many values, or fours of them, each invocation loads of the side's tile.
+func (x *side) loads(t tile) int {
+	if x.four {
+		return x.across * t.depth / 4 / t.threads()
+	}
+	return x.across * t.depth / t.threads()
+}
+
+// place returns WGSL for where, across and deep in the tile, load number l of an invocation goes. A four starts there.
+func (x *side) place(t tile, l int) (across, deep string) {
+	e := fmt.Sprintf("(li + %du)", l*t.threads())
+	per, scale := t.depth, ""
+	if !x.deep {
+		per = x.across
+	}
+	if x.four {
+		per, scale = per/4, " * 4u"
+	}
+	near, far := fmt.Sprintf("%s %% %du%s", e, per, scale), fmt.Sprintf("%s / %du", e, per)
+	if x.deep {
+		return far, near
+	}
+	return near, far
+}
+
+// prepare defines the registers of the loads.
+func (x *side) prepare(w *strings.Builder, t tile, origin string) {
+	kind := "f32"
+	if x.four {
+		kind = "vec4<f32>"
+	}
+	for l := range x.loads(t) {
+		across, deep := x.place(t, l)
+		fmt.Fprintf(w, "  let %s_x%d = %s;\n  let %s_d%d = %s;\n  var %s_v%d: %s;\n", x.name, l, across, x.name, l, deep, x.name, l, kind)
+		fmt.Fprintf(w, "  let %s_p%d = %s + (%s + %s_x%d) * %s + %s_d%d * %s;\n", x.name, l, x.first, origin, x.name, l, x.step, x.name, l, x.stride)
+	}
+	fmt.Fprintf(w, "  let %s_origin = %s;\n", x.name, origin)
+}
+
+// load fills the registers from memory. Beyond the end of the depth there are zeros; what is beyond the edges across is
+// not stored in the end.
+func (x *side) load(w *strings.Builder, t tile, at string) {
+	for l := range x.loads(t) {
+		position := fmt.Sprintf("%s_p%d + %s * %s", x.name, l, at, x.stride)
+		inside := fmt.Sprintf("%s + %s_d%d < end && %s_origin + %s_x%d < %s", at, x.name, l, x.name, x.name, l, x.extent)
+		if x.four {
+			fmt.Fprintf(w, "    %s_v%d = vec4<f32>();\n    if (%s) { %s_v%d = %s[(%s) >> 2u]; }\n", x.name, l, inside, x.name, l, x.name, position)
+		} else {
+			fmt.Fprintf(w, "    %s_v%d = 0.0;\n    if (%s) { %s_v%d = ld_%s(%s); }\n", x.name, l, inside, x.name, l, x.name, position)
+		}
+	}
+}
+
+// put writes the registers to the tile, in which neighbours lie across.
+func (x *side) put(w *strings.Builder, t tile) {
+	for l := range x.loads(t) {
+		switch {
+		case x.four && !x.deep:
+			fmt.Fprintf(w, "    sh_%s[%s_d%d * %du + (%s_x%d >> 2u)] = %s_v%d;\n", x.name, x.name, l, x.across/4, x.name, l, x.name, l)
+		case x.four:
+			for i := range 4 {
+				fmt.Fprintf(w, "    sh_%s[(%s_d%d + %du) * %du + (%s_x%d >> 2u)][%s_x%d & 3u] = %s_v%d.%c;\n",
+					x.name, x.name, l, i, x.across/4, x.name, l, x.name, l, x.name, l, "xyzw"[i])
+			}
+		default:
+			fmt.Fprintf(w, "    sh_%s[%s_d%d * %du + (%s_x%d >> 2u)][%s_x%d & 3u] = %s_v%d;\n",
+				x.name, x.name, l, x.across/4, x.name, l, x.name, l, x.name, l)
+		}
+	}
+}
+
+// accumulators defines the registers of an invocation's results: c_G_I_H for row I of row group G and columns group H. The
+// groups of an invocation lie apart by those of the others, so that neighbours read neighbours.
+func (t tile) accumulators(w *strings.Builder) {
+	fmt.Fprintf(w, "  let tx = li %% %du;\n  let ty = li / %du;\n", t.cols/t.wide, t.cols/t.wide)
+	for g := range t.high / 4 {
+		for i := range 4 {
+			for h := range t.wide / 4 {
+				fmt.Fprintf(w, "  var c_%d_%d_%d = vec4<f32>();\n", g, i, h)
+			}
+		}
+	}
+}
+
+// multiply adds the product of the tiles.
+func (t tile) multiply(w *strings.Builder, unroll bool) {
+	step := func(k string) {
+		for g := range t.high / 4 {
+			fmt.Fprintf(w, "      let a%d = sh_a[%s * %du + %du + ty];\n", g, k, t.rows/4, g*t.rows/t.high)
+		}
+		for h := range t.wide / 4 {
+			fmt.Fprintf(w, "      let b%d = sh_b[%s * %du + %du + tx];\n", h, k, t.cols/4, h*t.cols/t.wide)
+		}
+		for g := range t.high / 4 {
+			for i := range 4 {
+				for h := range t.wide / 4 {
+					fmt.Fprintf(w, "      c_%d_%d_%d = fma(vec4<f32>(a%d.%c), b%d, c_%d_%d_%d);\n", g, i, h, g, "xyzw"[i], h, g, i, h)
+				}
+			}
+		}
+	}
+	if unroll {
+		for k := range t.depth {
+			w.WriteString("    {\n")
+			step(fmt.Sprintf("%du", k))
+			w.WriteString("    }\n")
+		}
+		return
+	}
+	fmt.Fprintf(w, "    for (var k = 0u; k < %du; k++) {\n", t.depth)
+	step("k")
+	w.WriteString("    }\n")
+}
+
+// store writes an invocation's results.
+func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished bool) {
+	value := func(v, at, col string) string {
+		if finished {
+			return "finish(" + v + ", " + at + ", " + col + ")"
+		}
+		return v
+	}
+	put := func(at, v string) string {
+		if finished {
+			return "st_c(" + at + ", " + v + ")"
+		}
+		if four {
+			return "c[(" + at + ") >> 2u][(" + at + ") & 3u] = " + v
+		}
+		return "c[" + at + "] = " + v
+	}
+	for g := range t.high / 4 {
+		for i := range 4 {
+			fmt.Fprintf(w, "  {\n    let row = row0 + (%du + ty) * 4u + %du;\n    if (row < %s) {\n", g*t.rows/t.high, i, m)
+			for h := range t.wide / 4 {
+				fmt.Fprintf(w, "      {\n        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;\n        let v = c_%d_%d_%d;\n",
+					h*t.cols/t.wide, cr, cc, g, i, h)
+				if four {
+					var parts []string
+					for q := range 4 {
+						parts = append(parts, value(fmt.Sprintf("v.%c", "xyzw"[q]), fmt.Sprintf("at + %du", q), fmt.Sprintf("col + %du", q)))
+					}
+					fmt.Fprintf(w, "        if (col < %s) { c[at >> 2u] = vec4<f32>(%s); }\n      }\n", n, strings.Join(parts, ", "))
+					continue
+				}
+				for q := range 4 {
+					at := fmt.Sprintf("at + %du * %s", q, cc)
+					fmt.Fprintf(w, "        if (col + %du < %s) { %s; }\n", q, n, put(at, value(fmt.Sprintf("v.%c", "xyzw"[q]), at, fmt.Sprintf("col + %du", q))))
+				}
+				w.WriteString("      }\n")
+			}
+			w.WriteString("    }\n  }\n")
+		}
+	}
+}
