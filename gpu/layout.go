@@ -97,23 +97,27 @@ func (l *layout) words(w []uint32) []uint32 {
 
 // walk returns statements that turn the linear index i into the positions at_0, at_1, ... of n operands: what words wrote
 // from parameter first on, for a loop of the given rank. base holds each operand's first element.
-func walk(rank, n, first int, base []string) string {
+func walk(rank, n, first int, base []string) string { return walkAs("at_", "i", rank, n, first, base) }
+
+// walkAs is walk for another linear index and other names.
+func walkAs(name, index string, rank, n, first int, base []string) string {
 	text := ""
 	for k := range n {
-		text += "  var at_" + itoa(k) + " = " + base[k] + ";\n"
+		text += "  var " + name + itoa(k) + " = " + base[k] + ";\n"
 	}
 	if rank == 0 {
 		return text
 	}
-	text += "  var rest = i;\n"
+	rest := name + "rest"
+	text += "  var " + rest + " = " + index + ";\n"
 	for d := rank - 1; d >= 0; d-- {
-		c := "rest"
+		c := rest
 		if d > 0 {
-			text += "  let c" + itoa(d) + " = rest % " + param(first+d) + ";\n  rest = rest / " + param(first+d) + ";\n"
-			c = "c" + itoa(d)
+			c = name + "c" + itoa(d)
+			text += "  let " + c + " = " + rest + " % " + param(first+d) + ";\n  " + rest + " = " + rest + " / " + param(first+d) + ";\n"
 		}
 		for k := range n {
-			text += "  at_" + itoa(k) + " = at_" + itoa(k) + " + " + c + " * " + param(first+rank*(1+k)+d) + ";\n"
+			text += "  " + name + itoa(k) + " = " + name + itoa(k) + " + " + c + " * " + param(first+rank*(1+k)+d) + ";\n"
 		}
 	}
 	return text

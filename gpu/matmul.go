@@ -158,7 +158,7 @@ func (p *product) sumPieces(r *recorder, parts core.Memory, pieces int) error {
 	s.choose(len(outer.sizes))
 	at := s.loop(&outer)
 	return s.run(r, groupsFor(count), func() string {
-		walkBatch := renamed(walk(len(outer.sizes), 1, at, []string{to}), "i / "+per)
+		walkBatch := walkAs("at_", "i / "+per, len(outer.sizes), 1, at, []string{to})
 		return finish.text() + each(n, `
   var sum = 0.0;
   for (var j = 0u; j < `+piecesWord+`; j++) { sum = sum + parts[`+from+` + j * `+n+` + i]; }
@@ -170,19 +170,6 @@ func (p *product) sumPieces(r *recorder, parts core.Memory, pieces int) error {
   st_c(at, finish(sum, at, col));
 `)
 	})
-}
-
-// renamed returns the statements of [walk] for another linear index.
-func renamed(text, index string) string {
-	const head = "  var rest = i;\n"
-	out := ""
-	for len(text) > 0 {
-		if len(text) >= len(head) && text[:len(head)] == head {
-			return out + "  var rest = " + index + ";\n" + text[len(head):]
-		}
-		out, text = out+text[:1], text[1:]
-	}
-	return out
 }
 
 // A finisher makes a result of a sum: scale, old value, bias and the function at the end.
@@ -241,7 +228,7 @@ func (p *product) integers(r *recorder, c *core.Call) error {
   let inner = i % ` + per + `;
   let row = inner / ` + cols + `;
   let col = inner % ` + cols + `;
-` + renamed(walk(len(p.batch.sizes), 3, at, []string{to, a, b}), "i / "+per) + `
+` + walkAs("at_", "i / "+per, len(p.batch.sizes), 3, at, []string{to, a, b}) + `
   var sum = vec2<u32>(0u, 0u);
   for (var j = 0u; j < ` + depth + `; j++) {
     sum = plait_add_i64(sum, plait_mul_i64(ld_a(at_1 + row * ` + ar + ` + j * ` + ac + `), ld_b(at_2 + j * ` + br + ` + col * ` + bc + `)));

@@ -88,7 +88,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		if parts != nil {
 			start = "0u"
 		}
-		w.WriteString(renamed(walk(len(p.batch.sizes), 3, at, []string{start, firstA, firstB}), "layer / "+piecesWord))
+		w.WriteString(walkAs("at_", "layer / "+piecesWord, len(p.batch.sizes), 3, at, []string{start, firstA, firstB}))
 		fmt.Fprintf(&w, "  let begin = piece * %s;\n  let end = min(begin + %s, %s);\n", chunkWord, chunkWord, k)
 		a.first, b.first = "at_1", "at_2"
 		a.prepare(&w, t, "row0")

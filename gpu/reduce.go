@@ -228,7 +228,9 @@ func reduceCall(r *recorder, c *core.Call, name string) error {
 	}
 	outs := make([]*core.Operand, 0, 2)
 	for i := range c.Outs {
-		outs = append(outs, &c.Outs[i])
+		if c.Outs[i].Present() {
+			outs = append(outs, &c.Outs[i])
+		}
 	}
 	return f.run(r, name, in, outs, c.Ints, x)
 }
@@ -270,9 +272,6 @@ const (
 // run reduces: each result by a workgroup where its elements are neighbours, or by one invocation where results are
 // neighbours. Where there are too few results for that, pieces are reduced to states first and these then joined.
 func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Operand, dims []int64, x float64) error {
-	if outs[0] == nil || !outs[0].Present() { // only the second result is wanted
-		return core.Errorf(core.NotImplemented, name, "the first result is left out")
-	}
 	kept, reduced := split(in, outs, dims)
 	if kept.count == 0 {
 		return nil
@@ -332,15 +331,14 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 		var b strings.Builder
 		b.WriteString(f.functions(number, count))
 		f.open(&b, width, results, piecesWord)
-		b.WriteString(strings.ReplaceAll(walk(len(kept.sizes), 1+len(outs), keptAt, append([]string{from}, starts(to, len(outs), second)...)), "var rest = i;", "var rest = row;"))
+		b.WriteString(walkAs("at_", "row", len(kept.sizes), 1+len(outs), keptAt, append([]string{from}, starts(to, len(outs), second)...)))
 		fmt.Fprintf(&b, "  let first = piece * %s;\n  let last = min(first + %s, %s);\n", chunkWord, chunkWord, total)
-		fmt.Fprintf(&b, "  var a = zero();\n  for (var j = first + lane; j < last; j += %du) {\n    var at = at_0;\n", width)
-		inside := walk(len(reduced.sizes), 1, reducedAt, []string{"at_0"})
-		inside = strings.NewReplacer("var at_0 = at_0;\n", "", "at_0 = at_0", "at = at", "var rest = i;", "var rest = j;").Replace(inside)
-		b.WriteString(inside + "    a = add(a, ld_x(at), j);\n  }\n")
+		fmt.Fprintf(&b, "  var a = zero();\n  for (var j = first + lane; j < last; j += %du) {\n", width)
+		b.WriteString(walkAs("in_", "j", len(reduced.sizes), 1, reducedAt, []string{"at_0"}))
+		b.WriteString("    a = add(a, ld_x(in_0), j);\n  }\n")
 		f.tree(&b, width)
 		if second {
-			f.keep(&b, to[0], results, piecesWord)
+			f.keep(&b, to[0], results)
 		} else {
 			f.finish(&b, len(outs))
 		}
@@ -385,11 +383,10 @@ func (f *fold) joinStates(r *recorder, name string, states core.Memory, pieces i
 		var b strings.Builder
 		b.WriteString(f.functions(number, count))
 		f.open(&b, 64, results, "1u")
-		positions := walk(len(outer.sizes), len(outs), at, to)
-		for i := len(outs) - 1; i >= 0; i-- {
-			positions = strings.ReplaceAll(positions, "at_"+itoa(i), "at_"+itoa(i+1))
+		b.WriteString(walkAs("to_", "row", len(outer.sizes), len(outs), at, to))
+		for i := range outs {
+			fmt.Fprintf(&b, "  let at_%d = to_%d;\n", i+1, i)
 		}
-		b.WriteString(strings.ReplaceAll(positions, "var rest = i;", "var rest = row;"))
 		fmt.Fprintf(&b, "  var a = zero();\n  for (var j = lane; j < %s; j += 64u) {\n", piecesWord)
 		fmt.Fprintf(&b, "    let slot = %s + (j * %s + row) * %du;\n    var b: state;\n", from, results, f.words())
 		at := 0
@@ -512,8 +509,7 @@ func (f *fold) tree(b *strings.Builder, width int) {
 }
 
 // keep writes the state to memory for the second pass.
-func (f *fold) keep(b *strings.Builder, to, results, pieces string) {
-	_ = pieces
+func (f *fold) keep(b *strings.Builder, to, results string) {
 	fmt.Fprintf(b, "  let slot = %s + (piece * %s + row) * %du;\n", to, results, f.words())
 	at := 0
 	for i, t := range f.fields {

@@ -1,0 +1,260 @@
+package gpu
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+func init() {
+	register("cross_entropy", func(r *recorder, c *core.Call) error { return classLoss(r, c, true) })
+	register("cross_entropy_backward", crossEntropyBackwardCall)
+	register("nll_loss", func(r *recorder, c *core.Call) error { return classLoss(r, c, false) })
+	register("nll_loss_backward", nllBackwardCall)
+}
+
+// Indices into the integer attributes of the kernels in this file, and what is done with the losses of samples.
+const (
+	lossBatch = iota
+	lossClasses
+	lossInner
+	lossReduction
+	lossIgnored
+
+	lossMean = 1
+	lossSum  = 2
+)
+
+// A classProblem is what the losses on classes share: scores [batch, classes, inner], a target for each sample, and
+// perhaps a weight for each class. Its fields are WGSL.
+type classProblem struct {
+	line                  line
+	width                 int
+	x, target, weight     string
+	keep, even, ignored   string
+	probabilities, smooth bool
+}
+
+// bind adds the problem to a shader: x, target and weight are the first inputs, label smoothing the first float.
+func (p *classProblem) bind(s *shader, c *core.Call) {
+	x, target, weight := &c.Ins[0], &c.Ins[1], &c.Ins[2]
+	p.line = line{int(c.Ints[lossBatch]), int(c.Ints[lossClasses]), int(c.Ints[lossInner])}
+	p.width = rowWidth(p.line.n)
+	p.x = s.in("x", x, expr.F32, expr.Number)
+	if p.probabilities = s.flag(target.DType != core.Int64); p.probabilities {
+		p.target = s.in("truth", target, expr.F32, expr.Number)
+	} else {
+		p.target = s.in("truth", target, expr.I64, expr.Number)
+	}
+	if s.flag(weight.Present()) {
+		p.weight = s.in("weight", weight, expr.F32, expr.Number)
+	}
+	smoothing := 0.0
+	if len(c.Floats) > 0 {
+		smoothing = c.Floats[0]
+	}
+	p.smooth = s.flag(smoothing > 0)
+	p.keep, p.even = s.float(1-smoothing), s.float(smoothing/float64(max(p.line.n, 1)))
+	p.ignored = s.long(c.Ints[lossIgnored])
+}
+
+// weightAt returns WGSL for the weight of a class.
+func (p *classProblem) weightAt(class string) string {
+	if p.weight == "" {
+		return "1.0"
+	}
+	return "ld_weight(" + p.weight + " + " + class + ")"
+}
+
+// class returns statements that define y, the sample's class, and counts, whether it is one that counts.
+func (p *classProblem) class(sample string) string {
+	return "  let wanted = ld_truth(" + p.target + " + " + sample + ");\n" +
+		"  let ignored = all(wanted == " + p.ignored + ");\n" +
+		"  let counts = !ignored && wanted.y == 0u && wanted.x < n;\n  let y = select(0u, wanted.x, counts);\n"
+}
+
+// classLoss is cross_entropy: loss, lse, total = f(x, target, weight), and nll_loss: loss, total = f(x, target, weight).
+func classLoss(r *recorder, c *core.Call, entropy bool) error {
+	samples := int(c.Ints[lossBatch] * c.Ints[lossInner])
+	parts, err := r.temp(8 * max(samples, 1))
+	if err != nil {
+		return err
+	}
+	var p classProblem
+	s := newShader(r, map[bool]string{true: "cross_entropy", false: "nll_loss"}[entropy])
+	p.bind(s, c)
+	to, samplesWord := s.floatsOf("parts", parts), s.uint(samples)
+	lse := ""
+	if entropy {
+		lse = s.out("lse", &c.Outs[1], expr.F32, expr.Number)
+	}
+	fault := ""
+	if !p.probabilities {
+		target, classes, ignored := c.Ins[1].Shape, c.Ints[lossClasses], c.Ints[lossIgnored]
+		m, word, err := r.check(c, func(at uint32) error {
+			return core.Errorf(core.IndexError, c.Op, "the target at position %d of %v is no class, got %d classes and ignore_index %d", at-1, target, classes, ignored)
+		})
+		if err != nil {
+			return err
+		}
+		fault = "faults[" + s.uint(int(word)) + "] = group + 1u;"
+		s.binds = append(s.binds, binding{access: access{name: "faults", dtype: core.Bool}})
+		s.mems = append(s.mems, m)
+	}
+	head := p.line.open(s, p.width)
+	if samples > 0 && p.line.n > 0 {
+		if err := s.run(r, samples, func() string { return p.lossText(head, to, samplesWord, lse, fault, entropy) }); err != nil {
+			return err
+		}
+	}
+	total := &c.Outs[len(c.Outs)-1]
+	return finishLoss(r, parts, samples, &c.Outs[0], total, int(c.Ints[lossReduction]))
+}
+
+func (p *classProblem) lossText(head, to, samples, lse, fault string, entropy bool) string {
+	w := p.width
+	text := wholeSum(w) + together("most", "f32", "select(a, b, b > a || plait_isnan_f32(b))", w) + head
+	if entropy {
+		text += "  var m = -" + infinity + ";\n" + along(w, "let v = ld_x("+p.x+" + at); m = select(m, v, v > m || plait_isnan_f32(v));") +
+			"  let most = whole_most(lane, m);\n  let safe = select(most, 0.0, most == -" + infinity + ");\n" +
+			"  var t = 0.0;\n" + along(w, "t = t + plait_exp_f32(ld_x("+p.x+" + at) - safe);") +
+			"  let lse = safe + plait_log_f32(whole_sum(lane, t));\n  if (lane == 0u) { st_lse(" + lse + " + group, lse); }\n"
+	}
+	switch {
+	case p.probabilities:
+		text += "  var a = 0.0;\n  var b = 0.0;\n" +
+			along(w, "let q = "+p.weightAt("j")+" * (ld_truth("+p.target+" + at) * "+p.keep+" + "+p.even+"); a = a + q; b = b + q * ld_x("+p.x+" + at);") +
+			"  let mass = whole_sum(lane, a);\n  let score = whole_sum(lane, b);\n  let loss = lse * mass - score;\n  let share = 1.0;\n"
+	case entropy:
+		if p.smooth {
+			text += "  var a = 0.0;\n  var b = 0.0;\n" + along(w, "let q = "+p.weightAt("j")+"; a = a + q; b = b + q * ld_x("+p.x+" + at);") +
+				"  let mass = whole_sum(lane, a);\n  let score = whole_sum(lane, b);\n"
+		}
+		text += p.class("group") + "  var loss = 0.0;\n  var share = 0.0;\n  if (counts) {\n    share = " + p.weightAt("y") + ";\n" +
+			"    loss = " + p.keep + " * share * (lse - ld_x(" + p.x + " + first + y * step));\n"
+		if p.smooth {
+			text += "    loss = loss + " + p.even + " * (lse * mass - score);\n"
+		}
+		text += "  }\n"
+	default:
+		text += p.class("group") + "  var loss = 0.0;\n  var share = 0.0;\n  if (counts) {\n    share = " + p.weightAt("y") + ";\n" +
+			"    loss = -share * ld_x(" + p.x + " + first + y * step);\n  }\n"
+	}
+	if fault != "" {
+		text += "  if (lane == 0u && !counts && !ignored) { " + fault + " }\n"
+	}
+	return text + "  if (lane == 0u) {\n    parts[" + to + " + group] = loss;\n    parts[" + to + " + " + samples + " + group] = share;\n  }\n}\n"
+}
+
+// finishLoss reduces the losses of samples, which lie in parts before what each counts in a mean.
+func finishLoss(r *recorder, parts core.Memory, samples int, loss, total *core.Operand, reduction int) error {
+	if reduction != lossMean && reduction != lossSum {
+		s := newShader(r, "losses")
+		from, to, n := s.floatsOf("parts", parts), s.out("y", loss, expr.F32, expr.Number), s.uint(samples)
+		if err := s.run(r, groupsFor(samples), func() string {
+			return each(n, "  st_y("+to+" + i, parts["+from+" + i]);\n")
+		}); err != nil {
+			return err
+		}
+	}
+	s := newShader(r, "loss")
+	from, n := s.floatsOf("parts", parts), s.uint(samples)
+	write := ""
+	if s.flag(total.Present()) {
+		write += "    st_total(" + s.out("total", total, expr.F32, expr.Number) + ", count);\n"
+	}
+	switch s.choose(reduction) {
+	case lossMean:
+		write += "    st_y(" + s.out("y", loss, expr.F32, expr.Number) + ", sum / count);\n"
+	case lossSum:
+		write += "    st_y(" + s.out("y", loss, expr.F32, expr.Number) + ", sum);\n"
+	}
+	return s.run(r, 1, func() string {
+		return wholeSum(256) + `@compute @workgroup_size(256)
+fn main(@builtin(local_invocation_index) li: u32) {
+  var a = 0.0;
+  var b = 0.0;
+  for (var j = li; j < ` + n + `; j += 256u) {
+    a = a + parts[` + from + ` + j];
+    b = b + parts[` + from + ` + ` + n + ` + j];
+  }
+  let sum = whole_sum(li, a);
+  let count = whole_sum(li, b);
+  if (li == 0u) {
+` + write + "  }\n}\n"
+	})
+}
+
+// gradient adds the gradient of the loss and the total to a shader and returns WGSL for that of a sample.
+func (p *classProblem) gradient(s *shader, c *core.Call, g, total *core.Operand) string {
+	at := s.in("g", g, expr.F32, expr.Number)
+	sum := s.in("total", total, expr.F32, expr.Number)
+	switch s.choose(int(c.Ints[lossReduction])) {
+	case lossMean:
+		return "ld_g(" + at + ") / ld_total(" + sum + ")"
+	case lossSum:
+		return "ld_g(" + at + ")"
+	}
+	return "ld_g(" + at + " + group)"
+}
+
+// crossEntropyBackwardCall: dx, dtarget = f(x, target, weight, dloss, lse, total). Outputs may be absent.
+func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
+	var p classProblem
+	s := newShader(r, "cross_entropy_backward")
+	p.bind(s, c)
+	g := p.gradient(s, c, &c.Ins[3], &c.Ins[5])
+	lse := s.in("lse", &c.Ins[4], expr.F32, expr.Number)
+	dx, dtarget := "", ""
+	if s.flag(c.Outs[0].Present()) {
+		dx = s.out("dx", &c.Outs[0], expr.F32, expr.Number)
+	}
+	if s.flag(c.Outs[1].Present()) {
+		dtarget = s.out("dtarget", &c.Outs[1], expr.F32, expr.Number)
+	}
+	head := p.line.open(s, p.width)
+	if p.line.rows() == 0 || p.line.n == 0 {
+		return nil
+	}
+	return s.run(r, p.line.rows(), func() string {
+		w := p.width
+		text := wholeSum(w) + head + "  let lse = ld_lse(" + lse + " + group);\n  let g = " + g + ";\n"
+		if p.probabilities {
+			share := "ld_truth(" + p.target + " + at) * " + p.keep + " + " + p.even
+			text += "  var a = 0.0;\n" + along(w, "a = a + "+p.weightAt("j")+" * ("+share+");") + "  let mass = whole_sum(lane, a);\n"
+			body := "let v = ld_x(" + p.x + " + at); "
+			if dx != "" {
+				body += "st_dx(" + dx + " + at, plait_exp_f32(v - lse) * (g * mass) - g * " + p.weightAt("j") + " * (" + share + ")); "
+			}
+			if dtarget != "" {
+				body += "st_dtarget(" + dtarget + " + at, -g * " + p.keep + " * " + p.weightAt("j") + " * (v - lse));"
+			}
+			return text + along(w, body) + "}\n"
+		}
+		text += p.class("group")
+		mass := "f32(n)"
+		if p.weight != "" && p.smooth {
+			text += "  var a = 0.0;\n" + along(w, "a = a + "+p.weightAt("j")+";") + "  let mass = whole_sum(lane, a);\n"
+			mass = "mass"
+		}
+		text += "  let wy = " + p.weightAt("y") + ";\n  let share = g * (" + p.keep + " * wy + " + p.even + " * " + mass + ");\n"
+		return text + along(w, "var v = 0.0; if (counts) { v = plait_exp_f32(ld_x("+p.x+" + at) - lse) * share - g * "+p.even+" * "+p.weightAt("j")+
+			"; if (j == y) { v = v - g * "+p.keep+" * wy; } } st_dx("+dx+" + at, v);") + "}\n"
+	})
+}
+
+// nllBackwardCall: dx = f(x, target, weight, dloss, total).
+func nllBackwardCall(r *recorder, c *core.Call) error {
+	var p classProblem
+	s := newShader(r, "nll_loss_backward")
+	p.bind(s, c)
+	g := p.gradient(s, c, &c.Ins[3], &c.Ins[4])
+	dx := s.out("dx", &c.Outs[0], expr.F32, expr.Number)
+	head := p.line.open(s, p.width)
+	if p.line.rows() == 0 || p.line.n == 0 {
+		return nil
+	}
+	return s.run(r, p.line.rows(), func() string {
+		return head + "  let g = " + g + ";\n" + p.class("group") +
+			along(p.width, "st_dx("+dx+" + at, select(0.0, -g * "+p.weightAt("y")+", counts && j == y));") + "}\n"
+	})
+}

@@ -1,0 +1,269 @@
+package gpu
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+// Kernels in this file work on rows, each by a workgroup whose invocations go along it.
+
+func init() {
+	for _, log := range []bool{false, true} {
+		name := "softmax"
+		if log {
+			name = "log_softmax"
+		}
+		register(name, func(r *recorder, c *core.Call) error { return softmaxCall(r, c, name, log) })
+		register(name+"_backward", func(r *recorder, c *core.Call) error { return softmaxBackwardCall(r, c, name, log) })
+	}
+	register("layer_norm", layerNormCall)
+	register("layer_norm_backward", layerNormBackwardCall)
+}
+
+// rowWidth returns how many invocations share a row of n elements.
+func rowWidth(n int) int {
+	if n <= 512 {
+		return 64
+	}
+	return 256
+}
+
+// together returns the function whole_NAME(lane, v), which every invocation of a workgroup calls and which returns what join
+// makes of all their values.
+func together(name, typ, join string, width int) string {
+	text := fmt.Sprintf("var<workgroup> sh_%s: array<%s, %d>;\nfn whole_%s(lane: u32, v: %s) -> %s {\n  sh_%s[lane] = v;\n  workgroupBarrier();\n",
+		name, typ, width, name, typ, typ, name)
+	for step := width / 2; step > 0; step /= 2 {
+		text += fmt.Sprintf("  if (lane < %du) { let a = sh_%s[lane]; let b = sh_%s[lane + %du]; sh_%s[lane] = %s; }\n  workgroupBarrier();\n",
+			step, name, name, step, name, join)
+	}
+	return text + fmt.Sprintf("  let all = sh_%s[0];\n  workgroupBarrier();\n  return all;\n}\n", name)
+}
+
+func wholeSum(width int) string { return together("sum", "f32", "a + b", width) }
+
+// line are the rows of a tensor along a dimension: of outer x n x inner elements those with equal outer and inner index.
+type line struct{ outer, n, inner int }
+
+func lineOf(shape []int, dim int) line {
+	if len(shape) == 0 {
+		return line{1, 1, 1}
+	}
+	return line{core.Numel(shape[:dim]), shape[dim], core.Numel(shape[dim+1:])}
+}
+
+func (l line) rows() int { return l.outer * l.inner }
+
+// open adds the sizes to a shader and returns the start of a main function with row's first position in first, and n and
+// step along it.
+func (l line) open(s *shader, width int) string {
+	rows, n, inner := s.uint(l.rows()), s.uint(l.n), s.uint(l.inner)
+	s.choose(width / 64)
+	return fmt.Sprintf(entry, width) + fmt.Sprintf(`  if (group >= %s) { return; }
+  let lane = li;
+  let n = %s;
+  let step = %s;
+  let first = (group / step) * n * step + group %% step;
+`, rows, n, inner)
+}
+
+// along returns a loop over the row's elements, at position at.
+func along(width int, body string) string {
+	return fmt.Sprintf("  for (var j = lane; j < n; j += %du) {\n    let at = first + j * step;\n    %s\n  }\n", width, body)
+}
+
+func softmaxCall(r *recorder, c *core.Call, name string, log bool) error {
+	l := lineOf(c.Ins[0].Shape, int(c.Ints[0]))
+	width := rowWidth(l.n)
+	s := newShader(r, name)
+	x, y := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.out("y", &c.Outs[0], expr.F32, expr.Number)
+	head := l.open(s, width)
+	if l.n == 0 {
+		return nil
+	}
+	return s.run(r, l.rows(), func() string {
+		value := "plait_exp_f32(ld_x(" + x + " + at) - most) / total"
+		last := ""
+		if log {
+			value = "(ld_x(" + x + " + at) - most) - log_total"
+			last = "  let log_total = plait_log_f32(total);\n"
+		}
+		return together("most", "f32", "select(a, b, b > a || plait_isnan_f32(b))", width) + wholeSum(width) + head +
+			"  var m = -" + infinity + ";\n" +
+			along(width, "let v = ld_x("+x+" + at); m = select(m, v, v > m || plait_isnan_f32(v));") +
+			"  let most = whole_most(lane, m);\n  var t = 0.0;\n" +
+			along(width, "t = t + plait_exp_f32(ld_x("+x+" + at) - most);") +
+			"  let total = whole_sum(lane, t);\n" + last +
+			along(width, "st_y("+y+" + at, "+value+");") + "}\n"
+	})
+}
+
+func softmaxBackwardCall(r *recorder, c *core.Call, name string, log bool) error {
+	l := lineOf(c.Ins[0].Shape, int(c.Ints[0]))
+	width := rowWidth(l.n)
+	s := newShader(r, name+"_backward")
+	y, g := s.in("y", &c.Ins[0], expr.F32, expr.Number), s.in("g", &c.Ins[1], expr.F32, expr.Number)
+	dx := s.out("dx", &c.Outs[0], expr.F32, expr.Number)
+	head := l.open(s, width)
+	if l.n == 0 {
+		return nil
+	}
+	return s.run(r, l.rows(), func() string {
+		term, value := "ld_y("+y+" + at) * ld_g("+g+" + at)", "ld_y("+y+" + at) * (ld_g("+g+" + at) - total)"
+		if log {
+			term, value = "ld_g("+g+" + at)", "ld_g("+g+" + at) - plait_exp_f32(ld_y("+y+" + at)) * total"
+		}
+		return wholeSum(width) + head + "  var t = 0.0;\n" + along(width, "t = t + "+term+";") +
+			"  let total = whole_sum(lane, t);\n" + along(width, "st_dx("+dx+" + at, "+value+");") + "}\n"
+	})
+}
+
+// layerNormCall: y, stats [mean, 1/deviation] = f(x, weight, bias) with ints rows, n, rms and float eps.
+func layerNormCall(r *recorder, c *core.Call) error {
+	rows, n, rms := int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0
+	width := rowWidth(n)
+	s := newShader(r, "layer_norm")
+	x, y := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.out("y", &c.Outs[0], expr.F32, expr.Number)
+	affine := ""
+	for i, name := range []string{"w", "b"} {
+		if o := &c.Ins[1+i]; s.flag(o.Present()) {
+			at := s.in(name, o, expr.F32, expr.Number)
+			affine += "v = v " + []string{"*", "+"}[i] + " ld_" + name + "(" + at + " + j); "
+		}
+	}
+	stats := ""
+	if s.flag(c.Outs[1].Present()) {
+		stats = s.out("stats", &c.Outs[1], expr.F32, expr.Number)
+	}
+	eps, rowsWord := s.float(c.Floats[0]), s.uint(rows)
+	s.flag(rms)
+	head := line{rows, n, 1}.open(s, width)
+	if rows == 0 || n == 0 {
+		return nil
+	}
+	return s.run(r, rows, func() string {
+		text := wholeSum(width) + head + "  var t = 0.0;\n"
+		if rms {
+			text += "  let mean = 0.0;\n"
+		} else {
+			text += along(width, "t = t + ld_x("+x+" + at);") + "  let mean = whole_sum(lane, t) / f32(n);\n  t = 0.0;\n"
+		}
+		text += along(width, "let d = ld_x("+x+" + at) - mean; t = t + d * d;") +
+			"  let scale = 1.0 / sqrt(whole_sum(lane, t) / f32(n) + " + eps + ");\n"
+		if stats != "" {
+			text += "  if (lane == 0u) { st_stats(" + stats + " + group, mean); st_stats(" + stats + " + " + rowsWord + " + group, scale); }\n"
+		}
+		return text + along(width, "var v = (ld_x("+x+" + at) - mean) * scale; "+affine+"st_y("+y+" + at, v);") + "}\n"
+	})
+}
+
+// layerNormBackwardCall: dx, dweight, dbias = f(x, dy, weight, stats) with ints rows, n, rms. Outputs may be absent.
+func layerNormBackwardCall(r *recorder, c *core.Call) error {
+	rows, n, rms := int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0
+	if n == 0 {
+		return nil
+	}
+	if c.Outs[0].Present() && rows > 0 {
+		width := rowWidth(n)
+		s := newShader(r, "layer_norm_backward")
+		x, g := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.in("g", &c.Ins[1], expr.F32, expr.Number)
+		stats, dx := s.in("stats", &c.Ins[3], expr.F32, expr.Number), s.out("dx", &c.Outs[0], expr.F32, expr.Number)
+		weight := ""
+		if s.flag(c.Ins[2].Present()) {
+			weight = " * ld_w(" + s.in("w", &c.Ins[2], expr.F32, expr.Number) + " + j)"
+		}
+		rowsWord := s.uint(rows)
+		s.flag(rms)
+		head := line{rows, n, 1}.open(s, width)
+		err := s.run(r, rows, func() string {
+			mean := "ld_stats(" + stats + " + group)"
+			if rms {
+				mean = "0.0"
+			}
+			text := wholeSum(width) + head + "  let mean = " + mean + ";\n  let scale = ld_stats(" + stats + " + " + rowsWord + " + group);\n" +
+				"  var a = 0.0;\n  var b = 0.0;\n" +
+				along(width, "let d = ld_g("+g+" + at)"+weight+"; a = a + d; b = b + d * ((ld_x("+x+" + at) - mean) * scale);")
+			if rms {
+				text += "  let first_moment = 0.0;\n"
+			} else {
+				text += "  let first_moment = whole_sum(lane, a) / f32(n);\n"
+			}
+			return text + "  let second_moment = whole_sum(lane, b) / f32(n);\n" +
+				along(width, "let d = ld_g("+g+" + at)"+weight+"; st_dx("+dx+" + at, scale * (d - first_moment - (ld_x("+x+" + at) - mean) * scale * second_moment));") + "}\n"
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return columnSums(r, c, rows, n, rms)
+}
+
+// columnSums computes dweight and dbias of a layer norm: sums over the rows, in pieces first.
+func columnSums(r *recorder, c *core.Call, rows, n int, rms bool) error {
+	dw, db := &c.Outs[1], &c.Outs[2]
+	if !dw.Present() && !db.Present() {
+		return nil
+	}
+	pieces := min(max(busy/n, 1), ceil(max(rows, 1), 16), 256)
+	pieces = max(pieces, ceil(rows, longLoop))
+	chunk := ceil(max(rows, 1), pieces)
+	parts, err := r.temp(8 * n * pieces)
+	if err != nil {
+		return err
+	}
+	s := newShader(r, "layer_norm_backward (parts)")
+	x, g, stats := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.in("g", &c.Ins[1], expr.F32, expr.Number), ""
+	stats = s.in("stats", &c.Ins[3], expr.F32, expr.Number)
+	to := s.floatsOf("parts", parts)
+	count, rowsWord, cols, chunkWord := s.uint(n*pieces), s.uint(rows), s.uint(n), s.uint(chunk)
+	s.flag(rms)
+	err = s.run(r, groupsFor(n*pieces), func() string {
+		mean := "ld_stats(" + stats + " + row)"
+		if rms {
+			mean = "0.0"
+		}
+		return each(count, `
+  let col = i % `+cols+`;
+  let begin = (i / `+cols+`) * `+chunkWord+`;
+  let end = min(begin + `+chunkWord+`, `+rowsWord+`);
+  var a = 0.0;
+  var b = 0.0;
+  for (var row = begin; row < end; row++) {
+    let at = row * `+cols+` + col;
+    let d = ld_g(`+g+` + at);
+    a = a + d * ((ld_x(`+x+` + at) - `+mean+`) * ld_stats(`+stats+` + `+rowsWord+` + row));
+    b = b + d;
+  }
+  parts[`+to+` + i] = a;
+  parts[`+to+` + `+count+` + i] = b;
+`)
+	})
+	if err != nil {
+		return err
+	}
+	for i, o := range []*core.Operand{dw, db} {
+		if !o.Present() {
+			continue
+		}
+		if err := sumParts(r, parts, i*n*pieces, pieces, n, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sumParts writes the sums of pieces x n numbers over the pieces.
+func sumParts(r *recorder, parts core.Memory, skip, pieces, n int, out *core.Operand) error {
+	s := newShader(r, "sum of parts")
+	from, to := s.floatsOf("parts", parts), s.out("y", out, expr.F32, expr.Number)
+	skipWord, count, piecesWord := s.uint(skip), s.uint(n), s.uint(pieces)
+	return s.run(r, groupsFor(n), func() string {
+		return each(count, `
+  var sum = 0.0;
+  for (var j = 0u; j < `+piecesWord+`; j++) { sum = sum + parts[`+from+` + `+skipWord+` + j * `+count+` + i]; }
+  st_y(`+to+` + i, sum);
+`)
+	})
+}
