@@ -1,0 +1,157 @@
+package gpu_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
+)
+
+// Benchmarks of the GPU; those that a software adapter would take hours for are left out there.
+
+func hardware(b *testing.B) *gpu.Device {
+	d := device(b)
+	if d.Software() {
+		b.Skip("the adapter computes on the CPU")
+	}
+	return d
+}
+
+func on(d core.Device, shape ...int) *core.Tensor {
+	f := core.Float32
+	return op.FullLike(op.EmptyWith(shape, op.TensorOptions{DType: &f, Device: d}), core.Num(0.5), op.TensorOptions{})
+}
+
+// repeat times b.N runs of fn after one that compiles.
+func repeat(b *testing.B, d core.Device, fn func()) {
+	b.Helper()
+	core.Tidy(fn)
+	require.NoError(b, d.Synchronize())
+	b.ResetTimer()
+	for range b.N {
+		core.Tidy(fn)
+	}
+	require.NoError(b, d.Synchronize())
+}
+
+func BenchmarkMatMul(b *testing.B) {
+	for _, form := range []string{"NN", "NT", "TN"} {
+		for _, n := range []int{1024, 4096} {
+			b.Run(form+"/"+itoa(n), func(b *testing.B) {
+				d := hardware(b)
+				x, y := on(d, n, n), on(d, n, n)
+				if form == "TN" {
+					x = op.Transpose(x, 0, 1)
+				}
+				if form == "NT" {
+					y = op.Transpose(y, 0, 1)
+				}
+				repeat(b, d, func() { op.MatMul(x, y) })
+				b.ReportMetric(2*float64(n)*float64(n)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
+			})
+		}
+	}
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + itoa(n%10)
+}
+
+func bandwidth(b *testing.B, bytes int, d core.Device, fn func()) {
+	repeat(b, d, fn)
+	b.ReportMetric(float64(bytes)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+}
+
+func BenchmarkBandwidth(b *testing.B) {
+	const rows, cols = 1 << 16, 1 << 12 // 1 GiB
+	d := hardware(b)
+	x, y := on(d, rows, cols), on(d, rows, cols)
+	w := on(d, cols)
+	for _, c := range []struct {
+		name  string
+		moves int
+		fn    func()
+	}{
+		{"copy", 2, func() { op.Clone(x) }},
+		{"add", 3, func() { op.Add(x, y) }},
+		{"gelu", 2, func() { op.Gelu(x, "tanh") }},
+		{"exp", 2, func() { op.Exp(x) }},
+		{"sum rows", 1, func() { op.Sum(x, []int{1}, false) }},
+		{"sum columns", 1, func() { op.Sum(x, []int{0}, false) }},
+		{"sum all", 1, func() { op.Sum(x, nil, false) }},
+		{"softmax", 2, func() { op.Softmax(x, -1) }},
+		{"layer norm", 2, func() { op.LayerNorm(x, []int{cols}, w, w, 1e-5) }},
+		{"transpose", 2, func() { op.Contiguous(op.Transpose(x, 0, 1)) }},
+	} {
+		b.Run(c.name, func(b *testing.B) { bandwidth(b, c.moves*4*rows*cols, d, c.fn) })
+	}
+}
+
+func BenchmarkChainOfSmallOps(b *testing.B) {
+	d := device(b)
+	x := on(d, 1000)
+	repeat(b, d, func() {
+		y := x
+		for range 10_000 {
+			z := op.Add(y, x)
+			if y != x {
+				y.Release()
+			}
+			y = z
+		}
+	})
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/op-of-chain")
+}
+
+func BenchmarkTransfers(b *testing.B) {
+	d := hardware(b)
+	host := core.FromSlice(make([]float32, 64<<20))
+	there := op.ToDevice(host, d)
+	b.Run("up", func(b *testing.B) { bandwidth(b, 256<<20, d, func() { op.ToDevice(host, d) }) })
+	b.Run("down", func(b *testing.B) {
+		bandwidth(b, 256<<20, d, func() { _, _ = there.Bytes() })
+	})
+	one := on(d, 1)
+	b.Run("item", func(b *testing.B) { repeat(b, d, func() { _, _ = one.Item() }) })
+}
+
+// A step of GPT-2 124M: batch 8 x 1024, float32, AdamW.
+func BenchmarkGPT2(b *testing.B) {
+	d := hardware(b)
+	g, err := newGPT(50257, 1024, 768, 12, 12, d)
+	require.NoError(b, err)
+	codes := make([]int64, 8*1024)
+	for i := range codes {
+		codes[i] = int64(i * 7919 % 50257)
+	}
+	tokens := op.ToDevice(core.FromSlice(codes, 8, 1024), d)
+	places := op.ToDevice(op.Arange(nil, core.IntNum(1024), nil, op.TensorOptions{}), d)
+	var last *core.Tensor
+	step := func() {
+		loss, err := g.step(tokens, places, tokens)
+		require.NoError(b, err)
+		last = loss
+	}
+	step()
+	step()
+	require.NoError(b, d.Synchronize())
+	before := d.Traffic()
+	b.ResetTimer()
+	for range b.N {
+		step()
+	}
+	v, err := last.Item()
+	require.NoError(b, err)
+	after := d.Traffic()
+	b.ReportMetric(v, "loss")
+	b.ReportMetric(float64(core.MemoryUsage(d).Peak)/(1<<30), "GiB-peak")
+	b.ReportMetric(float64(d.Reserved())/(1<<30), "GiB-held")
+	b.ReportMetric(float64(after.Dispatches-before.Dispatches)/float64(b.N), "dispatches")
+	b.ReportMetric(float64(after.Submits-before.Submits)/float64(b.N), "submits")
+}

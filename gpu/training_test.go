@@ -1,0 +1,134 @@
+package gpu_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/optim"
+	"github.com/plait-ml/plait/gpu"
+)
+
+// A gpt is a small transformer of the kind of GPT-2. Shapes: B texts, T tokens in each, C channels, V kinds of tokens.
+type gpt struct {
+	kinds, context, width, layers, heads int
+	p                                    []*core.Tensor // the embeddings, then twelve for each layer, then the last norm's
+	optimizer                            *optim.Optimizer
+}
+
+// newGPT makes a model on a device; the numbers come from the CPU, so that all devices start from the same.
+func newGPT(kinds, context, width, layers, heads int, d core.Device) (*gpt, error) {
+	g := &gpt{kinds: kinds, context: context, width: width, layers: layers, heads: heads}
+	add := func(std float64, shape ...int) {
+		t := op.Ones(shape...)
+		switch {
+		case std < 0:
+			t = op.Zeros(shape...)
+		case std > 0:
+			t = op.Mul(op.Randn(shape...), core.Num(std))
+		}
+		g.p = append(g.p, op.ToDevice(t, d).Detach().SetRequiresGrad(true))
+	}
+	add(0.02, kinds, width)
+	add(0.02, context, width)
+	for range layers {
+		add(0, width)
+		add(-1, width)
+		add(0.02, 3*width, width)
+		add(-1, 3*width)
+		add(0.02, width, width)
+		add(-1, width)
+		add(0, width)
+		add(-1, width)
+		add(0.02, 4*width, width)
+		add(-1, 4*width)
+		add(0.02, width, 4*width)
+		add(-1, width)
+	}
+	add(0, width)
+	add(-1, width)
+	var err error
+	g.optimizer, err = optim.NewAdamW(g.p, optim.Hyper{"lr": 3e-3})
+	return g, err
+}
+
+func (g *gpt) loss(tokens, places, targets *core.Tensor) *core.Tensor {
+	b, t, c := tokens.Size(0), tokens.Size(1), g.width
+	x := op.Add(op.Embedding(tokens, g.p[0], op.EmbeddingOptions{}), op.Embedding(places, g.p[1], op.EmbeddingOptions{}))
+	for i := range g.layers {
+		w := g.p[2+12*i:]
+		h := op.Linear(op.LayerNorm(x, []int{c}, w[0], w[1], 1e-5), w[2], w[3])
+		h = op.Permute(op.Reshape(h, b, t, 3, g.heads, c/g.heads), 2, 0, 3, 1, 4)
+		y := op.ScaledDotProductAttention(op.Select(h, 0, 0), op.Select(h, 0, 1), op.Select(h, 0, 2), op.AttentionOptions{Causal: true})
+		x = op.Add(x, op.Linear(op.Reshape(op.Transpose(y, 1, 2), b, t, c), w[4], w[5]))
+		h = op.Gelu(op.Linear(op.LayerNorm(x, []int{c}, w[6], w[7], 1e-5), w[8], w[9]), "tanh")
+		x = op.Add(x, op.Linear(h, w[10], w[11]))
+	}
+	n := len(g.p)
+	x = op.LayerNorm(x, []int{c}, g.p[n-2], g.p[n-1], 1e-5)
+	return op.CrossEntropy(op.Reshape(op.Linear(x, g.p[0], nil), b*t, g.kinds), op.Reshape(targets, b*t), op.CrossEntropyOptions{})
+}
+
+// step makes a step of training and returns the loss, which it does not wait for.
+func (g *gpt) step(tokens, places, targets *core.Tensor) (loss *core.Tensor, err error) {
+	scope := core.RunScope(func() []*core.Tensor {
+		l := g.loss(tokens, places, targets)
+		if err = autograd.Backward(l); err == nil {
+			err = g.optimizer.Step()
+		}
+		g.optimizer.ZeroGrad()
+		return []*core.Tensor{l.Detach()}
+	})
+	return scope[0], err
+}
+
+// train returns the losses of some steps on one batch.
+func train(t *testing.T, d core.Device, steps int) []float64 {
+	core.ManualSeed(1)
+	g, err := newGPT(50, 24, 32, 2, 4, d)
+	require.NoError(t, err)
+	codes := make([]int64, 2*25)
+	for i := range codes {
+		codes[i] = int64(i*i%17 + i%5)
+	}
+	all := op.ToDevice(core.FromSlice(codes, 2, 25), d)
+	tokens, targets := op.Contiguous(op.Slice(all, 1, 0, 24, 1)), op.Contiguous(op.Slice(all, 1, 1, 25, 1))
+	places := op.ToDevice(op.Arange(nil, core.IntNum(24), nil, op.TensorOptions{}), d)
+	require.NoError(t, d.Synchronize())
+	var before gpu.Traffic
+	onGPU, ok := d.(*gpu.Device)
+	if ok {
+		before = onGPU.Traffic()
+	}
+	var losses []float64
+	for range steps {
+		loss, err := g.step(tokens, places, targets)
+		require.NoError(t, err)
+		v, err := loss.Item()
+		require.NoError(t, err)
+		losses = append(losses, v)
+	}
+	if ok {
+		after := onGPU.Traffic()
+		require.Equal(t, steps, after.Downloads-before.Downloads, "a step reads its loss and nothing else")
+		require.Zero(t, after.Uploads-before.Uploads)
+		require.Equal(t, 4*steps, after.DownloadBytes-before.DownloadBytes)
+		require.LessOrEqual(t, (after.Submits-before.Submits)/steps, 12)
+	}
+	return losses
+}
+
+func TestTrainingAgreesWithTheCPU(t *testing.T) {
+	d := device(t)
+	const steps = 8
+	var want, got []float64
+	host, err := core.OpenDevice("cpu")
+	require.NoError(t, err)
+	core.Tidy(func() { want = train(t, host, steps) })
+	core.Tidy(func() { got = train(t, d, steps) })
+	require.InDeltaSlice(t, want, got, 2e-4)
+	require.Less(t, got[steps-1], got[0]-0.5, "it learns")
+}
