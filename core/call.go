@@ -56,6 +56,7 @@ type Operand struct {
 
 	IsNumber bool
 	present  bool
+	partial  bool // other calls write to other parts of the memory at the same time
 	storage  *Storage
 	epoch    uint32
 }
@@ -145,7 +146,7 @@ func (c *Call) Touch() {
 		c.Ins[i].Memory.Touch(false)
 	}
 	for i := range c.Outs {
-		c.Outs[i].Memory.Touch(true)
+		c.Outs[i].Memory.Touch(!c.Outs[i].partial)
 	}
 }
 

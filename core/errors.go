@@ -10,20 +10,21 @@ type Kind uint8
 
 // The kinds of errors.
 const (
-	ValueError     Kind = iota // an argument's value
-	ShapeError                 // shapes that do not fit; Python: ValueError and RuntimeError
-	DTypeError                 // a dtype the operation cannot take; Python: TypeError and RuntimeError
-	TypeError                  // an argument of the wrong kind
-	IndexError                 // an axis or an index out of range
-	MemoryError                // an allocation that failed
-	NotImplemented             // something this device cannot do
-	DeviceError                // a device that failed or does not fit
-	StateError                 // a call out of order: a freed graph, a changed saved tensor; Python: RuntimeError
-	IOError                    // files
+	ValueError       Kind = iota // an argument's value
+	ShapeError                   // shapes that do not fit; Python: ValueError and RuntimeError
+	DTypeError                   // a dtype the operation cannot take; Python: TypeError and RuntimeError
+	TypeError                    // an argument of the wrong kind
+	IndexError                   // an axis or an index out of range
+	MemoryError                  // an allocation that failed
+	NotImplemented               // something this device cannot do
+	DeviceError                  // a device that failed or does not fit
+	StateError                   // a call out of order: a freed graph, a changed saved tensor; Python: RuntimeError
+	IOError                      // files
+	DistributedError             // ranks that disagree, died or never came; Python: RuntimeError
 )
 
 var kindNames = [...]string{"value error", "shape error", "dtype error", "type error", "index error", "memory error",
-	"not implemented", "device error", "state error", "i/o error"}
+	"not implemented", "device error", "state error", "i/o error", "distributed error"}
 
 func (k Kind) String() string { return kindNames[k] }
 

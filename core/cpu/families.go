@@ -5,6 +5,7 @@ package cpu
 // The families of kernels, each of which registers itself.
 import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/attention"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/combine"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/conv"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout"

@@ -45,6 +45,7 @@ EXCEPTIONS: tuple[type[Exception], ...] = (
     DeviceError,
     RuntimeError,
     OSError,
+    DistributedError,
 )
 MEMORY = EXCEPTIONS.index(OutOfMemoryError)
 

@@ -1,0 +1,103 @@
+#include "combine.h"
+
+// Elements joined at a time: the result stays in the first-level cache until the last source is in.
+#define BLOCK 2048
+
+typedef void (*block_fn)(const void *const *sources, int64_t n_sources, void *const *targets, int64_t n_targets, int64_t from,
+                         int64_t n, double divisor);
+
+// BLOCK_FN defines a function that joins one block: T is the type in memory, A that of the arithmetic, JOIN(a, b) joins, and
+// DIVIDE(a) ends.
+#define BLOCK_FN(NAME, T, A, LOAD, STORE, JOIN, DIVIDE)                                                                        \
+  PLAIT_CLONES static void NAME(const void *const *sources, int64_t n_sources, void *const *targets, int64_t n_targets,         \
+                                int64_t from, int64_t n, double divisor) {                                                     \
+    A acc[BLOCK];                                                                                                              \
+    const T *x = (const T *)sources[0] + from;                                                                                 \
+    if (n_sources == 1) {                                                                                                      \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] = LOAD(x[i]);                                                 \
+    } else {                                                                                                                   \
+      const T *y = (const T *)sources[1] + from;                                                                               \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] = JOIN(A, LOAD(x[i]), LOAD(y[i]));                            \
+    }                                                                                                                          \
+    for (int64_t s = 2; s < n_sources; s++) {                                                                                  \
+      const T *y = (const T *)sources[s] + from;                                                                               \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] = JOIN(A, acc[i], LOAD(y[i]));                                \
+    }                                                                                                                          \
+    DIVIDE(A);                                                                                                                 \
+    for (int64_t t = 0; t < n_targets; t++) {                                                                                  \
+      T *out = (T *)targets[t] + from;                                                                                         \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = STORE(acc[i]);                                              \
+    }                                                                                                                          \
+  }
+
+#define SAME(x) (x)
+#define ADD(A, a, b) ((A)((a) + (b)))
+#define TIMES(A, a, b) ((A)((a) * (b)))
+// With a NaN in a, no comparison holds and it stays; one in b is taken over.
+#define LESS(A, a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
+#define MORE(A, a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
+#define AND(A, a, b) ((A)((a) & (b)))
+#define OR(A, a, b) ((A)((a) | (b)))
+#define XOR(A, a, b) ((A)((a) ^ (b)))
+
+#define NOTHING(A) (void)divisor
+#define QUOTIENT(A)                                                                                                            \
+  do {                                                                                                                         \
+    if (divisor != 0) {                                                                                                        \
+      A by = (A)divisor;                                                                                                       \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] = acc[i] / by;                                                \
+    }                                                                                                                          \
+  } while (0)
+
+#define FLOATS(NAME, T, A, LOAD, STORE)                                                                                        \
+  BLOCK_FN(sum_##NAME, T, A, LOAD, STORE, ADD, QUOTIENT)                                                                       \
+  BLOCK_FN(product_##NAME, T, A, LOAD, STORE, TIMES, NOTHING)                                                                  \
+  BLOCK_FN(min_##NAME, T, A, LOAD, STORE, LESS, NOTHING)                                                                       \
+  BLOCK_FN(max_##NAME, T, A, LOAD, STORE, MORE, NOTHING)
+
+FLOATS(f32, float, float, SAME, SAME)
+FLOATS(f64, double, double, SAME, SAME)
+FLOATS(f16, uint16_t, float, plait_f16_to_f32, plait_f32_to_f16)
+FLOATS(bf16, uint16_t, float, plait_bf16_to_f32, plait_f32_to_bf16)
+
+// Unsigned, so that sums and products wrap; the sign matters to the extremes alone.
+#define INTEGERS(NAME, U, T)                                                                                                   \
+  BLOCK_FN(sum_##NAME, U, U, SAME, SAME, ADD, NOTHING)                                                                         \
+  BLOCK_FN(product_##NAME, U, U, SAME, SAME, TIMES, NOTHING)                                                                   \
+  BLOCK_FN(min_##NAME, T, T, SAME, SAME, LESS, NOTHING)                                                                        \
+  BLOCK_FN(max_##NAME, T, T, SAME, SAME, MORE, NOTHING)                                                                        \
+  BLOCK_FN(and_##NAME, U, U, SAME, SAME, AND, NOTHING)                                                                         \
+  BLOCK_FN(or_##NAME, U, U, SAME, SAME, OR, NOTHING)                                                                           \
+  BLOCK_FN(xor_##NAME, U, U, SAME, SAME, XOR, NOTHING)
+
+INTEGERS(u8, uint8_t, uint8_t)
+INTEGERS(i32, uint32_t, int32_t)
+INTEGERS(i64, uint64_t, int64_t)
+
+// By dtype and operation.
+static const block_fn table[8][PLAITK_COMBINE_OPS] = {
+    [PLAIT_BOOL] = {0, or_u8, and_u8, and_u8, or_u8, and_u8, or_u8, xor_u8},
+    [PLAIT_U8] = {0, sum_u8, product_u8, min_u8, max_u8, and_u8, or_u8, xor_u8},
+    [PLAIT_I32] = {0, sum_i32, product_i32, min_i32, max_i32, and_i32, or_i32, xor_i32},
+    [PLAIT_I64] = {0, sum_i64, product_i64, min_i64, max_i64, and_i64, or_i64, xor_i64},
+    [PLAIT_F16] = {0, sum_f16, product_f16, min_f16, max_f16},
+    [PLAIT_BF16] = {0, sum_bf16, product_bf16, min_bf16, max_bf16},
+    [PLAIT_F32] = {0, sum_f32, product_f32, min_f32, max_f32},
+    [PLAIT_F64] = {0, sum_f64, product_f64, min_f64, max_f64},
+};
+
+static const int64_t sizes[8] = {1, 1, 4, 8, 2, 2, 4, 8};
+
+void plaitk_combine(int64_t op, int64_t dtype, int64_t n, const void *const *sources, int64_t n_sources, void *const *targets,
+                    int64_t n_targets, double divisor) {
+  if (op == PLAITK_COPY) {
+    for (int64_t t = 0; t < n_targets; t++) {
+      if (targets[t] != sources[0]) memmove(targets[t], sources[0], (size_t)(n * sizes[dtype]));
+    }
+    return;
+  }
+  block_fn join = table[dtype][op];
+  for (int64_t from = 0; from < n; from += BLOCK) {
+    join(sources, n_sources, targets, n_targets, from, n - from < BLOCK ? n - from : BLOCK, divisor);
+  }
+}

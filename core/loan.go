@@ -1,0 +1,109 @@
+package core
+
+// A Loan is the memory of a contiguous tensor in the hands of work that is launched later, perhaps by another thread and on
+// another device: a collective, which starts when every rank has come. Whatever is launched on the memory after [Lend]
+// waits for the work; the work waits for what was launched before.
+type Loan struct {
+	operand Operand
+	numel   int
+	waits   []Event
+	shared  bool
+}
+
+// Lend hands the memory of t, which must be contiguous, to work that is done when until is. The work writes to it if write
+// is set, and only reads it otherwise. The memory stays valid until then, also if the tensor is released.
+func Lend(op string, t *Tensor, until Event, write bool) (Loan, error) {
+	if err := t.Usable(op); err != nil {
+		return Loan{}, err
+	}
+	switch {
+	case t.isNumber:
+		return Loan{}, Errorf(TypeError, op, "got a number, want a tensor")
+	case !t.Contiguous():
+		return Loan{}, Errorf(ValueError, op, "got a tensor of shape %v with strides %v, want a contiguous one", t.shape, t.strides)
+	}
+	s := t.storage
+	l := Loan{numel: t.Numel(), shared: s.shared.Load() > 0}
+	l.operand = Operand{Memory: s.memory, Offset: t.offset, DType: t.dtype, present: true, storage: s, epoch: s.epoch}
+	l.waits = s.lend(until, write)
+	if write && !CurrentMode().Inference() {
+		s.BumpVersion()
+	}
+	return l, nil
+}
+
+// lend records that the storage is used by work that is done when until is, and returns what the work must wait for.
+func (s *Storage) lend(until Event, write bool) []Event {
+	c := s.cleanup
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waits := []Event{s.home.Record()}
+	kept := c.uses[:0]
+	for _, u := range c.uses {
+		switch {
+		case u.event == until: // lent to the same work before
+			write = write || u.write
+			continue
+		case u.event.Done():
+			continue
+		case write || u.write:
+			waits = append(waits, u.event)
+		}
+		kept = append(kept, u)
+	}
+	c.uses = append(kept, foreignUse{event: until, write: write})
+	s.foreign.Store(true)
+	return waits
+}
+
+// Waits returns the events that the work must wait for before it uses the memory.
+func (l *Loan) Waits() []Event { return l.waits }
+
+// Shared reports whether somebody outside, such as a NumPy array, uses the memory too, so that the lender must wait for the
+// work.
+func (l *Loan) Shared() bool { return l.shared }
+
+// Err returns the error that made the contents undefined, as far as execution has come.
+func (l *Loan) Err() error { return l.operand.failed() }
+
+// Fail marks the contents as undefined because of err.
+func (l *Loan) Fail(err error) {
+	if s := l.operand.storage; s != nil {
+		s.fail(l.operand.epoch, err)
+	}
+}
+
+// Restore takes back [Loan.Fail] with the same error, of work that left the contents as they were.
+func (l *Loan) Restore(err error) {
+	s := l.operand.storage
+	if s == nil {
+		return
+	}
+	if f := s.failure.Load(); f != nil && f.epoch == l.operand.epoch && f.err == err {
+		s.failure.CompareAndSwap(f, nil)
+	}
+}
+
+// part returns the operand of n elements of the loan from number from on.
+func (l *Loan) part(from, n int) Operand {
+	o := l.operand
+	o.Offset += from
+	o.partial = n < l.numel
+	sizes := [...]int{n, 1}
+	o.Shape, o.Strides = sizes[:1:1], sizes[1:]
+	return o
+}
+
+// InLent adds n elements of a loan, from number from on, as an input. The call must wait for what [Loan.Waits] says.
+func (c *Call) InLent(l *Loan, from, n int) *Call {
+	c.Ins = append(c.Ins, l.part(from, n))
+	c.Work = max(c.Work, n)
+	return c
+}
+
+// OutLent adds n elements of a loan, from number from on, as an output. The call must wait for what [Loan.Waits] says.
+func (c *Call) OutLent(l *Loan, from, n int) *Call {
+	c.Outs = append(c.Outs, l.part(from, n))
+	c.Work = max(c.Work, n)
+	return c
+}

@@ -1,0 +1,18 @@
+package collective
+
+// A Backend carries out the operations of one group for one rank. Ranks that are threads of one process have "local";
+// another one would talk to other processes.
+type Backend interface {
+	// Name returns the backend's name, such as "local".
+	Name() string
+	// Start begins an operation and returns at once. The calls of one rank come in the order of their sequence numbers; the
+	// group has checked what one rank can check.
+	Start(o *Operation) *Work
+	// Split makes the backend of a group of some of the ranks. It is called by every one of those, after an exchange that
+	// settled that all want it; key is the same for all of them and not used before.
+	Split(ranks []int, key uint64) Backend
+	// Abort fails everything that waits, and all later operations, of this rank and of all who need it.
+	Abort(err error)
+	// Close gives up the rank's part. Operations of others that need it fail.
+	Close() error
+}

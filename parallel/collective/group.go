@@ -1,0 +1,201 @@
+package collective
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// DefaultTimeout is how long a rank waits for the others where nothing else is said.
+const DefaultTimeout = 30 * time.Minute
+
+// Options say what a group is like.
+type Options struct {
+	Name    string        // in messages; "world" if empty
+	Timeout time.Duration // how long a rank waits for the others; 0 means DefaultTimeout
+	// Log is told what the ranks did last when a timeout passes; nil writes to standard error.
+	Log func(string)
+}
+
+// A Group is one rank's handle on a set of ranks that act together. Every rank calls the same methods in the same order;
+// the calls of one rank on one group must not overlap. The methods that move tensors return at once.
+type Group struct {
+	*member
+	timeout time.Duration
+}
+
+// A member is what the handles of one rank on one group share.
+type member struct {
+	backend Backend
+	name    string
+	rank    int
+	ranks   []int // numbers in the world
+	seq     atomic.Uint64
+	groups  atomic.Uint64 // made from this one
+	log     func(string)
+
+	mu    sync.Mutex
+	stats Stats
+}
+
+// Stats count what a rank has moved through a group.
+type Stats struct {
+	Calls map[string]int // by name of the collective
+	// Bytes are what the rank read from and wrote to the memory of its peers: of an all-reduce of s bytes over n ranks
+	// 2s(n-1)/n, of an all-gather or a reduce-scatter of s bytes in all s(n-1)/n.
+	Bytes map[string]int
+}
+
+// Total returns the bytes of all collectives.
+func (s Stats) Total() int {
+	n := 0
+	for _, b := range s.Bytes {
+		n += b
+	}
+	return n
+}
+
+// NewWorld returns the handles of size ranks that are threads of this process, on a group of all of them.
+func NewWorld(size int, o Options) ([]*Group, error) {
+	if size < 1 {
+		return nil, core.Errorf(core.ValueError, "world", "got %d ranks, want at least one", size)
+	}
+	if o.Timeout < 0 {
+		return nil, core.Errorf(core.ValueError, "world", "got a timeout of %v, want a positive one", o.Timeout)
+	}
+	if o.Log == nil {
+		o.Log = func(s string) { fmt.Fprint(os.Stderr, s) }
+	}
+	if o.Name == "" {
+		o.Name = "world"
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	ranks := make([]int, size)
+	for i := range ranks {
+		ranks[i] = i
+	}
+	m := newMeeting(&world{absent: map[int]error{}}, ranks)
+	groups := make([]*Group, size)
+	for i := range groups {
+		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o)
+	}
+	return groups, nil
+}
+
+func newGroup(b Backend, name string, rank int, ranks []int, o Options) *Group {
+	return &Group{&member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log,
+		stats: Stats{Calls: map[string]int{}, Bytes: map[string]int{}}}, o.Timeout}
+}
+
+// Rank returns the rank's number in the group.
+func (g *Group) Rank() int { return g.rank }
+
+// Size returns the number of ranks in the group.
+func (g *Group) Size() int { return len(g.ranks) }
+
+// Ranks returns the numbers in the world of the group's ranks.
+func (g *Group) Ranks() []int { return slices.Clone(g.ranks) }
+
+// Name returns the group's name.
+func (g *Group) Name() string { return g.name }
+
+// Backend returns the name of what carries out the group's operations, such as "local".
+func (g *Group) Backend() string { return g.backend.Name() }
+
+// Timeout returns how long the rank waits for the others.
+func (g *Group) Timeout() time.Duration { return g.timeout }
+
+// WithTimeout returns a handle on the same group whose operations wait so long for the others.
+func (g *Group) WithTimeout(d time.Duration) *Group { return &Group{g.member, d} }
+
+// Stats returns what the rank has moved so far.
+func (g *Group) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := Stats{Calls: map[string]int{}, Bytes: map[string]int{}}
+	for k, v := range g.stats.Calls {
+		s.Calls[k], s.Bytes[k] = v, g.stats.Bytes[k]
+	}
+	return s
+}
+
+// Recorder returns the rank's last operations in the group, the oldest first.
+func (g *Group) Recorder() []Record {
+	if l, ok := g.backend.(*local); ok {
+		return l.meeting.records[l.rank].list()
+	}
+	return nil
+}
+
+// New makes a group of the given ranks of g. Every rank of g calls it, with the same ranks in the same order, and those that
+// are not among them get nil. The numbers in the new group follow the order of ranks.
+func (g *Group) New(ranks []int, o Options) (*Group, error) {
+	const op = "new_group"
+	seen := map[int]bool{}
+	for _, r := range ranks {
+		if r < 0 || r >= g.Size() || seen[r] {
+			return nil, core.Errorf(core.ValueError, op, "got the ranks %v, want different ones from 0 to %d", ranks, g.Size()-1)
+		}
+		seen[r] = true
+	}
+	if len(ranks) == 0 {
+		return nil, core.Errorf(core.ValueError, op, "got no ranks, want at least one")
+	}
+	key := g.groups.Add(1)
+	var want []byte
+	for _, r := range ranks {
+		want = binary.AppendUvarint(want, uint64(r))
+	}
+	got, err := g.exchange(op, want)
+	if err != nil {
+		return nil, err
+	}
+	for r, other := range got {
+		if !slices.Equal(want, other) {
+			return nil, core.Errorf(core.DistributedError, op, "the ranks disagree: rank %d wants a group of %v, rank %d one of %v",
+				g.rank, ranks, r, decodeRanks(other))
+		}
+	}
+	if !seen[g.rank] {
+		return nil, nil
+	}
+	if o.Timeout == 0 {
+		o.Timeout = g.timeout
+	}
+	if o.Name == "" {
+		o.Name = fmt.Sprintf("%s/%d", g.name, key)
+	}
+	o.Log = g.log
+	global := make([]int, len(ranks))
+	for i, r := range ranks {
+		global[i] = g.ranks[r]
+	}
+	return newGroup(g.backend.Split(ranks, key), o.Name, slices.Index(ranks, g.rank), global, o), nil
+}
+
+func decodeRanks(b []byte) []int {
+	var ranks []int
+	for len(b) > 0 {
+		r, n := binary.Uvarint(b)
+		if n <= 0 {
+			break
+		}
+		ranks, b = append(ranks, int(r)), b[n:]
+	}
+	return ranks
+}
+
+// Abort ends the rank's part in its world because of err: operations that need it fail, on every rank, with an error that
+// names it.
+func (g *Group) Abort(err error) { g.backend.Abort(err) }
+
+// Close ends the rank's part in the group, after its own operations are done. Operations of others that need it fail.
+func (g *Group) Close() error { return g.backend.Close() }

@@ -1,0 +1,446 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+func expect(x *core.Tensor, want float64) error {
+	got, err := core.Values[float64](x)
+	if err != nil {
+		return err
+	}
+	for _, v := range got {
+		if v != want {
+			return fmt.Errorf("got %v, want %v everywhere", got, want)
+		}
+	}
+	return nil
+}
+
+func ones(n int, v float64) *core.Tensor {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = v
+	}
+	return core.FromSlice(x)
+}
+
+// 5. Groups of a 2 by 2 grid, by row and by column, work at once and in any order between the ranks; those outside a group
+// get none.
+func TestCase05Groups(t *testing.T) {
+	require.NoError(t, Spawn(4, []string{"cpu:0", "cpu:1"}, patient, func(r *Rank) error {
+		var row, column *Group
+		for i := range 2 {
+			a, err := r.World.New([]int{2 * i, 2*i + 1}, Options{})
+			if err != nil {
+				return err
+			}
+			b, err := r.World.New([]int{i, i + 2}, Options{})
+			if err != nil {
+				return err
+			}
+			if (a != nil) != (r.Rank/2 == i) || (b != nil) != (r.Rank%2 == i) {
+				return errors.New("a rank outside the group got a handle, or one inside none")
+			}
+			if a != nil {
+				row = a
+			}
+			if b != nil {
+				column = b
+			}
+		}
+		for i := range 200 {
+			x, y := ones(3, float64(r.Rank)), ones(3, float64(r.Rank))
+			if (r.Rank+i)%2 == 0 {
+				row.AllReduce(x, Sum)
+				column.AllReduce(y, Sum)
+			} else {
+				column.AllReduce(y, Sum)
+				row.AllReduce(x, Sum)
+			}
+			if err := errors.Join(expect(x, float64(4*(r.Rank/2)+1)), expect(y, float64(2*(r.Rank%2)+2))); err != nil {
+				return err
+			}
+		}
+		if row.Rank() != r.Rank%2 || column.Rank() != r.Rank/2 || row.Size() != 2 {
+			return fmt.Errorf("rank %d is %d in its row and %d in its column", r.Rank, row.Rank(), column.Rank())
+		}
+		reversed, err := r.World.New([]int{3, 2, 1, 0}, Options{Name: "reversed"})
+		if err != nil {
+			return err
+		}
+		x := ones(1, float64(r.Rank))
+		reversed.Broadcast(x, 0)
+		return errors.Join(expect(x, 3), reversed.Barrier())
+	}))
+}
+
+func TestNewGroupDisagreement(t *testing.T) {
+	err := Spawn(2, nil, patient, func(r *Rank) error {
+		_, err := r.World.New([]int{r.Rank}, Options{})
+		return err
+	})
+	require.ErrorContains(t, err, "wants a group of [0], rank 1 one of [1]")
+	require.NoError(t, Spawn(1, nil, patient, func(r *Rank) error {
+		for _, ranks := range [][]int{nil, {1}, {0, 0}, {-1}} {
+			if _, err := r.World.New(ranks, Options{}); err == nil {
+				return fmt.Errorf("no error for the ranks %v", ranks)
+			}
+		}
+		return nil
+	}))
+}
+
+// 6. Works: waited for twice, with a limit, never; done in the order of the calls.
+func TestCase06Works(t *testing.T) {
+	late := make(chan struct{})
+	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+		if r.Rank == 1 {
+			<-late
+		}
+		x, y := ones(2, 1), ones(2, 2)
+		first, second := r.World.AllReduce(x, Sum), r.World.AllReduce(y, Sum)
+		if r.Rank == 0 {
+			if done, err := first.WaitFor(10 * time.Millisecond); done || err != nil || first.Done() {
+				return fmt.Errorf("done without the other rank: %v", err)
+			}
+			close(late)
+		}
+		if err := second.Wait(); err != nil {
+			return err
+		}
+		if !first.Done() && first.Wait() != nil {
+			return errors.New("the second collective was done before the first")
+		}
+		if done, err := first.WaitFor(0); !done || err != nil || first.Wait() != nil || first.Wait() != nil {
+			return fmt.Errorf("waited twice: %v %v", done, err)
+		}
+		for range 100 { // dropped without a wait
+			r.World.AllReduce(y, Max)
+		}
+		return errors.Join(expect(x, 2), expect(y, 4))
+	}))
+}
+
+// The memory of a tensor that was released during the collective is not used again before its end, and returns then.
+func TestReleaseDuringCollective(t *testing.T) {
+	dev, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	held := bytesOf(dev)
+	late := make(chan struct{})
+	require.NoError(t, Spawn(2, onCPU0, patient, func(r *Rank) error {
+		x := ones(1000, float64(r.Rank+1))
+		if r.Rank == 1 {
+			<-late
+		}
+		out := []*core.Tensor{ones(1000, 0), ones(1000, 0)}
+		r.World.AllGather(out, x)
+		x.Release()
+		noise := ones(1000, 99) // would get the memory of x
+		if r.Rank == 0 {
+			close(late)
+		}
+		err := errors.Join(expect(out[0], 1), expect(out[1], 2), expect(noise, 99))
+		for _, t := range append(out, noise) {
+			t.Release()
+		}
+		return err
+	}))
+	assert.LessOrEqual(t, bytesOf(dev), held)
+}
+
+// A peer that is slow to reduce still reads the gradient when its owner has gone on: the owner's next write waits.
+func TestPeerReadsBeforeNextWrite(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+		for range 50 {
+			big := ones(200000, float64(r.Rank+1))
+			r.World.AllReduce(big, Sum)
+			op.MulInPlace(big, core.Num(0)) // the step that overwrites it
+			if err := expect(big, 0); err != nil {
+				return err
+			}
+			in, out := ones(100000, float64(r.Rank+1)), ones(100000, 0)
+			r.World.AllToAllInto(out, in, nil, nil)
+			op.MulInPlace(in, core.Num(0))
+			got, err := core.Values[float64](out)
+			if err != nil || got[0] != 1 || got[99999] != 2 {
+				return fmt.Errorf("a peer read what was written after: %v %v (%v)", got[0], got[99999], err)
+			}
+			big.Release()
+			in.Release()
+			out.Release()
+		}
+		return nil
+	}))
+}
+
+func TestSendRecv(t *testing.T) {
+	require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
+		next, before := (r.Rank+1)%3, (r.Rank+2)%3
+		for i := range 100 {
+			x, y := ones(4, float64(100*r.Rank+i)), ones(4, 0)
+			a, b := r.World.Send(x, next, i%3), r.World.Recv(y, before, i%3)
+			if err := errors.Join(a.Wait(), b.Wait(), expect(y, float64(100*before+i))); err != nil {
+				return err
+			}
+		}
+		if r.Rank > 0 {
+			return r.World.Send(ones(1, float64(r.Rank)), 0, 7).Wait()
+		}
+		sum := 0
+		for range 2 {
+			y := ones(1, 0)
+			w := r.World.Recv(y, -1, 7)
+			if err := errors.Join(w.Wait(), expect(y, float64(w.Source()))); err != nil {
+				return err
+			}
+			sum += w.Source()
+		}
+		if sum != 3 {
+			return fmt.Errorf("the senders' numbers sum to %d, want 3", sum)
+		}
+		return nil
+	}))
+}
+
+func TestSendRecvErrors(t *testing.T) {
+	err := Spawn(2, nil, patient, func(r *Rank) error {
+		if r.Rank == 0 {
+			return r.World.Send(ones(2, 0), 1, 0).Wait()
+		}
+		return r.World.Recv(ones(3, 0), 0, 0).Wait()
+	})
+	require.ErrorContains(t, err, "rank 0 sends float64[2], rank 1 wants float64[3]")
+	err = Spawn(2, nil, Options{Timeout: 20 * time.Millisecond}, func(r *Rank) error {
+		if r.Rank == 0 {
+			return r.World.Recv(ones(3, 0), 1, 5).Wait()
+		}
+		return r.World.WithTimeout(time.Minute).Recv(ones(1, 0), 0, 6).Wait()
+	})
+	require.ErrorContains(t, err, "rank 1 has not called the matching send in 20ms (rank 0 waits, tag 5)")
+	require.ErrorContains(t, err, "rank 0 is gone")
+	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+		for _, peer := range []int{-1, r.Rank, 2} {
+			if r.World.Send(ones(1, 0), peer, 0).Wait() == nil {
+				return fmt.Errorf("rank %d sent to %d", r.Rank, peer)
+			}
+		}
+		return nil
+	}))
+}
+
+// A rank that fails, ends or panics while the others wait for it is named by their errors.
+func TestDeadRank(t *testing.T) {
+	for name, end := range map[string]func() error{
+		"error":  func() error { return errors.New("out of luck") },
+		"return": func() error { return nil },
+		"panic":  func() error { panic("out of luck") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told atomic.Int32
+			err := Spawn(3, nil, patient, func(r *Rank) error {
+				if r.Rank == 2 {
+					return end()
+				}
+				pair, err := r.World.WithTimeout(time.Minute).New([]int{0, 1}, Options{})
+				if err == nil { // rank 2 was gone before: not reached, since it never made the group
+					return errors.Join(errors.New("made a group without rank 2"), pair.Close())
+				}
+				if strings.Contains(err.Error(), "rank 2 is gone") {
+					told.Add(1)
+				}
+				if later := r.World.Barrier(); later == nil {
+					return errors.New("a barrier without rank 2")
+				}
+				return nil
+			})
+			assert.EqualValues(t, 2, told.Load())
+			if name == "return" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, "rank 2: ")
+				require.ErrorContains(t, err, "out of luck")
+			}
+		})
+	}
+}
+
+// A rank that never comes ends the wait of the others at the deadline, which say what it did last.
+func TestDeadline(t *testing.T) {
+	var mu sync.Mutex
+	var logged string
+	over := make(chan struct{})
+	o := Options{Timeout: 50 * time.Millisecond, Log: func(s string) {
+		mu.Lock()
+		logged += s
+		mu.Unlock()
+	}}
+	err := Spawn(3, nil, o, func(r *Rank) error {
+		if err := r.World.WithTimeout(time.Minute).AllReduce(ones(2, 1), Sum).Wait(); err != nil {
+			return err
+		}
+		if r.Rank == 1 {
+			<-over
+			return nil
+		}
+		err := r.World.Broadcast(ones(3, 1), 0).Wait()
+		if r.Rank == 0 {
+			close(over)
+		}
+		return err
+	})
+	require.ErrorContains(t, err, "broadcast #2: rank 1 has not come in 50ms, ranks 0 and 2 wait (the last call of rank 1: #1 all_reduce(sum) of float64[2], done)")
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Contains(t, logged, "rank 1 (1 in the world), the last of 1 operations")
+	assert.Contains(t, logged, "#2 broadcast(root 0) of float64[3]")
+}
+
+func TestMonitoredBarrier(t *testing.T) {
+	over := make(chan struct{})
+	err := Spawn(4, nil, Options{Log: func(string) {}}, func(r *Rank) error {
+		if r.Rank == 1 || r.Rank == 3 {
+			<-over
+			return nil
+		}
+		err := r.World.MonitoredBarrier(20 * time.Millisecond)
+		if r.Rank == 0 {
+			close(over)
+		}
+		return err
+	})
+	require.ErrorContains(t, err, "monitored_barrier #1: ranks 1 and 3 have not come in 20ms")
+}
+
+func TestArguments(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+		x, i := ones(4, 1), op.To(ones(4, 1), core.Int64)
+		released := ones(1, 1)
+		released.Release()
+		for what, w := range map[string]*Work{
+			"avg of integers":  r.World.AllReduce(i, Avg),
+			"bits of floats":   r.World.AllReduce(x, BitAnd),
+			"root":             r.World.Broadcast(x, 2),
+			"negative root":    r.World.Reduce(x, -1, Sum),
+			"too few outputs":  r.World.AllGather([]*core.Tensor{x}, x),
+			"odd parts":        r.World.AllGatherInto(ones(3, 1), x),
+			"too few inputs":   r.World.ReduceScatter(x, nil, Sum),
+			"nil":              r.World.AllReduce(nil, Sum),
+			"released":         r.World.AllReduce(released, Sum),
+			"sizes":            r.World.AllToAllInto(x, x, []int{1, 2}, nil),
+			"negative sizes":   r.World.AllToAllInto(x, x, []int{5, -1}, nil),
+			"unknown reducing": r.World.AllReduce(x, ReduceOp(77)),
+		} {
+			if w.Wait() == nil {
+				return fmt.Errorf("no error: %s", what)
+			}
+		}
+		// None of these took a number, so the ranks still agree.
+		return errors.Join(r.World.AllReduce(x, Sum).Wait(), expect(x, 2))
+	}))
+	_, err := NewWorld(0, Options{})
+	require.Error(t, err)
+	require.Error(t, Spawn(2, []string{"nothing:0"}, patient, func(*Rank) error { return nil }))
+	require.Error(t, AllReduceSync(nil, Sum))
+	require.Error(t, AllReduceSync([]*core.Tensor{ones(2, 1), ones(3, 1)}, Sum))
+}
+
+// A rank whose tensors are on two devices cannot take part, and the others learn it.
+func TestTwoDevices(t *testing.T) {
+	other, err := core.OpenDevice("cpu:1")
+	require.NoError(t, err)
+	err = Spawn(2, onCPU0, patient, func(r *Rank) error {
+		x, y := ones(1, 1), ones(1, 1)
+		if r.Rank == 1 {
+			y = op.ToDevice(y, other)
+		}
+		return r.World.AllReduceMany([]*core.Tensor{x, y}, Sum).Wait()
+	})
+	require.ErrorContains(t, err, "want one device for each rank")
+	require.ErrorContains(t, err, "rank 1 cannot take part")
+}
+
+// 7. Bytes are counted as the formulas say.
+func TestCase07Bytes(t *testing.T) {
+	require.NoError(t, Spawn(4, nil, patient, func(r *Rank) error {
+		g := r.World
+		g.AllReduce(ones(100, 1), Sum)
+		g.AllGatherInto(ones(400, 0), ones(100, 1))
+		g.ReduceScatterInto(ones(100, 0), ones(400, 1), Sum)
+		s := g.Stats()
+		if s.Bytes["all_reduce"] != 2*800*3/4 || s.Bytes["all_gather"] != 3200*3/4 || s.Bytes["reduce_scatter"] != 3200*3/4 || s.Calls["all_reduce"] != 1 {
+			return fmt.Errorf("got %v", s)
+		}
+		return g.Barrier()
+	}))
+}
+
+// Many groups that share devices, each rank enqueuing in an order and at a pace of its own: no deadlock.
+func TestSharedDevices(t *testing.T) {
+	const world = 4
+	for _, devices := range [][]string{onCPU0, {"cpu:0", "cpu:1"}, nil} {
+		require.NoError(t, Spawn(world, devices, patient, func(r *Rank) error {
+			var groups []*Group
+			for _, ranks := range [][]int{{0, 1, 2, 3}, {0, 1}, {2, 3}, {1, 2, 3}, {3, 0}} {
+				g, err := r.World.New(ranks, Options{})
+				if err != nil {
+					return err
+				}
+				if g != nil {
+					groups = append(groups, g)
+				}
+			}
+			random := rand.New(rand.NewPCG(3, uint64(r.Rank)))
+			for range 30 {
+				sums := make([]*core.Tensor, len(groups))
+				for _, i := range random.Perm(len(groups)) {
+					sums[i] = op.Add(ones(2000, 1), core.Num(0))
+					groups[i].AllReduce(sums[i], Sum)
+					if random.IntN(10) == 0 {
+						time.Sleep(time.Millisecond)
+					}
+				}
+				for i, x := range sums {
+					if err := expect(x, float64(groups[i].Size())); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+// The bytes that ranks hold when they end are those they held before.
+func TestNothingIsLeft(t *testing.T) {
+	dev, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	before := bytesOf(dev)
+	for range 20 {
+		require.NoError(t, Spawn(2, onCPU0, patient, func(r *Rank) error {
+			core.Tidy(func() {
+				x := ones(1000, 1)
+				r.World.AllReduce(x, Sum)
+				r.World.AllReduce(op.Mul(x, x), Avg)
+			})
+			return nil
+		}))
+	}
+	assert.LessOrEqual(t, bytesOf(dev), before)
+}
+
+// bytesOf returns the bytes in use. Tensors of earlier tests may be collected at any time, so they can become fewer.
+func bytesOf(d core.Device) int { return core.MemoryUsage(d).Current }

@@ -1,0 +1,142 @@
+package collective
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A Kind is one of the collectives.
+type Kind uint8
+
+// The collectives. An exchange moves bytes between the hosts; barriers and new groups are exchanges.
+const (
+	KindAllReduce Kind = iota
+	KindBroadcast
+	KindReduce
+	KindAllGather
+	KindReduceScatter
+	KindAllToAll
+	KindGather
+	KindScatter
+	KindSend
+	KindRecv
+	KindExchange
+)
+
+var kindNames = [...]string{"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather",
+	"scatter", "send", "recv", "exchange"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+func (k Kind) reduces() bool { return k == KindAllReduce || k == KindReduce || k == KindReduceScatter }
+func (k Kind) rooted() bool {
+	return k == KindBroadcast || k == KindReduce || k == KindGather || k == KindScatter
+}
+
+// alike reports whether the tensors of all ranks have the same shapes; of the others, pieces correspond.
+func (k Kind) alike() bool { return k == KindAllReduce || k == KindBroadcast || k == KindReduce }
+
+// A Piece is a run of elements of a contiguous tensor.
+type Piece struct {
+	Tensor  *core.Tensor
+	From, N int
+}
+
+// An Operation is one rank's part in a collective.
+//
+// Ins and Outs hold, by kind: all_reduce, broadcast and reduce the same pieces in both, as many as tensors; all_gather and
+// gather one piece in Ins and one for each rank in Outs; reduce_scatter and scatter one for each rank in Ins and one in
+// Outs; all_to_all one for each rank in both. Ranks that give or get nothing leave theirs empty: all but the root in
+// Outs of a gather and in Ins of a scatter.
+type Operation struct {
+	Kind    Kind
+	Seq     uint64 // counts the group's operations from 1; 0 for send and recv
+	Op      ReduceOp
+	Root    int // in the group; of send and recv the peer, or -1 for any
+	Tag     int
+	Ins     []Piece
+	Outs    []Piece
+	Payload []byte // of an exchange
+	Note    string // what an exchange is for, such as "barrier"
+	Timeout time.Duration
+}
+
+// name returns what messages call the operation, such as "all_reduce".
+func (o *Operation) name() string {
+	if o.Kind == KindExchange && o.Note != "" {
+		return o.Note
+	}
+	return o.Kind.String()
+}
+
+// label returns the name with the sequence number, such as "all_reduce #5".
+func (o *Operation) label() string {
+	if o.Seq == 0 {
+		return o.name()
+	}
+	return fmt.Sprintf("%s #%d", o.name(), o.Seq)
+}
+
+// layout describes the pieces, such as "float32[4 3], float32[4]".
+func (o *Operation) layout() string {
+	pieces := o.Ins
+	if len(pieces) == 0 || o.Kind == KindAllGather || o.Kind == KindGather {
+		pieces = slices.Concat(o.Ins, o.Outs)
+	}
+	if len(pieces) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for i, p := range pieces {
+		if i == 8 && len(pieces) > 9 {
+			fmt.Fprintf(&b, ", ... %d in all", len(pieces))
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if shape := p.Tensor.Shape(); core.Numel(shape) == p.N {
+			fmt.Fprintf(&b, "%v%v", p.Tensor.DType(), shape)
+		} else {
+			fmt.Fprintf(&b, "%v[%d]", p.Tensor.DType(), p.N)
+		}
+	}
+	return b.String()
+}
+
+// String describes the operation as messages do, such as "all_reduce(sum) of float32[4 3]".
+func (o *Operation) String() string {
+	s := o.name()
+	switch {
+	case o.Kind.reduces() && o.Kind.rooted():
+		s += fmt.Sprintf("(%v, root %d)", o.Op, o.Root)
+	case o.Kind.reduces():
+		s += fmt.Sprintf("(%v)", o.Op)
+	case o.Kind.rooted():
+		s += fmt.Sprintf("(root %d)", o.Root)
+	}
+	if l := o.layout(); l != "" {
+		s += " of " + l
+	}
+	return s
+}
+
+// agrees reports whether o and p can be parts of one collective, as far as can be said of two ranks.
+func (o *Operation) agrees(p *Operation) bool {
+	if o.Kind != p.Kind || o.Root != p.Root || o.Op != p.Op || o.Note != p.Note {
+		return false
+	}
+	if !o.Kind.alike() {
+		return true
+	}
+	return slices.EqualFunc(o.Ins, p.Ins, func(a, b Piece) bool {
+		return a.Tensor.DType() == b.Tensor.DType() && slices.Equal(a.Tensor.Shape(), b.Tensor.Shape())
+	})
+}
+
+// fits reports whether elements of in can become those of out.
+func fits(in, out Piece) bool { return in.N == out.N && in.Tensor.DType() == out.Tensor.DType() }

@@ -1,0 +1,98 @@
+package collective
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel/combine"
+)
+
+// anyone is the peer of a recv that takes what comes first.
+const anyone = -1
+
+// pair finds the other side of a send or a recv, in the order of the calls, or lets it wait.
+func (m *meeting) pair(p *post) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if peer := p.op.Root; peer != anyone && m.absent[peer] != nil {
+		p.fail(m.gone(p.op.label(), peer))
+		return
+	}
+	mine, theirs := &m.sends, &m.recvs
+	if p.op.Kind == KindRecv {
+		mine, theirs = theirs, mine
+	}
+	i := slices.IndexFunc(*theirs, p.matches)
+	if i < 0 {
+		*mine = append(*mine, p)
+		p.timer = time.AfterFunc(p.op.Timeout, func() { m.giveUp(mine, p) })
+		return
+	}
+	q := (*theirs)[i]
+	*theirs = slices.Delete(*theirs, i, i+1)
+	q.stop()
+	if p.op.Kind == KindSend {
+		transfer(p, q)
+	} else {
+		transfer(q, p)
+	}
+}
+
+// matches reports whether q is the other side of p.
+func (p *post) matches(q *post) bool {
+	meets := func(a, b *post) bool { return a.op.Root == b.rank || a.op.Root == anyone }
+	return meets(p, q) && meets(q, p) && p.op.Tag == q.op.Tag
+}
+
+// transfer launches the copy, on a stream of the receiver that only this sender uses.
+func transfer(send, recv *post) {
+	from, to := send.op.Ins[0], recv.op.Outs[0]
+	fail := func(err error) {
+		send.fail(err)
+		recv.fail(err)
+	}
+	if !fits(from, to) {
+		fail(core.Errorf(core.DistributedError, "recv", "rank %d sends %s, rank %d wants %s",
+			send.rank, send.op.layout(), recv.rank, recv.op.layout()))
+		return
+	}
+	stream, err := recv.place.streams.of("recv", to.Tensor.Device(), send.rank)
+	if err != nil {
+		fail(err)
+		return
+	}
+	recv.work.source = send.rank
+	c := stream.Begin(combineKernel, "recv")
+	for _, e := range slices.Concat(send.waits, recv.waits) {
+		if e != send.work.Event() && e != recv.work.Event() {
+			c.AddWaits(e)
+		}
+	}
+	c.InLent(send.ins[0], from.From, from.N).OutLent(recv.outs[0], to.From, to.N).Int(combine.Copy).Float(0)
+	stream.Launch(c)
+	end := []core.Event{stream.Record()}
+	send.work.settle(end, nil)
+	recv.work.settle(end, nil)
+}
+
+// giveUp fails a send or a recv whose other side has not come in time.
+func (m *meeting) giveUp(list *[]*post, p *post) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.Index(*list, p)
+	if i < 0 {
+		return
+	}
+	*list = slices.Delete(*list, i, i+1)
+	peer, other := fmt.Sprintf("rank %d has", p.op.Root), "recv"
+	if p.op.Root == anyone {
+		peer = "nobody has"
+	}
+	if p.op.Kind == KindRecv {
+		other = "send"
+	}
+	p.fail(core.Errorf(core.DistributedError, p.op.label(), "%s not called the matching %s in %v (rank %d waits, tag %d)",
+		peer, other, p.op.Timeout, p.rank, p.op.Tag))
+}

@@ -1,0 +1,215 @@
+package collective
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel/combine"
+)
+
+const (
+	// alone is the size up to which one rank does everybody's work: waking the others costs more.
+	alone = 32 << 10
+	// line is what shares of a reduction are multiples of, in bytes, so that no two ranks write to one cache line.
+	line = 64
+)
+
+// A source names a piece of an operation: that of a rank, its number, and whether it is one of Outs.
+type source struct {
+	rank, piece int
+	out         bool
+}
+
+// A step joins pieces of several ranks into others, as one launch of the kernel "combine".
+type step struct {
+	owner   int // the rank whose stream runs it
+	op      int64
+	divisor float64
+	ins     []source
+	outs    []source
+	from, n int
+}
+
+// steps returns the work of a collective of which every rank has given its part, after checking that the pieces fit. last
+// is the rank that came last.
+func steps(ops []*Operation, last int) ([]step, bool) {
+	o := ops[0]
+	var p plan
+	p.ops, p.last = ops, last
+	switch o.Kind {
+	case KindAllReduce, KindReduce:
+		for i := range o.Ins {
+			var ins, outs []source
+			for r := range ops {
+				ins = append(ins, source{r, i, false})
+				if o.Kind == KindAllReduce || r == o.Root {
+					outs = append(outs, source{r, i, true})
+				}
+			}
+			p.reduce(ins, outs)
+		}
+	case KindBroadcast:
+		for r := range ops {
+			for i := range o.Ins {
+				if r != o.Root {
+					p.copy(source{o.Root, i, false}, source{r, i, true})
+				}
+			}
+		}
+	case KindAllGather, KindGather:
+		for to := range ops {
+			if o.Kind == KindGather && to != o.Root {
+				continue
+			}
+			for from := range ops {
+				p.copy(source{from, 0, false}, source{to, from, true})
+			}
+		}
+	case KindReduceScatter:
+		for to := range ops {
+			var ins []source
+			for from := range ops {
+				ins = append(ins, source{from, to, false})
+			}
+			p.reduceTo(to, ins, source{to, 0, true})
+		}
+	case KindAllToAll:
+		for to := range ops {
+			for from := range ops {
+				p.copy(source{from, to, false}, source{to, from, true})
+			}
+		}
+	case KindScatter:
+		for to := range ops {
+			p.copy(source{o.Root, to, false}, source{to, 0, true})
+		}
+	}
+	return p.steps, !p.misfit
+}
+
+type plan struct {
+	ops    []*Operation
+	last   int
+	steps  []step
+	misfit bool
+}
+
+func (p *plan) at(s source) *Piece {
+	pieces := p.ops[s.rank].Ins
+	if s.out {
+		pieces = p.ops[s.rank].Outs
+	}
+	if s.piece >= len(pieces) {
+		return nil
+	}
+	return &pieces[s.piece]
+}
+
+// fit checks that ins and outs are there and match, and returns the first of ins.
+func (p *plan) fit(ins, outs []source) *Piece {
+	first := p.at(ins[0])
+	for _, list := range [][]source{ins, outs} {
+		for _, s := range list {
+			if piece := p.at(s); first == nil || piece == nil || !fits(*first, *piece) {
+				p.misfit = true
+				return nil
+			}
+		}
+	}
+	return first
+}
+
+// reduce joins ins into outs, a share on each rank.
+func (p *plan) reduce(ins, outs []source) {
+	first := p.fit(ins, outs)
+	if first == nil || first.N == 0 || len(ins) == 1 {
+		return // nothing to do: one rank's sum is its own
+	}
+	size := first.Tensor.DType().Size()
+	ranks := len(p.ops)
+	share := (first.N + ranks - 1) / ranks
+	share = (share*size + line - 1) / line * line / size
+	if first.N*size*ranks <= alone {
+		share = first.N
+	}
+	for r, from := 0, 0; from < first.N; r, from = r+1, from+share {
+		s := p.join(r, ins, outs)
+		s.from, s.n = from, min(share, first.N-from)
+		if share == first.N {
+			s.owner = p.last
+		}
+		p.steps = append(p.steps, s)
+	}
+}
+
+// reduceTo joins ins into out on the rank to.
+func (p *plan) reduceTo(to int, ins []source, out source) {
+	first := p.fit(ins, []source{out})
+	if first == nil || first.N == 0 {
+		return
+	}
+	s := p.join(to, ins, []source{out})
+	s.n = first.N
+	p.add(s, first.Tensor.DType())
+}
+
+func (p *plan) join(owner int, ins, outs []source) step {
+	op := p.ops[0].Op
+	s := step{owner: owner, op: reduceOps[op].kernel, ins: ins, outs: outs}
+	if op == Avg {
+		s.divisor = float64(len(ins))
+	}
+	return s
+}
+
+// copy moves a piece on the rank that gets it. A piece that lies where it should is left alone.
+func (p *plan) copy(in, out source) {
+	first := p.fit([]source{in}, []source{out})
+	if first == nil || first.N == 0 {
+		return
+	}
+	if t := p.at(out); sameMemory(*first, *t) {
+		return
+	}
+	p.add(step{owner: out.rank, op: combine.Copy, ins: []source{in}, outs: []source{out}, n: first.N}, first.Tensor.DType())
+}
+
+func (p *plan) add(s step, d core.DType) {
+	if s.n*d.Size()*len(s.ins) <= alone/len(p.ops) {
+		s.owner = p.last
+	}
+	p.steps = append(p.steps, s)
+}
+
+func sameMemory(a, b Piece) bool {
+	return a.Tensor.Storage() == b.Tensor.Storage() && a.Tensor.Offset()+a.From == b.Tensor.Offset()+b.From
+}
+
+// moved returns the bytes that one rank reads from and writes to the memory of its peers.
+func moved(o *Operation, rank, size int) int {
+	total := func(pieces []Piece, but int) int {
+		n := 0
+		for i, p := range pieces {
+			if i != but {
+				n += p.N * p.Tensor.DType().Size()
+			}
+		}
+		return n
+	}
+	switch o.Kind {
+	case KindAllReduce:
+		return 2 * total(o.Ins, -1) * (size - 1) / size
+	case KindBroadcast, KindReduce:
+		if rank == o.Root {
+			return total(o.Ins, -1) * (size - 1)
+		}
+		return total(o.Ins, -1)
+	case KindAllGather, KindReduceScatter, KindAllToAll, KindGather, KindScatter:
+		pieces := o.Outs
+		if len(o.Ins) > len(pieces) {
+			pieces = o.Ins
+		}
+		return total(pieces, rank)
+	case KindSend, KindRecv:
+		return total(o.Ins, -1) + total(o.Outs, -1)
+	}
+	return 0
+}

@@ -1,0 +1,77 @@
+package collective
+
+import (
+	"slices"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A post is what one rank has brought to a meeting.
+type post struct {
+	place  *local
+	rank   int
+	op     *Operation
+	work   *Work
+	stream core.Stream // where the rank's share of the work runs; nil without tensors
+	waits  []core.Event
+	ins    []*core.Loan // of the pieces
+	outs   []*core.Loan
+	timer  *time.Timer // of send and recv
+}
+
+func (p *post) fail(err error) {
+	p.stop()
+	p.work.settle(nil, err)
+}
+
+// stop ends the limit on the wait of a send or a recv.
+func (p *post) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// lend takes the post's tensors on loan and finds the stream of its device.
+func (p *post) lend(streams *streams) error {
+	name, end := p.op.name(), p.work.Event()
+	loans := map[*core.Tensor]*core.Loan{}
+	lend := func(pieces []Piece, write bool) (list []*core.Loan, err error) {
+		for _, piece := range pieces {
+			loan := loans[piece.Tensor]
+			if loan == nil || write && !slices.Contains(p.work.written, loan) {
+				made, err := core.Lend(name, piece.Tensor, end, write)
+				if err != nil {
+					return nil, err
+				}
+				loan = &made
+				loans[piece.Tensor] = loan
+				p.waits = append(p.waits, loan.Waits()...)
+				p.work.loans = append(p.work.loans, loan)
+				if write {
+					p.work.written = append(p.work.written, loan)
+				}
+			}
+			list = append(list, loan)
+		}
+		return list, nil
+	}
+	for _, pieces := range [][]Piece{p.op.Ins, p.op.Outs} {
+		for _, piece := range pieces {
+			dev := piece.Tensor.Device()
+			s, err := streams.of(name, dev, everyone)
+			if err != nil {
+				return err
+			}
+			if p.stream != nil && p.stream != s {
+				return core.Errorf(core.DeviceError, name, "tensors on %v and %v, want one device for each rank", p.stream.Device(), dev)
+			}
+			p.stream = s
+		}
+	}
+	var err error
+	if p.outs, err = lend(p.op.Outs, true); err == nil {
+		p.ins, err = lend(p.op.Ins, false)
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// recorded is how many operations of each rank a recorder keeps.
+const recorded = 64
+
+// A Record is one of the last operations of a rank.
+type Record struct {
+	Seq   uint64
+	Op    string // such as "all_reduce(sum) of float32[4 3]"
+	Start time.Time
+	State string // "waits for ranks", "runs", "done", or the error
+}
+
+func (r Record) String() string {
+	if r.Seq == 0 {
+		return fmt.Sprintf("%s, %s", r.Op, r.State)
+	}
+	return fmt.Sprintf("#%d %s, %s", r.Seq, r.Op, r.State)
+}
+
+// A recorder keeps the last operations of one rank in one group.
+type recorder struct {
+	mu      sync.Mutex
+	entries [recorded]entry
+	next    int
+}
+
+type entry struct {
+	seq   uint64
+	op    string
+	start time.Time
+	work  *Work
+}
+
+func (r *recorder) add(o *Operation, w *Work) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries[r.next%recorded] = entry{o.Seq, o.String(), time.Now(), w}
+	r.next++
+}
+
+func (r *recorder) list() []Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []Record
+	for i := max(0, r.next-recorded); i < r.next; i++ {
+		e := &r.entries[i%recorded]
+		list = append(list, Record{e.seq, e.op, e.start, e.work.state()})
+	}
+	return list
+}
+
+// last describes the rank's last operation.
+func (r *recorder) last() string {
+	list := r.list()
+	if len(list) == 0 {
+		return "none"
+	}
+	return list[len(list)-1].String()
+}
+
+func (w *Work) state() string {
+	switch {
+	case !w.settled.Load():
+		return "waits for ranks"
+	case w.err != nil:
+		return w.err.Error()
+	case !w.Done():
+		return "runs"
+	}
+	return "done"
+}
+
+// history describes the last operations of all ranks, after err.
+func (m *meeting) history(err error) string {
+	const shown = 8
+	var b strings.Builder
+	fmt.Fprintf(&b, "plait: %v\n", err)
+	for i, rank := range m.ranks {
+		list := m.records[i].list()
+		fmt.Fprintf(&b, "  rank %d (%d in the world), the last of %d operations:\n", i, rank, m.records[i].count())
+		for _, r := range list[max(0, len(list)-shown):] {
+			fmt.Fprintf(&b, "    %s %s\n", r.Start.Format("15:04:05.000"), r)
+		}
+	}
+	return b.String()
+}
+
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
+}

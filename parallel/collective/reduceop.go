@@ -1,0 +1,49 @@
+package collective
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel/combine"
+)
+
+// A ReduceOp says how the elements of the ranks become one, in the order of the ranks.
+type ReduceOp uint8
+
+// The reductions. Half types are reduced in float32 and rounded once. Of bools, a sum is or and a product is and.
+const (
+	Sum     ReduceOp = iota
+	Avg              // the sum, divided by the number of ranks at the end; of floating-point dtypes
+	Product          //
+	Min              // NaN if any is
+	Max              // NaN if any is
+	BitAnd           // of integers and bools, as the two that follow
+	BitOr            //
+	BitXor           //
+)
+
+var reduceOps = [...]struct {
+	name   string
+	kernel int64
+}{{"sum", combine.Sum}, {"avg", combine.Sum}, {"product", combine.Product}, {"min", combine.Min}, {"max", combine.Max},
+	{"band", combine.BitAnd}, {"bor", combine.BitOr}, {"bxor", combine.BitXor}}
+
+func (o ReduceOp) String() string {
+	if int(o) < len(reduceOps) {
+		return reduceOps[o].name
+	}
+	return fmt.Sprintf("ReduceOp(%d)", o)
+}
+
+// check returns an error if elements of d cannot be reduced by o.
+func (o ReduceOp) check(op string, d core.DType) error {
+	switch {
+	case int(o) >= len(reduceOps):
+		return core.Errorf(core.ValueError, op, "got the reduction %d, want one of sum, avg, product, min, max, band, bor and bxor", o)
+	case o == Avg && !d.IsFloat():
+		return core.Errorf(core.DTypeError, op, "avg wants a floating-point dtype, got %v; sum and divide", d)
+	case o >= BitAnd && d.IsFloat():
+		return core.Errorf(core.DTypeError, op, "%v wants an integer dtype or bool, got %v", o, d)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A round is one collective of a meeting: the posts of its ranks, as far as they have come.
+type round struct {
+	meeting *meeting
+	label   string
+	posts   []*post
+	arrived int
+	over    bool // launched or failed
+	err     error
+	timer   *time.Timer
+}
+
+// round returns the round in which post p takes part, and counts it in.
+func (m *meeting) round(p *post) *round {
+	seq := p.op.Seq
+	r := m.rounds[seq]
+	if r == nil {
+		r = &round{meeting: m, label: p.op.label(), posts: make([]*post, len(m.ranks))}
+		m.rounds[seq] = r
+		log := p.place.log
+		r.timer = time.AfterFunc(p.op.Timeout, func() { r.expire(p.op.Timeout, log) })
+	}
+	r.arrived++
+	if r.arrived == len(m.ranks) {
+		delete(m.rounds, seq)
+	}
+	return r
+}
+
+// join adds a rank's post to its round. The last one launches it.
+func (m *meeting) join(p *post) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.round(p)
+	if r.over {
+		p.fail(r.err)
+		return
+	}
+	r.posts[p.rank] = p
+	if err := m.anyAbsent(r.label); err != nil {
+		r.fail(err)
+		return
+	}
+	for _, q := range r.posts {
+		if q != nil && !q.op.agrees(p.op) {
+			r.fail(r.disagreement())
+			return
+		}
+	}
+	if r.arrived == len(m.ranks) {
+		r.launch(p.rank)
+	}
+}
+
+// refuse fails the round of a rank whose own tensors cannot take part.
+func (m *meeting) refuse(p *post, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.round(p); !r.over {
+		r.fail(core.Errorf(core.DistributedError, r.label, "rank %d cannot take part: %w", p.rank, err))
+	}
+}
+
+// fail ends the round, before it was launched, for the ranks that have come and those that will.
+func (r *round) fail(err error) {
+	r.over, r.err = true, err
+	r.timer.Stop()
+	for _, p := range r.posts {
+		if p != nil {
+			p.fail(err)
+		}
+	}
+}
+
+// disagreement says what each rank that has come wants.
+func (r *round) disagreement() error {
+	var wants []string
+	who := map[string][]int{}
+	for i, p := range r.posts {
+		if p == nil {
+			continue
+		}
+		s := p.op.String()
+		if p.op.Kind == KindAllGather || p.op.Kind == KindReduceScatter || p.op.Kind == KindAllToAll || p.op.Kind == KindGather ||
+			p.op.Kind == KindScatter {
+			s = fmt.Sprintf("%s (%d in, %d out)", s, len(p.op.Ins), len(p.op.Outs))
+		}
+		if who[s] == nil {
+			wants = append(wants, s)
+		}
+		who[s] = append(who[s], i)
+	}
+	for i, s := range wants {
+		call := "calls"
+		if len(who[s]) > 1 {
+			call = "call"
+		}
+		wants[i] = fmt.Sprintf("%s %s %s", names(who[s]), call, s)
+	}
+	return core.Errorf(core.DistributedError, r.label, "the ranks disagree: %s", strings.Join(wants, "; "))
+}
+
+// launch starts the work of a round of which every rank has come.
+func (r *round) launch(last int) {
+	if r.posts[0].op.Kind == KindExchange {
+		r.exchange()
+	} else if !launch(r.posts, last) {
+		r.fail(r.disagreement())
+		return
+	}
+	r.over = true
+	r.timer.Stop()
+}
+
+// exchange gives every rank the bytes of all.
+func (r *round) exchange() {
+	payloads := make([][]byte, len(r.posts))
+	for i, p := range r.posts {
+		payloads[i] = p.op.Payload
+	}
+	for _, p := range r.posts {
+		p.work.payloads = payloads
+		p.work.settle(nil, nil)
+	}
+}
+
+// expire fails the round because ranks have not come in time, and says what the ranks did last.
+func (r *round) expire(after time.Duration, log func(string)) {
+	m := r.meeting
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r.over {
+		return
+	}
+	var missing, here []int
+	for i, p := range r.posts {
+		if p == nil {
+			missing = append(missing, i)
+		} else {
+			here = append(here, i)
+		}
+	}
+	var last []string
+	for _, i := range missing {
+		last = append(last, fmt.Sprintf("the last call of rank %d: %s", i, m.records[i].last()))
+	}
+	has, wait := "has", "waits"
+	if len(missing) > 1 {
+		has = "have"
+	}
+	if len(here) > 1 {
+		wait = "wait"
+	}
+	r.fail(core.Errorf(core.DistributedError, r.label, "%s %s not come in %v, %s %s (%s)",
+		names(missing), has, after, names(here), wait, strings.Join(last, "; ")))
+	log(m.history(r.err))
+}

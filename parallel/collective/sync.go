@@ -1,0 +1,84 @@
+package collective
+
+import (
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// AllReduceSync replaces each of tensors, of one shape and dtype, by the reduction of all of them in their order. One thread
+// calls it for all devices: it needs no ranks. It returns once the work is launched; what is launched on the tensors later
+// waits for it.
+func AllReduceSync(tensors []*core.Tensor, o ReduceOp) error {
+	lists := make([][]*core.Tensor, len(tensors))
+	for i, t := range tensors {
+		lists[i] = []*core.Tensor{t}
+	}
+	return AllReduceSyncMany(lists, o)
+}
+
+// AllReduceSyncMany is [AllReduceSync] of several tensors of each device, such as the gradients of replicas of a model:
+// lists[d][i] is the tensor i of device d.
+func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
+	const name = "all_reduce_sync"
+	if len(lists) == 0 {
+		return core.Errorf(core.ValueError, name, "got no tensors")
+	}
+	posts := make([]*post, len(lists))
+	for d, list := range lists {
+		p := &post{rank: d, op: &Operation{Kind: KindAllReduce, Op: o, Note: name}, work: newWork(name)}
+		if len(list) != len(lists[0]) {
+			return core.Errorf(core.ValueError, name, "got %d tensors of device %d and %d of the first", len(list), d, len(lists[0]))
+		}
+		for i, t := range list {
+			if err := t.Usable(name); err != nil {
+				return err
+			}
+			if err := o.check(name, t.DType()); err != nil {
+				return err
+			}
+			if !t.Contiguous() {
+				return core.Errorf(core.ValueError, name, "got a tensor of shape %v with strides %v, want contiguous ones", t.Shape(), t.Strides())
+			}
+			p.op.Ins = append(p.op.Ins, Piece{t, 0, t.Numel()})
+			if first := lists[0][i]; t.DType() != first.DType() || t.Numel() != first.Numel() {
+				return core.Errorf(core.ShapeError, name, "tensor %d is %v, that of the first device %v", i, t, first)
+			}
+		}
+		p.op.Outs = p.op.Ins
+		posts[d] = p
+	}
+	for d, p := range posts {
+		if err := p.lend(streamsOf(core.CurrentContext().Rank(), d)); err != nil {
+			for _, q := range posts[:d+1] {
+				q.work.settle(nil, err)
+				q.work.refused()
+			}
+			return err
+		}
+	}
+	launch(posts, len(posts)-1)
+	return nil
+}
+
+// together are the communication streams of the calls that take the tensors of all devices, for each rank that makes them.
+var together struct {
+	sync.Mutex
+	streams map[[2]int]*streams
+}
+
+// streamsOf returns the streams for the device with number d in the lists of such calls.
+func streamsOf(rank, d int) *streams {
+	together.Lock()
+	defer together.Unlock()
+	key := [2]int{rank, d}
+	s := together.streams[key]
+	if s == nil {
+		s = &streams{rank: rank}
+		if together.streams == nil {
+			together.streams = map[[2]int]*streams{}
+		}
+		together.streams[key] = s
+	}
+	return s
+}

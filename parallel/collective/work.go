@@ -1,0 +1,225 @@
+package collective
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// spin is how long a waiter stays awake before it parks, which costs more than a small collective.
+const spin = 20 * time.Microsecond
+
+// A Work is a collective on its way. The tensors that were given to it are ordered by it: whatever is launched on them later,
+// on any stream, waits for it by itself. So nobody need wait for a Work but to learn its error.
+type Work struct {
+	label   string
+	settled atomic.Bool   // launched on the streams, or failed
+	ready   chan struct{} // closed then
+	err     error         // once settled
+	events  []core.Event  // once settled: done when no rank uses the memory any more
+
+	mu       sync.Mutex
+	after    core.Event   // the end of what the rank does with the result, if anything
+	loans    []*core.Loan // of this rank's tensors
+	written  []*core.Loan // those that the work writes to
+	payloads [][]byte     // of an exchange
+	source   int          // of a recv: who sent
+}
+
+func newWork(label string) *Work { return &Work{label: label, ready: make(chan struct{})} }
+
+// failed returns a work that never started.
+func failedWork(label string, err error) *Work {
+	w := newWork(label)
+	w.settle(nil, err)
+	return w
+}
+
+// settle ends the wait for the other ranks: the work is done when events are, or has failed before it started.
+func (w *Work) settle(events []core.Event, err error) {
+	w.events, w.err = events, err
+	if err != nil {
+		for _, l := range w.written {
+			l.Fail(err)
+		}
+	}
+	w.settled.Store(true)
+	close(w.ready)
+}
+
+// String returns the name of the collective and its number in the group, such as "all_reduce #5".
+func (w *Work) String() string { return w.label }
+
+// Arrived waits until every rank has made the call and all of them agree. It returns the error if they do not; the tensors
+// are then as they were.
+func (w *Work) Arrived() error {
+	if !w.arrivedWithin(-1) {
+		return nil // not reached: it waits without a limit
+	}
+	return w.refused()
+}
+
+// refused returns the error of a work that did not start, and makes the tensors usable again: their contents are untouched.
+func (w *Work) refused() error {
+	if w.err != nil {
+		for _, l := range w.written {
+			l.Restore(w.err)
+		}
+	}
+	return w.err
+}
+
+// arrivedWithin waits until the work is settled, for at most d if d is not negative.
+func (w *Work) arrivedWithin(d time.Duration) bool {
+	start := time.Now()
+	for i := 1; !w.settled.Load(); i++ {
+		if i%64 != 0 || time.Since(start) < spin {
+			continue
+		}
+		if d < 0 {
+			<-w.ready
+			return true
+		}
+		timer := time.NewTimer(d - time.Since(start))
+		defer timer.Stop()
+		select {
+		case <-w.ready:
+			return true
+		case <-timer.C:
+			return w.settled.Load()
+		}
+	}
+	return true
+}
+
+// Wait waits until the collective is done and returns the error that kept it from being done. The group's timeout bounds
+// the wait for the other ranks.
+func (w *Work) Wait() error {
+	if err := w.Arrived(); err != nil {
+		return err
+	}
+	for _, e := range w.all() {
+		e.Wait()
+	}
+	return w.executed()
+}
+
+// WaitFor is [Work.Wait] for at most d; it reports whether the collective is done, or has failed.
+func (w *Work) WaitFor(d time.Duration) (bool, error) {
+	deadline := time.Now().Add(d)
+	if !w.arrivedWithin(max(d, 0)) {
+		return false, nil
+	}
+	if err := w.refused(); err != nil {
+		return true, err
+	}
+	for _, e := range w.all() {
+		if !e.WaitFor(time.Until(deadline)) {
+			return false, nil
+		}
+	}
+	return true, w.executed()
+}
+
+// Done reports whether the collective is done or has failed.
+func (w *Work) Done() bool {
+	if !w.settled.Load() {
+		return false
+	}
+	for _, e := range w.all() {
+		if !e.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+// Err returns the error as far as it is known, without waiting.
+func (w *Work) Err() error {
+	if !w.settled.Load() {
+		return nil
+	}
+	if w.err != nil {
+		return w.err
+	}
+	return w.executed()
+}
+
+// Event returns an event that is done when no rank uses the tensors for the collective any more.
+func (w *Work) Event() core.Event { return (*event)(w) }
+
+// all returns the events that end a settled work.
+func (w *Work) all() []core.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.after == nil {
+		return w.events
+	}
+	return append(w.events[:len(w.events):len(w.events)], w.after)
+}
+
+// executed returns the error of execution that reached the rank's tensors.
+func (w *Work) executed() error {
+	for _, l := range w.loans {
+		if err := l.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An event is the point at which a work is done. It exists before anybody knows on which streams that will be.
+type event Work
+
+// Done implements [core.Event].
+func (e *event) Done() bool {
+	if !e.settled.Load() {
+		return false
+	}
+	for _, o := range e.events {
+		if !o.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+// Wait implements [core.Event].
+func (e *event) Wait() {
+	(*Work)(e).arrivedWithin(-1)
+	for _, o := range e.events {
+		o.Wait()
+	}
+}
+
+// WaitFor implements [core.Event].
+func (e *event) WaitFor(d time.Duration) bool {
+	deadline := time.Now().Add(d)
+	if !(*Work)(e).arrivedWithin(max(d, 0)) {
+		return false
+	}
+	for _, o := range e.events {
+		if !o.WaitFor(time.Until(deadline)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Stream implements [core.Event]: the end of a work is on no one stream.
+func (e *event) Stream() core.Stream { return nil }
+
+// A Works is a list of them.
+type Works []*Work
+
+// Wait waits for all of them and returns their errors.
+func (w Works) Wait() error {
+	var errs []error
+	for _, x := range w {
+		errs = append(errs, x.Wait())
+	}
+	return errors.Join(errs...)
+}
