@@ -1,6 +1,7 @@
 package op
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/plait-ml/plait/core"
@@ -239,10 +240,14 @@ func (a *application) view(x *core.Tensor, shape, strides []int, offset int, der
 }
 
 // compose runs fn, an operation made of others, and releases the tensors it leaves behind. A failure is reported under
-// name.
+// name, with that of the operation that failed behind it; where they are nested, the innermost one's stands.
 func compose(name string, fn func() *core.Tensor) *core.Tensor {
-	out := core.RunScope(func() []*core.Tensor { return []*core.Tensor{fn()} })
-	return out[0]
+	out := core.RunScope(func() []*core.Tensor { return []*core.Tensor{fn()} })[0]
+	var e, inner *core.Error
+	if out.Err() == nil || !errors.As(out.Err(), &e) || e.Op == name || errors.As(e.Err, &inner) {
+		return out
+	}
+	return core.ErrorTensor(core.Errorf(e.Kind, name, "%w", e))
 }
 
 // firstNaN waits for t and returns an error that names the operation if it holds a NaN.

@@ -29,6 +29,9 @@ func Diff(x *core.Tensor, n, dim int, o DiffOptions) *core.Tensor {
 		if len(parts) > 1 {
 			r = Cat(parts, dim)
 		}
+		if r.Err() == nil {
+			n = min(n, r.Size(dim)) // after as many nothing is left
+		}
 		for ; n > 0 && r.Err() == nil; n-- {
 			length := max(r.Size(dim)-1, 0)
 			next, before := Narrow(r, dim, r.Size(dim)-length, length), Narrow(r, dim, 0, length)
@@ -101,7 +104,7 @@ func init() {
 			Args: inputAnd(Arg{Name: "n", Default: 1, Doc: "how often"}, dim, Arg{Name: "prepend", Field: "Prepend", Optional: true},
 				Arg{Name: "append", Field: "Append", Optional: true}),
 			Samples: []Sample{{Args: []any{Shaped(3, 4), 1, -1}}, {Name: "twice", Args: []any{Shaped(5, 2), 2, 0}},
-				{Name: "never", Args: []any{Shaped(3), 0, 0}}, {Name: "one", Args: []any{Shaped(2, 1), 1, 1}},
+				{Name: "all", Args: []any{Shaped(3), 1 << 62, 0}}, {Name: "never", Args: []any{Shaped(3), 0, 0}}, {Name: "one", Args: []any{Shaped(2, 1), 1, 1}},
 				{Name: "bools", Args: []any{bits(6), 1, 0}}}},
 		Row{Name: "trapezoid", Func: Trapezoid, Args: rule, Samples: integrals, Doc: "The integral along a dimension by the trapezoidal rule."},
 		Row{Name: "cumulative_trapezoid", Func: CumulativeTrapezoid, Args: rule, Samples: integrals,

@@ -358,9 +358,9 @@ func TestIndexErrors(t *testing.T) {
 	x := ramp(3, 4)
 	for want, got := range map[string]*core.Tensor{
 		"index: too many indices, got [0 0 0] for shape [3 4]":                                                                         op.Index(x, core.At(0), core.At(0), core.At(0)),
-		"select: index 3 out of range for dimension 0 of shape [3 4]":                                                                  op.Index(x, core.At(3)),
-		"select: index -5 out of range for dimension 0 of shape [4]":                                                                   op.Index(x, core.At(0), core.At(-5)),
-		"slice: the step must be positive, got 0":                                                                                      op.Index(x, core.Span(0, 2).By(0)),
+		"index: select: index 3 out of range for dimension 0 of shape [3 4]":                                                           op.Index(x, core.At(3)),
+		"index: select: index -5 out of range for dimension 0 of shape [4]":                                                            op.Index(x, core.At(0), core.At(-5)),
+		"index: slice: the step must be positive, got 0":                                                                               op.Index(x, core.Span(0, 2).By(0)),
 		"index: got 2 ellipses, want at most one":                                                                                      op.Index(x, core.Ellipsis(), core.Ellipsis()),
 		"index: a mask of shape [4] does not fit dimension 0 of shape [3 4]":                                                           op.Index(x, core.Pick(bools([]int{4}, true, true, true, true))),
 		"index: indices must be a tensor of int64 or int32, got float64[2] on cpu:0":                                                   op.Index(x, core.Pick(ramp(2))),
@@ -368,7 +368,7 @@ func TestIndexErrors(t *testing.T) {
 		"index: dimension 0 of shape [0 4] has no elements to index":                                                                   op.Index(op.Zeros(0, 4), core.Pick(int64s([]int{1}, 0))),
 		"index: got a nil tensor":                                                                                                      op.Index(nil, core.At(0)),
 		"index_put_: values of shape [5] do not broadcast to the indexed shape [2 4]":                                                  op.IndexSet(x, ramp(5), core.Pick(int64s([]int{2}, 0, 1))),
-		"copy_: shape [5] cannot be broadcast to [4]":                                                                                  op.IndexSet(x, ramp(5), core.At(1)),
+		"index_put_: copy_: shape [5] cannot be broadcast to [4]":                                                                      op.IndexSet(x, ramp(5), core.At(1)),
 		"gather: indices of shape [2] do not fit a tensor of shape [3 4], want as many dimensions and none larger outside dimension 0": op.Gather(x, 0, int64s([]int{2}, 0, 1)),
 	} {
 		require.EqualError(t, got.Err(), want)

@@ -19,11 +19,11 @@ func LocalResponseNorm(x *core.Tensor, size int, alpha, beta, k float64) *core.T
 	}
 	return compose(a.name, func() *core.Tensor {
 		squares := Reshape(Square(x), batch, channels, inner)
-		before, after := size/2, (size-1)/2
+		before, after := min(size/2, channels), min((size-1)/2, channels) // beyond them there are no channels
 		padded := Cat([]*core.Tensor{zerosFor(x, x.DType(), []int{batch, before, inner}), squares,
 			zerosFor(x, x.DType(), []int{batch, after, inner})}, 1)
 		sum := Narrow(padded, 1, 0, channels)
-		for i := 1; i < size; i++ {
+		for i := 1; i <= before+after; i++ {
 			sum = Add(sum, Narrow(padded, 1, i, channels))
 		}
 		return Div(x, Reshape(Pow(Add(Mul(sum, core.Num(alpha/float64(size))), core.Num(k)), core.Num(beta)), x.Shape()...))
@@ -39,5 +39,6 @@ func init() {
 			{Name: "odd", Args: []any{Shaped(2, 5, 3), 3, 0.5, 0.75, 1.0}, Loose: 2},
 			{Name: "even", Args: []any{Shaped(2, 4, 2, 2), 2, 0.5, 0.75, 1.5}, Loose: 2},
 			{Name: "wider than the channels", Args: []any{Shaped(1, 2, 3), 5, 0.5, 0.5, 1.0}, Loose: 2},
+			{Name: "much wider", Args: []any{Shaped(1, 2, 3), 1 << 62, 0.5, 0.5, 1.0}, Loose: 2},
 		}})
 }

@@ -100,11 +100,12 @@ func Movedim(t *core.Tensor, source, destination []int) *core.Tensor {
 	if a.err == nil && len(source) != len(destination) {
 		a.failf(core.ValueError, "got %d dimensions %v and %d places %v", len(source), source, len(destination), destination)
 	}
-	order := make([]int, 0, core.MaxDims)
-	if a.err == nil {
-		for range t.Dim() {
-			order = append(order, -1)
-		}
+	if a.err != nil {
+		return a.fail()
+	}
+	order := make([]int, t.Dim(), core.MaxDims)
+	for i := range order {
+		order[i] = -1
 	}
 	var moved uint
 	for i := range source {
@@ -121,9 +122,6 @@ func Movedim(t *core.Tensor, source, destination []int) *core.Tensor {
 		}
 		moved |= 1 << from
 		order[to] = from
-	}
-	if a.err != nil {
-		return a.fail()
 	}
 	next := 0
 	for i := range order {

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
 
 var (
 	erfOp     = elementwise("erf", "x", "erf(x)", "grad*1.1283791670955126*exp(-x*x)")
@@ -68,7 +72,7 @@ func Polygamma(n int, x *core.Tensor) *core.Tensor {
 		return Digamma(x)
 	}
 	factor := -1.0 // (-1)^(n+1) n!
-	for i := 1; i <= n; i++ {
+	for i := 1; i <= n && !math.IsInf(factor, 0); i++ {
 		factor *= -float64(i)
 	}
 	return compose("polygamma", func() *core.Tensor {

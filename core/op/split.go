@@ -13,17 +13,13 @@ func Split(t *core.Tensor, size, dim int) []*core.Tensor {
 	if a.err == nil && (size < 0 || size == 0 && n > 0) {
 		a.failf(core.ValueError, "the size of a part must be positive, got %d", size)
 	}
-	if a.err != nil {
+	if a.partCount(n, size); a.err != nil {
 		return []*core.Tensor{a.fail()}
 	}
-	sizes := []int{}
-	for rest := n; rest > 0; rest -= size {
-		sizes = append(sizes, min(rest, size))
-	}
 	if n == 0 {
-		sizes = []int{0}
+		return a.split(t, dim, []int{0})
 	}
-	return a.split(t, dim, sizes)
+	return a.splitEvenly(t, dim, n, size)
 }
 
 // SplitSizes returns views of t cut along dimension dim into parts of the given sizes, which must add up to its size.
@@ -55,18 +51,19 @@ func Chunk(t *core.Tensor, chunks, dim int) []*core.Tensor {
 	if a.err == nil && chunks <= 0 {
 		a.failf(core.ValueError, "the number of chunks must be positive, got %d", chunks)
 	}
+	size := (n-1)/max(chunks, 1) + 1
+	if n == 0 {
+		a.partCount(chunks, 1)
+	} else {
+		a.partCount(n, size)
+	}
 	if a.err != nil {
 		return []*core.Tensor{a.fail()}
 	}
 	if n == 0 {
 		return a.split(t, dim, make([]int, chunks))
 	}
-	size := (n-1)/chunks + 1
-	sizes := []int{}
-	for rest := n; rest > 0; rest -= size {
-		sizes = append(sizes, min(rest, size))
-	}
-	return a.split(t, dim, sizes)
+	return a.splitEvenly(t, dim, n, size)
 }
 
 // TensorSplit returns views of t cut along dimension dim into the given number of parts, whose sizes differ by at most
@@ -77,7 +74,7 @@ func TensorSplit(t *core.Tensor, sections, dim int) []*core.Tensor {
 	if a.err == nil && sections <= 0 {
 		a.failf(core.ValueError, "the number of sections must be positive, got %d", sections)
 	}
-	if a.err != nil {
+	if a.partCount(sections, 1); a.err != nil {
 		return []*core.Tensor{a.fail()}
 	}
 	sizes := make([]int, sections)
@@ -112,7 +109,7 @@ func TensorSplitAt(t *core.Tensor, indices []int, dim int) []*core.Tensor {
 func Unbind(t *core.Tensor, dim int) []*core.Tensor {
 	a := beginView("unbind", t)
 	dim, n := a.splitDim(dim, t)
-	if a.err != nil {
+	if a.partCount(n, 1); a.err != nil {
 		return []*core.Tensor{a.fail()}
 	}
 	shape := slices.Delete(slices.Clone(t.Shape()), dim, dim+1)
@@ -137,6 +134,25 @@ func (a *application) splitDim(dim int, t *core.Tensor) (int, int) {
 		return 0, 0
 	}
 	return dim, t.Shape()[dim]
+}
+
+// maxParts bounds how many tensors one call returns: a mistaken size must not take all of the host's memory.
+const maxParts = 1 << 24
+
+// partCount fails where n, cut into parts of a size, makes more than maxParts.
+func (a *application) partCount(n, size int) {
+	if a.err == nil && n > 0 && (n-1)/size >= maxParts {
+		a.failf(core.ValueError, "want at most %d parts, got %d", maxParts, (n-1)/size+1)
+	}
+}
+
+// splitEvenly returns views of parts of a size, the last of which may be smaller.
+func (a *application) splitEvenly(t *core.Tensor, dim, n, size int) []*core.Tensor {
+	sizes := make([]int, 0, (n-1)/size+1)
+	for rest := n; rest > 0; rest -= size {
+		sizes = append(sizes, min(rest, size))
+	}
+	return a.split(t, dim, sizes)
 }
 
 func (a *application) split(t *core.Tensor, dim int, sizes []int) []*core.Tensor {

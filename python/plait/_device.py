@@ -32,7 +32,7 @@ class device:  # noqa: N801
         if isinstance(type, device):
             self.type, self.index = type.type, type.index
         else:
-            if isinstance(type, int):
+            if isinstance(type, int) and not isinstance(type, bool):
                 index = type
                 type = "gpu"
             if not isinstance(type, str):
@@ -40,6 +40,8 @@ class device:  # noqa: N801
             kind, colon, number = type.partition(":")
             if colon and (not number.isdigit() or index is not None):
                 raise ValueError(f"device: {type!r} is not a type and an index such as 'gpu:0'")
+            if index is not None and (not isinstance(index, int) or isinstance(index, bool) or index < 0):
+                raise ValueError(f"device: want an index of 0 or more, got {index!r}")
             self.type = _ALIASES.get(kind, kind)
             self.index = int(number) if colon else index
             if self.type not in ("cpu", "gpu", "meta"):

@@ -67,11 +67,11 @@ def as_dtype(value: Any) -> dtype:
         return value
     if value is float:
         return get_default_dtype()
-    if value in _FROM_PYTHON:
-        return _FROM_PYTHON[value]
     try:
+        if value in _FROM_PYTHON:
+            return _FROM_PYTHON[value]
         return FROM_NUMPY[np.dtype(value)]
-    except (TypeError, KeyError):
+    except (TypeError, ValueError, KeyError):
         known = ", ".join(str(d) for d in DTYPES)
         raise TypeError(f"dtype must be one of {known}, got {value!r}") from None
 

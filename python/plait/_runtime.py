@@ -166,6 +166,8 @@ def int_list(values: Any) -> array[int]:
         return array("q", (values,))
     if len(values) == 1 and not isinstance(values[0], int) and hasattr(values[0], "__len__"):
         values = values[0]
+    if isinstance(values, str | bytes | bytearray):  # which an array would take for its memory
+        raise TypeError(f"want integers, got {type(values).__name__} {values!r}")
     try:
         return array("q", values)
     except TypeError:
@@ -180,6 +182,8 @@ def float_list(values: Any) -> array[float]:
     """Returns a number or a sequence of numbers as an array of float64."""
     if isinstance(values, int | float):
         return array("d", (values,))
+    if isinstance(values, str | bytes | bytearray):
+        raise TypeError(f"want numbers, got {type(values).__name__} {values!r}")
     return array("d", values)
 
 
@@ -244,21 +248,24 @@ _WANTED: dict[str, Callable[[Any], bool]] = {
     "Tensor": lambda v: isinstance(v, TensorBase),
     "Number": lambda v: isinstance(v, int | float) or getattr(v, "ndim", None) == 0,
     "Sequence[Tensor]": lambda v: isinstance(v, Sequence) and all(isinstance(t, TensorBase) for t in v),
-    "Sequence[int]": lambda v: isinstance(v, Iterable) and all(hasattr(i, "__index__") for i in v),
-    "Sequence[float]": lambda v: isinstance(v, Iterable) and all(isinstance(i, int | float) for i in v),
+    "Sequence[int]": lambda v: _are(v, lambda i: hasattr(i, "__index__")),
+    "Sequence[float]": lambda v: _are(v, lambda i: isinstance(i, int | float)),
     "int": lambda v: hasattr(v, "__index__"),
     "float": lambda v: isinstance(v, int | float),
     "bool": lambda v: True,
     "str": lambda v: isinstance(v, str),
+    "Generator": lambda v: hasattr(v, "_h") and not isinstance(v, TensorBase),
     "None": lambda v: v is None,
 }
 
 
-def misuse(name: str, arguments: dict[str, Any], error: Exception) -> Exception:
-    """Returns the error that says which argument of a generated function has the wrong type."""
-    from plait import _ops
+def _are(values: Any, right: Callable[[Any], bool]) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, str | bytes | bytearray) and all(map(right, values))
 
-    for p in inspect.signature(getattr(_ops, name)).parameters.values():
+
+def wrong_argument(function: Callable[..., Any], name: str, arguments: dict[str, Any]) -> TypeError | None:
+    """Returns the error that says which argument of a function is not of the annotated type, if one is not."""
+    for p in inspect.signature(function).parameters.values():
         if p.name not in arguments or not isinstance(p.annotation, str):
             continue
         value = arguments[p.name]
@@ -272,9 +279,20 @@ def misuse(name: str, arguments: dict[str, Any], error: Exception) -> Exception:
                 shown = repr(v)
                 shown = shown if len(shown) <= 60 else shown[:57] + "..."
                 return TypeError(f"{name}: {p.name} must be {' or '.join(wanted)}, got {type(v).__name__} {shown}")
+    return None
+
+
+def misuse(name: str, arguments: dict[str, Any], error: Exception) -> Exception:
+    """Returns the error that says which argument of a generated function has the wrong type."""
+    from plait import _ops
+
+    if (wrong := wrong_argument(getattr(_ops, name), name, arguments)) is not None:
+        return wrong
     if isinstance(error, OverflowError):
         return OverflowError(f"{name}: {error}")
-    return type(error)(f"{name}: {error}") if isinstance(error, TypeError) else error
+    if isinstance(error, NotImplementedError):  # a feature that is missing is an AttributeError too
+        return error
+    return TypeError(f"{name}: {error}")
 
 
 __all__ = [
@@ -300,4 +318,5 @@ __all__ = [
     "wait_devices",
     "wait_value",
     "wait_values",
+    "wrong_argument",
 ]

@@ -655,7 +655,9 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
     if a.dtype.kind in "OSUVMmc":
         raise TypeError(f"tensor: cannot make a tensor of {a.dtype} elements")
     if not typed and a.dtype == np.float64:
-        a = a.astype(np.float32) if (wanted or dt.get_default_dtype()) is dt.float32 else a
+        if (wanted or dt.get_default_dtype()) is dt.float32:
+            with np.errstate(over="ignore"):
+                a = a.astype(np.float32)
         wanted = wanted or dt.get_default_dtype()
     if a.dtype not in dt.FROM_NUMPY:
         small = {"i1": np.int32, "i2": np.int32, "u2": np.int32, "u4": np.int64, "u8": np.int64}.get(a.dtype.str[1:])

@@ -108,7 +108,7 @@ def clamp_(input: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
 
 def _bounds(low: Operand, high: Operand) -> None:
     if low is None and high is None:
-        raise RuntimeError("clamp: want min or max, got neither")
+        raise ValueError("clamp: want min or max, got neither")
 
 
 def clamp_min(input: Tensor, min: Operand, *, out: Tensor | None = None) -> Tensor:

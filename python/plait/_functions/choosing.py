@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._errors import ShapeError
 from plait._functions._common import numpy_names, operand, store
 from plait._functions.order import nonzero
 
@@ -148,9 +149,9 @@ def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False) -> Ten
     """Sets the diagonal; with `wrap` that of a tall matrix goes on after a row."""
     n = len(input.shape)
     if n < 2:
-        raise RuntimeError(f"fill_diagonal_: want at least two dimensions, got shape {list(input.shape)}")
+        raise ShapeError(f"fill_diagonal_: want at least two dimensions, got shape {list(input.shape)}")
     if n > 2 and len(set(input.shape)) > 1:
-        raise RuntimeError(f"fill_diagonal_: all sizes must be equal, got shape {list(input.shape)}")
+        raise ShapeError(f"fill_diagonal_: all sizes must be equal, got shape {list(input.shape)}")
     length, step = min(input.shape), sum(input.stride())
     if wrap and n == 2 and input.shape[0] > input.shape[1]:
         columns = input.shape[1]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait import linalg as la
+from plait._dtype import get_default_dtype
 from plait._functions._common import store
 from plait.return_types import QR, SVD, Slogdet
 
@@ -112,8 +113,9 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """Returns the logarithm of the p-dimensional gamma function."""
     from math import log, pi
 
-    terms = [_ops.lgamma(input - j / 2) for j in range(p)]
-    total = terms[0]
-    for t in terms[1:]:
-        total = total + t
-    return store(out, total + p * (p - 1) / 4 * log(pi))
+    if p < 1:
+        raise ValueError(f"mvlgamma: p must be at least 1, got {p}")
+    x = input if input.dtype.is_floating_point else input.to(get_default_dtype())
+    halves = _ops.arange(0, end=-p / 2, step=-0.5, dtype=x.dtype, device=x.device)
+    terms = _ops.lgamma(_ops.unsqueeze(x, -1) + halves)
+    return store(out, _ops.sum(terms, (-1,)) + p * (p - 1) / 4 * log(pi))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._errors import ShapeError
 from plait._functions._common import numpy_names, store
 from plait.return_types import Histogram, ValuesIndices
 
@@ -263,7 +264,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     for d, h in zip(dims, steps, strict=True):
         n = input.shape[d]
         if n < 2:
-            raise RuntimeError(f"gradient: want at least 2 elements along dimension {d}, got {n}")
+            raise ShapeError(f"gradient: want at least 2 elements along dimension {d}, got {n}")
         first = (_ops.narrow(input, d, 1, 1) - _ops.narrow(input, d, 0, 1)) / h
         middle = (_ops.narrow(input, d, 2, n - 2) - _ops.narrow(input, d, 0, n - 2)) / (2 * h)
         last = (_ops.narrow(input, d, n - 1, 1) - _ops.narrow(input, d, n - 2, 1)) / h

@@ -1,6 +1,7 @@
 """The functions at the top of the package, where they are not generated ones."""
 
 # ruff: noqa: F403
+from plait._functions._guard import guard as _guard
 from plait._functions.arithmetic import *
 from plait._functions.choosing import *
 from plait._functions.conversion import *
@@ -12,3 +13,5 @@ from plait._functions.plain import *
 from plait._functions.reduction import *
 from plait._functions.shape import *
 from plait._functions.top import *
+
+_guard(globals())

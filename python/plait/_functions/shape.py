@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._errors import ShapeError
 from plait._functions._common import adopt, forget_layout, numpy_names, store
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     """Returns the sums of products over dimensions: the last `dims` of a and first of b, or two lists of them."""
     if isinstance(dims, int):
         if dims < 0 or dims > min(len(a.shape), len(b.shape)):
-            raise RuntimeError(
+            raise ShapeError(
                 f"tensordot: cannot sum over {dims} dimensions of shapes {list(a.shape)} and {list(b.shape)}"
             )
         first, second = list(range(len(a.shape) - dims, len(a.shape))), list(range(dims))
@@ -261,7 +262,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     lead = len(self.shape) - len(want)
     kept = self.shape[lead:] if lead >= 0 else ()
     if lead < 0 or any(n not in (1, have) for n, have in zip(want, kept, strict=True)):
-        raise RuntimeError(f"sum_to_size: size {list(want)} does not broadcast to shape {list(self.shape)}")
+        raise ShapeError(f"sum_to_size: size {list(want)} does not broadcast to shape {list(self.shape)}")
     dims = [*range(lead), *(lead + i for i, n in enumerate(want) if n == 1 and kept[i] != 1)]
     return _ops.reshape(_ops.sum(self, dims, True), want) if dims else self
 

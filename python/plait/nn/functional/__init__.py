@@ -1,6 +1,7 @@
 """The functions that layers are made of."""
 
 from plait._errors import MissingFeatureError
+from plait._functions._guard import guard as _guard
 from plait.nn.functional.activation import (
     celu,
     celu_,
@@ -274,6 +275,8 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
+
+_guard(globals())
 
 
 def __getattr__(name: str) -> object:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._dtype import bool_
+from plait._errors import DTypeError, ShapeError
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -51,7 +52,7 @@ def additive_mask(name: str, mask: Tensor | None, like: Tensor) -> Tensor | None
         hidden = _ops.zeros(*mask.shape, dtype=like.dtype, device=mask.device)
         return _ops.masked_fill(hidden, mask, float("-inf"))
     if not mask.dtype.is_floating_point:
-        raise RuntimeError(f"{name}: want a mask of bool or floating-point dtype, got {mask.dtype}")
+        raise DTypeError(f"{name}: want a mask of bool or floating-point dtype, got {mask.dtype}")
     return mask.to(like.dtype)
 
 
@@ -190,7 +191,7 @@ def _joined(
     if mask is not None:
         wanted = [[length, source - extra], [n * heads, length, source - extra]]
         if list(mask.shape) not in wanted:
-            raise RuntimeError(f"{name}: attn_mask must have shape {wanted[0]} or {wanted[1]}, got {list(mask.shape)}")
+            raise ShapeError(f"{name}: attn_mask must have shape {wanted[0]} or {wanted[1]}, got {list(mask.shape)}")
         mask = _ops.reshape(mask, (-1, heads, length, source - extra)) if mask.ndim == 3 else mask
         mask = _ops.pad(mask, (0, extra)) if extra else mask
     if padding is not None:

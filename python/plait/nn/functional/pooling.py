@@ -24,7 +24,7 @@ def _sizes(input: Tensor, output_size: Any, nd: int) -> list[int]:
     """Returns the sizes of an adaptive pool's result; None keeps the input's."""
     sizes = list(output_size) if isinstance(output_size, list | tuple) else [output_size] * nd
     if len(sizes) != nd:
-        raise ValueError(f"adaptive pool: output_size must have {nd} entries, got {output_size!r}")
+        raise ValueError(f"adaptive_pool: output_size must have {nd} entries, got {output_size!r}")
     return [-1 if n is None else n for n in sizes]
 
 
