@@ -72,7 +72,7 @@ func (d *Device) submit(s *stream, b *batch) {
 	for _, u := range b.uploads {
 		u.buffer.Unmap()
 	}
-	b.put(1, make([]byte, window)) // what the last window reaches
+	b.put(1, make([]byte, paramsWindow)) // what the last window reaches
 	status := native.NewStatus()
 	gpu.Submit(&b.list, d.params, b.params, status)
 	d.submits.Add(1)

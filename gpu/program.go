@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// window is how many bytes of parameters a program sees.
-	window = 512
+	// paramsWindow is how many bytes of parameters a program sees.
+	paramsWindow = 512
 	// paramsRoom is the size of the buffer of a batch's parameters.
 	paramsRoom = 1 << 20
 	// maxBuffers is how many buffers a program may bind.
@@ -78,7 +78,7 @@ func (p *programs) get(key programKey, buffers int, source func() string) (*prog
 // layout returns the layout for n buffers. p is locked.
 func (p *programs) layout(n int) *native.Layout {
 	if p.layouts[n] == nil {
-		p.device.owner.do(func() { p.layouts[n] = p.device.owner.gpu.NewLayout(n, window) })
+		p.device.owner.do(func() { p.layouts[n] = p.device.owner.gpu.NewLayout(n, paramsWindow) })
 	}
 	return p.layouts[n]
 }
@@ -100,7 +100,7 @@ func (p *programs) group(key groupKey) (*native.Group, error) {
 	l := p.layout(key.n)
 	var g *native.Group
 	var err error
-	d.owner.do(func() { g, err = d.owner.gpu.NewGroup(l, d.params, window, buffers) })
+	d.owner.do(func() { g, err = d.owner.gpu.NewGroup(l, d.params, paramsWindow, buffers) })
 	if err != nil {
 		return nil, err
 	}

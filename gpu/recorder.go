@@ -40,8 +40,8 @@ func (r *recorder) grid(p *program, x, y, z int, params []uint32, mems ...core.M
 	if most := r.device.limits.Workgroups; max(x, y, z) > most {
 		return core.Errorf(core.DeviceError, "gpu", "a grid of %d x %d x %d workgroups is past the limit of %d", x, y, z, most)
 	}
-	if 4*len(params) > window {
-		return core.Errorf(core.DeviceError, "gpu", "%d parameters are past the limit of %d", len(params), window/4)
+	if 4*len(params) > paramsWindow {
+		return core.Errorf(core.DeviceError, "gpu", "%d parameters are past the limit of %d", len(params), paramsWindow/4)
 	}
 	key := groupKey{n: len(mems)}
 	for i, m := range mems {

@@ -1,0 +1,203 @@
+package gpu
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+func init() {
+	register("conv_forward", convForwardCall)
+	register("conv_input_grad", convInputGradCall)
+	register("conv_weight_grad", convWeightGradCall)
+}
+
+// columnBytes is how much memory the patches of some images may take: convolutions go some images at a time.
+const columnBytes = 256 << 20
+
+// A convolution is a product of weights [O, C/groups, kernel...] with the patches of images.
+type convolution struct {
+	window
+	images, groups, channels, outputs int // channels and outputs of a group
+}
+
+// newConvolution takes nd strides, paddings and dilations, and the number of groups, from the attributes.
+func newConvolution(c *core.Call, x, w, y []int) *convolution {
+	nd := len(x) - 2
+	kernel := make([]int64, nd)
+	for i := range kernel {
+		kernel[i] = int64(w[2+i])
+	}
+	groups := int(c.Ints[3*nd])
+	return &convolution{
+		window: newWindow(x, y, kernel, c.Ints[:nd], c.Ints[nd:2*nd], c.Ints[2*nd:3*nd]),
+		images: x[0], groups: groups, channels: x[1] / groups, outputs: y[1] / groups,
+	}
+}
+
+// depth is how many elements of a group's patch go into one result.
+func (v *convolution) depth() int { return v.channels * v.taps() }
+
+// together returns how many images go through at a time.
+func (v *convolution) together(r *recorder) int {
+	each := 4 * v.groups * v.depth() * product3(v.out)
+	return min(max(min(columnBytes, r.device.limits.Binding)/max(each, 1), 1), v.images)
+}
+
+// image returns an operand from the given image on, of which each has size elements.
+func image(o *core.Operand, n, size int) *core.Operand {
+	from := *o
+	from.Offset += n * size
+	return &from
+}
+
+// stackOf returns the loop over images and groups of three factors with the given strides.
+func stackOf(images, groups int, out, a, b [2]int) layout {
+	l := layout{count: images * groups, strides: make([][]int, 3)}
+	l.push(images, out[0], a[0], b[0])
+	l.push(groups, out[1], a[1], b[1])
+	return l
+}
+
+// convForwardCall: Outs[0] = the convolution of Ins[0] with the weights Ins[1], plus Ins[2] where it is given.
+func convForwardCall(r *recorder, c *core.Call) error {
+	x, w, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
+	places, depth := product3(v.out), v.depth()
+	if y.Numel() == 0 {
+		return nil
+	}
+	if depth == 0 {
+		zero := core.Call{Op: c.Op, Outs: []core.Operand{*y}, Ins: []core.Operand{{IsNumber: true}}}
+		if err := copyCall(r, &zero); err != nil {
+			return err
+		}
+		return v.addBias(r, c, y)
+	}
+	some := v.together(r)
+	m, err := r.temp(4 * some * v.groups * depth * places)
+	if err != nil {
+		return err
+	}
+	cols := &core.Operand{Memory: m, DType: core.Float32}
+	size := v.groups * depth * places
+	for n := 0; n < v.images; n += some {
+		k := min(some, v.images-n)
+		from := image(x, n, v.groups*v.channels*product3(v.in))
+		if err := v.columns(r, from, cols, k, v.groups*v.channels, [3]int{size, v.taps() * places, places}); err != nil {
+			return err
+		}
+		p := product{
+			m: v.outputs, n: places, k: depth, out: image(y, n, v.groups*v.outputs*places), a: w, b: cols, alpha: 1,
+			ar: depth, ac: 1, br: places, bc: 1, cr: places, cc: 1,
+			batch: stackOf(k, v.groups, [2]int{v.groups * v.outputs * places, v.outputs * places}, [2]int{0, v.outputs * depth}, [2]int{size, depth * places}),
+		}
+		if err := p.run(r); err != nil {
+			return err
+		}
+	}
+	return v.addBias(r, c, y)
+}
+
+// addBias adds Ins[2], where it is given, to each image's outputs.
+func (v *convolution) addBias(r *recorder, c *core.Call, y *core.Operand) error {
+	if len(c.Ins) < 3 || !c.Ins[2].Present() {
+		return nil
+	}
+	s := newShader(r, "conv bias")
+	to, b := s.both("y", y, expr.F32), s.in("b", &c.Ins[2], expr.F32, expr.Number)
+	n, places, channels := s.uint(y.Numel()), s.uint(product3(v.out)), s.uint(y.Shape[1])
+	return s.run(r, groupsFor(y.Numel()), func() string {
+		return each(n, "  st_y("+to+" + i, ld_y("+to+" + i) + ld_b("+b+" + (i / "+places+") % "+channels+"));\n")
+	})
+}
+
+// convInputGradCall: Outs[0] = the gradient of the input for the gradient Ins[0] of the result and the weights Ins[1], plus
+// Ins[2], one for each channel, where it is given.
+func convInputGradCall(r *recorder, c *core.Call) error {
+	y, w, x := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
+	places, depth := product3(v.out), v.depth()
+	if x.Numel() == 0 {
+		return nil
+	}
+	some := v.together(r)
+	size := v.groups * depth * places
+	m, err := r.temp(4 * max(some*size, 1))
+	if err != nil {
+		return err
+	}
+	cols := &core.Operand{Memory: m, DType: core.Float32}
+	var bias *core.Operand
+	if len(c.Ins) > 2 && c.Ins[2].Present() {
+		bias = &c.Ins[2]
+	}
+	for n := 0; n < v.images; n += some {
+		k := min(some, v.images-n)
+		p := product{
+			m: depth, n: places, k: v.outputs, out: cols, a: w, b: image(y, n, v.groups*v.outputs*places), alpha: 1,
+			ar: 1, ac: depth, br: places, bc: 1, cr: places, cc: 1,
+			batch: stackOf(k, v.groups, [2]int{size, depth * places}, [2]int{0, v.outputs * depth}, [2]int{v.groups * v.outputs * places, v.outputs * places}),
+		}
+		if places > 0 {
+			if err := p.run(r); err != nil {
+				return err
+			}
+		}
+		to := image(x, n, v.groups*v.channels*product3(v.in))
+		if err := v.window.images(r, cols, to, bias, k, v.groups*v.channels); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// convWeightGradCall: Outs[0] = the gradient of the weights for the input Ins[0] and the gradient Ins[1] of the result. The
+// places of all images are one long dimension, over which it sums.
+func convWeightGradCall(r *recorder, c *core.Call) error {
+	x, y, w := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
+	places, depth := product3(v.out), v.depth()
+	if w.Numel() == 0 {
+		return nil
+	}
+	if v.images*places == 0 {
+		zero := core.Call{Op: c.Op, Outs: []core.Operand{*w}, Ins: []core.Operand{{IsNumber: true}}}
+		return copyCall(r, &zero)
+	}
+	some := v.together(r)
+	m, err := r.temp(4 * some * v.groups * depth * places)
+	if err != nil {
+		return err
+	}
+	rows, err := r.temp(4 * some * v.groups * v.outputs * places)
+	if err != nil {
+		return err
+	}
+	cols := &core.Operand{Memory: m, DType: core.Float32}
+	for n := 0; n < v.images; n += some {
+		k := min(some, v.images-n)
+		long := k * places
+		from := image(x, n, v.groups*v.channels*product3(v.in))
+		if err := v.columns(r, from, cols, k, v.groups*v.channels, [3]int{places, v.taps() * long, long}); err != nil {
+			return err
+		}
+		grad := image(y, n, v.groups*v.outputs*places)
+		grad.Shape, grad.Strides = []int{v.groups * v.outputs, k, places}, []int{places, v.groups * v.outputs * places, 1}
+		flat := core.Operand{Memory: rows, DType: core.Float32, Shape: grad.Shape, Strides: []int{long, places, 1}}
+		if err := copyCall(r, &core.Call{Op: c.Op, Outs: []core.Operand{flat}, Ins: []core.Operand{*grad}}); err != nil {
+			return err
+		}
+		p := product{
+			m: v.outputs, n: depth, k: long, out: w, a: &flat, b: cols, alpha: 1,
+			ar: long, ac: 1, br: 1, bc: long, cr: depth, cc: 1,
+			batch: stackOf(1, v.groups, [2]int{0, v.outputs * depth}, [2]int{0, v.outputs * long}, [2]int{0, depth * long}),
+		}
+		if n > 0 {
+			p.beta = 1
+		}
+		if err := p.run(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
