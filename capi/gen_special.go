@@ -133,6 +133,26 @@ func plait_i0(input C.plait_tensor) C.plait_tensor {
 	}
 }
 
+//export plait_igamma
+func plait_igamma(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Igamma(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_igammac
+func plait_igammac(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Igammac(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_lcm
 func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 	for {
@@ -223,10 +243,300 @@ func plait_polygamma(n C.int64_t, input C.plait_tensor) C.plait_tensor {
 	}
 }
 
+//export plait_special_airy_ai
+func plait_special_airy_ai(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialAiryAi(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_bessel_j0
+func plait_special_bessel_j0(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialBesselJ0(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_bessel_j1
+func plait_special_bessel_j1(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialBesselJ1(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_bessel_y0
+func plait_special_bessel_y0(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialBesselY0(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_bessel_y1
+func plait_special_bessel_y1(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialBesselY1(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_chebyshev_polynomial_t
+func plait_special_chebyshev_polynomial_t(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialChebyshevPolynomialT(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_chebyshev_polynomial_u
+func plait_special_chebyshev_polynomial_u(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialChebyshevPolynomialU(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_chebyshev_polynomial_v
+func plait_special_chebyshev_polynomial_v(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialChebyshevPolynomialV(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_chebyshev_polynomial_w
+func plait_special_chebyshev_polynomial_w(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialChebyshevPolynomialW(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_erfcx
+func plait_special_erfcx(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialErfcx(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_hermite_polynomial_h
+func plait_special_hermite_polynomial_h(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialHermitePolynomialH(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_hermite_polynomial_he
+func plait_special_hermite_polynomial_he(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialHermitePolynomialHe(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_i0e
+func plait_special_i0e(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialI0e(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_special_i1
 func plait_special_i1(input C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.SpecialI1(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_i1e
+func plait_special_i1e(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialI1e(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_laguerre_polynomial_l
+func plait_special_laguerre_polynomial_l(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialLaguerrePolynomialL(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_legendre_polynomial_p
+func plait_special_legendre_polynomial_p(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialLegendrePolynomialP(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_log_ndtr
+func plait_special_log_ndtr(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialLogNdtr(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_modified_bessel_k0
+func plait_special_modified_bessel_k0(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialModifiedBesselK0(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_modified_bessel_k1
+func plait_special_modified_bessel_k1(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialModifiedBesselK1(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_ndtr
+func plait_special_ndtr(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialNdtr(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_ndtri
+func plait_special_ndtri(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialNdtri(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_scaled_modified_bessel_k0
+func plait_special_scaled_modified_bessel_k0(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialScaledModifiedBesselK0(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_scaled_modified_bessel_k1
+func plait_special_scaled_modified_bessel_k1(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialScaledModifiedBesselK1(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_shifted_chebyshev_polynomial_t
+func plait_special_shifted_chebyshev_polynomial_t(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialShiftedChebyshevPolynomialT(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_shifted_chebyshev_polynomial_u
+func plait_special_shifted_chebyshev_polynomial_u(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialShiftedChebyshevPolynomialU(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_shifted_chebyshev_polynomial_v
+func plait_special_shifted_chebyshev_polynomial_v(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialShiftedChebyshevPolynomialV(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_shifted_chebyshev_polynomial_w
+func plait_special_shifted_chebyshev_polynomial_w(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialShiftedChebyshevPolynomialW(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_spherical_bessel_j0
+func plait_special_spherical_bessel_j0(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.SpecialSphericalBesselJ0(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_special_xlog1py
+func plait_special_xlog1py(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.SpecialXlog1py(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

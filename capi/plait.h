@@ -3019,6 +3019,12 @@ plait_status plait_frexp(plait_tensor input, plait_tensor out[2]);
 // The modified Bessel function of the first kind of order 0.
 plait_tensor plait_i0(plait_tensor input);
 
+// The regularised lower incomplete gamma function of parameter input, at other.
+plait_tensor plait_igamma(plait_tensor input, plait_tensor other);
+
+// The regularised upper incomplete gamma function of parameter input, at other.
+plait_tensor plait_igammac(plait_tensor input, plait_tensor other);
+
 // The least common multiples.
 plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
 
@@ -3056,8 +3062,95 @@ plait_tensor plait_nextafter(plait_tensor input, plait_tensor other);
 // Returns derivative n of digamma.
 plait_tensor plait_polygamma(int64_t n, plait_tensor input);
 
+// Airy's function Ai.
+plait_tensor plait_special_airy_ai(plait_tensor input);
+
+// The Bessel function of the first kind of order 0.
+plait_tensor plait_special_bessel_j0(plait_tensor input);
+
+// The Bessel function of the first kind of order 1.
+plait_tensor plait_special_bessel_j1(plait_tensor input);
+
+// The Bessel function of the second kind of order 0.
+plait_tensor plait_special_bessel_y0(plait_tensor input);
+
+// The Bessel function of the second kind of order 1.
+plait_tensor plait_special_bessel_y1(plait_tensor input);
+
+// The Chebyshev polynomials of the first kind of degrees n.
+plait_tensor plait_special_chebyshev_polynomial_t(plait_tensor input, plait_tensor n);
+
+// The Chebyshev polynomials of the second kind of degrees n.
+plait_tensor plait_special_chebyshev_polynomial_u(plait_tensor input, plait_tensor n);
+
+// The Chebyshev polynomials of the third kind of degrees n.
+plait_tensor plait_special_chebyshev_polynomial_v(plait_tensor input, plait_tensor n);
+
+// The Chebyshev polynomials of the fourth kind of degrees n.
+plait_tensor plait_special_chebyshev_polynomial_w(plait_tensor input, plait_tensor n);
+
+// exp(input^2) times the complementary error function.
+plait_tensor plait_special_erfcx(plait_tensor input);
+
+// The physicists' Hermite polynomials of degrees n.
+plait_tensor plait_special_hermite_polynomial_h(plait_tensor input, plait_tensor n);
+
+// The probabilists' Hermite polynomials of degrees n.
+plait_tensor plait_special_hermite_polynomial_he(plait_tensor input, plait_tensor n);
+
+// exp(-|input|) times the modified Bessel function of the first kind of order 0.
+plait_tensor plait_special_i0e(plait_tensor input);
+
 // The modified Bessel function of the first kind of order 1.
 plait_tensor plait_special_i1(plait_tensor input);
+
+// exp(-|input|) times the modified Bessel function of the first kind of order 1.
+plait_tensor plait_special_i1e(plait_tensor input);
+
+// The Laguerre polynomials of degrees n.
+plait_tensor plait_special_laguerre_polynomial_l(plait_tensor input, plait_tensor n);
+
+// The Legendre polynomials of degrees n.
+plait_tensor plait_special_legendre_polynomial_p(plait_tensor input, plait_tensor n);
+
+// The logarithm of the area under the standard normal density below input.
+plait_tensor plait_special_log_ndtr(plait_tensor input);
+
+// The modified Bessel function of the second kind of order 0.
+plait_tensor plait_special_modified_bessel_k0(plait_tensor input);
+
+// The modified Bessel function of the second kind of order 1.
+plait_tensor plait_special_modified_bessel_k1(plait_tensor input);
+
+// Returns the area under the standard normal density below input.
+plait_tensor plait_special_ndtr(plait_tensor input);
+
+// Where the area under the standard normal density below is input.
+plait_tensor plait_special_ndtri(plait_tensor input);
+
+// exp(input) times the modified Bessel function of the second kind of order 0.
+plait_tensor plait_special_scaled_modified_bessel_k0(plait_tensor input);
+
+// exp(input) times the modified Bessel function of the second kind of order 1.
+plait_tensor plait_special_scaled_modified_bessel_k1(plait_tensor input);
+
+// The Chebyshev polynomials of the first kind at 2 * input - 1.
+plait_tensor plait_special_shifted_chebyshev_polynomial_t(plait_tensor input, plait_tensor n);
+
+// The Chebyshev polynomials of the second kind at 2 * input - 1.
+plait_tensor plait_special_shifted_chebyshev_polynomial_u(plait_tensor input, plait_tensor n);
+
+// The Chebyshev polynomials of the third kind at 2 * input - 1.
+plait_tensor plait_special_shifted_chebyshev_polynomial_v(plait_tensor input, plait_tensor n);
+
+// The Chebyshev polynomials of the fourth kind at 2 * input - 1.
+plait_tensor plait_special_shifted_chebyshev_polynomial_w(plait_tensor input, plait_tensor n);
+
+// Returns sin(input) / input.
+plait_tensor plait_special_spherical_bessel_j0(plait_tensor input);
+
+// Returns input * log(1 + other).
+plait_tensor plait_special_xlog1py(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns Hurwitz's zeta function of input and other.
 plait_tensor plait_zeta(plait_tensor input, plait_tensor other, double other_number);

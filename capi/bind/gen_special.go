@@ -125,6 +125,28 @@ func I0(input Tensor) (status Tensor) {
 	return result(op.I0(t0), t0)
 }
 
+// Igamma applies the operation igamma. The regularised lower incomplete gamma function of parameter input, at other.
+func Igamma(input Tensor, other Tensor) (status Tensor) {
+	defer protect("igamma", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.GammaInc(t0, t1), t0, t1)
+}
+
+// Igammac applies the operation igammac. The regularised upper incomplete gamma function of parameter input, at other.
+func Igammac(input Tensor, other Tensor) (status Tensor) {
+	defer protect("igammac", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.GammaIncc(t0, t1), t0, t1)
+}
+
 // Lcm applies the operation lcm. The least common multiples.
 func Lcm(input Tensor, other Tensor) (status Tensor) {
 	defer protect("lcm", &status)
@@ -221,6 +243,142 @@ func Polygamma(n int64, input Tensor) (status Tensor) {
 	return result(op.Polygamma(int(n), t1), t1)
 }
 
+// SpecialAiryAi applies the operation special_airy_ai. Airy's function Ai.
+func SpecialAiryAi(input Tensor) (status Tensor) {
+	defer protect("special_airy_ai", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.AiryAi(t0), t0)
+}
+
+// SpecialBesselJ0 applies the operation special_bessel_j0. The Bessel function of the first kind of order 0.
+func SpecialBesselJ0(input Tensor) (status Tensor) {
+	defer protect("special_bessel_j0", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.BesselJ0(t0), t0)
+}
+
+// SpecialBesselJ1 applies the operation special_bessel_j1. The Bessel function of the first kind of order 1.
+func SpecialBesselJ1(input Tensor) (status Tensor) {
+	defer protect("special_bessel_j1", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.BesselJ1(t0), t0)
+}
+
+// SpecialBesselY0 applies the operation special_bessel_y0. The Bessel function of the second kind of order 0.
+func SpecialBesselY0(input Tensor) (status Tensor) {
+	defer protect("special_bessel_y0", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.BesselY0(t0), t0)
+}
+
+// SpecialBesselY1 applies the operation special_bessel_y1. The Bessel function of the second kind of order 1.
+func SpecialBesselY1(input Tensor) (status Tensor) {
+	defer protect("special_bessel_y1", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.BesselY1(t0), t0)
+}
+
+// SpecialChebyshevPolynomialT applies the operation special_chebyshev_polynomial_t. The Chebyshev polynomials of the first kind of degrees n.
+func SpecialChebyshevPolynomialT(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_chebyshev_polynomial_t", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.ChebyshevT(t0, t1), t0, t1)
+}
+
+// SpecialChebyshevPolynomialU applies the operation special_chebyshev_polynomial_u. The Chebyshev polynomials of the second kind of degrees n.
+func SpecialChebyshevPolynomialU(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_chebyshev_polynomial_u", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.ChebyshevU(t0, t1), t0, t1)
+}
+
+// SpecialChebyshevPolynomialV applies the operation special_chebyshev_polynomial_v. The Chebyshev polynomials of the third kind of degrees n.
+func SpecialChebyshevPolynomialV(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_chebyshev_polynomial_v", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.ChebyshevV(t0, t1), t0, t1)
+}
+
+// SpecialChebyshevPolynomialW applies the operation special_chebyshev_polynomial_w. The Chebyshev polynomials of the fourth kind of degrees n.
+func SpecialChebyshevPolynomialW(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_chebyshev_polynomial_w", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.ChebyshevW(t0, t1), t0, t1)
+}
+
+// SpecialErfcx applies the operation special_erfcx. exp(input^2) times the complementary error function.
+func SpecialErfcx(input Tensor) (status Tensor) {
+	defer protect("special_erfcx", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Erfcx(t0), t0)
+}
+
+// SpecialHermitePolynomialH applies the operation special_hermite_polynomial_h. The physicists' Hermite polynomials of degrees n.
+func SpecialHermitePolynomialH(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_hermite_polynomial_h", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.HermiteH(t0, t1), t0, t1)
+}
+
+// SpecialHermitePolynomialHe applies the operation special_hermite_polynomial_he. The probabilists' Hermite polynomials of degrees n.
+func SpecialHermitePolynomialHe(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_hermite_polynomial_he", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.HermiteHe(t0, t1), t0, t1)
+}
+
+// SpecialI0e applies the operation special_i0e. exp(-|input|) times the modified Bessel function of the first kind of order 0.
+func SpecialI0e(input Tensor) (status Tensor) {
+	defer protect("special_i0e", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.I0e(t0), t0)
+}
+
 // SpecialI1 applies the operation special_i1. The modified Bessel function of the first kind of order 1.
 func SpecialI1(input Tensor) (status Tensor) {
 	defer protect("special_i1", &status)
@@ -229,6 +387,173 @@ func SpecialI1(input Tensor) (status Tensor) {
 	}
 	t0 := tensor(input)
 	return result(op.I1(t0), t0)
+}
+
+// SpecialI1e applies the operation special_i1e. exp(-|input|) times the modified Bessel function of the first kind of order 1.
+func SpecialI1e(input Tensor) (status Tensor) {
+	defer protect("special_i1e", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.I1e(t0), t0)
+}
+
+// SpecialLaguerrePolynomialL applies the operation special_laguerre_polynomial_l. The Laguerre polynomials of degrees n.
+func SpecialLaguerrePolynomialL(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_laguerre_polynomial_l", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.LaguerreL(t0, t1), t0, t1)
+}
+
+// SpecialLegendrePolynomialP applies the operation special_legendre_polynomial_p. The Legendre polynomials of degrees n.
+func SpecialLegendrePolynomialP(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_legendre_polynomial_p", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.LegendreP(t0, t1), t0, t1)
+}
+
+// SpecialLogNdtr applies the operation special_log_ndtr. The logarithm of the area under the standard normal density below input.
+func SpecialLogNdtr(input Tensor) (status Tensor) {
+	defer protect("special_log_ndtr", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.LogNdtr(t0), t0)
+}
+
+// SpecialModifiedBesselK0 applies the operation special_modified_bessel_k0. The modified Bessel function of the second kind of order 0.
+func SpecialModifiedBesselK0(input Tensor) (status Tensor) {
+	defer protect("special_modified_bessel_k0", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.ModifiedBesselK0(t0), t0)
+}
+
+// SpecialModifiedBesselK1 applies the operation special_modified_bessel_k1. The modified Bessel function of the second kind of order 1.
+func SpecialModifiedBesselK1(input Tensor) (status Tensor) {
+	defer protect("special_modified_bessel_k1", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.ModifiedBesselK1(t0), t0)
+}
+
+// SpecialNdtr applies the operation special_ndtr. Returns the area under the standard normal density below input.
+func SpecialNdtr(input Tensor) (status Tensor) {
+	defer protect("special_ndtr", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Ndtr(t0), t0)
+}
+
+// SpecialNdtri applies the operation special_ndtri. Where the area under the standard normal density below is input.
+func SpecialNdtri(input Tensor) (status Tensor) {
+	defer protect("special_ndtri", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Ndtri(t0), t0)
+}
+
+// SpecialScaledModifiedBesselK0 applies the operation special_scaled_modified_bessel_k0. exp(input) times the modified Bessel function of the second kind of order 0.
+func SpecialScaledModifiedBesselK0(input Tensor) (status Tensor) {
+	defer protect("special_scaled_modified_bessel_k0", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.ScaledModifiedBesselK0(t0), t0)
+}
+
+// SpecialScaledModifiedBesselK1 applies the operation special_scaled_modified_bessel_k1. exp(input) times the modified Bessel function of the second kind of order 1.
+func SpecialScaledModifiedBesselK1(input Tensor) (status Tensor) {
+	defer protect("special_scaled_modified_bessel_k1", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.ScaledModifiedBesselK1(t0), t0)
+}
+
+// SpecialShiftedChebyshevPolynomialT applies the operation special_shifted_chebyshev_polynomial_t. The Chebyshev polynomials of the first kind at 2 * input - 1.
+func SpecialShiftedChebyshevPolynomialT(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_shifted_chebyshev_polynomial_t", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.ShiftedChebyshevT(t0, t1), t0, t1)
+}
+
+// SpecialShiftedChebyshevPolynomialU applies the operation special_shifted_chebyshev_polynomial_u. The Chebyshev polynomials of the second kind at 2 * input - 1.
+func SpecialShiftedChebyshevPolynomialU(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_shifted_chebyshev_polynomial_u", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.ShiftedChebyshevU(t0, t1), t0, t1)
+}
+
+// SpecialShiftedChebyshevPolynomialV applies the operation special_shifted_chebyshev_polynomial_v. The Chebyshev polynomials of the third kind at 2 * input - 1.
+func SpecialShiftedChebyshevPolynomialV(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_shifted_chebyshev_polynomial_v", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.ShiftedChebyshevV(t0, t1), t0, t1)
+}
+
+// SpecialShiftedChebyshevPolynomialW applies the operation special_shifted_chebyshev_polynomial_w. The Chebyshev polynomials of the fourth kind at 2 * input - 1.
+func SpecialShiftedChebyshevPolynomialW(input Tensor, n Tensor) (status Tensor) {
+	defer protect("special_shifted_chebyshev_polynomial_w", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(n)
+	return result(op.ShiftedChebyshevW(t0, t1), t0, t1)
+}
+
+// SpecialSphericalBesselJ0 applies the operation special_spherical_bessel_j0. Returns sin(input) / input.
+func SpecialSphericalBesselJ0(input Tensor) (status Tensor) {
+	defer protect("special_spherical_bessel_j0", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.SphericalBesselJ0(t0), t0)
+}
+
+// SpecialXlog1py applies the operation special_xlog1py. Returns input * log(1 + other).
+func SpecialXlog1py(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("special_xlog1py", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.XLog1py(t0, t1), t0, t1)
 }
 
 // Zeta applies the operation zeta. Returns Hurwitz's zeta function of input and other.

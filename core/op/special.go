@@ -14,7 +14,13 @@ var (
 	digammaOp = elementwise("digamma", "x", "digamma(x)", "grad*zeta(2, x)")
 	entrOp    = elementwise("entr", "x", "where(x > 0, -x*log(x), where(x == 0, 0, where(x < 0, -inf, x)))", "-grad*(log(x) + 1)")
 	zetaOp    = elementwise("zeta", "x, y", "zeta(x, y)", "", "-grad*x*zeta(x + 1, y)")
-	logitOp   = elementwise("logit", "x", "log(x/(1 - x))", "grad/(x*(1 - x))")
+	ndtrOp    = elementwise("special_ndtr", "x", "0.5*erfc(-0.7071067811865476*x)", "grad*0.3989422804014327*exp(-0.5*x*x)")
+	xlog1pyOp = elementwise("special_xlog1py", "x, y", "where(isnan(y), y, where(x == 0, 0, x*log1p(y)))",
+		"grad*where(x == 0 && y <= -1, 0, log1p(y))", "grad*x/(y + 1)")
+	// Near 0 the derivative's two terms cancel: there it is a polynomial.
+	sphericalOp = elementwise("special_spherical_bessel_j0", "x", "where(x == 0, 1, where(isinf(x), 0, sin(x)/x))",
+		"grad*where(abs(x) < 0.5, x*(-1/3 + x*x*(1/30 - x*x*(1/840 - x*x*(1/45360 - x*x*(1/3991680 - x*x/518918400))))), (cos(x) - sin(x)/x)/x)")
+	logitOp = elementwise("logit", "x", "log(x/(1 - x))", "grad/(x*(1 - x))")
 	// eps keeps x away from 0 and 1, and no gradient passes where it does.
 	logitEpsOp = elementwise("logit_eps", "x; eps", "z = min(max(x, eps), 1 - eps); log(z/(1 - z))",
 		"where(x < eps || x > 1 - eps, 0, grad/(x*(1 - x)))")
@@ -58,6 +64,15 @@ func Entr(x *core.Tensor) *core.Tensor { return entrOp.apply(nil, x) }
 
 // EntrInPlace replaces x by -x*log(x) and returns it.
 func EntrInPlace(x *core.Tensor) *core.Tensor { return entrOp.applyInPlace(nil, x) }
+
+// Ndtr returns the area under the standard normal density below x.
+func Ndtr(x *core.Tensor) *core.Tensor { return ndtrOp.apply(nil, x) }
+
+// XLog1py returns x*log(1 + y), elementwise; 0 where x is 0 and y not NaN.
+func XLog1py(x, y *core.Tensor) *core.Tensor { return xlog1pyOp.apply(nil, x, y) }
+
+// SphericalBesselJ0 returns the spherical Bessel function of the first kind of order 0: sin(x)/x.
+func SphericalBesselJ0(x *core.Tensor) *core.Tensor { return sphericalOp.apply(nil, x) }
 
 // Zeta returns Hurwitz's zeta function of x and y, elementwise: the sum of (k+y)^-x over k >= 0, for x > 1. It has a
 // gradient for y only.
@@ -158,6 +173,9 @@ func init() {
 		unaryRow(lgammaOp, Lgamma, LgammaInPlace, "Returns the logarithm of the gamma function.", 0.5, 4),
 		unaryRow(digammaOp, Digamma, DigammaInPlace, "Returns the derivative of lgamma.", 0.5, 4),
 		unaryRow(entrOp, Entr, EntrInPlace, "Returns -input * log(input), 0 where input is 0.", 0.5, 3),
+		unaryRow(ndtrOp, Ndtr, nil, "Returns the area under the standard normal density below input.", -2, 2),
+		binaryRow(xlog1pyOp, XLog1py, nil, "Returns input * log(1 + other).", Between(0.5, 2), Between(-0.5, 3)),
+		unaryRow(sphericalOp, SphericalBesselJ0, nil, "Returns sin(input) / input.", -2, 2),
 		zeta, polygamma, logit, nanToNum,
 	)
 }

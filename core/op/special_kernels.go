@@ -5,7 +5,6 @@ import "github.com/plait-ml/plait/core"
 var (
 	nextAfterKernel = core.Kernel("nextafter")
 	frexpKernel     = core.Kernel("frexp")
-	besselKernel    = core.Kernel("bessel_i")
 )
 
 // NextAfter returns the number next to x in the direction of y, elementwise, for float32 and float64.
@@ -68,52 +67,6 @@ func frexpDeriv(d *core.Derivation) {
 	}
 }
 
-// I0 returns the modified Bessel function of the first kind of order 0.
-func I0(x *core.Tensor) *core.Tensor { return bessel("i0", x, 0) }
-
-// I1 returns the modified Bessel function of the first kind of order 1.
-func I1(x *core.Tensor) *core.Tensor { return bessel("special_i1", x, 1) }
-
-func bessel(name string, x *core.Tensor, order int) *core.Tensor {
-	a := begin(name, x)
-	a.floatTensor(x)
-	if a.err != nil {
-		return a.fail()
-	}
-	if x.DType().IsHalf() {
-		return compose(name, func() *core.Tensor { return castTo(bessel(name, castTo(x, core.Float32), order), x.DType()) })
-	}
-	in, y := a.dense(x), a.outLike(x)
-	if a.err != nil {
-		return a.fail()
-	}
-	c := a.call(besselKernel).Out(y).In(in).Int(int64(order))
-	c.Work *= 16
-	a.launch(c)
-	dropCopy(in, x)
-	if a.grad {
-		n := a.node(besselDeriv, x).Save(x).SaveOutput(y, 0)
-		n.Ints = []int{order}
-		a.attach(n, y)
-	}
-	return a.done(y)
-}
-
-// besselDeriv uses that the derivative of I0 is I1, and that of I1 is I0 - I1/x.
-func besselDeriv(d *core.Derivation) {
-	x, y := d.Saved(0), d.Saved(1)
-	if d.Failed() {
-		return
-	}
-	if d.Node.Ints[0] == 0 {
-		d.Set(0, Mul(d.Grad(), I1(x)))
-		return
-	}
-	zero := Eq(x, core.Num(0))
-	slope := Where(zero, core.Num(0.5), Sub(I0(x), Div(y, Where(zero, core.Num(1), x))))
-	d.Set(0, Mul(d.Grad(), slope))
-}
-
 // LCM returns the least common multiples of integers, elementwise; 0 where one is 0.
 func LCM(x, y *core.Tensor) *core.Tensor {
 	return compose("lcm", func() *core.Tensor {
@@ -133,10 +86,6 @@ func init() {
 			Doc: "The next number in a direction.", Samples: []Sample{{Args: []any{Shaped(3, 4), Shaped(4)}, DTypes: doubles}}},
 		Row{Name: "frexp", Func: Frexp, Args: inputAnd(), Memory: true, Doc: "Mantissas and exponents.",
 			Samples: []Sample{{Args: []any{Between(1.1, 1.9, 3, 2)}}, {Name: "small", Args: []any{Between(-0.24, -0.13, 4)}}}},
-		Row{Name: "i0", Func: I0, Args: inputAnd(), Doc: "The modified Bessel function of the first kind of order 0.",
-			Samples: []Sample{{Args: []any{Between(-3, 3, 3, 4)}, Loose: 2}, {Name: "0-d", Args: []any{Between(1, 2)}, Loose: 2}}},
-		Row{Name: "special_i1", Func: I1, Args: inputAnd(), Doc: "The modified Bessel function of the first kind of order 1.",
-			Samples: []Sample{{Args: []any{Between(-3, 3, 3, 4)}, Loose: 2}}},
 		Row{Name: "lcm", Func: LCM, Args: inputAnd(Arg{Name: "other"}), NoGrad: "the result is an integer", Memory: true, Doc: "The least common multiples.",
 			Samples: []Sample{{Args: []any{wholes(3, 4), wholes(4)}}}},
 	)

@@ -7,7 +7,7 @@ from math import e, inf, nan, pi
 from typing import Any as _Any
 
 from plait import _blas as _blas
-from plait import accelerator, backends, cpu, cuda, linalg, return_types, version
+from plait import accelerator, backends, cpu, cuda, linalg, return_types, special, version
 from plait._device import device, get_default_device, set_default_device
 from plait._dlpack import from_dlpack
 from plait._dtype import (

@@ -278,6 +278,8 @@ class TensorMethods:
     erfinv_ = _ops.erfinv_
     frexp = _ops.frexp
     i0 = _ops.i0
+    igamma = _ops.igamma
+    igammac = _ops.igammac
     lcm = _ops.lcm
     lgamma = _ops.lgamma
     lgamma_ = _ops.lgamma_

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "frexp", "i0", "lcm", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "nextafter", "polygamma", "special_i1", "zeta"]
+__all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "frexp", "i0", "igamma", "igammac", "lcm", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "nextafter", "polygamma", "special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u", "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w", "special_erfcx", "special_hermite_polynomial_h", "special_hermite_polynomial_he", "special_i0e", "special_i1", "special_i1e", "special_laguerre_polynomial_l", "special_legendre_polynomial_p", "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1", "special_ndtr", "special_ndtri", "special_scaled_modified_bessel_k0", "special_scaled_modified_bessel_k1", "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w", "special_spherical_bessel_j0", "special_xlog1py", "zeta"]
 
 _digamma = _core.bind_Digamma
 
@@ -164,6 +164,28 @@ def i0(input: Tensor) -> Tensor:
         raise misuse("i0", locals(), error) from None
     return own(status if status > 0 else settle(status, _i0, input._h))
 
+_igamma = _core.bind_Igamma
+
+
+def igamma(input: Tensor, other: Tensor) -> Tensor:
+    """The regularised lower incomplete gamma function of parameter input, at other."""
+    try:
+        status = _igamma(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("igamma", locals(), error) from None
+    return own(status if status > 0 else settle(status, _igamma, input._h, other._h))
+
+_igammac = _core.bind_Igammac
+
+
+def igammac(input: Tensor, other: Tensor) -> Tensor:
+    """The regularised upper incomplete gamma function of parameter input, at other."""
+    try:
+        status = _igammac(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("igammac", locals(), error) from None
+    return own(status if status > 0 else settle(status, _igammac, input._h, other._h))
+
 _lcm = _core.bind_Lcm
 
 
@@ -281,6 +303,149 @@ def polygamma(n: int, input: Tensor) -> Tensor:
         raise misuse("polygamma", locals(), error) from None
     return own(status if status > 0 else settle(status, _polygamma, n, input._h))
 
+_special_airy_ai = _core.bind_SpecialAiryAi
+
+
+def special_airy_ai(input: Tensor) -> Tensor:
+    """Airy's function Ai."""
+    try:
+        status = _special_airy_ai(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_airy_ai", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_airy_ai, input._h))
+
+_special_bessel_j0 = _core.bind_SpecialBesselJ0
+
+
+def special_bessel_j0(input: Tensor) -> Tensor:
+    """The Bessel function of the first kind of order 0."""
+    try:
+        status = _special_bessel_j0(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_bessel_j0", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_bessel_j0, input._h))
+
+_special_bessel_j1 = _core.bind_SpecialBesselJ1
+
+
+def special_bessel_j1(input: Tensor) -> Tensor:
+    """The Bessel function of the first kind of order 1."""
+    try:
+        status = _special_bessel_j1(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_bessel_j1", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_bessel_j1, input._h))
+
+_special_bessel_y0 = _core.bind_SpecialBesselY0
+
+
+def special_bessel_y0(input: Tensor) -> Tensor:
+    """The Bessel function of the second kind of order 0."""
+    try:
+        status = _special_bessel_y0(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_bessel_y0", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_bessel_y0, input._h))
+
+_special_bessel_y1 = _core.bind_SpecialBesselY1
+
+
+def special_bessel_y1(input: Tensor) -> Tensor:
+    """The Bessel function of the second kind of order 1."""
+    try:
+        status = _special_bessel_y1(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_bessel_y1", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_bessel_y1, input._h))
+
+_special_chebyshev_polynomial_t = _core.bind_SpecialChebyshevPolynomialT
+
+
+def special_chebyshev_polynomial_t(input: Tensor, n: Tensor) -> Tensor:
+    """The Chebyshev polynomials of the first kind of degrees n."""
+    try:
+        status = _special_chebyshev_polynomial_t(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_chebyshev_polynomial_t", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_t, input._h, n._h))
+
+_special_chebyshev_polynomial_u = _core.bind_SpecialChebyshevPolynomialU
+
+
+def special_chebyshev_polynomial_u(input: Tensor, n: Tensor) -> Tensor:
+    """The Chebyshev polynomials of the second kind of degrees n."""
+    try:
+        status = _special_chebyshev_polynomial_u(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_chebyshev_polynomial_u", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_u, input._h, n._h))
+
+_special_chebyshev_polynomial_v = _core.bind_SpecialChebyshevPolynomialV
+
+
+def special_chebyshev_polynomial_v(input: Tensor, n: Tensor) -> Tensor:
+    """The Chebyshev polynomials of the third kind of degrees n."""
+    try:
+        status = _special_chebyshev_polynomial_v(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_chebyshev_polynomial_v", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_v, input._h, n._h))
+
+_special_chebyshev_polynomial_w = _core.bind_SpecialChebyshevPolynomialW
+
+
+def special_chebyshev_polynomial_w(input: Tensor, n: Tensor) -> Tensor:
+    """The Chebyshev polynomials of the fourth kind of degrees n."""
+    try:
+        status = _special_chebyshev_polynomial_w(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_chebyshev_polynomial_w", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_w, input._h, n._h))
+
+_special_erfcx = _core.bind_SpecialErfcx
+
+
+def special_erfcx(input: Tensor) -> Tensor:
+    """exp(input^2) times the complementary error function."""
+    try:
+        status = _special_erfcx(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_erfcx", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_erfcx, input._h))
+
+_special_hermite_polynomial_h = _core.bind_SpecialHermitePolynomialH
+
+
+def special_hermite_polynomial_h(input: Tensor, n: Tensor) -> Tensor:
+    """The physicists' Hermite polynomials of degrees n."""
+    try:
+        status = _special_hermite_polynomial_h(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_hermite_polynomial_h", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_hermite_polynomial_h, input._h, n._h))
+
+_special_hermite_polynomial_he = _core.bind_SpecialHermitePolynomialHe
+
+
+def special_hermite_polynomial_he(input: Tensor, n: Tensor) -> Tensor:
+    """The probabilists' Hermite polynomials of degrees n."""
+    try:
+        status = _special_hermite_polynomial_he(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_hermite_polynomial_he", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_hermite_polynomial_he, input._h, n._h))
+
+_special_i0e = _core.bind_SpecialI0e
+
+
+def special_i0e(input: Tensor) -> Tensor:
+    """exp(-|input|) times the modified Bessel function of the first kind of order 0."""
+    try:
+        status = _special_i0e(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_i0e", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_i0e, input._h))
+
 _special_i1 = _core.bind_SpecialI1
 
 
@@ -291,6 +456,183 @@ def special_i1(input: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_i1", locals(), error) from None
     return own(status if status > 0 else settle(status, _special_i1, input._h))
+
+_special_i1e = _core.bind_SpecialI1e
+
+
+def special_i1e(input: Tensor) -> Tensor:
+    """exp(-|input|) times the modified Bessel function of the first kind of order 1."""
+    try:
+        status = _special_i1e(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_i1e", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_i1e, input._h))
+
+_special_laguerre_polynomial_l = _core.bind_SpecialLaguerrePolynomialL
+
+
+def special_laguerre_polynomial_l(input: Tensor, n: Tensor) -> Tensor:
+    """The Laguerre polynomials of degrees n."""
+    try:
+        status = _special_laguerre_polynomial_l(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_laguerre_polynomial_l", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_laguerre_polynomial_l, input._h, n._h))
+
+_special_legendre_polynomial_p = _core.bind_SpecialLegendrePolynomialP
+
+
+def special_legendre_polynomial_p(input: Tensor, n: Tensor) -> Tensor:
+    """The Legendre polynomials of degrees n."""
+    try:
+        status = _special_legendre_polynomial_p(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_legendre_polynomial_p", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_legendre_polynomial_p, input._h, n._h))
+
+_special_log_ndtr = _core.bind_SpecialLogNdtr
+
+
+def special_log_ndtr(input: Tensor) -> Tensor:
+    """The logarithm of the area under the standard normal density below input."""
+    try:
+        status = _special_log_ndtr(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_log_ndtr", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_log_ndtr, input._h))
+
+_special_modified_bessel_k0 = _core.bind_SpecialModifiedBesselK0
+
+
+def special_modified_bessel_k0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the second kind of order 0."""
+    try:
+        status = _special_modified_bessel_k0(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_modified_bessel_k0", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_modified_bessel_k0, input._h))
+
+_special_modified_bessel_k1 = _core.bind_SpecialModifiedBesselK1
+
+
+def special_modified_bessel_k1(input: Tensor) -> Tensor:
+    """The modified Bessel function of the second kind of order 1."""
+    try:
+        status = _special_modified_bessel_k1(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_modified_bessel_k1", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_modified_bessel_k1, input._h))
+
+_special_ndtr = _core.bind_SpecialNdtr
+
+
+def special_ndtr(input: Tensor) -> Tensor:
+    """Returns the area under the standard normal density below input."""
+    try:
+        status = _special_ndtr(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_ndtr", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_ndtr, input._h))
+
+_special_ndtri = _core.bind_SpecialNdtri
+
+
+def special_ndtri(input: Tensor) -> Tensor:
+    """Where the area under the standard normal density below is input."""
+    try:
+        status = _special_ndtri(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_ndtri", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_ndtri, input._h))
+
+_special_scaled_modified_bessel_k0 = _core.bind_SpecialScaledModifiedBesselK0
+
+
+def special_scaled_modified_bessel_k0(input: Tensor) -> Tensor:
+    """exp(input) times the modified Bessel function of the second kind of order 0."""
+    try:
+        status = _special_scaled_modified_bessel_k0(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_scaled_modified_bessel_k0", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k0, input._h))
+
+_special_scaled_modified_bessel_k1 = _core.bind_SpecialScaledModifiedBesselK1
+
+
+def special_scaled_modified_bessel_k1(input: Tensor) -> Tensor:
+    """exp(input) times the modified Bessel function of the second kind of order 1."""
+    try:
+        status = _special_scaled_modified_bessel_k1(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_scaled_modified_bessel_k1", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k1, input._h))
+
+_special_shifted_chebyshev_polynomial_t = _core.bind_SpecialShiftedChebyshevPolynomialT
+
+
+def special_shifted_chebyshev_polynomial_t(input: Tensor, n: Tensor) -> Tensor:
+    """The Chebyshev polynomials of the first kind at 2 * input - 1."""
+    try:
+        status = _special_shifted_chebyshev_polynomial_t(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_shifted_chebyshev_polynomial_t", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_t, input._h, n._h))
+
+_special_shifted_chebyshev_polynomial_u = _core.bind_SpecialShiftedChebyshevPolynomialU
+
+
+def special_shifted_chebyshev_polynomial_u(input: Tensor, n: Tensor) -> Tensor:
+    """The Chebyshev polynomials of the second kind at 2 * input - 1."""
+    try:
+        status = _special_shifted_chebyshev_polynomial_u(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_shifted_chebyshev_polynomial_u", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_u, input._h, n._h))
+
+_special_shifted_chebyshev_polynomial_v = _core.bind_SpecialShiftedChebyshevPolynomialV
+
+
+def special_shifted_chebyshev_polynomial_v(input: Tensor, n: Tensor) -> Tensor:
+    """The Chebyshev polynomials of the third kind at 2 * input - 1."""
+    try:
+        status = _special_shifted_chebyshev_polynomial_v(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_shifted_chebyshev_polynomial_v", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_v, input._h, n._h))
+
+_special_shifted_chebyshev_polynomial_w = _core.bind_SpecialShiftedChebyshevPolynomialW
+
+
+def special_shifted_chebyshev_polynomial_w(input: Tensor, n: Tensor) -> Tensor:
+    """The Chebyshev polynomials of the fourth kind at 2 * input - 1."""
+    try:
+        status = _special_shifted_chebyshev_polynomial_w(input._h, n._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_shifted_chebyshev_polynomial_w", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_w, input._h, n._h))
+
+_special_spherical_bessel_j0 = _core.bind_SpecialSphericalBesselJ0
+
+
+def special_spherical_bessel_j0(input: Tensor) -> Tensor:
+    """Returns sin(input) / input."""
+    try:
+        status = _special_spherical_bessel_j0(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_spherical_bessel_j0", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_spherical_bessel_j0, input._h))
+
+_special_xlog1py = _core.bind_SpecialXlog1py
+
+
+def special_xlog1py(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns input * log(1 + other)."""
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _special_xlog1py(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("special_xlog1py", locals(), error) from None
+    return own(status if status > 0 else settle(status, _special_xlog1py, input._h, other_h, other_v))
 
 _zeta = _core.bind_Zeta
 

@@ -467,6 +467,196 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_num_grad_x_f64) {
   return 0;
 }
 
+// 0.5 * erfc(-0.7071067811865476 * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_ndtr_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = 0.5f * plait_vm_erfcf(-0.7071067811865476f * x_);
+  }
+  return 0;
+}
+
+// 0.5 * erfc(-0.7071067811865476 * x)
+PLAITK_ELEMENTWISE_LOOP(special_ndtr_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = 0.5 * plait_vm_erfc(-0.7071067811865476 * x_);
+  }
+  return 0;
+}
+
+// grad * 0.3989422804014327 * exp(-0.5 * x * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_ndtr_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = grad_ * 0.3989422804014327f * plait_vm_expf(-0.5f * x_ * x_);
+  }
+  return 0;
+}
+
+// grad * 0.3989422804014327 * exp(-0.5 * x * x)
+PLAITK_ELEMENTWISE_LOOP(special_ndtr_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = grad_ * 0.3989422804014327 * plait_vm_exp(-0.5 * x_ * x_);
+  }
+  return 0;
+}
+
+// where(x == 0, 1, where(isinf(x), 0, sin(x) / x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ((x_ == 0.0f) ? 1.0f : (ew_isinf_f32(x_) ? 0.0f : (plait_vm_sinf(x_) / x_)));
+  }
+  return 0;
+}
+
+// where(x == 0, 1, where(isinf(x), 0, sin(x) / x))
+PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ((x_ == 0.0) ? 1.0 : (ew_isinf_f64(x_) ? 0.0 : (plait_vm_sin(x_) / x_)));
+  }
+  return 0;
+}
+
+// grad * where(abs(x) < 0.5, x * (-1 / 3 + x * x * (1 / 30 - x * x * (1 / 840 - x * x * (1 / 45360 - x * x * (1 / 3991680 - x * x / 518918400))))), (cos(x) - sin(x) / x) / x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = grad_ * ((ew_abs_f32(x_) < 0.5f) ? (x_ * (-1.0f / 3.0f + x_ * x_ * (1.0f / 30.0f - x_ * x_ * (1.0f / 840.0f - x_ * x_ * (1.0f / 45360.0f - x_ * x_ * (1.0f / 3991680.0f - x_ * x_ / 518918400.0f)))))) : ((plait_vm_cosf(x_) - plait_vm_sinf(x_) / x_) / x_));
+  }
+  return 0;
+}
+
+// grad * where(abs(x) < 0.5, x * (-1 / 3 + x * x * (1 / 30 - x * x * (1 / 840 - x * x * (1 / 45360 - x * x * (1 / 3991680 - x * x / 518918400))))), (cos(x) - sin(x) / x) / x)
+PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = grad_ * ((ew_abs_f64(x_) < 0.5) ? (x_ * (-1.0 / 3.0 + x_ * x_ * (1.0 / 30.0 - x_ * x_ * (1.0 / 840.0 - x_ * x_ * (1.0 / 45360.0 - x_ * x_ * (1.0 / 3991680.0 - x_ * x_ / 518918400.0)))))) : ((plait_vm_cos(x_) - plait_vm_sin(x_) / x_) / x_));
+  }
+  return 0;
+}
+
+// where(isnan(y), y, where(x == 0, 0, x * log1p(y)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_xlog1py_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = (ew_isnan_f32(y_) ? y_ : ((x_ == 0.0f) ? 0.0f : (x_ * plait_vm_log1pf(y_))));
+  }
+  return 0;
+}
+
+// where(isnan(y), y, where(x == 0, 0, x * log1p(y)))
+PLAITK_ELEMENTWISE_LOOP(special_xlog1py_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = (ew_isnan_f64(y_) ? y_ : ((x_ == 0.0) ? 0.0 : (x_ * plait_vm_log1p(y_))));
+  }
+  return 0;
+}
+
+// grad * where(x == 0 && y <= -1, 0, log1p(y))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_xlog1py_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = grad_ * (((x_ == 0.0f) & (y_ <= -1.0f)) ? 0.0f : plait_vm_log1pf(y_));
+  }
+  return 0;
+}
+
+// grad * where(x == 0 && y <= -1, 0, log1p(y))
+PLAITK_ELEMENTWISE_LOOP(special_xlog1py_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = grad_ * (((x_ == 0.0) & (y_ <= -1.0)) ? 0.0 : plait_vm_log1p(y_));
+  }
+  return 0;
+}
+
+// grad * x / (y + 1)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_xlog1py_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = grad_ * x_ / (y_ + 1.0f);
+  }
+  return 0;
+}
+
+// grad * x / (y + 1)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_xlog1py_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = grad_ * x_ / (y_ + 1.0);
+  }
+  return 0;
+}
+
 // zeta(x, y)
 PLAITK_ELEMENTWISE_LOOP(zeta_f32) {
   const float *in0 = in[0];
@@ -523,7 +713,7 @@ PLAITK_ELEMENTWISE_LOOP(zeta_grad_y_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_special[40] = {
+const plaitk_elementwise_kernel plaitk_elementwise_special[54] = {
     {digamma_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {digamma_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {digamma_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -560,6 +750,20 @@ const plaitk_elementwise_kernel plaitk_elementwise_special[40] = {
     {nan_to_num_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {nan_to_num_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {nan_to_num_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_ndtr_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {special_ndtr_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {special_ndtr_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_ndtr_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_spherical_bessel_j0_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {special_spherical_bessel_j0_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {special_spherical_bessel_j0_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_spherical_bessel_j0_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_xlog1py_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_xlog1py_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_xlog1py_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_xlog1py_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_xlog1py_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_xlog1py_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {zeta_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {zeta_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {zeta_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},

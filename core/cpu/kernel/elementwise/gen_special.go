@@ -4,7 +4,7 @@ package elementwise
 
 /*
 #include "elementwise.h"
-extern const plaitk_elementwise_kernel plaitk_elementwise_special[40];
+extern const plaitk_elementwise_kernel plaitk_elementwise_special[54];
 */
 import "C"
 
@@ -48,6 +48,20 @@ func init() {
 		"nan_to_num.f64",
 		"nan_to_num.grad.x.f32",
 		"nan_to_num.grad.x.f64",
+		"special_ndtr.f32",
+		"special_ndtr.f64",
+		"special_ndtr.grad.x.f32",
+		"special_ndtr.grad.x.f64",
+		"special_spherical_bessel_j0.f32",
+		"special_spherical_bessel_j0.f64",
+		"special_spherical_bessel_j0.grad.x.f32",
+		"special_spherical_bessel_j0.grad.x.f64",
+		"special_xlog1py.f32",
+		"special_xlog1py.f64",
+		"special_xlog1py.grad.x.f32",
+		"special_xlog1py.grad.x.f64",
+		"special_xlog1py.grad.y.f32",
+		"special_xlog1py.grad.y.f64",
 		"zeta.f32",
 		"zeta.f64",
 		"zeta.grad.y.f32",

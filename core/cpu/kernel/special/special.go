@@ -1,10 +1,10 @@
 // Package special has the CPU kernels of functions that elementwise operations have no body for: "nextafter" of two tensors,
-// "frexp", whose second result are int32 exponents, and "bessel_i", of the order that is its attribute. Operands are contiguous,
-// of one shape, and float32 or float64.
+// "frexp", whose second result are int32 exponents, and "special_function" and "special_pair", of one and two numbers, which
+// one being an attribute. Operands are contiguous, of one shape, and float32 or float64.
 package special
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1c332de
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x3773cc9b
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_special_run
 #cgo nocallback plaitk_special_run
@@ -19,7 +19,7 @@ import (
 )
 
 func init() {
-	for name, op := range map[string]C.int32_t{"nextafter": C.SPECIAL_NEXTAFTER, "frexp": C.SPECIAL_FREXP, "bessel_i": C.SPECIAL_BESSEL} {
+	for name, op := range map[string]C.int32_t{"nextafter": C.SPECIAL_NEXTAFTER, "frexp": C.SPECIAL_FREXP, "special_function": C.SPECIAL_FUNCTION, "special_pair": C.SPECIAL_PAIR} {
 		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
 			x := &c.Ins[0]
 			s := C.struct_plaitk_special{op: op, dtype: C.int32_t(x.DType), n: C.int64_t(x.Numel()), x: x.Ptr(), out: c.Outs[0].Ptr()}
@@ -30,7 +30,10 @@ func init() {
 				s.exponents = (*C.int32_t)(c.Outs[1].Ptr())
 			}
 			if len(c.Ints) > 0 {
-				s.order = C.int32_t(c.Ints[0])
+				s.function = C.int32_t(c.Ints[0])
+			}
+			if len(c.Ints) > 1 {
+				s.derivative = c.Ints[1] != 0
 			}
 			C.plaitk_special_run((*C.plait_pool)(ctx.Pool), &s)
 			return nil

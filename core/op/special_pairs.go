@@ -1,0 +1,196 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var specialPairKernel = core.Kernel("special_pair")
+
+// A specialPair is a function of two numbers with a kernel, which computes in float64. The codes are those of
+// core/cpu/kernel/special.
+type specialPair struct {
+	name string
+	code int64
+}
+
+var (
+	gammaIncPair  = &specialPair{"igamma", 0}
+	gammaInccPair = &specialPair{"igammac", 1}
+
+	hermiteH   = &specialPair{"special_hermite_polynomial_h", 2}
+	hermiteHe  = &specialPair{"special_hermite_polynomial_he", 3}
+	laguerreL  = &specialPair{"special_laguerre_polynomial_l", 4}
+	legendreP  = &specialPair{"special_legendre_polynomial_p", 5}
+	chebyshevT = &specialPair{"special_chebyshev_polynomial_t", 6}
+	chebyshevU = &specialPair{"special_chebyshev_polynomial_u", 7}
+	chebyshevV = &specialPair{"special_chebyshev_polynomial_v", 8}
+	chebyshevW = &specialPair{"special_chebyshev_polynomial_w", 9}
+	shiftedT   = &specialPair{"special_shifted_chebyshev_polynomial_t", 10}
+	shiftedU   = &specialPair{"special_shifted_chebyshev_polynomial_u", 11}
+	shiftedV   = &specialPair{"special_shifted_chebyshev_polynomial_v", 12}
+	shiftedW   = &specialPair{"special_shifted_chebyshev_polynomial_w", 13}
+)
+
+// GammaInc returns the regularised lower incomplete gamma function: of parameter a, at x. It has a gradient for x only.
+func GammaInc(a, x *core.Tensor) *core.Tensor { return gammaIncPair.apply(a, x) }
+
+// GammaIncc returns 1 - GammaInc(a, x), accurate where that is small.
+func GammaIncc(a, x *core.Tensor) *core.Tensor { return gammaInccPair.apply(a, x) }
+
+// HermiteH returns the physicists' Hermite polynomials of degrees n at x; like all polynomials here, 0 for degrees below 0,
+// with fractions of degrees cut off and a gradient for x only.
+func HermiteH(x, n *core.Tensor) *core.Tensor { return hermiteH.apply(x, n) }
+
+// HermiteHe returns the probabilists' Hermite polynomials of degrees n at x.
+func HermiteHe(x, n *core.Tensor) *core.Tensor { return hermiteHe.apply(x, n) }
+
+// LaguerreL returns the Laguerre polynomials of degrees n at x.
+func LaguerreL(x, n *core.Tensor) *core.Tensor { return laguerreL.apply(x, n) }
+
+// LegendreP returns the Legendre polynomials of degrees n at x.
+func LegendreP(x, n *core.Tensor) *core.Tensor { return legendreP.apply(x, n) }
+
+// ChebyshevT returns the Chebyshev polynomials of the first kind of degrees n at x.
+func ChebyshevT(x, n *core.Tensor) *core.Tensor { return chebyshevT.apply(x, n) }
+
+// ChebyshevU returns the Chebyshev polynomials of the second kind of degrees n at x.
+func ChebyshevU(x, n *core.Tensor) *core.Tensor { return chebyshevU.apply(x, n) }
+
+// ChebyshevV returns the Chebyshev polynomials of the third kind of degrees n at x.
+func ChebyshevV(x, n *core.Tensor) *core.Tensor { return chebyshevV.apply(x, n) }
+
+// ChebyshevW returns the Chebyshev polynomials of the fourth kind of degrees n at x.
+func ChebyshevW(x, n *core.Tensor) *core.Tensor { return chebyshevW.apply(x, n) }
+
+// ShiftedChebyshevT returns ChebyshevT(2x - 1, n).
+func ShiftedChebyshevT(x, n *core.Tensor) *core.Tensor { return shiftedT.apply(x, n) }
+
+// ShiftedChebyshevU returns ChebyshevU(2x - 1, n).
+func ShiftedChebyshevU(x, n *core.Tensor) *core.Tensor { return shiftedU.apply(x, n) }
+
+// ShiftedChebyshevV returns ChebyshevV(2x - 1, n).
+func ShiftedChebyshevV(x, n *core.Tensor) *core.Tensor { return shiftedV.apply(x, n) }
+
+// ShiftedChebyshevW returns ChebyshevW(2x - 1, n).
+func ShiftedChebyshevW(x, n *core.Tensor) *core.Tensor { return shiftedW.apply(x, n) }
+
+func (f *specialPair) apply(x, y *core.Tensor) *core.Tensor {
+	a := beginGiven(f.name, x, y)
+	d := core.Float32
+	if a.err == nil {
+		d = core.ResultType(x, y)
+		if !d.IsFloat() {
+			d = a.mode.Context().DefaultDType()
+		}
+	}
+	out := a.pair(f, d, x, y, false)
+	if a.err != nil {
+		return a.fail()
+	}
+	if a.grad {
+		n := a.node(specialPairDeriv, x, y).Save(x, y)
+		n.Any = f
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// pair computes a function, or the derivative of a polynomial, with a result of dtype d.
+func (a *application) pair(f *specialPair, d core.DType, x, y *core.Tensor, derivative bool) *core.Tensor {
+	shape := a.broadcast(x, y)
+	if a.err != nil {
+		return nil
+	}
+	wide := core.Float32
+	if d == core.Float64 {
+		wide = d
+	}
+	if wide != d {
+		t := a.pair(f, wide, x, y, derivative)
+		if a.err != nil {
+			return nil
+		}
+		defer t.Release()
+		return To(t, d)
+	}
+	out := a.out(wide, shape)
+	if a.err != nil {
+		return nil
+	}
+	core.NoGrad(func() {
+		core.Tidy(func() {
+			in, other := Contiguous(Expand(castTo(x, wide), shape...)), Contiguous(Expand(castTo(y, wide), shape...))
+			a.check(in.Err())
+			a.check(other.Err())
+			if a.err != nil {
+				return
+			}
+			c := a.call(specialPairKernel).Out(out).In(in).In(other).Int(f.code).Bool(derivative)
+			c.Work *= 32
+			a.launch(c)
+		})
+	})
+	return out
+}
+
+func specialPairDeriv(d *core.Derivation) {
+	x, y := d.Saved(0), d.Saved(1)
+	if d.Failed() {
+		return
+	}
+	f := d.Node.Any.(*specialPair)
+	switch f {
+	case gammaIncPair, gammaInccPair:
+		if !d.Needs(1) {
+			return
+		}
+		g := Exp(Sub(Sub(Mul(Sub(x, num(1)), Log(y)), y), Lgamma(x)))
+		if f == gammaInccPair {
+			g = Neg(g)
+		}
+		d.Set(1, sumTo(Mul(d.Grad(), g), d.InputShape(1)))
+	default:
+		if !d.Needs(0) {
+			return
+		}
+		a := begin(f.name+"_backward", x, y)
+		slope := a.pair(f, d.InputDType(0), x, y, true)
+		if a.err != nil {
+			d.Set(0, a.fail())
+			return
+		}
+		d.Set(0, sumTo(Mul(d.Grad(), slope), d.InputShape(0)))
+	}
+}
+
+func init() {
+	gammas := func(f *specialPair, fn any, doc string) Row {
+		of := func(shape ...int) T { t := Between(0.5, 3, shape...); t.NoGrad = true; return t }
+		return Row{Name: f.name, Func: fn, Args: inputAnd(Arg{Name: "other"}), Doc: doc, Samples: []Sample{
+			{Args: []any{of(3, 4), Between(0.5, 4, 4)}, Loose: 4}, {Name: "0-d", Args: []any{of(), Between(0.5, 4)}, Loose: 4}}}
+	}
+	polynomials := func(f *specialPair, fn any, doc string) Row {
+		n := Indices([]int{3}, 0, 1, 4)
+		return Row{Name: f.name, Func: fn, Args: inputAnd(Arg{Name: "n"}), Doc: doc,
+			NoDouble: "the derivative is not one of the polynomials",
+			Samples: []Sample{
+				{Args: []any{Between(-0.9, 0.9, 2, 3), n}, Loose: 4},
+				{Name: "0-d", Args: []any{Between(0.1, 0.9), Indices([]int{}, 3)}, Loose: 4},
+				{Name: "empty", Args: []any{Between(0.1, 0.9, 0, 3), n}},
+			}}
+	}
+	register("special",
+		gammas(gammaIncPair, GammaInc, "The regularised lower incomplete gamma function of parameter input, at other."),
+		gammas(gammaInccPair, GammaIncc, "The regularised upper incomplete gamma function of parameter input, at other."),
+		polynomials(hermiteH, HermiteH, "The physicists' Hermite polynomials of degrees n."),
+		polynomials(hermiteHe, HermiteHe, "The probabilists' Hermite polynomials of degrees n."),
+		polynomials(laguerreL, LaguerreL, "The Laguerre polynomials of degrees n."),
+		polynomials(legendreP, LegendreP, "The Legendre polynomials of degrees n."),
+		polynomials(chebyshevT, ChebyshevT, "The Chebyshev polynomials of the first kind of degrees n."),
+		polynomials(chebyshevU, ChebyshevU, "The Chebyshev polynomials of the second kind of degrees n."),
+		polynomials(chebyshevV, ChebyshevV, "The Chebyshev polynomials of the third kind of degrees n."),
+		polynomials(chebyshevW, ChebyshevW, "The Chebyshev polynomials of the fourth kind of degrees n."),
+		polynomials(shiftedT, ShiftedChebyshevT, "The Chebyshev polynomials of the first kind at 2 * input - 1."),
+		polynomials(shiftedU, ShiftedChebyshevU, "The Chebyshev polynomials of the second kind at 2 * input - 1."),
+		polynomials(shiftedV, ShiftedChebyshevV, "The Chebyshev polynomials of the third kind at 2 * input - 1."),
+		polynomials(shiftedW, ShiftedChebyshevW, "The Chebyshev polynomials of the fourth kind at 2 * input - 1."),
+	)
+}
