@@ -159,7 +159,8 @@ func (h *History) hooks() *leafHooks {
 	return h.leaf
 }
 
-// PostAccumulateHooks returns the hooks that run, on the leaf's collected gradient, after a gradient was added to it.
+// PostAccumulateHooks returns the hooks that run, on the leaf's collected gradient, after a gradient was added to it. What
+// they return, if not nil, only says that they failed.
 func (t *Tensor) PostAccumulateHooks() *HookList { return &t.EnsureHistory().hooks().post }
 
 // LeafHooks returns the hooks on the gradients that arrive at a leaf and those after one was added; nil if there are

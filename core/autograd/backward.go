@@ -49,7 +49,11 @@ func Grad(outputs, inputs, grads []*core.Tensor, o Options) ([]*core.Tensor, err
 func finish(r *Run) error {
 	q, err := r.Step()
 	if err == nil && q != nil {
-		err = core.Errorf(core.StateError, "backward", "%s belongs to another language, whose backward must be used", q.Node.Name)
+		name := "a hook"
+		if q.Node != nil {
+			name = q.Node.Name
+		}
+		err = core.Errorf(core.StateError, "backward", "%s belongs to another language, whose backward must be used", name)
 	}
 	return err
 }
@@ -68,10 +72,35 @@ func DetectAnomaly(fn func()) {
 
 // QueueCallback makes fn run when the backward pass in which it is called, from a hook or a derivative, has ended.
 func QueueCallback(fn func() error) error {
-	r, ok := core.CurrentTask().(*Run)
-	if !ok {
+	r := CurrentRun()
+	if r == nil {
 		return core.Errorf(core.StateError, "queue_callback", "no backward pass is running on this thread")
 	}
 	r.callbacks = append(r.callbacks, fn)
+	return nil
+}
+
+// CurrentRun returns the backward pass that runs on the calling thread, or nil.
+func CurrentRun() *Run {
+	r, _ := core.CurrentTask().(*Run)
+	return r
+}
+
+// Ask makes the backward pass in which it is called, from a hook or a callback, ask its caller for q, in the order of the
+// calls, before it goes on. then gets the answer, whose tensors are its own.
+func Ask(q *Request, then func(answer []*core.Tensor) error) error {
+	r := CurrentRun()
+	if r == nil {
+		return core.Errorf(core.StateError, "backward", "no backward pass is running on this thread")
+	}
+	q.What = WantAsked
+	r.asked = append(r.asked, func(p *pending) (*Request, error) {
+		if !p.asked {
+			q.Node = p.node
+			return q, nil
+		}
+		p.asked = false
+		return nil, then(p.answer)
+	})
 	return nil
 }

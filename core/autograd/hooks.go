@@ -76,7 +76,9 @@ func postStage(leaf *core.History, h core.Hook) stage {
 	return func(p *pending) (*Request, error) {
 		switch {
 		case h.Fn != nil:
-			h.Fn(leaf.Grad())
+			if r := h.Fn(leaf.Grad()); r != nil {
+				return nil, r.Err()
+			}
 		case !p.asked:
 			return &Request{Node: p.node, ID: h.Foreign, What: WantPostHook, Grads: []*core.Tensor{leaf.Grad()}}, nil
 		default:

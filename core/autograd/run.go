@@ -22,6 +22,7 @@ type Run struct {
 	captured  []*core.Tensor
 	callbacks []func() error
 	pending   *pending  // what the caller was asked for
+	asked     []stage   // what [Ask] was called for in the stage that runs
 	until     time.Time // when StepFor returns
 	paused    bool
 	err       error
@@ -258,6 +259,18 @@ func (q *queue) Pop() any {
 	old[len(old)-1] = nil
 	*q = old[:len(old)-1]
 	return n
+}
+
+// Reaches reports whether the walk adds to the gradient of the leaf t.
+func (r *Run) Reaches(t *core.Tensor) bool {
+	h := t.History()
+	if h == nil || !h.NeedsGradLeaf() {
+		return false
+	}
+	n := h.Edge().Node
+	defer n.Release()
+	s := r.states[n]
+	return s != nil && s.needed
 }
 
 // Captured returns the gradients of the inputs after the last step; they belong to the caller and to its scope.

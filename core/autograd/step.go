@@ -23,6 +23,8 @@ type Request struct {
 	Grads []*core.Tensor
 	// Mode is the mode to do it in: its current streams are those on which the node was recorded.
 	Mode core.Mode
+	// Payload is what the work is about, of a request made by [Ask].
+	Payload any
 }
 
 // A Want says what a [Request] wants.
@@ -34,6 +36,7 @@ const (
 	WantHook                   // of a hook on one gradient: one gradient
 	WantNodeHook               // of a hook before or after a node: as many gradients as given
 	WantPostHook               // of a hook after a leaf's accumulation: nothing
+	WantAsked                  // what [Ask] was called for
 )
 
 // pending is a node that is being run, in stages between which the caller may be asked for something.
@@ -96,10 +99,15 @@ func (r *Run) advance() (*Request, error) {
 				p.asked, q.Mode = true, p.mode.WithAutocastOf(r.caller)
 				return q, nil
 			}
-			p.stages = p.stages[1:]
+			p.stages = append(r.asked, p.stages[1:]...)
+			r.asked = nil
 		}
 		if len(r.ready) == 0 {
-			break
+			done, err := r.end()
+			if done || err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if r.pause(moved) {
 			return nil, nil
@@ -108,15 +116,22 @@ func (r *Run) advance() (*Request, error) {
 		n := heap.Pop(&r.ready).(*core.Node)
 		r.begin(n)
 	}
+}
+
+// end runs the next callback after the last node, and reports whether there are no more.
+func (r *Run) end() (done bool, err error) {
 	r.joinStreams()
-	for len(r.callbacks) > 0 {
-		fn := r.callbacks[0]
-		r.callbacks = r.callbacks[1:]
-		if err := fn(); err != nil {
-			return nil, err
-		}
+	if len(r.callbacks) == 0 {
+		return true, nil
 	}
-	return nil, nil
+	fn := r.callbacks[0]
+	r.callbacks = r.callbacks[1:]
+	if err := fn(); err != nil {
+		return false, err
+	}
+	r.pending = &pending{mode: r.mode, stages: r.asked}
+	r.asked = nil
+	return false, nil
 }
 
 // run runs the next stage of p, on the streams of its node.
