@@ -1,0 +1,234 @@
+package ddp
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// A Bucket is gradients of one dtype on one device that are reduced together.
+type Bucket struct {
+	reducer *Reducer
+	index   int
+	params  []int // of the reducer
+	dtype   core.DType
+	device  core.Device
+	offsets []int // of the gradients in the buffer, in elements
+	numel   int
+
+	flat  *core.Tensor   // the buffer; nil where gradients go to the group as they are
+	views []*core.Tensor // of it, one a parameter
+
+	pending int            // parameters whose gradients are not final
+	absent  []*core.Tensor // in the place of gradients that are missing, by slot
+}
+
+// Index returns the bucket's place in the order in which buckets are reduced.
+func (b *Bucket) Index() int { return b.index }
+
+// IsLast reports whether the bucket is the last to be reduced.
+func (b *Bucket) IsLast() bool { return b.index == len(b.reducer.buckets)-1 }
+
+// Buffer returns the gradients one after the other in one tensor of one dimension, which belongs to the bucket.
+func (b *Bucket) Buffer() *core.Tensor { return b.flat }
+
+// Gradients returns views of the buffer with the shapes of the parameters.
+func (b *Bucket) Gradients() []*core.Tensor { return b.views }
+
+// Parameters returns the parameters whose gradients the bucket holds.
+func (b *Bucket) Parameters() []*core.Tensor {
+	list := make([]*core.Tensor, len(b.params))
+	for i, n := range b.params {
+		list[i] = b.reducer.params[n].Tensor
+	}
+	return list
+}
+
+// Names returns the names of the parameters.
+func (b *Bucket) Names() []string {
+	list := make([]string, len(b.params))
+	for i, n := range b.params {
+		list[i] = b.reducer.params[n].Name
+	}
+	return list
+}
+
+// Group returns the group that the bucket is reduced over.
+func (b *Bucket) Group() *collective.Group { return b.reducer.group }
+
+// Bytes returns the bytes of the gradients.
+func (b *Bucket) Bytes() int { return b.numel * b.dtype.Size() }
+
+// Buckets returns the buckets in the order in which they are reduced. A step may rebuild them.
+func (r *Reducer) Buckets() []*Bucket { return slices.Clone(r.buckets) }
+
+// changed reports whether parameters require a gradient that did not, or the other way round.
+func (r *Reducer) changed() bool {
+	return slices.ContainsFunc(r.params, func(p *parameter) bool { return p.active != p.Tensor.RequiresGrad() })
+}
+
+// assign puts the parameters that require a gradient into buckets, in the reducer's order.
+func (r *Reducer) assign() error {
+	type key struct {
+		d   core.DType
+		dev core.Device
+	}
+	old := r.buckets
+	r.buckets = nil
+	open, bytes := map[key]*Bucket{}, map[key]int{}
+	started := map[key]bool{}
+	last := map[*Bucket]int{}
+	for at, i := range r.order {
+		p := r.params[i]
+		p.active, p.bucket = p.Tensor.RequiresGrad(), nil
+		if !p.active {
+			continue
+		}
+		k := key{p.Tensor.DType(), p.Tensor.Device()}
+		b := open[k]
+		if b == nil {
+			b = &Bucket{reducer: r, dtype: k.d, device: k.dev}
+			open[k], bytes[k] = b, 0
+			r.buckets = append(r.buckets, b)
+		}
+		p.bucket, p.slot = b, len(b.params)
+		b.params = append(b.params, i)
+		b.offsets = append(b.offsets, b.numel)
+		b.numel += p.Tensor.Numel()
+		if k.d.Size() < 4 {
+			b.numel += b.numel % 2 // a word of a device's memory has one owner
+		}
+		last[b] = at
+		bytes[k] += p.Tensor.Numel() * k.d.Size()
+		limit := r.options.BucketBytes
+		if !started[k] {
+			limit = r.options.FirstBucketBytes
+		}
+		if bytes[k] >= limit {
+			open[k], started[k] = nil, true
+		}
+	}
+	slices.SortFunc(r.buckets, func(a, b *Bucket) int { return last[a] - last[b] })
+	for i, b := range r.buckets {
+		b.index = i
+	}
+	if r.options.BucketView || r.hook != nil || r.foreign != 0 {
+		for _, b := range r.buckets {
+			if err := b.makeBuffer(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, b := range old {
+		b.free()
+	}
+	return nil
+}
+
+// makeBuffer gives the bucket a buffer, and with [Options.BucketView] moves the gradients there.
+func (b *Bucket) makeBuffer() error {
+	r := b.reducer
+	if b.flat != nil {
+		return nil
+	}
+	category := core.Communication
+	if r.options.BucketView {
+		category = core.Gradient
+	}
+	var err error
+	core.NoGrad(func() {
+		core.WithCategory(category, func() {
+			b.flat = op.ZerosWith([]int{b.numel}, op.TensorOptions{DType: &b.dtype, Device: b.device}).Keep()
+		})
+		if err = b.flat.Err(); err != nil {
+			b.flat = nil
+			return
+		}
+		for i, n := range b.params {
+			shape := r.params[n].Tensor.Shape()
+			strides := make([]int, len(shape))
+			core.ContiguousStrides(shape, strides)
+			v := core.WrapTensor(core.CurrentMode(), b.flat.Storage(), b.dtype, shape, strides, b.offsets[i]).Keep()
+			b.views = append(b.views, v)
+		}
+		if r.options.BucketView {
+			for i, n := range b.params {
+				if err == nil && r.params[n].Tensor.Grad() != nil {
+					err = b.adopt(i)
+				}
+			}
+		}
+	})
+	return err
+}
+
+// adopt makes the gradient in a slot the view of the buffer.
+func (b *Bucket) adopt(slot int) (err error) {
+	t, v := b.reducer.params[b.params[slot]].Tensor, b.views[slot]
+	g := t.Grad()
+	if sameMemory(g, v) {
+		return nil
+	}
+	core.NoGrad(func() {
+		if err = op.CopyInPlace(v, g).Err(); err == nil {
+			t.SetGrad(v.Alias(false))
+		}
+	})
+	return err
+}
+
+func sameMemory(a, b *core.Tensor) bool {
+	return a.Storage() == b.Storage() && a.Offset() == b.Offset() && a.SameLayout(b)
+}
+
+// free gives the buffer back, which lives on where gradients are views of it.
+func (b *Bucket) free() {
+	for _, v := range b.views {
+		v.Release()
+	}
+	if b.flat != nil {
+		b.flat.Release()
+	}
+	b.flat, b.views = nil, nil
+}
+
+func (r *Reducer) freeBuckets() {
+	for _, b := range r.buckets {
+		b.free()
+	}
+	r.buckets = nil
+}
+
+// rebuild puts the parameters into buckets in the order in which the gradients came on rank 0.
+func (r *Reducer) rebuild() error {
+	var mine []byte
+	if r.group.Rank() == 0 {
+		for _, i := range r.observed {
+			mine = binary.LittleEndian.AppendUint32(mine, uint32(i))
+		}
+	}
+	all, err := r.group.Exchange(mine)
+	if err != nil {
+		return err
+	}
+	r.rebuilt = true
+	var order []int
+	known := make([]bool, len(r.params))
+	for b := all[0]; len(b) >= 4; b = b[4:] {
+		if i := int(binary.LittleEndian.Uint32(b)); i < len(known) && !known[i] {
+			known[i] = true
+			order = append(order, i)
+		}
+	}
+	for _, i := range r.order {
+		if !known[i] {
+			order = append(order, i)
+		}
+	}
+	r.order = order
+	r.stats.Rebuilds++
+	return r.assign()
+}

@@ -1,0 +1,96 @@
+package ddp
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// A Hook reduces a bucket in place of the all-reduce: it returns the average over the ranks of [Bucket.Buffer], which it may
+// change, in a tensor of as many elements. It runs on a stream of its own beside backward and need not wait for what it
+// launches: collectives and operations on their results are ordered by themselves. Every rank must register the same one.
+// What it makes and keeps from call to call, it keeps with [core.Tensor.Keep].
+type Hook func(b *Bucket) (*core.Tensor, error)
+
+// RegisterHook makes h reduce the buckets. There can be one, and only before the first step.
+func (r *Reducer) RegisterHook(h Hook) error {
+	if h == nil {
+		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
+	}
+	if err := r.hookable(); err != nil {
+		return err
+	}
+	r.hook = h
+	return r.assign()
+}
+
+// RegisterForeignHook makes a hook of another language reduce the buckets. Backward asks its caller for it with a request
+// of the given ID (see [autograd.Ask]): the payload is the [Bucket], the gradient its buffer, and the answer the tensor
+// that a [Hook] would return.
+func (r *Reducer) RegisterForeignHook(id uint64) error {
+	if id == 0 {
+		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
+	}
+	if err := r.hookable(); err != nil {
+		return err
+	}
+	r.foreign = id
+	return r.assign()
+}
+
+func (r *Reducer) hookable() error {
+	switch {
+	case r.hook != nil || r.foreign != 0:
+		return core.Errorf(core.StateError, "register_comm_hook", "a hook was registered before, and there can be only one")
+	case r.stats.Passes > 0 || r.pass != nil:
+		return core.Errorf(core.StateError, "register_comm_hook", "hooks must be registered before the first step")
+	}
+	return nil
+}
+
+// AllReduceHook averages the buffer as it is.
+func AllReduceHook(b *Bucket) (*core.Tensor, error) {
+	t := b.Buffer()
+	return t, b.Average(t)
+}
+
+// NoopHook leaves every rank its own gradients, to measure what communication costs.
+func NoopHook(b *Bucket) (*core.Tensor, error) { return b.Buffer(), nil }
+
+// Average replaces the tensors, of one dtype and device, by their averages over the ranks.
+func (b *Bucket) Average(list ...*core.Tensor) error { return b.reducer.average(list) }
+
+// Sum replaces the tensors, of one dtype and device, by their sums over the ranks.
+func (b *Bucket) Sum(list ...*core.Tensor) error {
+	return b.reducer.keep(b.reducer.group.AllReduceMany(list, collective.Sum))
+}
+
+// Divisor returns the number of ranks by which sums are divided.
+func (b *Bucket) Divisor() int { return b.reducer.divisor() }
+
+// CompressHook returns a hook that runs next, or [AllReduceHook] if it is nil, on the buffer rounded to a smaller dtype:
+// half the bytes with [core.Float16] or [core.BFloat16]. Sums of those are made in float32, and rounded once.
+func CompressHook(d core.DType, next Hook) Hook {
+	if next == nil {
+		next = AllReduceHook
+	}
+	return func(b *Bucket) (*core.Tensor, error) {
+		if b.dtype.Size() <= d.Size() {
+			return next(b)
+		}
+		small := *b
+		small.flat, small.dtype = op.To(b.flat, d), d
+		if err := small.flat.Err(); err != nil {
+			return nil, err
+		}
+		small.views = nil
+		for i, v := range b.views {
+			small.views = append(small.views, core.WrapTensor(core.CurrentMode(), small.flat.Storage(), d, v.Shape(), v.Strides(), b.offsets[i]))
+		}
+		t, err := next(&small)
+		if err != nil {
+			return nil, err
+		}
+		return op.To(t, b.dtype), nil
+	}
+}

@@ -1,0 +1,175 @@
+package ddp
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// launch reduces a bucket, all of whose gradients are final.
+func (r *Reducer) launch(b *Bucket) error {
+	r.stats.Buckets++
+	r.stats.Bytes += b.Bytes()
+	r.stats.LastBytes += b.Bytes()
+	return r.aside(b.device, func() error {
+		grads, err := b.gather()
+		if err != nil {
+			return err
+		}
+		if share := r.pass.share[b.device]; share != nil {
+			for _, g := range grads {
+				if err := op.MulInPlace(g, share).Err(); err != nil {
+					return err
+				}
+			}
+		}
+		switch {
+		case r.foreign != 0:
+			return r.ask(b, grads)
+		case r.hook != nil:
+			result, err := r.hook(b)
+			if err != nil {
+				return err
+			}
+			return b.spread(result, grads)
+		case b.flat != nil:
+			return r.average([]*core.Tensor{b.flat})
+		}
+		return r.average(grads)
+	})
+}
+
+// gather returns the gradients of the bucket's parameters, dense, or what goes in the place of missing ones. If the bucket
+// has a buffer, it holds them.
+func (b *Bucket) gather() ([]*core.Tensor, error) {
+	r := b.reducer
+	grads := make([]*core.Tensor, len(b.params))
+	for slot, i := range b.params {
+		t := r.params[i].Tensor
+		g := t.Grad()
+		if g != nil && (g.RequiresGrad() || !g.Contiguous()) {
+			c := op.Clone(g) // a graph may hold it, or it has gaps
+			if err := c.Err(); err != nil {
+				return nil, err
+			}
+			t.SetGrad(c)
+			g = c
+		}
+		if r.pass.shadow {
+			g = nil
+		}
+		switch {
+		case g == nil && b.flat != nil:
+			v := b.views[slot]
+			if err := op.ZeroInPlace(v).Err(); err != nil {
+				return nil, err
+			}
+			g = v.Alias(false).Keep()
+			b.setAbsent(slot, g)
+		case g == nil:
+			g = op.ZerosLike(t, op.TensorOptions{}).Keep()
+			if err := g.Err(); err != nil {
+				return nil, err
+			}
+			b.setAbsent(slot, g)
+		case r.options.BucketView:
+			if err := b.adopt(slot); err != nil {
+				return nil, err
+			}
+			g = b.views[slot]
+		case b.flat != nil:
+			if err := op.CopyInPlace(b.views[slot], g).Err(); err != nil {
+				return nil, err
+			}
+			g = b.views[slot]
+		}
+		grads[slot] = g
+	}
+	return grads, nil
+}
+
+func (b *Bucket) setAbsent(slot int, g *core.Tensor) {
+	if b.absent == nil {
+		b.absent = make([]*core.Tensor, len(b.params))
+		b.reducer.stats.Unused++
+	}
+	b.absent[slot] = g
+}
+
+// average replaces the tensors by their average over the ranks.
+func (r *Reducer) average(list []*core.Tensor) error {
+	active := r.divisor()
+	if active == r.group.Size() {
+		return r.keep(r.group.AllReduceMany(list, collective.Avg))
+	}
+	if err := r.keep(r.group.AllReduceMany(list, collective.Sum)); err != nil {
+		return err
+	}
+	for _, t := range list {
+		if err := op.DivInPlace(t, core.Num(float64(active))).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// divisor returns the number of ranks by which sums are divided.
+func (r *Reducer) divisor() int {
+	if r.join != nil && r.join.options.DivideByActive {
+		return r.join.active
+	}
+	return r.group.Size()
+}
+
+// ask hands the bucket to the hook of another language, by way of the caller of backward.
+func (r *Reducer) ask(b *Bucket, grads []*core.Tensor) error {
+	q := &autograd.Request{ID: r.foreign, Grads: []*core.Tensor{b.flat}, Payload: b}
+	then := func(answer []*core.Tensor) error {
+		if len(answer) != 1 || answer[0] == nil {
+			return core.Errorf(core.TypeError, "ddp", "a communication hook must return one tensor, got %d", len(answer))
+		}
+		defer answer[0].Release()
+		return r.aside(b.device, func() error { return b.spread(answer[0], grads) })
+	}
+	if r.join != nil && r.pass.shadow {
+		r.join.asked = append(r.join.asked, asked{q, then})
+		return nil
+	}
+	return autograd.Ask(q, then)
+}
+
+// spread writes what a hook made of the buffer to the gradients.
+func (b *Bucket) spread(result *core.Tensor, grads []*core.Tensor) error {
+	if err := result.Usable("ddp"); err != nil {
+		return err
+	}
+	if result.Numel() != b.numel || result.DType() != b.dtype {
+		return core.Errorf(core.ShapeError, "ddp", "a communication hook must return a tensor like the bucket's buffer, got %v, want %v", result, b.flat)
+	}
+	if result.Storage() != b.flat.Storage() {
+		if err := op.CopyInPlace(b.flat, op.Reshape(result, b.numel)).Err(); err != nil {
+			return err
+		}
+	}
+	if b.reducer.options.BucketView || b.reducer.pass.shadow {
+		return nil
+	}
+	for slot, i := range b.params {
+		g := b.reducer.params[i].Tensor.Grad()
+		if b.absent != nil && b.absent[slot] != nil {
+			// The buffer is used again, so the gradient has its own memory.
+			c := op.Clone(b.views[slot]).Keep()
+			b.absent[slot].Release()
+			b.absent[slot] = c
+			g = nil
+		}
+		if g == nil {
+			continue
+		}
+		if err := op.CopyInPlace(g, b.views[slot]).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

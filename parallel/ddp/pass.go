@@ -1,0 +1,285 @@
+package ddp
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// A pass is the reduction of one step's gradients: from the first gradient after a forward pass to the last.
+type pass struct {
+	run       *autograd.Run // the backward pass that has called last
+	ready     []bool        // parameters whose gradients are final, or will not come
+	came      []int         // parameters whose gradients came, in order
+	remaining int           // parameters that are not ready
+	next      int           // bucket to be reduced
+	share     map[core.Device]*core.Tensor
+	done      bool
+	shadow    bool // this rank has no batch: it only takes part
+}
+
+// arrived is told that the gradient of parameter i is final.
+func (r *Reducer) arrived(i int) error {
+	p := r.params[i]
+	if r.mode.Kind != Synchronous {
+		return nil
+	}
+	if !r.expect || !p.active {
+		if p.bucket != nil && r.options.BucketView {
+			return p.bucket.adopt(p.slot)
+		}
+		return nil
+	}
+	if r.pass == nil || r.pass.done {
+		if err := r.begin(false); err != nil {
+			return err
+		}
+	}
+	s := r.pass
+	if run := autograd.CurrentRun(); run != s.run {
+		s.run = run
+		if err := autograd.QueueCallback(r.backwardEnded); err != nil {
+			return err
+		}
+		if err := r.skipUnused(run); err != nil {
+			return err
+		}
+	}
+	if s.ready[i] {
+		return core.Errorf(core.StateError, "ddp", "parameter %s on rank %d got its final gradient twice in one step: it is used in two backward passes of which neither has all parameters, or the graph is not the static one that was promised",
+			p.Name, r.group.Rank())
+	}
+	s.came = append(s.came, i)
+	return r.markReady(i)
+}
+
+// begin starts a pass.
+func (r *Reducer) begin(shadow bool) error {
+	s := &pass{ready: make([]bool, len(r.params)), shadow: shadow}
+	r.pass = s
+	for _, b := range r.buckets {
+		b.pending = len(b.params)
+		b.absent = nil
+		s.remaining += b.pending
+	}
+	r.stats.LastBytes = 0
+	if !r.options.Weighted {
+		return nil
+	}
+	if r.samples > 0 || shadow {
+		r.weight, r.samples = r.samples, 0
+	}
+	return r.weigh()
+}
+
+// weigh computes, on each device, this rank's share of the samples times the number of ranks.
+func (r *Reducer) weigh() error {
+	r.pass.share = map[core.Device]*core.Tensor{}
+	for _, b := range r.buckets {
+		if r.pass.share[b.device] != nil {
+			continue
+		}
+		err := r.aside(b.device, func() error {
+			d := core.Float32
+			if b.dtype == core.Float64 {
+				d = core.Float64
+			}
+			o := op.TensorOptions{DType: &d, Device: b.device}
+			total := op.Full([]int{}, core.Num(r.weight), o)
+			if err := r.keep(r.group.AllReduce(total, collective.Sum)); err != nil {
+				return err
+			}
+			mine := op.Full([]int{}, core.Num(r.weight*float64(r.group.Size())), o)
+			share := op.Div(mine, total).Keep()
+			r.pass.share[b.device] = share
+			return share.Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// markReady counts parameter i as ready and reduces the buckets whose turn it is.
+func (r *Reducer) markReady(i int) error {
+	s, b := r.pass, r.params[i].bucket
+	s.ready[i] = true
+	s.remaining--
+	b.pending--
+	if r.delays() {
+		return nil
+	}
+	return r.launchReady()
+}
+
+// delays reports whether buckets wait for the end of backward.
+func (r *Reducer) delays() bool {
+	return r.options.DelayAllReduce || r.options.StaticGraph && r.unused == nil
+}
+
+func (r *Reducer) launchReady() error {
+	s := r.pass
+	for s.next < len(r.buckets) && r.buckets[s.next].pending == 0 {
+		b := r.buckets[s.next]
+		s.next++
+		if err := r.launch(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skipUnused counts the parameters that the backward pass will not reach as ready, where that is allowed.
+func (r *Reducer) skipUnused(run *autograd.Run) error {
+	for i, p := range r.params {
+		if !p.active || r.pass.ready[i] {
+			continue
+		}
+		if r.options.FindUnused && !run.Reaches(p.Tensor) || r.options.StaticGraph && r.unused[i] {
+			if err := r.markReady(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// backwardEnded is told that a backward pass has run its last node.
+func (r *Reducer) backwardEnded() error {
+	s := r.pass
+	if s == nil || s.done {
+		return nil
+	}
+	if r.options.FindUnused || r.options.StaticGraph && r.unused == nil {
+		if err := r.markRest(); err != nil {
+			return err
+		}
+	}
+	if s.remaining > 0 {
+		return nil // the next forward pass says which, if no other backward pass brings them
+	}
+	if err := r.launchReady(); err != nil {
+		return err
+	}
+	return autograd.QueueCallback(r.finish)
+}
+
+// markRest counts all parameters as ready.
+func (r *Reducer) markRest() error {
+	for i, p := range r.params {
+		if p.active && !r.pass.ready[i] {
+			if err := r.markReady(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finish runs when all buckets of a pass have gone.
+func (r *Reducer) finish() error {
+	s := r.pass
+	if s == nil || s.done {
+		return nil
+	}
+	s.done = true
+	for _, t := range s.share {
+		t.Release()
+	}
+	r.stats.Passes++
+	if r.observed == nil && !r.options.FindUnused {
+		r.observed = append([]int{}, s.came...)
+	}
+	if !r.options.FindUnused && !(r.options.StaticGraph && r.unused == nil) {
+		return r.fillAbsent(nil)
+	}
+	used, err := r.usedAnywhere()
+	if err != nil {
+		return err
+	}
+	return r.fillAbsent(used)
+}
+
+// usedAnywhere returns which parameters got a gradient on some rank; nil if all did here.
+func (r *Reducer) usedAnywhere() ([]int32, error) {
+	counts := make([]int32, len(r.params))
+	for _, i := range r.pass.came {
+		counts[i] = 1
+	}
+	missing := false
+	for _, b := range r.buckets {
+		missing = missing || b.absent != nil
+	}
+	static := r.options.StaticGraph
+	var sum []int32
+	err := r.aside(r.buckets[0].device, func() error {
+		t := op.ToDevice(core.FromSlice(counts), r.buckets[0].device)
+		if err := r.keep(r.group.AllReduce(t, collective.Sum)); err != nil {
+			return err
+		}
+		if !missing && !static {
+			return nil // nobody here asks
+		}
+		var err error
+		sum, err = core.Values[int32](t)
+		return err
+	})
+	if err == nil && static {
+		r.unused = map[int]bool{}
+		for i, n := range sum {
+			if n == 0 {
+				r.unused[i] = true
+			}
+		}
+	}
+	return sum, err
+}
+
+// fillAbsent gives the parameters without a gradient here the average of those of other ranks. used says which parameters
+// have any; nil means all.
+func (r *Reducer) fillAbsent(used []int32) error {
+	for _, b := range r.buckets {
+		for slot, g := range b.absent {
+			if g == nil {
+				continue
+			}
+			i := b.params[slot]
+			t := r.params[i].Tensor
+			if !r.pass.shadow && (used == nil || used[i] > 0) && !r.unused[i] && t.Grad() == nil {
+				t.SetGrad(g)
+				continue
+			}
+			g.Release()
+		}
+		b.absent = nil
+	}
+	return nil
+}
+
+// unfinished returns an error that names the parameters whose gradients did not come in the last pass.
+func (r *Reducer) unfinished() error {
+	s := r.pass
+	if s == nil || s.done || len(s.came) == 0 {
+		return nil
+	}
+	var names []string
+	for i, p := range r.params {
+		if p.active && !s.ready[i] {
+			names = append(names, p.Name)
+		}
+	}
+	r.pass = nil
+	const most = 20
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	return core.Errorf(core.StateError, "ddp", "the reduction of the last step has not finished: on rank %d backward gave no gradient to %s%s. Use all parameters and outputs in the loss, or allow unused ones (find_unused_parameters)",
+		r.group.Rank(), strings.Join(names, ", "), more)
+}

@@ -1,0 +1,312 @@
+package ddp
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// The sizes of buckets, where [Options] do not say others. The first is small, so that communication starts early.
+const (
+	FirstBucketBytes = 1 << 20
+	BucketBytes      = 25 << 20
+)
+
+// A Named is a tensor with its name, for messages.
+type Named struct {
+	Name   string
+	Tensor *core.Tensor
+}
+
+// Options say how a [Reducer] works. The zero value is PyTorch's default.
+type Options struct {
+	// FirstBucketBytes and BucketBytes are the sizes at which a bucket is full; 0 means the package's constants. A
+	// parameter is never divided.
+	FirstBucketBytes, BucketBytes int
+	// Buffers are tensors that are not trained, such as running statistics. They are sent from rank 0 at the beginning and,
+	// unless KeepBuffers is set, before each forward pass that is to be synchronised.
+	Buffers     []Named
+	KeepBuffers bool
+	// SkipInit leaves parameters and buffers as each rank has them, without verification, at the beginning.
+	SkipInit bool
+	// FindUnused allows backward to leave parameters without a gradient, other ones on each rank and in each step. One that
+	// no rank has used keeps the gradient it has.
+	FindUnused bool
+	// StaticGraph promises that each step uses the same parameters, which are found in the first.
+	StaticGraph bool
+	// BucketView makes gradients views of the buckets' memory, which saves the memory of one copy.
+	BucketView bool
+	// DelayAllReduce reduces when backward has ended.
+	DelayAllReduce bool
+	// Weighted makes the result the gradient of the mean over the joined batch where the ranks' batches differ in size, by
+	// the numbers of samples given to [Reducer.Forward]. Otherwise it is the mean of the ranks' gradients.
+	Weighted bool
+}
+
+// A parameter is a tensor that is trained.
+type parameter struct {
+	Named
+	remove func()  // takes the hook away
+	active bool    // requires a gradient, as of the last forward pass
+	bucket *Bucket // nil if not active
+	slot   int     // in the bucket
+}
+
+// A Reducer averages the gradients of parameters over the ranks of a group. Its methods belong to the thread of its rank.
+type Reducer struct {
+	group   *collective.Group
+	options Options
+	params  []*parameter
+	buffers []Named
+
+	order    []int // in which parameters are put into buckets
+	buckets  []*Bucket
+	streams  map[core.Device]core.Stream // where buckets are prepared
+	rebuilt  bool                        // the order is that of a backward pass
+	observed []int                       // the order in which gradients came in the first
+	unused   map[int]bool                // with StaticGraph, the parameters that no rank uses; nil before the first step
+
+	sync    bool // forward passes are to be synchronised
+	expect  bool // the last one was
+	pass    *pass
+	works   [2][]*collective.Work // of the last two passes
+	hook    Hook
+	foreign uint64 // a hook of another language
+	samples float64
+	weight  float64 // the samples behind the gradients that are reduced now
+	join    *joining
+	mode    SyncMode
+	stats   Stats
+}
+
+// Stats count what a [Reducer] has done.
+type Stats struct {
+	Passes    int // backward passes that were reduced
+	Buckets   int // that went to the group
+	Bytes     int // of gradients in them
+	Buffers   int // bytes of buffers that were broadcast
+	Rebuilds  int // of the buckets
+	Unused    int // gradients that were missing on this rank
+	LastBytes int // of gradients in the last pass
+}
+
+// NewReducer returns a reducer for parameters, of which every rank must have the same shapes and dtypes in the same order:
+// otherwise every rank gets an error that names the first difference and the ranks. Parameters and buffers become those of
+// rank 0. It returns when the ranks have agreed. Parameters that require no gradient are left alone until they do.
+func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error) {
+	if g == nil {
+		return nil, core.Errorf(core.ValueError, "ddp", "got no group; this rank is not in it")
+	}
+	if o.FirstBucketBytes < 0 || o.BucketBytes < 0 {
+		return nil, core.Errorf(core.ValueError, "ddp", "the size of buckets must be positive, got %d and %d bytes", o.FirstBucketBytes, o.BucketBytes)
+	}
+	if o.FirstBucketBytes == 0 {
+		o.FirstBucketBytes = FirstBucketBytes
+		if o.BucketBytes != 0 {
+			o.FirstBucketBytes = min(o.BucketBytes, FirstBucketBytes)
+		}
+	}
+	if o.BucketBytes == 0 {
+		o.BucketBytes = BucketBytes
+	}
+	if o.StaticGraph {
+		o.FindUnused = false // the first step finds them for all
+	}
+	r := &Reducer{group: g, options: o, buffers: o.Buffers, sync: true, streams: map[core.Device]core.Stream{}}
+	seen := map[*core.Tensor]bool{}
+	for _, n := range params {
+		if seen[n.Tensor] {
+			continue // shared
+		}
+		seen[n.Tensor] = true
+		r.params = append(r.params, &parameter{Named: n})
+	}
+	problem := r.check()
+	if !o.SkipInit {
+		if err := r.verify(problem); err != nil {
+			return nil, err
+		}
+		if err := r.broadcastAll(); err != nil {
+			return nil, err
+		}
+	} else if problem != nil {
+		return nil, problem
+	}
+	for i := len(r.params) - 1; i >= 0; i-- {
+		r.order = append(r.order, i)
+	}
+	for i, p := range r.params {
+		p.remove = p.Tensor.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+			if err := r.arrived(i); err != nil {
+				return core.ErrorTensor(err)
+			}
+			return nil
+		}})
+	}
+	if err := r.assign(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// check returns what is wrong with this rank's parameters by themselves.
+func (r *Reducer) check() error {
+	trained := false
+	for _, p := range r.params {
+		t := p.Tensor
+		if err := t.Usable("ddp"); err != nil {
+			return core.Errorf(core.StateError, "ddp", "parameter %s: %w", p.Name, err)
+		}
+		if !t.IsLeaf() {
+			return core.Errorf(core.ValueError, "ddp", "parameter %s is the result of an operation, want a leaf", p.Name)
+		}
+		trained = trained || t.RequiresGrad()
+	}
+	if !trained {
+		return core.Errorf(core.StateError, "ddp", "none of the %d parameters requires a gradient", len(r.params))
+	}
+	for _, b := range r.buffers {
+		if err := b.Tensor.Usable("ddp"); err != nil {
+			return core.Errorf(core.StateError, "ddp", "buffer %s: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+// Group returns the group whose ranks' gradients are averaged.
+func (r *Reducer) Group() *collective.Group { return r.group }
+
+// Stats returns what the reducer has done so far.
+func (r *Reducer) Stats() Stats { return r.stats }
+
+// Close takes the reducer's hooks off the parameters and gives its memory back. Gradients stay as they are.
+func (r *Reducer) Close() error {
+	var err error
+	for _, p := range r.params {
+		if p.remove != nil {
+			p.remove()
+			p.remove = nil
+		}
+	}
+	r.freeBuckets()
+	for _, s := range r.streams {
+		if e := s.Close(); err == nil {
+			err = e
+		}
+	}
+	r.streams = nil
+	return err
+}
+
+// NoSync runs fn with the forward passes in it left alone: backward only adds to the rank's own gradients, and sends
+// nothing. The next pass outside reduces what has come together.
+func (r *Reducer) NoSync(fn func() error) error {
+	defer r.SetSync(r.SetSync(false))
+	return fn()
+}
+
+// SetSync says whether forward passes from now on are to be synchronised, and returns whether they were: see
+// [Reducer.NoSync].
+func (r *Reducer) SetSync(on bool) (before bool) {
+	before, r.sync = r.sync, on
+	return before
+}
+
+// Forward tells the reducer that a forward pass on a batch of so many samples begins; the number only matters to
+// [Options.Weighted]. It sends the buffers of rank 0, and waits for nothing but, every so often, other ranks. An error of
+// the step before comes out here: that of a collective, or one that names the parameters that got no gradient in it.
+// Without the recording of gradients it does nothing.
+func (r *Reducer) Forward(samples int) error {
+	if !core.CurrentMode().GradEnabled() {
+		return nil
+	}
+	if err := r.unfinished(); err != nil {
+		return err
+	}
+	r.samples += float64(samples)
+	r.expect = r.sync && r.mode.Kind == Synchronous
+	if r.join != nil {
+		if err := r.join.announce(r, true); err != nil {
+			return err
+		}
+	}
+	if !r.expect {
+		return nil
+	}
+	return r.prepare()
+}
+
+// prepare does what every rank does before a pass that is synchronised.
+func (r *Reducer) prepare() error {
+	r.pass = nil
+	if err := r.checkWorks(); err != nil {
+		return err
+	}
+	if r.observed != nil && !r.rebuilt {
+		if err := r.rebuild(); err != nil {
+			return err
+		}
+	} else if r.changed() {
+		if err := r.assign(); err != nil {
+			return err
+		}
+	}
+	return r.broadcastBuffers()
+}
+
+// checkWorks returns the error of a collective of the last pass, as far as it is known, and of the one before it.
+func (r *Reducer) checkWorks() error {
+	for _, w := range r.works[1] {
+		if err := w.Arrived(); err != nil {
+			return err
+		}
+	}
+	for _, w := range r.works[0] {
+		if w.Done() {
+			if err := w.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	r.works[1], r.works[0] = r.works[0], nil
+	return nil
+}
+
+// keep remembers a collective whose error is to be reported.
+func (r *Reducer) keep(w *collective.Work) error {
+	r.works[0] = append(r.works[0], w)
+	if w.Done() {
+		return w.Err()
+	}
+	return nil
+}
+
+// Wait waits until the gradients of the last pass are known and returns the error that prevented it.
+func (r *Reducer) Wait() error {
+	for _, works := range r.works {
+		for _, w := range works {
+			if err := w.Wait(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// aside runs fn on the stream on which buckets on dev are prepared, so that backward's own stream does not wait for other
+// ranks, and releases what operations in it made and did not keep.
+func (r *Reducer) aside(dev core.Device, fn func() error) (err error) {
+	s := r.streams[dev]
+	if s == nil {
+		s = dev.NewStream(core.CurrentContext().Rank())
+		r.streams[dev] = s
+	}
+	core.NoGrad(func() {
+		core.WithStream(s, func() {
+			core.WithCategory(core.Communication, func() {
+				core.Tidy(func() { err = fn() })
+			})
+		})
+	})
+	return err
+}

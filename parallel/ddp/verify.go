@@ -1,0 +1,167 @@
+package ddp
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A description is what ranks tell each other of their parameters before anything else.
+type description struct {
+	Params, Buffers []described
+	Options         Options
+	Problem         string // what keeps the rank from training
+}
+
+type described struct {
+	Name         string
+	DType        core.DType
+	Shape        []int
+	RequiresGrad bool
+}
+
+func (d described) String() string {
+	s := fmt.Sprint(d.DType, d.Shape)
+	if !d.RequiresGrad {
+		s += " without a gradient"
+	}
+	return s
+}
+
+func describe(n Named) described {
+	return described{n.Name, n.Tensor.DType(), slices.Clone(n.Tensor.Shape()), n.Tensor.RequiresGrad()}
+}
+
+// verify compares the ranks' parameters, buffers and options. All ranks return the same error.
+func (r *Reducer) verify(problem error) error {
+	d := description{Options: r.options}
+	d.Options.Buffers = nil
+	if problem != nil {
+		d.Problem = problem.Error()
+	} else {
+		for _, p := range r.params {
+			d.Params = append(d.Params, describe(p.Named))
+		}
+		for _, b := range r.buffers {
+			d.Buffers = append(d.Buffers, describe(b))
+		}
+	}
+	mine, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	all, err := r.group.Exchange(mine)
+	if err != nil {
+		return err
+	}
+	if problem != nil {
+		return problem
+	}
+	ranks := make([]description, len(all))
+	for i, b := range all {
+		if err := json.Unmarshal(b, &ranks[i]); err != nil {
+			return core.Errorf(core.DistributedError, "ddp", "rank %d did something else than make its model parallel: %w", i, err)
+		}
+	}
+	return compare(ranks)
+}
+
+// compare returns an error that names the first difference between the ranks' descriptions.
+func compare(ranks []description) error {
+	for i, d := range ranks {
+		if d.Problem != "" {
+			return core.Errorf(core.DistributedError, "ddp", "rank %d cannot train: %s", i, d.Problem)
+		}
+	}
+	for _, part := range []struct {
+		what string
+		of   func(d description) []described
+	}{
+		{"parameter", func(d description) []described { return d.Params }},
+		{"buffer", func(d description) []described { return d.Buffers }},
+	} {
+		lists := make([][]described, len(ranks))
+		least := -1
+		for i, d := range ranks {
+			lists[i] = part.of(d)
+			if least < 0 || len(lists[i]) < least {
+				least = len(lists[i])
+			}
+		}
+		for i := range least {
+			if v := group(ranks, func(r int) string { return lists[r][i].String() }); len(v) > 1 {
+				return core.Errorf(core.DistributedError, "ddp", "the ranks' models differ: %s %d, %q, is %s", part.what, i, lists[0][i].Name, strings.Join(v, ", "))
+			}
+		}
+		if v := group(ranks, func(r int) string { return fmt.Sprint(len(lists[r]), " ", part.what, "s") }); len(v) > 1 {
+			extra := ""
+			for _, l := range lists {
+				if len(l) > least {
+					extra = l[least].Name
+					break
+				}
+			}
+			return core.Errorf(core.DistributedError, "ddp", "the ranks' models differ: %s; the first that some lack is %q", strings.Join(v, ", "), extra)
+		}
+	}
+	if v := group(ranks, func(r int) string { return fmt.Sprintf("%+v", ranks[r].Options) }); len(v) > 1 {
+		return core.Errorf(core.DistributedError, "ddp", "the ranks' options differ: %s", strings.Join(v, ", "))
+	}
+	return nil
+}
+
+// group says which ranks have which value, in the order of their first ranks.
+func group(ranks []description, value func(rank int) string) []string {
+	var order []string
+	who := map[string][]int{}
+	for r := range ranks {
+		v := value(r)
+		if who[v] == nil {
+			order = append(order, v)
+		}
+		who[v] = append(who[v], r)
+	}
+	for i, v := range order {
+		order[i] = v + " on " + rankList(who[v])
+	}
+	return order
+}
+
+func rankList(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprint("rank ", ranks[0])
+	}
+	return fmt.Sprint("ranks ", ranks)
+}
+
+// broadcastAll makes parameters and buffers those of rank 0.
+func (r *Reducer) broadcastAll() error {
+	var list []*core.Tensor
+	for _, p := range r.params {
+		list = append(list, p.Tensor)
+	}
+	for _, b := range r.buffers {
+		list = append(list, b.Tensor)
+	}
+	return r.group.BroadcastMany(list, 0).Wait()
+}
+
+// broadcastBuffers makes the buffers those of rank 0, or in a [Join] of the lowest rank that still has batches.
+func (r *Reducer) broadcastBuffers() error {
+	if r.options.KeepBuffers || len(r.buffers) == 0 {
+		return nil
+	}
+	root := 0
+	if r.join != nil {
+		root = r.join.root
+	}
+	var list []*core.Tensor
+	for _, b := range r.buffers {
+		list = append(list, b.Tensor)
+		r.stats.Buffers += b.Tensor.Numel() * b.Tensor.DType().Size()
+	}
+	return r.keep(r.group.BroadcastMany(list, root))
+}
