@@ -61,6 +61,7 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 	st.memory, st.size, st.home, st.category = m, bytes, s, cat
 	st.refs.Store(1)
 	st.version.Store(0)
+	st.foreign.Store(len(st.cleanup.uses) > 0)
 	st.track()
 	return st, nil
 }
@@ -83,6 +84,10 @@ func (m *Memory) header() *Storage {
 		m.storage = nil
 		return s
 	}
+	return newHeader()
+}
+
+func newHeader() *Storage {
 	s := &Storage{cleanup: &cleanupState{}}
 	runtime.AddCleanup(s, collected, s.cleanup)
 	return s
@@ -116,9 +121,11 @@ func collected(c *cleanupState) {
 func (c *cleanupState) giveBack() {
 	c.mu.Lock()
 	var after []Event
+	kept := c.uses[:0]
 	for _, u := range c.uses {
 		if !u.event.Done() {
 			after = append(after, u.event)
+			kept = append(kept, u)
 		}
 	}
 	c.uses = nil
@@ -126,6 +133,14 @@ func (c *cleanupState) giveBack() {
 	if c.free == nil {
 		m := c.memory
 		c.memory.storage = nil
+		if len(kept) > 0 {
+			// The home stream waits for them by itself. Another stream that is the first to use the memory in its next life
+			// would not know: it only waits for what was launched at home.
+			if m.storage == nil {
+				m.storage = newHeader()
+			}
+			m.storage.cleanup.uses = kept
+		}
 		c.home.Free(m, after...)
 		return
 	}
@@ -223,6 +238,10 @@ func (s *Storage) Refill() error {
 	m, err := s.home.Alloc(s.size)
 	if err != nil {
 		return err
+	}
+	if h := m.storage; h != nil {
+		s.cleanup.uses, h.cleanup.uses, m.storage = h.cleanup.uses, nil, nil
+		s.foreign.Store(len(s.cleanup.uses) > 0)
 	}
 	s.memory = m
 	s.epoch++
