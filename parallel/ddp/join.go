@@ -61,7 +61,7 @@ func (r *Reducer) JoinBegin(o JoinOptions) error {
 	switch {
 	case r.join != nil:
 		return core.Errorf(core.StateError, "join", "the rank is in a join already")
-	case r.mode.Kind != Synchronous:
+	case r.mode.stale():
 		return core.Errorf(core.StateError, "join", "ranks with unequal numbers of batches need no join in mode %v", r.mode)
 	}
 	r.join = &joining{options: o, active: r.group.Size()}

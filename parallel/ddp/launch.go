@@ -124,7 +124,7 @@ func (r *Reducer) divisor() int {
 
 // ask hands the bucket to the hook of another language, by way of the caller of backward.
 func (r *Reducer) ask(b *Bucket, grads []*core.Tensor) error {
-	q := &autograd.Request{ID: r.foreign, Grads: []*core.Tensor{b.flat}, Payload: b}
+	q := &autograd.Request{ID: r.foreign, What: autograd.WantAsked, Grads: []*core.Tensor{b.flat}, Payload: b}
 	then := func(answer []*core.Tensor) error {
 		if len(answer) != 1 || answer[0] == nil {
 			return core.Errorf(core.TypeError, "ddp", "a communication hook must return one tensor, got %d", len(answer))

@@ -25,7 +25,7 @@ type pass struct {
 // arrived is told that the gradient of parameter i is final.
 func (r *Reducer) arrived(i int) error {
 	p := r.params[i]
-	if r.mode.Kind != Synchronous {
+	if r.mode.stale() {
 		return nil
 	}
 	if !r.expect || !p.active {

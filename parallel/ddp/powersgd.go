@@ -18,7 +18,8 @@ type PowerSGD struct {
 	NoErrorFeedback bool
 	// ColdStart begins each step's power method at random, and not where the last one ended.
 	ColdStart bool
-	// Epsilon is added to norms before dividing by them; 0 means 1e-8.
+	// Epsilon is the part of its norm that must be left of a column after those before it were taken out, or it counts as
+	// dependent on them; 0 means what the dtype allows.
 	Epsilon float64
 	// Seed is that of the random matrices, the same on every rank.
 	Seed uint64
@@ -50,9 +51,6 @@ func NewPowerSGD(p PowerSGD) *PowerSGD {
 	fill(&p.StartStep, 2)
 	if p.MinCompression == 0 {
 		p.MinCompression = 2
-	}
-	if p.Epsilon == 0 {
-		p.Epsilon = 1e-8
 	}
 	p.buckets = map[int]*powerBucket{}
 	p.random = core.NewGenerator(p.Seed)
@@ -272,13 +270,20 @@ func (p *PowerSGD) start(m, r int, b *Bucket) *core.Tensor {
 	return op.RandnWith([]int{m, r}, op.RandomOptions{DType: b.dtype, Device: b.device, Generator: p.random})
 }
 
-// orthogonalize makes the columns of q, [n, r], orthonormal in place (Gram and Schmidt).
+// orthogonalize makes the columns of q, [n, r], orthonormal in place, and those zero that depend on the ones before (Gram and
+// Schmidt).
 func (p *PowerSGD) orthogonalize(q *core.Tensor) error {
+	tolerance := p.Epsilon
+	if tolerance == 0 {
+		tolerance = map[core.DType]float64{core.Float64: 1e-10, core.Float32: 1e-5, core.Float16: 1e-2, core.BFloat16: 5e-2}[q.DType()]
+	}
+	least := op.Mul(op.Sqrt(op.Sum(op.Mul(q, q), []int{0}, false)), core.Num(tolerance))
 	r := q.Size(1)
 	for i := range r {
 		c := op.Narrow(q, 1, i, 1)
 		norm := op.Sqrt(op.Sum(op.Mul(c, c), nil, false))
-		if err := op.DivInPlace(c, op.Add(norm, core.Num(p.Epsilon))).Err(); err != nil {
+		scale := op.Where(op.Gt(norm, op.Select(least, 0, i)), op.Reciprocal(norm), core.Num(0.0))
+		if err := op.CopyInPlace(c, op.Where(op.Gt(scale, core.Num(0.0)), op.Mul(c, scale), core.Num(0.0))).Err(); err != nil {
 			return err
 		}
 		if i+1 < r {

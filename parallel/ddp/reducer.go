@@ -1,7 +1,10 @@
 package ddp
 
 import (
+	"errors"
+
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
@@ -75,7 +78,11 @@ type Reducer struct {
 	weight  float64 // the samples behind the gradients that are reduced now
 	join    *joining
 	mode    SyncMode
-	stats   Stats
+	stale   *exchange // in a mode in which ranks step apart
+
+	optimizer *optim.Optimizer // of SetSyncMode
+	steps     int              // that it made
+	stats     Stats
 }
 
 // Stats count what a [Reducer] has done.
@@ -179,9 +186,13 @@ func (r *Reducer) Group() *collective.Group { return r.group }
 // Stats returns what the reducer has done so far.
 func (r *Reducer) Stats() Stats { return r.stats }
 
-// Close takes the reducer's hooks off the parameters and gives its memory back. Gradients stay as they are.
+// Close takes the reducer's hooks off the parameters, waits for the last pass, whose error it returns, and gives memory
+// back. Gradients stay as they are.
 func (r *Reducer) Close() error {
-	var err error
+	err := r.Wait()
+	if r.stale != nil {
+		err = errors.Join(err, r.SetSyncMode(SyncMode{}, nil))
+	}
 	for _, p := range r.params {
 		if p.remove != nil {
 			p.remove()
@@ -224,7 +235,7 @@ func (r *Reducer) Forward(samples int) error {
 		return err
 	}
 	r.samples += float64(samples)
-	r.expect = r.sync && r.mode.Kind == Synchronous
+	r.expect = r.sync && !r.mode.stale()
 	if r.join != nil {
 		if err := r.join.announce(r, true); err != nil {
 			return err

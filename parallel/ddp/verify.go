@@ -24,7 +24,7 @@ type described struct {
 }
 
 func (d described) String() string {
-	s := fmt.Sprint(d.DType, d.Shape)
+	s := fmt.Sprintf("%v%v", d.DType, d.Shape)
 	if !d.RequiresGrad {
 		s += " without a gradient"
 	}

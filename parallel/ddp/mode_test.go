@@ -1,0 +1,332 @@
+package ddp_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/optim"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/stretchr/testify/require"
+)
+
+// A bound of 0 gives the bits of the synchronous mode.
+func TestBoundOfZeroIsSynchronous(t *testing.T) {
+	train := func(m ddp.SyncMode) (all []float64) {
+		spawn(t, 3, func(r *collective.Rank) error {
+			p, err := ddp.New(mlp(), r.World, small)
+			if err != nil {
+				return err
+			}
+			if _, err := p.Load(nn.StateDict(mlpLike(7)), true); err != nil {
+				return err
+			}
+			o, err := optim.NewAdam(nn.Parameters(p), optim.Hyper{"lr": 0.01})
+			if err != nil {
+				return err
+			}
+			red := p.Reducer()
+			if err := red.SetSyncMode(m, o); err != nil {
+				return err
+			}
+			for s := range 4 {
+				o.ZeroGrad()
+				if err := errors.Join(backward(p, r, s), red.Step()); err != nil {
+					return err
+				}
+				if c := red.Clocks(); !slices.Equal(c, []int{s + 1, s + 1, s + 1}) || red.Staleness() != 0 {
+					return fmt.Errorf("after step %d the clocks are %v", s, c)
+				}
+			}
+			v, err := values(p)
+			if r.Rank == 0 {
+				all = v
+			}
+			return errors.Join(err, sameEverywhere(r, p), p.Close())
+		})
+		return all
+	}
+	want := train(ddp.SyncMode{})
+	require.Equal(t, want, train(ddp.SyncMode{Kind: ddp.BoundedStaleness}))
+	require.NotEqual(t, want, train2(t))
+}
+
+// train2 is the same with each rank's update applied by itself.
+func train2(t *testing.T) (all []float64) {
+	spawn(t, 3, func(r *collective.Rank) error {
+		p, err := ddp.New(mlp(), r.World, small)
+		if err != nil {
+			return err
+		}
+		if _, err := p.Load(nn.StateDict(mlpLike(7)), true); err != nil {
+			return err
+		}
+		o, err := optim.NewAdam(nn.Parameters(p), optim.Hyper{"lr": 0.01})
+		if err != nil {
+			return err
+		}
+		if err := p.Reducer().SetSyncMode(ddp.SyncMode{Kind: ddp.BoundedStaleness, Max: 1}, o); err != nil {
+			return err
+		}
+		for s := range 4 {
+			o.ZeroGrad()
+			if err := errors.Join(backward(p, r, s), p.Reducer().Step()); err != nil {
+				return err
+			}
+		}
+		if err := p.Reducer().SetSyncMode(ddp.SyncMode{}, o); err != nil {
+			return err
+		}
+		if err := sameEverywhere(r, p); err != nil {
+			return err
+		}
+		// The optimiser goes on where the owners were: each of the 3 ranks' 4 updates was a step.
+		for n := range nn.Parameters(p) {
+			if st, ok := o.State(n); !ok || st.Step != 12 {
+				return fmt.Errorf("parameter %d was stepped %v times, want 12", n, st.Step)
+			}
+		}
+		v, err := values(p)
+		if r.Rank == 0 {
+			all = v
+		}
+		return errors.Join(err, p.Close())
+	})
+	return all
+}
+
+// constant is a model whose gradient is known.
+type constant struct {
+	nn.Base
+	A, B, C *core.Tensor
+}
+
+func newConstant() *constant {
+	one := func(n int) *core.Tensor { return op.Zeros(n).Keep().SetRequiresGrad(true) }
+	return &constant{A: one(3), B: one(5), C: one(1)}
+}
+
+// pull gives every element of the parameters the gradient g.
+func (c *constant) pull(g float64) error {
+	var sum *core.Tensor
+	for _, p := range []*core.Tensor{c.A, c.B, c.C} {
+		s := op.Mul(op.Sum(p, nil, false), core.Num(g))
+		if sum != nil {
+			s = op.Add(sum, s)
+		}
+		sum = s
+	}
+	return autograd.Backward(sum)
+}
+
+// Each rank's updates are applied exactly once, whatever the mode, also where ranks make unequal numbers of steps.
+func TestUpdatesAreAppliedOnce(t *testing.T) {
+	for _, m := range []ddp.SyncMode{{Kind: ddp.BoundedStaleness, Max: 1}, {Kind: ddp.BoundedStaleness, Max: 3}, {Kind: ddp.Asynchronous}} {
+		spawn(t, 3, func(r *collective.Rank) error {
+			c := newConstant()
+			p, err := ddp.New(c, r.World, ddp.Options{})
+			if err != nil {
+				return err
+			}
+			o, err := optim.NewSGD(nn.Parameters(p), optim.Hyper{"lr": 1})
+			if err != nil {
+				return err
+			}
+			red := p.Reducer()
+			if err := red.SetSyncMode(m, o); err != nil {
+				return err
+			}
+			want := 0.0
+			for rank := range 3 {
+				for s := range 10 + 2*rank {
+					g := float64(3 * (1 + s + 100*rank))
+					want -= g / 3
+					if rank != r.Rank {
+						continue
+					}
+					o.ZeroGrad()
+					if err := errors.Join(p.Begin(1), c.pull(g), red.Step()); err != nil {
+						return err
+					}
+					if m.Kind == ddp.BoundedStaleness && red.Staleness() > m.Max {
+						return fmt.Errorf("the rank was %d steps ahead, the bound is %d", red.Staleness(), m.Max)
+					}
+				}
+			}
+			if err := p.Close(); err != nil {
+				return err
+			}
+			v, err := values(c)
+			if err != nil {
+				return err
+			}
+			for i := range v {
+				if v[i] != want {
+					return fmt.Errorf("%v: value %d is %v, want %v", m, i, v[i], want)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// A rank waits when it is ahead of the slowest by more than the bound, and not before.
+func TestAFastRankWaits(t *testing.T) {
+	const bound = 2
+	ahead := make(chan struct{})
+	done := make(chan int, 100)
+	spawn(t, 2, func(r *collective.Rank) error {
+		c := newConstant()
+		p, err := ddp.New(c, r.World, ddp.Options{})
+		if err != nil {
+			return err
+		}
+		o, err := optim.NewSGD(nn.Parameters(p), optim.Hyper{"lr": 1})
+		if err != nil {
+			return err
+		}
+		red := p.Reducer()
+		if err := red.SetSyncMode(ddp.SyncMode{Kind: ddp.BoundedStaleness, Max: bound}, o); err != nil {
+			return err
+		}
+		one := func() error {
+			o.ZeroGrad()
+			return errors.Join(p.Begin(1), c.pull(2), red.Step())
+		}
+		if r.Rank == 0 {
+			for s := range 4 {
+				if err := one(); err != nil {
+					return err
+				}
+				done <- s + 1
+				if s == bound-1 {
+					close(ahead)
+				}
+			}
+			if red.Staleness() != bound {
+				return fmt.Errorf("the largest staleness was %d", red.Staleness())
+			}
+			return p.Close()
+		}
+		<-ahead // rank 0 has made as many steps as it may, without this rank having made any
+		time.Sleep(50 * time.Millisecond)
+		if n := len(done); n != bound {
+			return fmt.Errorf("rank 0 made %d steps before this one made any, the bound is %d", n, bound)
+		}
+		for range 2 {
+			if err := one(); err != nil {
+				return err
+			}
+		}
+		if c := red.Clocks(); c[1] != 2 || c[0] < bound {
+			return fmt.Errorf("the clocks are %v", c)
+		}
+		return p.Close()
+	})
+}
+
+// In the asynchronous mode nobody waits for a rank that makes no steps at all, and training of the others goes on.
+func TestAsynchronousRanksDoNotWait(t *testing.T) {
+	finished := make(chan struct{})
+	spawn(t, 2, func(r *collective.Rank) error {
+		c := newConstant()
+		p, err := ddp.New(c, r.World, ddp.Options{})
+		if err != nil {
+			return err
+		}
+		o, err := optim.NewSGD(nn.Parameters(p), optim.Hyper{"lr": 1, "momentum": 0.5})
+		if err != nil {
+			return err
+		}
+		red := p.Reducer()
+		if err := red.SetSyncMode(ddp.SyncMode{Kind: ddp.Asynchronous}, o); err != nil {
+			return err
+		}
+		if r.Rank == 1 {
+			<-finished
+			return p.Close()
+		}
+		for range 8 {
+			o.ZeroGrad()
+			if err := errors.Join(p.Begin(1), c.pull(2), red.Step()); err != nil {
+				return err
+			}
+		}
+		if red.Staleness() != 8 {
+			return fmt.Errorf("the largest staleness was %d", red.Staleness())
+		}
+		close(finished)
+		return p.Close()
+	})
+}
+
+func TestSyncModeErrors(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		p, err := ddp.New(mlp(), r.World, ddp.Options{})
+		if err != nil {
+			return err
+		}
+		red := p.Reducer()
+		o, err := optim.NewSGD(nn.Parameters(p), optim.Hyper{})
+		if err != nil {
+			return err
+		}
+		other, err := optim.NewSGD(nn.Parameters(mlp()), optim.Hyper{})
+		if err != nil {
+			return err
+		}
+		for _, c := range []struct {
+			err  error
+			want string
+		}{
+			{red.SetSyncMode(ddp.SyncMode{Kind: 9}, o), "unknown mode"},
+			{red.SetSyncMode(ddp.SyncMode{Kind: ddp.BoundedStaleness, Max: -1}, o), "0 or more"},
+			{red.SetSyncMode(ddp.SyncMode{Kind: ddp.Asynchronous}, nil), "no optimiser"},
+			{red.Step(), "no optimiser"},
+			{red.SetSyncMode(ddp.SyncMode{Kind: ddp.Asynchronous}, other), "not one of the module"},
+			{red.SetSyncMode(ddp.SyncMode{Kind: ddp.BoundedStaleness, Max: 1 + r.Rank}, o), "rank 0 wants bounded_staleness(1) with sgd, rank 1 bounded_staleness(2)"},
+		} {
+			if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+				return fmt.Errorf("got %v, want %s", c.err, c.want)
+			}
+		}
+		return errors.Join(backward(p, r, 0), p.Close()) // synchronous as before
+	})
+}
+
+// A rank that fails ends the others' training with an error that names it.
+func TestSyncModeWithADeadRank(t *testing.T) {
+	err := trySpawn(2, func(r *collective.Rank) error {
+		c := newConstant()
+		p, err := ddp.New(c, r.World, ddp.Options{})
+		if err != nil {
+			return err
+		}
+		o, err := optim.NewSGD(nn.Parameters(p), optim.Hyper{})
+		if err != nil {
+			return err
+		}
+		if err := p.Reducer().SetSyncMode(ddp.SyncMode{Kind: ddp.BoundedStaleness, Max: 1}, o); err != nil {
+			return err
+		}
+		if r.Rank == 1 {
+			return errors.New("out of luck")
+		}
+		for range 5 {
+			if err := errors.Join(c.pull(1), p.Reducer().Step()); err != nil {
+				return err
+			}
+		}
+		return p.Close()
+	})
+	require.ErrorContains(t, err, "rank 1: out of luck")
+	require.ErrorContains(t, err, "rank 1 is gone")
+}
