@@ -1,0 +1,304 @@
+package dataparallel
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// Options say how a [DataParallel] divides its work.
+type Options struct {
+	// OutputDevice is where outputs are gathered; empty means the first device.
+	OutputDevice string
+	// Dim is the dimension along which inputs are cut and outputs joined.
+	Dim int
+	// Weights are the devices' shares of a batch, in any unit; nil means equal ones.
+	Weights []float64
+	// Measure finds the weights at the first forward pass, by [DataParallel.Measure].
+	Measure bool
+}
+
+// A DataParallel runs a module on several devices at once. Its own module is its part "module", so that the names of its
+// tensors begin with "module.". Optimise the module's own parameters: the replicas are made anew for every pass, and what
+// forward changes in them is lost but for the first device's buffers, which are the module's own.
+type DataParallel struct {
+	nn.Base
+	Module nn.Module
+
+	devices  []core.Device
+	output   core.Device
+	options  Options
+	replicas *Replicas
+	sizes    []int
+}
+
+// A Forward runs a replica on its part of the inputs.
+type Forward func(replica nn.Module, inputs []*core.Tensor) []*core.Tensor
+
+// New returns m made parallel on the given devices, such as "cpu:0" and "cpu:1". Its parameters and buffers must be on the
+// first; more than that, and forward passes say so.
+func New(m nn.Module, devices []string, o Options) (*DataParallel, error) {
+	if err := nn.Err(m); err != nil {
+		return nil, err
+	}
+	d := &DataParallel{Module: m, options: o}
+	for _, name := range devices {
+		dev, err := core.OpenDevice(name)
+		if err != nil {
+			return nil, err
+		}
+		d.devices = append(d.devices, dev)
+	}
+	if err := checkWeights(o.Weights, len(devices)); err != nil {
+		return nil, err
+	}
+	var tensors []*core.Tensor
+	var names []string
+	seen := map[*core.Tensor]bool{}
+	for _, n := range nn.NamedTensors(m) {
+		if !seen[n.Tensor] {
+			seen[n.Tensor] = true
+			tensors, names = append(tensors, n.Tensor), append(names, n.Name)
+		}
+	}
+	var err error
+	if d.replicas, err = NewReplicas(tensors, names, d.devices); err != nil {
+		return nil, err
+	}
+	d.output = d.devices[0]
+	if o.OutputDevice != "" {
+		if d.output, err = core.OpenDevice(o.OutputDevice); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// Replicas returns what copies the parameters and sums the gradients.
+func (d *DataParallel) Replicas() *Replicas { return d.replicas }
+
+// Sizes returns how many samples each device got in the last pass.
+func (d *DataParallel) Sizes() []int { return d.sizes }
+
+// Weights returns the devices' shares of a batch; nil if they are equal.
+func (d *DataParallel) Weights() []float64 { return d.options.Weights }
+
+// SetWeights changes the devices' shares of a batch; nil makes them equal.
+func (d *DataParallel) SetWeights(weights []float64) error {
+	if err := checkWeights(weights, len(d.devices)); err != nil {
+		return err
+	}
+	d.options.Weights, d.options.Measure = weights, false
+	return nil
+}
+
+// SetSyncMode sets when gradients reach the module: see [SyncMode].
+func (d *DataParallel) SetSyncMode(m SyncMode) error { return d.replicas.SetSyncMode(m) }
+
+// Forward runs the module, which must be a layer, on x and returns the joined outputs.
+func (d *DataParallel) Forward(x *core.Tensor) *core.Tensor {
+	if _, ok := d.Module.(nn.Layer); !ok {
+		return core.ErrorTensor(core.Errorf(core.TypeError, "data_parallel", "%T maps more than one tensor to another: use Run", d.Module))
+	}
+	out := d.Run(func(m nn.Module, in []*core.Tensor) []*core.Tensor {
+		return []*core.Tensor{nn.Call(m.(nn.Layer), in[0])}
+	}, x)
+	return out[0]
+}
+
+// Run runs the module by forward on the inputs, each of which is cut, and returns the outputs, each joined. If it fails,
+// every output carries the error, which names the replica.
+func (d *DataParallel) Run(forward Forward, inputs ...*core.Tensor) []*core.Tensor {
+	if d.options.Measure {
+		if err := d.Measure(forward, inputs...); err != nil {
+			return []*core.Tensor{core.ErrorTensor(err)}
+		}
+	}
+	out, err := d.run(forward, inputs)
+	if err != nil {
+		return []*core.Tensor{core.ErrorTensor(err)}
+	}
+	return out
+}
+
+func (d *DataParallel) run(forward Forward, inputs []*core.Tensor) ([]*core.Tensor, error) {
+	if len(inputs) == 0 {
+		return nil, core.Errorf(core.ValueError, "data_parallel", "got no inputs to cut")
+	}
+	parts := make([][]*core.Tensor, len(d.devices))
+	var sizes []int
+	for i, x := range inputs {
+		if err := x.Usable("data_parallel"); err != nil {
+			return nil, err
+		}
+		dim, err := core.WrapDim("data_parallel", d.options.Dim, x.Dim())
+		if err != nil {
+			return nil, err
+		}
+		if x.Dim() == 0 {
+			return nil, core.Errorf(core.ShapeError, "data_parallel", "input %d has no dimension to be cut along", i)
+		}
+		mine := Sizes(x.Size(dim), len(d.devices), d.options.Weights)
+		if x.Size(dim) == 0 {
+			mine[0] = -1 // an empty batch goes to the first device
+		}
+		if i == 0 {
+			sizes = mine
+		}
+		for k := range mine {
+			if (mine[k] != 0) != (sizes[k] != 0) {
+				return nil, core.Errorf(core.ShapeError, "data_parallel", "inputs of %d and %d samples do not go to the same devices", inputs[0].Size(d.options.Dim), x.Size(dim))
+			}
+		}
+		if mine[0] < 0 {
+			parts[0] = append(parts[0], op.ToDevice(x, d.devices[0]))
+			continue
+		}
+		for k, p := range Scatter(x, d.devices, mine, dim) {
+			parts[k] = append(parts[k], p)
+		}
+	}
+	d.sizes = make([]int, len(sizes))
+	last := 0
+	for k, n := range sizes {
+		d.sizes[k] = max(n, 0)
+		if n != 0 {
+			last = k
+		}
+	}
+	tensors, err := d.replicas.Replicate(last + 1)
+	if err != nil {
+		return nil, err
+	}
+	var outs [][]*core.Tensor
+	for k := range last + 1 {
+		if sizes[k] == 0 {
+			continue
+		}
+		out, err := d.apply(k, tensors[k], forward, parts[k])
+		if err != nil {
+			return nil, err
+		}
+		if len(outs) > 0 && len(out) != len(outs[0]) {
+			return nil, core.Errorf(core.ValueError, "data_parallel", "replica %d gave %d outputs and an earlier one %d", k, len(out), len(outs[0]))
+		}
+		outs = append(outs, out)
+	}
+	joined := make([]*core.Tensor, len(outs[0]))
+	for i := range joined {
+		var list []*core.Tensor
+		for _, out := range outs {
+			list = append(list, out[i])
+		}
+		joined[i] = Gather(list, d.output, d.options.Dim)
+		if err := joined[i].Err(); err != nil {
+			return nil, err
+		}
+	}
+	return joined, nil
+}
+
+// replica returns the module with the given tensors in place of its own.
+func (d *DataParallel) replica(tensors []*core.Tensor) nn.Module {
+	to := map[*core.Tensor]*core.Tensor{}
+	for i, t := range d.replicas.tensors {
+		to[t] = tensors[i]
+	}
+	return nn.Replicate(d.Module, func(n nn.Named) *core.Tensor { return to[n.Tensor] })
+}
+
+// apply runs replica k on its device.
+func (d *DataParallel) apply(k int, tensors []*core.Tensor, forward Forward, in []*core.Tensor) (out []*core.Tensor, err error) {
+	fail := func(err error) error {
+		kind, ok := core.KindOf(err)
+		if !ok {
+			kind = core.StateError
+		}
+		return core.Errorf(kind, "data_parallel", "replica %d on %v: %w", k, d.devices[k], err)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fail(fmt.Errorf("panic: %v", v))
+		}
+	}()
+	here := core.CurrentContext()
+	ctx := here.OnStreamsOf(here)
+	defer ctx.Free()
+	ctx.SetDefaultDevice(d.devices[k])
+	core.WithContext(ctx, func() { out = forward(d.replica(tensors), in) })
+	for _, t := range out {
+		if err := t.Usable("forward"); err != nil {
+			return nil, fail(err)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fail(core.Errorf(core.ValueError, "forward", "got no outputs"))
+	}
+	return out, nil
+}
+
+// Measure runs forward on each device alone with an equal part of the inputs, twice, and makes the weights proportional to
+// the devices' speed the second time. Buffers and random generators are left as they were.
+func (d *DataParallel) Measure(forward Forward, inputs ...*core.Tensor) error {
+	d.options.Measure = false
+	var err error
+	weights := make([]float64, len(d.devices))
+	core.NoGrad(func() {
+		core.Tidy(func() {
+			for k, dev := range d.devices {
+				if weights[k], err = d.speed(k, dev, forward, inputs); err != nil {
+					return
+				}
+			}
+		})
+	})
+	if err == nil {
+		d.options.Weights = weights
+	}
+	return err
+}
+
+// speed returns the passes per second of device k on an equal part of the inputs.
+func (d *DataParallel) speed(k int, dev core.Device, forward Forward, inputs []*core.Tensor) (float64, error) {
+	g := core.CurrentContext().Generator(dev)
+	defer g.SetState(g.State())
+	var parts []*core.Tensor
+	for _, x := range inputs {
+		dim, err := core.WrapDim("data_parallel", d.options.Dim, x.Dim())
+		if err != nil {
+			return 0, err
+		}
+		n := max(x.Size(dim)/len(d.devices), min(x.Size(dim), 1))
+		parts = append(parts, op.ToDevice(op.Narrow(x, dim, 0, n), dev))
+	}
+	tensors := make([]*core.Tensor, len(d.replicas.tensors))
+	for i, t := range d.replicas.tensors {
+		if tensors[i] = op.ToDevice(t, dev); k == 0 {
+			tensors[i] = op.Clone(t) // forward may change buffers
+		}
+		if err := tensors[i].Err(); err != nil {
+			return 0, err
+		}
+	}
+	var took time.Duration
+	for range 2 {
+		if err := dev.Synchronize(); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if _, err := d.apply(k, tensors, forward, parts); err != nil {
+			return 0, err
+		}
+		if err := dev.Synchronize(); err != nil {
+			return 0, err
+		}
+		took = time.Since(start)
+	}
+	return 1 / max(took.Seconds(), 1e-9), nil
+}
+
+// Release gives the memory of the replicas back.
+func (d *DataParallel) Release() { d.replicas.Release() }

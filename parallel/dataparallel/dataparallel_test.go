@@ -1,0 +1,419 @@
+package dataparallel_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/optim"
+	"github.com/plait-ml/plait/parallel/dataparallel"
+	"github.com/stretchr/testify/require"
+)
+
+const width = 6
+
+var devices = []string{"cpu:0", "cpu:1", "cpu:2"}
+
+// in64 runs fn with float64 as the default dtype.
+func in64(t *testing.T, fn func()) {
+	ctx := core.NewRankContext(0, nil)
+	defer ctx.Free()
+	require.NoError(t, ctx.SetDefaultDType(core.Float64))
+	core.WithContext(ctx, fn)
+}
+
+func batch(seed, n int) (x, y *core.Tensor) {
+	rng := rand.New(rand.NewPCG(uint64(seed), 1))
+	a, b := make([]float64, n*width), make([]float64, n*2)
+	for i := range a {
+		a[i] = rng.Float64()*2 - 1
+	}
+	for i := range b {
+		b[i] = math.Sin(a[i*width/2])
+	}
+	return core.FromSlice(a, n, width), core.FromSlice(b, n, 2)
+}
+
+func mse(y, want *core.Tensor) *core.Tensor {
+	e := op.Sub(y, want)
+	return op.Mean(op.Mul(e, e), nil, false)
+}
+
+func mlp(seed uint64) *nn.Sequential {
+	core.ManualSeed(seed)
+	shared := nn.NewLinear(8, 8, nn.LinearOptions{})
+	return nn.NewSequential(nn.NewLinear(width, 8, nn.LinearOptions{}), nn.NewTanh(), shared, nn.NewSigmoid(), shared, nn.NewLinear(8, 2, nn.LinearOptions{}))
+}
+
+func grads(t *testing.T, m nn.Module) (all []float64) {
+	for _, p := range nn.Parameters(m) {
+		require.NotNil(t, p.Grad())
+		v, err := core.Values[float64](p.Grad())
+		require.NoError(t, err)
+		all = append(all, v...)
+	}
+	return all
+}
+
+func values(t *testing.T, list ...*core.Tensor) (all []float64) {
+	for _, x := range list {
+		v, err := core.Values[float64](x)
+		require.NoError(t, err)
+		all = append(all, v...)
+	}
+	return all
+}
+
+func parallel(t *testing.T, m nn.Module, o dataparallel.Options) *dataparallel.DataParallel {
+	d, err := dataparallel.New(m, devices, o)
+	require.NoError(t, err)
+	t.Cleanup(d.Release)
+	return d
+}
+
+// Case 8: output, loss and gradients are those of one device, for batches of any size and weights of any kind.
+func TestCase8AsOneDevice(t *testing.T) {
+	in64(t, func() {
+		for _, n := range []int{1, 2, 3, 4, 30} {
+			for _, weights := range [][]float64{nil, {3, 1, 1}, {0, 1, 2}} {
+				x, y := batch(n, n)
+				one := mlp(7)
+				out := one.Forward(x)
+				loss := mse(out, y)
+				require.NoError(t, autograd.Backward(loss))
+
+				m := mlp(7)
+				d := parallel(t, m, dataparallel.Options{Weights: weights, OutputDevice: "cpu:1"})
+				got := d.Forward(x)
+				require.NoError(t, got.Err())
+				require.Equal(t, "cpu:1", got.Device().String())
+				there, err := core.OpenDevice("cpu:1")
+				require.NoError(t, err)
+				gotLoss := mse(got, op.ToDevice(y, there))
+				require.NoError(t, autograd.Backward(gotLoss))
+				what := fmt.Sprint(n, " samples by ", weights, ": ", d.Sizes())
+				require.InDeltaSlice(t, values(t, out), values(t, got), 1e-12, what)
+				require.InDeltaSlice(t, values(t, loss), values(t, gotLoss), 1e-12, what)
+				require.InDeltaSlice(t, grads(t, one), grads(t, m), 1e-12, what)
+			}
+		}
+	})
+}
+
+// pair takes two inputs and gives a sum for each sample and one number for each replica.
+type pair struct {
+	nn.Base
+	Layer *nn.Linear
+}
+
+func (p *pair) both(a, b *core.Tensor) []*core.Tensor {
+	y := p.Layer.Forward(op.Mul(a, b))
+	return []*core.Tensor{y, op.Mean(y, nil, false)}
+}
+
+// Case 8: several inputs and outputs; outputs without a dimension become a vector with one element a replica, and their
+// mean can be weighted by the sizes of the parts.
+func TestCase8SeveralInputsAndScalars(t *testing.T) {
+	in64(t, func() {
+		m := &pair{Layer: nn.NewLinear(width, 3, nn.LinearOptions{})}
+		d := parallel(t, m, dataparallel.Options{})
+		a, _ := batch(1, 7)
+		b, _ := batch(2, 7)
+		out := d.Run(func(m nn.Module, in []*core.Tensor) []*core.Tensor { return m.(*pair).both(in[0], in[1]) }, a, b)
+		require.Len(t, out, 2)
+		require.NoError(t, out[0].Err())
+		require.Equal(t, []int{7, 3}, out[0].Shape())
+		require.Equal(t, []int{3}, out[1].Shape())
+		require.Equal(t, []int{3, 3, 1}, d.Sizes())
+		want := m.both(a, b)
+		require.InDeltaSlice(t, values(t, want[0]), values(t, out[0]), 1e-12)
+		mean := dataparallel.Mean(out[1], d.Sizes())
+		require.InDeltaSlice(t, values(t, want[1]), values(t, mean), 1e-12)
+		require.NoError(t, autograd.Backward(want[1]))
+		alone := grads(t, m)
+		nn.ZeroGrad(m)
+		require.NoError(t, autograd.Backward(mean))
+		require.InDeltaSlice(t, alone, grads(t, m), 1e-12)
+		require.ErrorContains(t, dataparallel.Mean(out[1], []int{7}).Err(), "1 parts")
+	})
+}
+
+// Case 9: gradients add up on the module, and a step on its parameters shows in the next pass, on every device.
+func TestCase9Training(t *testing.T) {
+	in64(t, func() {
+		train := func(m nn.Layer, params []*core.Tensor) (all []float64) {
+			o, err := optim.NewAdam(params, optim.Hyper{"lr": 0.05})
+			require.NoError(t, err)
+			for s := range 5 {
+				core.Tidy(func() {
+					x, y := batch(s, 10)
+					o.ZeroGrad()
+					for range 2 { // gradients of two passes come together
+						require.NoError(t, autograd.Backward(mse(nn.Call(m, x), y)))
+					}
+					require.NoError(t, o.Step())
+				})
+			}
+			return values(t, params...)
+		}
+		one := mlp(3)
+		want := train(one, nn.Parameters(one))
+		m := mlp(3)
+		d := parallel(t, m, dataparallel.Options{})
+		require.InDeltaSlice(t, want, train(d, nn.Parameters(d)), 1e-9)
+		for name := range nn.StateDict(d) {
+			require.Contains(t, name, "module.")
+		}
+		// Gradients are also those of a graph that is itself differentiated.
+		x, y := batch(9, 5)
+		second := func(m nn.Layer, params []*core.Tensor) []float64 {
+			g, err := autograd.Grad([]*core.Tensor{mse(nn.Call(m, x), y)}, params[:1], nil, autograd.Options{CreateGraph: true})
+			require.NoError(t, err)
+			gg, err := autograd.Grad([]*core.Tensor{op.Sum(op.Mul(g[0], g[0]), nil, false)}, params[:1], nil, autograd.Options{})
+			require.NoError(t, err)
+			return values(t, gg[0])
+		}
+		require.InDeltaSlice(t, second(one, nn.Parameters(one)), second(d, nn.Parameters(m)), 1e-9)
+	})
+}
+
+// Case 10: buffers are those of the first device, whose replica changes the module's own.
+func TestCase10Buffers(t *testing.T) {
+	in64(t, func() {
+		bn := nn.NewBatchNorm1d(width, nn.BatchNormOptions{})
+		d := parallel(t, nn.NewSequential(bn), dataparallel.Options{})
+		alone := nn.NewBatchNorm1d(width, nn.BatchNormOptions{})
+		x, _ := batch(1, 12)
+		require.NoError(t, d.Forward(x).Err())
+		require.NoError(t, alone.Forward(op.Narrow(x, 0, 0, 4)).Err())
+		require.InDeltaSlice(t, values(t, alone.RunningMean, alone.RunningVar), values(t, bn.RunningMean, bn.RunningVar), 1e-12)
+		// In evaluation every replica uses them.
+		nn.Eval(d)
+		nn.Eval(alone)
+		require.InDeltaSlice(t, values(t, alone.Forward(x)), values(t, d.Forward(x)), 1e-12)
+	})
+}
+
+// Case 11: a parameter on the wrong device is an error that names it and both devices.
+func TestCase11WrongDevice(t *testing.T) {
+	there, err := core.OpenDevice("cpu:1")
+	require.NoError(t, err)
+	m := nn.NewLinear(2, 2, nn.LinearOptions{})
+	require.NoError(t, nn.ToDevice(m, there))
+	_, err = dataparallel.New(m, []string{"cpu:0", "cpu:1"}, dataparallel.Options{})
+	require.ErrorContains(t, err, "must be on cpu:0, the first device, but weight is on cpu:1")
+	for _, c := range []struct {
+		devices []string
+		o       dataparallel.Options
+		want    string
+	}{
+		{nil, dataparallel.Options{}, "no devices"},
+		{[]string{"cpu:1", "cpu:1"}, dataparallel.Options{}, "twice"},
+		{[]string{"nowhere:0"}, dataparallel.Options{}, "nowhere"},
+		{[]string{"cpu:1"}, dataparallel.Options{Weights: []float64{1, 2}}, "2 weights for 1 devices"},
+		{[]string{"cpu:1", "cpu:0"}, dataparallel.Options{Weights: []float64{1, -2}}, "not negative"},
+		{[]string{"cpu:1", "cpu:0"}, dataparallel.Options{Weights: []float64{0, 0}}, "not all be 0"},
+		{[]string{"cpu:1"}, dataparallel.Options{OutputDevice: "nowhere"}, "nowhere"},
+	} {
+		_, err := dataparallel.New(m, c.devices, c.o)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+// Case 12: the error or panic of a replica names it, and nothing is left running.
+func TestCase12ReplicaFails(t *testing.T) {
+	in64(t, func() {
+		x, _ := batch(1, 9)
+		for _, panics := range []bool{false, true} {
+			m := nn.NewSequential(nn.NewLinear(width, 2, nn.LinearOptions{}), nn.NewFunc(func(x *core.Tensor) *core.Tensor {
+				if x.Device().Index() != 1 {
+					return x
+				}
+				if panics {
+					panic("lost")
+				}
+				return op.MatMul(x, x)
+			}))
+			d := parallel(t, m, dataparallel.Options{})
+			require.NoError(t, core.Synchronize())
+			before := runtime.NumGoroutine()
+			for range 20 {
+				err := d.Forward(x).Err()
+				require.ErrorContains(t, err, "replica 1 on cpu:1")
+				if panics {
+					require.ErrorContains(t, err, "lost")
+				} else {
+					require.ErrorContains(t, err, "matmul")
+				}
+			}
+			require.NoError(t, core.Synchronize())
+			require.Eventually(t, func() bool { return runtime.NumGoroutine() < before+10 }, 20*time.Second, 10*time.Millisecond)
+		}
+		d := parallel(t, mlp(1), dataparallel.Options{})
+		require.ErrorContains(t, d.Forward(core.Scalar(1.0)).Err(), "no dimension")
+		require.Error(t, d.Forward(core.ErrorTensor(errors.New("before"))).Err())
+	})
+}
+
+// Case 13: parts by weight; see also case 8. Measuring finds the slow device.
+func TestCase13Weights(t *testing.T) {
+	for _, c := range []struct {
+		n       int
+		weights []float64
+		want    []int
+	}{
+		{8, []float64{3, 1}, []int{6, 2}},
+		{7, []float64{3, 1}, []int{5, 2}},
+		{1, []float64{3, 1}, []int{1, 0}},
+		{10, []float64{1, 1, 1}, []int{4, 3, 3}},
+		{2, []float64{0, 1, 0}, []int{0, 2, 0}},
+		{5, nil, []int{5}},
+		{5, nil, []int{3, 2}},
+		{5, nil, []int{2, 2, 1}},
+		{2, nil, []int{1, 1, 0}},
+		{0, []float64{1, 1}, []int{0, 0}},
+	} {
+		require.Equal(t, c.want, dataparallel.Sizes(c.n, len(c.want), c.weights), "%v", c)
+	}
+	in64(t, func() {
+		slow := nn.NewSequential(nn.NewBatchNorm1d(width, nn.BatchNormOptions{}), nn.NewFunc(func(x *core.Tensor) *core.Tensor {
+			if x.Device().Index() == 2 {
+				sleep(x, 200*time.Millisecond)
+			}
+			return x
+		}))
+		d := parallel(t, slow, dataparallel.Options{Measure: true})
+		x, _ := batch(1, 30)
+		before := values(t, nn.StateDict(slow)["0.running_mean"])
+		require.NoError(t, d.Measure(func(m nn.Module, in []*core.Tensor) []*core.Tensor {
+			return []*core.Tensor{nn.Call(m.(nn.Layer), in[0])}
+		}, x))
+		require.Equal(t, before, values(t, nn.StateDict(slow)["0.running_mean"]))
+		w := d.Weights()
+		require.Less(t, w[2], w[0])
+		require.Less(t, w[2], w[1])
+		require.NoError(t, d.Forward(x).Err())
+		require.Less(t, d.Sizes()[2], 10)
+		require.NoError(t, d.SetWeights(nil))
+		require.ErrorContains(t, d.SetWeights([]float64{1}), "1 weights")
+	})
+}
+
+// sleep makes the device of x stand still.
+func sleep(x *core.Tensor, d time.Duration) {
+	s := core.CurrentContext().Stream(x.Device())
+	c := s.Begin(-1, "sleep")
+	c.Fn = func() error { time.Sleep(d); return nil }
+	c.Work = math.MaxInt32 // on the stream's own thread
+	s.Launch(c)
+}
+
+// gate stops the device of x until the channel is closed.
+func gate(x *core.Tensor, open chan struct{}) {
+	s := core.CurrentContext().Stream(x.Device())
+	c := s.Begin(-1, "gate")
+	c.Fn = func() error { <-open; return nil }
+	c.Work = math.MaxInt32
+	s.Launch(c)
+}
+
+// Gradients of a slow device come with a later step, each once, and no later than the bound says.
+func TestStaleGradients(t *testing.T) {
+	in64(t, func() {
+		for _, bound := range []int{0, 2, -1} {
+			w := op.Zeros(1).Keep().SetRequiresGrad(true)
+			r, err := dataparallel.NewReplicas([]*core.Tensor{w}, []string{"w"}, []core.Device{device(t, 0), device(t, 1)})
+			require.NoError(t, err)
+			require.NoError(t, r.SetSyncMode(dataparallel.SyncMode{Stale: true, Max: bound}))
+			open := make(chan struct{})
+			if bound == 0 {
+				close(open) // it would wait
+			}
+			total, want := 0.0, 0.0
+			for s := range 5 {
+				copies, err := r.Replicate(2)
+				require.NoError(t, err)
+				a := op.Mul(copies[0][0], core.Num(float64(1+s)))
+				b := op.ToDevice(op.Mul(copies[1][0], core.Num(float64(10+s))), device(t, 0))
+				want += float64(1+s) + float64(10+s)
+				if bound != 0 && s == 0 {
+					gate(copies[1][0], open)
+				}
+				w.SetGrad(nil)
+				loss := op.Sum(op.Add(a, b), nil, false)
+				require.NoError(t, autograd.Backward(loss))
+				switch {
+				case bound == 0:
+					total += values(t, w.Grad())[0]
+					require.Equal(t, want, total)
+					require.Equal(t, []int{s + 1, s + 1}, r.Clocks())
+				case s < 2 || bound < 0:
+					require.Equal(t, 0, r.Clocks()[1])
+					require.Equal(t, s+1, max(r.Clocks()[0], s+1))
+					if w.Grad() != nil {
+						total += values(t, w.Grad())[0]
+					}
+				case s == 2: // step 1's gradient is due, and reading the sum waits for it
+					require.Equal(t, 1, r.Clocks()[1])
+					close(open)
+					total += values(t, w.Grad())[0]
+				default:
+					total += values(t, w.Grad())[0]
+				}
+			}
+			if bound < 0 {
+				close(open)
+			}
+			w.SetGrad(nil)
+			require.NoError(t, r.Flush())
+			if w.Grad() != nil {
+				total += values(t, w.Grad())[0]
+			}
+			require.Equal(t, want, total, "bound %d", bound)
+			require.Equal(t, []int{5, 5}, r.Clocks())
+			if bound > 0 {
+				require.Equal(t, bound, r.Staleness())
+			}
+			r.Release()
+		}
+	})
+}
+
+func device(t *testing.T, i int) core.Device {
+	d, err := core.OpenDevice(fmt.Sprint("cpu:", i))
+	require.NoError(t, err)
+	return d
+}
+
+// Nothing that a pass makes stays behind.
+func TestMemoryIsGivenBack(t *testing.T) {
+	in64(t, func() {
+		m := mlp(1)
+		d := parallel(t, m, dataparallel.Options{})
+		x, y := batch(1, 12)
+		run := func() {
+			core.Tidy(func() {
+				nn.ZeroGrad(m)
+				require.NoError(t, autograd.Backward(mse(d.Forward(x), y)))
+			})
+			require.NoError(t, core.Synchronize())
+		}
+		run()
+		dev := device(t, 2)
+		before := core.RankUsage(dev, 0).Current
+		for range 5 {
+			run()
+		}
+		require.LessOrEqual(t, core.RankUsage(dev, 0).Current, before)
+		d.Release()
+		require.Less(t, core.RankUsage(dev, 0).Current, before)
+	})
+}

@@ -1,0 +1,270 @@
+package dataparallel
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// BucketBytes is the size of gradients that are summed together while backward goes on.
+const BucketBytes = 25 << 20
+
+// Replicas copies tensors from the first of some devices to the others, and sums the gradients of the copies into those of
+// the originals.
+type Replicas struct {
+	devices []core.Device
+	tensors []*core.Tensor
+	buckets [][]int // of tensors, by number
+
+	copies [][]copied // by device and tensor, but for the first device
+	stale  staleness
+}
+
+// copied is a copy of a tensor's contents, of which nothing changes it.
+type copied struct {
+	tensor  *core.Tensor
+	source  *core.Storage
+	version uint32
+}
+
+// NewReplicas returns what copies the tensors, parameters and buffers of a module in the order of their use, to the devices.
+// They must be on the first device.
+func NewReplicas(tensors []*core.Tensor, names []string, devices []core.Device) (*Replicas, error) {
+	if len(devices) == 0 {
+		return nil, core.Errorf(core.ValueError, "data_parallel", "got no devices")
+	}
+	for i, d := range devices {
+		for _, e := range devices[:i] {
+			if d == e {
+				return nil, core.Errorf(core.ValueError, "data_parallel", "got the device %v twice", d)
+			}
+		}
+	}
+	r := &Replicas{devices: devices, tensors: tensors, copies: make([][]copied, len(devices))}
+	for i, t := range tensors {
+		name := ""
+		if i < len(names) {
+			name = names[i]
+		}
+		if err := t.Usable("data_parallel"); err != nil {
+			return nil, core.Errorf(core.StateError, "data_parallel", "%s: %w", name, err)
+		}
+	}
+	if err := r.check(names); err != nil {
+		return nil, err
+	}
+	for d := range r.copies {
+		r.copies[d] = make([]copied, len(tensors))
+	}
+	r.makeBuckets()
+	return r, nil
+}
+
+// check returns an error that names both devices if a tensor is not on the first.
+func (r *Replicas) check(names []string) error {
+	for i, t := range r.tensors {
+		if t.Device() != r.devices[0] {
+			name := ""
+			if i < len(names) {
+				name = names[i] + " "
+			}
+			return core.Errorf(core.DeviceError, "data_parallel", "parameters and buffers must be on %v, the first device, but %sis on %v", r.devices[0], name, t.Device())
+		}
+	}
+	return nil
+}
+
+// makeBuckets divides the tensors, from the last to the first, as backward meets them.
+func (r *Replicas) makeBuckets() {
+	var open []int
+	bytes := 0
+	for i := len(r.tensors) - 1; i >= 0; i-- {
+		open = append(open, i)
+		bytes += r.tensors[i].Numel() * r.tensors[i].DType().Size()
+		if bytes >= BucketBytes {
+			r.buckets = append(r.buckets, open)
+			open, bytes = nil, 0
+		}
+	}
+	if open != nil {
+		r.buckets = append(r.buckets, open)
+	}
+	r.stale.queues = make([][]update, len(r.buckets))
+	r.stale.applied = make([][]int, len(r.buckets))
+	for b := range r.stale.applied {
+		r.stale.applied[b] = make([]int, len(r.devices))
+	}
+}
+
+// Replicate returns the tensors as they are now on the first n devices, by device and number; those of the first device
+// share the originals' memory. Where gradients are recorded, those of all copies flow back to the originals, summed in the
+// order of the devices. The copies belong to the caller and to its scope.
+func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
+	if n < 1 || n > len(r.devices) {
+		return nil, core.Errorf(core.ValueError, "data_parallel", "got %d replicas to make on %d devices", n, len(r.devices))
+	}
+	if err := r.check(nil); err != nil {
+		return nil, err
+	}
+	out := make([][]*core.Tensor, n)
+	for d := range out {
+		out[d] = make([]*core.Tensor, len(r.tensors))
+		for i, t := range r.tensors {
+			c, err := r.copy(d, i, t)
+			if err != nil {
+				return nil, err
+			}
+			out[d][i] = c
+		}
+	}
+	m := core.CurrentMode()
+	if !m.GradEnabled() {
+		return out, nil
+	}
+	clock := r.stale.begin()
+	for b, list := range r.buckets {
+		r.record(m, b, list, out, clock)
+	}
+	return out, nil
+}
+
+// copy returns a new view of tensor i's copy on device d, which is made where the original has changed.
+func (r *Replicas) copy(d, i int, t *core.Tensor) (*core.Tensor, error) {
+	if d == 0 {
+		return t.Detach(), nil
+	}
+	c := &r.copies[d][i]
+	if s := t.Storage(); c.tensor == nil || c.source != s || c.version != s.Version() {
+		if c.tensor != nil {
+			c.tensor.Release()
+			c.tensor = nil
+		}
+		var fresh *core.Tensor
+		core.NoGrad(func() {
+			core.WithCategory(core.Parameter, func() { fresh = op.ToDevice(t.Detach(), r.devices[d]).Keep() })
+		})
+		if err := fresh.Err(); err != nil {
+			return nil, err
+		}
+		*c = copied{fresh, s, s.Version()}
+	}
+	return c.tensor.Detach(), nil
+}
+
+// record makes the copies of a bucket's tensors, as far as they are trained, outputs of a node that sums their gradients.
+func (r *Replicas) record(m core.Mode, b int, list []int, out [][]*core.Tensor, clock int) {
+	var trained []*core.Tensor
+	var at []int
+	for _, i := range list {
+		if r.tensors[i].RequiresGrad() {
+			trained = append(trained, r.tensors[i])
+			at = append(at, i)
+		}
+	}
+	if len(trained) == 0 {
+		return
+	}
+	replicas := len(out)
+	node := core.NewNode(m, "replicate", func(d *core.Derivation) { r.derive(d, b, replicas, len(at), clock) }, trained...)
+	for d := range out {
+		for k, i := range at {
+			node.Attach(out[d][i], d*len(at)+k)
+		}
+	}
+	node.Release()
+}
+
+// derive sums the gradients of a bucket's copies.
+func (r *Replicas) derive(d *core.Derivation, b, replicas, n, clock int) {
+	grads := make([][]*core.Tensor, replicas)
+	for dev := range grads {
+		grads[dev] = make([]*core.Tensor, n)
+		for k := range n {
+			grads[dev][k] = d.GradAt(dev*n + k)
+		}
+	}
+	switch {
+	case d.CreateGraph():
+		for k := range n {
+			if g := r.sum(grads, k); g != nil {
+				d.Set(k, g)
+			}
+		}
+		return
+	case r.stale.deferred():
+		r.postpone(d, b, grads, clock)
+		return
+	}
+	var lists [][]*core.Tensor
+	var used []int
+	for k := range n {
+		for dev := range grads {
+			if grads[dev][k] != nil {
+				used = append(used, k)
+				break
+			}
+		}
+	}
+	for dev := range grads {
+		var list []*core.Tensor
+		for _, k := range used {
+			g := grads[dev][k]
+			if g == nil {
+				dt := d.InputDType(k)
+				g = op.ZerosWith(d.InputShape(k), op.TensorOptions{DType: &dt, Device: r.devices[dev]})
+			} else if !g.Contiguous() || g.Storage().Refs() > 1 {
+				g = op.Clone(g) // somebody else reads it
+			}
+			if err := g.Err(); err != nil {
+				d.Fail(err)
+				return
+			}
+			list = append(list, g)
+		}
+		lists = append(lists, list)
+	}
+	if len(used) == 0 {
+		return
+	}
+	if replicas > 1 {
+		if err := collective.AllReduceSyncMany(lists, collective.Sum); err != nil {
+			d.Fail(err)
+			return
+		}
+	}
+	for j, k := range used {
+		d.Set(k, lists[0][j])
+	}
+}
+
+// sum returns the sum of gradient k over the devices, on the first, by differentiable operations; nil if there are none.
+func (r *Replicas) sum(grads [][]*core.Tensor, k int) *core.Tensor {
+	var total *core.Tensor
+	for _, list := range grads {
+		g := list[k]
+		if g == nil {
+			continue
+		}
+		if g = op.ToDevice(g, r.devices[0]); total != nil {
+			g = op.Add(total, g)
+		}
+		total = g
+	}
+	return total
+}
+
+// Devices returns the devices.
+func (r *Replicas) Devices() []core.Device { return r.devices }
+
+// Release gives the copies' memory back, and drops gradients that were not applied yet.
+func (r *Replicas) Release() {
+	for _, list := range r.copies {
+		for i := range list {
+			if t := list[i].tensor; t != nil {
+				t.Release()
+			}
+			list[i] = copied{}
+		}
+	}
+	r.stale.drop()
+}

@@ -1,0 +1,122 @@
+package dataparallel
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// Sizes returns how many of n samples each of the devices gets. Without weights the parts are as equal as [op.Chunk] makes
+// them, the last of which may be smaller or missing; with weights they are as near to proportional as whole samples can be,
+// and 0 for devices that get none.
+func Sizes(n, devices int, weights []float64) []int {
+	sizes := make([]int, devices)
+	if weights == nil {
+		each := (n + devices - 1) / devices
+		for i := range sizes {
+			sizes[i] = min(each, max(n-i*each, 0))
+		}
+		return sizes
+	}
+	total := 0.0
+	for _, w := range weights {
+		total += w
+	}
+	given := 0
+	rest := make([]float64, devices)
+	for i, w := range weights {
+		share := float64(n) * w / total
+		sizes[i] = int(share)
+		rest[i] = share - math.Trunc(share)
+		given += sizes[i]
+	}
+	for ; given < n; given++ { // to the largest remainders
+		best := 0
+		for i := range rest {
+			if rest[i] > rest[best] {
+				best = i
+			}
+		}
+		sizes[best]++
+		rest[best] = -1
+	}
+	return sizes
+}
+
+// checkWeights returns an error unless weights can divide a batch over the devices.
+func checkWeights(weights []float64, devices int) error {
+	if weights == nil {
+		return nil
+	}
+	if len(weights) != devices {
+		return core.Errorf(core.ValueError, "data_parallel", "got %d weights for %d devices", len(weights), devices)
+	}
+	total := 0.0
+	for _, w := range weights {
+		if !(w >= 0) || math.IsInf(w, 0) {
+			return core.Errorf(core.ValueError, "data_parallel", "weights must be finite and not negative, got %v", weights)
+		}
+		total += w
+	}
+	if total == 0 {
+		return core.Errorf(core.ValueError, "data_parallel", "weights must not all be 0, got %v", weights)
+	}
+	return nil
+}
+
+// Scatter returns the parts of x along dimension dim, of the given sizes, each on its device; nil where the size is 0.
+// Gradients flow back.
+func Scatter(x *core.Tensor, devices []core.Device, sizes []int, dim int) []*core.Tensor {
+	parts := make([]*core.Tensor, len(devices))
+	at := 0
+	for i, n := range sizes {
+		if n > 0 {
+			parts[i] = op.ToDevice(op.Narrow(x, dim, at, n), devices[i])
+		}
+		at += n
+	}
+	return parts
+}
+
+// Gather returns the parts joined along dimension dim on dev; parts of no dimension become a vector. Gradients flow back.
+func Gather(parts []*core.Tensor, dev core.Device, dim int) *core.Tensor {
+	moved := make([]*core.Tensor, len(parts))
+	for i, p := range parts {
+		if err := p.Usable("gather"); err != nil {
+			return core.ErrorTensor(err)
+		}
+		if p.Dim() == 0 {
+			p = op.Reshape(p, 1)
+		}
+		moved[i] = op.ToDevice(p, dev)
+	}
+	if len(moved) == 1 {
+		return moved[0]
+	}
+	return op.Cat(moved, dim)
+}
+
+// Mean returns the mean over a batch of the losses of its parts, each a mean over as many samples as sizes says, whatever
+// the parts' sizes.
+func Mean(losses *core.Tensor, sizes []int) *core.Tensor {
+	if err := losses.Usable("mean"); err != nil {
+		return core.ErrorTensor(err)
+	}
+	var share []float64
+	total := 0
+	for _, n := range sizes {
+		if n > 0 {
+			share = append(share, float64(n))
+			total += n
+		}
+	}
+	if losses.Dim() != 1 || losses.Size(0) != len(share) {
+		return core.ErrorTensor(core.Errorf(core.ShapeError, "data_parallel", "got losses of shape %v for %d parts", losses.Shape(), len(share)))
+	}
+	for i := range share {
+		share[i] /= float64(total)
+	}
+	w := op.ToDevice(op.To(core.FromSlice(share), losses.DType()), losses.Device())
+	return op.Sum(op.Mul(losses, w), nil, false)
+}
