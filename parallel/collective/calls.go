@@ -151,7 +151,7 @@ func (g *Group) startPieces(o *Operation, ins, outs []*core.Tensor, inParts, out
 				return nil, core.Errorf(core.ShapeError, o.name(), "%d elements, of shape %v, do not divide into %d equal parts", n, t.Shape(), parts)
 			}
 			for i := range parts {
-				list = append(list, Piece{t, i * (n / parts), n / parts})
+				list = append(list, Piece{Tensor: t, From: i * (n / parts), N: n / parts})
 			}
 		}
 		return list, nil
@@ -185,7 +185,7 @@ func (g *Group) cut(o *Operation, t *core.Tensor, sizes []int) ([]Piece, error) 
 	var list []Piece
 	at := 0
 	for _, s := range sizes {
-		list = append(list, Piece{t, at, s})
+		list = append(list, Piece{Tensor: t, From: at, N: s})
 		at += s
 		if s < 0 {
 			at = -1
@@ -238,6 +238,12 @@ func (g *Group) run(o *Operation, ins, outs []Piece) *Work {
 	})
 	if err != nil {
 		return fail(err)
+	}
+	for _, list := range [][]Piece{ins, outs} {
+		for i := range list {
+			p := &list[i]
+			p.storage, p.offset = p.Tensor.Storage(), p.Tensor.Offset()
+		}
 	}
 	o.Ins, o.Outs = ins, outs
 	w := g.begin(o)

@@ -67,7 +67,7 @@ func (w *world) leave(rank int, err error) {
 	}
 }
 
-// lose fails everything that waits for rank i.
+// lose fails everything that waits for rank i. A round that it has come to goes on without it.
 func (m *meeting) lose(i int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +76,7 @@ func (m *meeting) lose(i int, err error) {
 	}
 	m.absent[i] = err
 	for _, r := range m.rounds {
-		if !r.over {
+		if !r.over && r.posts[i] == nil {
 			r.fail(m.gone(r.label, i))
 		}
 	}
@@ -96,11 +96,11 @@ func (m *meeting) gone(op string, i int) error {
 	return core.Errorf(core.DistributedError, op, "rank %d is gone: %w", i, m.absent[i])
 }
 
-// anyAbsent returns the error of operation op if a rank is gone.
-func (m *meeting) anyAbsent(op string) error {
+// anyAbsent returns the error of round r if a rank is gone that has not come to it.
+func (m *meeting) anyAbsent(r *round) error {
 	for i := range m.ranks {
-		if m.absent[i] != nil {
-			return m.gone(op, i)
+		if m.absent[i] != nil && r.posts[i] == nil {
+			return m.gone(r.label, i)
 		}
 	}
 	return nil

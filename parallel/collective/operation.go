@@ -44,6 +44,9 @@ func (k Kind) alike() bool { return k == KindAllReduce || k == KindBroadcast || 
 type Piece struct {
 	Tensor  *core.Tensor
 	From, N int
+
+	storage *core.Storage // the tensor's when the call was made; it may be released before the others come
+	offset  int
 }
 
 // An Operation is one rank's part in a collective.

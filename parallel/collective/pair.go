@@ -58,7 +58,7 @@ func transfer(send, recv *post) {
 			send.rank, send.op.layout(), recv.rank, recv.op.layout()))
 		return
 	}
-	stream, err := recv.place.streams.of("recv", to.Tensor.Device(), send.rank)
+	stream, err := recv.place.streams.of("recv", recv.stream.Device(), send.rank)
 	if err != nil {
 		fail(err)
 		return

@@ -180,7 +180,7 @@ func (p *plan) add(s step, d core.DType) {
 }
 
 func sameMemory(a, b Piece) bool {
-	return a.Tensor.Storage() == b.Tensor.Storage() && a.Tensor.Offset()+a.From == b.Tensor.Offset()+b.From
+	return a.storage != nil && a.storage == b.storage && a.offset+a.From == b.offset+b.From
 }
 
 // moved returns the bytes that one rank reads from and writes to the memory of its peers.

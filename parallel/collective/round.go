@@ -46,7 +46,7 @@ func (m *meeting) join(p *post) {
 		return
 	}
 	r.posts[p.rank] = p
-	if err := m.anyAbsent(r.label); err != nil {
+	if err := m.anyAbsent(r); err != nil {
 		r.fail(err)
 		return
 	}

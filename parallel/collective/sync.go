@@ -40,7 +40,7 @@ func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
 			if !t.Contiguous() {
 				return core.Errorf(core.ValueError, name, "got a tensor of shape %v with strides %v, want contiguous ones", t.Shape(), t.Strides())
 			}
-			p.op.Ins = append(p.op.Ins, Piece{t, 0, t.Numel()})
+			p.op.Ins = append(p.op.Ins, Piece{Tensor: t, N: t.Numel()})
 			if first := lists[0][i]; t.DType() != first.DType() || t.Numel() != first.Numel() {
 				return core.Errorf(core.ShapeError, name, "tensor %d is %v, that of the first device %v", i, t, first)
 			}
