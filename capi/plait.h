@@ -88,6 +88,7 @@ enum {
 	PLAIT_ERROR_DEVICE = 7,
 	PLAIT_ERROR_STATE = 8,
 	PLAIT_ERROR_IO = 9,
+	PLAIT_ERROR_DISTRIBUTED = 10,
 };
 
 // --- status ---
@@ -96,7 +97,8 @@ enum {
 char *plait_version(void);
 
 // plait_error_kind returns the number of an error's kind: 0 value, 1 shape, 2 dtype, 3 type, 4 index, 5
-// memory, 6 not implemented, 7 device, 8 state, 9 input and output.
+// memory, 6 not implemented, 7 device, 8 state, 9 input and output, 10 ranks that disagree, died or never
+// came.
 int64_t plait_error_kind(plait_status status);
 
 // plait_error_message returns what an error says: the operation, what it got and what it wanted.
@@ -525,6 +527,99 @@ plait_status plait_blas_prefer(plait_string path);
 // done yet; it returns the reason where PLAIT_BLAS names a library that cannot be used. It may wait for the
 // device.
 char *plait_blas_name(void);
+
+// --- collective ---
+
+// plait_world_new makes size ranks that are threads of this process, and writes the handles of their groups,
+// one for each rank. timeout, in nanoseconds, is how long a rank waits for the others; 0 means the default.
+plait_status plait_world_new(int64_t size, int64_t timeout, int64_t *groups);
+
+// plait_rank_new makes the context of a rank, with streams and random generators of its own and d as its
+// default device. End it with plait_rank_end.
+plait_object plait_rank_new(int64_t rank, plait_device d);
+
+// plait_rank_mode returns the calling thread's mode with a rank's context, for plait_mode_set.
+int64_t plait_rank_mode(plait_object h);
+
+// plait_rank_end ends the context of a rank: it waits for its streams and closes them. No thread may be in it
+// any more. It may wait for the device.
+plait_status plait_rank_end(plait_object h);
+
+// plait_group_new makes a group of n ranks of another group; every rank of that calls it, and those that are
+// not among them get 0. timeout is in nanoseconds, 0 meaning the other group's. It may wait for the device.
+plait_object plait_group_new(plait_object of, plait_ints ranks, int64_t n, int64_t timeout,
+		plait_string name);
+
+// plait_group_rank returns the calling rank's number in a group.
+int64_t plait_group_rank(plait_object h);
+
+// plait_group_size returns the number of ranks in a group.
+int64_t plait_group_size(plait_object h);
+
+// plait_group_name returns a group's name.
+char *plait_group_name(plait_object h);
+
+// plait_group_backend returns the name of what carries out a group's operations, such as "local".
+char *plait_group_backend(plait_object h);
+
+// plait_group_set_timeout sets how long the calling rank waits for the others, in nanoseconds.
+plait_status plait_group_set_timeout(plait_object h, int64_t timeout);
+
+// plait_group_bytes returns how many bytes a collective, such as "all_reduce", has moved for the calling
+// rank; an empty name stands for all of them.
+int64_t plait_group_bytes(plait_object h, plait_string collective);
+
+// plait_group_abort ends the calling rank's part in its world because of what message says: operations that
+// need it fail.
+plait_status plait_group_abort(plait_object h, plait_string message);
+
+// plait_group_close ends the calling rank's part in a group and in those made from it, after its own
+// operations are done. It may wait for the device.
+plait_status plait_group_close(plait_object h);
+
+// plait_collective_start begins a collective of a group and returns its work. kind is 0 all_reduce, 1
+// broadcast, 2 reduce, 3 all_gather, 4 reduce_scatter, 5 all_to_all, 6 gather, 7 scatter, 8 send, 9 recv;
+// reduction is 0 sum, 1 avg, 2 product, 3 min, 4 max, 5 band, 6 bor, 7 bxor. peer is the root, or the other
+// side of send and recv, -1 meaning any. One tensor in the place of one for each rank is taken in equal
+// parts. timeout is in nanoseconds, 0 meaning the group's. It may wait for the device.
+plait_object plait_collective_start(plait_object of, int64_t kind, int64_t reduction, int64_t peer,
+		int64_t tag, plait_tensors ins, int64_t n_ins, plait_tensors outs, int64_t n_outs, int64_t timeout);
+
+// plait_collective_all_to_all_start begins an exchange of parts: in_sizes[r] elements of input go to rank r,
+// and out_sizes[r] of output come from it. A negative number of sizes means equal parts. It may wait for the
+// device.
+plait_object plait_collective_all_to_all_start(plait_object of, plait_tensor output, plait_tensor input,
+		plait_ints out_sizes, int64_t n_out, plait_ints in_sizes, int64_t n_in);
+
+// plait_exchange_start begins an exchange of n bytes, or of none as a barrier, that messages call note. See
+// plait_work_payload_size. timeout is in nanoseconds, 0 meaning the group's. It may wait for the device.
+plait_object plait_exchange_start(plait_object of, plait_string note, plait_bytes payload, int64_t n,
+		int64_t timeout);
+
+// plait_work_arrived_for waits at most d nanoseconds until every rank has made the call, and returns 1 if it
+// has. It may wait for the device.
+plait_status plait_work_arrived_for(plait_object h, int64_t d);
+
+// plait_work_wait_for waits at most d nanoseconds for the end of a collective, and returns 1 if it has come.
+// It may wait for the device.
+plait_status plait_work_wait_for(plait_object h, int64_t d);
+
+// plait_work_done returns 1 if a collective is done or has failed.
+plait_status plait_work_done(plait_object h);
+
+// plait_work_source returns the rank that sent what a finished recv received.
+int64_t plait_work_source(plait_object h);
+
+// plait_work_payload_size returns how many bytes a rank gave to a finished exchange.
+int64_t plait_work_payload_size(plait_object h, int64_t rank);
+
+// plait_work_payload copies the bytes that a rank gave to a finished exchange.
+plait_status plait_work_payload(plait_object h, int64_t rank, void *out, int64_t n);
+
+// plait_all_reduce_sync replaces tensors, count of each device in a row, by their reduction over the devices:
+// the numbers of the reductions are those of plait_collective_start. One thread calls it for all devices. It
+// may wait for the device.
+plait_status plait_all_reduce_sync(plait_tensors ts, int64_t devices, int64_t count, int64_t reduction);
 
 // --- dlpack ---
 

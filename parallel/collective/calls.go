@@ -114,6 +114,14 @@ func (w *Work) Source() int { return w.source }
 // Exchange gives every rank the bytes of all, by rank. It waits for them.
 func (g *Group) Exchange(payload []byte) ([][]byte, error) { return g.exchange("", payload) }
 
+// StartExchange begins an exchange of bytes, or without any a barrier, that messages call note. See [Work.Payloads].
+func (g *Group) StartExchange(note string, payload []byte) *Work {
+	return g.begin(&Operation{Kind: KindExchange, Note: note, Payload: payload})
+}
+
+// Payloads returns the bytes of all ranks, of a finished exchange.
+func (w *Work) Payloads() [][]byte { return w.payloads }
+
 // Barrier waits until every rank has called it.
 func (g *Group) Barrier() error {
 	_, err := g.exchange("barrier", nil)
@@ -127,7 +135,7 @@ func (g *Group) MonitoredBarrier(timeout time.Duration) error {
 }
 
 func (g *Group) exchange(note string, payload []byte) ([][]byte, error) {
-	w := g.begin(&Operation{Kind: KindExchange, Note: note, Payload: payload})
+	w := g.StartExchange(note, payload)
 	if err := w.Wait(); err != nil {
 		return nil, err
 	}

@@ -113,6 +113,9 @@ func (g *Group) Backend() string { return g.backend.Name() }
 // Timeout returns how long the rank waits for the others.
 func (g *Group) Timeout() time.Duration { return g.timeout }
 
+// SetTimeout changes how long operations started through this handle from now on wait for the others.
+func (g *Group) SetTimeout(d time.Duration) { g.timeout = d }
+
 // WithTimeout returns a handle on the same group whose operations wait so long for the others.
 func (g *Group) WithTimeout(d time.Duration) *Group { return &Group{g.member, d} }
 

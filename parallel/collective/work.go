@@ -53,13 +53,35 @@ func (w *Work) settle(events []core.Event, err error) {
 // String returns the name of the collective and its number in the group, such as "all_reduce #5".
 func (w *Work) String() string { return w.label }
 
-// Arrived waits until every rank has made the call and all of them agree. It returns the error if they do not; the tensors
-// are then as they were.
+// Arrived waits until every rank has made the call and all of them agree, and if memory is shared with somebody outside,
+// such as a NumPy array, until the work is done. It returns the error if they do not agree; the tensors are then as they
+// were.
 func (w *Work) Arrived() error {
-	if !w.arrivedWithin(-1) {
-		return nil // not reached: it waits without a limit
+	w.arrivedWithin(-1)
+	if err := w.refused(); err != nil || !w.shared() {
+		return err
 	}
-	return w.refused()
+	return w.Wait()
+}
+
+// ArrivedFor is [Work.Arrived] for at most d; it reports whether the wait is over.
+func (w *Work) ArrivedFor(d time.Duration) (bool, error) {
+	if !w.arrivedWithin(max(d, 0)) {
+		return false, nil
+	}
+	if err := w.refused(); err != nil || !w.shared() {
+		return true, err
+	}
+	return w.WaitFor(d)
+}
+
+func (w *Work) shared() bool {
+	for _, l := range w.loans {
+		if l.Shared() {
+			return true
+		}
+	}
+	return false
 }
 
 // refused returns the error of a work that did not start, and makes the tensors usable again: their contents are untouched.
@@ -98,7 +120,8 @@ func (w *Work) arrivedWithin(d time.Duration) bool {
 // Wait waits until the collective is done and returns the error that kept it from being done. The group's timeout bounds
 // the wait for the other ranks.
 func (w *Work) Wait() error {
-	if err := w.Arrived(); err != nil {
+	w.arrivedWithin(-1)
+	if err := w.refused(); err != nil {
 		return err
 	}
 	for _, e := range w.all() {

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait import _core
+from plait._rank import Rank, place
 from plait.utils.data.dataset import IterableDataset
 
 Fetch = Callable[[Any, Iterator[Any] | None, Any], Any]
@@ -56,7 +57,7 @@ class Worker:
         self.info = info
         self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.results: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
-        args = (info, fetch, init, self.tasks, self.results, _core.bind_ModeGet())
+        args = (info, fetch, init, self.tasks, self.results, _core.bind_ModeGet(), place.rank)
         self.thread = threading.Thread(target=_work, args=args, daemon=True, name=f"DataLoader worker {info.id}")
         self.thread.start()
 
@@ -87,8 +88,10 @@ def _work(
     tasks: queue.SimpleQueue[Any],
     results: queue.SimpleQueue[Any],
     mode: int,
+    rank: Rank | None,
 ) -> None:
     _local.info = info
+    place.rank = rank
     _core.bind_ModeSet(mode)
     failed: BaseException | None = None
     context = 0

@@ -1,0 +1,289 @@
+package bind
+
+import (
+	"errors"
+	"time"
+
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// WorldNew makes size ranks that are threads of this process, and writes the handles of their groups, one for each rank.
+// timeout, in nanoseconds, is how long a rank waits for the others; 0 means the default.
+func WorldNew(size, timeout int64, groups IntsOut) (status Status) {
+	defer protect("init_process_group", &status)
+	made, err := collective.NewWorld(int(size), collective.Options{Timeout: time.Duration(timeout)})
+	if err != nil {
+		return failure(err)
+	}
+	out := handle.Slice[int64](groups, size)
+	for i, g := range made {
+		out[i] = handle.AddObject(g)
+	}
+	return 0
+}
+
+// A rankContext is what the operations of one rank share.
+type rankContext struct{ context *core.Context }
+
+// RankNew makes the context of a rank, with streams and random generators of its own and d as its default device. End it
+// with [RankEnd].
+func RankNew(rank int64, d Device) Object {
+	return handle.AddObject(&rankContext{core.NewRankContext(int(rank), device(d))})
+}
+
+// RankMode returns the calling thread's mode with a rank's context, for [ModeSet].
+func RankMode(h Object) int64 {
+	r, ok := handle.Object[*rankContext](h)
+	if !ok {
+		return ModeGet()
+	}
+	return int64(core.CurrentMode().WithContext(r.context))
+}
+
+// RankEnd ends the context of a rank: it waits for its streams and closes them. No thread may be in it any more.
+//
+//plait:waits
+func RankEnd(h Object) (status Status) {
+	defer protect("rank", &status)
+	if r, ok := handle.Object[*rankContext](h); ok && handle.Objects.Take(h) != nil {
+		r.context.Free()
+	}
+	return 0
+}
+
+func group(h Object) *collective.Group {
+	g, ok := handle.Object[*collective.Group](h)
+	if !ok {
+		panic(core.Errorf(core.StateError, "group", "got a process group that was destroyed, or none"))
+	}
+	return g
+}
+
+// GroupNew makes a group of n ranks of another group; every rank of that calls it, and those that are not among them get 0.
+// timeout is in nanoseconds, 0 meaning the other group's.
+//
+//plait:waits
+func GroupNew(of Object, ranks Ints, n, timeout int64, name string) (status Object) {
+	defer protect("new_group", &status)
+	g, err := group(of).New(handle.Ints(ranks, n), collective.Options{Name: name, Timeout: time.Duration(timeout)})
+	if err != nil {
+		return failure(err)
+	}
+	if g == nil {
+		return 0
+	}
+	return handle.AddObject(g)
+}
+
+// GroupRank returns the calling rank's number in a group.
+func GroupRank(h Object) (status int64) {
+	defer protect("get_rank", &status)
+	return int64(group(h).Rank())
+}
+
+// GroupSize returns the number of ranks in a group.
+func GroupSize(h Object) (status int64) {
+	defer protect("get_world_size", &status)
+	return int64(group(h).Size())
+}
+
+// GroupName returns a group's name.
+func GroupName(h Object) string {
+	if g, ok := handle.Object[*collective.Group](h); ok {
+		return g.Name()
+	}
+	return ""
+}
+
+// GroupBackend returns the name of what carries out a group's operations, such as "local".
+func GroupBackend(h Object) string {
+	if g, ok := handle.Object[*collective.Group](h); ok {
+		return g.Backend()
+	}
+	return ""
+}
+
+// GroupSetTimeout sets how long the calling rank waits for the others, in nanoseconds.
+func GroupSetTimeout(h Object, timeout int64) (status Status) {
+	defer protect("group", &status)
+	group(h).SetTimeout(time.Duration(timeout))
+	return 0
+}
+
+// GroupBytes returns how many bytes a collective, such as "all_reduce", has moved for the calling rank; an empty name
+// stands for all of them.
+func GroupBytes(h Object, collective string) (status int64) {
+	defer protect("group", &status)
+	s := group(h).Stats()
+	if collective == "" {
+		return int64(s.Total())
+	}
+	return int64(s.Bytes[collective])
+}
+
+// GroupAbort ends the calling rank's part in its world because of what message says: operations that need it fail.
+func GroupAbort(h Object, message string) (status Status) {
+	defer protect("abort", &status)
+	group(h).Abort(errors.New(message))
+	return 0
+}
+
+// GroupClose ends the calling rank's part in a group and in those made from it, after its own operations are done.
+//
+//plait:waits
+func GroupClose(h Object) (status Status) {
+	defer protect("destroy_process_group", &status)
+	return failure(group(h).Close())
+}
+
+// CollectiveStart begins a collective of a group and returns its work. kind is 0 all_reduce, 1 broadcast, 2 reduce,
+// 3 all_gather, 4 reduce_scatter, 5 all_to_all, 6 gather, 7 scatter, 8 send, 9 recv; reduction is 0 sum, 1 avg, 2 product,
+// 3 min, 4 max, 5 band, 6 bor, 7 bxor. peer is the root, or the other side of send and recv, -1 meaning any. One tensor in
+// the place of one for each rank is taken in equal parts. timeout is in nanoseconds, 0 meaning the group's.
+//
+//plait:waits
+func CollectiveStart(of Object, kind, reduction, peer, tag int64, ins Tensors, nIns int64, outs Tensors, nOuts, timeout int64) (status Object) {
+	defer protect("collective", &status)
+	g := group(of)
+	if timeout > 0 {
+		g = g.WithTimeout(time.Duration(timeout))
+	}
+	in, out := tensors(ins, nIns), tensors(outs, nOuts)
+	first := func(list []*core.Tensor) *core.Tensor {
+		if len(list) == 0 {
+			return nil
+		}
+		return list[0]
+	}
+	o, root := collective.ReduceOp(reduction), int(peer)
+	var w *collective.Work
+	switch collective.Kind(kind) {
+	case collective.KindAllReduce:
+		w = g.AllReduceMany(in, o)
+	case collective.KindBroadcast:
+		w = g.BroadcastMany(in, root)
+	case collective.KindReduce:
+		w = g.Reduce(first(in), root, o)
+	case collective.KindAllGather:
+		if nOuts == 1 && g.Size() > 1 {
+			w = g.AllGatherInto(first(out), first(in))
+		} else {
+			w = g.AllGather(out, first(in))
+		}
+	case collective.KindReduceScatter:
+		if nIns == 1 && g.Size() > 1 {
+			w = g.ReduceScatterInto(first(out), first(in), o)
+		} else {
+			w = g.ReduceScatter(first(out), in, o)
+		}
+	case collective.KindAllToAll:
+		w = g.AllToAll(out, in)
+	case collective.KindGather:
+		w = g.Gather(out, first(in), root)
+	case collective.KindScatter:
+		w = g.Scatter(first(out), in, root)
+	case collective.KindSend:
+		w = g.Send(first(in), root, int(tag))
+	case collective.KindRecv:
+		w = g.Recv(first(out), root, int(tag))
+	default:
+		return failf(core.ValueError, "collective", "%d is not the number of a collective", kind)
+	}
+	return handle.AddObject(w)
+}
+
+// CollectiveAllToAllStart begins an exchange of parts: inSizes[r] elements of input go to rank r, and outSizes[r] of output come
+// from it. A negative number of sizes means equal parts.
+//
+//plait:waits
+func CollectiveAllToAllStart(of Object, output, input Tensor, outSizes Ints, nOut int64, inSizes Ints, nIn int64) (status Object) {
+	defer protect("all_to_all_single", &status)
+	w := group(of).AllToAllInto(tensor(output), tensor(input), ints(outSizes, nOut), ints(inSizes, nIn))
+	return handle.AddObject(w)
+}
+
+// ExchangeStart begins an exchange of n bytes, or of none as a barrier, that messages call note. See [WorkPayloadSize].
+// timeout is in nanoseconds, 0 meaning the group's.
+//
+//plait:waits
+func ExchangeStart(of Object, note string, payload Bytes, n, timeout int64) (status Object) {
+	defer protect(note, &status)
+	g := group(of)
+	if timeout > 0 {
+		g = g.WithTimeout(time.Duration(timeout))
+	}
+	return handle.AddObject(g.StartExchange(note, append([]byte(nil), handle.Slice[byte](payload, n)...)))
+}
+
+func work(h Object) *collective.Work {
+	w, ok := handle.Object[*collective.Work](h)
+	if !ok {
+		panic(core.Errorf(core.StateError, "work", "got no handle of a collective"))
+	}
+	return w
+}
+
+// WorkArrivedFor waits at most d nanoseconds until every rank has made the call, and returns 1 if it has.
+//
+//plait:waits
+func WorkArrivedFor(h Object, d int64) (status Status) {
+	defer protect("work", &status)
+	done, err := work(h).ArrivedFor(time.Duration(d))
+	if err != nil {
+		return failure(err)
+	}
+	return truth(done)
+}
+
+// WorkWaitFor waits at most d nanoseconds for the end of a collective, and returns 1 if it has come.
+//
+//plait:waits
+func WorkWaitFor(h Object, d int64) (status Status) {
+	defer protect("work", &status)
+	done, err := work(h).WaitFor(time.Duration(d))
+	if err != nil {
+		return failure(err)
+	}
+	return truth(done)
+}
+
+// WorkDone returns 1 if a collective is done or has failed.
+func WorkDone(h Object) (status Status) {
+	defer protect("work", &status)
+	return truth(work(h).Done())
+}
+
+// WorkSource returns the rank that sent what a finished recv received.
+func WorkSource(h Object) (status int64) {
+	defer protect("work", &status)
+	return int64(work(h).Source())
+}
+
+// WorkPayloadSize returns how many bytes a rank gave to a finished exchange.
+func WorkPayloadSize(h Object, rank int64) (status int64) {
+	defer protect("work", &status)
+	return int64(len(work(h).Payloads()[rank]))
+}
+
+// WorkPayload copies the bytes that a rank gave to a finished exchange.
+func WorkPayload(h Object, rank int64, out BytesOut, n int64) (status Status) {
+	defer protect("work", &status)
+	copy(handle.Slice[byte](out, n), work(h).Payloads()[rank])
+	return 0
+}
+
+// AllReduceSync replaces tensors, count of each device in a row, by their reduction over the devices: the numbers of the
+// reductions are those of [CollectiveStart]. One thread calls it for all devices.
+//
+//plait:waits
+func AllReduceSync(ts Tensors, devices, count, reduction int64) (status Status) {
+	defer protect("all_reduce_sync", &status)
+	all := tensors(ts, devices*count)
+	lists := make([][]*core.Tensor, devices)
+	for d := range lists {
+		lists[d] = all[d*int(count) : (d+1)*int(count)]
+	}
+	return failure(collective.AllReduceSyncMany(lists, collective.ReduceOp(reduction)))
+}

@@ -1,0 +1,151 @@
+"""Collectives on Python objects, by pickling. Only unpickle what ranks you trust have sent."""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+from typing import Any
+
+from plait import _core
+from plait._runtime import address, check
+from plait.distributed._collectives import root_of
+from plait.distributed._groups import ProcessGroup, is_outside, require
+from plait.distributed._peers import irecv, isend
+from plait.distributed._work import Work, arrive
+
+
+def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
+    """Returns the bytes of all ranks."""
+    data = array("B", payload)
+    work = Work(check(_core.bind_ExchangeStart(g._h, note, address(data), len(data), 0)))
+    arrive(work)
+    out = []
+    for r in range(g.size()):
+        got = array("B", bytes(check(_core.bind_WorkPayloadSize(work._h, r))))
+        check(_core.bind_WorkPayload(work._h, r, address(got), len(got)))
+        out.append(got.tobytes())
+    return out
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    """Writes the object of rank r to `object_list[r]`, on every rank."""
+    if is_outside(group):
+        return
+    g = require(group, "all_gather_object")
+    _expect("all_gather_object", object_list, g.size())
+    object_list[:] = [pickle.loads(b) for b in exchange(g, "all_gather_object", pickle.dumps(obj))]
+
+
+def gather_object(
+    obj: Any,
+    object_gather_list: list[Any] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    group_dst: int | None = None,
+) -> None:
+    """Writes the object of rank r to `object_gather_list[r]`, on rank `dst`, which is 0 by default."""
+    if is_outside(group):
+        return
+    g, root = root_of(group, "gather_object", 0 if dst is None and group_dst is None else dst, group_dst)
+    if g.rank() == root:
+        _expect("gather_object", object_gather_list, g.size())
+    got = exchange(g, f"gather_object(root {root})", pickle.dumps(obj))
+    if g.rank() == root and object_gather_list is not None:
+        object_gather_list[:] = [pickle.loads(b) for b in got]
+
+
+def broadcast_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
+) -> None:
+    """Replaces the objects of every rank by those of rank `src`, which is 0 by default."""
+    if is_outside(group):
+        return
+    g, root = root_of(group, "broadcast_object_list", 0 if src is None and group_src is None else src, group_src)
+    mine = pickle.dumps(list(object_list)) if g.rank() == root else b""
+    got = pickle.loads(exchange(g, f"broadcast_object_list(root {root})", mine)[root])
+    _expect("broadcast_object_list", object_list, len(got))
+    object_list[:] = got
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any],
+    scatter_object_input_list: list[Any] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    group_src: int | None = None,
+) -> None:
+    """Writes object r of rank `src`, which is 0 by default, to the first place of rank r's list."""
+    if is_outside(group):
+        return
+    g, root = root_of(group, "scatter_object_list", 0 if src is None and group_src is None else src, group_src)
+    mine = b""
+    if g.rank() == root:
+        _expect("scatter_object_list", scatter_object_input_list, g.size())
+        mine = pickle.dumps([pickle.dumps(o) for o in scatter_object_input_list or ()])
+    if not scatter_object_output_list:
+        raise ValueError("scatter_object_list: the output list must have a place for the object")
+    parts = pickle.loads(exchange(g, f"scatter_object_list(root {root})", mine)[root])
+    scatter_object_output_list[0] = pickle.loads(parts[g.rank()])
+
+
+def send_object_list(
+    object_list: list[Any],
+    dst: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_dst: int | None = None,
+    use_batch: bool = False,
+) -> None:
+    """Sends objects to rank `dst`, which calls `recv_object_list`."""
+    from plait import tensor, uint8
+
+    data = array("B", pickle.dumps(list(object_list)))
+    size = tensor([len(data)])
+    content = tensor(data, dtype=uint8)
+    for t in (size, content):
+        work = isend(t, dst, group, _OBJECTS, group_dst)
+        if work is not None:
+            work.wait()
+
+
+def recv_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
+    use_batch: bool = False,
+) -> int:
+    """Receives the objects of `send_object_list` from rank `src`, or anyone, and returns the sender's global rank."""
+    from plait import empty, int64, uint8
+    from plait.distributed._groups import get_global_rank
+
+    if is_outside(group):
+        return -1
+    g = require(group, "recv_object_list")
+    size = empty(1, dtype=int64)
+    work = irecv(size, src, group, _OBJECTS, group_src)
+    assert work is not None
+    work.wait()
+    sender = work.source_rank()
+    content = empty(int(size.item()), dtype=uint8)
+    second = irecv(content, None, g, _OBJECTS, sender)
+    assert second is not None
+    second.wait()
+    got = pickle.loads(content.numpy().tobytes())
+    _expect("recv_object_list", object_list, len(got))
+    object_list[:] = got
+    return get_global_rank(g, sender)
+
+
+_OBJECTS = -1  # a tag of their own
+
+
+def _expect(name: str, places: list[Any] | None, n: int) -> None:
+    if not isinstance(places, list) or len(places) != n:
+        got = f"one of {len(places)}" if isinstance(places, list) else type(places).__name__
+        raise ValueError(f"{name}: want a list with places for {n} objects, got {got}")

@@ -1,0 +1,31 @@
+"""Collectives that one thread calls for all devices, without ranks."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from plait import _core
+from plait._runtime import address, check
+from plait._tensor import Tensor
+from plait.distributed._work import ReduceOp
+
+
+def all_reduce_sync(tensors: Sequence[Tensor] | Sequence[Sequence[Tensor]], op: int = ReduceOp.AVG) -> None:
+    """Replaces the tensors of all devices by their reduction, by default their mean, in the order of the devices.
+
+    It returns once the work is enqueued; what is done with the tensors later waits for it.
+
+    Args:
+        tensors: one for each device, of one shape and dtype; or a list for each device, such as the gradients of a
+            replica, whose tensors correspond
+        op: the reduction
+    """
+    lists = [[t] if isinstance(t, Tensor) else list(t) for t in tensors]
+    count = len(lists[0]) if lists else 0
+    if not lists or any(len(part) != count for part in lists):
+        raise ValueError(f"all_reduce_sync: want as many tensors of each device, got {[len(part) for part in lists]}")
+    if not all(isinstance(t, Tensor) for part in lists for t in part):
+        raise TypeError("all_reduce_sync: want tensors")
+    handles = array("q", [t._h for part in lists for t in part])
+    check(_core.bind_AllReduceSync(address(handles), len(lists), count, int(op)))

@@ -1,0 +1,137 @@
+"""Collectives on their way."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from plait import _core
+from plait._runtime import SLICE, check
+from plait.distributed._groups import nanoseconds
+
+
+class ReduceOp(enum.IntEnum):
+    """How the elements of the ranks become one, in the order of the ranks. Half types are reduced in float32."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+
+
+class Work:
+    """A collective on its way.
+
+    The tensors that were given to it are ordered by it, so nobody need wait but to learn its error.
+    """
+
+    def __init__(self, handle: int, result: Any = None) -> None:
+        self._h = handle
+        self._result = result
+
+    def is_completed(self) -> bool:
+        """Returns whether the collective is done or has failed."""
+        return bool(check(_core.bind_WorkDone(self._h)))
+
+    def is_success(self) -> bool:
+        """Returns whether the collective is done without an error."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Exception | None:
+        """Returns the error of a collective that has failed."""
+        try:
+            if self.is_completed():
+                self.wait()
+        except RuntimeError as error:
+            return error
+        return None
+
+    def wait(self, timeout: timedelta | float | None = None) -> bool:
+        """Waits until the collective is done, in a way that lets Ctrl-C through.
+
+        Args:
+            timeout: a timedelta or seconds; by default the group's timeout bounds the wait for the other ranks
+
+        Raises:
+            plait.DistributedError: if the ranks disagree, one died, or time is up.
+        """
+        limit = nanoseconds(timeout)
+        end = time.monotonic_ns() + limit
+        while not check(
+            _core.bind_WorkWaitFor(self._h, SLICE if not limit else min(SLICE, max(end - time.monotonic_ns(), 0)))
+        ):
+            if limit and time.monotonic_ns() >= end:
+                from plait._errors import DistributedError
+
+                raise DistributedError(f"wait: the collective is not done after {limit / 1e9:g} s")
+        return True
+
+    def result(self) -> Any:
+        """Waits, and returns the tensors the collective writes to."""
+        self.wait()
+        return self._result
+
+    def source_rank(self) -> int:
+        """Returns the rank, in the group, that sent what a finished `irecv` received."""
+        return check(_core.bind_WorkSource(self._h))
+
+    def get_future(self) -> Future:
+        """Returns the collective as a future of its tensors."""
+        return Future(self)
+
+    def __del__(self) -> None:
+        try:
+            _core.bind_ObjectRelease(self._h)
+        except AttributeError:
+            return
+
+
+class Future:
+    """What a collective writes, when it is done."""
+
+    def __init__(self, work: Work, then: Callable[[Future], Any] | None = None) -> None:
+        self._work, self._then, self._value, self._known = work, then, None, False
+
+    def done(self) -> bool:
+        """Returns whether the value is there."""
+        return self._known or self._work.is_completed()
+
+    def wait(self) -> Any:
+        """Waits for the value and returns it."""
+        if not self._known:
+            self._value = self._then(Future(self._work)) if self._then else self._work.result()
+            self._known = True
+        return self._value
+
+    def value(self) -> Any:
+        """Returns the value."""
+        return self.wait()
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        """Returns a future of what `callback` makes of this one, which is called when that is waited for."""
+        before = self
+
+        class Chained(Future):
+            def __init__(self) -> None:
+                super().__init__(before._work)
+
+            def wait(self) -> Any:
+                if not self._known:
+                    before.wait()
+                    self._value, self._known = callback(before), True
+                return self._value
+
+        return Chained()
+
+
+def arrive(work: Work) -> None:
+    """Waits until every rank has made the call and all agree, in a way that lets Ctrl-C through."""
+    while not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
+        pass
