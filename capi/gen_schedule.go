@@ -17,3 +17,13 @@ import (
 func plait_schedule_rates(kind C.plait_string, options C.plait_string, how C.int64_t, epoch C.double, base C.plait_floats, rates *C.double, momenta *C.double, n C.int64_t) C.plait_status {
 	return C.plait_status(bind.ScheduleRates(C.GoString(kind), C.GoString(options), int64(how), float64(epoch), int64(uintptr(unsafe.Pointer(base))), int64(uintptr(unsafe.Pointer(rates))), int64(uintptr(unsafe.Pointer(momenta))), int64(n)))
 }
+
+//export plait_schedule_anneal
+func plait_schedule_anneal(rates *C.double, targets C.plait_floats, n C.int64_t, epoch C.int64_t, epochs C.int64_t, linear C.bool) C.plait_status {
+	return C.plait_status(bind.ScheduleAnneal(int64(uintptr(unsafe.Pointer(rates))), int64(uintptr(unsafe.Pointer(targets))), int64(n), int64(epoch), int64(epochs), bool(linear)))
+}
+
+//export plait_schedule_plateau
+func plait_schedule_plateau(metric C.double, max C.bool, factor C.double, patience C.int64_t, threshold C.double, absolute C.bool, cooldown C.int64_t, eps C.double, least C.plait_floats, rates *C.double, n C.int64_t, state *C.double) C.plait_status {
+	return C.plait_status(bind.SchedulePlateau(float64(metric), bool(max), float64(factor), int64(patience), float64(threshold), bool(absolute), int64(cooldown), float64(eps), int64(uintptr(unsafe.Pointer(least))), int64(uintptr(unsafe.Pointer(rates))), int64(n), int64(uintptr(unsafe.Pointer(state)))))
+}

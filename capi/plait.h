@@ -802,6 +802,19 @@ plait_status plait_scaler_set(plait_object h, double growth, double backoff, int
 plait_status plait_schedule_rates(plait_string kind, plait_string options, int64_t how, double epoch,
 		plait_floats base, double *rates, double *momenta, int64_t n);
 
+// plait_schedule_anneal replaces the n learning rates of the epoch before by those of an epoch on the way to
+// targets, which lasts epochs, along half a wave of a cosine or a line.
+plait_status plait_schedule_anneal(double *rates, plait_floats targets, int64_t n, int64_t epoch,
+		int64_t epochs, bool linear);
+
+// plait_schedule_plateau takes the metric of an epoch of a schedule that reduces rates when it has stopped to
+// improve. It replaces the n learning rates, and the state: the best value, the steps since it, and those
+// until steps count again. least are the lowest rates; max wants the metric to grow, and absolute takes the
+// threshold as a difference.
+plait_status plait_schedule_plateau(double metric, bool max, double factor, int64_t patience,
+		double threshold, bool absolute, int64_t cooldown, double eps, plait_floats least, double *rates, int64_t n,
+		double *state);
+
 // --- activation ---
 
 // Returns input, 0 within lambd of 0.

@@ -2,6 +2,7 @@ package bind
 
 import (
 	"encoding/json"
+	"math"
 
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
@@ -112,5 +113,46 @@ func ScheduleRates(kind string, options string, how int64, epoch float64, base F
 			handle.Slice[float64](momenta, n)[i], _ = g.Get("momentum")
 		}
 	}
+	return 0
+}
+
+// ScheduleAnneal replaces the n learning rates of the epoch before by those of an epoch on the way to targets, which lasts
+// epochs, along half a wave of a cosine or a line.
+func ScheduleAnneal(rates FloatsOut, targets Floats, n int64, epoch int64, epochs int64, linear bool) (status Status) {
+	defer protect("lr_scheduler", &status)
+	to := handle.Slice[float64](targets, n)
+	for i, r := range handle.Slice[float64](rates, n) {
+		handle.Slice[float64](rates, n)[i] = optim.AnnealSWA(r, to[i], int(epoch), int(epochs), linear)
+	}
+	return 0
+}
+
+// SchedulePlateau takes the metric of an epoch of a schedule that reduces rates when it has stopped to improve. It
+// replaces the n learning rates, and the state: the best value, the steps since it, and those until steps count again.
+// least are the lowest rates; max wants the metric to grow, and absolute takes the threshold as a difference.
+func SchedulePlateau(metric float64, max bool, factor float64, patience int64, threshold float64, absolute bool, cooldown int64,
+	eps float64, least Floats, rates FloatsOut, n int64, state FloatsOut) (status Status) {
+	defer protect("lr_scheduler", &status)
+	now, remembered := handle.Slice[float64](rates, n), handle.Slice[float64](state, 3)
+	o := optim.Rates(append([]float64{}, now...), now, nil)
+	allowed, tiny := int(patience), math.SmallestNonzeroFloat64
+	if factor == 0 { // the options' 0 stands for a default
+		factor = tiny
+	}
+	if eps == 0 {
+		eps = tiny
+	}
+	p, err := optim.NewReduceLROnPlateau(o, optim.PlateauOptions{Max: max, Factor: factor, Patience: &allowed, Threshold: &threshold,
+		Absolute: absolute, Cooldown: int(cooldown), MinLR: handle.Slice[float64](least, n), Eps: eps})
+	if err != nil {
+		return failure(err)
+	}
+	p.Continue(optim.PlateauState{Best: remembered[0], Bad: int(remembered[1]), Cooling: int(remembered[2])})
+	p.Step(metric)
+	for i, g := range o.Groups() {
+		now[i] = g.LR()
+	}
+	s := p.Now()
+	remembered[0], remembered[1], remembered[2] = s.Best, float64(s.Bad), float64(s.Cooling)
 	return 0
 }

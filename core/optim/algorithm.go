@@ -1,6 +1,8 @@
 package optim
 
-// An algorithm is one method of optimisation, by the kernel "optim_step".
+import "github.com/plait-ml/plait/core"
+
+// An algorithm is one method of optimisation, by the kernel "optim_step" or composed of operations.
 type algorithm struct {
 	name     string
 	defaults Hyper
@@ -15,6 +17,13 @@ type algorithm struct {
 	carries string
 	// update returns the rule and the numbers for a step.
 	update func(h Hyper, s step) update
+	// apply, in place of update, returns the parameter's next value, and changes the states; parameter and gradient are in
+	// the states' dtype.
+	apply func(h Hyper, param, grad *core.Tensor, states map[string]*core.Tensor, count float64) *core.Tensor
+	// shape returns the shape of a state of a parameter, nil if it has none of that name; without it, it is the parameter's.
+	shape func(state string, param []int) []int
+	// accepts says what parameters must be, besides floating-point leaves; may be nil.
+	accepts func(t *core.Tensor) error
 	// closure says that a step evaluates the loss itself, and does without update.
 	closure bool
 }
@@ -57,18 +66,31 @@ const (
 
 var algorithms = map[string]*algorithm{}
 
-// define adds an algorithm. All of them but those that evaluate a closure take maximize and master_weights, and a weight
-// decay if they list one.
+// define adds an algorithm. All of them but those that evaluate a closure take maximize, those with a kernel master_weights, and
+// a weight decay those that list one.
 func define(a *algorithm) {
 	a.limits = append(a.limits, atLeastZero("lr")...)
 	if _, ok := a.defaults["weight_decay"]; ok {
 		a.limits = append(a.limits, atLeastZero("weight_decay")...)
 	}
 	if !a.closure {
-		a.defaults["maximize"], a.defaults["master_weights"] = 0, 0
-		a.limits = append(a.limits, flag("maximize", "master_weights")...)
+		a.defaults["maximize"] = 0
+		a.limits = append(a.limits, flag("maximize")...)
+	}
+	if a.update != nil {
+		a.defaults["master_weights"] = 0
+		a.limits = append(a.limits, flag("master_weights")...)
 	}
 	algorithms[a.name] = a
+}
+
+// stateShape returns the shape of a state of a parameter, and false if it has none of that name.
+func (a *algorithm) stateShape(state string, param []int) ([]int, bool) {
+	if a.shape == nil || state == masterState {
+		return param, true
+	}
+	s := a.shape(state, param)
+	return s, s != nil
 }
 
 // updateOf returns an update that begins with what all rules have in common. decoupled weight decay shrinks the parameter

@@ -137,7 +137,7 @@ func (p *problem) gradient() *core.Tensor {
 		if g == nil {
 			d := s.param.DType()
 			parts[i] = op.ZerosWith([]int{s.param.Numel()}, op.TensorOptions{DType: &d, Device: s.param.Device()})
-		} else if err := s.sound("lbfgs", g); err != nil {
+		} else if err := s.sound(algorithms["lbfgs"], g); err != nil {
 			p.err = err
 			return nil
 		} else {

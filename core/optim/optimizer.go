@@ -114,6 +114,11 @@ func (o *Optimizer) AddGroup(p Params) error {
 		if t.IsNumber() || !t.DType().IsFloat() {
 			return core.Errorf(core.DTypeError, name, "parameter %s must be a floating-point tensor, got %v", label, t)
 		}
+		if accepts := o.algorithm.accepts; accepts != nil {
+			if err := accepts(t); err != nil {
+				return err
+			}
+		}
 		if !t.IsLeaf() {
 			return core.Errorf(core.ValueError, name, "parameter %s is the result of an operation, want a leaf", label)
 		}

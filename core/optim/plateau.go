@@ -102,6 +102,18 @@ func (p *Plateau) Step(metric float64) bool {
 	return reduced
 }
 
+// A PlateauState is what a plateau remembers of the metrics so far.
+type PlateauState struct {
+	Best         float64
+	Bad, Cooling int // steps since the last improvement, and until steps count again
+}
+
+// Continue puts the plateau where another has been.
+func (p *Plateau) Continue(s PlateauState) { p.best, p.bad, p.cooling = s.Best, s.Bad, s.Cooling }
+
+// Now returns what the plateau remembers.
+func (p *Plateau) Now() PlateauState { return PlateauState{p.best, p.bad, p.cooling} }
+
 // State returns the schedule's state.
 func (p *Plateau) State() ScheduleState {
 	return ScheduleState{Kind: "reduce_lr_on_plateau", Epoch: float64(p.epoch), Numbers: map[string]float64{

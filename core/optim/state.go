@@ -137,7 +137,7 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 				f.carried = v
 			}
 			for state, t := range ps.Tensors {
-				c, err := copyState(name, s, state, t)
+				c, err := copyState(o.algorithm, s, state, t)
 				if err != nil {
 					return fail(err)
 				}
@@ -160,12 +160,13 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 }
 
 // copyState returns a copy of t as a state of s: of its shape, on its device, in the dtype of states.
-func copyState(name string, s *slot, state string, t *core.Tensor) (*core.Tensor, error) {
+func copyState(a *algorithm, s *slot, state string, t *core.Tensor) (*core.Tensor, error) {
+	name := a.name
 	if err := t.Usable(name); err != nil {
 		return nil, core.Errorf(core.ValueError, name, "state %q of parameter %s: %w", state, s.name, err)
 	}
-	if !slices.Equal(t.Shape(), s.param.Shape()) {
-		return nil, core.Errorf(core.ShapeError, name, "state %q of parameter %s has another shape, got %v, want %v", state, s.name, t.Shape(), s.param.Shape())
+	if shape, _ := a.stateShape(state, s.param.Shape()); !slices.Equal(t.Shape(), shape) {
+		return nil, core.Errorf(core.ShapeError, name, "state %q of parameter %s has another shape, got %v, want %v", state, s.name, t.Shape(), shape)
 	}
 	d := core.Float32
 	if s.param.DType() == core.Float64 {

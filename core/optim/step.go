@@ -15,10 +15,16 @@ func (o *Optimizer) Step() error {
 		return core.Errorf(core.StateError, o.algorithm.name, "a step evaluates the loss several times: use StepWith")
 	}
 	var err error
-	core.NoGrad(func() {
+	plain := func(m core.Mode) core.Mode { return m.WithGrad(false).WithoutAutocast() }
+	core.WithMode(plain, func() {
 		var p plan
 		defer p.release()
-		if err = p.prepare(o); err == nil {
+		if err = p.prepare(o); err != nil {
+			return
+		}
+		if o.algorithm.apply != nil {
+			err = p.runComposed(o)
+		} else {
 			p.run(o)
 		}
 	})
@@ -59,6 +65,7 @@ type plan struct {
 // An item is one parameter of a plan. param and grad are contiguous: the parameter's and gradient's own memory, or copies.
 type item struct {
 	slot        *slot
+	hyper       Hyper // of its group
 	update      update
 	param, grad *core.Tensor
 	states      []*core.Tensor
@@ -94,12 +101,15 @@ func (p *plan) prepare(o *Optimizer) error {
 				}
 				continue
 			}
-			if err := s.sound(o.algorithm.name, grad); err != nil {
+			if err := s.sound(o.algorithm, grad); err != nil {
 				return err
 			}
-			it := item{slot: s, param: p.contiguous(s.param), grad: p.contiguous(grad)}
+			it := item{slot: s, hyper: g.hyper, param: p.contiguous(s.param), grad: p.contiguous(grad)}
 			fresh := false
 			for _, name := range names {
+				if _, has := o.algorithm.stateShape(name, s.param.Shape()); !has {
+					continue
+				}
 				t, isNew, err := p.state(o, g, s, name)
 				if err != nil {
 					return err
@@ -121,7 +131,7 @@ func (p *plan) prepare(o *Optimizer) error {
 			}
 			key := step{count: s.count + 1, carried: s.carried, fresh: fresh}
 			u, ok := memo[key]
-			if !ok {
+			if !ok && o.algorithm.update != nil {
 				u = o.algorithm.update(g.hyper, key)
 				memo[key] = u
 			}
@@ -133,7 +143,8 @@ func (p *plan) prepare(o *Optimizer) error {
 }
 
 // sound returns an error unless the slot's parameter can be updated by grad, as far as is known.
-func (s *slot) sound(op string, grad *core.Tensor) error {
+func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
+	op := a.name
 	fail := func(err error) error {
 		kind, ok := core.KindOf(err)
 		if !ok {
@@ -157,8 +168,9 @@ func (s *slot) sound(op string, grad *core.Tensor) error {
 	case grad.Device() != s.param.Device():
 		return core.Errorf(core.DeviceError, op, "parameter %s: the gradient is on another device, got %v, want %v", s.name, grad.Device(), s.param.Device())
 	}
-	for _, t := range s.states {
-		if t.Device() != s.param.Device() || !slices.Equal(t.Shape(), s.param.Shape()) {
+	for name, t := range s.states {
+		shape, _ := a.stateShape(name, s.param.Shape())
+		if t.Device() != s.param.Device() || !slices.Equal(t.Shape(), shape) {
 			return core.Errorf(core.StateError, op, "parameter %s has changed since its state was made, got %v, want %v on %v", s.name,
 				s.param, t.Shape(), t.Device())
 		}
@@ -194,7 +206,8 @@ func (p *plan) state(o *Optimizer, g *Group, s *slot, name string) (t *core.Tens
 		if o.algorithm.start != nil {
 			start = o.algorithm.start(g.hyper, name)
 		}
-		t = op.Full(s.param.Shape(), core.Num(start), op.TensorOptions{DType: &d, Device: s.param.Device()})
+		shape, _ := o.algorithm.stateShape(name, s.param.Shape())
+		t = op.Full(shape, core.Num(start), op.TensorOptions{DType: &d, Device: s.param.Device()})
 	})
 	if err := t.Err(); err != nil {
 		return nil, false, core.Errorf(core.MemoryError, o.algorithm.name, "parameter %s: %w", s.name, err)

@@ -1,23 +1,14 @@
-"""Methods that look at matrices as a whole: composed of tensor operations, none of which waits."""
+"""Methods that look at matrices as a whole."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from plait import _ops
-from plait._modes import no_grad
-from plait._tensor import Tensor, tensor
-from plait.optim.optimizer import Closure, Optimizer, ParamsT, evaluate
+from plait.optim._engine import EngineOptimizer, pairs
+from plait.optim.optimizer import ParamsT
 
 
-def _check(name: str, **at_least_zero: float) -> None:
-    for key, value in at_least_zero.items():
-        if not value >= 0:
-            raise ValueError(f"{name}: {key} must be at least 0, got {value}")
-
-
-class Adafactor(Optimizer):
+class Adafactor(EngineOptimizer):
     """The optimiser of Shazeer and Stern 2018, "Adafactor: adaptive learning rates with sublinear memory cost".
 
     Args:
@@ -31,6 +22,10 @@ class Adafactor(Optimizer):
         maximize: go up, not down
     """
 
+    _algorithm = "adafactor"
+    _hyper = pairs("lr", "beta2_decay", "d", "weight_decay", "maximize", eps1=("eps", 0), eps2=("eps", 1))
+    _tensors = ("row_var", "col_var", "variance")
+
     def __init__(
         self,
         params: ParamsT,
@@ -43,11 +38,8 @@ class Adafactor(Optimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        _check(
-            "adafactor", lr=float(lr), eps=eps[0] or 0, eps2=eps[1], weight_decay=weight_decay, beta2_decay=-beta2_decay
-        )
-        if not d >= 1:
-            raise ValueError(f"adafactor: d must be at least 1, got {d}")
+        if eps[0] is not None and not eps[0] >= 0:
+            raise ValueError(f"adafactor: eps[0] must be None or at least 0, got {eps[0]}")
         super().__init__(
             params,
             {
@@ -61,49 +53,12 @@ class Adafactor(Optimizer):
             },
         )
 
-    @no_grad()
-    def step(self, closure: Closure | None = None) -> Any:
-        """Updates the parameters that have a gradient; `closure` is as for `Optimizer.step`."""
-        loss = evaluate(closure)
-        for group in self.param_groups:
-            for p in group["params"]:
-                if (grad := p.grad) is not None:
-                    self._update(p, -grad if group["maximize"] else grad, group)
-        return loss
-
-    def _update(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        from plait._dtype import finfo
-
-        lr, (eps1, eps2) = float(group["lr"]), group["eps"]
-        eps1 = finfo(p.dtype).eps if eps1 is None else eps1
-        state = self.state[p]
-        if not state:
-            state["step"] = tensor(0.0)
-            if grad.dim() > 1:
-                state["row_var"] = _ops.zeros_like(grad.narrow(-1, 0, 1))
-                state["col_var"] = _ops.zeros_like(grad.narrow(-2, 0, 1))
-            else:
-                state["variance"] = _ops.zeros_like(grad)
-        step = float(state["step"]) + 1
-        state["step"] = tensor(step)
-        take = step ** group["beta2_decay"]
-        size = p.square().mean().sqrt().clamp(min=eps2) * min(lr, 1 / math.sqrt(step))
-        if group["weight_decay"]:
-            p.mul_(1 - lr * group["weight_decay"])
-        square = grad * grad
-        if grad.dim() > 1:
-            row, col = state["row_var"], state["col_var"]
-            row.lerp_(square.mean(-1, True), take)
-            col.lerp_(square.mean(-2, True), take)
-            variance = _ops.matmul(row, col) / row.mean(-2, True).clamp(min=eps1)
-        else:
-            state["variance"].lerp_(square, take)
-            variance = state["variance"]
-        update = grad * variance.clamp(min=eps1 * eps1).rsqrt()
-        p.sub_(update * (size / (update.square().mean().sqrt() / group["d"]).clamp(min=1.0)))
+    def _values(self, group: dict[str, Any]) -> tuple[float, ...]:
+        eps1, eps2 = group["eps"]
+        return super()._values({**group, "eps": (-1.0 if eps1 is None else eps1, eps2)})
 
 
-class Muon(Optimizer):
+class Muon(EngineOptimizer):
     """Momentum made orthogonal by Newton-Schulz iterations (Jordan et al. 2024); for matrices only.
 
     Args:
@@ -118,6 +73,14 @@ class Muon(Optimizer):
         adjust_lr_fn: how the rate depends on the shape: "original" or "match_rms_adamw"
     """
 
+    _algorithm = "muon"
+    _hyper = pairs(
+        "lr", "weight_decay", "momentum", "nesterov", "eps", "ns_steps", a=("ns_coefficients", 0),
+        b=("ns_coefficients", 1), c=("ns_coefficients", 2), match_rms="adjust_lr_fn",
+    )  # fmt: skip
+    _tensors = ("momentum_buffer",)
+    _counts = False
+
     def __init__(
         self,
         params: ParamsT,
@@ -130,9 +93,6 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        _check("muon", lr=float(lr), weight_decay=weight_decay, momentum=momentum)
-        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
-            raise ValueError(f'muon: adjust_lr_fn must be "original" or "match_rms_adamw", got {adjust_lr_fn!r}')
         super().__init__(
             params,
             {
@@ -146,45 +106,9 @@ class Muon(Optimizer):
                 "adjust_lr_fn": adjust_lr_fn,
             },
         )
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.dim() != 2:
-                    raise ValueError(f"muon: only matrices can be optimised, got a parameter of shape {list(p.shape)}")
 
-    @no_grad()
-    def step(self, closure: Closure | None = None) -> Any:
-        """Updates the parameters that have a gradient; `closure` is as for `Optimizer.step`."""
-        loss = evaluate(closure)
-        for group in self.param_groups:
-            lr, momentum = float(group["lr"]), group["momentum"]
-            for p in group["params"]:
-                if (grad := p.grad) is None:
-                    continue
-                state = self.state[p]
-                if "momentum_buffer" not in state:
-                    state["momentum_buffer"] = _ops.zeros_like(grad)
-                mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
-                update = grad.lerp(mean, momentum) if group["nesterov"] else mean
-                update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
-                rows, columns = p.shape
-                ratio = math.sqrt(max(1, rows / columns))
-                if group["adjust_lr_fn"] == "match_rms_adamw":
-                    ratio = 0.2 * math.sqrt(max(rows, columns))
-                p.mul_(1 - lr * group["weight_decay"])
-                p.sub_(update.to(p.dtype) * (lr * ratio))
-        return loss
-
-
-def _orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """Returns about the orthogonal matrix nearest to x, computed in bfloat16."""
-    from plait._dtype import bfloat16
-
-    a, b, c = coefficients
-    tall = x.shape[0] > x.shape[1]
-    x = x.to(bfloat16)
-    x = x.t() if tall else x
-    x = x / x.square().sum().sqrt().clamp(min=eps)
-    for _ in range(steps):
-        gram = _ops.matmul(x, x.t())
-        x = a * x + _ops.matmul(b * gram + c * _ops.matmul(gram, gram), x)
-    return x.t() if tall else x
+    def _values(self, group: dict[str, Any]) -> tuple[float, ...]:
+        adjust = group["adjust_lr_fn"]
+        if adjust not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f'muon: adjust_lr_fn must be "original" or "match_rms_adamw", got {adjust!r}')
+        return super()._values({**group, "adjust_lr_fn": adjust == "match_rms_adamw"})

@@ -511,12 +511,6 @@ class ReduceLROnPlateau(LRScheduler):
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
         self._last_lr = [float(g["lr"]) for g in optimizer.param_groups]
 
-    def is_better(self, a: float, best: float) -> bool:
-        """Whether a value improves on the best."""
-        sign = 1.0 if self.mode == "max" else -1.0
-        margin = best * self.threshold if self.threshold_mode == "rel" else self.threshold
-        return a > best + margin if sign > 0 else a < best - margin
-
     @property
     def in_cooldown(self) -> bool:
         """Whether a reduction was made so lately that none is counted."""
@@ -524,20 +518,19 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics: Any, epoch: float | None = None) -> None:  # type: ignore[override]
         """Takes the metric of an epoch."""
-        value = float(metrics)
         self.last_epoch += 1
-        better = (self.best in (math.inf, -math.inf) and not math.isnan(value)) or self.is_better(value, self.best)
-        if better:
-            self.best, self.num_bad_epochs = value, 0
-        else:
-            self.num_bad_epochs += 1
-        if self.in_cooldown:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
-        if self.num_bad_epochs > self.patience:
-            for g, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
-                new = max(float(g["lr"]) * self.factor, least)
-                if float(g["lr"]) - new > self.eps:
-                    g["lr"] = new
-            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        groups = self.optimizer.param_groups
+        rates, least = array("d", [float(g["lr"]) for g in groups]), array("d", self.min_lrs)
+        state = array("d", (self.best, self.num_bad_epochs, self.cooldown_counter))
+        check(
+            _core.bind_SchedulePlateau(
+                float(metrics), self.mode == "max", self.factor, self.patience, self.threshold,
+                self.threshold_mode == "abs", self.cooldown, self.eps, address(least), address(rates), len(rates),
+                address(state),
+            )
+        )  # fmt: skip
+        self.best, self.num_bad_epochs, self.cooldown_counter = state[0], int(state[1]), int(state[2])
+        for g, rate in zip(groups, rates, strict=True):
+            if float(g["lr"]) != rate:
+                g["lr"] = rate
         self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]

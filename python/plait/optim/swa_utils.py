@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
+from array import array
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
+from plait import _core
 from plait._modes import no_grad
+from plait._runtime import address, check
 from plait._tensor import Tensor, tensor
 from plait.nn import Module
 from plait.optim.lr_scheduler import LRScheduler
@@ -184,18 +186,11 @@ class SWALR(LRScheduler):
         self.anneal_epochs, self.anneal_strategy = anneal_epochs, anneal_strategy
         super().__init__(optimizer, last_epoch)
 
-    def _part(self, epoch: float) -> float:
-        t = max(0.0, min(1.0, epoch / max(1, self.anneal_epochs)))
-        return (1 - math.cos(math.pi * t)) / 2 if self.anneal_strategy == "cos" else t
-
     def get_lr(self) -> list[float]:
         """Returns the rates of the next step, from those of the one before."""
-        epoch = self._step_count - 1
         groups = self.optimizer.param_groups
-        if self.anneal_epochs == 0:
-            return [g["swa_lr"] for g in groups]
-        before, now = self._part(max(0, epoch - 1)), self._part(epoch)
-        starts = [
-            g["swa_lr"] if before == 1 else (float(g["lr"]) - g["swa_lr"] * before) / (1 - before) for g in groups
-        ]
-        return [g["swa_lr"] * now + start * (1 - now) for g, start in zip(groups, starts, strict=True)]
+        rates, targets = array("d", [float(g["lr"]) for g in groups]), array("d", [float(g["swa_lr"]) for g in groups])
+        linear = self.anneal_strategy == "linear"
+        given = (address(rates), address(targets), len(rates), self._step_count - 1, self.anneal_epochs, linear)
+        check(_core.bind_ScheduleAnneal(*given))
+        return rates.tolist()
