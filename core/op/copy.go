@@ -123,8 +123,11 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 	return t
 }
 
-// copyInPlaceDeriv leaves the gradient of the old value out: it is zero.
+// copyInPlaceDeriv sets a gradient of zeros for the old value, so that a leaf that was overwritten gets one.
 func copyInPlaceDeriv(d *core.Derivation) {
+	if d.Needs(0) {
+		d.Set(0, zerosFor(d.Grad(), d.InputDType(0), d.InputShape(0)))
+	}
 	if d.Needs(1) {
 		d.Set(1, To(sumTo(d.Grad(), d.InputShape(1)), d.InputDType(1)))
 	}

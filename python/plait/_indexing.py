@@ -33,7 +33,10 @@ def _parts(index: Any) -> tuple[array[int], list[Any], bool]:
         elif (
             not isinstance(part, bool | TensorBase) and hasattr(part, "__index__") and not isinstance(part, np.ndarray)
         ):
-            out.extend((_INTEGER, part.__index__(), 0, 0))
+            i = part.__index__()
+            if abs(i) > _END:
+                raise IndexError(f"index: {i} is out of range")
+            out.extend((_INTEGER, i, 0, 0))
         else:
             t = _index_tensor(part)
             kept.append(t)
