@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -101,10 +102,13 @@ func (a *attentionProblem) scores(m core.Memory, p part, transposed bool) heads 
 }
 
 // multiply computes out = alpha x y for each head of a part. Where out has key heads, the groups are summed.
-func (a *attentionProblem) multiply(r *recorder, p part, out, x, y heads, m, n, k int, alpha float64, summed bool) error {
+func (a *attentionProblem) multiply(r *recorder, p part, out, x, y heads, m, n, k int, alpha float64, summed bool, causal causality) error {
 	t := product{
 		m: m, n: n, k: k, out: out.o, a: x.o, b: y.o, alpha: alpha,
 		ar: x.row, ac: x.col, br: y.row, bc: y.col, cr: out.row, cc: out.col,
+	}
+	if a.causal {
+		t.causal = causal
 	}
 	t.batch = layout{count: p.batches * p.kvs, strides: make([][]int, 3)}
 	t.batch.push(p.batches, out.batch, x.batch, y.batch)
@@ -159,6 +163,10 @@ func (a *attentionProblem) rowShader(s *shader, p part, width int) (head, visibl
 		}
 	}
 	if s.flag(a.causal) {
+		// Products with tiles of up to 256 rows look no further.
+		head = strings.Replace(head, "  let n = ", "  let all_keys = ", 1)
+		head = strings.Replace(head, "  let first = (group / step) * n * step", "  let first = (group / step) * all_keys * step", 1)
+		head += "  let n = min(all_keys, (query / 256u + 1u) * 256u);\n"
 		visible = "select(" + visible + ", -" + infinity + ", j > query)"
 	}
 	dropped = "1.0"
@@ -197,13 +205,13 @@ func attentionCall(r *recorder, c *core.Call) error {
 	}
 	for _, p := range list {
 		s1 := a.scores(scores, p, false)
-		if err := a.multiply(r, p, s1, a.of(a.q, p, false, false), a.of(a.k, p, true, true), a.queries, a.keys, a.dim, a.scale, false); err != nil {
+		if err := a.multiply(r, p, s1, a.of(a.q, p, false, false), a.of(a.k, p, true, true), a.queries, a.keys, a.dim, a.scale, false, lowerOut); err != nil {
 			return err
 		}
 		if err := a.weights(r, p, scores); err != nil {
 			return err
 		}
-		if err := a.multiply(r, p, a.of(&c.Outs[0], p, false, false), s1, a.of(a.v, p, true, false), a.queries, a.valueDim, a.keys, 1, false); err != nil {
+		if err := a.multiply(r, p, a.of(&c.Outs[0], p, false, false), s1, a.of(a.v, p, true, false), a.queries, a.valueDim, a.keys, 1, false, lowerLeft); err != nil {
 			return err
 		}
 	}
@@ -258,24 +266,24 @@ func attentionBackwardCall(r *recorder, c *core.Call) error {
 		q, k, v, g := a.of(a.q, p, false, false), a.of(a.k, p, true, false), a.of(a.v, p, true, true), a.of(do, p, false, false)
 		steps := []func() error{
 			func() error {
-				return a.multiply(r, p, w, q, a.of(a.k, p, true, true), a.queries, a.keys, a.dim, a.scale, false)
+				return a.multiply(r, p, w, q, a.of(a.k, p, true, true), a.queries, a.keys, a.dim, a.scale, false, lowerOut)
 			},
-			func() error { return a.multiply(r, p, d, g, v, a.queries, a.keys, a.valueDim, 1, false) },
+			func() error { return a.multiply(r, p, d, g, v, a.queries, a.keys, a.valueDim, 1, false, lowerOut) },
 			func() error { return a.slopes(r, p, scores, slopes, lse) },
 		}
 		if o := &c.Outs[0]; o.Present() {
 			steps = append(steps, func() error {
-				return a.multiply(r, p, a.of(o, p, false, false), d, k, a.queries, a.dim, a.keys, a.scale, false)
+				return a.multiply(r, p, a.of(o, p, false, false), d, k, a.queries, a.dim, a.keys, a.scale, false, lowerLeft)
 			})
 		}
 		if o := &c.Outs[1]; o.Present() {
 			steps = append(steps, func() error {
-				return a.multiply(r, p, a.of(o, p, true, false), a.scores(slopes, p, true), q, a.keys, a.dim, a.queries, a.scale, true)
+				return a.multiply(r, p, a.of(o, p, true, false), a.scores(slopes, p, true), q, a.keys, a.dim, a.queries, a.scale, true, upperLeft)
 			})
 		}
 		if o := &c.Outs[2]; o.Present() {
 			steps = append(steps, func() error {
-				return a.multiply(r, p, a.of(o, p, true, false), a.scores(scores, p, true), g, a.keys, a.valueDim, a.queries, 1, true)
+				return a.multiply(r, p, a.of(o, p, true, false), a.scores(scores, p, true), g, a.keys, a.valueDim, a.queries, 1, true, upperLeft)
 			})
 		}
 		for _, step := range steps {

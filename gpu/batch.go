@@ -31,8 +31,8 @@ type batch struct {
 
 // A check is a call that may find a fault in its arguments when it runs, and what to say if it did.
 type check struct {
-	call *core.Call // with its outputs alone
-	err  func(fault uint32) error
+	call *core.Call // a copy: the stream uses its own for later ones
+	err  func(c *core.Call, fault uint32) error
 }
 
 func (b *batch) reset() {

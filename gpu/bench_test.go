@@ -1,7 +1,13 @@
 package gpu_test
 
 import (
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,6 +58,31 @@ func BenchmarkMatMul(b *testing.B) {
 				repeat(b, d, func() { op.MatMul(x, y) })
 				b.ReportMetric(2*float64(n)*float64(n)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 			})
+		}
+	}
+}
+
+// The tiles that products might choose from.
+func BenchmarkTiles(b *testing.B) {
+	d := hardware(b)
+	const n = 4096
+	x, y := on(d, n, n), on(d, n, n)
+	for _, t := range [][5]int{{128, 128, 16, 8, 8}, {128, 128, 32, 8, 8}, {256, 128, 16, 16, 8}, {128, 64, 32, 8, 4}, {64, 64, 32, 4, 4}} {
+		for _, double := range []bool{false, true} {
+			for _, form := range []string{"NN", "NT", "TN"} {
+				b.Run(fmt.Sprint(t, double, form), func(b *testing.B) {
+					defer gpu.SetTiles(d, double, t[0], t[1], t[2], t[3], t[4])()
+					u, v := x, y
+					if form == "TN" {
+						u = op.Transpose(x, 0, 1)
+					}
+					if form == "NT" {
+						v = op.Transpose(y, 0, 1)
+					}
+					repeat(b, d, func() { op.MatMul(u, v) })
+					b.ReportMetric(2*float64(n)*float64(n)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
+				})
+			}
 		}
 	}
 }
@@ -141,6 +172,9 @@ func BenchmarkGPT2(b *testing.B) {
 	step()
 	step()
 	require.NoError(b, d.Synchronize())
+	if *profiled {
+		profile(b, d, step)
+	}
 	before := d.Traffic()
 	b.ResetTimer()
 	for range b.N {
@@ -154,4 +188,26 @@ func BenchmarkGPT2(b *testing.B) {
 	b.ReportMetric(float64(d.Reserved())/(1<<30), "GiB-held")
 	b.ReportMetric(float64(after.Dispatches-before.Dispatches)/float64(b.N), "dispatches")
 	b.ReportMetric(float64(after.Submits-before.Submits)/float64(b.N), "submits")
+}
+
+var profiled = flag.Bool("profile", false, "print where the time of a GPT-2 step goes, each kernel waited for")
+
+func profile(b *testing.B, d *gpu.Device, step func()) {
+	p, err := core.StartProfile(true)
+	require.NoError(b, err)
+	step()
+	require.NoError(b, d.Synchronize())
+	times, counts := map[string]time.Duration{}, map[string]int{}
+	for _, e := range p.Stop() {
+		name := fmt.Sprint(e.Op, " ", e.Kernel, " ", e.Shapes)
+		if len(name) > 90 {
+			name = name[:90]
+		}
+		times[name] += e.End - e.Start
+		counts[name]++
+	}
+	names := slices.SortedFunc(maps.Keys(times), func(x, y string) int { return cmp.Compare(times[y], times[x]) })
+	for _, n := range names[:min(40, len(names))] {
+		b.Logf("%8.2f ms %4d %s", times[n].Seconds()*1e3, counts[n], n)
+	}
 }

@@ -111,7 +111,7 @@ func (m *elementwise) run(r *recorder, c *core.Call) error {
 		w = m.scalar(w, float64(v), v)
 	}
 	if faults {
-		mem, word, err := r.check(c, func(uint32) error {
+		mem, word, err := r.check(c, func(c *core.Call, _ uint32) error {
 			return core.Errorf(core.ValueError, c.Op, "integer division by zero")
 		})
 		if err != nil {

@@ -89,9 +89,9 @@ func classLoss(r *recorder, c *core.Call, entropy bool) error {
 	}
 	fault := ""
 	if !p.probabilities {
-		target, classes, ignored := c.Ins[1].Shape, c.Ints[lossClasses], c.Ints[lossIgnored]
-		m, word, err := r.check(c, func(at uint32) error {
-			return core.Errorf(core.IndexError, c.Op, "the target at position %d of %v is no class, got %d classes and ignore_index %d", at-1, target, classes, ignored)
+		m, word, err := r.check(c, func(c *core.Call, at uint32) error {
+			return core.Errorf(core.IndexError, c.Op, "the target at position %d of %v is no class, got %d classes and ignore_index %d",
+				at-1, c.Ins[1].Shape, c.Ints[lossClasses], c.Ints[lossIgnored])
 		})
 		if err != nil {
 			return err

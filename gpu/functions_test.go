@@ -39,7 +39,7 @@ var accuracy = map[string]float64{
 	"exp": 2, "exp2": 2, "expm1": 3, "log": 2, "log2": 3, "log10": 3, "log1p": 3, "sin": 3, "cos": 3, "tan": 4, "asin": 3,
 	"acos": 3, "atan": 3, "atan2": 4, "sinh": 4, "cosh": 4, "tanh": 4, "asinh": 4, "acosh": 4, "atanh": 4, "erf": 3,
 	"erfc": 8, "erfinv": 8, "sigmoid": 4, "pow": 3, "sqrt": 1, "rsqrt": 2, "hypot": 3, "fmod": 0, "remainder": 1,
-	"floor_divide": 1, "lgamma": 16, "digamma": 16,
+	"floor_divide": 2, "lgamma": 16, "digamma": 16,
 }
 
 // arguments returns numbers of every size, and those where functions change.

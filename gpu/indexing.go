@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -36,8 +37,8 @@ func numbersOf(d core.DType) expr.Type {
 }
 
 // faults adds a fault word to the shader and returns the assignment that sets it to one more than a position.
-func (s *shader) faults(r *recorder, c *core.Call, err func(at uint32) error) func(position string) string {
-	m, word, failure := r.check(c, func(fault uint32) error { return err(fault - 1) })
+func (s *shader) faults(r *recorder, c *core.Call, err func(c *core.Call, at uint32) error) func(position string) string {
+	m, word, failure := r.check(c, func(c *core.Call, fault uint32) error { return err(c, fault-1) })
 	if failure != nil {
 		s.err = failure
 	}
@@ -80,7 +81,7 @@ func gatherCall(r *recorder, c *core.Call) error {
 	t := numbersOf(in.DType)
 	x, j, y := s.in("x", in, t, expr.Number), s.in("index", index, expr.I64, expr.Number), s.out("y", out, t, expr.Number)
 	count, sizeWord, step := s.uint(out.Numel()), s.uint(size), s.uint(stride)
-	fault := s.faults(r, c, func(at uint32) error { return outOfRange(c, at, dim, size) })
+	fault := s.faults(r, c, func(c *core.Call, at uint32) error { return outOfRange(c, at, dim, size) })
 	l := newLayout(out.Shape, &from, index, out)
 	rank := s.choose(len(l.sizes))
 	at := s.loop(&l)
@@ -137,7 +138,7 @@ func scatterCall(r *recorder, c *core.Call) error {
 	}
 	count, sizeWord, step, lengthWord := s.uint(n), s.uint(size), s.uint(stride), s.uint(length)
 	indexStepWord, srcStepWord := s.uint(indexStep), s.uint(srcStep)
-	fault := s.faults(r, c, func(at uint32) error { return outOfRange(c, at, dim, size) })
+	fault := s.faults(r, c, func(c *core.Call, at uint32) error { return outOfRange(c, at, dim, size) })
 	s.choose(mode)
 	l := newLayout(index.Shape, index, &to, &from)
 	inner := s.uint(core.Numel(index.Shape[min(dim+1, len(index.Shape)):]))
@@ -214,8 +215,8 @@ func indexCall(r *recorder, c *core.Call) error {
 		starts = append(starts, s.in("index"+itoa(i), &c.Ins[1+i], expr.I64, expr.Number))
 	}
 	count, rest := s.uint(out.Numel()), s.uint(core.Numel(inRest.Shape))
-	fault := s.faults(r, c, func(at uint32) error {
-		return outOfRange(c, at/8, int(c.Ints[1+at%8]), in.Shape[at%8])
+	fault := s.faults(r, c, func(c *core.Call, at uint32) error {
+		return outOfRange(c, at/8, int(c.Ints[1+at%8]), c.Ins[0].Shape[at%8])
 	})
 	s.flag(wrap)
 	s.choose(k)
@@ -258,7 +259,10 @@ func destinations(r *recorder, c *core.Call, out *core.Operand, index []core.Ope
 		starts = append(starts, s.in("index"+itoa(i), &index[i], expr.I64, expr.Number))
 		sizes, steps = append(sizes, s.uint(out.Shape[i])), append(steps, s.uint(out.Strides[i]))
 	}
-	fault := s.faults(r, c, func(at uint32) error { return outOfRange(c, at/8, int(names[at%8]), out.Shape[at%8]) })
+	names = slices.Clone(names)
+	fault := s.faults(r, c, func(c *core.Call, at uint32) error {
+		return outOfRange(c, at/8, int(names[at%8]), c.Outs[0].Shape[at%8])
+	})
 	s.flag(wrap)
 	s.choose(k)
 	skipWord := s.long(skip)
@@ -321,19 +325,37 @@ func putRows(r *recorder, dest core.Memory, n int, out, values *core.Operand, fr
 			read = "ld_v(value_row(o) + in_1)"
 		}
 		rows := "fn value_row(o: u32) -> u32 {\n" + walkAs("at_", "o", outerRank, 1, outerAt, []string{first}) + "  return at_0;\n}\n"
-		text := "var<workgroup> found: atomic<u32>;\n" + rows + fmt.Sprintf(entry, 64) + `
+		text := "var<workgroup> found: atomic<u32>;\nvar<workgroup> total: atomic<u32>;\nvar<workgroup> list: array<u32, 256>;\n" + rows + fmt.Sprintf(entry, 64) + `
   if (group >= ` + count + `) { return; }
   let place = dest[` + from + ` + group];
   if (place == ` + nowhere + `) { return; }
 `
+		// The rows that go here, in order, as far as there is room for them.
+		gathered := `
+  for (var o = group + li; o < ` + count + `; o += 64u) {
+    if (dest[` + from + ` + o] == place) { let e = atomicAdd(&total, 1u); if (e < 256u) { list[e] = o; } }
+  }
+  workgroupBarrier();
+  let terms = atomicLoad(&total);
+  if (li == 0u && terms <= 256u) {
+    for (var e = 1u; e < terms; e++) {
+      let o = list[e];
+      var k = e;
+      while (k > 0u && list[k - 1u] > o) { list[k] = list[k - 1u]; k = k - 1u; }
+      list[k] = o;
+    }
+  }
+  workgroupBarrier();
+`
 		begin, end := "0u", "group"
 		if mode == assignMode {
-			begin, end = "group + 1u", count
+			begin, end, gathered = "group + 1u", count, ""
 		}
 		text += `
   for (var o = ` + begin + ` + li; o < ` + end + `; o += 64u) { if (dest[` + from + ` + o] == place) { atomicStore(&found, 1u); } }
   workgroupBarrier();
   if (atomicLoad(&found) == 1u) { return; }
+` + gathered + `
   for (var q = li; q < ` + width + `; q += 64u) {
 ` + walkAs("in_", "q", innerRank, 2, innerAt, []string{"place", "0u"})
 		if mode == assignMode {
@@ -343,11 +365,13 @@ func putRows(r *recorder, dest core.Memory, n int, out, values *core.Operand, fr
 		if average {
 			divide = "    sum = sum / f32(terms);\n"
 		}
+		take := "let v = " + read + "; sum = " + combined(mode, t, "sum", "v") + ";"
 		return text + `
     var sum = ld_y(in_0);
-    var terms = 0u;
-    for (var o = group; o < ` + count + `; o++) {
-      if (dest[` + from + ` + o] == place) { let v = ` + read + `; sum = ` + combined(mode, t, "sum", "v") + `; terms = terms + 1u; }
+    if (terms <= 256u) {
+      for (var e = 0u; e < terms; e++) { let o = list[e]; ` + take + ` }
+    } else {
+      for (var o = group; o < ` + count + `; o++) { if (dest[` + from + ` + o] == place) { ` + take + ` } }
     }
 ` + divide + "    st_y(in_0, sum);\n  }\n}\n"
 	})

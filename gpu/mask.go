@@ -129,7 +129,7 @@ func maskedScatterCall(r *recorder, c *core.Call) error {
 	y, k, before, x := s.out("y", out, t, expr.Number), s.in("mask", mask, expr.F32, expr.Logic), s.wordsOf("ranks", m), s.in("x", src, t, expr.Number)
 	count, most := s.uint(mask.Numel()), s.uint(src.Numel())
 	trues, has := mask.Numel(), src.Numel()
-	fault := s.faults(r, c, func(at uint32) error {
+	fault := s.faults(r, c, func(c *core.Call, _ uint32) error {
 		return core.Errorf(core.ValueError, c.Op, "the mask has more true elements, of %d, than the source has, %d", trues, has)
 	})
 	l := newLayout(mask.Shape, out, mask)

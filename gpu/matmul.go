@@ -18,7 +18,18 @@ type product struct {
 	br, bc      int
 	cr, cc      int
 	batch       layout // over the stack: out, a and b
+	causal      causality
 }
+
+// A causality says what of a product of attention with a causal mask is left out.
+type causality int
+
+const (
+	everything causality = iota
+	lowerOut             // results right of the diagonal are not wanted
+	lowerLeft            // a is zero right of its diagonal
+	upperLeft            // a is zero left of its diagonal
+)
 
 // matmulCall: Outs[0] = Floats[0] Ins[0] @ Ins[1] + Floats[1] Outs[0] + Ins[2]. Ints say whether each factor is stored
 // transposed, and whether negative results become zero.
@@ -76,8 +87,12 @@ func stack(out *core.Operand, factors ...*core.Operand) layout {
 }
 
 // A tile is how a product is divided: a workgroup computes rows x cols results, going along depth at a time, and each of
-// its invocations high x wide of them.
-type tile struct{ rows, cols, depth, high, wide int }
+// its invocations high x wide of them. With two tiles of each factor in workgroup memory the next is written while one is
+// read.
+type tile struct {
+	rows, cols, depth, high, wide int
+	double                        bool
+}
 
 func (t tile) threads() int { return t.rows / t.high * (t.cols / t.wide) }
 
@@ -85,29 +100,53 @@ var tiles = []tile{
 	{rows: 32, cols: 32, depth: 16, high: 4, wide: 4},
 	{rows: 64, cols: 64, depth: 16, high: 4, wide: 4},
 	{rows: 128, cols: 128, depth: 16, high: 8, wide: 8},
-	{rows: 256, cols: 128, depth: 16, high: 16, wide: 8},
+	{rows: 256, cols: 128, depth: 16, high: 16, wide: 8, double: true},
 }
 
+const (
+	// slots is how many workgroups of the large tiles a large GPU runs at a time: two on each of its multiprocessors.
+	slots = 264
+	// startCost is what a workgroup costs beside its depth, in elements of depth.
+	startCost = 64
+	// pieceCost is what adding up a piece costs, in elements of depth of a whole product.
+	pieceCost = 32
+)
+
 // choose returns the largest tile that leaves enough workgroups to fill the device, and into how many pieces the depth is
-// cut so that they do.
+// cut, so that the last round of workgroups is not a nearly empty one.
 func (p *product) choose(d *Device) (number, pieces int) {
-	const fill = 128 // about the multiprocessors of a large GPU
-	for number = len(tiles) - 1; number > 0; number-- {
+	groups := 0
+	for number = len(tiles) - 1; number >= 0; number-- {
 		t := tiles[number]
-		if d.adapter.Software && number > 1 { // compiling the large ones there takes long
+		groups = ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count
+		switch {
+		case number == 0:
+		case t.double && p.ac == 1: // pays where rows of a are written to the tile as they are
+			continue
+		case d.adapter.Software && number > 1: // compiling the large ones there takes long
+			continue
+		case groups < slots/4 || p.m <= t.rows/2 || p.n <= t.cols/2:
 			continue
 		}
-		if ceil(p.m, t.rows)*ceil(p.n, t.cols)*p.batch.count >= fill && p.m > t.rows/2 && p.n > t.cols/2 {
-			break
+		break
+	}
+	number = max(number, 0)
+	at := slots
+	if number < 2 {
+		at *= 2
+	}
+	least := ceil(p.k, 1<<15) // lavapipe ends loops after 65535 rounds
+	best := 0
+	for n := max(least, 1); n <= max(least, 16) && (n == max(least, 1) || p.k/n >= 128); n++ {
+		cost := ceil(groups*n, at) * (ceil(p.k, n) + startCost)
+		if n > 1 {
+			cost += pieceCost * n
+		}
+		if pieces == 0 || cost < best {
+			best, pieces = cost, n
 		}
 	}
-	t := tiles[number]
-	groups := ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count
-	pieces = ceil(p.k, 1<<15) // lavapipe ends loops after 65535 rounds
-	if groups < fill && p.k >= 512 {
-		pieces = max(pieces, min(ceil(fill, groups), p.k/256))
-	}
-	return number, max(pieces, 1)
+	return number, pieces
 }
 
 func ceil(a, b int) int { return (a + b - 1) / b }

@@ -38,6 +38,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 	t := tiles[number]
 	s := newShader(r, "matmul")
 	s.choose(number)
+	s.choose(int(p.causal))
 	steps := func(i int) []int { return p.batch.strides[i] }
 	a := side{name: "a", across: t.rows, deep: s.flag(p.ac == 1)}
 	a.four = s.flag(p.ac == 1 && aligned(p.a, p.k, append([]int{p.ar}, steps(1)...)...) ||
@@ -80,32 +81,66 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		if parts == nil {
 			w.WriteString(finish.text())
 		}
-		fmt.Fprintf(&w, "var<workgroup> sh_a: array<vec4<f32>, %d>;\nvar<workgroup> sh_b: array<vec4<f32>, %d>;\n", t.rows*t.depth/4, t.cols*t.depth/4)
-		fmt.Fprintf(&w, "@compute @workgroup_size(%d)\nfn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) li: u32) {\n", t.threads())
-		fmt.Fprintf(&w, "  let layer = wg.z + %s;\n  let row0 = wg.y * %du;\n  let col0 = wg.x * %du;\n", firstWord, t.rows, t.cols)
+		for _, x := range []side{a, b} {
+			fmt.Fprintf(&w, "var<workgroup> sh_%s: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.depth)
+			if t.double {
+				fmt.Fprintf(&w, "var<workgroup> sh_%s2: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.depth)
+			}
+		}
+		fmt.Fprintf(&w, "@compute @workgroup_size(%d)\nfn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {\n", t.threads())
+		w.WriteString(swizzle)
+		fmt.Fprintf(&w, "  let layer = wg.z + %s;\n  let row0 = tile_row * %du;\n  let col0 = tile_col * %du;\n", firstWord, t.rows, t.cols)
 		fmt.Fprintf(&w, "  let piece = layer %% %s;\n", piecesWord)
 		start := to
 		if parts != nil {
 			start = "0u"
 		}
 		w.WriteString(walkAs("at_", "layer / "+piecesWord, len(p.batch.sizes), 3, at, []string{start, firstA, firstB}))
-		fmt.Fprintf(&w, "  let begin = piece * %s;\n  let end = min(begin + %s, %s);\n", chunkWord, chunkWord, k)
+		begin, end := "piece * "+chunkWord, fmt.Sprintf("min(piece * %s + %s, %s)", chunkWord, chunkWord, k)
+		switch p.causal {
+		case lowerOut:
+			fmt.Fprintf(&w, "  if (col0 >= row0 + %du) { return; }\n", t.rows)
+		case lowerLeft:
+			end = fmt.Sprintf("min(%s, row0 + %du)", end, t.rows)
+		case upperLeft:
+			begin = fmt.Sprintf("max(%s, row0)", begin)
+		}
+		fmt.Fprintf(&w, "  let begin = %s;\n  let end = %s;\n", begin, end)
 		a.first, b.first = "at_1", "at_2"
 		a.prepare(&w, t, "row0")
 		b.prepare(&w, t, "col0")
 		t.accumulators(&w)
 		a.load(&w, t, "begin")
 		b.load(&w, t, "begin")
-		fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n", t.depth)
-		a.put(&w, t)
-		b.put(&w, t)
-		w.WriteString("    workgroupBarrier();\n")
-		fmt.Fprintf(&w, "    let next = k0 + %du;\n    if (next < end) {\n", t.depth)
-		a.load(&w, t, "next")
-		b.load(&w, t, "next")
-		w.WriteString("    }\n")
-		t.multiply(&w, unroll)
-		w.WriteString("    workgroupBarrier();\n  }\n")
+		step := func(here, there, at string) {
+			fmt.Fprintf(&w, "    let next = %s + %du;\n    if (next < end) {\n", at, t.depth)
+			a.load(&w, t, "next")
+			b.load(&w, t, "next")
+			w.WriteString("    }\n")
+			t.multiply(&w, here, unroll)
+			if there != here {
+				a.put(&w, t, there)
+				b.put(&w, t, there)
+			}
+			w.WriteString("    workgroupBarrier();\n")
+		}
+		if t.double {
+			a.put(&w, t, "")
+			b.put(&w, t, "")
+			w.WriteString("  workgroupBarrier();\n")
+			fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n    {\n", 2*t.depth)
+			step("", "2", "k0")
+			fmt.Fprintf(&w, "    }\n    if (k0 + %du < end) {\n", t.depth)
+			step("2", "", fmt.Sprintf("k0 + %du", t.depth))
+			w.WriteString("    }\n  }\n")
+		} else {
+			fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n", t.depth)
+			a.put(&w, t, "")
+			b.put(&w, t, "")
+			w.WriteString("    workgroupBarrier();\n")
+			step("", "", "k0")
+			w.WriteString("  }\n")
+		}
 		if parts != nil {
 			// Pieces are the outermost.
 			fmt.Fprintf(&w, "  let c0 = %s + (piece * %s + layer / %s) * %s * %s;\n", to, stackWord, piecesWord, m, n)
@@ -172,22 +207,32 @@ func (x *side) load(w *strings.Builder, t tile, at string) {
 }
 
 // put writes the registers to the tile, in which neighbours lie across.
-func (x *side) put(w *strings.Builder, t tile) {
+func (x *side) put(w *strings.Builder, t tile, buffer string) {
 	for l := range x.loads(t) {
+		to := fmt.Sprintf("    sh_%s%s[%s_d%d", x.name, buffer, x.name, l)
+		place := fmt.Sprintf("[%s_x%d >> 2u]", x.name, l)
+		component := fmt.Sprintf("[%s_x%d & 3u]", x.name, l)
 		switch {
 		case x.four && !x.deep:
-			fmt.Fprintf(w, "    sh_%s[%s_d%d * %du + (%s_x%d >> 2u)] = %s_v%d;\n", x.name, x.name, l, x.across/4, x.name, l, x.name, l)
+			fmt.Fprintf(w, "%s]%s = %s_v%d;\n", to, place, x.name, l)
 		case x.four:
 			for i := range 4 {
-				fmt.Fprintf(w, "    sh_%s[(%s_d%d + %du) * %du + (%s_x%d >> 2u)][%s_x%d & 3u] = %s_v%d.%c;\n",
-					x.name, x.name, l, i, x.across/4, x.name, l, x.name, l, x.name, l, "xyzw"[i])
+				fmt.Fprintf(w, "%s + %du]%s%s = %s_v%d.%c;\n", to, i, place, component, x.name, l, "xyzw"[i])
 			}
 		default:
-			fmt.Fprintf(w, "    sh_%s[%s_d%d * %du + (%s_x%d >> 2u)][%s_x%d & 3u] = %s_v%d;\n",
-				x.name, x.name, l, x.across/4, x.name, l, x.name, l, x.name, l)
+			fmt.Fprintf(w, "%s]%s%s = %s_v%d;\n", to, place, component, x.name, l)
 		}
 	}
 }
+
+// swizzle orders the tiles of a grid by groups of eight rows, so that those that run together share what they read.
+const swizzle = `  let tile_number = wg.y * grid.x + wg.x;
+  let band = tile_number / (8u * grid.x);
+  let band_rows = min(grid.y - band * 8u, 8u);
+  let in_band = tile_number % (8u * grid.x);
+  let tile_row = band * 8u + in_band % band_rows;
+  let tile_col = in_band / band_rows;
+`
 
 // accumulators defines the registers of an invocation's results: c_G_I_H for row I of row group G and columns group H. The
 // groups of an invocation lie apart by those of the others, so that neighbours read neighbours.
@@ -202,14 +247,15 @@ func (t tile) accumulators(w *strings.Builder) {
 	}
 }
 
-// multiply adds the product of the tiles.
-func (t tile) multiply(w *strings.Builder, unroll bool) {
+// multiply adds the product of the tiles. Rows of the tiles have constant indices where it is unrolled: only the places in
+// them are checked, and those are the same in every row.
+func (t tile) multiply(w *strings.Builder, buffer string, unroll bool) {
 	step := func(k string) {
 		for g := range t.high / 4 {
-			fmt.Fprintf(w, "      let a%d = sh_a[%s * %du + %du + ty];\n", g, k, t.rows/4, g*t.rows/t.high)
+			fmt.Fprintf(w, "      let a%d = sh_a%s[%s][%du + ty];\n", g, buffer, k, g*t.rows/t.high)
 		}
 		for h := range t.wide / 4 {
-			fmt.Fprintf(w, "      let b%d = sh_b[%s * %du + %du + tx];\n", h, k, t.cols/4, h*t.cols/t.wide)
+			fmt.Fprintf(w, "      let b%d = sh_b%s[%s][%du + tx];\n", h, buffer, k, h*t.cols/t.wide)
 		}
 		for g := range t.high / 4 {
 			for i := range 4 {

@@ -156,8 +156,8 @@ func averageCall(r *recorder, c *core.Call, large, small *core.Operand, transpos
 	})
 }
 
-func planeIndex(c *core.Call, size int) func(at uint32) error {
-	return func(at uint32) error {
+func planeIndex(size int) func(c *core.Call, at uint32) error {
+	return func(c *core.Call, at uint32) error {
 		return core.Errorf(core.IndexError, c.Op, "the index at position %d is out of range for planes of %d elements", at, size)
 	}
 }
@@ -171,7 +171,7 @@ func planeGatherCall(r *recorder, c *core.Call) error {
 	t := numbersOf(in.DType)
 	x, k, y := s.in("x", in, t, expr.Number), s.in("index", index, expr.I64, expr.Number), s.out("y", out, t, expr.Number)
 	n, sizeWord, hereWord := s.uint(out.Numel()), s.uint(size), s.uint(here)
-	fault := s.faults(r, c, planeIndex(c, size))
+	fault := s.faults(r, c, planeIndex(size))
 	if out.Numel() == 0 {
 		return nil
 	}
@@ -196,7 +196,7 @@ func planeScatterCall(r *recorder, c *core.Call) error {
 	t := numbersOf(in.DType)
 	x, k, y := s.in("x", in, t, expr.Number), s.in("index", index, expr.I64, expr.Number), s.out("y", out, t, expr.Number)
 	n, sizeWord, hereWord := s.uint(in.Numel()), s.uint(size), s.uint(here)
-	fault := s.faults(r, c, planeIndex(c, size))
+	fault := s.faults(r, c, planeIndex(size))
 	s.flag(add)
 	if in.Numel() == 0 {
 		return nil

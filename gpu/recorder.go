@@ -79,8 +79,9 @@ func (r *recorder) temp(bytes int) (core.Memory, error) {
 func (r *recorder) begin() []uint32 { return r.words[:0] }
 
 // check reserves a word in which programs of the call say that they met a fault, by writing anything but 0 there, and
-// returns the memory to bind and the word's index.
-func (r *recorder) check(c *core.Call, err func(fault uint32) error) (m core.Memory, index uint32, failure error) {
+// returns the memory to bind and the word's index. err is called when the GPU has run the call, with a copy of it: the call
+// itself is another one by then.
+func (r *recorder) check(c *core.Call, err func(c *core.Call, fault uint32) error) (m core.Memory, index uint32, failure error) {
 	s := r.stream
 	if s.faults.Handle == 0 {
 		if s.faults, failure = r.device.memory.take(4 * faultSlots); failure != nil {
@@ -90,8 +91,8 @@ func (r *recorder) check(c *core.Call, err func(fault uint32) error) (m core.Mem
 		r.batch.list.Clear(slab.buffer, at, 4*faultSlots)
 	}
 	slot := len(r.batch.checks)
-	outs := &core.Call{Op: c.Op, Outs: slices.Clone(c.Outs), InPlace: c.InPlace}
-	r.batch.checks = append(r.batch.checks, check{outs, err})
+	kept := &core.Call{Op: c.Op, Outs: slices.Clone(c.Outs), Ins: slices.Clone(c.Ins), Ints: slices.Clone(c.Ints), InPlace: c.InPlace}
+	r.batch.checks = append(r.batch.checks, check{kept, err})
 	return s.faults, word(s.faults) + uint32(slot), nil
 }
 

@@ -132,7 +132,7 @@ func lacking(r *op.Row, err error) bool {
 	return true
 }
 
-func close(t *testing.T, want, got *core.Tensor, tolerance float64, what string) error {
+func equal(t *testing.T, want, got *core.Tensor, tolerance float64, what string) error {
 	t.Helper()
 	require.Equal(t, want.Shape(), got.Shape(), what)
 	require.Equal(t, want.DType(), got.DType(), what)
@@ -184,7 +184,7 @@ func compare(t *testing.T, r *op.Row, s op.Sample, d core.DType, sliced bool, to
 			}
 			t.Fatal(err)
 		}
-		if err := close(t, want[i], got[i], tolerance, fmt.Sprintf("%v, output %d", d, i)); err != nil {
+		if err := equal(t, want[i], got[i], tolerance, fmt.Sprintf("%v, output %d", d, i)); err != nil {
 			if lacking(r, err) {
 				return
 			}
@@ -237,7 +237,7 @@ func gradients(t *testing.T, r *op.Row, m *maker, want, got []*core.Tensor, tole
 		if err := g[i].Err(); lacking(r, err) {
 			return
 		}
-		if err := close(t, w[i], g[i], 4*tolerance, fmt.Sprintf("gradient %d", i)); err != nil {
+		if err := equal(t, w[i], g[i], 4*tolerance, fmt.Sprintf("gradient %d", i)); err != nil {
 			if lacking(r, err) {
 				return
 			}

@@ -281,6 +281,11 @@ func (s *stream) execute(r *recorder, c *core.Call) (err error) {
 	}
 	f := lookup(c.Kernel)
 	if f == nil {
+		for i := range c.Outs {
+			if err := floats(c, &c.Outs[i]); err != nil {
+				return err
+			}
+		}
 		return core.Errorf(core.NotImplemented, c.Op, "%v has no kernel %q", s.device, c.Kernel)
 	}
 	return f(r, c)
@@ -535,7 +540,7 @@ func (s *stream) checkFaults(b *batch) {
 			break
 		}
 		if fault := binary.LittleEndian.Uint32(b.faults.bytes[4*i:]); fault != 0 {
-			err := c.err(fault)
+			err := c.err(c.call, fault)
 			s.fail(err)
 			c.call.Fail(err)
 		}

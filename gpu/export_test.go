@@ -1,0 +1,20 @@
+package gpu
+
+// SetTiles replaces the tiles that products choose from by one, given by its rows, columns, depth, and the rows and columns of
+// an invocation, and returns a function that brings them back. Programs that were compiled for the old ones are dropped.
+func SetTiles(d *Device, double bool, rows, cols, depth, high, wide int) func() {
+	old := tiles
+	tiles = []tile{{rows: rows, cols: cols, depth: depth, high: high, wide: wide, double: double}}
+	d.dropPrograms()
+	return func() {
+		tiles = old
+		d.dropPrograms()
+	}
+}
+
+// dropPrograms forgets compiled programs. Nothing may be in flight.
+func (d *Device) dropPrograms() {
+	d.programs.mu.Lock()
+	defer d.programs.mu.Unlock()
+	d.programs.byKey = map[programKey]*program{}
+}

@@ -1,0 +1,43 @@
+package gpu_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
+)
+
+// Every tile computes the same products, at sizes that it divides and at sizes that it does not.
+func TestTilesAgree(t *testing.T) {
+	d := device(t)
+	tiles := [][5]int{{32, 32, 16, 4, 4}}
+	if !d.Software() {
+		tiles = append(tiles, [][5]int{{64, 64, 16, 4, 4}, {128, 128, 16, 8, 8}, {256, 128, 16, 16, 8}}...)
+	}
+	for _, shape := range [][3]int{{65, 36, 52}, {1, 70, 1031}} {
+		m, n, k := shape[0], shape[1], shape[2]
+		core.Tidy(func() {
+			x, y := op.Randn(m, k), op.Randn(k, n)
+			want, err := core.Values[float64](op.MatMul(x, y))
+			require.NoError(t, err)
+			a, b := op.ToDevice(x, d), op.ToDevice(y, d)
+			at, bt := op.Transpose(op.ToDevice(op.Contiguous(op.Transpose(x, 0, 1)), d), 0, 1), op.Transpose(op.ToDevice(op.Contiguous(op.Transpose(y, 0, 1)), d), 0, 1)
+			for _, s := range tiles {
+				for _, double := range []bool{false, true} {
+					back := gpu.SetTiles(d, double, s[0], s[1], s[2], s[3], s[4])
+					for form, f := range map[string][2]*core.Tensor{"NN": {a, b}, "NT": {a, bt}, "TN": {at, b}, "TT": {at, bt}} {
+						got, err := core.Values[float64](op.MatMul(f[0], f[1]))
+						require.NoError(t, err)
+						require.InDeltaSlice(t, want, got, 2e-3, fmt.Sprint(shape, s, double, form))
+					}
+					require.NoError(t, d.Synchronize())
+					back()
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package gpu_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+func value(t *testing.T, x *core.Tensor) float64 {
+	t.Helper()
+	v, err := x.Item()
+	require.NoError(t, err)
+	return v
+}
+
+func TestStreamsOfOneDeviceWaitForOneAnother(t *testing.T) {
+	d := device(t)
+	one, two := d.NewStream(0), d.NewStream(0)
+	defer one.Close()
+	defer two.Close()
+	core.Tidy(func() {
+		var x *core.Tensor
+		core.WithStream(one, func() { x = on(d, 1000) })
+		for range 20 {
+			core.WithStream(two, func() { x = op.Add(x, core.Num(1)) })
+			core.WithStream(one, func() { x = op.Mul(x, core.Num(0.5)) })
+		}
+		require.InDelta(t, 1, value(t, op.Mean(x, nil, false)), 1e-5)
+	})
+}
+
+func TestDevicesWaitForOneAnother(t *testing.T) {
+	d := device(t)
+	host, err := core.OpenDevice("cpu")
+	require.NoError(t, err)
+	core.Tidy(func() {
+		x := op.Zeros(1000)
+		for range 10 {
+			x = op.ToDevice(op.Add(op.ToDevice(x, d), core.Num(1)), host)
+			x = op.Add(x, core.Num(1))
+		}
+		require.Equal(t, 20.0, value(t, op.Mean(x, nil, false)))
+		require.Equal(t, host, x.Device())
+	})
+}
+
+func TestManyGoroutinesUseOneDevice(t *testing.T) {
+	d := device(t)
+	var wait sync.WaitGroup
+	errs := make(chan error, 8)
+	for i := range 8 {
+		wait.Go(func() {
+			s := d.NewStream(i)
+			defer s.Close()
+			core.WithStream(s, func() {
+				core.Tidy(func() {
+					for k := range 20 {
+						x := on(d, 100+k)
+						for range 10 {
+							x = op.Add(x, core.Num(1))
+						}
+						if v, err := op.Mean(x, nil, false).Item(); err != nil || v != 10.5 {
+							errs <- fmt.Errorf("got %v, %w", v, err)
+							return
+						}
+						if k%5 == 0 {
+							runtime.GC() // while buffers are being mapped
+						}
+					}
+				})
+			})
+		})
+	}
+	wait.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+}
+
+func TestMemoryComesBack(t *testing.T) {
+	d := device(t)
+	require.NoError(t, d.Synchronize())
+	settle := func() int {
+		for range 3 {
+			runtime.GC()
+			time.Sleep(5 * time.Millisecond)
+		}
+		return core.MemoryUsage(d).Current
+	}
+	start := settle()
+	var held int
+	for round := range 1000 {
+		core.Tidy(func() {
+			x := on(d, 5000+round%7)
+			op.Mul(op.Add(x, x), x)
+		})
+		if round == 100 {
+			require.NoError(t, d.Synchronize())
+			held = d.Reserved()
+		}
+	}
+	require.NoError(t, d.Synchronize())
+	require.Equal(t, start, settle())
+	require.LessOrEqual(t, d.Reserved(), held)
+}
+
+func TestOutOfMemoryIsAnError(t *testing.T) {
+	d := device(t)
+	f := core.Float32
+	x := op.EmptyWith([]int{d.Limits().Binding/4 + 1}, op.TensorOptions{DType: &f, Device: d})
+	require.ErrorContains(t, x.Err(), "can see of one tensor")
+	kind, _ := core.KindOf(x.Err())
+	require.Equal(t, core.MemoryError, kind)
+	core.Tidy(func() { require.Equal(t, 1.0, value(t, op.Sum(on(d, 2), nil, false))) })
+}
+
+func TestIndicesOutOfRangeAreErrors(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		w := on(d, 10, 4)
+		bad := op.ToDevice(core.FromSlice([]int64{3, 1 << 40, 2}), d)
+		_, err := op.Embedding(bad, w, op.EmbeddingOptions{}).Bytes()
+		require.ErrorContains(t, err, "out of range")
+		kind, _ := core.KindOf(err)
+		require.Equal(t, core.IndexError, kind)
+		good := op.ToDevice(core.FromSlice([]int64{3, 9}), d)
+		require.Equal(t, 4.0, value(t, op.Sum(op.Embedding(good, w, op.EmbeddingOptions{}), nil, false)), "the stream goes on")
+	})
+}
+
+func TestMissingKernelsAreNamed(t *testing.T) {
+	d := device(t)
+	require.False(t, d.Supports(core.Kernel("linalg_svd")))
+	require.True(t, d.Supports(core.Kernel("matmul")))
+	core.Tidy(func() {
+		f := core.Float64
+		_, err := op.Exp(op.EmptyWith([]int{2}, op.TensorOptions{DType: &f, Device: d})).Bytes()
+		require.ErrorContains(t, err, "float64 is not supported")
+	})
+}
