@@ -2,9 +2,6 @@ package gpu
 
 import "github.com/plait-ml/plait/core"
 
-// maxRank is the number of dimensions that strided kernels walk over, after those are merged that can be.
-const maxRank = 8
-
 // A layout is a loop over the elements of several operands of one shape: sizes, and each operand's strides in elements.
 // Dimensions that are dense with respect to one another in every operand are one.
 type layout struct {
