@@ -332,10 +332,16 @@ func TestCase24BucketView(t *testing.T) {
 					return fmt.Errorf("step %d: gradients share memory: %v", s, shared)
 				}
 			}
-			if err := core.Synchronize(); err != nil {
-				return err
+			all := map[*core.Storage]bool{}
+			for _, q := range nn.Parameters(p) {
+				all[q.Grad().Storage()] = true
 			}
-			held[view] = core.RankCategoryUsage(r.Device, 0, core.Gradient).Current + core.RankCategoryUsage(r.Device, 0, core.Communication).Current
+			for _, b := range p.Reducer().Buckets() {
+				all[b.Buffer().Storage()] = true
+			}
+			for s := range all {
+				held[view] += s.Size()
+			}
 			return p.Close()
 		})
 	}
