@@ -5,11 +5,13 @@
 
 #define PLAIT_LANES 64
 
-// Folds the lanes of s pairwise into the first by s[l] = f(s[l], s[l + h]).
-#define PLAIT_FOLD_LANES(s, f)                                    \
-  for (int h_ = PLAIT_LANES / 2; h_ > 0; h_ /= 2) {               \
-    for (int l_ = 0; l_ < h_; l_++) s[l_] = f(s[l_], s[l_ + h_]); \
-  }
+// Folds the lanes of s pairwise into the first by s[l] = f(s[l], s[l + h]). Each step has its own loop of constant length, so
+// that lanes stay in registers.
+#define PLAIT_FOLD_LANES(s, f) \
+  PLAIT_FOLD_HALF(s, f, 32) PLAIT_FOLD_HALF(s, f, 16) PLAIT_FOLD_HALF(s, f, 8) PLAIT_FOLD_HALF(s, f, 4) s[0] = \
+      f(f(s[0], s[2]), f(s[1], s[3]));
+#define PLAIT_FOLD_HALF(s, f, h) \
+  _Pragma("omp simd") for (int l_ = 0; l_ < (h); l_++) s[l_] = f(s[l_], s[l_ + (h)]);
 #define PLAIT_PLUS(a, b) ((a) + (b))
 
 #endif

@@ -4,21 +4,44 @@
 
 #include "plait.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#define PLAIT_STREAMS_X86
+#include <immintrin.h>
 #endif
 
 // Outputs from this size on are written past the caches.
 #define PLAIT_STREAM_BYTES (INT64_C(32) << 20)
 #define PLAIT_LINE 64
+// Results are written in turn with computing them, this many bytes at a time: less than the queue of stores holds, so that
+// neither waits for the other.
+#define PLAIT_STREAM_PART 1024
 
-// Writes n bytes, a multiple of 16, to a 16-byte boundary without reading their lines into the cache.
-PLAIT_INLINE void plait_stream_lines(char *restrict out, const char *restrict in, int64_t n) {
-#if defined(__SSE2__)
-  for (int64_t k = 0; k < n; k += 16) _mm_stream_si128((__m128i *)(out + k), _mm_loadu_si128((const __m128i *)(in + k)));
+// Writes the line at a 64-byte boundary without reading it into the cache.
+PLAIT_INLINE void plait_stream_line(char *restrict out, const char *restrict in) {
+#ifdef PLAIT_STREAMS_X86
+  for (int k = 0; k < PLAIT_LINE; k += 16) _mm_stream_si128((__m128i *)(out + k), _mm_loadu_si128((const __m128i *)(in + k)));
 #else
-  memcpy(out, in, (size_t)n);
+  memcpy(out, in, PLAIT_LINE);
 #endif
+}
+
+// Writes n bytes, a multiple of 64, to a 64-byte boundary likewise. Wide stores matter: each waits for memory in the queue of
+// stores, and while that has room left the processor goes on computing.
+#ifdef PLAIT_STREAMS_X86
+__attribute__((target("avx512f"), unused)) static void plait_stream_lines_64(char *restrict out, const char *restrict in, int64_t n) {
+  for (int64_t k = 0; k < n; k += 64) _mm512_stream_si512((void *)(out + k), _mm512_loadu_si512(in + k));
+}
+__attribute__((target("avx"), unused)) static void plait_stream_lines_32(char *restrict out, const char *restrict in, int64_t n) {
+  for (int64_t k = 0; k < n; k += 32) _mm256_stream_si256((void *)(out + k), _mm256_loadu_si256((const void *)(in + k)));
+}
+#endif
+
+PLAIT_INLINE void plait_stream_lines(char *restrict out, const char *restrict in, int64_t n) {
+#ifdef PLAIT_STREAMS_X86
+  if (__builtin_cpu_supports("avx512f")) return plait_stream_lines_64(out, in, n);
+  if (__builtin_cpu_supports("avx")) return plait_stream_lines_32(out, in, n);
+#endif
+  for (int64_t k = 0; k < n; k += PLAIT_LINE) plait_stream_line(out + k, in + k);
 }
 
 // Copies n bytes past the caches, but for what lies outside whole lines of the output.
@@ -33,14 +56,20 @@ PLAIT_INLINE void plait_stream(void *restrict out, const void *restrict in, int6
   memcpy(o + head + body, x + head + body, (size_t)(n - head - body));
 }
 
-// Asks for n bytes ahead of their use: while a block of results is written, nothing else would read memory.
+// The number of elements of a part that starts at out: parts end at lines, where `left` elements do not end before.
+PLAIT_INLINE int64_t plait_stream_part(const void *out, int64_t left, int64_t size) {
+  int64_t n = (PLAIT_STREAM_PART - (int64_t)((uintptr_t)out % PLAIT_LINE)) / size;
+  return n < left ? n : left;
+}
+
+// Asks for n bytes ahead of their use.
 PLAIT_INLINE void plait_fetch(const void *p, int64_t n) {
   for (int64_t k = 0; k < n; k += PLAIT_LINE) __builtin_prefetch((const char *)p + k);
 }
 
 // Ends a run of such writes, which are not ordered with others. It waits for memory, so it belongs at the end of a chunk.
 PLAIT_INLINE void plait_stream_end(void) {
-#if defined(__SSE2__)
+#ifdef PLAIT_STREAMS_X86
   _mm_sfence();
 #endif
 }

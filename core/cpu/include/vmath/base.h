@@ -56,6 +56,17 @@ PLAIT_INLINE float plait_vm_at_leastf(float x, float bound) { return plait_vm_pi
 PLAIT_INLINE double plait_vm_at_most(double x, double bound) { return plait_vm_pick(x > bound, bound, x); }
 PLAIT_INLINE double plait_vm_at_least(double x, double bound) { return plait_vm_pick(x < bound, bound, x); }
 
+// The same as a single integer instruction, for a bound below 0 (not_below) or above it (not_above). A NaN may become the
+// bound.
+PLAIT_INLINE float plait_vm_not_belowf(float x, float bound) {
+  uint32_t u = plait_f32_bits(x), b = plait_f32_bits(bound);
+  return plait_bits_f32(u < b ? u : b);
+}
+PLAIT_INLINE float plait_vm_not_abovef(float x, float bound) {
+  int32_t u = (int32_t)plait_f32_bits(x), b = (int32_t)plait_f32_bits(bound);
+  return plait_bits_f32((uint32_t)(u < b ? u : b));
+}
+
 // Adding this rounds |x| < 2^22 (2^51) to an integer, whose low bits are then the low bits of the sum.
 #define PLAIT_VM_ROUNDERF 0x1.8p23f
 #define PLAIT_VM_ROUNDER 0x1.8p52

@@ -26,50 +26,61 @@ PLAIT_INLINE float plait_vm_expm1_polyf(float r) {
   return r + r * r * q;
 }
 
-// y 2^n for -252 <= n <= 254 and y near 1: overflows to infinity, rounds once when subnormal.
-PLAIT_INLINE float plait_vm_scalef(float y, int32_t n) {
-  int32_t half = n >> 1;
-  return y * plait_vm_pow2if(half) * plait_vm_pow2if(n - half);
+// exp(r) - 1 over r for |r| <= ln 2 / 2, so that exp(r) is r times it plus 1: one term fewer than above, at the price of a
+// rounding.
+PLAIT_INLINE float plait_vm_exp_polyf(float r) {
+  float q = 0x1.6a4eccp-10f;
+  q = q * r + 0x1.12399cp-7f;
+  q = q * r + 0x1.5558b0p-5f;
+  q = q * r + 0x1.555492p-3f;
+  q = q * r + 0x1.fffffcp-2f;
+  return q * r + 1.0f;
 }
 
-// x = n ln 2 + r as above, and the bits of 2^n without those of 1: those of 2^(n+k) are *power plus the bits of 2^k.
-PLAIT_INLINE float plait_vm_exp_splitf(float x, uint32_t *power) {
-  float t = x * 0x1.715476p+0f + PLAIT_VM_ROUNDERF;
-  *power = plait_f32_bits(t) << 23;
-  float k = t - PLAIT_VM_ROUNDERF;
+// x rounded to n ln 2, as the float n + rounder; the low bits of n are its last bits. Returns the rest. A rounder that has
+// an exponent's bias added to it makes these the bits of a power of two, a shift away from their place.
+PLAIT_INLINE float plait_vm_exp_splitf(float x, float rounder, float *t) {
+  *t = x * 0x1.715476p+0f + rounder;
+  float k = *t - rounder;
   return (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
 }
 
-// exp(x), within 1 ulp. The power is applied as 2^(n+64) 2^-64 for a negative x and as 2^(n-64) 2^64 for others.
-PLAIT_INLINE float plait_vm_expf(float x) {
-  uint32_t power;
-  float y = x > 100.0f ? 100.0f : x;
-  y = y < -105.0f ? -105.0f : y;
-  float r = plait_vm_exp_splitf(y, &power);
-  uint32_t far = 0x5f800000u ^ ((plait_f32_bits(y) >> 1) & 0x40000000u);  // 2^64 or 2^-64
-  return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(power + (0x7f000000u - far)) * plait_bits_f32(far);
+// y 2^n for y near 1 and t = n + PLAIT_VM_ROUNDERF, where -152 <= n <= 128. Results are rounded once where x < first, below
+// which they may be subnormal; where x <= last does not hold, they are infinite or, as x is, NaN.
+PLAIT_INLINE float plait_vm_exp_scalef(float y, float t, float x, float first, float last) {
+  uint32_t up = x < first ? 64u << 23 : 0;
+  float down = x < first ? 0x1p-64f : 1.0f;
+  down = x <= last ? down : x;
+  return plait_bits_f32(plait_f32_bits(y) + (plait_f32_bits(t) << 23) + up) * down;
 }
 
-// exp(x) for x <= 0, within 1 ulp.
+// exp(x), within 1 ulp.
+PLAIT_INLINE float plait_vm_expf(float x) {
+  const float last = 0x1.62e42ep+6f;
+  float y = plait_vm_not_abovef(plait_vm_not_belowf(x, -105.0f), last);
+  float t, r = plait_vm_exp_splitf(y, PLAIT_VM_ROUNDERF, &t);
+  return plait_vm_exp_scalef(1.0f + plait_vm_expm1_polyf(r), t, x, -87.0f, last);
+}
+
+// exp(x) for x <= 0, within 1 ulp; some number for a NaN.
 PLAIT_INLINE float plait_vm_exp_negativef(float x) {
-  uint32_t power;
-  float r = plait_vm_exp_splitf(x < -105.0f ? -105.0f : x, &power);
-  return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(power + 0x5f800000u) * 0x1p-64f;
+  float t, r = plait_vm_exp_splitf(plait_vm_not_belowf(x, -105.0f), PLAIT_VM_ROUNDERF + 64.0f, &t);
+  float y = 1.0f + plait_vm_expm1_polyf(r);
+  return plait_bits_f32(plait_f32_bits(y) + (plait_f32_bits(t) << 23)) * 0x1p-64f;
 }
 
 // exp(x) for -87 <= x <= 88 (no overflow, no subnormal result), within 1 ulp.
 PLAIT_INLINE float plait_vm_exp_normalf(float x) {
-  uint32_t power;
-  float r = plait_vm_exp_splitf(x, &power);
-  return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(power + 0x3f800000u);
+  float t, r = plait_vm_exp_splitf(x, PLAIT_VM_ROUNDERF + 127.0f, &t);
+  return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(plait_f32_bits(t) << 23);
 }
 
 // 2^x, within 1.5 ulp.
 PLAIT_INLINE float plait_vm_exp2f(float x) {
-  x = plait_vm_at_leastf(plait_vm_at_mostf(x, 140.0f), -152.0f);
-  float t = x + PLAIT_VM_ROUNDERF;
-  int32_t n = (int32_t)(plait_f32_bits(t) - 0x4b400000u);
-  float r = x - (t - PLAIT_VM_ROUNDERF);
+  const float last = 0x1.fffffep+6f;
+  float y = plait_vm_not_abovef(plait_vm_not_belowf(x, -151.0f), last);
+  float t = y + PLAIT_VM_ROUNDERF;
+  float r = y - (t - PLAIT_VM_ROUNDERF);
   float p = 0x1.d8199cp-17f;
   p = p * r + 0x1.444ba2p-13f;
   p = p * r + 0x1.5dae0ap-10f;
@@ -77,7 +88,7 @@ PLAIT_INLINE float plait_vm_exp2f(float x) {
   p = p * r + 0x1.c6b066p-5f;
   p = p * r + 0x1.ebfbe0p-3f;
   p = p * r + 0x1.62e430p-1f;
-  return plait_vm_scalef(1.0f + r * p, n);
+  return plait_vm_exp_scalef(1.0f + r * p, t, x, -125.0f, last);
 }
 
 // exp(x) - 1, within 2 ulp.
@@ -93,26 +104,29 @@ PLAIT_INLINE float plait_vm_expm1f(float x) {
   return plait_vm_copysignf(y, x);
 }
 
-// tanh(x), within 2 ulp.
+// tanh(x), within 1.5 ulp: a polynomial, or 1 - 2 / (exp(2x) + 1).
 PLAIT_INLINE float plait_vm_tanhf(float x) {
-  float a = plait_vm_absf(x);
-  a = a > 9.5f ? 9.5f : a;
-  float z = a * a;
-  float p = 0x1.1a2816p-9f;
-  p = p * z - 0x1.0c5ed0p-7f;
-  p = p * z + 0x1.63a550p-6f;
-  p = p * z - 0x1.b9f188p-5f;
-  p = p * z + 0x1.11107ap-3f;
-  p = p * z - 0x1.555554p-2f;
+  float a = plait_vm_absf(x), z = a * a;
+  float p = -0x1.750ce4p-8f;
+  p = p * z + 0x1.51f8cep-6f;
+  p = p * z - 0x1.b835a4p-5f;
+  p = p * z + 0x1.1106f6p-3f;
+  p = p * z - 0x1.555532p-2f;
   float small = a + a * z * p;
-  float large = 1.0f - 2.0f / (plait_vm_exp_normalf(a + a) + 1.0f);
-  return plait_vm_copysignf(plait_vm_pickf(a < 0.625f, small, large), x);
+  float t, r = plait_vm_exp_splitf(a + a, PLAIT_VM_ROUNDERF + 127.0f, &t);
+  float s = plait_bits_f32(plait_f32_bits(t) << 23);
+  float large = 1.0f - 2.0f / (plait_vm_exp_polyf(r) * (s * r) + (s + 1.0f));
+  large = a > 9.5f ? 1.0f : large;
+  return plait_vm_copysignf(a < 0.625f ? small : large, x);
 }
 
-// 1 / (1 + exp(-x)), within 2.5 ulp, subnormal results included.
+// 1 / (1 + exp(-x)), within 2.5 ulp, subnormal results included: both terms are taken 2^-24 times, so that the exponential
+// is finite wherever the result is not 0.
 PLAIT_INLINE float plait_vm_sigmoidf(float x) {
-  float e = plait_vm_exp_negativef(-plait_vm_absf(x));
-  return plait_vm_pickf(x < 0.0f, e, 1.0f) / (1.0f + e);
+  float y = plait_vm_not_abovef(plait_vm_not_belowf(x, -104.0f), 70.0f);
+  float t, r = plait_vm_exp_splitf(-y, PLAIT_VM_ROUNDERF - 24.0f, &t);
+  float e = plait_bits_f32(plait_f32_bits(1.0f + plait_vm_exp_polyf(r) * r) + (plait_f32_bits(t) << 23));
+  return (x != x ? x : 0x1p-24f) / (0x1p-24f + e);
 }
 
 // log(1 + exp(x)), within 2 ulp.

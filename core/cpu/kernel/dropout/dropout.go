@@ -2,7 +2,7 @@
 package dropout
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x11a86ec2
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf4748c6a
 #cgo noescape plaitk_dropout
 #cgo nocallback plaitk_dropout
 #cgo LDFLAGS: -lm

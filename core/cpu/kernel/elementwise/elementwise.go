@@ -3,7 +3,7 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x1054740b
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x33280f61
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_elementwise_run
 #cgo nocallback plaitk_elementwise_run

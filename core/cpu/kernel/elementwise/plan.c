@@ -138,6 +138,7 @@ static void cut(plan *p, int64_t count) {
   bool tiles = bring_rows(p), scratch = false, gaps = false;
   int64_t rows = p->shape[p->ndim - 2], cols = p->shape[p->ndim - 1];
   int widest = 1;
+  p->part = PLAIT_STREAM_PART;
   p->streamed = false;
   for (int k = 0; k < p->n; k++) {
     lane *l = &p->lane[k];
@@ -148,12 +149,12 @@ static void cut(plan *p, int64_t count) {
     l->packed = l->scalar || l->convert != NULL || l->streamed || l->col != 1 || (gap && cols < SHORT_ROW);
     scratch |= l->packed;
     p->streamed |= l->streamed;
+    if (l->streamed) p->part = least(p->part, PLAIT_STREAM_PART / l->size);
     gaps |= gap && !l->packed;
     if (l->size > widest) widest = l->size;
     if (l->type_size > widest) widest = l->type_size;
   }
   int64_t limit = scratch || tiles ? SCRATCH / widest : CHUNK;
-  if (p->streamed && !tiles) limit /= 2;  // so that computing and writing overlap
   if (tiles) {
     // A cache line of rows, so that an operand that runs along them uses what it fetches.
     int64_t lines = 64 / widest;

@@ -34,6 +34,7 @@ typedef struct {
   int64_t rows, cols;  // of a full block
   bool by_row;         // the loop runs once a row, else once a block
   bool streamed;       // some output is written past the caches
+  int64_t part;        // elements that are written at a time then
   int64_t blocks, blocks_per_chunk;
   int64_t status;
   lane lane[PLAITK_ELEMENTWISE_MAX_OPERANDS];

@@ -59,19 +59,32 @@ static void store(const lane *l, char *dst, void *raw, const char *scratch, int6
   }
 }
 
-// Writes a block past the caches, and fetches the inputs of the next block on the way.
-static void stream(const plan *p, char *const *memory, int k, const char *scratch, int64_t rows, int64_t cols) {
-  const int64_t step = 512, size = p->lane[k].size, bytes = rows * cols * size;
-  for (int64_t done = 0; done < bytes; done += step) {
-    int64_t part = least(step, bytes - done);
-    for (int i = 0; i < p->nin; i++) {
-      const lane *l = &p->lane[i];
-      if (!l->packed && flat(l, rows, cols)) {
-        plait_fetch(memory[i] + rows * cols * l->size + done / size * l->size, part / size * l->size);
+// Runs a block, with its operands at ptr and its rows step bytes apart, part by part: one part of the outputs is on its way
+// past the caches while the next is computed.
+static int64_t run_parts(const plan *p, void *const *ptr, const int64_t *step, char *const *memory, int64_t rows, int64_t cols) {
+  if (!p->by_row) {
+    cols *= rows;
+    rows = 1;
+  }
+  int64_t status = 0, w = least(cols, p->part), h = w < cols ? 1 : least(rows, p->part / cols);
+  for (int64_t r = 0; r < rows; r += h) {
+    for (int64_t c = 0; c < cols; c += w) {
+      int64_t down = least(h, rows - r), across = least(w, cols - c);
+      for (int64_t i = 0; i < down; i++) {
+        void *at[MAX_OPERANDS];
+        for (int k = 0; k < p->n; k++) {
+          int64_t row = k < p->nin ? (r + i) * step[k] : i * cols * p->lane[k].type_size;
+          at[k] = (char *)ptr[k] + row + (k < p->nin ? c * p->lane[k].type_size : 0);
+        }
+        status |= p->loop(at, at + p->nin, p->attr, across);
+      }
+      for (int k = p->nin; k < p->n; k++) {
+        int64_t size = p->lane[k].size;
+        plait_stream(memory[k] + (r * cols + c) * size, ptr[k], down * across * size);
       }
     }
-    plait_stream(memory[k] + done, scratch + done, part);
   }
+  return status;
 }
 
 // What lies in a lane's scratch: broadcast operands give the same block many times over.
@@ -95,6 +108,9 @@ static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH
     load(l, scratch[k], raw, memory[k], rows, cols);
     held[k] = (content){memory[k], rows, cols};
   }
+  bool parts = p->streamed;
+  for (int k = p->nin; k < p->n; k++) parts &= p->lane[k].streamed && flat(&p->lane[k], rows, cols);
+  if (parts) return run_parts(p, ptr, step, memory, rows, cols);
   int64_t status = 0;
   if (p->by_row) {
     for (int64_t r = 0; r < rows; r++) {
@@ -106,11 +122,7 @@ static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH
   }
   for (int k = p->nin; k < p->n; k++) {
     const lane *l = &p->lane[k];
-    if (l->streamed && flat(l, rows, cols)) {
-      stream(p, memory, k, scratch[k], rows, cols);
-    } else if (l->packed) {
-      store(l, memory[k], raw, scratch[k], rows, cols);
-    }
+    if (l->packed) store(l, memory[k], raw, scratch[k], rows, cols);
   }
   return status;
 }

@@ -2,7 +2,7 @@
 package loss
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x6db2e9a2
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xa97bba8d
 #cgo noescape plaitk_loss_cross_entropy
 #cgo nocallback plaitk_loss_cross_entropy
 #cgo noescape plaitk_loss_cross_entropy_backward

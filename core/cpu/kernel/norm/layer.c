@@ -1,6 +1,8 @@
 #include "layer.h"
 
 #include "norm.h"
+#include "../../include/plait_stream.h"
+#include "../../include/plait_view.h"
 
 #define PLAIT_TEMPLATE "../kernel/norm/stats.h"
 #include "../../include/plait_each_float.h"
@@ -21,6 +23,7 @@ static void run_forward(void *arg, int64_t chunk) {
 void plaitk_norm_rows_forward(plait_pool *pool, struct layer_args *a) {
   if (a->rows == 0 || a->n == 0) return;
   a->per_chunk = max64(1, CHUNK_ELEMENTS / a->n);
+  a->stream = a->x != a->y && a->rows * a->n * plait_dtype_size(a->dtype) >= PLAIT_STREAM_BYTES;
   plait_parallel(pool, ceil_div(a->rows, a->per_chunk), run_forward, a);
 }
 

@@ -15,6 +15,7 @@ struct layer_args {
   double eps;
   // Set by the functions below.
   int64_t per_chunk, chunks;
+  bool stream;  // y is written past the caches
   char *part;
 };
 

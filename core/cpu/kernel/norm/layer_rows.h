@@ -1,8 +1,26 @@
 // Layer and RMS norm of contiguous rows. Row r uses the weights of group r % groups.
 #ifdef FN
 
+// y = (x - mean)*rstd*w + b, where w and b may be NULL.
+PLAIT_INLINE void FN(layer_out)(const T *x, T *y, const ACC *w, const ACC *b, int64_t n, ACC mean, ACC rstd) {
+  if (w && b) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd * w[i] + b[i]);
+  } else if (w) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd * w[i]);
+  } else if (b) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd + b[i]);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd);
+  }
+}
+
 PLAIT_CLONES static void FN(layer_rows)(const struct layer_args *a, int64_t first, int64_t rows) {
   int64_t n = a->n;
+  _Alignas(PLAIT_LINE) T part[PLAIT_STREAM_PART / sizeof(T)];
   for (int64_t r = first; r < first + rows; r++) {
     const T *x = (const T *)a->x + r * n;
     T *y = (T *)a->y + r * n;
@@ -12,19 +30,18 @@ PLAIT_CLONES static void FN(layer_rows)(const struct layer_args *a, int64_t firs
     if (a->rstd) ((ACC *)a->rstd)[r] = rstd;
     const ACC *w = a->w ? (const ACC *)a->w + r % a->groups * n : NULL;
     const ACC *b = a->b ? (const ACC *)a->b + r % a->groups * n : NULL;
-    if (w && b) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd * w[i] + b[i]);
-    } else if (w) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd * w[i]);
-    } else if (b) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd + b[i]);
-    } else {
-      FN(affine)(x, y, n, mean, rstd, 0);
+    if (!a->stream) {
+      FN(layer_out)(x, y, w, b, n, mean, rstd);
+      continue;
+    }
+    for (int64_t i = 0, len; i < n; i += len) {
+      len = plait_stream_part(y + i, n - i, sizeof(T));
+      plait_fetch(x + n + i, len * (int64_t)sizeof(T));
+      FN(layer_out)(x + i, part, w ? w + i : NULL, b ? b + i : NULL, len, mean, rstd);
+      plait_stream(y + i, part, len * (int64_t)sizeof(T));
     }
   }
+  if (a->stream) plait_stream_end();
 }
 
 // Adds dy*h and dy of the rows to part, several rows of one group at a time to touch part less often.

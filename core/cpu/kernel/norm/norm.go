@@ -2,7 +2,7 @@
 package norm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x79508988
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfd315029
 #cgo noescape plaitk_norm_layer_forward
 #cgo nocallback plaitk_norm_layer_forward
 #cgo noescape plaitk_norm_layer_backward

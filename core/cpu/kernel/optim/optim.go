@@ -3,7 +3,7 @@
 package optim
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x3773cc9b
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x700ee45d
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_optim_step
 #cgo nocallback plaitk_optim_step

@@ -3,7 +3,7 @@
 package random
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x8f43bee4
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xef15334c
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_random_fill
 #cgo nocallback plaitk_random_fill

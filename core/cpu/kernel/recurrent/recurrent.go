@@ -11,7 +11,7 @@
 package recurrent
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfe401c94
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x93a32e4c
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_recurrent_run
 #cgo nocallback plaitk_recurrent_run

@@ -7,55 +7,73 @@
 #define FGREATER(b, a) (((b) > (a)) | (((b) != (b)) & ((a) == (a))))
 #define FLESS(b, a) (((b) < (a)) | (((b) != (b)) & ((a) == (a))))
 
-// FIND defines NAME(p, n, lo, hi), the index of the first of n keys KEY(p[i]) in [lo, hi], which exists.
-#define FIND(NAME, U, KEY)                                                     \
-  PLAIT_INLINE int64_t NAME(const U *p, int64_t n, U lo, U hi) {               \
-    for (int64_t i = 0; i < n; i += 64) {                                      \
-      int m = (int)(n - i < 64 ? n - i : 64);                                  \
-      U first = 64;                                                            \
-      _Pragma("omp simd reduction(min:first)") for (int j = 0; j < m; j++) {   \
-        U k = KEY(p[i + j]), here = (U)j;                                      \
-        first = (k >= lo) & (k <= hi) ? (here < first ? here : first) : first; \
-      }                                                                        \
-      if (first < 64) return i + (int64_t)first;                               \
-    }                                                                          \
-    return 0;                                                                  \
+// Elements that are looked through for any hit at a time, before the place of the hit is.
+#define FIND_STEP 256
+
+// FIND defines NAME(p, n, lo, hi), the index of the first of n keys KEY(p[i]) for which HIT holds, of which there is one.
+#define IN_RANGE(key) (((key) >= lo) & ((key) <= hi))
+#define SAME(key) ((key) == lo)
+#define FIND(NAME, U, KEY, HIT)                                                  \
+  PLAIT_INLINE int64_t NAME(const U *p, int64_t n, U lo, U hi) {                 \
+    (void)hi;                                                                    \
+    int64_t i = 0;                                                               \
+    for (; i + FIND_STEP <= n; i += FIND_STEP) {                                 \
+      U any = 0;                                                                 \
+      _Pragma("omp simd reduction(|:any)") for (int j = 0; j < FIND_STEP; j++) { \
+        U k = KEY(p[i + j]);                                                     \
+        any |= (U)HIT(k);                                                        \
+      }                                                                          \
+      if (any) break;                                                            \
+    }                                                                            \
+    for (; i < n; i += 64) {                                                     \
+      int m = (int)(n - i < 64 ? n - i : 64);                                    \
+      U first = 64;                                                              \
+      _Pragma("omp simd reduction(min:first)") for (int j = 0; j < m; j++) {     \
+        U k = KEY(p[i + j]), here = (U)j;                                        \
+        first = HIT(k) ? (here < first ? here : first) : first;                  \
+      }                                                                          \
+      if (first < 64) return i + (int64_t)first;                                 \
+    }                                                                            \
+    return 0;                                                                    \
   }
 
-FIND(find_key_u8, uint8_t, LOAD_SAME)
-FIND(find_key_i32, int32_t, LOAD_SAME)
-FIND(find_key_i64, int64_t, LOAD_SAME)
+FIND(find_key_u8, uint8_t, LOAD_SAME, SAME)
+FIND(find_key_u16, uint16_t, LOAD_SAME, SAME)
+FIND(find_key_i32, int32_t, LOAD_SAME, SAME)
+FIND(find_key_u32, uint32_t, LOAD_SAME, SAME)
+FIND(find_key_i64, int64_t, LOAD_SAME, SAME)
+FIND(find_key_u64, uint64_t, LOAD_SAME, SAME)
 #define find_u8(p, n, k) find_key_u8(p, n, k, k)
 #define find_i32(p, n, k) find_key_i32(p, n, k, k)
 #define find_i64(p, n, k) find_key_i64(p, n, k, k)
 
 // find_max_F and find_min_F find the first element that equals the one with the given key: any zero for a zero, any NaN
-// for a NaN.
-#define FIND_FLOAT(ORDER, F, U, INF)                                              \
-  FIND(find_key_##ORDER##_##F, U, key_##ORDER##_##F)                              \
-  PLAIT_INLINE int64_t find_##ORDER##_##F(const U *p, int64_t n, U key) {         \
-    U last = key_##ORDER##_##F(INF_OF_##ORDER(U, INF)), lo = key, hi = key;       \
-    U a = key_##ORDER##_##F(0), b = key_##ORDER##_##F((U)(((U) ~(U)0 >> 1) + 1)); \
-    if (key > last) {                                                             \
-      lo = (U)(last + 1);                                                         \
-      hi = (U) ~(U)0;                                                             \
-    } else if (key == a || key == b) {                                            \
-      lo = a < b ? a : b;                                                         \
-      hi = a < b ? b : a;                                                         \
-    }                                                                             \
-    return find_key_##ORDER##_##F(p, n, lo, hi);                                  \
+// for a NaN, and for all others the one pattern of bits that has the key.
+#define FIND_FLOAT(ORDER, F, U, FIND_BITS, INF)                                      \
+  FIND(find_key_##ORDER##_##F, U, key_##ORDER##_##F, IN_RANGE)                       \
+  PLAIT_INLINE int64_t find_##ORDER##_##F(const U *p, int64_t n, U key) {            \
+    U last = key_##ORDER##_##F(INF_OF_##ORDER(U, INF));                              \
+    U a = key_##ORDER##_##F(0), b = key_##ORDER##_##F((U)(((U) ~(U)0 >> 1) + 1));    \
+    if (key > last) return find_key_##ORDER##_##F(p, n, (U)(last + 1), (U) ~(U)0);   \
+    if ((key == a) | (key == b)) {                                                   \
+      return find_key_##ORDER##_##F(p, n, a < b ? a : b, a < b ? b : a);             \
+    }                                                                                \
+    U bits = key_order_##F(UNKEY_##ORDER(U, key, INF));                              \
+    return FIND_BITS(p, n, bits, bits);                                              \
   }
 #define INF_OF_max(U, INF) (U)(INF)
 #define INF_OF_min(U, INF) (U)((INF) | ~((U) ~(U)0 >> 1))
+#define UNKEY_max(U, key, INF) (U)((key) - (INF)-1)
+#define UNKEY_min(U, key, INF) (U)((INF) - (key))
 
-FIND_FLOAT(max, f16, uint16_t, 0x7c00u)
-FIND_FLOAT(min, f16, uint16_t, 0x7c00u)
-FIND_FLOAT(max, bf16, uint16_t, 0x7f80u)
-FIND_FLOAT(min, bf16, uint16_t, 0x7f80u)
-FIND_FLOAT(max, f32, uint32_t, 0x7f800000u)
-FIND_FLOAT(min, f32, uint32_t, 0x7f800000u)
-FIND_FLOAT(max, f64, uint64_t, 0x7ff0000000000000u)
-FIND_FLOAT(min, f64, uint64_t, 0x7ff0000000000000u)
+FIND_FLOAT(max, f16, uint16_t, find_key_u16, 0x7c00u)
+FIND_FLOAT(min, f16, uint16_t, find_key_u16, 0x7c00u)
+FIND_FLOAT(max, bf16, uint16_t, find_key_u16, 0x7f80u)
+FIND_FLOAT(min, bf16, uint16_t, find_key_u16, 0x7f80u)
+FIND_FLOAT(max, f32, uint32_t, find_key_u32, 0x7f800000u)
+FIND_FLOAT(min, f32, uint32_t, find_key_u32, 0x7f800000u)
+FIND_FLOAT(max, f64, uint64_t, find_key_u64, 0x7ff0000000000000u)
+FIND_FLOAT(min, f64, uint64_t, find_key_u64, 0x7ff0000000000000u)
 
 // ARG_STEP takes an element x of a column into its best value b and row w, with masks, because a chain of conditional
 // expressions becomes branches.

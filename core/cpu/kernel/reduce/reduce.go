@@ -7,7 +7,7 @@
 package reduce
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x28d66ff9
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xb1f753e4
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_reduce_run
 #cgo nocallback plaitk_reduce_run

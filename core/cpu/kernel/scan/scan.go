@@ -6,7 +6,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x4b80b13d
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xc0b69d8f
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_scan_run
 #cgo nocallback plaitk_scan_run

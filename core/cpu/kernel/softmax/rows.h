@@ -15,25 +15,51 @@ PLAIT_INLINE ACC FN(row_max)(const T *x, int64_t n) {
   return m0 > m1 ? m0 : m1;
 }
 
-// Returns the sum of e[i] = exp(x[i] - m), and keeps e unless it is NULL.
-PLAIT_INLINE double FN(row_exp)(const T *x, ACC *e, int64_t n, ACC m) {
+// Returns the sum of exp(x[i] - m).
+PLAIT_INLINE double FN(row_sum)(const T *x, int64_t n, ACC m) {
   double total = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
     int64_t end = n - b < SUM_BLOCK ? n : b + SUM_BLOCK;
     ACC s = 0;
-    if (e) {
 #pragma omp simd reduction(+ : s)
-      for (int64_t i = b; i < end; i++) {
-        ACC v = EXP(LOAD(x[i]) - m);
-        e[i] = v;
-        s += v;
-      }
-    } else {
-#pragma omp simd reduction(+ : s)
-      for (int64_t i = b; i < end; i++) s += EXP(LOAD(x[i]) - m);
-    }
+    for (int64_t i = b; i < end; i++) s += EXP(LOAD(x[i]) - m);
     total += s;
   }
+  return total;
+}
+
+// The same, and brings *max to the maximum of the next row and asks for the one after it: memory is read while this row is
+// computed with. e receives the exponentials if keep.
+PLAIT_INLINE double FN(row_exp)(const T *restrict x, const T *restrict next, ACC *restrict e, bool keep, int64_t n, ACC m,
+                                ACC *max) {
+  ACC top[PLAIT_LANES];
+  double total = 0;
+  for (int l = 0; l < PLAIT_LANES; l++) top[l] = -ACC_INFINITY;
+  for (int64_t b = 0; b < n; b += SUM_BLOCK) {
+    int64_t end = n - b < SUM_BLOCK ? n : b + SUM_BLOCK, i = b;
+    ACC s[PLAIT_LANES] = {0};
+    for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
+      plait_fetch(next + n + i, PLAIT_LANES * sizeof(T));
+#pragma omp simd
+      for (int l = 0; l < PLAIT_LANES; l++) {
+        ACC v = EXP(LOAD(x[i + l]) - m), a = LOAD(next[i + l]);
+        if (keep) e[i + l] = v;
+        s[l] += v;
+        top[l] = a > top[l] ? a : top[l];
+      }
+    }
+#pragma omp simd
+    for (int64_t l = 0; l < end - i; l++) {
+      ACC v = EXP(LOAD(x[i + l]) - m), a = LOAD(next[i + l]);
+      if (keep) e[i + l] = v;
+      s[l] += v;
+      top[l] = a > top[l] ? a : top[l];
+    }
+    PLAIT_FOLD_LANES(s, PLAIT_PLUS)
+    total += (double)s[0];
+  }
+  PLAIT_FOLD_LANES(top, LARGER)
+  *max = top[0];
   return total;
 }
 
@@ -45,7 +71,7 @@ PLAIT_INLINE double FN(row_online)(const T *x, int64_t n, ACC *max) {
     int64_t len = n - b < ROW_BUFFER ? n - b : ROW_BUFFER;
     ACC bm = FN(row_max)(x + b, len);
     // A block of -inf or NaN alone has no maximum of its own; 0 keeps its sum what it is: 0 or NaN.
-    double s = FN(row_exp)(x + b, NULL, len, bm == -ACC_INFINITY ? 0 : bm);
+    double s = FN(row_sum)(x + b, len, bm == -ACC_INFINITY ? 0 : bm);
     if (bm > m) {
       total = total * exp((double)m - (double)bm) + s;
       m = bm;
@@ -59,53 +85,46 @@ PLAIT_INLINE double FN(row_online)(const T *x, int64_t n, ACC *max) {
   return total;
 }
 
-// Writes a finished row past the caches and fetches the next one meanwhile.
-PLAIT_INLINE void FN(stream_row)(T *y, const T *row, const T *next, int64_t n) {
-  for (int64_t b = 0; b < n; b += STREAM_PART) {
-    int64_t len = n - b < STREAM_PART ? n - b : STREAM_PART;
-    plait_fetch(next + b, len * (int64_t)sizeof(T));
-    plait_stream(y + b, row + b, len * (int64_t)sizeof(T));
-  }
-}
-
 PLAIT_CLONES static void FN(softmax_rows)(const T *x, T *y, int64_t rows, int64_t n, bool stream) {
   ACC e[ROW_BUFFER];
-  T row[ROW_BUFFER];
-  stream &= n <= ROW_BUFFER;
+  _Alignas(PLAIT_LINE) T part[STREAM_PART];
+  bool kept = n <= ROW_BUFFER;
+  ACC m, next = kept ? FN(row_max)(x, n) : 0;
   for (int64_t r = 0; r < rows; r++, x += n, y += n) {
-    ACC m;
-    if (n <= ROW_BUFFER) {
-      m = FN(row_max)(x, n);
-      ACC scale = (ACC)(1 / FN(row_exp)(x, e, n, m));
-      T *to = stream ? row : y;
+    m = next;
+    double sum = kept ? FN(row_exp)(x, r + 1 < rows ? x + n : x, e, true, n, m, &next) : FN(row_online)(x, n, &m);
+    ACC scale = (ACC)(1 / sum);
+    for (int64_t b = 0, len; b < n; b += len) {
+      len = stream ? plait_stream_part(y + b, n - b, sizeof(T)) : n;
+      T *to = stream ? part : y;
+      const ACC *from = e + b;
+      if (kept) {
 #pragma omp simd
-      for (int64_t i = 0; i < n; i++) to[i] = STORE(e[i] * scale);
-      if (stream) FN(stream_row)(y, row, x + n, n);
-    } else {
-      ACC scale = (ACC)(1 / FN(row_online)(x, n, &m));
+        for (int64_t i = 0; i < len; i++) to[i] = STORE(from[i] * scale);
+      } else {
 #pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = STORE(EXP(LOAD(x[i]) - m) * scale);
+        for (int64_t i = 0; i < len; i++) to[i] = STORE(EXP(LOAD(x[b + i]) - m) * scale);
+      }
+      if (stream) plait_stream(y + b, part, len * (int64_t)sizeof(T));
     }
   }
 }
 
 PLAIT_CLONES static void FN(log_softmax_rows)(const T *x, T *y, int64_t rows, int64_t n, bool stream) {
-  T row[ROW_BUFFER];
-  stream &= n <= ROW_BUFFER;
+  _Alignas(PLAIT_LINE) T part[STREAM_PART];
+  bool near = n <= ROW_BUFFER;
+  ACC m, next = near ? FN(row_max)(x, n) : 0;
   for (int64_t r = 0; r < rows; r++, x += n, y += n) {
-    ACC m;
-    double sum;
-    if (n <= ROW_BUFFER) {
-      m = FN(row_max)(x, n);
-      sum = FN(row_exp)(x, NULL, n, m);
-    } else {
-      sum = FN(row_online)(x, n, &m);
-    }
+    m = next;
+    double sum = near ? FN(row_exp)(x, r + 1 < rows ? x + n : x, NULL, false, n, m, &next) : FN(row_online)(x, n, &m);
     ACC shift = (ACC)log(sum);
-    T *to = stream ? row : y;
+    for (int64_t b = 0, len; b < n; b += len) {
+      len = stream ? plait_stream_part(y + b, n - b, sizeof(T)) : n;
+      T *to = stream ? part : y;
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) to[i] = STORE(LOAD(x[i]) - m - shift);
-    if (stream) FN(stream_row)(y, row, x + n, n);
+      for (int64_t i = 0; i < len; i++) to[i] = STORE(LOAD(x[b + i]) - m - shift);
+      if (stream) plait_stream(y + b, part, len * (int64_t)sizeof(T));
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "softmax.h"
 
+#include "../../include/plait_lanes.h"
 #include "../../include/plait_stream.h"
 #include "../../include/plait_view.h"
 
@@ -9,8 +10,8 @@
 #define SUM_ROWS 16
 // A row up to this length is exponentiated once, into a buffer on the stack; a longer one twice, reading memory twice.
 #define ROW_BUFFER 8192
-// Elements of a finished row that are written in turn with reading the next row.
-#define STREAM_PART 128
+// The most elements of a part of a row that is written past the caches.
+#define STREAM_PART (PLAIT_STREAM_PART / 2)
 // Columns of a block, unless whole rows are at most WIDE_BLOCK wide and there are ENOUGH_BLOCKS of them: reading memory in
 // order then pays more.
 #define COLUMN_BLOCK 256
@@ -18,6 +19,8 @@
 #define ENOUGH_BLOCKS 8
 // Elements that make a chunk worth handing to another thread.
 #define CHUNK_ELEMENTS 16384
+
+#define LARGER(a, b) ((b) > (a) ? (b) : (a))
 
 struct softmax_args {
   int dtype, log;

@@ -2,7 +2,7 @@
 package softmax
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x5efe11b8
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfd315029
 #cgo noescape plaitk_softmax_forward
 #cgo nocallback plaitk_softmax_forward
 #cgo noescape plaitk_softmax_backward

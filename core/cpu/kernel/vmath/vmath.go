@@ -3,7 +3,7 @@
 package vmath
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x7de00119
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x9541e185
 #cgo LDFLAGS: -lm
 #include "vmath.h"
 */
