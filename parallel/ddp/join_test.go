@@ -115,6 +115,12 @@ func TestCase19JoinThrows(t *testing.T) {
 
 // Steps without synchronisation, and weights, in a join.
 func TestCase19JoinWithNoSyncAndWeights(t *testing.T) {
+	for _, byActive := range []bool{false, true} {
+		joinWeighted(t, byActive)
+	}
+}
+
+func joinWeighted(t *testing.T, byActive bool) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		o := small
 		o.Weighted = true
@@ -125,7 +131,7 @@ func TestCase19JoinWithNoSyncAndWeights(t *testing.T) {
 		if _, err := p.Load(nn.StateDict(mlpLike(7)), true); err != nil {
 			return err
 		}
-		err = p.Join(ddp.JoinOptions{}, func() error {
+		err = p.Join(ddp.JoinOptions{DivideByActive: byActive}, func() error {
 			for s := range 1 + 2*r.Rank {
 				if s%2 == 1 {
 					if err := p.NoSync(func() error { return backward(p, r, s) }); err != nil {
@@ -158,7 +164,7 @@ func TestCase19JoinWithNoSyncAndWeights(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// Alone, rank 1 has the weight 2: (2 * what it holds + 0) / 2.
+		// Alone, rank 1 has all the weight: (2 * what it holds + 0) / 2, or what it holds / 1.
 		return errors.Join(near("gradient", got, want, 1e-9), p.Close())
 	})
 }

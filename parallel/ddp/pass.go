@@ -76,7 +76,7 @@ func (r *Reducer) begin(shadow bool) error {
 	return r.weigh()
 }
 
-// weigh computes, on each device, this rank's share of the samples times the number of ranks.
+// weigh computes, on each device, this rank's share of the samples times what sums are divided by.
 func (r *Reducer) weigh() error {
 	r.pass.share = map[core.Device]*core.Tensor{}
 	for _, b := range r.buckets {
@@ -93,7 +93,7 @@ func (r *Reducer) weigh() error {
 			if err := r.keep(r.group.AllReduce(total, collective.Sum)); err != nil {
 				return err
 			}
-			mine := op.Full([]int{}, core.Num(r.weight*float64(r.group.Size())), o)
+			mine := op.Full([]int{}, core.Num(r.weight*float64(r.divisor())), o)
 			share := op.Div(mine, total).Keep()
 			r.pass.share[b.device] = share
 			return share.Err()

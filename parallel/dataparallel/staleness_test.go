@@ -1,0 +1,90 @@
+package dataparallel_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/dataparallel"
+	"github.com/stretchr/testify/require"
+)
+
+// gate stops the device of x until the channel is closed.
+func gate(x *core.Tensor, open chan struct{}) {
+	s := core.CurrentContext().Stream(x.Device())
+	c := s.Begin(-1, "gate")
+	c.Fn = func() error { <-open; return nil }
+	c.Work = math.MaxInt32
+	s.Launch(c)
+}
+
+// Gradients of a slow device come with a later step, each once, and no later than the bound says.
+func TestStaleGradients(t *testing.T) {
+	in64(t, func() {
+		for _, bound := range []int{0, 2, -1} {
+			w := op.Zeros(1).Keep().SetRequiresGrad(true)
+			r, err := dataparallel.NewReplicas([]*core.Tensor{w}, []string{"w"}, []core.Device{device(t, 0), device(t, 1)})
+			require.NoError(t, err)
+			require.NoError(t, r.SetSyncMode(dataparallel.SyncMode{Stale: true, Max: bound}))
+			open := make(chan struct{})
+			if bound == 0 {
+				close(open) // it would wait
+			}
+			total, want := 0.0, 0.0
+			for s := range 5 {
+				copies, err := r.Replicate(2)
+				require.NoError(t, err)
+				a := op.Mul(copies[0][0], core.Num(float64(1+s)))
+				b := op.ToDevice(op.Mul(copies[1][0], core.Num(float64(10+s))), device(t, 0))
+				want += float64(1+s) + float64(10+s)
+				if bound != 0 && s == 0 {
+					gate(copies[1][0], open)
+				}
+				w.SetGrad(nil)
+				loss := op.Sum(op.Add(a, b), nil, false)
+				require.NoError(t, autograd.Backward(loss))
+				switch {
+				case bound == 0:
+					total += values(t, w.Grad())[0]
+					require.Equal(t, want, total)
+					require.Equal(t, []int{s + 1, s + 1}, r.Clocks())
+				case s < 2 || bound < 0:
+					require.Equal(t, 0, r.Clocks()[1])
+					require.Equal(t, s+1, max(r.Clocks()[0], s+1))
+					if w.Grad() != nil {
+						total += values(t, w.Grad())[0]
+					}
+				case s == 2: // step 1's gradient is due, and reading the sum waits for it
+					require.Equal(t, 1, r.Clocks()[1])
+					close(open)
+					total += values(t, w.Grad())[0]
+				default:
+					total += values(t, w.Grad())[0]
+				}
+			}
+			if bound < 0 {
+				close(open)
+			}
+			w.SetGrad(nil)
+			require.NoError(t, r.Flush())
+			if w.Grad() != nil {
+				total += values(t, w.Grad())[0]
+			}
+			require.Equal(t, want, total, "bound %d", bound)
+			require.Equal(t, []int{5, 5}, r.Clocks())
+			if bound > 0 {
+				require.Equal(t, bound, r.Staleness())
+			}
+			r.Release()
+		}
+	})
+}
+
+func device(t *testing.T, i int) core.Device {
+	d, err := core.OpenDevice(fmt.Sprint("cpu:", i))
+	require.NoError(t, err)
+	return d
+}
