@@ -105,9 +105,11 @@ def test_betas_cycle():
     optimizer = optim.Adam([plait.zeros(1, requires_grad=True)], lr=0.1)
     schedule = lr.OneCycleLR(optimizer, 0.5, 10)
     assert optimizer.param_groups[0]["betas"] == (0.95, 0.999)
-    for _ in range(9):
+    for _ in range(10):  # as a loop over total_steps batches does
         optimizer.step()
+        last = optimizer.param_groups[0]["lr"]
         schedule.step()
+    assert last == schedule.get_last_lr()[0] == pytest.approx(0.5 / 25 / 1e4)
     with pytest.raises(ValueError, match="ends after"):
         schedule.step()
 

@@ -27,7 +27,8 @@ func orDefault(v *float64, d float64) {
 }
 
 // NewOneCycleLR takes the rate up and then down to almost 0 in one cycle, and the momentum (or beta1) the other way: Smith
-// and Topin 2018, "Super-convergence: very fast training of neural networks using large learning rates".
+// and Topin 2018, "Super-convergence: very fast training of neural networks using large learning rates". A loop that ends
+// each of the steps with [Schedule.Step] goes one past the last rate: there it stays, where PyTorch goes back up.
 func NewOneCycleLR(o *Optimizer, c OneCycleOptions) (*Schedule, error) {
 	const kind = "one_cycle_lr"
 	orDefault(&c.PctStart, 0.3)
@@ -55,6 +56,7 @@ func NewOneCycleLR(o *Optimizer, c OneCycleOptions) (*Schedule, error) {
 		ends, marks = []float64{c.PctStart*total - 1, 2*c.PctStart*total - 2, total - 1}, []int{0, 1, 0, 2}
 	}
 	along := func(t float64, value func(mark int) float64) float64 {
+		t = min(t, total-1)
 		start := 0.0
 		for i, end := range ends {
 			if t <= end || i == len(ends)-1 {

@@ -121,7 +121,7 @@ func (s *Schedule) Step() error {
 		return s.curve.step(s)
 	}
 	next := s.epoch + 1
-	if s.curve.last > 0 && next > s.curve.last {
+	if s.curve.last > 0 && next > s.curve.last+1 {
 		return core.Errorf(core.ValueError, s.kind, "the schedule ends after %v steps", s.curve.last+1)
 	}
 	for i, g := range s.opt.groups[:len(s.base)] {
@@ -149,7 +149,7 @@ func (s *Schedule) StepTo(epoch float64) error {
 	if s.curve.at == nil {
 		return core.Errorf(core.StateError, s.kind, "the schedule has no closed form to move to an epoch; use Step")
 	}
-	if !(epoch >= 0) || s.curve.last > 0 && epoch > s.curve.last {
+	if !(epoch >= 0) || s.curve.last > 0 && epoch > s.curve.last+1 {
 		return core.Errorf(core.ValueError, s.kind, "epoch out of range, got %v", epoch)
 	}
 	s.epoch = epoch

@@ -241,6 +241,8 @@ func TestOneCycle(t *testing.T) {
 				}
 			}
 			before := rates(o)
+			require.NoError(t, s.Step(), "that of a loop's last round")
+			require.Equal(t, before, rates(o))
 			require.EqualError(t, s.Step(), "one_cycle_lr: the schedule ends after 20 steps")
 			require.Equal(t, before, rates(o))
 		}

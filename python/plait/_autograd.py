@@ -34,7 +34,11 @@ class RemovableHandle:
 
 
 def _handles(tensors: Sequence[Tensor | None]) -> array[int]:
-    return array("q", [0 if t is None else t._h for t in tensors])
+    try:
+        return array("q", [0 if t is None else t._h for t in tensors])
+    except AttributeError:
+        kinds = ", ".join(type(t).__name__ for t in tensors)
+        raise TypeError(f"backward: want tensors, got {kinds}") from None
 
 
 def _sequence(value: Any) -> tuple[Any, ...]:
@@ -89,6 +93,7 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -101,10 +106,13 @@ def grad(
         grad_outputs: the gradients of the outputs; may be left out, or None, for those with one element
         retain_graph: keep the graph for another pass; what create_graph says by default
         create_graph: record the pass, so that the results can be differentiated
+        only_inputs: must be True
         allow_unused: return None for an input that the outputs do not depend on, where it would be an error
         is_grads_batched: not there
         materialize_grads: return zeros for such an input
     """
+    if not only_inputs:
+        raise NotImplementedError("grad: only_inputs=False is not there; use backward")
     if is_grads_batched:
         raise NotImplementedError("grad: is_grads_batched is not there; loop over the gradients")
     outs, ins = _sequence(outputs), _sequence(inputs)
