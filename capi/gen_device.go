@@ -24,6 +24,16 @@ func plait_device_name(d C.plait_device) *C.char {
 	return C.CString(bind.DeviceName(int64(d)))
 }
 
+//export plait_device_description
+func plait_device_description(d C.plait_device) *C.char {
+	return C.CString(bind.DeviceDescription(int64(d)))
+}
+
+//export plait_device_traffic
+func plait_device_traffic(d C.plait_device, counter C.int64_t) C.int64_t {
+	return C.int64_t(bind.DeviceTraffic(int64(d), int64(counter)))
+}
+
 //export plait_device_count
 func plait_device_count(kind C.plait_string) C.int64_t {
 	return C.int64_t(bind.DeviceCount(C.GoString(kind)))

@@ -366,6 +366,15 @@ int64_t plait_device_open_count(void);
 // plait_device_name returns the name of an open device; nothing for another number.
 char *plait_device_name(plait_device d);
 
+// plait_device_description returns what an open device is, such as a GPU's name; nothing for devices that are
+// just what their name says, and for another number.
+char *plait_device_description(plait_device d);
+
+// plait_device_traffic returns a counter of an open device since it was opened: 0 transfers to it, 1 from it,
+// 2 and 3 their bytes, 4 the kernels run and 5 the batches in which they were submitted. CPU devices count
+// none of these.
+int64_t plait_device_traffic(plait_device d, int64_t counter);
+
 // plait_device_count returns how many devices of a kind, such as "cpu", can be opened.
 int64_t plait_device_count(plait_string kind);
 

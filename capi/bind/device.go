@@ -6,7 +6,7 @@ import (
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu"
-	_ "github.com/plait-ml/plait/gpu" // the devices gpu:0, gpu:1, ...
+	"github.com/plait-ml/plait/gpu"
 )
 
 // DeviceOpen returns the number of the device with the given name, such as "cpu:1", and opens it at its first use.
@@ -30,6 +30,30 @@ func DeviceName(d Device) string {
 		return v.String()
 	}
 	return ""
+}
+
+// DeviceDescription returns what an open device is, such as a GPU's name; nothing for devices that are just what their name
+// says, and for another number.
+func DeviceDescription(d Device) string {
+	if g, ok := device(d).(*gpu.Device); ok {
+		return g.Name()
+	}
+	return ""
+}
+
+// DeviceTraffic returns a counter of an open device since it was opened: 0 transfers to it, 1 from it, 2 and 3 their bytes, 4
+// the kernels run and 5 the batches in which they were submitted. CPU devices count none of these.
+func DeviceTraffic(d Device, counter int64) int64 {
+	g, ok := device(d).(*gpu.Device)
+	if !ok {
+		return 0
+	}
+	t := g.Traffic()
+	counters := [...]int{t.Uploads, t.Downloads, t.UploadedBytes, t.DownloadBytes, t.Dispatches, t.Submits}
+	if counter < 0 || counter >= int64(len(counters)) {
+		return 0
+	}
+	return int64(counters[counter])
 }
 
 // DeviceCount returns how many devices of a kind, such as "cpu", can be opened.

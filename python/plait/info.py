@@ -22,7 +22,9 @@ def collect() -> dict[str, dict[str, Any]]:
     for kind in ("cpu", "gpu"):
         for i in range(device_count(kind)):
             number = open_device(f"{kind}:{i}")
-            devices[f"{kind}:{i}"] = f"{_bytes(_core.bind_MemoryReserved(number))} held"
+            name = _core.bind_DeviceDescription(number)
+            held = f"{_bytes(_core.bind_MemoryReserved(number))} held"
+            devices[f"{kind}:{i}"] = f"{name}, {held}" if name else held
     return {
         "versions": {
             "plait": __version__,

@@ -100,7 +100,10 @@ def _gpu(d: DeviceLike | None) -> DeviceLike:
 
 def get_device_name(device: DeviceLike | None = None) -> str:
     """Returns the name of a GPU."""
-    return str(_gpu(device))
+    from plait import _core
+    from plait._device import open_device
+
+    return _core.bind_DeviceDescription(open_device(_gpu(device)))
 
 
 def synchronize(device: DeviceLike | None = None) -> None:

@@ -1,0 +1,241 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"runtime/debug"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// work records calls and sends batches until the stream is closed.
+func (s *stream) work() {
+	r := &recorder{stream: s, device: s.device, batch: s.newBatch()}
+	for {
+		next := s.taken.Load() + 1
+		if s.tail.Load() < next {
+			if s.ripe(r.batch) {
+				s.send(r)
+				continue
+			}
+			if !s.await(r.batch) {
+				return
+			}
+			continue
+		}
+		slot := &s.slots[(next-1)%queueSize]
+		s.order(r, slot.call.Waits())
+		s.record(r, slot)
+		r.batch.last = next
+		slot.call.Clear()
+		slot.transfer = nil
+		s.taken.Store(next)
+		if s.crowded.Load() && s.tail.Load()-next <= queueSize/2 && s.crowded.CompareAndSwap(true, false) {
+			core.Crowd(-1)
+		}
+		s.notify()
+		if r.batch.full() || core.ActiveProfile() != nil {
+			s.send(r)
+		}
+	}
+}
+
+// ripe reports whether a batch should go to the GPU although more may come: somebody waits for it, or the GPU has nothing
+// to do.
+func (s *stream) ripe(b *batch) bool {
+	return !b.empty() && (s.wanted.Load() > s.sent.Load() || s.flying.Load() == 0)
+}
+
+// await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
+// once: it is the GPU that works, and callers do not pay for waking.
+func (s *stream) await(b *batch) bool {
+	for start := time.Now(); time.Since(start) < spin; {
+		if s.tail.Load() > s.taken.Load() || s.ripe(b) {
+			return true
+		}
+	}
+	if s.closed.Load() && b.empty() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.tail.Load() == s.taken.Load() {
+			s.worker = false // a later launch starts another
+			return false
+		}
+		return true
+	}
+	<-s.wake
+	return true
+}
+
+// order makes what is recorded from now on run after the events. Those of streams on the same GPU are in order once they are
+// on their way to it; others must have ended.
+func (s *stream) order(r *recorder, events []core.Event) {
+	for _, e := range events {
+		if e.Done() {
+			continue
+		}
+		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
+			s.send(r)
+		}
+		if g, ok := e.(event); ok && g.stream.device == s.device {
+			g.stream.waitSent(g.number)
+			continue
+		}
+		e.Wait()
+	}
+}
+
+// record turns a call into commands. A failure goes to its outputs and is the stream's error.
+func (s *stream) record(r *recorder, slot *slot) {
+	c := &slot.call
+	profile := core.ActiveProfile()
+	var start time.Duration
+	if profile != nil {
+		s.drain(r)
+		start = profile.Now()
+	}
+	var err error
+	if slot.transfer != nil {
+		err = r.move(slot.transfer)
+	} else if err = c.CheckInputs(); err == nil {
+		if err = s.execute(r, c); err != nil {
+			s.fail(err)
+		}
+	}
+	if err != nil {
+		c.Fail(err)
+		if t := slot.transfer; t != nil {
+			s.fail(err)
+			if t.read != nil {
+				t.read.finish(nil)
+			}
+		}
+	}
+	for _, m := range r.temps {
+		s.scratch.put(block{memory: m, freed: s.taken.Load() + 1})
+	}
+	r.temps = r.temps[:0]
+	if profile != nil {
+		r.batch.last = s.taken.Load() + 1
+		s.drain(r)
+		profile.Record(s, c, start)
+	}
+}
+
+func (s *stream) execute(r *recorder, c *core.Call) (err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = core.Errorf(core.StateError, c.Op, "internal error: %v\n%s", x, debug.Stack())
+		}
+	}()
+	if f := s.device.lost.Load(); f != nil {
+		return f.err
+	}
+	if c.Fn != nil {
+		s.drain(r)
+		return c.Fn()
+	}
+	f := lookup(c.Kernel)
+	if f == nil {
+		for i := range c.Outs {
+			if err := floats(c, &c.Outs[i]); err != nil {
+				return err
+			}
+		}
+		return core.Errorf(core.NotImplemented, c.Op, "%v has no kernel %q", s.device, c.Kernel)
+	}
+	return f(r, c)
+}
+
+// drain sends what is recorded and waits until the GPU has done it.
+func (s *stream) drain(r *recorder) {
+	s.send(r)
+	s.wait(s.sent.Load())
+}
+
+// send hands the batch to the owner, and waits while too many are on the GPU.
+func (s *stream) send(r *recorder) {
+	b := r.batch
+	if b.empty() {
+		return
+	}
+	if len(b.checks) > 0 {
+		s.collectFaults(b)
+	}
+	for s.flying.Load() >= inFlight {
+		<-s.wake
+	}
+	s.flying.Add(1)
+	last := b.last
+	d := s.device
+	d.owner.post(func() { d.submit(s, b) })
+	s.sent.Store(last)
+	s.notify()
+	r.batch = s.newBatch()
+}
+
+func (s *stream) newBatch() *batch {
+	select {
+	case b := <-s.spare:
+		return b
+	default:
+		return &batch{}
+	}
+}
+
+// ended says that one of the things that a batch waits for has ended. It runs on the owner.
+func (s *stream) ended(b *batch) {
+	if b.open--; b.open > 0 {
+		return
+	}
+	if b.lost {
+		if f := s.device.lost.Load(); f != nil {
+			s.fail(f.err)
+		}
+	}
+	s.checkFaults(b)
+	last := b.last
+	b.last = 0
+	b.reset()
+	select {
+	case s.spare <- b:
+	default:
+	}
+	s.done.Store(last)
+	s.flying.Add(-1)
+	s.notify()
+	s.rouse()
+}
+
+// collectFaults has the batch's last commands fetch the words of its checks, and clear them.
+func (s *stream) collectFaults(b *batch) {
+	size := 4 * len(b.checks)
+	read, err := newReadback(s.device, size)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	slab, at := s.device.memory.slabOf(s.faults)
+	b.list.Copy(read.stage.buffer, 0, slab.buffer, at, size)
+	b.list.Clear(slab.buffer, at, size)
+	b.faults = read
+	b.reads = append(b.reads, read)
+}
+
+// checkFaults makes what the checks found the errors of their calls. It runs on the owner.
+func (s *stream) checkFaults(b *batch) {
+	if b.faults == nil {
+		return
+	}
+	for i, c := range b.checks {
+		if b.faults.bytes == nil {
+			break
+		}
+		if fault := binary.LittleEndian.Uint32(b.faults.bytes[4*i:]); fault != 0 {
+			err := c.err(c.call, fault)
+			s.fail(err)
+			c.call.Fail(err)
+		}
+	}
+	b.faults.release(s.device)
+}
