@@ -630,6 +630,106 @@ plait_status plait_work_payload(plait_object h, int64_t rank, void *out, int64_t
 // may wait for the device.
 plait_status plait_all_reduce_sync(plait_tensors ts, int64_t devices, int64_t count, int64_t reduction);
 
+// --- dataparallel ---
+
+// plait_replicas_new returns what copies n tensors, parameters and buffers with the given names, separated by
+// line breaks, from the first of some devices to the others, and sums the gradients of the copies. End it
+// with plait_replicas_release. It may wait for the device.
+plait_object plait_replicas_new(plait_tensors ts, int64_t n, plait_string names, plait_ints devices,
+		int64_t devices_len);
+
+// plait_replicas_make writes the tensors as they are now on the first n devices, those of the first device
+// first. Gradients of the copies flow back. It may wait for the device.
+plait_status plait_replicas_make(plait_object h, int64_t n, plait_tensor *out);
+
+// plait_replicas_set_mode sets when gradients reach the originals: in the step they belong to, or if stale is
+// set up to bound steps later, any number if it is negative. It may wait for the device.
+plait_status plait_replicas_set_mode(plait_object h, bool stale, int64_t bound);
+
+// plait_replicas_flush adds the gradients that have not reached the originals. It may wait for the device.
+plait_status plait_replicas_flush(plait_object h);
+
+// plait_replicas_clocks writes by device the steps whose gradients have all reached the originals, and
+// returns the largest number of steps that one has come late.
+plait_status plait_replicas_clocks(plait_object h, int64_t *out, int64_t n);
+
+// plait_replicas_release gives the copies' memory back and ends the life of h. It may wait for the device.
+plait_status plait_replicas_release(plait_object h);
+
+// plait_batch_sizes writes how many of n samples each of the devices gets; weights_len is 0 for equal shares.
+plait_status plait_batch_sizes(int64_t n, int64_t devices, plait_floats weights, int64_t weights_len,
+		int64_t *out);
+
+// --- ddp ---
+
+// plait_reducer_new returns what averages the gradients of n parameters over the ranks of a group; every rank
+// calls it. names are those of the parameters, and buffer_names those of the buffers, separated by line
+// breaks. first_bytes and bucket_bytes are the sizes of buckets, 0 meaning the defaults. options is the sum
+// of 1 not to send buffers before each pass, 2 to leave the tensors as each rank has them, 4 to find
+// parameters without a gradient, 8 for a graph that stays as it is, 16 for gradients that are views of
+// buckets, 32 to reduce when backward has ended, and 64 to weight ranks by their numbers of samples. Close it
+// with plait_reducer_close. It may wait for the device.
+plait_object plait_reducer_new(plait_object of, plait_tensors params, int64_t n, plait_string names,
+		plait_tensors buffers, int64_t buffers_len, plait_string buffer_names, int64_t first_bytes,
+		int64_t bucket_bytes, int64_t options);
+
+// plait_reducer_forward tells a reducer that a forward pass on a batch of so many samples begins. It may wait
+// for the device.
+plait_status plait_reducer_forward(plait_object h, int64_t samples);
+
+// plait_reducer_set_sync says whether passes from now on are to be synchronised, and returns 1 if they were,
+// else 0.
+plait_status plait_reducer_set_sync(plait_object h, bool on);
+
+// plait_reducer_wait waits until the gradients of the last pass are known. It may wait for the device.
+plait_status plait_reducer_wait(plait_object h);
+
+// plait_reducer_close takes a reducer's hooks off the parameters and ends its life. It may wait for the
+// device.
+plait_status plait_reducer_close(plait_object h);
+
+// plait_reducer_stats writes what a reducer has done: its passes, the buckets that went to the group, the
+// bytes of gradients in them, the bytes of buffers, how often buckets were rebuilt, the gradients that were
+// missing, and the bytes of the last pass.
+plait_status plait_reducer_stats(plait_object h, int64_t *out);
+
+// plait_reducer_hook makes one of the engine's hooks reduce the buckets: "allreduce", "fp16", "bf16", "noop",
+// "powersgd", "batched_powersgd" or "topk", the last three after a cast if compress, "fp16" or "bf16", says
+// so. numbers are, of PowerSGD, the rank of the approximation, the steps before it begins, how many times
+// fewer elements it must take, 1 to feed errors back, 1 to begin at the last step's result, the part of its
+// norm that a column must keep, and the seed; of topk the share of the elements, and 1 to feed errors back.
+plait_status plait_reducer_hook(plait_object h, plait_string name, plait_string compress,
+		plait_floats numbers, int64_t n);
+
+// plait_reducer_join_begin begins training in which ranks may have unequal numbers of batches: see
+// plait_reducer_join_end. It may wait for the device.
+plait_status plait_reducer_join_begin(plait_object h, bool divide_by_active, bool throw);
+
+// plait_reducer_join_end takes part in the steps of ranks that have more batches, and ends when none has. It
+// may wait for the device.
+plait_status plait_reducer_join_end(plait_object h);
+
+// plait_reducer_join_abandon ends what plait_reducer_join_begin began without the steps of others, after an
+// error.
+plait_status plait_reducer_join_abandon(plait_object h);
+
+// plait_reducer_set_mode sets how ranks wait for each other from now on: kind 0 synchronous, 1 with a bound
+// on staleness, 2 asynchronous; bound is that of 1. optimizer is the rank's. It may wait for the device.
+plait_status plait_reducer_set_mode(plait_object h, int64_t kind, int64_t bound, plait_object optimizer);
+
+// plait_reducer_step makes a step of the optimiser that was given to plait_reducer_set_mode. It may wait for
+// the device.
+plait_status plait_reducer_step(plait_object h);
+
+// plait_reducer_clocks writes how many steps each of n ranks has made since the mode was set, and returns by
+// how many steps, at most, this rank was ahead of the slowest.
+plait_status plait_reducer_clocks(plait_object h, int64_t *out, int64_t n);
+
+// plait_sync_batch_norm is batch normalisation in training with the mean and variance over the batches of all
+// ranks of a group. The running statistics and the weights may be 0. It may wait for the device.
+plait_tensor plait_sync_batch_norm(plait_object of, plait_tensor x, plait_tensor running_mean,
+		plait_tensor running_var, plait_tensor weight, plait_tensor bias, double momentum, double eps);
+
 // --- dlpack ---
 
 // plait_dlpack_new waits for the tensor's readers and writers and returns the address of a managed tensor of

@@ -68,6 +68,10 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         return importlib.import_module(f"plait.{name}")
+    if name == "DataParallel":
+        from plait.nn.parallel import DataParallel
+
+        return DataParallel
     from plait._missing import absent
 
     raise absent("top", "plait", name)

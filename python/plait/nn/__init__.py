@@ -14,4 +14,9 @@ from plait.nn.parameter import UninitializedParameter as UninitializedParameter
 def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name in ("parallel", "DataParallel"):  # ranks and devices are only needed by those who use several
+        import importlib
+
+        parallel = importlib.import_module("plait.nn.parallel")
+        return parallel if name == "parallel" else parallel.DataParallel
     raise MissingFeatureError(f"plait.nn has no {name}")

@@ -182,6 +182,9 @@ from plait.nn.modules.sparse import (
     Embedding,
     EmbeddingBag,
 )
+from plait.nn.modules.syncbatchnorm import (
+    SyncBatchNorm,
+)
 from plait.nn.modules.transformer import (
     Transformer,
     TransformerDecoder,
@@ -346,6 +349,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",

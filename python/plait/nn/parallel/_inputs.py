@@ -1,0 +1,61 @@
+"""Batches in tuples, lists, dicts and named tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from plait._tensor import Tensor
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Goes through the tensors in a nested value."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from tensors_in(v)
+    elif isinstance(value, list | tuple):
+        for v in value:
+            yield from tensors_in(v)
+
+
+def samples_of(inputs: Sequence[Any], kwargs: dict[str, Any], dim: int) -> int:
+    """Returns the number of samples in a batch: the size of its first tensor that has the dimension."""
+    for t in tensors_in((*inputs, kwargs)):
+        if t.ndim > (dim if dim >= 0 else -dim - 1):
+            return int(t.shape[dim])
+    return 0
+
+
+def split(value: Any, parts: int, cut: Callable[[Tensor], Sequence[Tensor]]) -> list[Any]:
+    """Returns a nested value in parts: tensors cut, containers rebuilt, everything else the same in each."""
+    if isinstance(value, Tensor):
+        return list(cut(value))
+    if isinstance(value, dict):
+        cuts = {k: split(v, parts, cut) for k, v in value.items()}
+        return [type(value)((k, v[i]) for k, v in cuts.items()) for i in range(parts)]
+    if isinstance(value, list | tuple):
+        lists = [split(v, parts, cut) for v in value]
+        return [_like(value, [v[i] for v in lists]) for i in range(parts)]
+    return [value] * parts
+
+
+def join(values: Sequence[Any], merge: Callable[[Sequence[Tensor]], Tensor]) -> Any:
+    """Returns the outputs of replicas as one: tensors merged, containers rebuilt, of anything else a list."""
+    first = values[0]
+    if isinstance(first, Tensor):
+        return merge(values)
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        if any(v.keys() != first.keys() for v in values):
+            raise ValueError(f"gather: the replicas' dicts have different keys, {[list(v) for v in values]}")
+        return type(first)((k, join([v[k] for v in values], merge)) for k in first)
+    if isinstance(first, list | tuple):
+        return _like(first, [join(v, merge) for v in zip(*values, strict=True)])
+    return list(values)
+
+
+def _like(value: Any, parts: list[Any]) -> Any:
+    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

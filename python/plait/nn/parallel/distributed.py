@@ -1,0 +1,251 @@
+"""DistributedDataParallel: ranks, each with a copy of the model and a part of the batch."""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from plait import _core
+from plait._modes import is_grad_enabled
+from plait._runtime import address, check
+from plait.distributed._groups import ProcessGroup, require
+from plait.nn.modules.module import Module
+from plait.nn.parallel._inputs import samples_of
+from plait.nn.parallel.modes import BoundedStaleness, Synchronous, SyncMode, as_mode
+from plait.nn.parameter import UninitializedBuffer, UninitializedParameter
+from plait.optim._engine import EngineOptimizer
+
+_MIB = 1 << 20
+
+
+class DistributedDataParallel(Module):
+    """Averages the gradients of a module over ranks while backward runs.
+
+    Each rank makes one with its own copy of the module; the copies become equal to rank 0's. Gradients go to the group
+    in buckets, in the order in which backward makes them final. The average is over all ranks, and a gradient that a
+    rank lacks counts as zero; where the batches of the ranks differ in size it is the mean of the ranks' means, or
+    with `weighted` the gradient of the joined batch.
+
+    Args:
+        module: the rank's copy, on one device
+        device_ids: None, or the one device of the module
+        output_device: has no effect
+        dim: the dimension of inputs that counts samples, for `weighted`
+        broadcast_buffers: send rank 0's buffers before each forward pass in training
+        init_sync: verify at the beginning that the ranks' modules agree, and make them equal
+        process_group: the default group by default
+        bucket_cap_mb: the size of buckets in MiB; by default 1 for the first and 25 for the others
+        find_unused_parameters: parameters may get no gradient, other ones on each rank and in each step
+        check_reduction: has no effect
+        gradient_as_bucket_view: gradients are views of the buckets, which saves the memory of one copy
+        static_graph: each step uses the same parameters, which are found in the first
+        delay_all_reduce_named_params: has no effect; see `delay_all_reduce`
+        param_to_hook_all_reduce: has no effect
+        mixed_precision: has no effect; use `plait.amp`
+        device_mesh: has no effect
+        skip_all_reduce_unused_params: has no effect
+        delay_all_reduce: reduce when backward has ended
+        weighted: average by the ranks' numbers of samples
+
+    Raises:
+        RuntimeError: if no parameter requires a gradient, or some have no shape yet.
+        plait.DistributedError: on every rank, if the ranks' modules differ.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool = True,
+        init_sync: bool = True,
+        process_group: ProcessGroup | None = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+        *,
+        delay_all_reduce: bool = False,
+        weighted: bool = False,
+    ) -> None:
+        super().__init__()
+        group = require(process_group, "DistributedDataParallel")
+        named = list(module.named_parameters())
+        if any(
+            isinstance(t, UninitializedParameter | UninitializedBuffer)
+            for t in (*module.parameters(), *module.buffers())
+        ):
+            raise RuntimeError(
+                "DistributedDataParallel: some parameters have no shape yet; run a batch through the module first"
+            )
+        if not any(p.requires_grad for _, p in named):
+            raise RuntimeError("DistributedDataParallel: no parameter of the module requires a gradient")
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError(f"DistributedDataParallel: want one device for each rank, got device_ids={device_ids}")
+        devices = {str(p.device) for _, p in named}
+        if len(devices) > 1:
+            raise ValueError(f"DistributedDataParallel: want all parameters on one device, got {sorted(devices)}")
+        if bucket_cap_mb is not None and bucket_cap_mb <= 0:
+            raise ValueError(f"DistributedDataParallel: want a positive bucket_cap_mb, got {bucket_cap_mb}")
+        self.module = module
+        self.process_group, self.dim, self.device = group, dim, next(iter(named))[1].device
+        self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
+        self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
+        self.require_backward_grad_sync = True
+        self._weighted = weighted
+        self._optimizer: Any = None
+        buffers = list(module.named_buffers())
+        flags = (not broadcast_buffers, not init_sync, find_unused_parameters, static_graph, gradient_as_bucket_view)
+        options = sum(1 << i for i, on in enumerate((*flags, delay_all_reduce, weighted)) if on)
+        size = 0 if bucket_cap_mb is None else max(1, int(bucket_cap_mb * _MIB))
+        p, b = array("q", [t._h for _, t in named]), array("q", [t._h for _, t in buffers])
+        self._reducer = check(
+            _core.bind_ReducerNew(
+                group._h,
+                address(p),
+                len(p),
+                "\n".join(n for n, _ in named),
+                address(b),
+                len(b),
+                "\n".join(n for n, _ in buffers),
+                size,
+                size,
+                options,
+            )
+        )
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Runs the module; with gradients, the backward pass that follows averages them."""
+        if is_grad_enabled():
+            samples = samples_of(inputs, kwargs, self.dim) if self._weighted else 0
+            check(_core.bind_ReducerForward(self._reducer, samples))
+        return self.module(*inputs, **kwargs)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Passes inside only add to the rank's own gradients; the next one outside averages what has come together."""
+        before = check(_core.bind_ReducerSetSync(self._reducer, False))
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            _core.bind_ReducerSetSync(self._reducer, bool(before))
+            self.require_backward_grad_sync = bool(before)
+
+    @contextlib.contextmanager
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Iterator[None]:
+        """Lets ranks have unequal numbers of batches: those without take part in the others' steps with zeros.
+
+        Args:
+            divide_by_initial_world_size: divide sums by the number of all ranks, and not of those that have batches
+            enable: False does nothing
+            throw_on_early_termination: raise on every rank as soon as one has no more batches
+        """
+        if not enable:
+            yield
+            return
+        check(_core.bind_ReducerJoinBegin(self._reducer, not divide_by_initial_world_size, throw_on_early_termination))
+        try:
+            yield
+        except BaseException:
+            _core.bind_ReducerJoinAbandon(self._reducer)
+            raise
+        check(_core.bind_ReducerJoinEnd(self._reducer))
+
+    def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
+        """Makes one of the hooks of `plait.distributed.algorithms.ddp_comm_hooks` reduce the buckets.
+
+        Raises:
+            TypeError: if it cannot be called.
+            RuntimeError: if there is one, or a step was made.
+            NotImplementedError: if it is another function: only those run, in the engine, while backward goes on.
+        """
+        if not callable(hook):
+            raise TypeError(f"register_comm_hook: want a function, got {type(hook).__name__}")
+        engine = getattr(hook, "_engine", None)
+        if engine is None:
+            raise NotImplementedError(
+                f"register_comm_hook: {getattr(hook, '__name__', hook)!r} is not one of those of "
+                "plait.distributed.algorithms.ddp_comm_hooks"
+            )
+        name, compress = engine
+        numbers = array("d", state._numbers() if hasattr(state, "_numbers") else ())
+        check(_core.bind_ReducerHook(self._reducer, name, compress, address(numbers), len(numbers)))
+
+    def set_sync_mode(self, mode: SyncMode | str, optimizer: Any = None) -> None:
+        """Sets how ranks wait for each other from now on. Every rank calls it, and then steps with `step`.
+
+        Where ranks may be ahead of others, each parameter and its optimiser state have an owner, which applies every
+        rank's update exactly once.
+
+        Args:
+            mode: `synchronous`, `asynchronous` or `bounded_staleness(max)`
+            optimizer: the rank's optimiser of the module's parameters
+        """
+        m = as_mode(mode)
+        kind = 0 if isinstance(m, Synchronous) else 1 if isinstance(m, BoundedStaleness) else 2
+        handle = 0
+        if optimizer is not None:
+            if not isinstance(optimizer, EngineOptimizer):
+                raise TypeError(f"set_sync_mode: want one of Plait's own optimisers, got {type(optimizer).__name__}")
+            optimizer._sync()
+            handle = optimizer._handle
+        bound = m.max if isinstance(m, BoundedStaleness) else 0
+        check(_core.bind_ReducerSetMode(self._reducer, kind, bound, handle))
+        self._optimizer = optimizer
+
+    def step(self) -> None:
+        """Makes a step of the optimiser that was given to `set_sync_mode`."""
+        if self._optimizer is not None:
+            self._optimizer._sync()  # hyperparameters that a schedule has changed
+        check(_core.bind_ReducerStep(self._reducer))
+
+    def clocks(self) -> list[int]:
+        """Returns how many steps each rank has made since `set_sync_mode`, as far as this rank knows."""
+        out = array("q", bytes(8 * self.process_group.size()))
+        check(_core.bind_ReducerClocks(self._reducer, address(out), len(out)))
+        return list(out)
+
+    def staleness(self) -> int:
+        """Returns by how many steps, at most, this rank was ahead of the slowest."""
+        out = array("q", bytes(8 * self.process_group.size()))
+        return check(_core.bind_ReducerClocks(self._reducer, address(out), len(out)))
+
+    def statistics(self) -> dict[str, int]:
+        """Returns what was reduced so far: passes, buckets, bytes, and more."""
+        out = array("q", bytes(8 * 7))
+        check(_core.bind_ReducerStats(self._reducer, address(out)))
+        names = ("passes", "buckets", "bytes", "buffer_bytes", "rebuilds", "unused", "last_bytes")
+        return dict(zip(names, out, strict=True))
+
+    def close(self) -> None:
+        """Takes the averaging off the module, which stays as it is."""
+        check(_core.bind_ReducerClose(self._reducer))
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        """Loads a state of this module, or of the one inside: names may begin with `module.` or not."""
+        if state_dict and not any(k.startswith("module.") for k in state_dict):
+            state_dict = {f"module.{k}": v for k, v in state_dict.items()}
+        return super().load_state_dict(state_dict, strict, assign)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("DistributedDataParallel belongs to its rank and cannot be pickled; pickle its module")
+
+    def __del__(self) -> None:
+        reducer = self.__dict__.get("_reducer")
+        if reducer is not None:
+            _core.bind_ObjectRelease(reducer)

@@ -1,0 +1,426 @@
+"""DataParallel and DistributedDataParallel train as one device does on the joined batch."""
+
+import collections
+
+import numpy as np
+import plait
+import pytest
+from plait import distributed as dist
+from plait import nn
+from plait.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, topk_hook
+from plait.nn.parallel import (
+    DataParallel,
+    DistributedDataParallel,
+    asynchronous,
+    bounded_staleness,
+    data_parallel,
+)
+
+N = 3
+
+
+def model(dtype=plait.float64, **kwargs):
+    plait.manual_seed(5)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2), **kwargs).to(dtype)
+
+
+def batch(n=12):
+    plait.manual_seed(1)
+    return plait.randn(n, 6, dtype=plait.float64), plait.randn(n, 2, dtype=plait.float64)
+
+
+def values(m):
+    return [p.detach().numpy().copy() for p in m.parameters()]
+
+
+def assert_close(got, want, rtol=1e-9):
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
+
+
+def one_device(steps=4, n=12, make=lambda p: plait.optim.Adam(p, lr=0.05)):
+    m = model()
+    x, y = batch(n)
+    opt = make(m.parameters())
+    for _ in range(steps):
+        opt.zero_grad()
+        nn.functional.mse_loss(m(x), y).backward()
+        opt.step()
+    return values(m)
+
+
+def on_ranks(fn, n=N, **kwargs):
+    results = [None] * n
+
+    def run(rank):
+        dist.init_process_group()
+        results[rank] = fn(rank)
+
+    dist.spawn(run, nprocs=n, timeout=60, **kwargs)
+    return results
+
+
+def part(rank, n=12, cuts=None):
+    x, y = batch(n)
+    cuts = cuts or [n * r // N for r in range(N + 1)]
+    here = f"cpu:{rank}"
+    return x[cuts[rank] : cuts[rank + 1]].to(here), y[cuts[rank] : cuts[rank + 1]].to(here)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"bucket_cap_mb": 0.0001},
+        {"gradient_as_bucket_view": True},
+        {"static_graph": True},
+        {"find_unused_parameters": True},
+        {"delay_all_reduce": True},
+    ],
+    ids=str,
+)
+def test_case14_ddp_parity(options):
+    def fn(rank):
+        m = DistributedDataParallel(model(), **options)
+        x, y = part(rank)
+        opt = plait.optim.Adam(m.parameters(), lr=0.05)
+        for _ in range(4):
+            opt.zero_grad()
+            nn.functional.mse_loss(m(x), y).backward()
+            opt.step()
+        return values(m)
+
+    results = on_ranks(fn)
+    assert_close(results[0], one_device())
+    for other in results[1:]:  # case 15: the same bits on every rank
+        assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
+
+
+def test_weighted_by_uneven_batches():
+    cuts = [0, 1, 4, 12]
+
+    def fn(rank):
+        m = DistributedDataParallel(model(), weighted=True)
+        x, y = part(rank, cuts=cuts)
+        opt = plait.optim.SGD(m.parameters(), lr=0.1)
+        for _ in range(3):
+            opt.zero_grad()
+            nn.functional.mse_loss(m(x), y).backward()
+            opt.step()
+        return values(m)
+
+    assert_close(on_ranks(fn)[0], one_device(3, make=lambda p: plait.optim.SGD(p, lr=0.1)))
+
+
+def test_case18_no_sync():
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        x, y = part(rank)
+        for i in range(2):
+            with m.no_sync():
+                (nn.functional.mse_loss(m(x[:2]), y[:2]) / 2).backward()
+            if i == 0:
+                before = m.statistics()["bytes"]
+            (nn.functional.mse_loss(m(x[2:]), y[2:]) / 2).backward()
+            if i == 0:
+                for p in m.parameters():
+                    p.grad = None
+        plait.cpu.synchronize() if hasattr(plait.cpu, "synchronize") else None
+        return before, [p.grad.numpy().copy() for p in m.parameters()]
+
+    m, (x, y) = model(), batch()
+    nn.functional.mse_loss(m(x), y).backward()
+    for before, grads in on_ranks(fn):
+        assert before == 0
+        assert_close(grads, [p.grad.numpy() for p in m.parameters()])
+
+
+def test_case19_join():
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        x, y = part(rank)
+        opt = plait.optim.SGD(m.parameters(), lr=0.1)
+        with m.join():
+            for _ in range(rank + 1):
+                opt.zero_grad()
+                nn.functional.mse_loss(m(x), y).backward()
+                opt.step()
+        return values(m)
+
+    results = on_ranks(fn)
+    for other in results[1:]:
+        assert_close(results[0], other)
+
+
+def test_case20_unused_parameters():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 2), nn.Linear(6, 2)
+
+        def forward(self, x, use):
+            return self.a(x) + self.b(x) if use else self.a(x)
+
+    def fails(rank):
+        m = DistributedDataParallel(Two())
+        x = plait.ones(2, 6)
+        for _ in range(2):
+            m(x, False).sum().backward()
+
+    with pytest.raises(RuntimeError, match=r"b\.weight"):
+        on_ranks(fails, 2)
+
+    def works(rank):
+        m = DistributedDataParallel(Two(), find_unused_parameters=True)
+        x = plait.ones(2, 6)
+        m(x, rank == 0).sum().backward()
+        return m.module.b.weight.grad.tolist()
+
+    assert on_ranks(works, 2) == [[[1.0] * 6] * 2] * 2
+
+
+def test_case22_buffers_and_sync_batch_norm():
+    plait.manual_seed(0)
+    x = plait.randn(9, 4, 3, dtype=plait.float64)
+    cuts = [0, 2, 5, 9]
+
+    def fn(rank):
+        bn = nn.BatchNorm1d(4).to(plait.float64)
+        m = DistributedDataParallel(nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(bn)), weighted=True)
+        assert isinstance(m.module[0], nn.SyncBatchNorm)
+        mine = x[cuts[rank] : cuts[rank + 1]].to(f"cpu:{rank}")
+        y = m(mine)
+        (y**2 * (1 + plait.arange(3.0, dtype=plait.float64))).mean().backward()
+        return y.detach().numpy().copy(), m.module[0].weight.grad.numpy().copy(), m.module[0].running_var.numpy().copy()
+
+    bn = nn.BatchNorm1d(4).to(plait.float64)
+    y = bn(x)
+    (y**2 * (1 + plait.arange(3.0, dtype=plait.float64))).mean().backward()
+    results = on_ranks(fn)
+    np.testing.assert_allclose(np.concatenate([r[0] for r in results]), y.detach().numpy(), rtol=1e-9)
+    for _, grad, var in results:
+        np.testing.assert_allclose(grad, bn.weight.grad.numpy(), rtol=1e-9)
+        np.testing.assert_allclose(var, bn.running_var.numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("state", "hook", "tolerance"),
+    [
+        (None, default_hooks.allreduce_hook, 1e-9),
+        (None, default_hooks.fp16_compress_hook, 1e-2),
+        (None, default_hooks.bf16_compress_hook, 3e-2),
+        (powerSGD_hook.PowerSGDState(start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook, None),
+        (topk_hook.TopKState(ratio=0.5), default_hooks.bf16_compress_wrapper(topk_hook.topk_hook), None),
+    ],
+    ids=["allreduce", "fp16", "bf16", "powersgd", "bf16 topk"],
+)
+def test_case23_hooks(state, hook, tolerance):
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        m.register_comm_hook(state, hook)
+        with pytest.raises(RuntimeError):
+            m.register_comm_hook(state, hook)
+        x, y = part(rank)
+        opt = plait.optim.SGD(m.parameters(), lr=0.1)
+        losses = []
+        for _ in range(12):
+            opt.zero_grad()
+            loss = nn.functional.mse_loss(m(x), y)
+            loss.backward()
+            opt.step()
+            losses.append(loss.item())
+        assert losses[-1] < losses[0]
+        return values(m)
+
+    results = on_ranks(fn)
+    for other in results[1:]:
+        assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
+    if tolerance is not None:
+        assert_close(results[0], one_device(12, make=lambda p: plait.optim.SGD(p, lr=0.1)), tolerance)
+
+
+def test_hooks_that_are_not_the_engines_are_refused():
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        with pytest.raises(NotImplementedError, match="ddp_comm_hooks"):
+            m.register_comm_hook(None, lambda state, bucket: None)
+        with pytest.raises(TypeError, match="function"):
+            m.register_comm_hook(None, 3)
+
+    on_ranks(fn, 2)
+
+
+def test_case25_models_that_differ():
+    def fn(rank):
+        return DistributedDataParallel(nn.Linear(3 + (rank == 1), 2))
+
+    with pytest.raises(plait.DistributedError, match="weight"):
+        on_ranks(fn)
+
+
+def test_case27_state_dicts():
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        state = m.state_dict()
+        assert all(k.startswith("module.") for k in state)
+        inner = {k.removeprefix("module."): v * 0 + 1 for k, v in state.items()}
+        m.load_state_dict(inner)
+        assert all((p == 1).all().item() for p in m.parameters())
+        m.load_state_dict(state)
+        m.module.load_state_dict(inner)
+
+    on_ranks(fn, 2)
+
+
+def test_ddp_arguments():
+    def fn(rank):
+        frozen = nn.Linear(2, 2).requires_grad_(False)
+        with pytest.raises(RuntimeError, match="requires a gradient"):
+            DistributedDataParallel(frozen)
+        with pytest.raises(ValueError, match="one device"):
+            DistributedDataParallel(model(), device_ids=[0, 1])
+        with pytest.raises(RuntimeError, match="shape yet"):
+            DistributedDataParallel(nn.LazyLinear(3))
+        with pytest.raises(ValueError, match="bucket_cap_mb"):
+            DistributedDataParallel(model(), bucket_cap_mb=0)
+
+    on_ranks(fn, 2)
+    with pytest.raises(ValueError, match="init_process_group"):
+        DistributedDataParallel(model())
+
+
+def test_sync_modes():
+    def train(mode):
+        def fn(rank):
+            m = DistributedDataParallel(model())
+            x, y = part(rank)
+            opt = plait.optim.SGD(m.parameters(), lr=0.05)
+            m.set_sync_mode(mode, opt)
+            first = None
+            for _ in range(8):
+                opt.zero_grad()
+                loss = nn.functional.mse_loss(m(x), y)
+                first = loss.item() if first is None else first
+                loss.backward()
+                m.step()
+            clocks, staleness = m.clocks(), m.staleness()
+            m.set_sync_mode("synchronous", opt)
+            return values(m), first, nn.functional.mse_loss(m(x), y).item(), clocks[rank], staleness
+
+        return on_ranks(fn)
+
+    want = one_device(8, make=lambda p: plait.optim.SGD(p, lr=0.05))
+    for result, *_ in train(bounded_staleness(0)):
+        assert_close(result, want)
+    for mode in (bounded_staleness(2), asynchronous):
+        for _, first, last, clock, staleness in train(mode):
+            assert last < first
+            assert clock == 8
+            assert mode is asynchronous or staleness <= 2
+
+
+# --- DataParallel ---
+
+DEVICES = ["cpu:0", "cpu:1", "cpu:2"]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 30])
+def test_case08_data_parallel_parity(n):
+    x, y = batch(n)
+    single, many = model(), DataParallel(model(), DEVICES)
+    opts = [plait.optim.Adam(m.parameters(), lr=0.05) for m in (single, many)]
+    for _ in range(3):
+        for m, opt in zip((single, many), opts, strict=True):
+            opt.zero_grad()
+            nn.functional.mse_loss(m(x), y).backward()
+            opt.step()
+    assert_close(values(many), values(single))
+    np.testing.assert_allclose(many(x).detach().numpy(), single(x).detach().numpy(), rtol=1e-9)
+
+
+def test_case08_nested_inputs_and_outputs():
+    Out = collections.namedtuple("Out", ["double", "scalar"])
+
+    class Nested(nn.Module):
+        def forward(self, pair, *, options):
+            return {"sum": pair[0] + pair[1], "out": Out(pair[0] * 2, options["bias"].sum()), "name": options["name"]}
+
+    a, b = plait.arange(5.0), plait.ones(5)
+    got = DataParallel(Nested(), ["cpu:0", "cpu:1"])((a, b), options={"bias": b, "name": "x"})
+    assert got["sum"].tolist() == [1, 2, 3, 4, 5]
+    assert got["out"].double.tolist() == [0, 2, 4, 6, 8]
+    assert got["out"].scalar.tolist() == [3, 2]
+    assert got["name"] == ["x", "x"]
+
+
+def test_case10_buffers_are_those_of_the_first_device():
+    bn = nn.BatchNorm1d(6).to(plait.float64)
+    x, _ = batch(8)
+    many = DataParallel(bn, ["cpu:0", "cpu:1"])
+    many(x)
+    alone = nn.BatchNorm1d(6).to(plait.float64)
+    alone(x[:4])
+    np.testing.assert_allclose(bn.running_mean.numpy(), alone.running_mean.numpy(), rtol=1e-12)
+    assert bn.num_batches_tracked.item() == 1
+
+
+def test_case11_wrong_device():
+    m = nn.Linear(6, 2, device="cpu:1")
+    with pytest.raises(RuntimeError, match=r"cpu:0.*cpu:1"):
+        DataParallel(m, ["cpu:0", "cpu:2"])(plait.ones(4, 6))
+
+
+def test_case12_exception_names_the_replica():
+    class Fails(nn.Module):
+        def forward(self, x):
+            if x.device == plait.device("cpu:1"):
+                raise KeyError("lost")
+            return x
+
+    with pytest.raises(KeyError) as caught:
+        DataParallel(Fails(), ["cpu:0", "cpu:1"])(plait.ones(4, 1))
+    assert caught.value.__notes__ == ["raised in replica 1 on cpu:1"]
+
+
+def test_case13_weights():
+    x, y = batch(12)
+    m = DataParallel(model(), ["cpu:0", "cpu:1"], weights=[3, 1])
+    assert m.sizes(12) == [9, 3]
+    nn.functional.mse_loss(m(x), y).backward()
+    single = model()
+    nn.functional.mse_loss(single(x), y).backward()
+    assert_close([p.grad.numpy() for p in m.parameters()], [p.grad.numpy() for p in single.parameters()])
+    auto = DataParallel(model(), ["cpu:0", "cpu:1"], weights="auto")
+    auto(x)
+    assert abs(sum(auto.weights) - 1) < 1e-9
+    with pytest.raises(ValueError, match="weight"):
+        m.set_weights([1, -1])
+
+
+def test_data_parallel_stale_gradients():
+    x, y = batch(12)
+    m = DataParallel(model(), ["cpu:0", "cpu:1"])
+    m.set_sync_mode(bounded_staleness(1))
+    opt = plait.optim.SGD(m.parameters(), lr=0.05)
+    first = nn.functional.mse_loss(m(x), y).item()
+    for _ in range(6):
+        opt.zero_grad()
+        nn.functional.mse_loss(m(x), y).backward()
+        opt.step()
+    m.flush()
+    assert m.staleness() <= 1
+    assert nn.functional.mse_loss(m(x), y).item() < first
+
+
+def test_data_parallel_around_the_edges():
+    x, _ = batch(4)
+    assert DataParallel(model(), [])(x).shape == (4, 2)
+    assert data_parallel(model(), x, ["cpu:0", "cpu:1"]).shape == (4, 2)
+    assert nn.DataParallel is DataParallel
+    m = DataParallel(nn.LSTM(6, 3, batch_first=True).to(plait.float64), ["cpu:0", "cpu:1"])
+    out, _ = m(x.view(4, 1, 6))
+    assert out.shape == (4, 1, 3)
+    with pytest.raises(ValueError, match="twice"):
+        DataParallel(model(), ["cpu:0", "cpu:0"])
+    assert all(k.startswith("module.") for k in m.state_dict())
+    m.load_state_dict(m.module.state_dict())
