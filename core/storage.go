@@ -165,8 +165,7 @@ func (s *Storage) Release() {
 	case n < 0:
 		panic("core: storage released more often than retained")
 	default:
-		s.epoch++
-		s.failure.Store(nil)
+		s.epoch++ // a failure stays: calls on their way know the old epoch, and must not take the contents for sound
 		s.foreign.Store(false)
 		c, ours := s.cleanup, s.release == nil
 		s.memory, s.home, s.release = Memory{}, nil, nil
