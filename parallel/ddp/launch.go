@@ -1,6 +1,8 @@
 package ddp
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
@@ -34,10 +36,41 @@ func (r *Reducer) launch(b *Bucket) error {
 			}
 			return b.spread(result, grads)
 		case b.flat != nil:
-			return r.average([]*core.Tensor{b.flat})
+			err = r.average([]*core.Tensor{b.flat})
+		default:
+			err = r.average(grads)
 		}
-		return r.average(grads)
+		if err == nil && r.options.Weighted {
+			b.guard(nil, grads)
+		}
+		return err
 	})
+}
+
+// guard makes the gradients fail if a collective of this pass so far does, or result has. Operations in place leave their
+// target as it was where an input failed, and a step must not take that for the average.
+func (b *Bucket) guard(result *core.Tensor, grads []*core.Tensor) {
+	works := slices.Clone(b.reducer.works[0])
+	s := core.CurrentContext().Stream(b.device)
+	c := s.Begin(-1, "ddp")
+	for _, w := range works {
+		c.AddWaits(w.Event())
+	}
+	for _, g := range grads {
+		c.Out(g)
+	}
+	if result != nil {
+		c.In(result)
+	}
+	c.Fn = func() error {
+		for _, w := range works {
+			if err := w.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	s.Launch(c)
 }
 
 // gather returns the gradients of the bucket's parameters, dense, or what goes in the place of missing ones. If the bucket
@@ -152,9 +185,14 @@ func (b *Bucket) spread(result *core.Tensor, grads []*core.Tensor) error {
 			return err
 		}
 	}
-	if b.reducer.options.BucketView || b.reducer.pass.shadow {
+	if b.reducer.pass.shadow {
 		return nil
 	}
+	if b.reducer.options.BucketView {
+		b.guard(result, []*core.Tensor{b.flat})
+		return nil
+	}
+	var written []*core.Tensor
 	for slot, i := range b.params {
 		g := b.reducer.params[i].Tensor.Grad()
 		if b.absent != nil && b.absent[slot] != nil {
@@ -162,14 +200,14 @@ func (b *Bucket) spread(result *core.Tensor, grads []*core.Tensor) error {
 			c := op.Clone(b.views[slot]).Keep()
 			b.absent[slot].Release()
 			b.absent[slot] = c
-			g = nil
-		}
-		if g == nil {
+			written = append(written, c)
 			continue
 		}
 		if err := op.CopyInPlace(g, b.views[slot]).Err(); err != nil {
 			return err
 		}
+		written = append(written, g)
 	}
+	b.guard(result, written)
 	return nil
 }

@@ -268,7 +268,7 @@ func (r *Reducer) prepare() error {
 // checkWorks returns the error of a collective of the last pass, as far as it is known, and of the one before it.
 func (r *Reducer) checkWorks() error {
 	for _, w := range r.works[1] {
-		if err := w.Arrived(); err != nil {
+		if err := outcome(w); err != nil {
 			return err
 		}
 	}
@@ -296,12 +296,19 @@ func (r *Reducer) keep(w *collective.Work) error {
 func (r *Reducer) Wait() error {
 	for _, works := range r.works {
 		for _, w := range works {
-			if err := w.Wait(); err != nil {
+			if err := outcome(w); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// outcome waits for a collective and returns its error. Unlike its own Wait it leaves the tensors failed: a step that was
+// launched on them must not take this rank's gradients for the average.
+func outcome(w *collective.Work) error {
+	w.Event().Wait()
+	return w.Err()
 }
 
 // aside runs fn on the stream on which buckets on dev are prepared, so that backward's own stream does not wait for other
