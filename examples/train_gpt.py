@@ -1,6 +1,7 @@
 """Trains a small GPT, one character at a time, on the source of Python's standard library, and shows what it learnt.
 
     python examples/train_gpt.py    # or: make train
+    python examples/train_gpt.py --parallel ddp --devices cpu:0 cpu:1
 
 It prints the loss on text that it does not train on, a sample of generated text, and writes the losses to loss.png.
 """
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import plait
 import plait.nn.functional as F
-from plait import Tensor, nn
+from plait import Tensor, distributed, nn
+from plait.nn.parallel import DataParallel, DistributedDataParallel
 from plait.optim import AdamW
 from plait.optim.lr_scheduler import LambdaLR
 from plait.utils.data import DataLoader, Dataset, RandomSampler
@@ -113,9 +115,6 @@ class GPT(nn.Module):
         x = self.characters(codes) + self.places(places)
         return self.head(self.norm(self.blocks(x)))
 
-    def loss(self, codes: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(self(codes).flatten(0, 1), targets.flatten())
-
     @plait.no_grad()
     def generate(self, codes: Tensor, length: int, temperature: float = 0.7) -> Tensor:
         """Returns `codes` [1, T] with `length` more characters, each drawn from the model's prediction."""
@@ -127,11 +126,16 @@ class GPT(nn.Module):
         return codes
 
 
+def loss_of(model: nn.Module, codes: Tensor, targets: Tensor) -> Tensor:
+    """Returns the mean loss of a model's predictions."""
+    return F.cross_entropy(model(codes).flatten(0, 1), targets.flatten())
+
+
 @plait.no_grad()
 def validate(model: GPT, batches: DataLoader, device: str) -> float:
     """Returns the mean loss over `batches`."""
     model.eval()
-    losses = [model.loss(x.to(device), y.to(device)).item() for x, y in batches]
+    losses = [loss_of(model, x.to(device), y.to(device)).item() for x, y in batches]
     model.train()
     return sum(losses) / len(losses)
 
@@ -171,7 +175,14 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--characters", type=int, default=4_000_000, help="how much text to read")
     parser.add_argument("--sample", type=int, default=300, help="characters to generate at the end")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="the device, where --parallel is none")
+    parser.add_argument(
+        "--parallel",
+        choices=("none", "dp", "ddp"),
+        default="none",
+        help="dp: one thread drives all devices; ddp: a rank for each device",
+    )
+    parser.add_argument("--devices", nargs="+", default=["cpu:0", "cpu:1"], help="the devices of --parallel")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plot", type=Path, default=Path("loss.png"))
     return parser.parse_args(argv)
@@ -180,6 +191,21 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> tuple[float, float]:
     """Trains, and returns the validation loss at the start and at the end."""
     args = arguments(argv)
+    results: list[tuple[float, float]] = []
+    if args.parallel == "ddp":
+        distributed.spawn(train, args=(args, results), nprocs=len(args.devices), devices=args.devices)
+    else:
+        train(0, args, results)
+    return results[0]
+
+
+def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]]) -> None:
+    """Trains on one rank; the first one reports, and adds its validation losses to `results`."""
+    ranks = 1
+    if args.parallel == "ddp":
+        distributed.init_process_group()
+        ranks = distributed.get_world_size()
+    device = args.device if args.parallel == "none" else args.devices[rank]
     plait.manual_seed(args.seed)
 
     text = read_source(args.text, args.characters)
@@ -188,12 +214,18 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
     codes = plait.tensor([code[c] for c in text])
     cut = len(codes) * 9 // 10
     training, held_out = Windows(codes[:cut], args.context), Windows(codes[cut:], args.context)
-    sampler = RandomSampler(training, replacement=True, num_samples=args.steps * args.batch)
+    order = plait.Generator().manual_seed(args.seed)  # of its own, so that all ranks see the same batches
+    sampler = RandomSampler(training, replacement=True, num_samples=args.steps * args.batch, generator=order)
     batches = DataLoader(training, batch_size=args.batch, sampler=sampler)
     validation_sampler = range(0, len(held_out), max(1, len(held_out) // 480))
     validation_batches = DataLoader(held_out, batch_size=48, sampler=validation_sampler)
 
-    model = GPT(len(alphabet), args.context, args.width, args.layers, args.heads, args.dropout).to(args.device)
+    model = GPT(len(alphabet), args.context, args.width, args.layers, args.heads, args.dropout).to(device)
+    net: nn.Module = model
+    if args.parallel == "dp":
+        net = DataParallel(model, args.devices)
+    elif args.parallel == "ddp":
+        net = DistributedDataParallel(model, weighted=True)
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -207,34 +239,39 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
 
     scheduler = LambdaLR(optimizer, rate)
     count = sum(p.numel() for p in model.parameters())
-    print(f"{len(text):,} characters of {len(alphabet)} kinds; {count:,} parameters on {args.device}")
+    if rank == 0:
+        where = device if args.parallel == "none" else ", ".join(args.devices)
+        print(f"{len(text):,} characters of {len(alphabet)} kinds; {count:,} parameters on {where}")
 
     start = time.perf_counter()
     losses: list[float] = []
-    validation = {0: validate(model, validation_batches, args.device)}
-    for step, (x, y) in enumerate(progress(batches), start=1):
-        loss = model.loss(x.to(args.device), y.to(args.device))
+    validation = {0: validate(model, validation_batches, device)} if rank == 0 else {}
+    for step, (x, y) in enumerate(progress(batches) if rank == 0 else batches, start=1):
+        mine = slice(rank * len(x) // ranks, (rank + 1) * len(x) // ranks)  # this rank's part of the batch
+        loss = loss_of(net, x[mine].to(device), y[mine].to(device))
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         scheduler.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-        if step % max(1, args.steps // 5) == 0 or step == args.steps:
-            validation[step] = validate(model, validation_batches, args.device)
+        if rank == 0 and (step % max(1, args.steps // 5) == 0 or step == args.steps):
+            validation[step] = validate(model, validation_batches, device)
             say(f"step {step}: training loss {losses[-1]:.3f}, validation loss {validation[step]:.3f}")
 
+    if rank != 0:
+        return
     seconds = time.perf_counter() - start
     speed = args.steps * args.batch * args.context / seconds
     print(
         f"validation loss {validation[0]:.3f} -> {validation[args.steps]:.3f} "
         f"in {seconds:.0f} s, {speed:,.0f} characters/s"
     )
-    prompt = plait.tensor([[code[c] for c in "def "]], device=args.device)
+    prompt = plait.tensor([[code[c] for c in "def "]], device=device)
     sample = model.generate(prompt, args.sample)[0].tolist()
     print("".join(alphabet[i] for i in sample))
     plot(args.plot, losses, validation)
-    return validation[0], validation[args.steps]
+    results.append((validation[0], validation[args.steps]))
 
 
 def progress(batches: DataLoader) -> Iterator[tuple[Tensor, Tensor]] | DataLoader:

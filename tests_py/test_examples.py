@@ -41,6 +41,17 @@ def test_gpt_repeats_itself(tmp_path: Path) -> None:
     assert runs[0] != runs[2]
 
 
+@pytest.mark.parametrize("parallel", ["dp", "ddp"])
+def test_gpt_on_several_devices_is_as_on_one(tmp_path: Path, parallel: str) -> None:
+    sizes = (
+        "--steps 5 --batch 5 --context 16 --width 16 --layers 1 --heads 2 --characters 20000 --sample 1 --dropout 0 "
+        f"--lr 1e-2 --plot {tmp_path / 'loss.png'}"
+    ).split()
+    train = example("train_gpt").main
+    alone, together = train(sizes), train([*sizes, "--parallel", parallel, "--devices", "cpu:0", "cpu:1", "cpu:2"])
+    assert together == pytest.approx(alone, rel=1e-5)
+
+
 def test_digits_are_told_apart() -> None:
     assert example("digits").main(["--epochs", "4"]) >= 0.97
 
