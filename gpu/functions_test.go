@@ -64,6 +64,9 @@ func arguments(rng *rand.Rand, n int, low, high float64) []float64 {
 }
 
 func TestFunctionsAreAccurate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles many programs")
+	}
 	d := device(t)
 	core.Tidy(func() {
 		for name, allowed := range accuracy {

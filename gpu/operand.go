@@ -62,12 +62,12 @@ func (a *access) declare(binding int) string {
 // loader returns the function ld_NAME, which reads an element as a number or truth value of t.
 func (a *access) loader(t expr.Type, k expr.Kind) string {
 	result := wgslType(t, k)
-	at := a.name + "[e]"
+	at := a.name + "[e_]"
 	if a.four && a.dtype.Size() == 4 {
-		at = a.name + "[e >> 2u][e & 3u]"
+		at = a.name + "[e_ >> 2u][e_ & 3u]"
 	}
 	word := func(bits string) string {
-		w := a.name + "[e >> " + bits + "]"
+		w := a.name + "[e_ >> " + bits + "]"
 		if a.shared {
 			w = "atomicLoad(&" + w + ")"
 		}
@@ -78,17 +78,17 @@ func (a *access) loader(t expr.Type, k expr.Kind) string {
 	case core.Float32:
 		value = at
 	case core.Float16:
-		value = "unpack2x16float(" + word("1u") + " >> ((e & 1u) * 16u)).x"
+		value = "unpack2x16float(" + word("1u") + " >> ((e_ & 1u) * 16u)).x"
 	case core.BFloat16:
-		value = "bitcast<f32>((" + word("1u") + " >> ((e & 1u) * 16u)) << 16u)"
+		value = "bitcast<f32>((" + word("1u") + " >> ((e_ & 1u) * 16u)) << 16u)"
 	case core.Int32:
 		value = at
 	case core.Int64, core.Float64:
 		value = at
 	default:
-		value = "((" + word("2u") + " >> ((e & 3u) * 8u)) & 255u)"
+		value = "((" + word("2u") + " >> ((e_ & 3u) * 8u)) & 255u)"
 	}
-	return fmt.Sprintf("fn ld_%s(e: u32) -> %s { return %s; }\n", a.name, result, convert(value, a.dtype, t, k))
+	return fmt.Sprintf("fn ld_%s(e_: u32) -> %s { return %s; }\n", a.name, result, convert(value, a.dtype, t, k))
 }
 
 // convert returns the value of a dtype, as loader reads it, as a number or truth value of t.
@@ -169,27 +169,27 @@ func encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 	return "(" + value + ".x & 255u)"
 }
 
-// storer returns the function st_NAME, which writes an element. Where words hold several elements and other invocations
+// storer returns the function st_NAME, which writes an element. Its own names end in an underscore, to meet no operand's. Where words hold several elements and other invocations
 // may write to them, it clears and sets bits atomically.
 func (a *access) storer(t expr.Type, k expr.Kind) string {
-	head := fmt.Sprintf("fn st_%s(e: u32, v: %s) {", a.name, wgslType(t, k))
-	value := encode("v", a.dtype, t, k)
+	head := fmt.Sprintf("fn st_%s(e_: u32, v_: %s) {", a.name, wgslType(t, k))
+	value := encode("v_", a.dtype, t, k)
 	switch n := packed(a.dtype); {
 	case n == 1 && a.four && a.dtype.Size() == 4:
-		return fmt.Sprintf("%s %s[e >> 2u][e & 3u] = %s; }\n", head, a.name, value)
+		return fmt.Sprintf("%s %s[e_ >> 2u][e_ & 3u] = %s; }\n", head, a.name, value)
 	case n == 1:
-		return fmt.Sprintf("%s %s[e] = %s; }\n", head, a.name, value)
+		return fmt.Sprintf("%s %s[e_] = %s; }\n", head, a.name, value)
 	default:
 		shift, mask, bits := "1u", "0xffffu", 16
 		if n == 4 {
 			shift, mask, bits = "2u", "0xffu", 8
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s\n  let s = (e & %du) * %du;\n  let w = e >> %s;\n  let bits = %s;\n", head, n-1, bits, shift, value)
+		fmt.Fprintf(&b, "%s\n  let s_ = (e_ & %du) * %du;\n  let w_ = e_ >> %s;\n  let bits_ = %s;\n", head, n-1, bits, shift, value)
 		if a.shared {
-			fmt.Fprintf(&b, "  atomicAnd(&%s[w], ~(%s << s));\n  atomicOr(&%s[w], bits << s);\n}\n", a.name, mask, a.name)
+			fmt.Fprintf(&b, "  atomicAnd(&%s[w_], ~(%s << s_));\n  atomicOr(&%s[w_], bits_ << s_);\n}\n", a.name, mask, a.name)
 		} else {
-			fmt.Fprintf(&b, "  %s[w] = (%s[w] & ~(%s << s)) | (bits << s);\n}\n", a.name, a.name, mask)
+			fmt.Fprintf(&b, "  %s[w_] = (%s[w_] & ~(%s << s_)) | (bits_ << s_);\n}\n", a.name, a.name, mask)
 		}
 		return b.String()
 	}

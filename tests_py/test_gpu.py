@@ -1,0 +1,102 @@
+"""The GPU from Python: in a process of its own, which sees the software adapter where there is no other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import plait
+
+
+def run(script: str, **env: str) -> str:
+    """Runs a script in a new process and returns what it printed; without an adapter the test is skipped."""
+    head = """
+        import sys
+        import plait
+        if not plait.cuda.is_available():
+            print("no adapter")
+            sys.exit()
+    """
+    code = textwrap.dedent(head) + textwrap.dedent(script)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PLAIT_SOFTWARE_GPU": "1", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    if done.stdout.strip() == "no adapter":
+        assert os.environ.get("CI") != "true", "CI has no adapter; apt-get install libvulkan1 mesa-vulkan-drivers"
+        pytest.skip("no GPU and no software adapter; apt-get install libvulkan1 mesa-vulkan-drivers")
+    return done.stdout
+
+
+def test_without_a_gpu_the_reason_is_said() -> None:
+    if plait.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert plait.cuda.device_count() == 0
+    with pytest.raises(plait.DeviceError, match="there is no GPU: .*"):
+        plait.zeros(2, device="gpu:0")
+
+
+def test_tensors_on_a_gpu() -> None:
+    run("""
+        assert plait.cuda.device_count() >= 1
+        assert plait.cuda.get_device_name()
+        x = plait.arange(6, dtype=plait.float32, device="cuda").reshape(2, 3)
+        assert x.device == plait.device("gpu:0"), x.device
+        y = (x.T @ x).sum(0) * 2
+        assert y.tolist() == (x.cpu().T @ x.cpu()).sum(0).mul(2).tolist()
+        assert x.to(plait.bfloat16).float().cpu().tolist() == x.tolist()
+        assert x[:, 1].argmax().item() == 1
+
+        def message(fn, kind):
+            try:
+                fn()
+            except kind as error:
+                return str(error)
+            raise AssertionError(f"no {kind} was raised")
+
+        text = message(lambda: (x + plait.ones(2, 3)).tolist(), plait.DeviceError)
+        assert "gpu:0" in text and "cpu:0" in text, text
+        text = message(lambda: plait.linalg.svd(x, full_matrices=False)[0].tolist(), NotImplementedError)
+        assert "linalg_svd" in text, text
+    """)
+
+
+def test_training_agrees_with_the_cpu() -> None:
+    run("""
+        from plait import _core, nn
+        from plait._device import open_device
+        from plait.nn import functional as F
+
+        def train(device):
+            plait.manual_seed(3)
+            model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 5))
+            x, y = plait.randn(8, 1, 8, 8), plait.randint(0, 5, (8,))
+            model, x, y = model.to(device), x.to(device), y.to(device)
+            optimizer = plait.optim.AdamW(model.parameters(), lr=1e-2)
+            losses = []
+            before = None
+            for _ in range(5):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+                if device == "gpu":
+                    downloads = _core.bind_DeviceTraffic(open_device("gpu:0"), 1)
+                    assert before is None or downloads - before == 1, "a step reads its loss and nothing else"
+                    before = downloads
+            return losses
+
+        cpu, gpu = train("cpu"), train("gpu")
+        assert all(abs(a - b) < 1e-4 for a, b in zip(cpu, gpu)), (cpu, gpu)
+        assert gpu[-1] < gpu[0]
+    """)
