@@ -10,6 +10,8 @@ type Derivation struct {
 	need  []bool
 	out   []*Tensor
 	err   error
+
+	unpacked map[*ForeignValue]*Tensor
 }
 
 // NewDerivation prepares a run of n's derivative. grads are those of the outputs, nil where there is none; need says
@@ -39,6 +41,7 @@ func (d *Derivation) Inner(grads []*Tensor) ([]*Tensor, error) {
 		need[i] = d.Needs(i)
 	}
 	in := NewDerivation(d.mode, d.Node.inner, grads, need)
+	in.unpacked = d.unpacked
 	return in.Run()
 }
 
@@ -63,7 +66,7 @@ func (d *Derivation) Failed() bool { return d.err != nil }
 // Saved returns value i that the node saved; nil if nil was saved. A value that was freed or changed since is returned as
 // a tensor that carries the error.
 func (d *Derivation) Saved(i int) *Tensor {
-	t, err := d.Node.unpack(i, d.mode)
+	t, err := d.Node.unpack(i, d.mode, d.unpacked)
 	if err != nil {
 		d.Fail(err)
 		return ErrorTensor(err)

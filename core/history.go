@@ -16,7 +16,8 @@ type History struct {
 	node       *Node      // the node that made the value; nil for a leaf
 	index      int        // which of its outputs
 	requires   bool       // a leaf that wants a gradient
-	keeps      bool       // keeps its gradient although not a leaf
+	guarded    bool       // an output of a foreign function that has the memory of another tensor
+	keeps      bool       // keeps its gradient although not a leaf: node knows of it
 	grad       *Tensor
 	accumulate *Node  // the leaf's node that receives its gradient
 	rebased    uint32 // counts operations in place, for views
@@ -25,12 +26,6 @@ type History struct {
 
 	dtype DType
 	shape []int
-}
-
-// leafHooks are the hooks on a leaf's gradient.
-type leafHooks struct {
-	arrive HookList // run on each gradient that arrives
-	post   HookList // run after a gradient was accumulated
 }
 
 // viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.
@@ -45,18 +40,44 @@ type viewOf struct {
 
 func (h *History) retain() { h.refs.inc() }
 
+// Retain adds a reference.
+func (h *History) Retain() { h.retain() }
+
+// Release drops a reference.
+func (h *History) Release() { h.release() }
+
+// At returns a tensor over t's memory whose place in the graph is h.
+func (t *Tensor) At(h *History) *Tensor {
+	a := t.Alias(false)
+	if a.err == nil && !a.isNumber {
+		h.retain()
+		a.history.Store(h)
+	}
+	return a
+}
+
 func (h *History) release() {
 	if !h.refs.dec() {
 		return
 	}
 	h.mu.Lock()
-	n, g := h.node, h.grad
-	h.node, h.grad = nil, nil
+	n, g, leaf, accumulate := h.node, h.grad, h.leaf, h.accumulate
+	h.node, h.grad, h.leaf = nil, nil, nil
 	h.mu.Unlock()
 	if g != nil {
 		g.Release()
 	}
+	if leaf != nil {
+		leaf.arrive.clear()
+		leaf.post.clear()
+	}
+	if accumulate != nil {
+		accumulate.dropHooks()
+	}
 	if n != nil {
+		if h.keeps {
+			n.forgetGrad(h)
+		}
 		n.Release()
 	}
 }
@@ -100,6 +121,9 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	if on && (!t.dtype.IsFloat() || t.isNumber) {
 		return ErrorTensor(Errorf(DTypeError, "requires_grad", "only tensors of a floating-point dtype can require gradients, got %v", t))
 	}
+	if on && t.storage.inference && !CurrentMode().Inference() {
+		return ErrorTensor(Errorf(StateError, "requires_grad", "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed; clone it first"))
+	}
 	h := t.EnsureHistory()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,70 +133,6 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	h.requires = h.node == nil && on
 	h.wanted.Store(on)
 	return t
-}
-
-// RetainGrad makes a tensor that is not a leaf keep its gradient.
-func (t *Tensor) RetainGrad() {
-	h := t.current()
-	if h == nil {
-		return
-	}
-	h.mu.Lock()
-	n, index := h.node, h.index
-	h.mu.Unlock()
-	if n == nil {
-		return
-	}
-	n.TensorHooks(index).Add(Hook{Fn: func(g *Tensor) *Tensor {
-		if h.refs.incUnlessZero() {
-			h.SetGrad(g.Alias(true))
-			h.release()
-		}
-		return nil
-	}})
-}
-
-// TensorHooks returns the hooks that run on t's gradient when it is known, or nil if t requires none.
-func (t *Tensor) TensorHooks() *HookList {
-	h := t.current()
-	if h == nil {
-		return nil
-	}
-	h.mu.Lock()
-	n, index, requires := h.node, h.index, h.requires
-	h.mu.Unlock()
-	switch {
-	case n != nil:
-		return n.TensorHooks(index)
-	case requires:
-		return &h.hooks().arrive
-	}
-	return nil
-}
-
-func (h *History) hooks() *leafHooks {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.leaf == nil {
-		h.leaf = new(leafHooks)
-	}
-	return h.leaf
-}
-
-// PostAccumulateHooks returns the hooks that run, on the leaf's collected gradient, after a gradient was added to it. What
-// they return, if not nil, only says that they failed.
-func (t *Tensor) PostAccumulateHooks() *HookList { return &t.EnsureHistory().hooks().post }
-
-// LeafHooks returns the hooks on the gradients that arrive at a leaf and those after one was added; nil if there are
-// none.
-func (h *History) LeafHooks() (arrive []Hook, post []Hook) {
-	h.mu.Lock()
-	l := h.leaf
-	h.mu.Unlock()
-	if l == nil {
-		return nil, nil
-	}
-	return l.arrive.All(), l.post.All()
 }
 
 // accumulating serialises passes that add to the same leaf; few do at once, so leaves share the locks.
@@ -263,6 +223,13 @@ func (t *Tensor) current() *History {
 	v.rebased = rebased
 	t.history.Store(fresh)
 	if h != nil {
+		h.mu.Lock()
+		if h.keeps {
+			fresh.keeps, fresh.grad = true, h.grad
+			h.grad = nil
+			n.keepGrad(fresh)
+		}
+		h.mu.Unlock()
 		h.release()
 	}
 	return fresh
@@ -311,10 +278,30 @@ func (h *History) Rebase(n *Node, index int) {
 	h.node, h.index = n, index
 	h.wanted.Store(true)
 	h.rebased++
+	if h.keeps {
+		old.forgetGrad(h)
+		n.keepGrad(h)
+	}
 	h.mu.Unlock()
 	if old != nil {
 		old.Release()
 	}
+}
+
+// Wanted reports whether a gradient is.
+func (h *History) Wanted() bool { return h.wanted.Load() }
+
+// Guard makes operations in place on h's tensor, and its views, an error while gradients are recorded.
+func (h *History) Guard() { h.guarded = true }
+
+// Guarded returns the node and the number of its output if [History.Guard] was called, else nil.
+func (h *History) Guarded() (*Node, int) {
+	if !h.guarded {
+		return nil, 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.node, h.index
 }
 
 // NeedsGradLeaf reports whether the history is a leaf that collects a gradient.

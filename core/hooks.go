@@ -1,7 +1,6 @@
 package core
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -31,12 +30,28 @@ func (c *atomicCount) incUnlessZero() bool {
 type Hook struct {
 	Fn      func(grad *Tensor) *Tensor
 	Foreign uint64
+	// Drop, if not nil, runs once: when the hook was removed, or what it was registered on has gone.
+	Drop func()
 }
 
-// A NodeHook runs on the gradients around a node during backward. Its result, if not nil, replaces them.
+// A NodeHook runs during backward before a node, on the gradients of its outputs, or after it, on those of its inputs.
+// Its result, if not nil, replaces them. after has the gradients of the outputs for a hook that runs after the node.
 type NodeHook struct {
-	Fn      func(grads []*Tensor) []*Tensor
+	Fn      func(grads, after []*Tensor) []*Tensor
 	Foreign uint64
+	Drop    func() // as of a [Hook]
+}
+
+func (h Hook) dropped() {
+	if h.Drop != nil {
+		h.Drop()
+	}
+}
+
+func (h NodeHook) dropped() {
+	if h.Drop != nil {
+		h.Drop()
+	}
 }
 
 // A HookList is an ordered set of hooks on gradients.
@@ -50,7 +65,7 @@ type entry[T any] struct {
 	hook T
 }
 
-type list[T any] struct {
+type list[T interface{ dropped() }] struct {
 	mu      sync.Mutex
 	next    uint64
 	entries []entry[T]
@@ -65,13 +80,36 @@ func (l *list[T]) Add(h T) (remove func()) {
 	l.next++
 	l.entries = append(l.entries, entry[T]{id, h})
 	l.size.Store(int32(len(l.entries)))
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.entries = slices.DeleteFunc(slices.Clone(l.entries), func(e entry[T]) bool { return e.id == id })
-		l.size.Store(int32(len(l.entries)))
+	return func() { l.remove(func(e entry[T]) bool { return e.id == id }) }
+}
+
+func (l *list[T]) remove(which func(entry[T]) bool) {
+	l.mu.Lock()
+	var kept, gone []entry[T]
+	for _, e := range l.entries {
+		if which(e) {
+			gone = append(gone, e)
+		} else {
+			kept = append(kept, e)
+		}
+	}
+	l.entries = kept
+	l.size.Store(int32(len(kept)))
+	l.mu.Unlock()
+	for _, e := range gone {
+		e.hook.dropped()
 	}
 }
+
+// clear drops every hook: what they were registered on has gone.
+func (l *list[T]) clear() {
+	if l.size.Load() > 0 {
+		l.remove(func(entry[T]) bool { return true })
+	}
+}
+
+// Len returns the number of hooks.
+func (l *list[T]) Len() int { return int(l.size.Load()) }
 
 // All returns the hooks in the order of registration.
 func (l *list[T]) All() []T {

@@ -46,8 +46,10 @@ const (
 	modeAnomaly   Mode = 1 << 2
 	// Bits 3 to 7 are autocast's: see autocast.go.
 
-	modeContextShift = 8
-	modeContextMask  = 1<<24 - 1
+	modeCheckGrads Mode = 1 << 8
+
+	modeContextShift = 12
+	modeContextMask  = 1<<20 - 1
 	modeScopeShift   = 32
 )
 
@@ -124,6 +126,17 @@ func (m Mode) WithAnomaly(on bool) Mode {
 		return m | modeAnomaly
 	}
 	return m &^ modeAnomaly
+}
+
+// CheckGrads reports whether derivatives are checked for NaN in backward passes that begin in m.
+func (m Mode) CheckGrads() bool { return m&modeCheckGrads != 0 }
+
+// WithCheckGrads returns m with that check on or off.
+func (m Mode) WithCheckGrads(on bool) Mode {
+	if on {
+		return m | modeCheckGrads
+	}
+	return m &^ modeCheckGrads
 }
 
 // Context returns the context that m names.

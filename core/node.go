@@ -34,7 +34,10 @@ type Node struct {
 	mu      sync.Mutex
 	saved   []saved
 	freed   bool
-	extra   *nodeExtra
+	problem error
+	// foreignSaved says that some of saved may be another language's.
+	foreignSaved bool
+	extra        *nodeExtra
 
 	edgeBuf   [2]Edge
 	inputBuf  [2]outputMeta
@@ -48,6 +51,8 @@ type nodeExtra struct {
 	before NodeHookList
 	after  NodeHookList
 	grads  map[int]*HookList // on the gradients of the outputs
+	keep   []*History        // of outputs that keep their gradients; they take themselves out when they go
+	owned  []interface{ Release() }
 }
 
 // An Edge leads to output Index of Node, which wants a gradient; the zero Edge to nothing.
@@ -168,6 +173,7 @@ func (n *Node) Release() {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
 		n.FreeSaved()
+		n.dropHooks()
 		if n.inner != nil {
 			n.inner.Release()
 		}
@@ -206,39 +212,6 @@ func (n *Node) TakeEdges(from int) []Edge {
 	taken := append([]Edge(nil), n.edges[from:]...)
 	clear(n.edges[from:])
 	return taken
-}
-
-func (n *Node) extras() *nodeExtra {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.extra == nil {
-		n.extra = &nodeExtra{grads: map[int]*HookList{}}
-	}
-	return n.extra
-}
-
-// PreHooks returns the hooks that run on the gradients of the outputs before the derivative.
-func (n *Node) PreHooks() *NodeHookList { return &n.extras().before }
-
-// PostHooks returns the hooks that run on the gradients of the inputs after the derivative.
-func (n *Node) PostHooks() *NodeHookList { return &n.extras().after }
-
-// TensorHooks returns the hooks that run on the gradient of output i before the derivative.
-func (n *Node) TensorHooks(i int) *HookList {
-	x := n.extras()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if x.grads[i] == nil {
-		x.grads[i] = new(HookList)
-	}
-	return x.grads[i]
-}
-
-// HasHooks reports whether hooks were registered on the node or on the gradients of its outputs.
-func (n *Node) HasHooks() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.extra != nil
 }
 
 // Leaf returns the history of the leaf whose gradient the node accumulates, or nil.

@@ -50,6 +50,10 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 		s.number = &v
 		return
 	}
+	if t.storage.inference {
+		n.problem, s.absent = errInference(n.Name), true
+		return
+	}
 	if !output {
 		if h := t.current(); h != nil {
 			h.retain()
@@ -61,6 +65,7 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 			s.hooks = hooks
 			v := t.Detach().Keep()
 			s.packed, s.isPacked = hooks.Pack(v), true
+			n.foreignSaved = n.foreignSaved || hooks.Foreign != nil
 			if s.packed != any(v) {
 				v.Release()
 			}
@@ -72,6 +77,14 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 	s.storage, s.version = t.storage, t.storage.Version()
 	s.shape, s.strides, s.offset = t.shape, t.strides, t.offset
 }
+
+func errInference(name string) error {
+	return Errorf(StateError, name, "Inference tensors cannot be saved for backward: a tensor made in inference mode takes part in an "+
+		"operation whose gradient needs it; clone it first, or make it under no_grad")
+}
+
+// Problem returns the error that makes the operation that the node records fail, or nil.
+func (n *Node) Problem() error { return n.problem }
 
 // FreeSaved frees what the node saved; its derivative cannot run any more.
 func (n *Node) FreeSaved() {
@@ -104,8 +117,9 @@ func (n *Node) Freed() bool {
 	return n.freed
 }
 
-// unpack returns saved value i as a tensor, with its history if the derivative itself is to be recorded.
-func (n *Node) unpack(i int, m Mode) (*Tensor, error) {
+// unpack returns saved value i as a tensor, with its history if the derivative itself is to be recorded. given are the
+// values of another language.
+func (n *Node) unpack(i int, m Mode, given map[*ForeignValue]*Tensor) (*Tensor, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.freed {
@@ -115,6 +129,9 @@ func (n *Node) unpack(i int, m Mode) (*Tensor, error) {
 		return nil, Errorf(StateError, "backward", "%s saved %d values, its derivative asked for number %d", n.Name, len(n.saved), i)
 	}
 	s := &n.saved[i]
+	if n.problem != nil {
+		return nil, n.problem
+	}
 	if s.absent {
 		return nil, nil
 	}
@@ -123,7 +140,12 @@ func (n *Node) unpack(i int, m Mode) (*Tensor, error) {
 	}
 	var t *Tensor
 	if s.isPacked {
-		u := s.hooks.Unpack(s.packed)
+		var u *Tensor
+		if f, ok := s.packed.(*ForeignValue); ok && given[f] != nil {
+			u = given[f].Alias(false)
+		} else {
+			u = s.hooks.Unpack(s.packed)
+		}
 		if err := u.Usable("saved_tensors_hooks"); err != nil {
 			return nil, err
 		}

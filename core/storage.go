@@ -13,14 +13,15 @@ import (
 // A storage can be emptied and refilled in place ([Storage.Empty], [Storage.Refill]): tensors and saved values that
 // refer to it stay valid.
 type Storage struct {
-	memory   Memory
-	size     int // bytes asked for
-	home     Stream
-	refs     atomic.Int32
-	version  atomic.Uint32
-	epoch    uint32 // counts the lives of a recycled Storage
-	category Category
-	failure  atomic.Pointer[failure]
+	memory    Memory
+	size      int // bytes asked for
+	home      Stream
+	refs      atomic.Int32
+	version   atomic.Uint32
+	epoch     uint32 // counts the lives of a recycled Storage
+	category  Category
+	inference bool // made in inference mode: not versioned, and of no use to derivatives
+	failure   atomic.Pointer[failure]
 
 	shared  atomic.Int32 // how many others, such as NumPy arrays, read and write the memory without a stream
 	foreign atomic.Bool  // used on streams other than home since home last waited for them
@@ -58,7 +59,7 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 		return nil, err
 	}
 	st := m.header()
-	st.memory, st.size, st.home, st.category = m, bytes, s, cat
+	st.memory, st.size, st.home, st.category, st.inference = m, bytes, s, cat, false
 	st.refs.Store(1)
 	st.version.Store(0)
 	st.foreign.Store(len(st.cleanup.uses) > 0)
@@ -69,12 +70,15 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 // WrapStorage returns a storage over memory that belongs to somebody else; release is called when it is no longer used.
 func WrapStorage(s Stream, m Memory, release func()) *Storage {
 	st := m.header()
-	st.memory, st.size, st.home, st.category, st.release = m, m.Size, s, External, release
+	st.memory, st.size, st.home, st.category, st.release, st.inference = m, m.Size, s, External, release, false
 	st.refs.Store(1)
 	st.version.Store(0)
 	st.track()
 	return st
 }
+
+// Inference reports whether the storage was made in inference mode.
+func (s *Storage) Inference() bool { return s.inference }
 
 // header returns the Storage that last had the memory, or a new one. Its last reference was released, so nothing refers
 // to it but calls that have not run yet, which know its epoch; and the cost of registering a cleanup is paid once, not for

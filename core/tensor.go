@@ -42,6 +42,7 @@ func NewTensor(m Mode, s Stream, d DType, shape []int) *Tensor {
 		return ErrorTensor(err)
 	}
 	t.storage = st
+	st.inference = m.Inference()
 	m.register(t)
 	return t
 }

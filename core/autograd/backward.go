@@ -67,7 +67,7 @@ func EnableGrad(fn func()) { core.EnableGrad(fn) }
 // DetectAnomaly runs fn in anomaly mode: every operation, and every derivative run in it, waits for its result and fails
 // with the operation's name if it made a NaN; nodes remember where they were recorded.
 func DetectAnomaly(fn func()) {
-	core.WithMode(func(m core.Mode) core.Mode { return m.WithAnomaly(true) }, fn)
+	core.WithMode(func(m core.Mode) core.Mode { return m.WithAnomaly(true).WithCheckGrads(true) }, fn)
 }
 
 // QueueCallback makes fn run when the backward pass in which it is called, from a hook or a derivative, has ended.

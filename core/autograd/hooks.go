@@ -1,6 +1,11 @@
 package autograd
 
-import "github.com/plait-ml/plait/core"
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
 
 // hookStage runs a hook on gradient i.
 func hookStage(i int, h core.Hook, want Want) stage {
@@ -25,17 +30,18 @@ func hookStage(i int, h core.Hook, want Want) stage {
 	}
 }
 
-func nodeHookStage(h core.NodeHook) stage {
+// nodeHookStage runs a hook before a node, or after it.
+func nodeHookStage(h core.NodeHook, want Want) stage {
 	return func(p *pending) (*Request, error) {
 		var replacements []*core.Tensor
 		switch {
 		case h.Fn != nil:
-			replacements = h.Fn(p.grads)
+			replacements = h.Fn(p.grads, p.given)
 		case !p.asked:
-			return &Request{Node: p.node, ID: h.Foreign, What: WantNodeHook, Grads: p.grads}, nil
+			return &Request{Node: p.node, ID: h.Foreign, What: want, Grads: p.grads, After: p.given}, nil
 		default:
 			p.asked = false
-			replacements = p.answer
+			replacements, p.answer = p.answer, nil
 		}
 		if replacements == nil {
 			return nil, nil
@@ -44,12 +50,42 @@ func nodeHookStage(h core.NodeHook) stage {
 			return nil, core.Errorf(core.ValueError, p.node.Name, "a hook returned %d gradients, want %d", len(replacements), len(p.grads))
 		}
 		for i, g := range replacements {
-			if err := replace(p, i, g); err != nil {
+			if p.grads[i] == nil && g != nil {
+				return nil, core.Errorf(core.ValueError, p.node.Name, "a hook returned a gradient in the place of number %d, of which there is none", i)
+			}
+			if g == nil && p.grads[i] != nil {
+				p.grads[i].Release()
+				p.grads[i] = nil
+			} else if err := replace(p, i, g); err != nil {
 				return nil, err
 			}
 		}
 		return nil, nil
 	}
+}
+
+// keepStage adds the gradients of the node's outputs to those that outputs keep.
+func (r *Run) keepStage(p *pending) (*Request, error) {
+	var err error
+	p.node.Keeping(func(h *core.History, i int) {
+		g := p.grads[i]
+		if g == nil || err != nil {
+			return
+		}
+		err = h.Accumulating(func() error {
+			if old := h.Grad(); old != nil {
+				sum := op.Add(old, g).Keep()
+				if err := sum.Err(); err != nil {
+					return err
+				}
+				h.SetGrad(sum)
+				return nil
+			}
+			h.SetGrad(g.Alias(r.options.CreateGraph).Keep())
+			return nil
+		})
+	})
+	return nil, err
 }
 
 // replace puts g, if it is not nil, in the place of gradient i.
@@ -86,4 +122,34 @@ func postStage(leaf *core.History, h core.Hook) stage {
 		}
 		return nil, nil
 	}
+}
+
+// savedStage gets saved values of another language from the caller.
+func savedStage(values []*core.ForeignValue) stage {
+	return func(p *pending) (*Request, error) {
+		if !p.asked {
+			q := &Request{Node: p.node, What: WantSaved}
+			for _, v := range values {
+				q.IDs = append(q.IDs, v.Key())
+			}
+			return q, nil
+		}
+		p.asked = false
+		if len(p.answer) != len(values) || slices.Contains(p.answer, nil) {
+			return nil, core.Errorf(core.TypeError, p.node.Name, "want %d tensors for as many saved values, got %d", len(values), len(p.answer))
+		}
+		p.saved = map[*core.ForeignValue]*core.Tensor{}
+		for i, v := range values {
+			p.saved[v] = p.answer[i]
+		}
+		p.answer = nil
+		return nil, nil
+	}
+}
+
+func (p *pending) releaseSaved() {
+	for _, t := range p.saved {
+		t.Release()
+	}
+	p.saved = nil
 }

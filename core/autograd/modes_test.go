@@ -68,10 +68,10 @@ func TestNodeHooksRunAroundTheDerivative(t *testing.T) {
 	y := op.Mul(x, core.Num(2))
 	n := y.History().Edge().Node
 	defer n.Release()
-	n.PreHooks().Add(core.NodeHook{Fn: func(g []*core.Tensor) []*core.Tensor {
+	n.PreHooks().Add(core.NodeHook{Fn: func(g, _ []*core.Tensor) []*core.Tensor {
 		return []*core.Tensor{op.Mul(g[0], core.Num(10))}
 	}})
-	n.PostHooks().Add(core.NodeHook{Fn: func(g []*core.Tensor) []*core.Tensor {
+	n.PostHooks().Add(core.NodeHook{Fn: func(g, _ []*core.Tensor) []*core.Tensor {
 		require.Equal(t, []float64{20}, values(t, g[0]))
 		return nil
 	}})

@@ -2,6 +2,7 @@ package autograd
 
 import (
 	"container/heap"
+	"fmt"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -33,7 +34,8 @@ type Run struct {
 type state struct {
 	grads   []*core.Tensor
 	waiting int
-	needed  bool // a wanted gradient lies behind it
+	needed  bool // its gradients, or some behind it, are wanted
+	runs    bool // some behind it are
 }
 
 // NewRun prepares a walk from the outputs, whose gradients are as for [BackwardWith].
@@ -130,7 +132,14 @@ func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 	if err := g.Usable("backward"); err != nil {
 		return nil, err
 	}
-	if err := sameShape("backward", t.Shape(), t.DType(), g); err != nil {
+	if g.DType() != t.DType() && g.DType().IsFloat() {
+		core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(r.options.CreateGraph) }, func() { g = op.To(g, t.DType()).Keep() })
+		defer g.Release()
+		if err := g.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if err := sameShape(fmt.Sprintf("the gradient given for output %d", i), t.Shape(), t.DType(), g); err != nil {
 		return nil, err
 	}
 	return g.Alias(r.options.CreateGraph).Keep(), nil
@@ -150,6 +159,9 @@ func (r *Run) target() error {
 		if !t.RequiresGrad() {
 			return core.Errorf(core.StateError, "grad", "input %d (%v) does not require a gradient", i, t)
 		}
+		if r.options.Inputs != nil {
+			t.RetainGrad()
+		}
 		e := t.History().Edge()
 		r.targets = append(r.targets, e)
 		r.captures[e] = append(r.captures[e], i)
@@ -164,7 +176,7 @@ func (r *Run) discover(roots []core.Edge) {
 		s := r.states[n]
 		if s == nil {
 			n.Retain()
-			s = &state{grads: make([]*core.Tensor, n.Outputs()), needed: r.captures == nil}
+			s = &state{grads: make([]*core.Tensor, n.Outputs()), needed: r.captures == nil, runs: r.captures == nil}
 			r.states[n] = s
 			order = append(order, n)
 		}
@@ -186,6 +198,7 @@ func (r *Run) discover(roots []core.Edge) {
 	for e := range r.captures {
 		if s := r.states[e.Node]; s != nil {
 			s.needed = true
+			s.runs = e.Node.Leaf() != nil && r.options.Inputs != nil
 		}
 	}
 	// A node is needed if a node behind it is. Nodes record older ones, so ids give an order, but for leaves.
@@ -193,12 +206,12 @@ func (r *Run) discover(roots []core.Edge) {
 		changed = false
 		for i := len(order) - 1; i >= 0; i-- {
 			s := r.states[order[i]]
-			if s.needed {
+			if s.runs {
 				continue
 			}
 			for _, e := range order[i].Edges() {
 				if e.Node != nil && r.states[e.Node].needed {
-					s.needed, changed = true, true
+					s.needed, s.runs, changed = true, true, true
 					break
 				}
 			}
@@ -270,7 +283,7 @@ func (r *Run) Reaches(t *core.Tensor) bool {
 	n := h.Edge().Node
 	defer n.Release()
 	s := r.states[n]
-	return s != nil && s.needed
+	return s != nil && s.runs
 }
 
 // Captured returns the gradients of the inputs after the last step; they belong to the caller and to its scope.
@@ -291,6 +304,12 @@ func (r *Run) Captured() ([]*core.Tensor, error) {
 	return out, nil
 }
 
+// Visits reports whether the walk comes to n, or has.
+func (r *Run) Visits(n *core.Node) bool {
+	s := r.states[n]
+	return s != nil && s.needed
+}
+
 // Close lets go of everything the run holds.
 func (r *Run) Close() {
 	if r.closed {
@@ -304,6 +323,12 @@ func (r *Run) Close() {
 			}
 		}
 		n.Release()
+	}
+	if p := r.pending; p != nil {
+		releaseAll(p.grads)
+		releaseAll(p.given)
+		releaseAll(p.answer)
+		p.releaseSaved()
 	}
 	for _, e := range r.targets {
 		if e.Node != nil {

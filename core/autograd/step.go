@@ -19,8 +19,12 @@ type Request struct {
 	// What is wanted: the gradients of the inputs (Derivative), or gradients in place of those given, where nil keeps
 	// one.
 	What Want
+	// IDs name the values that are wanted, of WantSaved.
+	IDs []uint64
 	// Grads are the gradients given. They belong to the run.
 	Grads []*core.Tensor
+	// After are, for a hook that runs after its node, the gradients of the node's outputs. They belong to the run.
+	After []*core.Tensor
 	// Mode is the mode to do it in: its current streams are those on which the node was recorded.
 	Mode core.Mode
 	// Payload is what the work is about, of a request made by [Ask].
@@ -34,16 +38,20 @@ type Want uint8
 const (
 	WantDerivative Want = iota // of a foreign node: the gradients of its inputs
 	WantHook                   // of a hook on one gradient: one gradient
-	WantNodeHook               // of a hook before or after a node: as many gradients as given
+	WantPreHook                // of a hook before a node: as many gradients as given
 	WantPostHook               // of a hook after a leaf's accumulation: nothing
 	WantAsked                  // what [Ask] was called for
+	WantAfterHook              // of a hook after a node: as many gradients as given
+	WantSaved                  // of hooks on saved values: the values that they packed
 )
 
 // pending is a node that is being run, in stages between which the caller may be asked for something.
 type pending struct {
 	node   *core.Node
 	mode   core.Mode
-	grads  []*core.Tensor // of the outputs, then, after the derivative, of the inputs
+	grads  []*core.Tensor                      // of the outputs, then, after the derivative, of the inputs
+	given  []*core.Tensor                      // of the outputs, after the derivative, where hooks want to see them
+	saved  map[*core.ForeignValue]*core.Tensor // values of another language
 	stages []stage
 	answer []*core.Tensor
 	asked  bool
@@ -159,38 +167,69 @@ func (r *Run) begin(n *core.Node) {
 	p := &pending{node: n, mode: r.modeOf(n), grads: s.grads}
 	s.grads = nil
 	r.pending = p
+	then := func(stages ...stage) { p.stages = append(p.stages, stages...) }
 	hooked := n.HasHooks()
 	if hooked {
 		for i := range p.grads {
 			for _, h := range n.TensorHooks(i).All() {
-				p.stages = append(p.stages, hookStage(i, h, WantHook))
+				then(hookStage(i, h, WantHook))
 			}
 		}
+		then(r.keepStage)
 	}
-	p.stages = append(p.stages, r.capture)
-	if leaf := n.Leaf(); leaf != nil {
-		arrive, post := leaf.LeafHooks()
+	leaf := n.Leaf()
+	var post []core.Hook
+	if leaf != nil {
+		var arrive []core.Hook
+		arrive, post = leaf.LeafHooks()
 		for _, h := range arrive {
-			p.stages = append(p.stages, hookStage(0, h, WantHook))
+			then(hookStage(0, h, WantHook))
 		}
-		p.stages = append(p.stages, r.accumulate)
-		for _, h := range post {
-			p.stages = append(p.stages, postStage(leaf, h))
-		}
+	}
+	then(r.capture)
+	if !s.runs {
+		then(drop)
 		return
 	}
 	if hooked {
 		for _, h := range n.PreHooks().All() {
-			p.stages = append(p.stages, nodeHookStage(h))
+			then(nodeHookStage(h, WantPreHook))
 		}
 	}
-	p.stages = append(p.stages, r.derive)
+	if leaf != nil {
+		then(r.accumulate)
+		for _, h := range post {
+			then(postStage(leaf, h))
+		}
+	} else {
+		if values := n.ForeignValues(); len(values) > 0 {
+			then(savedStage(values))
+		}
+		then(r.derive)
+	}
 	if hooked {
 		for _, h := range n.PostHooks().All() {
-			p.stages = append(p.stages, nodeHookStage(h))
+			then(nodeHookStage(h, WantAfterHook))
 		}
 	}
-	p.stages = append(p.stages, r.deliver)
+	then(r.deliver)
+}
+
+// drop lets go of the gradients of a node that is not to be run.
+func drop(p *pending) (*Request, error) {
+	releaseAll(p.grads)
+	return nil, nil
+}
+
+// take lets go of the gradients of the outputs, now that those of the inputs are known, or keeps them for hooks.
+func (p *pending) take(grads []*core.Tensor) {
+	given := p.grads
+	p.grads = grads
+	if p.node.HasHooks() && p.node.PostHooks().Len() > 0 {
+		p.given = given
+		return
+	}
+	releaseAll(given)
 }
 
 // capture takes the gradients that were asked for.
@@ -208,9 +247,7 @@ func (r *Run) capture(p *pending) (*Request, error) {
 // accumulate adds the gradient to the leaf's.
 func (r *Run) accumulate(p *pending) (*Request, error) {
 	leaf, g := p.node.Leaf(), p.grads[0]
-	wanted := r.captures == nil || (r.options.Inputs != nil && r.captures[core.Edge{Node: p.node}] != nil)
-	if g == nil || !wanted {
-		releaseAll(p.grads)
+	if g == nil {
 		p.stages = p.stages[:1] // nothing was added: no hooks
 		return nil, nil
 	}
@@ -240,11 +277,8 @@ func (r *Run) accumulate(p *pending) (*Request, error) {
 		}
 		return op.AddInPlace(old, g).Err()
 	})
-	releaseAll(p.grads)
-	if err != nil {
-		return nil, err
-	}
-	return nil, nil
+	p.take(nil)
+	return nil, err
 }
 
 // owns reports whether g is alone on its storage and fills it.
@@ -263,15 +297,18 @@ func (r *Run) derive(p *pending) (*Request, error) {
 		if len(p.answer) != len(n.Edges()) {
 			return nil, core.Errorf(core.ValueError, n.Name, "its derivative returned %d gradients, want %d", len(p.answer), len(n.Edges()))
 		}
-		releaseAll(p.grads)
-		p.grads = p.answer
+		p.take(p.answer)
+		p.answer = nil
+		if r.mode.CheckGrads() {
+			return nil, findNaN(n, p.grads)
+		}
 		return nil, nil
 	}
 	var err error
 	given := p.grads
 	out := core.RunScope(func() []*core.Tensor {
 		var results []*core.Tensor
-		results, err = r.runDerivative(n, given)
+		results, err = r.runDerivative(n, given, p.saved)
 		return results
 	})
 	// A derivative may pass a gradient on as it is, or the same one to two inputs: each owner needs its own reference.
@@ -283,9 +320,9 @@ func (r *Run) derive(p *pending) (*Request, error) {
 			out[i].Keep()
 		}
 	}
-	releaseAll(given)
-	p.grads = out
-	if err == nil && r.mode.Anomaly() {
+	p.take(out)
+	p.releaseSaved()
+	if err == nil && r.mode.CheckGrads() {
 		err = findNaN(n, out)
 	}
 	if err != nil {
@@ -297,7 +334,7 @@ func (r *Run) derive(p *pending) (*Request, error) {
 	return nil, nil
 }
 
-func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor) (out []*core.Tensor, err error) {
+func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor, saved map[*core.ForeignValue]*core.Tensor) (out []*core.Tensor, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = core.Errorf(core.StateError, n.Name, "internal error in its derivative: %v", v)
@@ -307,7 +344,9 @@ func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor) (out []*core.Ten
 	for i, e := range n.Edges() {
 		need[i] = e.Node != nil && r.states[e.Node] != nil && r.states[e.Node].needed
 	}
-	return core.NewDerivation(core.CurrentMode(), n, grads, need).Run()
+	d := core.NewDerivation(core.CurrentMode(), n, grads, need)
+	d.Unpack(saved)
+	return d.Run()
 }
 
 // findNaN waits for the gradients and returns an error if one holds a NaN.
@@ -322,7 +361,7 @@ func findNaN(n *core.Node, grads []*core.Tensor) error {
 		}
 		for at, x := range v {
 			if x != x {
-				return core.Errorf(core.ValueError, n.Name, "its gradient with respect to input %d has a NaN at element %d", i, at)
+				return core.Errorf(core.StateError, n.Name, "its derivative returned nan values in its %dth output: the gradient of that input has a NaN at element %d", i, at)
 			}
 		}
 	}
@@ -342,6 +381,7 @@ func (r *Run) explain(n *core.Node, err error) error {
 func (r *Run) deliver(p *pending) (*Request, error) {
 	grads := p.grads
 	p.grads = nil
+	releaseAll(p.given)
 	for i, e := range p.node.Edges() {
 		var g *core.Tensor
 		if i < len(grads) {
@@ -381,7 +421,8 @@ func (r *Run) finishNode(n *core.Node) {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
 		s := r.states[n]
-		if slices.ContainsFunc(s.grads, func(g *core.Tensor) bool { return g != nil }) {
+		// A foreign function may make gradients out of none: it is asked for as if zeros had arrived.
+		if n.Foreign != 0 || slices.ContainsFunc(s.grads, func(g *core.Tensor) bool { return g != nil }) {
 			heap.Push(&r.ready, n)
 			continue
 		}

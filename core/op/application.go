@@ -185,6 +185,7 @@ func (a *application) node(deriv core.Deriv, inputs ...*core.Tensor) *core.Node 
 
 // attach makes the tensors the node's outputs.
 func (a *application) attach(n *core.Node, outs ...*core.Tensor) {
+	a.check(n.Problem())
 	last := -1
 	for i, t := range outs {
 		if t.DType().IsFloat() {

@@ -17,19 +17,40 @@ func (a *application) inPlace(t *core.Tensor) {
 			return
 		}
 	}
+	if t.Storage().Inference() && !a.mode.Inference() {
+		a.failf(core.StateError, "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first")
+		return
+	}
 	if !a.mode.GradEnabled() {
 		return
 	}
-	if h := t.History(); h != nil && h.NeedsGradLeaf() {
+	h := t.History()
+	if h != nil && a.guarded(h) {
+		return
+	}
+	if h != nil && h.NeedsGradLeaf() {
 		a.failf(core.StateError, "a leaf that requires a gradient cannot be changed in place while gradients are recorded")
 	} else if b, _, _, _, _ := t.Base(); b != nil && b.NeedsGradLeaf() {
 		a.failf(core.StateError, "a view of a leaf that requires a gradient cannot be changed in place while gradients are recorded")
+	} else if b != nil {
+		a.guarded(b)
 	}
+}
+
+// guarded fails if h is an output of a custom function that has the memory of one of its inputs.
+func (a *application) guarded(h *core.History) bool {
+	n, index := h.Guarded()
+	if n != nil {
+		a.failf(core.StateError, "Output %d of %s is a view and is being modified inplace. It was made inside a custom Function, or is "+
+			"an input that the function returned as it was, and a gradient through the change would pass the function's own "+
+			"derivative by; clone it first", index, n.Name)
+	}
+	return n != nil
 }
 
 // changed records that t was changed in place. Call it after the launch and before saving t as an output.
 func (a *application) changed(t *core.Tensor) {
-	if !a.mode.Inference() {
+	if !t.Storage().Inference() {
 		t.Storage().BumpVersion()
 	}
 }
@@ -39,6 +60,7 @@ func (a *application) changed(t *core.Tensor) {
 func (a *application) rebase(n *core.Node, t *core.Tensor) {
 	defer n.Release()
 	n.DeclareOutput(0, t.DType(), t.Shape())
+	a.check(n.Problem())
 	base, dtype, shape, strides, offset := t.Base()
 	if base == nil {
 		t.EnsureHistory().Rebase(n, 0)

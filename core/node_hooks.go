@@ -1,0 +1,123 @@
+package core
+
+import "slices"
+
+func (n *Node) extras() *nodeExtra {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.extra == nil {
+		n.extra = &nodeExtra{grads: map[int]*HookList{}}
+	}
+	return n.extra
+}
+
+// Own makes v, which is released with the node, live as long as the node.
+func (n *Node) Own(v interface{ Release() }) {
+	x := n.extras()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x.owned = append(x.owned, v)
+}
+
+// PreHooks returns the hooks that run on the gradients of the outputs before the derivative.
+func (n *Node) PreHooks() *NodeHookList { return &n.extras().before }
+
+// PostHooks returns the hooks that run on the gradients of the inputs after the derivative.
+func (n *Node) PostHooks() *NodeHookList { return &n.extras().after }
+
+// TensorHooks returns the hooks that run on the gradient of output i before the derivative.
+func (n *Node) TensorHooks(i int) *HookList {
+	x := n.extras()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if x.grads[i] == nil {
+		x.grads[i] = new(HookList)
+	}
+	return x.grads[i]
+}
+
+// HasHooks reports whether hooks were registered on the node or on the gradients of its outputs.
+func (n *Node) HasHooks() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.extra != nil
+}
+
+// dropHooks drops what was registered on the node, which has gone.
+func (n *Node) dropHooks() {
+	n.mu.Lock()
+	x := n.extra
+	n.mu.Unlock()
+	if x == nil {
+		return
+	}
+	x.before.clear()
+	x.after.clear()
+	for _, l := range x.grads {
+		l.clear()
+	}
+	for _, v := range x.owned {
+		v.Release()
+	}
+	x.owned = nil
+}
+
+// keepGrad makes h, one of the node's outputs, get its gradient in every pass, until forgetGrad.
+func (n *Node) keepGrad(h *History) {
+	x := n.extras()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x.keep = append(x.keep, h)
+}
+
+func (n *Node) forgetGrad(h *History) {
+	x := n.extras()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x.keep = slices.DeleteFunc(x.keep, func(k *History) bool { return k == h })
+}
+
+// Keeping calls fn for every history that keeps its gradient, with the number of the output.
+func (n *Node) Keeping(fn func(h *History, index int)) {
+	n.mu.Lock()
+	var alive []*History
+	if n.extra != nil {
+		for _, h := range n.extra.keep {
+			if h.refs.incUnlessZero() {
+				alive = append(alive, h)
+			}
+		}
+	}
+	n.mu.Unlock()
+	for _, h := range alive {
+		fn(h, h.index)
+		h.release()
+	}
+}
+
+// Stand returns a tensor with one element's memory that stands for output index of the node where a backward pass begins.
+func (n *Node) Stand(index int) (*Tensor, error) {
+	m := CurrentMode()
+	dev, err := m.Context().DefaultDevice()
+	if err != nil {
+		return nil, err
+	}
+	d, shape := n.OutputMeta(index)
+	one := NewTensor(m, m.Context().Stream(dev), d, []int{1})
+	if err := one.Err(); err != nil {
+		return nil, err
+	}
+	defer one.Release()
+	t := WrapTensor(m, one.storage, d, shape, make([]int, len(shape)), 0)
+	if n.leaf != nil {
+		n.leaf.retain()
+		t.history.Store(n.leaf)
+		return t, nil
+	}
+	n.retain()
+	h := &History{node: n, index: index, dtype: d, shape: t.shape}
+	h.refs.set(1)
+	h.wanted.Store(true)
+	t.history.Store(h)
+	return t, nil
+}

@@ -1,0 +1,171 @@
+package core
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Foreign are hooks on saved values that belong to another language, which is never called: what nodes save waits in a
+// queue until the caller takes it, with [Foreign.Next], and says which key stands for it; a backward pass asks its caller
+// for the value with that key (see package autograd).
+type Foreign struct {
+	// Drop is called with the key of each value that no node needs any more.
+	Drop func(key uint64)
+
+	mu      sync.Mutex
+	waiting []*ForeignValue
+}
+
+var foreignWaiting atomic.Int64 // over all of them
+
+// ForeignWaiting reports whether nodes recorded by the calling thread saved values that wait for [Foreign.Next].
+func ForeignWaiting() bool {
+	if foreignWaiting.Load() == 0 {
+		return false
+	}
+	h := CurrentContext().hooks
+	return h != nil && h.Foreign != nil && h.Foreign.waits()
+}
+
+func (f *Foreign) waits() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.waiting) > 0
+}
+
+// Forget makes nodes keep by themselves what waits.
+func (f *Foreign) Forget() {
+	for f.Next() != nil {
+	}
+}
+
+// A ForeignValue stands for a value that a node saved.
+type ForeignValue struct {
+	of *Foreign
+
+	mu       sync.Mutex
+	value    *Tensor // until it was packed
+	key      uint64
+	released bool
+}
+
+// Hooks returns the hooks to run with [WithSavedHooks].
+func (f *Foreign) Hooks() *SavedHooks {
+	return &SavedHooks{Pack: f.pack, Unpack: unpackForeign, Foreign: f}
+}
+
+func (f *Foreign) pack(t *Tensor) any {
+	v := &ForeignValue{of: f, value: t.Alias(false).Keep()}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiting = append(f.waiting, v)
+	foreignWaiting.Add(1)
+	return v
+}
+
+// unpackForeign is for a value that the caller never packed, such as one whose operation failed half-way.
+func unpackForeign(packed any) *Tensor {
+	v := packed.(*ForeignValue)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.value == nil {
+		return ErrorTensor(Errorf(StateError, "saved_tensors_hooks", "the value belongs to another language, whose backward must be used"))
+	}
+	return v.value.Alias(false)
+}
+
+// Next returns the oldest value that waits to be packed, or nil.
+func (f *Foreign) Next() *ForeignValue {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.waiting) == 0 {
+		return nil
+	}
+	v := f.waiting[0]
+	f.waiting = f.waiting[1:]
+	foreignWaiting.Add(-1)
+	return v
+}
+
+// Value returns a new tensor over the value to be packed; nil if its node has gone.
+func (v *ForeignValue) Value() *Tensor {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.value == nil {
+		return nil
+	}
+	return v.value.Alias(false)
+}
+
+// Packed says that the key stands for the value, which is let go of.
+func (v *ForeignValue) Packed(key uint64) {
+	v.mu.Lock()
+	value, released := v.value, v.released
+	v.value, v.key = nil, key
+	v.mu.Unlock()
+	value.Release()
+	if released {
+		v.of.Drop(key)
+	}
+}
+
+// Key returns the key that stands for the value; 0 if it was not packed.
+func (v *ForeignValue) Key() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.key
+}
+
+// Release is called when the node frees what it saved.
+func (v *ForeignValue) Release() {
+	v.mu.Lock()
+	value, key := v.value, v.key
+	v.value, v.released = nil, true
+	v.mu.Unlock()
+	value.Release()
+	if key != 0 {
+		v.of.Drop(key)
+	}
+}
+
+// ForeignValues returns the saved values of the node that another language has packed.
+func (n *Node) ForeignValues() []*ForeignValue {
+	var out []*ForeignValue
+	for ; n != nil; n = n.inner {
+		if !n.foreignSaved {
+			continue
+		}
+		n.mu.Lock()
+		for i := range n.saved {
+			if v, ok := n.saved[i].packed.(*ForeignValue); ok && v.Key() != 0 {
+				out = append(out, v)
+			}
+		}
+		n.mu.Unlock()
+	}
+	return out
+}
+
+// Unpack gives the derivation what the caller answered for foreign values; the derivation does not take it over.
+func (d *Derivation) Unpack(values map[*ForeignValue]*Tensor) { d.unpacked = values }
+
+// Hooked returns a copy of c whose nodes' saved values go through h. [Context.Unhook] ends it.
+func (c *Context) Hooked(h *SavedHooks) *Context {
+	d := c.derive()
+	d.hooks = h
+	return d
+}
+
+// Unhook gives up a context that [Context.Hooked] returned, and returns the one it was made from. What was set in it,
+// such as a default dtype, stays set.
+func (c *Context) Unhook() *Context {
+	p := c.parent
+	if c.dtype != p.dtype {
+		p.dtype = c.dtype
+	}
+	if c.device != p.device {
+		p.device = c.device
+	}
+	c.Free()
+	return p
+}
