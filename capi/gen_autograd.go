@@ -43,9 +43,9 @@ func plait_grad_replace(t C.plait_tensor, grad C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.GradReplace(int64(t), int64(grad)))
 }
 
-//export plait_grad_name
-func plait_grad_name(t C.plait_tensor) *C.char {
-	return C.CString(bind.GradName(int64(t)))
+//export plait_retains_grad
+func plait_retains_grad(t C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.RetainsGrad(int64(t)))
 }
 
 //export plait_backward_new
@@ -71,6 +71,16 @@ func plait_backward_step(h C.plait_object) C.plait_status {
 //export plait_backward_key
 func plait_backward_key(h C.plait_object) C.int64_t {
 	return C.int64_t(bind.BackwardKey(int64(h)))
+}
+
+//export plait_backward_saved_count
+func plait_backward_saved_count(h C.plait_object) C.int64_t {
+	return C.int64_t(bind.BackwardSavedCount(int64(h)))
+}
+
+//export plait_backward_saved
+func plait_backward_saved(h C.plait_object, keys *C.int64_t) C.plait_status {
+	return C.plait_status(bind.BackwardSaved(int64(h), int64(uintptr(unsafe.Pointer(keys)))))
 }
 
 //export plait_backward_grad_count

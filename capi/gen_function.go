@@ -19,8 +19,8 @@ func plait_node_new(name C.plait_string, key C.int64_t, inputs C.plait_tensors, 
 }
 
 //export plait_node_attach
-func plait_node_attach(node C.plait_object, t C.plait_tensor, index C.int64_t, differentiable C.bool) C.plait_status {
-	return C.plait_status(bind.NodeAttach(int64(node), int64(t), int64(index), bool(differentiable)))
+func plait_node_attach(node C.plait_object, t C.plait_tensor, index C.int64_t, differentiable C.bool, how C.int64_t) C.plait_status {
+	return C.plait_status(bind.NodeAttach(int64(node), int64(t), int64(index), bool(differentiable), int64(how)))
 }
 
 //export plait_backward_output

@@ -39,6 +39,16 @@ func plait_inference_set(on C.bool) C.int64_t {
 	return C.int64_t(bind.InferenceSet(bool(on)))
 }
 
+//export plait_check_grads_enabled
+func plait_check_grads_enabled() C.int64_t {
+	return C.int64_t(bind.CheckGradsEnabled())
+}
+
+//export plait_check_grads_set
+func plait_check_grads_set(on C.bool) C.int64_t {
+	return C.int64_t(bind.CheckGradsSet(bool(on)))
+}
+
 //export plait_anomaly_enabled
 func plait_anomaly_enabled() C.int64_t {
 	return C.int64_t(bind.AnomalyEnabled())

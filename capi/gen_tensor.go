@@ -63,6 +63,11 @@ func plait_tensor_version(t C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.TensorVersion(int64(t)))
 }
 
+//export plait_tensor_is_inference
+func plait_tensor_is_inference(t C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.TensorIsInference(int64(t)))
+}
+
 //export plait_tensor_address
 func plait_tensor_address(t C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.TensorAddress(int64(t)))

@@ -98,7 +98,7 @@ char *plait_version(void);
 
 // plait_error_kind returns the number of an error's kind: 0 value, 1 shape, 2 dtype, 3 type, 4 index, 5
 // memory, 6 not implemented, 7 device, 8 state, 9 input and output, 10 ranks that disagree, died or never
-// came.
+// came; 100 is what is no error: see plait_pack_next.
 int64_t plait_error_kind(plait_status status);
 
 // plait_error_message returns what an error says: the operation, what it got and what it wanted.
@@ -145,6 +145,9 @@ plait_status plait_tensor_is_contiguous(plait_tensor t);
 
 // plait_tensor_version returns how often the storage was changed in place.
 plait_status plait_tensor_version(plait_tensor t);
+
+// plait_tensor_is_inference returns 1 if the tensor's memory was made in inference mode, else 0.
+plait_status plait_tensor_is_inference(plait_tensor t);
 
 // plait_tensor_address returns the address of the first element on a device whose memory the host can
 // address, else 0. It does not wait.
@@ -273,8 +276,8 @@ plait_tensor plait_grad_get(plait_tensor t);
 // plait_grad_replace sets the gradient of the tensor; 0 drops it.
 plait_status plait_grad_replace(plait_tensor t, plait_tensor grad);
 
-// plait_grad_name returns the name of the operation that made the tensor, or nothing for a leaf.
-char *plait_grad_name(plait_tensor t);
+// plait_retains_grad returns 1 if the tensor, the result of an operation, keeps its gradient, else 0.
+plait_status plait_retains_grad(plait_tensor t);
 
 // plait_backward_new prepares a backward pass from n outputs. grads are their gradients, 0 for ones; the
 // address 0 means all ones. inputs, of inputs_len, restricts it to these tensors; an inputs_len of -1 means
@@ -289,14 +292,22 @@ plait_object plait_backward_grad_new(plait_tensors outputs, plait_tensors grads,
 
 // plait_backward_step goes on with a pass. It returns 0 when the pass has ended, and otherwise 1 more than
 // what it wants of the caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3
-// that of a hook around a node, 4 nothing but that a hook after a leaf's accumulation runs.
-// plait_backward_key and plait_backward_grads say of which function and on what; plait_backward_answer gives
-// the answer. It returns an error about every twentieth of a second, and where it would wait for room in a
-// queue: call it again. It may wait for the device.
+// that of a hook before a node, 4 nothing but that a hook after a leaf's accumulation runs, 6 the answer of a
+// hook after a node, 7 the values with the keys that plait_pack_done got. plait_backward_key and
+// plait_backward_grads say of which function and on what, plait_backward_after what else a hook after a node
+// gets, and plait_backward_saved which values; plait_backward_answer gives the answer. It returns an error
+// about every twentieth of a second, and where it would wait for room in a queue: call it again. It may wait
+// for the device.
 plait_status plait_backward_step(plait_object h);
 
 // plait_backward_key returns the key of the function that a pass asks for.
 int64_t plait_backward_key(plait_object h);
+
+// plait_backward_saved_count returns how many saved values a pass asks for.
+int64_t plait_backward_saved_count(plait_object h);
+
+// plait_backward_saved writes the keys of the saved values that a pass asks for to keys.
+plait_status plait_backward_saved(plait_object h, int64_t *keys);
 
 // plait_backward_grad_count returns how many gradients the function gets.
 int64_t plait_backward_grad_count(plait_object h);
@@ -345,6 +356,14 @@ int64_t plait_inference_enabled(void);
 // plait_inference_set turns inference mode, without gradients and version counts, on or off and returns the
 // mode before.
 int64_t plait_inference_set(bool on);
+
+// plait_check_grads_enabled returns 1 if backward passes of the calling thread check derivatives for NaN,
+// else 0.
+int64_t plait_check_grads_enabled(void);
+
+// plait_check_grads_set turns that check on or off and returns the mode before. With it, passes wait for
+// every gradient.
+int64_t plait_check_grads_set(bool on);
 
 // plait_anomaly_enabled returns 1 if results of the calling thread are checked for NaN as they are made, else
 // 0.
@@ -779,8 +798,11 @@ plait_tensor plait_tensor_storage(plait_tensor t);
 // release it.
 plait_object plait_node_new(plait_string name, int64_t key, plait_tensors inputs, int64_t n);
 
-// plait_node_attach makes t output index of a node, of which gradients come if differentiable says so.
-plait_status plait_node_attach(plait_object node, plait_tensor t, int64_t index, bool differentiable);
+// plait_node_attach makes t output index of a node, of which gradients come if differentiable says so. how is
+// 0 for a tensor that the function made, 1 for one with the memory of an input, which operations in place
+// then refuse, and 2 for an input that was changed in place.
+plait_status plait_node_attach(plait_object node, plait_tensor t, int64_t index, bool differentiable,
+		int64_t how);
 
 // plait_backward_output returns a tensor with the memory of t that is output index of the node which a pass
 // stands at.
@@ -794,6 +816,60 @@ int64_t plait_backward_mode(plait_object h);
 // plait_tensor_adopt makes the tensor share the memory, dtype and layout of another, as an assignment to its
 // data does; a leaf keeps its gradient and its hooks.
 plait_status plait_tensor_adopt(plait_tensor t, plait_tensor from);
+
+// --- node ---
+
+// plait_grad_node returns the node that made the tensor, to be released; 0 for a leaf.
+plait_object plait_grad_node(plait_tensor t);
+
+// plait_grad_edge returns the node to which the gradient of the tensor flows, which for a leaf is the one
+// that accumulates it; 0 if it requires none. Release it. plait_grad_index returns which of the node's
+// outputs the tensor is.
+plait_object plait_grad_edge(plait_tensor t);
+
+// plait_grad_index returns which of the results of its operation the tensor is.
+int64_t plait_grad_index(plait_tensor t);
+
+// plait_edge_tensor returns a tensor without elements of its own that stands for output index of a node in
+// the functions that begin backward passes.
+plait_tensor plait_edge_tensor(plait_object h, int64_t index);
+
+// plait_node_name returns the name of the operation that a node records.
+char *plait_node_name(plait_object h);
+
+// plait_node_id returns a number that no other node has.
+int64_t plait_node_id(plait_object h);
+
+// plait_node_key returns the key of the function that is the node's derivative, as plait_node_new got it, or
+// 0.
+int64_t plait_node_key(plait_object h);
+
+// plait_node_edges returns how many inputs the node has.
+int64_t plait_node_edges(plait_object h);
+
+// plait_node_edge returns the node that made input i of a node, to be released; 0 if no gradient flows there.
+plait_object plait_node_edge(plait_object h, int64_t i);
+
+// plait_node_edge_index returns which output of the node that made it input i is.
+int64_t plait_node_edge_index(plait_object h, int64_t i);
+
+// plait_node_own ties a value of the caller's to a node: plait_dropped returns its key when the node has
+// gone.
+plait_status plait_node_own(plait_object h, int64_t key);
+
+// plait_node_hook_add makes backward call the function with the given key before a node, on the gradients of
+// its outputs, or after it, on those of its inputs; see plait_backward_step.
+plait_object plait_node_hook_add(plait_object h, int64_t key, bool after);
+
+// plait_backward_runs returns 1 if a pass comes to a node, or has, else 0.
+int64_t plait_backward_runs(plait_object h, plait_object n);
+
+// plait_backward_after_count returns how many gradients of outputs a hook that runs after a node gets.
+int64_t plait_backward_after_count(plait_object h);
+
+// plait_backward_after writes the handles of the gradients of outputs that a hook which runs after a node
+// gets to out, 0 for absent ones. They are the caller's.
+plait_status plait_backward_after(plait_object h, plait_tensor *out);
 
 // --- optim ---
 
@@ -871,6 +947,35 @@ char *plait_profile_executions(plait_object h);
 // plait_blas_describe returns what computes matrix products on CPU devices, in one line. It may wait for the
 // device.
 char *plait_blas_describe(void);
+
+// --- saved ---
+
+// plait_saved_hooks_push makes what nodes recorded by the calling thread save go through the caller: a
+// function of which a node saved values returns a negative status of kind 100, for plait_pack_next, and a
+// backward pass asks for the values; see plait_backward_step. plait_dropped returns the keys of values that
+// nobody needs any more. It is ended by plait_saved_hooks_pop.
+plait_object plait_saved_hooks_push(void);
+
+// plait_saved_hooks_pop ends what plait_saved_hooks_push began, on the same thread, and the handle's life.
+plait_status plait_saved_hooks_pop(plait_object h);
+
+// plait_pack_next returns a tensor over the next value to pack of those that a status of kind 100 speaks of,
+// or 0 after the last. Call plait_pack_done for it, and plait_pack_end after the last.
+plait_tensor plait_pack_next(plait_status status);
+
+// plait_pack_done makes key stand for the value that plait_pack_next returned; its node lets go of it.
+plait_status plait_pack_done(plait_status status, int64_t key);
+
+// plait_pack_end frees a status of kind 100 and returns the function's own. Values that were not packed stay
+// with their nodes.
+int64_t plait_pack_end(plait_status status);
+
+// plait_history_of returns the place of a tensor in the graph, to be given to plait_history_restore and
+// released; 0 if it has none.
+plait_object plait_history_of(plait_tensor t);
+
+// plait_history_restore returns a tensor over the memory of t at a place in the graph.
+plait_tensor plait_history_restore(plait_tensor t, plait_object h);
 
 // --- scaler ---
 

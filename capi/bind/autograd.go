@@ -78,17 +78,13 @@ func GradReplace(t Tensor, grad Tensor) (status Status) {
 	return 0
 }
 
-// GradName returns the name of the operation that made the tensor, or nothing for a leaf.
-func GradName(t Tensor) string {
+// RetainsGrad returns 1 if the tensor, the result of an operation, keeps its gradient, else 0.
+func RetainsGrad(t Tensor) Status {
 	v := tensor(t)
-	if v.Usable("grad_fn") != nil || v.History() == nil || v.IsLeaf() {
-		return ""
+	if err := v.Usable("retains_grad"); err != nil {
+		return failure(err)
 	}
-	if n := v.History().Edge().Node; n != nil {
-		defer n.Release()
-		return n.Name
-	}
-	return ""
+	return truth(v.RetainsGrad())
 }
 
 // A pass is a backward pass on its way, and what it has asked its caller for.
@@ -135,10 +131,11 @@ func gradients(a Tensors, n int64) []*core.Tensor {
 }
 
 // BackwardStep goes on with a pass. It returns 0 when the pass has ended, and otherwise 1 more than what it wants of the
-// caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3 that of a hook around a node, 4
-// nothing but that a hook after a leaf's accumulation runs. [BackwardKey] and [BackwardGrads] say of which function and on what;
-// [BackwardAnswer] gives the answer. It returns [Busy] about every twentieth of a second, and where it would wait for room
-// in a queue: call it again.
+// caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3 that of a hook before a node, 4
+// nothing but that a hook after a leaf's accumulation runs, 6 the answer of a hook after a node, 7 the values with the keys
+// that [PackDone] got. [BackwardKey] and [BackwardGrads] say of which function and on what, [BackwardAfter] what else a hook
+// after a node gets, and [BackwardSaved] which values; [BackwardAnswer] gives the answer. It returns [Busy] about every
+// twentieth of a second, and where it would wait for room in a queue: call it again.
 //
 //plait:waits
 func BackwardStep(h Object) (status Status) {
@@ -156,15 +153,36 @@ func BackwardStep(h Object) (status Status) {
 	}
 	p.request = q
 	if q == nil {
-		return 0
+		return packed(0)
 	}
-	return int64(q.What) + 1
+	return packed(int64(q.What) + 1)
 }
 
 // BackwardKey returns the key of the function that a pass asks for.
 func BackwardKey(h Object) int64 {
 	if p, ok := handle.Object[*pass](h); ok && p.request != nil {
 		return int64(p.request.ID)
+	}
+	return 0
+}
+
+// BackwardSavedCount returns how many saved values a pass asks for.
+func BackwardSavedCount(h Object) int64 {
+	if p, ok := handle.Object[*pass](h); ok && p.request != nil {
+		return int64(len(p.request.IDs))
+	}
+	return 0
+}
+
+// BackwardSaved writes the keys of the saved values that a pass asks for to keys.
+func BackwardSaved(h Object, keys IntsOut) Status {
+	p, ok := handle.Object[*pass](h)
+	if !ok || p.request == nil {
+		return failf(core.StateError, "backward", "nothing was asked for")
+	}
+	to := handle.Slice[int64](keys, int64(len(p.request.IDs)))
+	for i, id := range p.request.IDs {
+		to[i] = int64(id)
 	}
 	return 0
 }
@@ -185,12 +203,22 @@ func BackwardGrads(h Object, out TensorsOut) (status Status) {
 	if !ok || p.request == nil {
 		return failf(core.StateError, "backward", "nothing was asked for")
 	}
-	to := handle.Slice[int64](out, int64(len(p.request.Grads)))
-	for i, g := range p.request.Grads {
+	return p.give(p.request.Grads, out)
+}
+
+// give writes new handles of gradients to out.
+func (p *pass) give(grads []*core.Tensor, out TensorsOut) Status {
+	to := handle.Slice[int64](out, int64(len(grads)))
+	for i, g := range grads {
 		to[i] = 0
-		if g != nil {
-			to[i] = result(g.Alias(true))
+		if g == nil {
+			continue
 		}
+		a := g.Alias(true)
+		if err := a.Err(); err != nil {
+			return failure(err)
+		}
+		to[i] = handle.Tensors.Add(a)
 	}
 	return 0
 }
@@ -229,21 +257,23 @@ func BackwardTake(h Object, out TensorsOut) (status Status) {
 	if err != nil {
 		return failure(err)
 	}
+	for _, g := range grads {
+		if g != nil && g.Err() != nil {
+			return failure(g.Err())
+		}
+	}
 	to := handle.Slice[int64](out, int64(len(grads)))
 	for i, g := range grads {
 		to[i] = 0
 		if g != nil {
-			to[i] = result(g)
+			to[i] = handle.Tensors.Add(g)
 		}
 	}
 	return 0
 }
 
 // A hook is a function of the caller's that a tensor knows, until it is removed.
-type hook struct {
-	key    int64
-	remove func()
-}
+type hook struct{ remove func() }
 
 // HookAdd makes backward call the function with the given key on the gradient of the tensor; see [BackwardStep].
 func HookAdd(t Tensor, key int64) (status Object) {
@@ -252,7 +282,11 @@ func HookAdd(t Tensor, key int64) (status Object) {
 	if err := v.Usable("register_hook"); err != nil {
 		return failure(err)
 	}
-	return handle.AddObject(&hook{key, v.TensorHooks().Add(core.Hook{Foreign: uint64(key)})})
+	hooks := v.TensorHooks()
+	if hooks == nil {
+		return failf(core.StateError, "register_hook", "the tensor does not require a gradient")
+	}
+	return handle.AddObject(&hook{hooks.Add(core.Hook{Foreign: uint64(key), Drop: func() { drop(key) }})})
 }
 
 // HookAddPost makes backward call the function with the given key once the gradient of a leaf is final.
@@ -262,7 +296,7 @@ func HookAddPost(t Tensor, key int64) (status Object) {
 	if err := v.Usable("register_post_accumulate_grad_hook"); err != nil {
 		return failure(err)
 	}
-	return handle.AddObject(&hook{key, v.PostAccumulateHooks().Add(core.Hook{Foreign: uint64(key)})})
+	return handle.AddObject(&hook{v.PostAccumulateHooks().Add(core.Hook{Foreign: uint64(key), Drop: func() { drop(key) }})})
 }
 
 // HookRemove takes a hook away.
@@ -273,6 +307,5 @@ func HookRemove(h Object) Status {
 	}
 	handle.Objects.Take(h)
 	v.remove()
-	drop(v.key)
 	return 0
 }

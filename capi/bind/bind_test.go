@@ -144,7 +144,7 @@ func TestNothingThatIsNoHandlePanics(t *testing.T) {
 			"requires_grad": func() int64 { return RequiresGrad(h) }, "set": func() int64 { return RequiresGradSet(h, true) },
 			"is_leaf": func() int64 { return IsLeaf(h) }, "retain_grad": func() int64 { return RetainGrad(h) },
 			"grad": func() int64 { return GradGet(h) }, "grad_set": func() int64 { return GradReplace(h, h) },
-			"grad_name": func() int64 { return int64(len(GradName(h))) }, "hook": func() int64 { return HookAdd(h, 1) },
+			"grad_node": func() int64 { return GradNode(h) }, "hook": func() int64 { return HookAdd(h, 1) },
 			"hook_post": func() int64 { return HookAddPost(h, 1) }, "hook_remove": func() int64 { return HookRemove(h) },
 			"backward_step": func() int64 { return BackwardStep(h) }, "key": func() int64 { return BackwardKey(h) },
 			"grads": func() int64 { return BackwardGrads(h, out) }, "answer": func() int64 { return BackwardAnswer(h, 0, 0) },

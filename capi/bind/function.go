@@ -45,8 +45,17 @@ func NodeNew(name string, key int64, inputs Tensors, n int64) (status Object) {
 	return handle.AddObject(node)
 }
 
-// NodeAttach makes t output index of a node, of which gradients come if differentiable says so.
-func NodeAttach(node Object, t Tensor, index int64, differentiable bool) (status Status) {
+// How an output of a caller's node came to be.
+const (
+	outputMade    = iota // by the function itself
+	outputShares         // it has the memory of another tensor, which an operation in place on it would change behind the node's back
+	outputChanged        // it is an input that the function has changed in place
+)
+
+// NodeAttach makes t output index of a node, of which gradients come if differentiable says so. how is 0 for a tensor that
+// the function made, 1 for one with the memory of an input, which operations in place then refuse, and 2 for an input that
+// was changed in place.
+func NodeAttach(node Object, t Tensor, index int64, differentiable bool, how int64) (status Status) {
 	defer protect("function", &status)
 	n, ok := handle.Object[*core.Node](node)
 	if !ok {
@@ -56,9 +65,20 @@ func NodeAttach(node Object, t Tensor, index int64, differentiable bool) (status
 	if err := v.Usable(n.Name); err != nil {
 		return failure(err)
 	}
+	base, _, _, _, _ := v.Base()
+	if how == outputChanged && base != nil && base.Wanted() {
+		return failf(core.NotImplemented, n.Name, "it changes a view of another tensor that requires a gradient in place; clone the view first")
+	}
 	n.DeclareOutput(int(index), v.DType(), v.Shape())
-	if differentiable {
+	switch {
+	case !differentiable:
+	case how == outputChanged:
+		v.EnsureHistory().Rebase(n, int(index))
+	default:
 		n.Attach(v, int(index))
+		if how == outputShares || base != nil {
+			v.History().Guard()
+		}
 	}
 	return 0
 }

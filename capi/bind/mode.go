@@ -40,11 +40,20 @@ func InferenceSet(on bool) int64 {
 	return int64(core.SwapMode(next))
 }
 
+// CheckGradsEnabled returns 1 if backward passes of the calling thread check derivatives for NaN, else 0.
+func CheckGradsEnabled() int64 { return truth(core.CurrentMode().CheckGrads()) }
+
+// CheckGradsSet turns that check on or off and returns the mode before. With it, passes wait for every gradient.
+func CheckGradsSet(on bool) int64 {
+	m := core.CurrentMode()
+	return int64(core.SwapMode(m.WithCheckGrads(on)))
+}
+
 // AnomalyEnabled returns 1 if results of the calling thread are checked for NaN as they are made, else 0.
 func AnomalyEnabled() int64 { return truth(core.CurrentMode().Anomaly()) }
 
 // AnomalySet turns the check for NaN on or off and returns the mode before. With it, operations wait for their results.
 func AnomalySet(on bool) int64 {
 	m := core.CurrentMode()
-	return int64(core.SwapMode(m.WithAnomaly(on)))
+	return int64(core.SwapMode(m.WithAnomaly(on).WithCheckGrads(on)))
 }

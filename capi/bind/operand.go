@@ -88,7 +88,7 @@ func result(t *core.Tensor, inputs ...*core.Tensor) Tensor {
 			break
 		}
 	}
-	return handle.Tensors.Add(t)
+	return packed(handle.Tensors.Add(t))
 }
 
 // results names tensors at the address a and returns 0; if one has an error, none is named.
@@ -107,11 +107,16 @@ func results(a TensorsOut, list ...*core.Tensor) Status {
 	for i, t := range list {
 		out[i] = handle.Tensors.Add(t)
 	}
-	return 0
+	return packed(0)
 }
 
 // changed returns the status of an operation that changed the tensor it returns.
-func changed(t *core.Tensor) Status { return failure(t.Err()) }
+func changed(t *core.Tensor) Status {
+	if err := t.Err(); err != nil {
+		return failure(err)
+	}
+	return packed(0)
+}
 
 // numbered returns the dtype that d names: one that is not valid for the number of none.
 func numbered(d DType) core.DType {
@@ -196,7 +201,7 @@ func list(ts []*core.Tensor) Object {
 			return failure(err)
 		}
 	}
-	return handle.AddObject(ts)
+	return packed(handle.AddObject(ts))
 }
 
 // ListLen returns how many tensors a list of results has.

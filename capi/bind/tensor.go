@@ -106,7 +106,19 @@ func TensorVersion(t Tensor) Status {
 	if v.IsNumber() {
 		return 0
 	}
+	if v.Storage().Inference() {
+		return failf(core.StateError, "_version", "Inference tensors do not track version counter")
+	}
 	return int64(v.Storage().Version())
+}
+
+// TensorIsInference returns 1 if the tensor's memory was made in inference mode, else 0.
+func TensorIsInference(t Tensor) Status {
+	v := tensor(t)
+	if err := v.Usable("is_inference"); err != nil {
+		return failure(err)
+	}
+	return truth(!v.IsNumber() && v.Storage().Inference())
 }
 
 // TensorAddress returns the address of the first element on a device whose memory the host can address, else 0. It does

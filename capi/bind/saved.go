@@ -1,0 +1,137 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+)
+
+// savedHooks are hooks of the caller's on what nodes save.
+type savedHooks struct {
+	foreign *core.Foreign
+	context *core.Context
+}
+
+// packing is the status of a function that did its work, whose nodes saved values that the caller is to pack.
+type packing struct {
+	of     *core.Foreign
+	status int64 // what the function returns
+	value  *core.ForeignValue
+}
+
+func (*packing) Error() string { return "saved values wait to be packed" }
+
+// packingKind is the kind of a packing among those of errors.
+const packingKind = 100
+
+// packed returns status, or, if values wait to be packed, one that says so.
+func packed(status int64) int64 {
+	if !core.ForeignWaiting() {
+		return status
+	}
+	return handle.AddError(&packing{of: core.CurrentContext().SavedHooks().Foreign, status: status})
+}
+
+// SavedHooksPush makes what nodes recorded by the calling thread save go through the caller: a function of which a node
+// saved values returns a negative status of kind 100, for [PackNext], and a backward pass asks for the values; see
+// [BackwardStep]. [Dropped] returns the keys of values that nobody needs any more. It is ended by [SavedHooksPop].
+func SavedHooksPush() (status Object) {
+	defer protect("saved_tensors_hooks", &status)
+	f := &core.Foreign{Drop: func(key uint64) { drop(int64(key)) }}
+	h := &savedHooks{foreign: f, context: core.CurrentContext().Hooked(f.Hooks())}
+	core.SwapMode(core.CurrentMode().WithContext(h.context))
+	return handle.AddObject(h)
+}
+
+// SavedHooksPop ends what [SavedHooksPush] began, on the same thread, and the handle's life.
+func SavedHooksPop(h Object) (status Status) {
+	defer protect("saved_tensors_hooks", &status)
+	v, ok := handle.Object[*savedHooks](h)
+	if !ok || core.CurrentContext() != v.context {
+		return failf(core.StateError, "saved_tensors_hooks", "ended in another order, or on another thread, than begun")
+	}
+	handle.Objects.Take(h)
+	v.foreign.Forget()
+	core.SwapMode(core.CurrentMode().WithContext(v.context.Unhook()))
+	return 0
+}
+
+func packingOf(status Status) (*packing, Status) {
+	if p, ok := handle.Error(status).(*packing); ok {
+		return p, 0
+	}
+	return nil, failf(core.TypeError, "saved_tensors_hooks", "%d is not the status of a function that saved values", status)
+}
+
+// PackNext returns a tensor over the next value to pack of those that a status of kind 100 speaks of, or 0 after the last.
+// Call [PackDone] for it, and [PackEnd] after the last.
+func PackNext(status Status) (t Tensor) {
+	defer protect("saved_tensors_hooks", &t)
+	p, failed := packingOf(status)
+	if p == nil {
+		return failed
+	}
+	for p.value = p.of.Next(); p.value != nil; p.value = p.of.Next() {
+		if v := p.value.Value(); v != nil { // else its node has gone
+			if err := v.Err(); err != nil {
+				return failure(err)
+			}
+			return handle.Tensors.Add(v)
+		}
+	}
+	return 0
+}
+
+// PackDone makes key stand for the value that [PackNext] returned; its node lets go of it.
+func PackDone(status Status, key int64) Status {
+	p, failed := packingOf(status)
+	if p == nil {
+		return failed
+	}
+	if p.value == nil {
+		return failf(core.StateError, "saved_tensors_hooks", "there is no value to pack")
+	}
+	p.value.Packed(uint64(key))
+	p.value = nil
+	return 0
+}
+
+// PackEnd frees a status of kind 100 and returns the function's own. Values that were not packed stay with their nodes.
+func PackEnd(status Status) int64 {
+	p, failed := packingOf(status)
+	if p == nil {
+		return failed
+	}
+	handle.TakeError(status)
+	p.of.Forget()
+	return p.status
+}
+
+// history is a tensor's place in the graph without its value. It holds the tensor's node.
+type history struct{ h *core.History }
+
+func (h *history) Close() { h.h.Release() }
+
+// HistoryOf returns the place of a tensor in the graph, to be given to [HistoryRestore] and released; 0 if it has none.
+func HistoryOf(t Tensor) (status Object) {
+	defer protect("saved_tensors_hooks", &status)
+	v := tensor(t)
+	if err := v.Usable("saved_tensors_hooks"); err != nil {
+		return failure(err)
+	}
+	h := v.History()
+	if h == nil {
+		return 0
+	}
+	h.Retain()
+	return handle.AddObject(&history{h})
+}
+
+// HistoryRestore returns a tensor over the memory of t at a place in the graph.
+func HistoryRestore(t Tensor, h Object) (status Tensor) {
+	defer protect("saved_tensors_hooks", &status)
+	v, ok := handle.Object[*history](h)
+	if !ok {
+		return failf(core.TypeError, "saved_tensors_hooks", "%d is not the handle of a place in the graph", h)
+	}
+	return result(tensor(t).At(v.h))
+}
