@@ -1,13 +1,15 @@
 """Computing activations again in backward."""
 
+import gc
 from array import array
+from contextlib import contextmanager, nullcontext
 
 import plait
 import plait.autograd
 import pytest
-from plait import _core
+from plait import _core, _tensor
 from plait._runtime import address
-from plait.utils.checkpoint import checkpoint, checkpoint_sequential
+from plait.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
 
 def used():
@@ -86,10 +88,184 @@ def test_activations_are_not_kept():
         assert plait.allclose(w.grad, g)
 
 
-def test_grad_is_refused():
+def test_the_older_kind():
+    (w,) = weights()
+    x = plait.ones(2, 4, dtype=plait.float64).requires_grad_()
+    y = checkpoint(lambda x, k: x @ w * k, x, 3.0, use_reentrant=True)
+    with pytest.raises(RuntimeError, match="use_reentrant=True"):
+        plait.autograd.grad(y.sum(), x)
+    y.sum().backward()
+    assert w.grad.tolist() == [[6.0] * 4] * 4
+    assert plait.allclose(x.grad, 3 * w.detach().sum(1).expand(2, 4))
+    with pytest.raises(ValueError, match="scale"):
+        checkpoint(plait.tanh, x, use_reentrant=True, scale=1)
+    with pytest.raises(ValueError, match="context_fn"):
+        checkpoint(plait.tanh, x, use_reentrant=True, context_fn=lambda: (nullcontext(), nullcontext()))
+    with pytest.warns(UserWarning, match="None of the inputs"):
+        checkpoint(plait.tanh, x.detach(), use_reentrant=True)
+
+
+def test_every_kind_of_pass():
+    (w,) = weights()
+    x = plait.ones(2, 4, dtype=plait.float64).requires_grad_()
+
+    def f(x, *, k):
+        return plait.tanh(x @ w).exp() * k
+
+    def second(y):
+        gx, gw = plait.autograd.grad(y.sum(), (x, w), create_graph=True)
+        return [gx, gw, *plait.autograd.grad((gx**2).sum() + (gw**2).sum(), (x, w))]
+
+    k = plait.tensor(2.0, dtype=plait.float64, requires_grad=True)
+    want = second(f(x, k=k))
+    for g, h in zip(second(checkpoint(f, x, k=k, use_reentrant=False)), want, strict=True):
+        assert plait.allclose(g, h)
+    y = checkpoint(f, x, k=k, use_reentrant=False).sum()
+    y.backward(inputs=[k], retain_graph=True)
+    assert plait.allclose(k.grad * 2, f(x, k=k).sum())
+    assert x.grad is None
+    y.backward(retain_graph=True)
+    y.backward()
+    assert plait.allclose(x.grad, 2 * want[0])
+    with pytest.raises(RuntimeError, match="freed"):
+        y.backward()
+
+
+def test_nested_checkpoints():
+    ws = weights(3)
+    calls = []
+
+    def layer(i):
+        def run(x):
+            calls.append(i)
+            return plait.tanh(x @ ws[i]).exp()
+
+        return run
+
+    def inner(x):
+        return checkpoint(layer(1), checkpoint(layer(0), x, use_reentrant=False), use_reentrant=False)
+
+    def outer(x):
+        return layer(2)(checkpoint(inner, x, use_reentrant=False))
+
+    x = plait.ones(2, 4, dtype=plait.float64).requires_grad_()
+    layer(2)(layer(1)(layer(0)(x))).sum().backward()
+    want = [t.grad for t in (x, *ws)]
+    for t in (x, *ws):
+        t.grad = None
+    calls.clear()
+    checkpoint(outer, x, use_reentrant=False).sum().backward()
+    for t, g in zip((x, *ws), want, strict=True):
+        assert plait.allclose(t.grad, g)
+    assert calls[:3] == [0, 1, 2]
+    assert len(calls) > 6
+
+
+def test_functions_of_their_own_kind_inside():
+    class Cube(plait.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * g
+
+    x = plait.full((2,), 2.0, dtype=plait.float64).requires_grad_()
+    before = used()
+    y = checkpoint(lambda x: Cube.apply(x * 2), x, use_reentrant=False)
+    assert used() - before == y.nbytes or used() - before <= 2 * 64
+    y.sum().backward()
+    assert x.grad.tolist() == [96.0, 96.0]
+
+
+def test_the_second_run_ends_early():
     x = plait.ones(2, dtype=plait.float64).requires_grad_()
-    with pytest.raises(RuntimeError, match="without inputs"):
-        plait.autograd.grad(checkpoint(plait.tanh, x).sum(), x)
+    log = []
+
+    def f(x):
+        y = x.exp()
+        log.append("after")
+        return y
+
+    checkpoint(f, x, use_reentrant=False).sum().backward()
+    assert log == ["after"]
+    checkpoint(f, x, use_reentrant=False, early_stop=False).sum().backward()
+    with set_checkpoint_early_stop(False):
+        y = checkpoint(f, x, use_reentrant=False)
+    y.sum().backward()
+    assert len(log) == 5
+
+
+def test_contexts_of_both_runs():
+    log = []
+
+    @contextmanager
+    def noted(name):
+        log.append(name)
+        yield
+        log.append("end of " + name)
+
+    x = plait.ones(2, dtype=plait.float64).requires_grad_()
+    y = checkpoint(plait.exp, x, use_reentrant=False, context_fn=lambda: (noted("first"), noted("second")))
+    assert log == ["first", "end of first"]
+    y.sum().backward()
+    assert log[2:3] == ["second"]
+
+
+def test_functions_that_do_not_compute_the_same():
+    x = plait.ones(2, dtype=plait.float64).requires_grad_()
+
+    def changing(first, second):
+        runs = []
+
+        def f(x):
+            runs.append(1)
+            return first(x) if len(runs) == 1 else second(x)
+
+        return f
+
+    def fewer(x):
+        return x.exp() * 1
+
+    def more(x):
+        return x.exp().exp()
+
+    def shorter(x):
+        return x[:1].exp().expand(2)
+
+    with pytest.raises(CheckpointError, match="different number of tensors"):
+        checkpoint(changing(more, fewer), x, use_reentrant=False).sum().backward()
+    with pytest.raises(CheckpointError, match="more values"):
+        checkpoint(changing(fewer, more), x, use_reentrant=False, early_stop=False).sum().backward()
+    with pytest.raises(CheckpointError, match="different metadata"):
+        checkpoint(changing(fewer, shorter), x, use_reentrant=False).sum().backward()
+    same = checkpoint(changing(fewer, fewer), x, use_reentrant=False, determinism_check="none")
+    same.sum().backward()
+    with pytest.raises(ValueError, match="determinism_check"):
+        checkpoint(plait.exp, x, use_reentrant=False, determinism_check="some")
+    changed = x * 1
+    y = checkpoint(plait.exp, changed, use_reentrant=False)
+    changed.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.sum().backward()
+
+
+def test_nothing_stays_behind():
+    x = plait.ones(64, dtype=plait.float64).requires_grad_()
+    gc.collect()
+    keys, objects, before = _tensor.kept_count(), _core.bind_ObjectCount(), used()
+    for _ in range(20):
+        y = checkpoint(lambda x: (x * 2).exp().exp(), x, use_reentrant=False).sum()
+        y.backward(retain_graph=True)
+        plait.autograd.grad(y, x)
+        checkpoint(lambda x: (x * 2).exp().exp(), x, use_reentrant=False)
+    del y
+    x.grad = None
+    gc.collect()
+    assert (_tensor.kept_count(), _core.bind_ObjectCount(), used()) == (keys, objects, before)
 
 
 def test_without_gradients():

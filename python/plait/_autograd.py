@@ -47,6 +47,15 @@ def _sequence(value: Any) -> tuple[Any, ...]:
     return (value,) if value is None or isinstance(value, Tensor) else tuple(value)
 
 
+def _ends(value: Any) -> tuple[Any, ...]:
+    """Returns the tensors where passes begin or end; gradient edges among them become tensors that stand for them."""
+    from plait._node import GradientEdge
+    from plait._tensor import Tensor
+
+    given = (value,) if isinstance(value, Tensor | GradientEdge) else tuple(value)
+    return tuple(t.stand() if isinstance(t, GradientEdge) else t for t in given)
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -63,11 +72,12 @@ def backward(
         create_graph: record the pass, so that gradients can be differentiated
         inputs: the tensors that collect gradients; all leaves by default
     """
-    outputs = _handles(_sequence(tensors))
+    outs, ins = _ends(tensors), None if inputs is None else _ends(inputs)
+    outputs = _handles(outs)
     grads = None if grad_tensors is None else _handles(_sequence(grad_tensors))
-    wanted = None if inputs is None else _handles(_sequence(inputs))
+    wanted = None if ins is None else _handles(ins)
     if wanted is not None and len(wanted) == 0:
-        raise RuntimeError("backward: inputs is empty")
+        raise RuntimeError("backward: `inputs` argument to `backward()` cannot be empty")
     if grads is not None and len(grads) != len(outputs):
         raise RuntimeError(f"backward: got {len(outputs)} tensors and {len(grads)} gradients")
     run = check(
@@ -108,14 +118,21 @@ def grad(
         create_graph: record the pass, so that the results can be differentiated
         only_inputs: must be True
         allow_unused: return None for an input that the outputs do not depend on, where it would be an error
-        is_grads_batched: not there
+        is_grads_batched: each of grad_outputs has a first dimension more, along which the gradients of several passes
+            lie; so have the results
         materialize_grads: return zeros for such an input
     """
     if not only_inputs:
         raise NotImplementedError("grad: only_inputs=False is not there; use backward")
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "grad: Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False"
+        )
+    outs, ins = _ends(outputs), _ends(inputs)
     if is_grads_batched:
-        raise NotImplementedError("grad: is_grads_batched is not there; loop over the gradients")
-    outs, ins = _sequence(outputs), _sequence(inputs)
+        keep = bool(create_graph if retain_graph is None else retain_graph)
+        return _batched(outs, ins, _sequence(grad_outputs), keep, create_graph, allow_unused, materialize_grads)
     grads = None if grad_outputs is None else _handles(_sequence(grad_outputs))
     if grads is not None and len(grads) != len(outs):
         raise RuntimeError(f"grad: got {len(outs)} outputs and {len(grads)} gradients")
@@ -147,14 +164,53 @@ def grad(
     return tuple(results)
 
 
+def _batched(
+    outs: tuple[Any, ...], ins: tuple[Any, ...], grads: tuple[Any, ...], retain_graph: bool, *options: Any
+) -> tuple[Tensor | None, ...]:
+    """Does what `grad` says of is_grads_batched: a pass for each place in the first dimension of the gradients."""
+    from plait import _ops
+
+    sizes = {g.shape[0] if g.shape else -1 for g in grads if g is not None}
+    for i, (o, g) in enumerate(zip(outs, grads, strict=True)):
+        if g is None or not g.shape or g.shape[1:] != o.shape or len(sizes) != 1:
+            raise RuntimeError(
+                "grad: If `is_grads_batched=True`, the first dimension of each grad_output is the batch dimension and "
+                f"the others are those of the output, but grad_output[{i}] has shape "
+                f"{None if g is None else list(g.shape)} and output[{i}] has shape {list(o.shape)}"
+            )
+    (size,) = sizes
+    create_graph, allow_unused, materialize = options
+    rows = [
+        grad(
+            outs,
+            ins,
+            [g[n] for g in grads],
+            retain_graph or n + 1 < size,
+            create_graph,
+            allow_unused,
+            False,
+            materialize,
+        )
+        for n in range(size)
+    ]
+    if not rows:
+        return tuple(t.new_zeros((0, *t.shape)) for t in ins)
+    return tuple(None if c[0] is None else _ops.stack(c) for c in zip(*rows, strict=True))
+
+
 # What a pass asks for, as `bind_BackwardStep` numbers it.
-_DERIVATIVE, _HOOK, _NODE_HOOK, _POST_HOOK = 1, 2, 3, 4
+_DERIVATIVE, _HOOK, _PRE_HOOK, _POST_HOOK, _AFTER_HOOK, _SAVED = 1, 2, 3, 4, 6, 7
 
 
 class _Passes(threading.local):
-    """What the calling thread's derivatives must know: whether the pass they run in is restricted to some inputs."""
+    """The pass that the calling thread runs: its handle, what is to be called at its end, and whether it is restricted
+    to some inputs."""
 
-    restricted = False
+    def __init__(self) -> None:
+        self.run = 0
+        self.restricted = False
+        self.callbacks: list[Callable[[], object]] = []  # that the program queued for the pass's end
+        self.closing: list[Callable[[], object]] = []  # called also when the pass fails
 
 
 passes = _Passes()
@@ -162,60 +218,123 @@ passes = _Passes()
 
 def _finish(run: int, retain: bool, restricted: bool) -> None:
     """Runs a pass to its end, and the Python functions that it asks for on the way."""
-    from plait._tensor import collect, kept
+    from plait._tensor import collect
 
-    while wanted := call(_core.bind_BackwardStep, run):
-        buffer = array("q", bytes(8 * _core.bind_BackwardGradCount(run)))
-        check(_core.bind_BackwardGrads(run, address(buffer)))
-        grads = [own(h) if h else None for h in buffer]
-        function = kept(_core.bind_BackwardKey(run))
-        answer: Sequence[Tensor | None]
-        if wanted == _DERIVATIVE:
+    outside = passes.__dict__.copy()
+    passes.__dict__.update(run=run, restricted=restricted, callbacks=[], closing=[])
+    try:
+        while wanted := call(_core.bind_BackwardStep, run):
             before = _core.bind_ModeGet()
             _core.bind_ModeSet(_core.bind_BackwardMode(run))
-            outside, passes.restricted = passes.restricted, restricted
             try:
-                answer = function(run, retain, grads)
+                answer = _answer(run, wanted, retain)
             finally:
-                passes.restricted = outside
                 _core.bind_ModeSet(before)
-        elif wanted == _POST_HOOK:
-            function(*grads)
-            answer = ()
-        elif wanted == _HOOK:
-            result = function(*grads)
-            answer = () if result is None else (result,)
-        else:
-            result = function(grads)
-            answer = () if result is None else tuple(result)
-        out = _handles(answer)
-        check(_core.bind_BackwardAnswer(run, address(out), len(out)))
-    collect()
+            out = _handles(answer)
+            check(_core.bind_BackwardAnswer(run, address(out), len(out)))
+            del answer
+            collect()  # what the nodes behind have let go of
+        for callback in passes.callbacks:  # one may queue another
+            callback()
+    finally:
+        for close in passes.closing:
+            close()
+        passes.__dict__.update(outside)
+        collect()
+
+
+def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
+    """Returns the answer of the function that a pass asks for."""
+    from plait._saved import unpack
+    from plait._tensor import Tensor, kept
+
+    if wanted == _SAVED:
+        keys = array("q", bytes(8 * _core.bind_BackwardSavedCount(run)))
+        check(_core.bind_BackwardSaved(run, address(keys)))
+        return [unpack(packed, hook) for hook, packed in map(kept, keys)]
+    function = kept(_core.bind_BackwardKey(run))
+    buffer = array("q", bytes(8 * _core.bind_BackwardGradCount(run)))
+    check(_core.bind_BackwardGrads(run, address(buffer)))
+    grads = [own(h) if h else None for h in buffer]
+    if wanted == _DERIVATIVE:
+        return function(run, retain, grads)
+    if wanted == _POST_HOOK:
+        function(*grads)
+        return ()
+    if wanted == _HOOK:
+        result = function(*grads)
+        if result is not None and not isinstance(result, Tensor):
+            raise TypeError(
+                f"backward: hook {_name(function)} must return a Tensor or None, got {type(result).__name__}"
+            )
+        return () if result is None else (result,)
+    if wanted == _PRE_HOOK:
+        result = function(tuple(grads))
+    else:
+        from plait._node import after
+
+        result = function(tuple(grads), after(run))
+    if result is None:
+        return ()
+    if isinstance(result, Tensor):
+        result = (result,)
+    if not isinstance(result, tuple):
+        raise TypeError(f"backward: hook {_name(function)} must return a tuple or None, got {type(result).__name__}")
+    if len(result) != len(grads):
+        raise RuntimeError(
+            f"backward: hook {_name(function)} has returned an incorrect number of values "
+            f"(got {len(result)}, but expected {len(grads)})"
+        )
+    for r, g in zip(result, grads, strict=True):
+        if r is not None and not isinstance(r, Tensor):
+            raise TypeError(f"backward: hook {_name(function)} must return tensors, got {type(r).__name__}")
+        if r is not None and g is None:
+            raise RuntimeError(f"backward: hook {_name(function)} can't replace a None gradient with a non-None value")
+    return result
+
+
+def _name(function: Any) -> str:
+    return repr(getattr(function, "__name__", type(function).__name__))
+
+
+class EngineHook(RemovableHandle):
+    """The handle of a hook that the engine knows. Without it the hook stays."""
+
+    def __init__(self, h: int) -> None:
+        super().__init__(lambda: check(_core.bind_HookRemove(h)))
+        self._h = h
+
+    def __del__(self) -> None:
+        if self._remove is not None:
+            _core.bind_ObjectRelease(self._h)
 
 
 def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Does what `Tensor.register_hook` says."""
-    from plait._tensor import keep
+    from plait._tensor import collect, keep
 
     if not t.requires_grad:
-        raise RuntimeError("register_hook: the tensor does not require a gradient")
-    h = call(_core.bind_HookAdd, t._h, keep(hook))
-    return RemovableHandle(lambda: check(_core.bind_HookRemove(h)))
+        raise RuntimeError("register_hook: cannot register a hook on a tensor that doesn't require gradient")
+    collect()
+    return EngineHook(call(_core.bind_HookAdd, t._h, keep(hook)))
 
 
 def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
     """Does what `Tensor.register_post_accumulate_grad_hook` says."""
     import weakref
 
-    from plait._tensor import keep
+    from plait._tensor import collect, keep
 
     if not (t.is_leaf and t.requires_grad):
-        raise RuntimeError("register_post_accumulate_grad_hook: want a leaf that requires a gradient")
+        raise RuntimeError(
+            "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered on non-leaf tensors, "
+            "or on tensors that do not require a gradient"
+        )
     leaf = weakref.ref(t)
 
     def run(_grad: Tensor) -> None:
         if (alive := leaf()) is not None:
             hook(alive)
 
-    h = call(_core.bind_HookAddPost, t._h, keep(run))
-    return RemovableHandle(lambda: check(_core.bind_HookRemove(h)))
+    collect()
+    return EngineHook(call(_core.bind_HookAddPost, t._h, keep(run)))

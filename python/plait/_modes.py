@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
@@ -126,3 +127,57 @@ def is_grad_enabled() -> bool:
 def is_inference_mode_enabled() -> bool:
     """Whether the calling thread is in inference mode."""
     return bool(_core.bind_InferenceEnabled())
+
+
+class set_detect_anomaly:  # noqa: N801
+    """Makes backward passes check the gradients that each node returns, from now on, or inside `with`.
+
+    A pass then waits for each gradient, and fails, with the name of the operation, where there is a NaN.
+
+    Args:
+        mode: whether they do
+        check_nan: False makes them not look for NaN
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._enter(mode, check_nan)
+
+    def _enter(self, mode: bool, check_nan: bool) -> None:
+        self._before = is_anomaly_enabled(), is_anomaly_check_nan_enabled()
+        _anomaly.mode, _anomaly.check = bool(mode), bool(check_nan)
+        _core.bind_CheckGradsSet(_anomaly.mode and _anomaly.check)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        _anomaly.mode, _anomaly.check = self._before
+        _core.bind_CheckGradsSet(_anomaly.mode and _anomaly.check)
+
+
+class detect_anomaly(set_detect_anomaly):  # noqa: N801
+    """Makes backward passes inside check the gradients that each node returns; see `set_detect_anomaly`."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self._check = check_nan
+
+    def __enter__(self) -> None:
+        self._enter(True, self._check)
+
+
+class _Anomaly(threading.local):
+    mode = False
+    check = True
+
+
+_anomaly = _Anomaly()
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether `detect_anomaly` is in force."""
+    return _anomaly.mode
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether `detect_anomaly`, where it is in force, looks for NaN."""
+    return _anomaly.check

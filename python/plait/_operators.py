@@ -13,7 +13,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait._functions._common import operand
-from plait._runtime import TensorBase, number
+from plait._runtime import TensorBase, number, settle
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -27,16 +27,15 @@ def _forward(cls: type, raw: Callable[..., int], general: Callable[..., Any]) ->
 
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, TensorBase):
-            status = raw(self._h, other._h, 0.0)
+            h, value = other._h, 0.0
         elif type(other) is float:
-            status = raw(self._h, _FLOAT, other)
+            h, value = _FLOAT, other
         else:
             return _general(general, self, other)
-        if status > 0:
-            out: Any = new(cls)
-            out._h = status
-            return out
-        return general(self, other)
+        status = raw(self._h, h, value)
+        out: Any = new(cls)
+        out._h = status if status > 0 else settle(status, raw, self._h, h, value)
+        return out
 
     return method
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plait import _core
 from plait import _dtype as dt
 
 if TYPE_CHECKING:
@@ -80,18 +79,14 @@ def tensor_repr(t: Tensor) -> str:
         t.numel() == 0 and dtype is not dt.get_default_dtype()
     ):
         suffix.append(f"dtype={dtype}")
-    if name := _core.bind_GradName(t._h):
-        suffix.append(f"grad_fn=<{_title(name)}Backward>")
+    if (node := t.grad_fn) is not None:
+        suffix.append(f"grad_fn=<{node.name()}>")
     elif t.requires_grad:
         suffix.append("requires_grad=True")
     prefix = ("Parameter containing:\n" if type(t).__name__ == "Parameter" else "") + "tensor("
     values = to_numpy(_summary(t)) if t.numel() else None
     body = "[]" if values is None else _format(values, t, len("tensor("))
     return prefix + ", ".join([body, *suffix]) + ")"
-
-
-def _title(name: str) -> str:
-    return "".join(p.capitalize() for p in name.strip("_").split("_"))
 
 
 def _summary(t: Tensor) -> Tensor:

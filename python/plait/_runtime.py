@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 BUSY = -1
+PACK = 100  # the kind of a status that is no error: saved values are to be packed
 MAX_DIMS = 12
 
 _release = _core.bind_TensorRelease
@@ -96,9 +97,13 @@ def own_list(handle: int) -> tuple[Tensor, ...]:
 
 def check(status: int) -> int:
     """Returns a status, or raises the error that it names."""
-    if status < 0:
-        raise error_from(status)
-    return status
+    if status >= 0:
+        return status
+    if _core.bind_ErrorKind(status) == PACK:
+        from plait._saved import pack_waiting
+
+        return pack_waiting(status)
+    raise error_from(status)
 
 
 def settle(status: int, function: Callable[..., int], *args: Any) -> int:
@@ -107,6 +112,8 @@ def settle(status: int, function: Callable[..., int], *args: Any) -> int:
     while status < 0:
         if status == BUSY:
             _core.bind_MakeRoom()
+        elif _core.bind_ErrorKind(status) == PACK:
+            return check(status)
         elif not reclaimed and _core.bind_ErrorKind(status) == MEMORY:
             # Python objects in cycles may hold tensors; the engine finds what else is not used any more.
             reclaimed = True

@@ -71,22 +71,6 @@ class Layout:
 strided = Layout()
 
 
-class GradFn:
-    """A recorded operation, as far as programs look at it: its name."""
-
-    __slots__ = ("_name", "_of")
-
-    def __init__(self, name: str, of: Tensor) -> None:
-        self._name, self._of = name, of
-
-    def name(self) -> str:
-        """Returns the name of the operation."""
-        return "".join(p.capitalize() for p in self._name.strip("_").split("_")) + "Backward0"
-
-    def __repr__(self) -> str:
-        return f"<{self.name()}>"
-
-
 class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
     """A multi-dimensional array of one dtype on one device.
 
@@ -258,8 +242,8 @@ class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
         return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made for inference only: never; any tensor can be used with gradients."""
-        return False
+        """Whether the tensor was made in `inference_mode`: no derivative can use it."""
+        return bool(check(_core.bind_TensorIsInference(self._h)))
 
     def has_names(self) -> bool:
         """Whether dimensions have names: never."""
@@ -276,15 +260,19 @@ class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
     @property
     def grad_fn(self) -> Any:
         """The recorded operation that made the tensor, or None for a leaf."""
-        name = _core.bind_GradName(self._h)
-        return GradFn(name, self) if name else None
+        from plait._node import node_of
+
+        return node_of(_core.bind_GradNode(self._h))
 
     @property
     def retains_grad(self) -> bool:
         """Whether the tensor, the result of an operation, keeps its gradient."""
-        return bool(self.__dict__.get("_retains_grad", False)) and not self.is_leaf
+        return bool(check(_core.bind_RetainsGrad(self._h)))
 
-    output_nr = property(lambda self: 0, doc="The number of the result among those of the operation.")
+    @property
+    def output_nr(self) -> int:
+        """The number of the result among those of the operation that made the tensor."""
+        return check(_core.bind_GradIndex(self._h))
 
     @property
     def requires_grad(self) -> bool:
@@ -539,8 +527,6 @@ class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
     def retain_grad(self) -> None:
         """Makes the tensor, the result of an operation, keep its gradient."""
         check(_core.bind_RetainGrad(self._h))
-        if not self.is_leaf:
-            self.__dict__["_retains_grad"] = True
 
     # --- other libraries, and names that are not there ---
 
@@ -835,6 +821,12 @@ def keep(value: Any) -> int:
 def kept(key: int) -> Any:
     """Returns the value with a key."""
     return _shared[key]
+
+
+def kept_count() -> int:
+    """Returns how many Python values the engine refers to."""
+    collect()
+    return len(_shared)
 
 
 TensorLike = Tensor | Number | Sequence[Any]

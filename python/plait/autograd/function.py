@@ -10,6 +10,7 @@ from typing import Any
 from plait import _core, _ops
 from plait._modes import is_grad_enabled, no_grad
 from plait._runtime import address, check, own
+from plait._saved import Packed, stack
 from plait._tensor import Tensor, collect, keep
 
 
@@ -23,15 +24,16 @@ class FunctionCtx:
         self._dirty: tuple[Tensor, ...] = ()
         self._plain: tuple[Tensor, ...] = ()
         self._materialize = True
-        self._saved: list[tuple[Tensor | None, int, int]] | None = None  # tensor, version, and which output or -1
+        # What was saved, or what hooks made of it; its version, and which output it is, or -1.
+        self._saved: list[tuple[Tensor | Packed | None, int, int]] | None = None
         self._run = 0
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors for `backward`, which gets them as `saved_tensors`."""
-        for t in tensors:
+        for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
-                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}"
+                    f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
                 )
         self._to_save = tensors
 
@@ -40,11 +42,11 @@ class FunctionCtx:
 
     def mark_dirty(self, *args: Tensor) -> None:
         """Says which inputs `forward` has changed in place; it must return them."""
-        self._dirty = args
+        self._dirty = _want_tensors("mark_dirty", args)
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
         """Says which outputs have no gradient."""
-        self._plain = args
+        self._plain = _want_tensors("mark_non_differentiable", args)
 
     def set_materialize_grads(self, value: bool) -> None:
         """Says whether `backward` gets zeros, the default, or None for outputs that nothing depends on."""
@@ -59,23 +61,31 @@ class FunctionCtx:
         """
         if self._saved is None:
             raise RuntimeError(
-                "Trying to backward through the graph a second time: the saved tensors have been freed; "
-                "pass retain_graph=True to go through it again"
+                "Trying to backward through the graph a second time, or reading saved tensors after they have been "
+                "freed; pass retain_graph=True to go through it again"
             )
         out: list[Tensor | None] = []
-        for t, version, index in self._saved:
-            if t is not None and t._version != version:
+        for value, version, index in self._saved:
+            t = value.tensor() if isinstance(value, Packed) else value
+            if t is value and t is not None and t._version != version:
                 raise RuntimeError(
                     f"one of the variables needed for gradient computation has been modified by an inplace operation: "
                     f"a saved tensor of shape {list(t.shape)} is at version {t._version}, expected version {version}"
                 )
             if t is not None and index >= 0 and self._run and is_grad_enabled():
-                t = own(check(_core.bind_BackwardOutput(self._run, t._h, index)))  # noqa: PLW2901
+                t = own(check(_core.bind_BackwardOutput(self._run, t._h, index)))
             out.append(t)
         return tuple(out)
 
 
 BackwardCFunction = FunctionCtx
+
+
+def _want_tensors(name: str, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    for i, t in enumerate(args):
+        if not isinstance(t, Tensor):
+            raise RuntimeError(f"{name} can only accept variables, but argument {i} is of type {type(t).__name__}")
+    return args
 
 
 class Function:
@@ -102,6 +112,8 @@ class Function:
             "You must implement either the backward or vjp method for your custom autograd.Function"
         )
 
+    vjp = backward  # the other name that a subclass may give it
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Calls the function and records it."""
@@ -120,10 +132,7 @@ class Function:
         inputs = [a if isinstance(a, Tensor) else None for a in args]
         list_ = array("q", [0 if t is None else t._h for t in inputs])
         at = cls._attach(ctx, inputs, outputs, list_)
-        ctx._saved = [
-            (t, -1 if t is None else t._version, -1) if (i := at.get(id(t), -1)) < 0 else (_detached(t), t._version, i)  # type: ignore[arg-type, union-attr]
-            for t in ctx._to_save
-        ]  # type: ignore[misc]
+        ctx._saved = [_save(t, at) for t in ctx._to_save]
         ctx._to_save = ctx._dirty = ctx._plain = ()
         return type(output)(outputs) if isinstance(output, tuple | list) else outputs[0]
 
@@ -132,66 +141,128 @@ class Function:
         """Makes the outputs those of a node; returns their numbers by identity."""
         dirty, plain = {id(t) for t in ctx._dirty}, {id(t) for t in ctx._plain}
         given = {id(t) for t in inputs if t is not None}
+        memory = {_core.bind_TensorStorageId(t._h) for t in inputs if t is not None}
+        if missing := dirty - {id(o) for o in outputs}:
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output: "
+                f"{len(missing)} of the inputs that are modified inplace; all must be outputs of the Function"
+            )
+        backward = cls.backward if cls.vjp is Function.vjp else cls.vjp
         # What the derivative must know of each output and input; it must not refer to them, which would be a cycle.
         metas = [(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs]
-        dtypes = [None if t is None else t.dtype for t in inputs]
-        key = keep(functools.partial(_derive, cls.backward, ctx, metas, dtypes))
-        node = check(_core.bind_NodeNew(cls.__name__ + "Backward", key, address(list_), len(list_)))
+        name = cls.__name__ + "Backward"
+        key = keep(_Derivative(name, backward, ctx, metas, [None if t is None else (t.dtype, t.shape) for t in inputs]))
+        node = check(_core.bind_NodeNew(name, key, address(list_), len(list_)))
         at = {}
         try:
             for i, o in enumerate(outputs):
                 if not isinstance(o, Tensor):
                     continue
                 wanted = o.dtype.is_floating_point and id(o) not in plain
-                out = o
-                if (id(o) in given and id(o) not in dirty) or (id(o) not in given and o.requires_grad):
+                out, how = o, _MADE
+                if id(o) in dirty:
+                    if o.is_leaf and o.requires_grad:
+                        raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
+                    how = _CHANGED
+                elif id(o) in given or o.requires_grad:
                     out = outputs[i] = _detached(o)
-                elif id(o) in dirty and o.is_leaf and o.requires_grad:
-                    raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+                if how == _MADE and _core.bind_TensorStorageId(o._h) in memory:
+                    how = _SHARES
                 at[id(o)] = i
-                check(_core.bind_NodeAttach(node, out._h, i, wanted))
+                check(_core.bind_NodeAttach(node, out._h, i, wanted, how))
         finally:
             _core.bind_ObjectRelease(node)
         return at
+
+
+_MADE, _SHARES, _CHANGED = 0, 1, 2  # how an output came to be, for bind_NodeAttach
+
+
+def _save(t: Tensor | None, at: dict[int, int]) -> tuple[Tensor | Packed | None, int, int]:
+    """Returns what a context keeps of a tensor; at has the numbers of the outputs by their identity."""
+    if t is None:
+        return None, -1, -1
+    if t.is_inference():
+        raise RuntimeError("save_for_backward: Inference tensors cannot be saved for backward; clone them first")
+    i = at.get(id(t), -1)
+    if stack.hooks:
+        return Packed(t if i < 0 else _detached(t), stack.hooks[-1]), -1, i
+    return t if i < 0 else _detached(t), t._version, i
 
 
 def _detached(t: Tensor) -> Tensor:
     return own(check(_core.bind_TensorDetach(t._h)))
 
 
-def _derive(
-    backward: Callable[..., Any],
-    ctx: FunctionCtx,
-    metas: Sequence[Any],
-    dtypes: Sequence[Any],
-    run: int,
-    retain: bool,
-    grads: list[Tensor | None],
-) -> list[Tensor | None]:
-    """Runs a function's `backward` for a pass."""
-    grads = [*grads, *[None] * (len(metas) - len(grads))]
-    if ctx._materialize:
-        grads = [
-            _ops.zeros(m[0], dtype=m[1], device=m[2]) if g is None and m is not None else g
-            for g, m in zip(grads, metas, strict=True)
-        ]
-    ctx._run = run
-    try:
-        answer = backward(ctx, *grads)
-    finally:
-        ctx._run = 0
-    if not retain:
-        ctx._saved = None
-    out = list(answer) if isinstance(answer, tuple | list) else [answer]
-    n = len(dtypes)
-    if len(out) < n or any(g is not None for g in out[n:]):
-        raise RuntimeError(f"function returned an incorrect number of gradients (expected {n}, got {len(out)})")
-    result: list[Tensor | None] = []
-    for g, dtype, needed in zip(out[:n], dtypes, ctx.needs_input_grad, strict=True):
-        if g is not None and not isinstance(g, Tensor):
-            raise TypeError(f"backward: want tensors or None as gradients, got {type(g).__name__}")
-        result.append(None if g is None or not needed else g if g.dtype is dtype else g.to(dtype))
-    return result
+class _Derivative:
+    """Runs a function's `backward` for passes. metas tell of the outputs, wanted of the inputs."""
+
+    __slots__ = ("_backward", "_metas", "_name", "_wanted", "ctx")
+
+    def __init__(
+        self,
+        name: str,
+        backward: Callable[..., Any],
+        ctx: FunctionCtx,
+        metas: Sequence[Any],
+        wanted: Sequence[tuple[Any, Any] | None],
+    ) -> None:
+        self._name, self._backward, self.ctx, self._metas, self._wanted = name, backward, ctx, metas, wanted
+
+    def __call__(self, run: int, retain: bool, grads: list[Tensor | None]) -> list[Tensor | None]:
+        """Returns the gradients of the inputs from those of the outputs."""
+        ctx = self.ctx
+        grads = [*grads, *[None] * (len(self._metas) - len(grads))]
+        if ctx._materialize:
+            grads = [
+                _ops.zeros(m[0], dtype=m[1], device=m[2]) if g is None and m is not None else g
+                for g, m in zip(grads, self._metas, strict=True)
+            ]
+        before, ctx._run = ctx._run, run
+        try:
+            answer = self._backward(ctx, *grads)
+        finally:
+            ctx._run = before
+        if not retain:
+            ctx._saved = None
+        return self._checked(list(answer) if isinstance(answer, tuple | list) else [answer])
+
+    def _checked(self, out: list[Any]) -> list[Tensor | None]:
+        n = len(self._wanted)
+        if len(out) < n or any(g is not None for g in out[n:]):
+            raise RuntimeError(
+                f"function {self._name} returned an incorrect number of gradients (expected {n}, got {len(out)})"
+            )
+        return [self._fitted(i, g, want) for i, (g, want) in enumerate(zip(out[:n], self._wanted, strict=True))]
+
+    def _fitted(self, i: int, g: Any, want: tuple[Any, Any] | None) -> Tensor | None:
+        """Returns a gradient in the dtype of its input, and summed to the input's shape where that was broadcast."""
+        if g is None:
+            return None
+        if want is None:
+            raise RuntimeError(
+                f"function {self._name} returned a gradient different than None at position {i + 1}, but the "
+                "corresponding forward input was not a Variable"
+            )
+        if not isinstance(g, Tensor):
+            raise RuntimeError(f"function {self._name}: expected Variable or None (got {type(g).__name__})")
+        dtype, shape = want
+        if g.shape != shape:
+            lead = len(g.shape) - len(shape)
+            if lead < 0 or any(w not in (1, h) for w, h in zip(shape, g.shape[lead:], strict=True)):
+                raise RuntimeError(
+                    f"Function {self._name} returned an invalid gradient at index {i} - got {list(g.shape)} but "
+                    f"expected shape compatible with {list(shape)}"
+                )
+            g = g.sum_to_size(shape)
+        return g if g.dtype is dtype else g.to(dtype)
+
+
+def saved_by(*tensors: Tensor) -> FunctionCtx:
+    """Returns a context that holds tensors as a function's saved ones are held, though nothing is recorded."""
+    ctx = FunctionCtx()
+    ctx._saved = [_save(t, {}) for t in tensors]
+    return ctx
 
 
 class _Once(Function):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from plait import _autograd, _core, _ops
+from plait import _autograd, _core
 from plait._modes import autocast_of, enable_grad, is_grad_enabled
-from plait._random import get_rng_state, set_rng_state
 from plait._tensor import Tensor
 from plait.autograd.function import Function
+from plait.utils._recompute import CHECKS, CheckpointError, Frame, RandomState
 
-
-class CheckpointError(RuntimeError):
-    """A function that did not compute the same when it was run again."""
+_early_stop: list[bool | None] = [None]
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -22,54 +21,48 @@ def noop_context_fn() -> tuple[Any, Any]:
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
-class _Job:
-    """What is to be computed, and where random numbers stood the first time."""
-
-    def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], again: Any) -> None:
-        self.function, self.kwargs, self.again = function, kwargs, again
-        # Tensors are the node's to keep: only their places are noted here.
-        self.args = [None if isinstance(a, Tensor) else a for a in args]
-        self.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        self.random: dict[str, tuple[int, int]] = {}
-        self.mode = _core.bind_ModeGet()
-
-    def run(self, tensors: Sequence[Tensor]) -> Any:
-        args = list(self.args)
-        for i, t in zip(self.places, tensors, strict=True):
-            args[i] = t
-        return self.function(*args, **self.kwargs)
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Inside, checkpoints end the second run of their functions early, or do not, whatever their early_stop says."""
+    _early_stop.append(enable)
+    try:
+        yield
+    finally:
+        _early_stop.pop()
 
 
-class _Checkpoint(Function):
+def _random_state(args: tuple[Any, ...]) -> RandomState:
+    return RandomState({"cpu:0", *(str(a.device) for a in args if isinstance(a, Tensor))})
+
+
+class CheckpointFunction(Function):
+    """The reentrant checkpoint: a node that runs a backward pass of its own."""
+
     @staticmethod
-    def forward(ctx: Any, job: _Job, context: Any, _root: Tensor, *tensors: Tensor) -> Any:
+    def forward(ctx: Any, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
         """Runs the function and keeps its inputs alone."""
-        ctx.job = job
-        ctx.save_for_backward(*tensors)
-        with context:
-            out = job.run(tensors)
-        return tuple(out) if isinstance(out, list) else out
+        ctx.function, ctx.random = function, _random_state(args) if preserve else None
+        ctx.mode = _core.bind_ModeGet()
+        ctx.args = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        return function(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """Runs the function again, and a backward pass through it."""
         if _autograd.passes.restricted:
             raise RuntimeError(
-                "checkpoint: want backward() without inputs: the parameters that the function uses collect their "
-                "gradients in a pass of their own, which grad() and inputs= would miss"
+                "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
+                ".backward(): what the function uses collects its gradients in a pass of its own; "
+                "pass use_reentrant=False"
             )
-        job: _Job = ctx.job
-        given = ctx.saved_tensors
-        tensors = [t.detach().requires_grad_(t.requires_grad) for t in given]
-        now = {where: get_rng_state(where) for where in job.random}
-        for where, state in job.random.items():
-            set_rng_state(state, where)
-        try:
-            with enable_grad(), autocast_of(job.mode), job.again:
-                out = job.run(tensors)
-        finally:
-            for where, state in now.items():
-                set_rng_state(state, where)
+        args = list(ctx.args)
+        for i, t in zip(ctx.places, ctx.saved_tensors, strict=True):
+            args[i] = t.detach().requires_grad_(t.requires_grad)
+        random = contextlib.nullcontext() if ctx.random is None else ctx.random.again()
+        with enable_grad(), autocast_of(ctx.mode), random:
+            out = ctx.function(*args)
         outputs = list(out) if isinstance(out, tuple | list) else [out]
         if len(outputs) != len(grads):
             raise CheckpointError(
@@ -81,9 +74,10 @@ class _Checkpoint(Function):
             for o, g in zip(outputs, grads, strict=True)
             if isinstance(o, Tensor) and o.requires_grad and g is not None
         ]
-        if pairs:
-            _autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
-        return (None, None, None, *(t.grad for t in tensors))
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        _autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
 
 
 def checkpoint(
@@ -97,31 +91,44 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Calls a function without keeping what its gradient needs: backward runs it again.
+    """Calls a function without keeping what its gradient needs: backward runs it again, and it must compute the same.
 
-    Parameters that the function uses collect gradients; other tensors must be among its arguments. It must compute
-    the same both times. Only `backward()` goes through it, not `autograd.grad` or `backward(inputs=...)`.
+    Gradients flow to all that the function uses, in every kind of backward pass.
 
     Args:
         function: takes args and kwargs
-        args: its arguments; gradients flow to tensors among them
-        use_reentrant: has no effect
+        args: its arguments
+        use_reentrant: True for the older kind, which runs a backward pass inside the backward pass: it takes no keyword
+            arguments, one argument must require a gradient, and only `backward()` without inputs goes through it
         preserve_rng_state: draw the same random numbers again
         context_fn: returns the contexts of the first run and of the second
-        determinism_check: has no effect
+        determinism_check: "default" compares shape, dtype and device of what is computed again, "none" nothing
         debug: has no effect
-        early_stop: has no effect
-        kwargs: its other arguments; gradients do not flow to tensors among them
+        early_stop: end the second run as soon as all that is needed has been computed
+        kwargs: its other arguments
+
+    Raises:
+        ValueError: for arguments that the older kind does not take, and an unknown determinism_check.
+        CheckpointError: from backward, if the function does not compute the same.
     """
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        if is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+        return CheckpointFunction.apply(function, preserve_rng_state, *args)
+    if determinism_check not in CHECKS:
+        raise ValueError(f"checkpoint: determinism_check must be one of {list(CHECKS)}, got {determinism_check!r}")
+    first, again = context_fn()
     if not is_grad_enabled():
         return function(*args, **kwargs)
-    first, again = context_fn()
-    job = _Job(function, args, kwargs, again)
-    tensors = [a for a in args if isinstance(a, Tensor)]
-    if preserve_rng_state:
-        job.random = {where: get_rng_state(where) for where in {"cpu:0", *(str(t.device) for t in tensors)}}
-    # Parameters inside the function may want a gradient even where no argument does.
-    return _Checkpoint.apply(job, first, _ops.zeros(1).requires_grad_(), *tensors)
+    stop = early_stop if _early_stop[-1] is None else _early_stop[-1]
+    random = _random_state(args) if preserve_rng_state else None
+    frame = Frame(function, args, kwargs, random, again, stop, CHECKS[determinism_check])
+    with first:
+        return frame.call(args)
 
 
 def checkpoint_sequential(
@@ -133,9 +140,12 @@ def checkpoint_sequential(
         functions: an `nn.Sequential`, or a list of functions
         segments: how many
         input: of the first
-        use_reentrant: has no effect
+        use_reentrant: as for `checkpoint`
         kwargs: preserve_rng_state, as for `checkpoint`
     """
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     layers = list(functions.children()) if hasattr(functions, "children") else list(functions)
     if not 1 <= segments <= len(layers):
         raise ValueError(f"checkpoint_sequential: got {segments} segments for {len(layers)} functions")
@@ -151,5 +161,5 @@ def checkpoint_sequential(
     size = len(layers) // segments
     last = size * (segments - 1)
     for start in range(0, last, size):
-        input = checkpoint(chain(start, start + size), input, **kwargs)
+        input = checkpoint(chain(start, start + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return chain(last, len(layers))(input)

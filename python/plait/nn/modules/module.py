@@ -14,6 +14,7 @@ from plait.nn.modules._hooks import (
     GLOBAL,
     HookMethods,
     new_hooks,
+    register_module_backward_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
@@ -242,6 +243,7 @@ def describe(name: str, extra: str, lines: list[str]) -> str:
 __all__ = [
     "Module",
     "describe",
+    "register_module_backward_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
     "register_module_full_backward_hook",

@@ -1,0 +1,118 @@
+"""Hooks on the values that nodes save for their derivatives.
+
+The engine never calls Python. A function of it whose nodes saved values under hooks returns a status that says so, and
+the values are packed before it returns to the program; a backward pass asks for them when a node needs them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from plait import _core
+from plait._modes import no_grad
+from plait._runtime import check, own
+from plait._tensor import Tensor, keep
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Pack = Callable[[Tensor], Any]
+Unpack = Callable[[Any], Tensor]
+
+
+class _Stack(threading.local):
+    """The hooks of the calling thread, innermost last, and why there may be none."""
+
+    def __init__(self) -> None:
+        self.hooks: list[saved_tensors_hooks] = []
+        self.disabled: list[str | None] = [None]
+
+
+stack = _Stack()
+
+
+class saved_tensors_hooks:  # noqa: N801
+    """Inside, what operations save for their derivatives goes through two functions.
+
+    Args:
+        pack_hook: gets a tensor that a node saves, without a gradient, and returns anything
+        unpack_hook: gets what the other returned, when backward needs the value, and returns a tensor with the same
+            elements
+    """
+
+    def __init__(self, pack_hook: Pack, unpack_hook: Unpack) -> None:
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+        self._pushed: list[int] = []
+
+    def __enter__(self) -> None:
+        if (message := stack.disabled[-1]) is not None:
+            raise RuntimeError(message)
+        self._pushed.append(check(_core.bind_SavedHooksPush()))
+        stack.hooks.append(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stack.hooks.remove(self)
+        check(_core.bind_SavedHooksPop(self._pushed.pop()))
+
+
+def pack(t: Tensor, hook: Pack) -> Any:
+    """Returns what a hook makes of a value that is saved; nothing is recorded meanwhile."""
+    version = t._version
+    packed = hook(t)
+    if t._version != version:
+        raise RuntimeError(
+            "saved_tensors_hooks: pack_hook has modified its input in place, which others use; clone it first"
+        )
+    return packed
+
+
+def unpack(packed: Any, hook: Unpack) -> Tensor:
+    """Returns the value that hooks have packed."""
+    t = hook(packed)
+    if not isinstance(t, Tensor):
+        raise TypeError(f"saved_tensors_hooks: unpack_hook must return a Tensor, got {type(t).__name__}")
+    return t
+
+
+def pack_waiting(status: int) -> int:
+    """Packs the values that a function of the engine saved, and returns the function's own status."""
+    if not stack.hooks:  # the hooks are those of the thread that started this one: nodes keep what they saved
+        return check(_core.bind_PackEnd(status))
+    hooks = stack.hooks[-1]
+    mode = _core.bind_GradSet(False)
+    try:
+        while h := check(_core.bind_PackNext(status)):
+            packed = pack(own(h), hooks.pack_hook)
+            check(_core.bind_PackDone(status, keep((hooks.unpack_hook, packed))))
+    except BaseException:
+        result = _core.bind_PackEnd(status)
+        _core.bind_TensorRelease(result)  # one of the two is what the handle names
+        _core.bind_ObjectRelease(result)
+        raise
+    finally:
+        _core.bind_ModeSet(mode)
+    return check(_core.bind_PackEnd(status))
+
+
+class Packed:
+    """A value that a custom function saved under hooks, and its place in the graph."""
+
+    __slots__ = ("_history", "_unpack", "_value")
+
+    def __init__(self, t: Tensor, hooks: saved_tensors_hooks) -> None:
+        self._history = check(_core.bind_HistoryOf(t._h))
+        with no_grad():
+            self._unpack, self._value = hooks.unpack_hook, pack(t.detach(), hooks.pack_hook)
+
+    def __del__(self) -> None:
+        if getattr(self, "_history", 0):
+            _core.bind_ObjectRelease(self._history)
+
+    def tensor(self) -> Tensor:
+        """Returns the value."""
+        t = unpack(self._value, self._unpack)
+        return own(check(_core.bind_HistoryRestore(t._h, self._history))) if self._history else t.detach()

@@ -1,0 +1,192 @@
+"""Checkpoints that are part of the graph: nodes keep a token for what they saved, and backward runs the function again
+where one of them needs its value."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from plait import _core
+from plait._autograd import passes
+from plait._modes import autocast_of, enable_grad, no_grad
+from plait._random import get_rng_state, set_rng_state
+from plait._saved import saved_tensors_hooks
+from plait._tensor import Tensor
+from plait.autograd.function import FunctionCtx, saved_by
+
+
+class CheckpointError(RuntimeError):
+    """A function that did not compute the same when it was run again."""
+
+
+class _Stop(Exception):
+    """Ends the second run of a function: everything that the first run saved is there."""
+
+
+class _Token:
+    """What a node keeps in the place of a saved value. values has what passes have computed again and not used yet."""
+
+    __slots__ = ("__weakref__", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[int, Tensor | None] = {}
+
+
+def _describe(t: Tensor) -> dict[str, Any]:
+    return {"shape": t.shape, "dtype": t.dtype, "device": t.device}
+
+
+# What `determinism_check` compares.
+CHECKS: dict[str, Callable[[Tensor], Any]] = {"default": _describe, "none": lambda _: None}
+
+
+class RandomState:
+    """Where the random numbers of some devices stood, to be drawn again."""
+
+    def __init__(self, devices: set[str]) -> None:
+        self._states = {where: get_rng_state(where) for where in devices}
+
+    @contextlib.contextmanager
+    def again(self) -> Any:
+        """Draws the same numbers inside, and goes on as before after it."""
+        now = {where: get_rng_state(where) for where in self._states}
+        for where, state in self._states.items():
+            set_rng_state(state, where)
+        try:
+            yield
+        finally:
+            for where, state in now.items():
+                set_rng_state(state, where)
+
+
+class Frame:
+    """One call of a function under a checkpoint.
+
+    Args:
+        function: what was called
+        args: its arguments; tensors among them are saved as a node would, so that an outer checkpoint has them computed
+            again, and that changing them in place is seen
+        kwargs: its other arguments
+        random: the random state to draw from again, if any
+        again: the context for the second run
+        early_stop: end the second run as soon as everything is there
+        describe: what of the values must be the same
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        random: RandomState | None,
+        again: AbstractContextManager[Any],
+        early_stop: bool,
+        describe: Callable[[Tensor], Any],
+    ) -> None:
+        self._function, self._kwargs, self._random, self._again = function, kwargs, random, again
+        self._early_stop, self._describe = early_stop, describe
+        self._mode = _core.bind_ModeGet()
+        # Tensors are in the saver's keeping.
+        self._args = [None if isinstance(a, Tensor) else a for a in args]
+        self._places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        self._saver: FunctionCtx = saved_by(*(args[i] for i in self._places))
+        self._tokens: list[weakref.ref[_Token]] = []
+        self._descriptions: list[Any] = []
+        self._done: set[int] = set()  # passes that have run the function again
+        self._ended = False  # the first run has
+        self._lenient = False
+
+    def call(self, args: tuple[Any, ...]) -> Any:
+        """Runs the function the first time."""
+        with saved_tensors_hooks(self._pack, self._unpack):
+            out = self._function(*args, **self._kwargs)
+        self._ended = True
+        return out
+
+    def _pack(self, t: Tensor) -> _Token:
+        token = _Token()
+        self._tokens.append(weakref.ref(token))
+        self._descriptions.append(self._describe(t))
+        return token
+
+    def _unpack(self, token: _Token) -> Tensor:
+        # Outside of a pass, each access computes anew.
+        run = passes.run
+        if run not in self._done:
+            self._run_again(run)
+            if run:
+                self._done.add(run)
+                passes.closing.append(lambda: self._forget(run))
+        value = token.values.get(run)
+        if value is None:
+            raise CheckpointError(
+                "checkpoint: a saved value is asked for a second time in one backward pass; "
+                "read ctx.saved_tensors once in a custom function's backward"
+            )
+        if run:
+            token.values[run] = None
+        else:
+            self._forget(run)
+        return value
+
+    def _forget(self, run: int) -> None:
+        """Lets go of what a pass has not used."""
+        self._done.discard(run)
+        for ref in self._tokens:
+            if (token := ref()) is not None:
+                token.values.pop(run, None)
+
+    def _run_again(self, run: int) -> None:
+        args = list(self._args)
+        for i, t in zip(self._places, self._saver.saved_tensors, strict=True):
+            args[i] = t
+        count = 0
+
+        def pack(t: Tensor) -> Tensor:
+            nonlocal count
+            count += 1
+            if count > len(self._tokens):
+                if self._ended:
+                    raise CheckpointError(
+                        "checkpoint: the function saves more values when it is run again than the "
+                        f"{len(self._tokens)} of the first time; it must compute the same"
+                    )
+                self._lenient = True  # a backward pass inside the function: not all has been saved yet
+                return t
+            if (token := self._tokens[count - 1]()) is not None:
+                token.values[run] = t
+            if self._early_stop and count == len(self._tokens):
+                raise _Stop
+            return t
+
+        random = contextlib.nullcontext() if self._random is None else self._random.again()
+        with (
+            contextlib.suppress(_Stop),
+            random,
+            saved_tensors_hooks(pack, lambda t: t),
+            enable_grad(),
+            autocast_of(self._mode),
+            self._again,
+        ):
+            self._function(*args, **self._kwargs)
+        if not self._lenient:
+            self._check(run, count)
+
+    def _check(self, run: int, count: int) -> None:
+        if count != len(self._tokens):
+            raise CheckpointError(
+                "checkpoint: A different number of tensors was saved during the original forward and recomputation: "
+                f"{len(self._tokens)} and {count}; the function must compute the same"
+            )
+        with no_grad():
+            for i, (ref, want) in enumerate(zip(self._tokens, self._descriptions, strict=True)):
+                token = ref()
+                value = None if token is None else token.values.get(run)
+                if value is not None and (got := self._describe(value)) != want:
+                    raise CheckpointError(
+                        "checkpoint: Recomputed values have different metadata than during the forward pass: "
+                        f"number {i} was saved as {want}, and computed again as {got}"
+                    )
