@@ -216,7 +216,7 @@ FUZZ = r"""
     for path in sorted(p for p in Path(sys.argv[1]).glob("*.go") if not p.stem.endswith("_test")):
         for name, params in re.findall(r"^func ([A-Z]\w*)\(([^)]*)\)", path.read_text(), re.M):
             kinds = []
-            for p in reversed(params.split(", ") if params else []):
+            for p in reversed(re.split(r",\s+", params) if params else []):
                 kinds.insert(0, p.split()[1] if " " in p else kinds[0])
             functions[name] = kinds
     # Those that take memory of the caller by address, or change limits that other calls need.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/core/op"
 )
 
 // hookStage runs a hook on gradient i.
@@ -62,30 +61,6 @@ func nodeHookStage(h core.NodeHook, want Want) stage {
 		}
 		return nil, nil
 	}
-}
-
-// keepStage adds the gradients of the node's outputs to those that outputs keep.
-func (r *Run) keepStage(p *pending) (*Request, error) {
-	var err error
-	p.node.Keeping(func(h *core.History, i int) {
-		g := p.grads[i]
-		if g == nil || err != nil {
-			return
-		}
-		err = h.Accumulating(func() error {
-			if old := h.Grad(); old != nil {
-				sum := op.Add(old, g).Keep()
-				if err := sum.Err(); err != nil {
-					return err
-				}
-				h.SetGrad(sum)
-				return nil
-			}
-			h.SetGrad(g.Alias(r.options.CreateGraph).Keep())
-			return nil
-		})
-	})
-	return nil, err
 }
 
 // replace puts g, if it is not nil, in the place of gradient i.

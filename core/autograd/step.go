@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/core/op"
 )
 
 // A Request is work that a run asks of its caller: to run a foreign derivative or hook on some gradients.
@@ -242,48 +241,6 @@ func (r *Run) capture(p *pending) (*Request, error) {
 		}
 	}
 	return nil, nil
-}
-
-// accumulate adds the gradient to the leaf's.
-func (r *Run) accumulate(p *pending) (*Request, error) {
-	leaf, g := p.node.Leaf(), p.grads[0]
-	if g == nil {
-		p.stages = p.stages[:1] // nothing was added: no hooks
-		return nil, nil
-	}
-	err := leaf.Accumulating(func() error {
-		old := leaf.Grad()
-		if old == nil {
-			if owns(g) && !r.options.CreateGraph {
-				leaf.SetGrad(g.Detach().Keep())
-			} else if r.options.CreateGraph {
-				leaf.SetGrad(g.Alias(true).Keep())
-			} else {
-				c := op.Clone(g).Keep()
-				if err := c.Err(); err != nil {
-					return err
-				}
-				leaf.SetGrad(c)
-			}
-			return nil
-		}
-		if r.options.CreateGraph {
-			sum := op.Add(old, g).Keep()
-			if err := sum.Err(); err != nil {
-				return err
-			}
-			leaf.SetGrad(sum)
-			return nil
-		}
-		return op.AddInPlace(old, g).Err()
-	})
-	p.take(nil)
-	return nil, err
-}
-
-// owns reports whether g is alone on its storage and fills it.
-func owns(g *core.Tensor) bool {
-	return g.Storage().Refs() == 1 && g.Contiguous() && g.Storage().Size() == g.Numel()*g.DType().Size()
 }
 
 // derive runs the node's derivative.

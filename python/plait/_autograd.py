@@ -185,11 +185,10 @@ def _batched(
             outs,
             ins,
             [g[n] for g in grads],
-            retain_graph or n + 1 < size,
-            create_graph,
-            allow_unused,
-            False,
-            materialize,
+            retain_graph=retain_graph or n + 1 < size,
+            create_graph=create_graph,
+            allow_unused=allow_unused,
+            materialize_grads=materialize,
         )
         for n in range(size)
     ]
