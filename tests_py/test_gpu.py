@@ -7,9 +7,8 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 import plait
+import pytest
 
 
 def run(script: str, **env: str) -> str:
@@ -41,7 +40,7 @@ def test_without_a_gpu_the_reason_is_said() -> None:
     if plait.cuda.is_available():
         pytest.skip("there is a GPU")
     assert plait.cuda.device_count() == 0
-    with pytest.raises(plait.DeviceError, match="there is no GPU: .*"):
+    with pytest.raises(plait.DeviceError, match="there is no GPU: "):
         plait.zeros(2, device="gpu:0")
 
 
@@ -78,7 +77,8 @@ def test_training_agrees_with_the_cpu() -> None:
 
         def train(device):
             plait.manual_seed(3)
-            model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 5))
+            image = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+            model = nn.Sequential(image, nn.Flatten(), nn.Linear(36, 5))
             x, y = plait.randn(8, 1, 8, 8), plait.randint(0, 5, (8,))
             model, x, y = model.to(device), x.to(device), y.to(device)
             optimizer = plait.optim.AdamW(model.parameters(), lr=1e-2)
