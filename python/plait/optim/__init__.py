@@ -37,3 +37,12 @@ __all__ = [
     "Rprop",
     "SparseAdam",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a submodule at its first use, as PyTorch's are there without an import of their own."""
+    if name in ("lr_scheduler", "swa_utils"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

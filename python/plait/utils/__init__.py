@@ -1,1 +1,12 @@
 """Data loading, checkpointing and other helpers."""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a submodule at its first use, as PyTorch's are there without an import of their own."""
+    if name in ("checkpoint", "data", "dlpack"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
