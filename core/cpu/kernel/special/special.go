@@ -4,7 +4,7 @@
 package special
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x3773cc9b
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x700ee45d
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_special_run
 #cgo nocallback plaitk_special_run
