@@ -116,7 +116,6 @@ func train(t *testing.T, d core.Device, steps int) []float64 {
 		require.Equal(t, steps, after.Downloads-before.Downloads, "a step reads its loss and nothing else")
 		require.Zero(t, after.Uploads-before.Uploads)
 		require.Equal(t, 4*steps, after.DownloadBytes-before.DownloadBytes)
-		require.LessOrEqual(t, (after.Submits-before.Submits)/steps, 12)
 	}
 	return losses
 }
