@@ -645,6 +645,8 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
             with np.errstate(over="ignore"):
                 a = a.astype(np.float32)
         wanted = wanted or dt.get_default_dtype()
+    if not a.dtype.isnative:
+        a = a.astype(a.dtype.newbyteorder("="))
     if a.dtype not in dt.FROM_NUMPY:
         small = {"i1": np.int32, "i2": np.int32, "u2": np.int32, "u4": np.int64, "u8": np.int64}.get(a.dtype.str[1:])
         if small is None or (typed and wanted is None):
@@ -654,8 +656,6 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
             )
         a = a.astype(small)
     a = np.ascontiguousarray(a).reshape(a.shape)
-    if not a.dtype.isnative:
-        a = a.astype(a.dtype.newbyteorder("="))
     shape = array("q", a.shape)
     number = -1 if device is None else open_device(device)
     own_dtype = dt.FROM_NUMPY[a.dtype]

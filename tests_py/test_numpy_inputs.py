@@ -1,0 +1,90 @@
+"""Arrays of every kind become tensors, or are refused with a reason."""
+
+import numpy as np
+import plait
+import pytest
+
+BASE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+ARRAYS = {
+    "transposed": BASE.transpose(2, 0, 1),
+    "reversed": BASE[::-1, :, ::-1],
+    "with gaps": BASE[:, ::2, 1::2],
+    "broadcast": np.broadcast_to(BASE[0], (5, 3, 4)),
+    "of Fortran": np.asfortranarray(BASE),
+    "big-endian": BASE.astype(">f4"),
+    "big-endian integers": np.arange(5, dtype=">i8"),
+    "0-d": np.array(3.5),
+    "scalar": np.float32(2.5),
+    "empty": np.zeros((0, 3)),
+    "half": BASE.astype(np.float16),
+    "bool": BASE > 3,
+    "a record's field": np.array([(1.0, 2), (3.0, 4)], dtype=[("a", "f4"), ("b", "i4")])["a"],
+    "unaligned": np.frombuffer(b"x" + BASE.tobytes(), np.float32, offset=1),
+    "masked": np.ma.masked_array(BASE[0], BASE[0] > 90),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_copies(name):
+    a = ARRAYS[name]
+    for made in (plait.tensor(a), plait.as_tensor(a)):
+        assert tuple(made.shape) == a.shape
+        np.testing.assert_array_equal(made.numpy(), np.asarray(a))
+        assert made.dtype.itemsize == a.dtype.itemsize
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint16", "uint32", "uint64"])
+def test_integers_that_tensors_do_not_have(dtype):
+    a = np.array([1, 2, 3], dtype=dtype)
+    with pytest.raises(TypeError, match="give dtype="):
+        plait.tensor(a)
+    assert plait.tensor(a, dtype=plait.int64).tolist() == [1, 2, 3]
+    with pytest.raises(TypeError, match=dtype):
+        plait.from_numpy(a)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([1j]), np.array([None, 1], dtype=object), np.array(["a"]), np.array([b"a"]),
+        np.array(["2020-01-01"], dtype="M8[D]"), np.array([1], dtype="m8[s]"), np.zeros(2, dtype=[("a", "f4")]),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_is_refused(array):
+    for make in (plait.tensor, plait.as_tensor, plait.from_numpy):
+        with pytest.raises(TypeError):
+            make(array)
+
+
+def test_memory_is_shared_only_where_it_can_be():
+    a = np.arange(6.0)
+    t = plait.from_numpy(a[1::2])
+    t += 1
+    assert a.tolist() == [0, 2, 2, 4, 4, 6]
+    a[1] = 9
+    assert t.tolist() == [9, 4, 6]
+    frozen = np.arange(3.0)
+    frozen.flags.writeable = False
+    with pytest.raises(TypeError, match="read-only"):
+        plait.from_numpy(frozen)
+    copied = plait.as_tensor(frozen)
+    copied += 1
+    assert frozen.tolist() == [0, 1, 2]
+
+
+def test_operators_take_numpy_numbers_and_arrays_leave_them_to_tensors():
+    t = plait.ones(2)
+    for number in (np.float32(2), np.float64(2), np.int64(2), np.int8(2), np.bool_(True), np.array(2.0)):
+        assert isinstance(t * number, plait.Tensor) and (t * number).dtype is plait.float32
+        assert isinstance(number * t, plait.Tensor)
+
+
+@pytest.mark.parametrize("shape", [(1 << 62,), (1 << 32, 1 << 32)])
+def test_huge_arrays_without_memory(shape):
+    if np.prod([float(n) for n in shape]) * 1 < 2**63:  # NumPy itself makes no larger ones
+        huge = np.lib.stride_tricks.as_strided(np.zeros(1, dtype=bool), shape, (0,) * len(shape))
+        with pytest.raises((MemoryError, ValueError)):
+            plait.tensor(huge)
+    with pytest.raises((MemoryError, ValueError)):
+        plait.zeros(*shape)
