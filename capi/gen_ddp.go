@@ -49,8 +49,8 @@ func plait_reducer_hook(h C.plait_object, name C.plait_string, compress C.plait_
 }
 
 //export plait_reducer_join_begin
-func plait_reducer_join_begin(h C.plait_object, divideByActive C.bool, throw C.bool) C.plait_status {
-	return C.plait_status(bind.ReducerJoinBegin(int64(h), bool(divideByActive), bool(throw)))
+func plait_reducer_join_begin(h C.plait_object, divideByActive C.bool, raises C.bool) C.plait_status {
+	return C.plait_status(bind.ReducerJoinBegin(int64(h), bool(divideByActive), bool(raises)))
 }
 
 //export plait_reducer_join_end

@@ -722,7 +722,7 @@ plait_status plait_reducer_hook(plait_object h, plait_string name, plait_string 
 
 // plait_reducer_join_begin begins training in which ranks may have unequal numbers of batches: see
 // plait_reducer_join_end. It may wait for the device.
-plait_status plait_reducer_join_begin(plait_object h, bool divide_by_active, bool throw);
+plait_status plait_reducer_join_begin(plait_object h, bool divide_by_active, bool raises);
 
 // plait_reducer_join_end takes part in the steps of ranks that have more batches, and ends when none has. It
 // may wait for the device.

@@ -140,9 +140,9 @@ func ReducerHook(h Object, name, compress string, numbers Floats, n int64) (stat
 // ReducerJoinBegin begins training in which ranks may have unequal numbers of batches: see [ReducerJoinEnd].
 //
 //plait:waits
-func ReducerJoinBegin(h Object, divideByActive, throw bool) (status Status) {
+func ReducerJoinBegin(h Object, divideByActive, raises bool) (status Status) {
 	defer protect("join", &status)
-	return failure(reducer(h).JoinBegin(ddp.JoinOptions{DivideByActive: divideByActive, Throw: throw}))
+	return failure(reducer(h).JoinBegin(ddp.JoinOptions{DivideByActive: divideByActive, Throw: raises}))
 }
 
 // ReducerJoinEnd takes part in the steps of ranks that have more batches, and ends when none has.
