@@ -167,7 +167,8 @@ def link(work: Path, modfile: Path, target: Path) -> None:
     """Links the extension module, which exports its init function and the C functions alone."""
     flags = "-s -w"
     if sys.platform == "linux":
-        linker = f"-Wl,--version-script={ROOT / 'capi/plait.map'}"
+        # libgcc's unwinder, which the GPU library wants, goes in: the module needs libc alone.
+        linker = f"-static-libgcc -Wl,--version-script={ROOT / 'capi/plait.map'}"
         if platform.machine() == "x86_64" and platform.libc_ver()[0] == "glibc":
             linker += ",--wrap=hypot"  # see capi/libc_linux_amd64.c
         flags += f" -extldflags '{linker}'"
