@@ -24,6 +24,6 @@ func plait_schedule_anneal(rates *C.double, targets C.plait_floats, n C.int64_t,
 }
 
 //export plait_schedule_plateau
-func plait_schedule_plateau(metric C.double, max C.bool, factor C.double, patience C.int64_t, threshold C.double, absolute C.bool, cooldown C.int64_t, eps C.double, least C.plait_floats, rates *C.double, n C.int64_t, state *C.double) C.plait_status {
-	return C.plait_status(bind.SchedulePlateau(float64(metric), bool(max), float64(factor), int64(patience), float64(threshold), bool(absolute), int64(cooldown), float64(eps), int64(uintptr(unsafe.Pointer(least))), int64(uintptr(unsafe.Pointer(rates))), int64(n), int64(uintptr(unsafe.Pointer(state)))))
+func plait_schedule_plateau(metric C.double, max C.bool, absolute C.bool, numbers C.plait_floats, least C.plait_floats, rates *C.double, n C.int64_t, state *C.double) C.plait_status {
+	return C.plait_status(bind.SchedulePlateau(float64(metric), bool(max), bool(absolute), int64(uintptr(unsafe.Pointer(numbers))), int64(uintptr(unsafe.Pointer(least))), int64(uintptr(unsafe.Pointer(rates))), int64(n), int64(uintptr(unsafe.Pointer(state)))))
 }

@@ -88,6 +88,11 @@ func plait_tensor_alias(t C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.TensorAlias(int64(t)))
 }
 
+//export plait_tensor_view_dtype
+func plait_tensor_view_dtype(t C.plait_tensor, dtype C.int64_t) C.plait_tensor {
+	return C.plait_tensor(bind.TensorViewDType(int64(t), int64(dtype)))
+}
+
 //export plait_tensor_detach
 func plait_tensor_detach(t C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.TensorDetach(int64(t)))

@@ -164,6 +164,10 @@ plait_status plait_tensor_set_category(plait_tensor t, int64_t category);
 // graph.
 plait_tensor plait_tensor_alias(plait_tensor t);
 
+// plait_tensor_view_dtype returns a tensor over the same memory, whose elements are of another dtype: the
+// bits, not the values.
+plait_tensor plait_tensor_view_dtype(plait_tensor t, int64_t dtype);
+
 // plait_tensor_detach returns a tensor with the same memory and no place in the graph.
 plait_tensor plait_tensor_detach(plait_tensor t);
 
@@ -1023,11 +1027,10 @@ plait_status plait_schedule_anneal(double *rates, plait_floats targets, int64_t 
 
 // plait_schedule_plateau takes the metric of an epoch of a schedule that reduces rates when it has stopped to
 // improve. It replaces the n learning rates, and the state: the best value, the steps since it, and those
-// until steps count again. least are the lowest rates; max wants the metric to grow, and absolute takes the
-// threshold as a difference.
-plait_status plait_schedule_plateau(double metric, bool max, double factor, int64_t patience,
-		double threshold, bool absolute, int64_t cooldown, double eps, plait_floats least, double *rates, int64_t n,
-		double *state);
+// until steps count again. max wants the metric to grow, and absolute takes the threshold as a difference.
+// numbers are factor, patience, threshold, cooldown and eps; least are the lowest rates.
+plait_status plait_schedule_plateau(double metric, bool max, bool absolute, plait_floats numbers,
+		plait_floats least, double *rates, int64_t n, double *state);
 
 // --- activation ---
 

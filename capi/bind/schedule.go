@@ -129,13 +129,15 @@ func ScheduleAnneal(rates FloatsOut, targets Floats, n int64, epoch int64, epoch
 
 // SchedulePlateau takes the metric of an epoch of a schedule that reduces rates when it has stopped to improve. It
 // replaces the n learning rates, and the state: the best value, the steps since it, and those until steps count again.
-// least are the lowest rates; max wants the metric to grow, and absolute takes the threshold as a difference.
-func SchedulePlateau(metric float64, max bool, factor float64, patience int64, threshold float64, absolute bool, cooldown int64,
-	eps float64, least Floats, rates FloatsOut, n int64, state FloatsOut) (status Status) {
+// max wants the metric to grow, and absolute takes the threshold as a difference. numbers are factor, patience, threshold,
+// cooldown and eps; least are the lowest rates.
+func SchedulePlateau(metric float64, max bool, absolute bool, numbers Floats, least Floats, rates FloatsOut, n int64, state FloatsOut) (status Status) {
 	defer protect("lr_scheduler", &status)
 	now, remembered := handle.Slice[float64](rates, n), handle.Slice[float64](state, 3)
 	o := optim.Rates(append([]float64{}, now...), now, nil)
-	allowed, tiny := int(patience), math.SmallestNonzeroFloat64
+	given := handle.Slice[float64](numbers, 5)
+	factor, allowed, threshold, eps := given[0], int(given[1]), given[2], given[4]
+	const tiny = math.SmallestNonzeroFloat64
 	if factor == 0 { // the options' 0 stands for a default
 		factor = tiny
 	}
@@ -143,7 +145,7 @@ func SchedulePlateau(metric float64, max bool, factor float64, patience int64, t
 		eps = tiny
 	}
 	p, err := optim.NewReduceLROnPlateau(o, optim.PlateauOptions{Max: max, Factor: factor, Patience: &allowed, Threshold: &threshold,
-		Absolute: absolute, Cooldown: int(cooldown), MinLR: handle.Slice[float64](least, n), Eps: eps})
+		Absolute: absolute, Cooldown: int(given[3]), MinLR: handle.Slice[float64](least, n), Eps: eps})
 	if err != nil {
 		return failure(err)
 	}

@@ -165,6 +165,12 @@ func TensorAlias(t Tensor) (status Tensor) {
 	return result(tensor(t).Alias(true))
 }
 
+// TensorViewDType returns a tensor over the same memory, whose elements are of another dtype: the bits, not the values.
+func TensorViewDType(t Tensor, dtype int64) (status Tensor) {
+	defer protect("view", &status)
+	return result(tensor(t).ViewDType(core.DType(dtype)))
+}
+
 // TensorDetach returns a tensor with the same memory and no place in the graph.
 func TensorDetach(t Tensor) (status Tensor) {
 	defer protect("detach", &status)

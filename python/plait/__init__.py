@@ -42,7 +42,20 @@ from plait._modes import (
 from plait._random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from plait._repr import set_printoptions
 from plait._tensor import Layout as layout  # noqa: N813
-from plait._tensor import Size, Tensor, as_tensor, asarray, from_numpy, strided, tensor
+from plait._tensor import MemoryFormat as memory_format  # noqa: N813
+from plait._tensor import (
+    Size,
+    Tensor,
+    as_tensor,
+    asarray,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    from_numpy,
+    preserve_format,
+    strided,
+    tensor,
+)
 from plait._version import __version__
 from plait.serialization import load, save
 

@@ -71,6 +71,25 @@ class Layout:
 strided = Layout()
 
 
+class MemoryFormat:
+    """The order in which elements are asked to lie; it has no effect: new tensors lie row-major."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"plait.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+contiguous_format, preserve_format = MemoryFormat("contiguous_format"), MemoryFormat("preserve_format")
+channels_last, channels_last_3d = MemoryFormat("channels_last"), MemoryFormat("channels_last_3d")
+
+
 class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
     """A multi-dimensional array of one dtype on one device.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._functions._common import store
-from plait._modes import without_autocast
+from plait._modes import no_grad, without_autocast
 from plait.return_types import QR, Eigh, LinalgSVD, Lstsq, Slogdet
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ __all__ = [
     "diagonal",
     "eigh",
     "eigvalsh",
+    "householder_product",
     "inv",
     "inv_ex",
     "lstsq",
@@ -32,6 +33,7 @@ __all__ = [
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
+    "matrix_sqrth",
     "multi_dot",
     "norm",
     "pinv",
@@ -79,16 +81,33 @@ def cholesky_ex(
     return store(out, _checked(_ops.linalg_cholesky(A, upper), check_errors))
 
 
+def _singular(A: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the matrices, where they are singular the unit matrix, and 1 for these, 0 for others."""
+    sign, _ = _ops.linalg_slogdet(A.detach())
+    info = _ops.eq(sign, _ops.zeros_like(sign))
+    eye = _ops.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    return _ops.where(_ops.reshape(info, [*info.shape, 1, 1]), eye, A), _ops.to(info, dtype=_int32())
+
+
+def _raise_singular(name: str, info: Tensor, check_errors: bool) -> None:
+    if check_errors and info.any().item():
+        raise LinAlgError(f"{name}: a matrix is singular")
+
+
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> tuple[Tensor, Tensor]:
-    """Returns the inverse and zeros: errors are raised where a value is read."""
-    return store(out, _checked(_ops.linalg_inv(A), check_errors))
+    """Returns the inverses and, for each matrix, 1 where it is singular and the result means nothing, else 0."""
+    safe, info = _singular(A)
+    _raise_singular("linalg.inv_ex", info, check_errors)
+    return store(out, (_ops.linalg_inv(safe), info))
 
 
 def solve_ex(
     A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Returns the solution and zeros: errors are raised where a value is read."""
-    return store(out, _checked(solve(A, B, left=left), check_errors))
+    """Returns the solutions and, for each matrix, 1 where it is singular and the result means nothing, else 0."""
+    safe, info = _singular(A)
+    _raise_singular("linalg.solve_ex", info, check_errors)
+    return store(out, (solve(safe, B, left=left), info))
 
 
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -128,11 +147,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
     m, n = A.shape[-2:]
     u, s, v = _ops.linalg_svd(A)
     if full_matrices and m != n:
-        from plait._errors import MissingFeatureError
-
-        raise MissingFeatureError(
-            "linalg.svd: full_matrices=True of a matrix that is not square; use full_matrices=False"
-        )
+        u, v = _completed(u), _completed(v.mT).mT
     return store(out, LinalgSVD(u, s, v))
 
 
@@ -141,14 +156,28 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
     return store(out, _ops.linalg_svd(A)[1])
 
 
+def _beside_eye(A: Tensor) -> Tensor:
+    """Returns matrices with the unit matrix to the right: the columns of their Q begin with those of A's and go on."""
+    eye = _ops.eye(A.shape[-2], dtype=A.dtype, device=A.device)
+    return _ops.cat([A, _ops.expand(eye, [*A.shape[:-2], *eye.shape])], -1)
+
+
+def _completed(q: Tensor) -> Tensor:
+    """Returns orthonormal columns with more to their right that make them a basis."""
+    if q.shape[-2] <= q.shape[-1]:
+        return q
+    with no_grad():
+        more = _ops.linalg_qr(_beside_eye(q))[0][..., q.shape[-1] :]
+    return _ops.cat([q, more], -1)
+
+
 def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> QR:
     """Returns Q with orthonormal columns and an upper triangular R with A = Q R."""
     if mode not in ("reduced", "complete", "r"):
         raise ValueError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
     if mode == "complete" and A.shape[-2] > A.shape[-1]:
-        from plait._errors import MissingFeatureError
-
-        raise MissingFeatureError("linalg.qr: mode='complete' of a tall matrix; use mode='reduced'")
+        q, r = _ops.linalg_qr(_beside_eye(A))
+        return store(out, QR(q, r[..., : A.shape[-1]]))
     q, r = _ops.linalg_qr(A)
     return store(out, QR(_ops.empty(0, dtype=A.dtype, device=A.device) if mode == "r" else q, r))
 
@@ -320,6 +349,36 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     return store(out, _ops.sum(_ops.mul(x, y), dim))
 
 
+def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the first columns of the product of the reflections I - tau v v^T.
+
+    Args:
+        A: below the diagonal of each column lies v; on it v is 1 and above 0
+        tau: of the reflections, one for each of the first columns of A
+        out: where the result goes
+    """
+    m, n = A.shape[-2:]
+    if not tau.shape[-1] <= n <= m:
+        raise ValueError(
+            f"householder_product: got A {list(A.shape)} and tau {list(tau.shape)}, want tau <= columns <= rows"
+        )
+    eye = _ops.expand(_ops.eye(m, n, dtype=A.dtype, device=A.device), A.shape)
+    vectors = _ops.tril(A, -1) + eye
+    result = eye
+    with without_autocast():
+        for i in reversed(range(tau.shape[-1])):
+            v = vectors[..., i : i + 1]
+            result = result - tau[..., i : i + 1, None] * _ops.matmul(v, _ops.matmul(v.mT, result))
+    return store(out, result)
+
+
+def matrix_sqrth(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the square roots of symmetric positive definite matrices."""
+    values, vectors = _ops.linalg_eigh(A)
+    with without_autocast():
+        return store(out, _ops.matmul(vectors * _ops.sqrt(values)[..., None, :], vectors.mT))
+
+
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Returns a view of the diagonals of matrices."""
     return _ops.diagonal(A, offset, dim1, dim2)
@@ -345,3 +404,9 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = 
         A = _ops.movedim(A, list(dims), [len(A.shape) - len(dims) + i for i in range(len(dims))])
     shape = A.shape[len(B.shape) :]
     return store(out, _ops.reshape(_ops.linalg_solve(_ops.reshape(A, B.numel(), -1), _ops.reshape(B, (-1,))), shape))
+
+
+def __getattr__(name: str) -> Any:
+    from plait._missing import absent
+
+    raise absent("linalg", "plait.linalg", name)

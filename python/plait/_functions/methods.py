@@ -61,6 +61,8 @@ class TensorFunctions:
     ldexp_ = in_place(_ops.ldexp, "ldexp_")
     lcm_ = in_place(_ops.lcm, "lcm_")
     i0_ = in_place(_ops.i0, "i0_")
+    igamma_ = in_place(_ops.igamma, "igamma_")
+    igammac_ = in_place(_ops.igammac, "igammac_")
     nextafter_ = in_place(_ops.nextafter, "nextafter_")
     hardshrink = _ops.hardshrink
     mvlgamma = matrix.mvlgamma

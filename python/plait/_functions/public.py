@@ -3,6 +3,7 @@
 # ruff: noqa: F403
 from plait._functions._guard import guard as _guard
 from plait._functions.arithmetic import *
+from plait._functions.changing import *
 from plait._functions.choosing import *
 from plait._functions.conversion import *
 from plait._functions.creation import *
@@ -13,5 +14,6 @@ from plait._functions.plain import *
 from plait._functions.reduction import *
 from plait._functions.shape import *
 from plait._functions.top import *
+from plait._functions.windows import *
 
 _guard(globals())

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from plait import _ops
+from plait import _core, _ops
 from plait._errors import ShapeError
 from plait._functions._common import adopt, forget_layout, numpy_names, store
+from plait._runtime import check, own
 
 if TYPE_CHECKING:
     from plait._tensor import Size, Tensor
@@ -127,17 +128,13 @@ def reshape_method(self: Tensor, *shape: Any, **named: Any) -> Tensor:
 
 
 def view(self: Tensor, *size: Any) -> Tensor:
-    """Returns a view of another shape, or of another dtype of the same size."""
+    """Returns a view of another shape, or of the bits as another dtype, through which no gradient passes."""
     from plait._dtype import dtype
 
     if len(size) == 1 and isinstance(size[0], dtype):
         if size[0] is self.dtype:
             return _ops.view(self, self.shape)
-        from plait._errors import MissingFeatureError
-
-        raise MissingFeatureError(
-            f"view: the bits of {self.dtype} as {size[0]} are not there; use to() to convert values"
-        )
+        return own(check(_core.bind_TensorViewDType(self._h, size[0]._number)))
     return _ops.view(self, *size)
 
 

@@ -522,13 +522,10 @@ class ReduceLROnPlateau(LRScheduler):
         groups = self.optimizer.param_groups
         rates, least = array("d", [float(g["lr"]) for g in groups]), array("d", self.min_lrs)
         state = array("d", (self.best, self.num_bad_epochs, self.cooldown_counter))
-        check(
-            _core.bind_SchedulePlateau(
-                float(metrics), self.mode == "max", self.factor, self.patience, self.threshold,
-                self.threshold_mode == "abs", self.cooldown, self.eps, address(least), address(rates), len(rates),
-                address(state),
-            )
-        )  # fmt: skip
+        numbers = array("d", (self.factor, self.patience, self.threshold, self.cooldown, self.eps))
+        grows, absolute = self.mode == "max", self.threshold_mode == "abs"
+        given = (address(numbers), address(least), address(rates), len(rates), address(state))
+        check(_core.bind_SchedulePlateau(float(metrics), grows, absolute, *given))
         self.best, self.num_bad_epochs, self.cooldown_counter = state[0], int(state[1]), int(state[2])
         for g, rate in zip(groups, rates, strict=True):
             if float(g["lr"]) != rate:

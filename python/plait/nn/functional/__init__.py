@@ -25,6 +25,7 @@ from plait.nn.functional.activation import (
     relu6,
     relu_,
     rrelu,
+    rrelu_,
     selu,
     selu_,
     sigmoid,
@@ -70,7 +71,9 @@ from plait.nn.functional.dropout import (
 )
 from plait.nn.functional.fractional import (
     fractional_max_pool2d,
+    fractional_max_pool2d_with_indices,
     fractional_max_pool3d,
+    fractional_max_pool3d_with_indices,
 )
 from plait.nn.functional.loss import (
     binary_cross_entropy,
@@ -192,7 +195,9 @@ __all__ = [
     "feature_alpha_dropout",
     "fold",
     "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -252,6 +257,7 @@ __all__ = [
     "relu_",
     "rms_norm",
     "rrelu",
+    "rrelu_",
     "scaled_dot_product_attention",
     "selu",
     "selu_",

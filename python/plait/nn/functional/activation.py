@@ -87,6 +87,11 @@ def rrelu(
     return _ops.copy_(input, out) if inplace else out
 
 
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """Does in place what `rrelu` does, and returns `input`."""
+    return rrelu(input, lower, upper, training, True)
+
+
 def _softmax_dim(name: str, dim: int | None, ndim: int) -> int:
     if dim is not None:
         return dim

@@ -97,3 +97,27 @@ def fractional_max_pool3d(
 ) -> Any:
     """Returns the maxima of windows of [N, C, D, H, W] at random distances, as `fractional_max_pool2d` does."""
     return _pool(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = True,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Returns maxima and their positions; see `fractional_max_pool2d`."""
+    return _pool(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = True,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Returns maxima and their positions; see `fractional_max_pool3d`."""
+    return _pool(3, input, kernel_size, output_size, output_ratio, True, _random_samples)

@@ -1,0 +1,78 @@
+"""Functions at the top of the package that change a tensor or ask it something, as its methods do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plait import _ops
+from plait._functions import arithmetic
+from plait._functions._common import in_place, with_out
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+__all__ = [
+    "alpha_dropout_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "clip_", "detach",
+    "dropout_", "feature_alpha_dropout_", "fix_", "get_device", "i0_", "igamma", "igammac", "is_conj", "is_inference",
+    "is_neg", "lcm_", "ldexp_", "negative_", "pdist", "rrelu_",
+]  # fmt: skip
+
+arccos_, arccosh_, arcsin_, arcsinh_ = _ops.acos_, _ops.acosh_, _ops.asin_, _ops.asinh_
+arctan_, arctanh_, fix_, negative_ = _ops.atan_, _ops.atanh_, _ops.trunc_, _ops.neg_
+clip_ = arithmetic.clamp_
+igamma, igammac = with_out(_ops.igamma), with_out(_ops.igammac)
+i0_, lcm_, ldexp_ = in_place(_ops.i0, "i0_"), in_place(_ops.lcm, "lcm_"), in_place(_ops.ldexp, "ldexp_")
+
+
+def _dropping(name: str) -> Any:
+    def function(input: Tensor, p: float = 0.5, train: bool = False) -> Tensor:
+        from plait.nn import functional
+
+        return getattr(functional, name)(input, p, train, True)
+
+    function.__name__ = function.__qualname__ = name + "_"
+    function.__doc__ = f"`nn.functional.{name}` in place: changes `input` and returns it."
+    return function
+
+
+dropout_, alpha_dropout_ = _dropping("dropout"), _dropping("alpha_dropout")
+feature_alpha_dropout_ = _dropping("feature_alpha_dropout")
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """`nn.functional.rrelu` in place: changes `input` and returns it."""
+    from plait.nn import functional
+
+    return functional.rrelu(input, lower, upper, training, True)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """Returns the p-norm distances of every pair of rows of a matrix; see `nn.functional.pdist`."""
+    from plait.nn import functional
+
+    return functional.pdist(input, p)
+
+
+def detach(input: Tensor) -> Tensor:
+    """Returns a tensor with the same memory and no history."""
+    return input.detach()
+
+
+def get_device(input: Tensor) -> int:
+    """Returns the index of a tensor's device, -1 for a CPU."""
+    return input.get_device()
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether a tensor was made in inference mode."""
+    return input.is_inference()
+
+
+def is_conj(input: Tensor) -> bool:
+    """Whether the elements are conjugates: never."""
+    return input.is_conj()
+
+
+def is_neg(input: Tensor) -> bool:
+    """Whether the elements stand for their negatives: never."""
+    return input.is_neg()

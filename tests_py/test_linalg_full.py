@@ -1,0 +1,69 @@
+"""Complete bases, and what functions say of matrices that they cannot take."""
+
+import numpy as np
+import plait
+import pytest
+from plait import linalg
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (2, 5, 3), (3, 3), (2, 4), (3, 0)])
+def test_complete_qr(shape):
+    a = RNG.normal(size=shape)
+    q, r = linalg.qr(plait.tensor(a), mode="complete")
+    m = shape[-2]
+    assert q.shape == (*shape[:-2], m, m) and r.shape == shape
+    assert np.allclose(q.numpy() @ r.numpy(), a)
+    assert np.allclose(q.numpy().swapaxes(-1, -2) @ q.numpy(), np.eye(m))
+    assert np.allclose(np.tril(r.numpy(), -1), 0)
+
+
+def test_complete_qr_of_dependent_columns():
+    a = plait.tensor([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]], dtype=plait.float64)
+    q, r = linalg.qr(a, mode="complete")
+    assert np.allclose(q.numpy().T @ q.numpy(), np.eye(3))
+    assert np.allclose((q @ r).numpy(), a.numpy())
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (2, 3, 5), (3, 3)])
+def test_full_svd(shape):
+    a = RNG.normal(size=shape)
+    u, s, v = linalg.svd(plait.tensor(a))
+    m, n = shape[-2:]
+    assert u.shape[-2:] == (m, m) and v.shape[-2:] == (n, n)
+    k = min(m, n)
+    assert np.allclose((u.numpy()[..., :k] * s.numpy()[..., None, :]) @ v.numpy()[..., :k, :], a)
+    for basis, size in ((u.numpy(), m), (v.numpy(), n)):
+        assert np.allclose(basis.swapaxes(-1, -2) @ basis, np.eye(size))
+
+
+def test_infos():
+    a = plait.tensor([[[2.0, 0.0], [0.0, 4.0]], [[1.0, 1.0], [1.0, 1.0]]])
+    inverse, info = linalg.inv_ex(a)
+    assert info.tolist() == [0, 1] and info.dtype == plait.int32
+    assert inverse[0].tolist() == [[0.5, 0.0], [0.0, 0.25]]
+    x, info = linalg.solve_ex(a, plait.ones(2, 2, 1))
+    assert info.tolist() == [0, 1]
+    assert x[0].tolist() == [[0.5], [0.25]]
+    with pytest.raises(linalg.LinAlgError, match="singular"):
+        linalg.inv_ex(a, check_errors=True)
+    assert plait.ones(2).sum().item() == 2, "and nothing is left to raise"
+
+
+def test_products_of_reflections_and_roots():
+    a = plait.tensor(RNG.normal(size=(2, 4, 3)))
+    v = np.tril(a.numpy(), -1) + np.eye(4, 3)
+    tau = 2 / (v**2).sum(-2)
+    q = linalg.householder_product(a, plait.tensor(tau)).numpy()
+    want = np.eye(4)[None].repeat(2, 0)
+    for i in range(3):
+        want = want @ (np.eye(4) - tau[:, i, None, None] * v[:, :, i, None] @ v[:, None, :, i])
+    assert np.allclose(q, want[..., :3])
+    s = plait.tensor(want @ np.diag([1.0, 2.0, 3.0, 4.0]) @ want.swapaxes(1, 2))
+    root = linalg.matrix_sqrth(s)
+    assert np.allclose((root @ root).numpy(), s.numpy())
+    with pytest.raises(ValueError, match="columns"):
+        linalg.householder_product(plait.ones(2, 3), plait.ones(3))
+    with pytest.raises(NotImplementedError, match=r"linalg\.eig"):
+        linalg.eig(s)
