@@ -16,7 +16,7 @@ STAGE := @internal/make/stage
 # Packages that start goroutines or share memory are tested under the race detector by `make test`.
 RACE_PACKAGES = $$(internal/make/race-packages)
 # What the compiled module of the Python package is made of.
-SOURCES := $(shell find core gpu capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
+SOURCES := $(shell find core gpu parallel capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
 .PHONY: help setup build extension generate test test-full test-race test-python test-package train train-go bench library wheel sdist lint fmt clean
 

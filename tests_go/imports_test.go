@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -173,5 +174,24 @@ func TestCheckImport(t *testing.T) {
 	} {
 		why := checkImport(c.pkg, c.target)
 		require.Equal(t, c.allowed, why == "", "%s imports %s: %s", c.pkg, c.target, why)
+	}
+}
+
+// The compiled module of the Python package is made of all layers: a source distribution has them, and a change in one makes
+// the module anew.
+func TestPythonPackageIsMadeOfAllLayers(t *testing.T) {
+	manifest, err := os.ReadFile(filepath.Join(root, "MANIFEST.in"))
+	require.NoError(t, err)
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	require.NoError(t, err)
+	_, sources, found := strings.Cut(string(makefile), "SOURCES := $(shell find ")
+	require.True(t, found)
+	sources, _, _ = strings.Cut(sources, "-type f")
+	for _, folders := range layers {
+		for _, f := range folders {
+			top, _, _ := strings.Cut(f, "/")
+			require.Contains(t, strings.Split(string(manifest), "\n"), "graft "+top)
+			require.Contains(t, strings.Fields(sources), top)
+		}
 	}
 }
