@@ -123,6 +123,7 @@ func (l *local) Name() string { return "local" }
 // Start implements [Backend].
 func (l *local) Start(o *Operation) *Work {
 	p := &post{place: l, rank: l.rank, op: o, work: newWork(o.label())}
+	p.work.spin = spinOf(len(l.meeting.ranks))
 	l.meeting.records[l.rank].add(o, p.work)
 	if err := p.lend(l.streams); err != nil {
 		p.work.settle(nil, err)

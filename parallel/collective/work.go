@@ -2,6 +2,7 @@ package collective
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,8 +10,20 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// spin is how long a waiter stays awake before it parks, which costs more than a small collective.
-const spin = 20 * time.Microsecond
+// A waiter stays awake for a while before it parks, since a parked thread wakes later than a small collective takes: longer
+// where each rank can have a core, so that ranks that go in step do not park at all.
+const (
+	shortSpin = 10 * time.Microsecond
+	longSpin  = 100 * time.Microsecond
+)
+
+// spinOf returns how long ranks of a group of so many stay awake.
+func spinOf(ranks int) time.Duration {
+	if ranks <= runtime.NumCPU() {
+		return longSpin
+	}
+	return shortSpin
+}
 
 // A Work is a collective on its way. The tensors that were given to it are ordered by it: whatever is launched on them later,
 // on any stream, waits for it by itself. So nobody need wait for a Work but to learn its error.
@@ -19,6 +32,7 @@ type Work struct {
 	settled atomic.Bool   // launched on the streams, or failed
 	ready   chan struct{} // closed then
 	err     error         // once settled
+	spin    time.Duration // how long a waiter stays awake
 	events  []core.Event  // once settled: done when no rank uses the memory any more
 
 	mu       sync.Mutex
@@ -98,23 +112,25 @@ func (w *Work) refused() error {
 func (w *Work) arrivedWithin(d time.Duration) bool {
 	start := time.Now()
 	for i := 1; !w.settled.Load(); i++ {
-		if i%64 != 0 || time.Since(start) < spin {
-			continue
-		}
-		if d < 0 {
-			<-w.ready
-			return true
-		}
-		timer := time.NewTimer(d - time.Since(start))
-		defer timer.Stop()
-		select {
-		case <-w.ready:
-			return true
-		case <-timer.C:
-			return w.settled.Load()
+		if i%64 == 0 && time.Since(start) > w.spin {
+			break
 		}
 	}
-	return true
+	if w.settled.Load() {
+		return true
+	}
+	if d < 0 {
+		<-w.ready
+		return true
+	}
+	timer := time.NewTimer(max(d-time.Since(start), 0))
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+		return true
+	case <-timer.C:
+		return w.settled.Load()
+	}
 }
 
 // Wait waits until the collective is done and returns the error that kept it from being done. The group's timeout bounds
