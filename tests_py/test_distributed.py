@@ -61,7 +61,9 @@ def test_collectives():
         dist.all_reduce(x)
         out["all_reduce"] = x.tolist()
         x = plait.tensor([float(rank)])
-        assert dist.all_reduce(x, op=dist.ReduceOp.AVG, async_op=True).wait()
+        work = dist.all_reduce(x, op=dist.ReduceOp.AVG, async_op=True)
+        assert work.wait()
+        assert work.get_future().then(lambda f: f.value()[0].item() + 1).wait() == 2
         out["avg"] = x.item()
         x = plait.tensor([rank])
         dist.broadcast(x, src=2)

@@ -125,7 +125,6 @@ def test_case18_no_sync():
             if i == 0:
                 for p in m.parameters():
                     p.grad = None
-        plait.cpu.synchronize() if hasattr(plait.cpu, "synchronize") else None
         return before, [p.grad.numpy().copy() for p in m.parameters()]
 
     m, (x, y) = model(), batch()
@@ -281,6 +280,8 @@ def test_ddp_arguments():
             DistributedDataParallel(model(), device_ids=[0, 1])
         with pytest.raises(RuntimeError, match="shape yet"):
             DistributedDataParallel(nn.LazyLinear(3))
+        with pytest.raises(NotImplementedError, match="mixed_precision"):
+            DistributedDataParallel(model(), mixed_precision="bf16")
         with pytest.raises(ValueError, match="bucket_cap_mb"):
             DistributedDataParallel(model(), bucket_cap_mb=0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -94,41 +95,32 @@ class Work:
 
 
 class Future:
-    """What a collective writes, when it is done."""
+    """What a collective writes, or what was made of it, when it is done."""
 
-    def __init__(self, work: Work, then: Callable[[Future], Any] | None = None) -> None:
-        self._work, self._then, self._value, self._known = work, then, None, False
+    def __init__(self, work: Work, value: Callable[[], Any] | None = None) -> None:
+        self._work = work
+        self._value = functools.cache(work.result if value is None else value)
 
     def done(self) -> bool:
-        """Returns whether the value is there."""
-        return self._known or self._work.is_completed()
+        """Returns whether the collective is done."""
+        return self._work.is_completed()
 
     def wait(self) -> Any:
         """Waits for the value and returns it."""
-        if not self._known:
-            self._value = self._then(Future(self._work)) if self._then else self._work.result()
-            self._known = True
-        return self._value
+        return self._value()
 
     def value(self) -> Any:
         """Returns the value."""
         return self.wait()
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Returns a future of what `callback` makes of this one, which is called when that is waited for."""
-        before = self
+        """Returns a future of what `callback` makes of this one, which is called, once, when that is waited for."""
 
-        class Chained(Future):
-            def __init__(self) -> None:
-                super().__init__(before._work)
+        def value() -> Any:
+            self.wait()
+            return callback(self)
 
-            def wait(self) -> Any:
-                if not self._known:
-                    before.wait()
-                    self._value, self._known = callback(before), True
-                return self._value
-
-        return Chained()
+        return Future(self._work, value)
 
 
 def arrive(work: Work) -> None:

@@ -41,10 +41,10 @@ class DistributedDataParallel(Module):
         check_reduction: has no effect
         gradient_as_bucket_view: gradients are views of the buckets, which saves the memory of one copy
         static_graph: each step uses the same parameters, which are found in the first
-        delay_all_reduce_named_params: has no effect; see `delay_all_reduce`
-        param_to_hook_all_reduce: has no effect
-        mixed_precision: has no effect; use `plait.amp`
-        device_mesh: has no effect
+        delay_all_reduce_named_params: must be None; see `delay_all_reduce`
+        param_to_hook_all_reduce: must be None
+        mixed_precision: must be None; use `plait.amp`
+        device_mesh: must be None; give `process_group`
         skip_all_reduce_unused_params: has no effect
         delay_all_reduce: reduce when backward has ended
         weighted: average by the ranks' numbers of samples
@@ -78,6 +78,15 @@ class DistributedDataParallel(Module):
         weighted: bool = False,
     ) -> None:
         super().__init__()
+        absent = {
+            "delay_all_reduce_named_params": delay_all_reduce_named_params,
+            "param_to_hook_all_reduce": param_to_hook_all_reduce,
+            "mixed_precision": mixed_precision,
+            "device_mesh": device_mesh,
+        }
+        for name, value in absent.items():
+            if value is not None:
+                raise NotImplementedError(f"DistributedDataParallel: {name} is not available, got {value!r}")
         group = require(process_group, "DistributedDataParallel")
         named = list(module.named_parameters())
         if any(
