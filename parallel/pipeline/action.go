@@ -1,0 +1,84 @@
+package pipeline
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A Kind is what an [Action] does.
+type Kind uint8
+
+// The kinds of actions. A backward pass is one Backward, or an InputGrad and, perhaps much later, a WeightGrad.
+const (
+	Forward    Kind = iota // the stage's forward pass
+	Backward               // the whole backward pass
+	InputGrad              // the gradient of the stage's input, which the stage before waits for
+	WeightGrad             // the gradients of the stage's parameters
+	SendForward
+	RecvForward // the stage's input
+	SendBackward
+	RecvBackward // the gradient of the stage's output
+)
+
+var kindNames = [...]string{"F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Computes reports whether the action is work of its device, and not a transfer.
+func (k Kind) Computes() bool { return k <= WeightGrad }
+
+// word says the kind in messages.
+func (k Kind) word() string {
+	return [...]string{"forward", "backward", "input gradient", "weight gradient", "sending the output", "receiving the input",
+		"sending the gradient", "receiving the gradient"}[k]
+}
+
+// An Action is one thing that a device does: Kind, for micro-batch Micro in stage Stage.
+type Action struct {
+	Kind         Kind
+	Stage, Micro int
+}
+
+// String returns the action as text: stage, kind, micro-batch, such as 2F0 or 1SEND_B3.
+func (a Action) String() string { return fmt.Sprint(a.Stage, a.Kind.String(), a.Micro) }
+
+// ParseAction reads what [Action.String] wrote.
+func ParseAction(text string) (Action, error) {
+	fail := func() (Action, error) {
+		return Action{}, core.Errorf(core.ValueError, "schedule", "got %q, want a stage, a kind of %s, and a micro-batch, such as 0F0", text, strings.Join(kindNames[:], " "))
+	}
+	digit := func(r rune) bool { return r >= '0' && r <= '9' }
+	kind := strings.TrimFunc(text, digit)
+	before, after, _ := strings.Cut(text, kind)
+	stage, err := strconv.Atoi(before)
+	if err != nil {
+		return fail()
+	}
+	micro, err := strconv.Atoi(after)
+	if err != nil {
+		return fail()
+	}
+	for k, name := range kindNames {
+		if name == kind {
+			return Action{Kind(k), stage, micro}, nil
+		}
+	}
+	return fail()
+}
+
+// peer returns the action on the other side of a transfer.
+func (a Action) peer() Action {
+	switch a.Kind {
+	case SendForward:
+		return Action{RecvForward, a.Stage + 1, a.Micro}
+	case RecvForward:
+		return Action{SendForward, a.Stage - 1, a.Micro}
+	case SendBackward:
+		return Action{RecvBackward, a.Stage - 1, a.Micro}
+	default:
+		return Action{SendBackward, a.Stage + 1, a.Micro}
+	}
+}

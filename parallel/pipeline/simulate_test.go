@@ -1,0 +1,143 @@
+package pipeline
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// exactly asserts that a fraction of times that are whole numbers is a/b.
+func exactly(t *testing.T, a, b int, tl *Timeline, what ...any) {
+	t.Helper()
+	busy := 0.0
+	for _, row := range tl.Spans {
+		for _, x := range row {
+			busy += x.End - x.Start
+		}
+	}
+	all := tl.Time * float64(len(tl.Spans))
+	require.Equal(t, float64(a)*all, (all-busy)*float64(b), what...) // whole numbers: exact
+	require.InDelta(t, float64(a)/float64(b), tl.Bubble, 1e-15, what...)
+}
+
+// TestFormulas compares bubbles and peaks with the formulas in the literature, over the grid.
+func TestFormulas(t *testing.T) {
+	grid(t, func(s *Schedule, name string, p, m, v int) {
+		tl, err := s.Simulate(Costs{})
+		require.NoError(t, err)
+		what := []any{"%s on %d devices, %d micro-batches, %d chunks", name, p, m, v}
+		for d := range p {
+			live := -1
+			switch {
+			case name == "gpipe":
+				live = m
+			case name == "1f1b", name == "interleaved" && v == 1:
+				live = min(p-d, m)
+			case name == "interleaved" && m%p == 0:
+				live = min(2*(p-d-1)+(v-1)*p+1, v*m)
+			case name == "looped-bfs":
+				live = v * m
+			case name == "zb-h1" && v == 1:
+				live = min(p, m)
+			case name == "zb-v":
+				assert.LessOrEqual(t, tl.Live[d], 2*p, what...) // the memory of 1f1b: p times two half stages
+			}
+			if live >= 0 {
+				require.Equal(t, live, tl.Live[d], what...)
+			}
+		}
+		switch {
+		case name == "gpipe", name == "1f1b", name == "interleaved" && v == 1:
+			exactly(t, p-1, m+p-1, tl, what...)
+		case name == "interleaved" && m%p == 0:
+			exactly(t, p-1, v*m+p-1, tl, what...)
+		case name == "looped-bfs" && m >= p:
+			exactly(t, p-1, v*m+p-1, tl, what...)
+		case name == "zb-h1" && v == 1 && m >= 2*p-1:
+			// (p-1)(F+I+W-2W) of a device's time that is a third of 1f1b's, 3(p-1).
+			exactly(t, p-1, 3*m+p-1, tl, what...)
+		case name == "zb-v" && m >= 2*p-1:
+			assert.LessOrEqual(t, tl.Time, float64(6*m+p-1), what...)
+		}
+	})
+}
+
+// TestTable has the figures of schedules whose bubbles and peaks are known.
+func TestTable(t *testing.T) {
+	for _, row := range []struct {
+		p, m                 int
+		bubble, interleaved  float64
+		ofPairs, interlevels []int
+	}{
+		{2, 4, 0.2000, 0.1111, []int{2, 1}, []int{5, 3}},
+		{4, 4, 0.4286, 0.2727, []int{4, 3, 2, 1}, []int{8, 8, 7, 5}},
+		{4, 8, 0.2727, 0.1579, []int{4, 3, 2, 1}, []int{11, 9, 7, 5}},
+		{4, 16, 0.1579, 0.0857, []int{4, 3, 2, 1}, []int{11, 9, 7, 5}},
+		{8, 8, 0.4667, 0.3043, []int{8, 7, 6, 5, 4, 3, 2, 1}, []int{16, 16, 16, 16, 15, 13, 11, 9}},
+		{8, 32, 0.1795, 0.0986, []int{8, 7, 6, 5, 4, 3, 2, 1}, []int{23, 21, 19, 17, 15, 13, 11, 9}},
+	} {
+		for _, name := range []string{"gpipe", "1f1b", "interleaved"} {
+			s, err := New(name, row.p, row.m, 0)
+			require.NoError(t, err)
+			tl, err := s.Simulate(Costs{})
+			require.NoError(t, err)
+			bubble, peaks := row.bubble, row.ofPairs
+			switch name {
+			case "gpipe":
+				peaks = make([]int, row.p)
+				for i := range peaks {
+					peaks[i] = row.m
+				}
+			case "interleaved":
+				bubble, peaks = row.interleaved, row.interlevels
+			}
+			assert.InDelta(t, bubble, tl.Bubble, 5e-5, "%s %d %d", name, row.p, row.m)
+			assert.Equal(t, peaks, tl.Live, "%s %d %d", name, row.p, row.m)
+		}
+	}
+}
+
+func TestCosts(t *testing.T) {
+	s, err := New("1f1b", 2, 2, 0)
+	require.NoError(t, err)
+	tl, err := s.Simulate(Costs{Forward: []float64{2, 1}, Input: []float64{3, 1}, Weight: []float64{1, 2}, Link: []float64{0.5}, Saved: []float64{10, 7}})
+	require.NoError(t, err)
+	assert.Equal(t, [][]Span{
+		{{Action{Forward, 0, 0}, 0, 2}, {Action{Forward, 0, 1}, 2, 4}, {Action{Backward, 0, 0}, 7, 11}, {Action{Backward, 0, 1}, 11, 15}},
+		{{Action{Forward, 1, 0}, 2.5, 3.5}, {Action{Backward, 1, 0}, 3.5, 6.5}, {Action{Forward, 1, 1}, 6.5, 7.5}, {Action{Backward, 1, 1}, 7.5, 10.5}},
+	}, tl.Spans)
+	assert.Equal(t, 15.0, tl.Time)
+	assert.Equal(t, []float64{20, 7}, tl.Peak)
+	assert.Equal(t, []int{2, 1}, tl.Live)
+	assert.InDelta(t, 1-20.0/30, tl.Bubble, 1e-12)
+
+	_, err = s.Simulate(Costs{Forward: []float64{1}})
+	assert.ErrorContains(t, err, "got 1 costs in Forward, want 2")
+	_, err = s.Simulate(Costs{Link: []float64{-1}})
+	assert.ErrorContains(t, err, "got the cost -1 in Link")
+}
+
+// TestSplitPassesKeepLess has the bytes of micro-batches between the two halves of their backward passes.
+func TestSplitPassesKeepLess(t *testing.T) {
+	s, err := Parse("0F0 0F1 0I0 0I1 0F2 0W0 0W1 0I2 0W2")
+	require.NoError(t, err)
+	tl, err := s.Simulate(Costs{Saved: []float64{10}, Rest: []float64{4}})
+	require.NoError(t, err)
+	assert.Equal(t, []float64{20}, tl.Peak)
+	assert.Equal(t, []int{3}, tl.Live)
+}
+
+func TestZeroBubbleHasLessBubble(t *testing.T) {
+	for p := 2; p <= 8; p++ {
+		bubble := func(name string) float64 {
+			s, err := New(name, p, 4*p, 0)
+			require.NoError(t, err)
+			tl, err := s.Simulate(Costs{})
+			require.NoError(t, err)
+			return tl.Bubble
+		}
+		assert.Less(t, bubble("zb-h1"), bubble("1f1b")/2)
+		assert.Less(t, bubble("zb-v"), bubble("zb-h1"))
+	}
+}
