@@ -11,6 +11,8 @@ import (
 type History struct {
 	refs   atomicCount
 	wanted atomic.Bool // a gradient is: it is a leaf that requires one, or a node's output
+	// refused is the error of recorded operations on a leaf: see Refuse.
+	refused atomic.Pointer[error]
 
 	mu         sync.Mutex // guards what follows
 	node       *Node      // the node that made the value; nil for a leaf

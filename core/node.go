@@ -85,7 +85,13 @@ func NewNode(m Mode, name string, deriv Deriv, inputs ...*Tensor) *Node {
 			n.edges, n.inputs = append(n.edges, Edge{}), append(n.inputs, outputMeta{})
 			continue
 		}
-		n.edges = append(n.edges, t.current().Edge())
+		h := t.current()
+		if h != nil {
+			if err := h.refused.Load(); err != nil {
+				n.problem = *err
+			}
+		}
+		n.edges = append(n.edges, h.Edge())
 		n.inputs = append(n.inputs, outputMeta{t.dtype, t.shape})
 	}
 	if m.Anomaly() {

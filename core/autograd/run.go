@@ -310,6 +310,9 @@ func (r *Run) Visits(n *core.Node) bool {
 	return s != nil && s.needed
 }
 
+// Closed reports whether [Run.Close] was called.
+func (r *Run) Closed() bool { return r.closed }
+
 // Close lets go of everything the run holds.
 func (r *Run) Close() {
 	if r.closed {

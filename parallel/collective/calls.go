@@ -62,6 +62,36 @@ func (g *Group) ReduceScatterInto(out, in *core.Tensor, o ReduceOp) *Work {
 	return g.startPieces(&Operation{Kind: KindReduceScatter, Op: o}, []*core.Tensor{in}, []*core.Tensor{out}, g.Size(), 1)
 }
 
+// AllGatherParts is [Group.AllGather] of several tensors as one collective: the ins[i] of all ranks, of sizes[i][r]
+// elements, come one after the other to outs[i].
+func (g *Group) AllGatherParts(outs, ins []*core.Tensor, sizes [][]int) *Work {
+	o := &Operation{Kind: KindAllGather}
+	cut, err := g.cutAll(o, outs, sizes)
+	if err != nil {
+		return failedWork(o.label(), err)
+	}
+	whole, err := wholes(o, ins)
+	if err != nil {
+		return failedWork(o.label(), err)
+	}
+	return g.run(o, whole, cut)
+}
+
+// ReduceScatterParts is [Group.ReduceScatter] of several tensors as one collective: of the reduction of the ranks' ins[i],
+// rank r gets sizes[i][r] elements, which follow those of the ranks before it, in its outs[i].
+func (g *Group) ReduceScatterParts(outs, ins []*core.Tensor, sizes [][]int, op ReduceOp) *Work {
+	o := &Operation{Kind: KindReduceScatter, Op: op}
+	cut, err := g.cutAll(o, ins, sizes)
+	if err != nil {
+		return failedWork(o.label(), err)
+	}
+	whole, err := wholes(o, outs)
+	if err != nil {
+		return failedWork(o.label(), err)
+	}
+	return g.run(o, cut, whole)
+}
+
 // AllToAll writes the ins[r] of rank q to the outs[q] of rank r.
 func (g *Group) AllToAll(outs, ins []*core.Tensor) *Work {
 	return g.start(&Operation{Kind: KindAllToAll}, ins, outs)
@@ -145,6 +175,36 @@ func (g *Group) exchange(note string, payload []byte) ([][]byte, error) {
 // start begins an operation over whole tensors.
 func (g *Group) start(o *Operation, ins, outs []*core.Tensor) *Work {
 	return g.startPieces(o, ins, outs, 1, 1)
+}
+
+// wholes returns each tensor as one piece.
+func wholes(o *Operation, ts []*core.Tensor) ([]Piece, error) {
+	list := make([]Piece, len(ts))
+	for i, t := range ts {
+		if err := t.Usable(o.name()); err != nil {
+			return nil, err
+		}
+		list[i] = Piece{Tensor: t, N: t.Numel()}
+	}
+	return list, nil
+}
+
+// cutAll returns the parts of the tensors, by rank: first those of rank 0.
+func (g *Group) cutAll(o *Operation, ts []*core.Tensor, sizes [][]int) ([]Piece, error) {
+	if len(sizes) != len(ts) {
+		return nil, core.Errorf(core.ValueError, o.name(), "got the sizes of the parts of %d tensors, want %d", len(sizes), len(ts))
+	}
+	list := make([]Piece, len(ts)*g.Size())
+	for i, t := range ts {
+		parts, err := g.cut(o, t, sizes[i])
+		if err != nil {
+			return nil, err
+		}
+		for r, p := range parts {
+			list[r*len(ts)+i] = p
+		}
+	}
+	return list, nil
 }
 
 // startPieces begins an operation over tensors that are cut into so many equal parts each.
@@ -295,9 +355,13 @@ func (g *Group) check(o *Operation, ins, outs []Piece) error {
 	}
 	var err error
 	switch {
-	case o.Kind == KindAllGather || o.Kind == KindGather && o.Root == g.rank:
+	case o.Kind == KindAllGather:
+		err = want("output", size*len(ins), outs)
+	case o.Kind == KindGather && o.Root == g.rank:
 		err = want("output", size, outs)
-	case o.Kind == KindReduceScatter || o.Kind == KindScatter && o.Root == g.rank:
+	case o.Kind == KindReduceScatter:
+		err = want("input", size*len(outs), ins)
+	case o.Kind == KindScatter && o.Root == g.rank:
 		err = want("input", size, ins)
 	case o.Kind == KindAllToAll:
 		if err = want("output", size, outs); err == nil {

@@ -51,9 +51,10 @@ type Piece struct {
 
 // An Operation is one rank's part in a collective.
 //
-// Ins and Outs hold, by kind: all_reduce, broadcast and reduce the same pieces in both, as many as tensors; all_gather and
-// gather one piece in Ins and one for each rank in Outs; reduce_scatter and scatter one for each rank in Ins and one in
-// Outs; all_to_all one for each rank in both. Ranks that give or get nothing leave theirs empty: all but the root in
+// Ins and Outs hold, by kind: all_reduce, broadcast and reduce the same pieces in both, as many as tensors; gather one piece
+// in Ins and one for each rank in Outs; scatter one for each rank in Ins and one in Outs; all_gather k pieces in Ins and k
+// for each rank in Outs, rank 0's first; reduce_scatter k for each rank in Ins and k in Outs; all_to_all one for each rank
+// in both. Ranks that give or get nothing leave theirs empty: all but the root in
 // Outs of a gather and in Ins of a scatter.
 type Operation struct {
 	Kind    Kind

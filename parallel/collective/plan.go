@@ -34,6 +34,11 @@ func steps(ops []*Operation, last int) ([]step, bool) {
 	o := ops[0]
 	var p plan
 	p.ops, p.last = ops, last
+	for _, q := range ops {
+		if o.Kind == KindAllGather && len(q.Ins) != len(o.Ins) || o.Kind == KindReduceScatter && len(q.Outs) != len(o.Outs) {
+			return nil, false
+		}
+	}
 	switch o.Kind {
 	case KindAllReduce, KindReduce:
 		for i := range o.Ins {
@@ -60,16 +65,20 @@ func steps(ops []*Operation, last int) ([]step, bool) {
 				continue
 			}
 			for from := range ops {
-				p.copy(source{from, 0, false}, source{to, from, true})
+				for i := range o.Ins {
+					p.copy(source{from, i, false}, source{to, from*len(o.Ins) + i, true})
+				}
 			}
 		}
 	case KindReduceScatter:
 		for to := range ops {
-			var ins []source
-			for from := range ops {
-				ins = append(ins, source{from, to, false})
+			for i := range o.Outs {
+				var ins []source
+				for from := range ops {
+					ins = append(ins, source{from, to*len(o.Outs) + i, false})
+				}
+				p.reduceTo(to, ins, source{to, i, true})
 			}
-			p.reduceTo(to, ins, source{to, 0, true})
 		}
 	case KindAllToAll:
 		for to := range ops {
@@ -185,10 +194,11 @@ func sameMemory(a, b Piece) bool {
 
 // moved returns the bytes that one rank reads from and writes to the memory of its peers.
 func moved(o *Operation, rank, size int) int {
+	// each is how many pieces belong to one rank; those of the rank itself, if but names one, are left out.
 	total := func(pieces []Piece, but int) int {
-		n := 0
+		n, each := 0, max(len(pieces)/size, 1)
 		for i, p := range pieces {
-			if i != but {
+			if but < 0 || i/each != but {
 				n += p.N * p.Tensor.DType().Size()
 			}
 		}

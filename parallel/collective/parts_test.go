@@ -1,0 +1,68 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// Several tensors are gathered and reduced as one collective, in parts of unequal sizes and without any.
+func TestPartsOfSeveralTensors(t *testing.T) {
+	sizes := [][]int{{2, 1, 0}, {1, 1, 1}, {0, 0, 4}}
+	err := Spawn(3, []string{"cpu:0"}, Options{}, func(r *Rank) error {
+		var parts, wholes []*core.Tensor
+		for i, s := range sizes {
+			mine := make([]float64, s[r.Rank])
+			for k := range mine {
+				mine[k] = float64(100*i + 10*r.Rank + k)
+			}
+			parts = append(parts, core.FromSlice(mine))
+			wholes = append(wholes, core.FromSlice(make([]float64, s[0]+s[1]+s[2])))
+		}
+		if err := r.World.AllGatherParts(wholes, parts, sizes).Wait(); err != nil {
+			return err
+		}
+		for i, want := range [][]float64{{0, 1, 10}, {100, 110, 120}, {220, 221, 222, 223}} {
+			if got, err := core.Values[float64](wholes[i]); err != nil || !slices.Equal(got, want) {
+				return fmt.Errorf("gathered %v, %v, want %v", got, err, want)
+			}
+		}
+		if err := r.World.ReduceScatterParts(parts, wholes, sizes, Sum).Wait(); err != nil {
+			return err
+		}
+		for i, s := range sizes {
+			got, err := core.Values[float64](parts[i])
+			for k := range got {
+				if got[k] != 3*float64(100*i+10*r.Rank+k) {
+					return fmt.Errorf("reduced %v, of sizes %v", got, s)
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		bytes := r.World.Stats().Bytes
+		others := 8 * (10 - sizes[0][r.Rank] - sizes[1][r.Rank] - sizes[2][r.Rank])
+		if bytes["all_gather"] != others || bytes["reduce_scatter"] != others {
+			return fmt.Errorf("moved %v, want %d each", bytes, others)
+		}
+		if err := r.World.AllGatherParts(wholes, parts, sizes[:2]).Wait(); err == nil {
+			return errors.New("the sizes of two tensors were taken for those of three")
+		}
+		// Ranks that give different numbers of tensors all learn it.
+		n := 3
+		if r.Rank == 1 {
+			n = 2
+		}
+		if err := r.World.AllGatherParts(wholes[:n], parts[:n], sizes[:n]).Wait(); err == nil {
+			return errors.New("ranks that disagree were not told")
+		}
+		return nil
+	})
+	require.NoError(t, err)
+}

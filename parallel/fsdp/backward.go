@@ -1,0 +1,156 @@
+package fsdp
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core/autograd"
+)
+
+// preBackward is told that the gradient of an output is known: the unit's backward begins.
+func (u *Unit) preBackward(w *use) error {
+	run := autograd.CurrentRun()
+	if run == nil || u.closed {
+		return nil
+	}
+	if !slices.Contains(u.uses, w) {
+		u.uses = append(u.uses, w)
+	}
+	if u.back {
+		return nil
+	}
+	if err := u.enter(run); err != nil {
+		return err
+	}
+	if err := u.fill(); err != nil {
+		return err
+	}
+	if err := u.show(); err != nil {
+		return err
+	}
+	t := u.tree
+	if next := t.behind(u); next != nil && t.root().options.BackwardPrefetch == PrefetchBefore {
+		return t.prefetch(next)
+	} else if next != nil {
+		t.wished = next
+	}
+	return nil
+}
+
+// enter makes the unit one that backward pass run goes through.
+func (u *Unit) enter(run *autograd.Run) error {
+	t := u.tree
+	if !slices.Contains(t.runs, run) {
+		t.runs = append(t.runs, run)
+		if err := autograd.QueueCallback(func() error { return t.backwardEnded(run) }); err != nil {
+			return err
+		}
+	}
+	u.back, u.run, u.reduced, u.expecting = true, run, false, 0
+	for _, p := range u.params {
+		p.waits = run.Reaches(p.full())
+		if p.waits {
+			u.expecting++
+		}
+	}
+	return nil
+}
+
+// arrived is told that the gradient of a parameter is final.
+func (u *Unit) arrived(p *parameter) error {
+	run := autograd.CurrentRun()
+	if run == nil {
+		return nil
+	}
+	if !u.back {
+		// What has a gradient did not pass through the unit's outputs.
+		if err := u.enter(run); err != nil {
+			return err
+		}
+	}
+	u.touched = true
+	if !p.waits {
+		return nil
+	}
+	p.waits = false
+	if u.expecting--; u.expecting > 0 {
+		return nil
+	}
+	if u.sync {
+		if err := u.reduce(); err != nil {
+			return err
+		}
+	}
+	return u.release()
+}
+
+// release frees the full parameters if backward is done with them.
+func (u *Unit) release() error {
+	if !u.back || u.expecting > 0 || len(u.uses) == 0 {
+		return nil
+	}
+	trained := true
+	for _, p := range u.params {
+		trained = trained && p.full().RequiresGrad()
+	}
+	for _, w := range u.uses {
+		// Without a sign from the inputs, gradients of all parameters are one.
+		if w.inputs > 0 || !w.hooked && (!trained || !u.reduced && u.sync) {
+			return nil
+		}
+	}
+	return u.leave()
+}
+
+// leave ends the unit's backward.
+func (u *Unit) leave() error {
+	u.back, u.run, u.uses = false, nil, nil
+	if u.using > 0 || u.manual || u.whole() {
+		return nil
+	}
+	u.shut()
+	if u.keep {
+		u.holds = true
+		return nil
+	}
+	u.empty()
+	return u.tree.freed()
+}
+
+// backwardEnded is told that a backward pass has run its last node.
+func (t *Tree) backwardEnded(run *autograd.Run) error {
+	t.runs = slices.DeleteFunc(t.runs, func(r *autograd.Run) bool { return r == run })
+	t.wished = t.wished[:0]
+	// Gradients that did not come in the whole, or came in passes without synchronisation, in an order that all ranks know.
+	for _, u := range t.units {
+		if u.sync && !u.reduced && u.pending() && (u.run == run || u.run == nil && len(t.runs) == 0) {
+			if err := u.reduce(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, u := range t.units {
+		if u.run == run {
+			if err := u.leave(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(t.runs) > 0 {
+		return nil
+	}
+	for _, u := range t.units {
+		if u.filled && u.idle() && !(u.holds && u.keep) {
+			u.empty()
+		}
+	}
+	t.releaseHeld()
+	return t.settleAbsent()
+}
+
+// pending reports whether some of the unit's parameters have a gradient that was not reduced.
+func (u *Unit) pending() bool {
+	if u.whole() {
+		return u.touched
+	}
+	return slices.ContainsFunc(u.params, func(p *parameter) bool { return p.full().Grad() != nil })
+}

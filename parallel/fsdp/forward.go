@@ -1,0 +1,117 @@
+package fsdp
+
+import "github.com/plait-ml/plait/core"
+
+// A use is one forward pass of a unit.
+type use struct {
+	unit   *Unit
+	inputs int // whose gradients are still to come
+	hooked bool
+}
+
+// PreForward gathers the unit's parameters, for a forward pass on the inputs that are tensors, and makes the module's tensors
+// the full ones. [Unit.PostForward], or after an error [Tree.Abandon], must follow. It waits for nothing but, every so often,
+// other ranks. An error of the step before comes out here.
+func (u *Unit) PreForward(inputs []*core.Tensor) error {
+	t := u.tree
+	if t == nil {
+		return core.Errorf(core.StateError, "fsdp", "the unit %q is in no tree", u.Name())
+	}
+	if t.depth == 0 {
+		t.sweep()
+		if u == t.root() && !t.again() {
+			if err := t.begin(); err != nil {
+				return err
+			}
+		}
+	}
+	t.depth++
+	u.using++
+	if u.back {
+		return nil // computed again, in the midst of the unit's backward
+	}
+	if err := u.fill(); err != nil {
+		return err
+	}
+	if err := u.show(); err != nil {
+		return err
+	}
+	w := &use{unit: u}
+	u.latest = w
+	if core.CurrentMode().GradEnabled() && u != t.root() && !u.whole() && !t.again() {
+		for _, x := range inputs {
+			w.watch(x)
+		}
+	}
+	if t.again() {
+		return nil
+	}
+	return t.prefetch(t.entered(u))
+}
+
+// watch waits for the gradient of an input, after which the unit's own backward is done.
+func (w *use) watch(x *core.Tensor) {
+	if x.Err() != nil || !x.RequiresGrad() || x.IsLeaf() {
+		return
+	}
+	w.inputs++
+	w.hooked = true
+	came := false
+	x.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+		if came {
+			return nil
+		}
+		came = true
+		w.inputs--
+		if err := w.unit.release(); err != nil {
+			return core.ErrorTensor(err)
+		}
+		return nil
+	}})
+}
+
+// PostForward ends a forward pass with the outputs that are tensors: it frees what was gathered, and makes the backward pass
+// through the outputs gather it again.
+func (u *Unit) PostForward(outputs []*core.Tensor) error {
+	t := u.tree
+	t.depth--
+	u.using--
+	if u.back {
+		return nil
+	}
+	grad := false
+	w := u.latest
+	for _, y := range outputs {
+		if y.Err() == nil && y.RequiresGrad() && !y.IsLeaf() {
+			grad = true
+			y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+				if err := u.preBackward(w); err != nil {
+					return core.ErrorTensor(err)
+				}
+				return nil
+			}})
+		}
+	}
+	if grad && !t.again() {
+		t.left(u)
+	}
+	var err error
+	if u.using == 0 && !u.manual {
+		u.shut()
+		if u.options.KeepAfterForward && grad {
+			u.holds = true
+		} else {
+			if grad && u.nearby != nil && u.filled && !t.again() {
+				err = u.scatter()
+			}
+			u.empty()
+			if e := t.freed(); err == nil {
+				err = e
+			}
+		}
+	}
+	if t.depth == 0 && !t.again() {
+		t.finish()
+	}
+	return err
+}

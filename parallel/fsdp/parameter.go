@@ -1,0 +1,164 @@
+package fsdp
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// A parameter is one tensor of a unit.
+type parameter struct {
+	unit   *Unit
+	name   string
+	tensor *core.Tensor // the module's: the shard, or while the unit is open the full parameter
+	other  *core.Tensor // the one of the two that tensor is not
+	shape  []int        // of the full parameter
+	rows   []int        // rank r has the rows [rows[r], rows[r+1])
+	sizes  []int        // elements by rank
+
+	gathered uint32       // the version of the shard that the full parameter was last gathered from
+	second   *core.Tensor // with [Options.Partial], this rank's part between forward and backward
+	partial  *core.Tensor // the gradient so far, summed over the shard group but not over the replicas
+	waits    bool         // its gradient comes in this backward pass
+	absent   bool         // none came in the last one
+	shown    uint32       // the version of the full parameter when it was summoned
+	had      bool         // the shard had a gradient before it
+	remove   func()       // takes the hook on the full parameter away
+}
+
+// rowsOf returns how n ranks divide rows.
+func rowsOf(rows, n int) []int {
+	each := (rows + n - 1) / n
+	list := make([]int, n+1)
+	for r := range list {
+		list[r] = min(r*each, rows)
+	}
+	return list
+}
+
+// divide sets how ranks share a parameter of the given shape. One without dimensions is one row.
+func (p *parameter) divide(shape []int, ranks int) {
+	p.shape = slices.Clone(shape)
+	rows, width := 1, 1
+	if len(shape) > 0 {
+		rows, width = shape[0], core.Numel(shape[1:])
+	}
+	p.rows = rowsOf(rows, ranks)
+	p.sizes = sizesOf(p.rows, width)
+}
+
+func sizesOf(rows []int, width int) []int {
+	list := make([]int, len(rows)-1)
+	for r := range list {
+		list[r] = (rows[r+1] - rows[r]) * width
+	}
+	return list
+}
+
+// shapeOf returns the shape of so many rows of the parameter.
+func (p *parameter) shapeOf(rows int) []int {
+	if len(p.shape) == 0 {
+		if rows == 1 {
+			return []int{}
+		}
+		return []int{0}
+	}
+	s := slices.Clone(p.shape)
+	s[0] = rows
+	return s
+}
+
+// part returns rows [from, to) of a full tensor of the parameter's shape, as a view.
+func (p *parameter) part(full *core.Tensor, from, to int) *core.Tensor {
+	if len(p.shape) == 0 {
+		return op.Narrow(op.Reshape(full, 1), 0, 0, to-from)
+	}
+	return op.Narrow(full, 0, from, to-from)
+}
+
+// mine returns this rank's rows of a full tensor, as a view in the shape of the shard.
+func (p *parameter) mine(full *core.Tensor) *core.Tensor {
+	r := p.unit.rank()
+	v := p.part(full, p.rows[r], p.rows[r+1])
+	return op.Reshape(v, p.shapeOf(p.rows[r+1]-p.rows[r])...)
+}
+
+// shard returns the tensor with this rank's rows, wherever it is.
+func (p *parameter) shard() *core.Tensor {
+	if p.unit.open {
+		return p.other
+	}
+	return p.tensor
+}
+
+// full returns the full tensor, whose storage may be empty.
+func (p *parameter) full() *core.Tensor {
+	if p.unit.open || p.unit.whole() {
+		return p.tensor
+	}
+	return p.other
+}
+
+// split makes the module's tensor, so far the full parameter, the shard, and the full one an emptied tensor.
+func (p *parameter) split() error {
+	u, t := p.unit, p.tensor
+	var made *core.Tensor
+	core.NoGrad(func() {
+		core.WithCategory(core.Parameter, func() {
+			core.Tidy(func() {
+				made = op.Clone(p.mine(t.Detach())).Keep()
+				if o := u.options.Offload; o != nil && made.Err() == nil && made.Device() != o {
+					moved := op.ToDevice(made, o).Keep()
+					made.Release()
+					made = moved
+				}
+			})
+		})
+	})
+	if err := made.Err(); err != nil {
+		return err
+	}
+	made.Storage().SetCategory(core.Parameter)
+	requires := t.RequiresGrad()
+	made.SetRequiresGrad(requires)
+	made.EnsureHistory().Refuse(core.Errorf(core.StateError, "fsdp",
+		"parameter %s is divided over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard)", p.name, u.options.Name))
+	d := t.DType()
+	if u.options.Precision.Param != nil && d.IsFloat() {
+		d = *u.options.Precision.Param
+	}
+	full := core.NewEmptied(core.CurrentMode(), u.stream, d, p.shape, core.Communication).Keep()
+	// The module's tensor becomes the shard; what it was goes.
+	if err := t.Exchange(made); err != nil {
+		made.Release()
+		full.Release()
+		return err
+	}
+	made.Release()
+	p.other = full
+	p.remove = full.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+		if err := p.unit.arrived(p); err != nil {
+			return core.ErrorTensor(err)
+		}
+		return nil
+	}})
+	return nil
+}
+
+// release frees what the unit added to the module's tensor, which stays the shard.
+func (p *parameter) release() {
+	if p.remove != nil {
+		p.remove()
+		p.remove = nil
+	}
+	for _, t := range []**core.Tensor{&p.other, &p.second, &p.partial} {
+		if *t != nil {
+			(*t).Release()
+			*t = nil
+		}
+	}
+	if h := p.tensor.History(); h != nil {
+		h.Refuse(nil)
+	}
+}

@@ -1,0 +1,90 @@
+package fsdp_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/stretchr/testify/require"
+)
+
+// train runs steps of a divided model, each rank on its rows of the batches, and returns the parameters in full.
+func train(r *collective.Rank, policy fsdp.Policy, o fsdp.Options, optimiser string, steps, each int) ([]float64, error) {
+	m := model()
+	f, err := fsdp.New(m, r.World, policy, o)
+	if err != nil {
+		return nil, err
+	}
+	opt, err := optimisers[optimiser](nn.Parameters(m))
+	if err != nil {
+		return nil, err
+	}
+	for s := range steps {
+		x, y := batch(s, r.Rank*each, (r.Rank+1)*each)
+		if _, err := step(f.Forward, opt, x, y); err != nil {
+			return nil, err
+		}
+	}
+	all, err := gathered(f)
+	opt.Release()
+	return all, errors.Join(err, f.Close())
+}
+
+// Case 28: k steps as one device on the joined batch, and bit for bit as DDP, whatever is freed and prefetched when.
+func TestCase28Parity(t *testing.T) {
+	for _, world := range []int{1, 2, 3, 4} {
+		for _, optimiser := range []string{"sgd", "momentum", "adam"} {
+			var want []float64
+			in64(t, func() {
+				var err error
+				want, err = alone(model(), optimiser, 4, 3*world)
+				require.NoError(t, err)
+			})
+			spawn(t, world, func(r *collective.Rank) error {
+				m := model()
+				d, err := ddp.New(m, r.World, ddp.Options{})
+				if err != nil {
+					return err
+				}
+				opt, err := optimisers[optimiser](nn.Parameters(m))
+				if err != nil {
+					return err
+				}
+				for s := range 4 {
+					x, y := batch(s, r.Rank*3, (r.Rank+1)*3)
+					if _, err := step(d.Forward, opt, x, y); err != nil {
+						return err
+					}
+				}
+				same, err := values(nn.Parameters(m))
+				if err != nil {
+					return err
+				}
+				for _, o := range []fsdp.Options{
+					{},
+					{KeepAfterForward: true},
+					{Partial: map[int]int{1: 1, 2: 1, 3: 3, 4: 2}[world]},
+					{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever},
+					{BackwardPrefetch: fsdp.PrefetchAfter},
+					{Slots: 3},
+				} {
+					for i, policy := range []fsdp.Policy{nil, blocks, fsdp.BySize(40)} {
+						what := fmt.Sprintf("%s, %+v, policy %d, %d ranks", optimiser, o, i, world)
+						got, err := train(r, policy, o, optimiser, 4, 3)
+						if err != nil {
+							return fmt.Errorf("%s: %w", what, err)
+						}
+						if err := errors.Join(near(what, got, want, 1e-9), equal(what+" beside DDP", got, same)); err != nil {
+							return err
+						}
+					}
+				}
+				return d.Close()
+			})
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package fsdp
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// reduce replaces the full gradients of the unit's parameters by their average over the ranks, each rank's part of which
+// goes to the gradients of the shards. Parameters that have none here count as zeros.
+func (u *Unit) reduce() error {
+	u.reduced, u.touched = true, false
+	var params []*parameter
+	for _, p := range u.params {
+		p.absent, p.had = false, p.shard().Grad() != nil
+		if p.full().RequiresGrad() {
+			params = append(params, p)
+		}
+	}
+	if len(params) == 0 {
+		return nil
+	}
+	u.stats.Reductions++
+	if u.whole() {
+		return u.average(params)
+	}
+	ins, outs, sizes := make([]*core.Tensor, len(params)), make([]*core.Tensor, len(params)), make([][]int, len(params))
+	direct := true // the sums go right into the shards' gradients
+	for i, p := range params {
+		s := p.shard()
+		d := u.reduceDType(p)
+		sizes[i] = p.sizes
+		direct = direct && s.Grad() == nil && d == s.DType() && s.Device() == u.device && p.partial == nil && !u.defers()
+	}
+	t := u.tree
+	if direct {
+		core.NoGrad(func() {
+			core.WithCategory(core.Gradient, func() {
+				for i, p := range params {
+					outs[i] = likeShard(p, p.shard().DType())
+				}
+			})
+		})
+		for _, o := range outs {
+			if err := o.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	var held []*core.Tensor
+	err := t.off(u.device, func() error {
+		for i, p := range params {
+			g := p.full().Grad()
+			d := u.reduceDType(p)
+			if g == nil {
+				p.absent = true
+				g = op.Full(p.shape, core.Num(0), op.TensorOptions{DType: &d, Device: u.device})
+			}
+			g = op.Contiguous(u.cast(g.Detach(), d))
+			if err := g.Err(); err != nil {
+				return err
+			}
+			ins[i] = g
+			if !direct {
+				outs[i] = likeShard(p, d)
+			}
+			if err := outs[i].Err(); err != nil {
+				return err
+			}
+		}
+		if err := u.reduceTo(params, outs, ins, sizes); err != nil {
+			return err
+		}
+		if direct {
+			return nil
+		}
+		return u.add(params, outs)
+	})
+	for i, p := range params {
+		if direct {
+			p.shard().SetGrad(outs[i])
+		}
+		if g := p.full().Grad(); g != nil {
+			held = append(held, g.Detach().Keep())
+			p.full().SetGrad(nil)
+		}
+	}
+	// The memory of the gradients before these may be used from now on, by what waits for their reduction; where nothing is to
+	// run beside reductions, that of these too.
+	t.releaseHeld()
+	t.held = held
+	if t.root().options.BackwardPrefetch == PrefetchNever {
+		t.releaseHeld()
+	}
+	if err != nil {
+		return err
+	}
+	return u.tell(params)
+}
+
+func (u *Unit) reduceDType(p *parameter) core.DType {
+	if d := u.options.Precision.Reduce; d != nil {
+		return *d
+	}
+	return p.full().DType()
+}
+
+// defers reports whether reductions leave out the replicas for now.
+func (u *Unit) defers() bool { return u.options.Replicas != nil && !u.all }
+
+// likeShard returns a new tensor of the shard's shape on the unit's device.
+func likeShard(p *parameter, d core.DType) *core.Tensor {
+	return op.EmptyWith(p.shard().Shape(), op.TensorOptions{DType: &d, Device: p.unit.device}).Keep()
+}
+
+// reduceTo sums ins over the shard group to outs, and then over the replicas, and divides once.
+func (u *Unit) reduceTo(params []*parameter, outs, ins []*core.Tensor, sizes [][]int) error {
+	t, replicas := u.tree, u.options.Replicas
+	if replicas == nil && u.factor == 0 {
+		return t.keep(u.group.ReduceScatterParts(outs, ins, sizes, collective.Avg))
+	}
+	if err := t.keep(u.group.ReduceScatterParts(outs, ins, sizes, collective.Sum)); err != nil {
+		return err
+	}
+	if u.defers() {
+		return nil
+	}
+	for i, p := range params {
+		if p.partial != nil {
+			if err := op.AddInPlace(outs[i], p.partial).Err(); err != nil {
+				return err
+			}
+			p.partial.Release()
+			p.partial = nil
+		}
+	}
+	if replicas != nil {
+		if err := t.keep(replicas.AllReduceMany(outs, collective.Sum)); err != nil {
+			return err
+		}
+	}
+	for _, o := range outs {
+		if err := op.DivInPlace(o, core.Num(u.divisor())).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// divisor returns by what sums of gradients are divided.
+func (u *Unit) divisor() float64 {
+	if u.factor != 0 {
+		return u.factor
+	}
+	return float64(sizeOf(u.group) * sizeOf(u.options.Replicas))
+}
+
+// add adds reduced gradients to those of the shards, and lets go of them.
+func (u *Unit) add(params []*parameter, outs []*core.Tensor) error {
+	for i, p := range params {
+		s, g := p.shard(), outs[i]
+		if u.defers() {
+			if p.partial == nil {
+				p.partial = g
+				continue
+			}
+			if err := op.AddInPlace(p.partial, g).Err(); err != nil {
+				return err
+			}
+			g.Release()
+			continue
+		}
+		made := op.ToDevice(op.To(g, s.DType()), s.Device())
+		if err := made.Err(); err != nil {
+			return err
+		}
+		if old := s.Grad(); old != nil {
+			if err := op.AddInPlace(old, made).Err(); err != nil {
+				return err
+			}
+		} else {
+			own := made.Detach().Keep() // of memory that is a cast's, or the sum's itself
+			own.Storage().SetCategory(core.Gradient)
+			s.SetGrad(own)
+		}
+		g.Release()
+	}
+	return nil
+}
+
+// average is reduce of parameters that are not divided.
+func (u *Unit) average(params []*parameter) error {
+	if sizeOf(u.options.Replicas) == 1 && u.factor == 0 || u.defers() {
+		return nil
+	}
+	list := make([]*core.Tensor, len(params))
+	return u.tree.off(u.device, func() error {
+		for i, p := range params {
+			g := p.tensor.Grad()
+			if g == nil {
+				p.absent = true
+				g = op.ZerosLike(p.tensor.Detach(), op.TensorOptions{}).Keep()
+				if err := g.Err(); err != nil {
+					return err
+				}
+				p.tensor.SetGrad(g)
+			} else if !g.Contiguous() || g.RequiresGrad() {
+				g = op.Contiguous(op.Clone(g)).Keep()
+				if err := g.Err(); err != nil {
+					return err
+				}
+				p.tensor.SetGrad(g)
+			}
+			list[i] = g
+		}
+		if u.options.Replicas != nil && u.factor == 0 {
+			return u.tree.keep(u.options.Replicas.AllReduceMany(list, collective.Avg))
+		}
+		if u.options.Replicas != nil {
+			if err := u.tree.keep(u.options.Replicas.AllReduceMany(list, collective.Sum)); err != nil {
+				return err
+			}
+		}
+		for _, g := range list {
+			if err := op.DivInPlace(g, core.Num(u.divisor())).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// tell runs the hooks that were registered on the parameters, to run when their gradients are there.
+func (u *Unit) tell(params []*parameter) error {
+	for _, p := range params {
+		s := p.shard()
+		h := s.History()
+		if h == nil || s.Grad() == nil {
+			continue
+		}
+		_, post := h.LeafHooks()
+		for _, hook := range post {
+			if hook.Fn == nil {
+				continue
+			}
+			if r := hook.Fn(s.Grad()); r != nil && r.Err() != nil {
+				return r.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// settleAbsent drops the gradients of parameters that no rank has one for. The ranks tell each other what they have; only
+// one that lacks some waits for the others.
+func (t *Tree) settleAbsent() error {
+	for _, g := range t.groups() {
+		var params []*parameter
+		missing := false
+		for _, u := range t.units {
+			if u.everyone() != g || !u.reduced {
+				continue
+			}
+			u.reduced = false
+			for _, p := range u.params {
+				if p.full().RequiresGrad() {
+					params = append(params, p)
+					missing = missing || p.absent
+				}
+			}
+		}
+		if len(params) == 0 {
+			continue
+		}
+		mine := make([]byte, len(params))
+		for i, p := range params {
+			if !p.absent {
+				mine[i] = 1
+			}
+		}
+		w := g.StartExchange("which parameters have a gradient", mine)
+		if !missing {
+			t.works[0] = append(t.works[0], w)
+			continue
+		}
+		if err := w.Wait(); err != nil {
+			return err
+		}
+		for i, p := range params {
+			used := false
+			for _, of := range w.Payloads() {
+				used = used || i < len(of) && of[i] == 1
+			}
+			if p.absent && !used && !p.had {
+				p.shard().SetGrad(nil)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+package fsdp
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// A Tree is the units of one model, which gather and free in turn. The first is the root: the unit whose forward pass has
+// those of all others in it.
+type Tree struct {
+	units   []*Unit
+	streams map[core.Device]core.Stream // for casts and sums that computation must not wait for
+
+	depth  int     // forward passes that are in a unit
+	order  []*Unit // of the last pass: in which forward came to them
+	at     int     // of this pass, in order
+	coming []*Unit // what will be order
+	ended  []*Unit // in which forward left them, in the last pass with gradients
+	done   int     // backward has come so far down in ended
+
+	wished []*Unit // to be gathered when a slot is free
+	runs   []*autograd.Run
+	held   []*core.Tensor // full gradients that are being reduced
+	works  [2][]*collective.Work
+}
+
+// NewTree makes the units those of one model; units[0] is the root. It may take units of other trees, outside of passes.
+func NewTree(units []*Unit) (*Tree, error) {
+	if len(units) == 0 {
+		return nil, core.Errorf(core.ValueError, "fsdp", "got no units")
+	}
+	t := &Tree{streams: map[core.Device]core.Stream{}}
+	for _, u := range units {
+		if u.closed {
+			return nil, core.Errorf(core.StateError, "fsdp", "the unit %q was closed", u.Name())
+		}
+		if slices.Contains(t.units, u) {
+			continue
+		}
+		if old := u.tree; old != nil {
+			if err := old.leave(u); err != nil {
+				return nil, err
+			}
+		}
+		u.tree = t
+		t.units = append(t.units, u)
+	}
+	return t, nil
+}
+
+// Units returns the units, the root first.
+func (t *Tree) Units() []*Unit { return slices.Clone(t.units) }
+
+// leave takes a unit out. The last one ends the tree.
+func (t *Tree) leave(u *Unit) error {
+	t.units = slices.DeleteFunc(t.units, func(o *Unit) bool { return o == u })
+	for _, list := range []*[]*Unit{&t.order, &t.ended, &t.coming, &t.wished} {
+		*list = nil
+	}
+	u.tree = nil
+	if len(t.units) > 0 {
+		return nil
+	}
+	err := t.Wait()
+	t.releaseHeld()
+	for _, s := range t.streams {
+		err = errors.Join(err, s.Close())
+	}
+	t.streams = nil
+	return err
+}
+
+// off runs fn beside the computation on dev, and releases what operations in it made and did not keep.
+func (t *Tree) off(dev core.Device, fn func() error) (err error) {
+	s := t.streams[dev]
+	if s == nil {
+		s = dev.NewStream(core.CurrentContext().Rank())
+		t.streams[dev] = s
+	}
+	core.NoGrad(func() {
+		core.WithStream(s, func() {
+			core.WithCategory(core.Communication, func() {
+				core.Tidy(func() { err = fn() })
+			})
+		})
+	})
+	return err
+}
+
+// keep remembers a collective whose error is to be reported.
+func (t *Tree) keep(w *collective.Work) error {
+	t.works[0] = append(t.works[0], w)
+	if w.Done() {
+		return w.Err()
+	}
+	return nil
+}
+
+// check returns the error of a collective of this pass, as far as it is known, and of the one before it.
+func (t *Tree) check() error {
+	for _, w := range t.works[1] {
+		w.Event().Wait()
+		if err := w.Err(); err != nil {
+			return err
+		}
+	}
+	for _, w := range t.works[0] {
+		if w.Done() {
+			if err := w.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	t.works[1], t.works[0] = t.works[0], nil
+	return nil
+}
+
+// Wait waits until the gradients of the last pass are known and returns the error that prevented it.
+func (t *Tree) Wait() error {
+	for _, works := range t.works {
+		for _, w := range works {
+			w.Event().Wait() // and not the work, whose own wait makes failed tensors usable
+			if err := w.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Tree) root() *Unit { return t.units[0] }
+
+// slots returns how many units may be gathered before they are needed.
+func (t *Tree) slots() int {
+	if n := t.root().options.Slots; n > 0 {
+		return n
+	}
+	return DefaultSlots
+}
+
+// taken returns how many units besides the root hold gathered parameters that the pass frees.
+func (t *Tree) taken() int {
+	n := 0
+	for _, u := range t.units[1:] {
+		if u.filled && !u.whole() && (!u.options.KeepAfterForward || u.using > 0 || u.back) {
+			n++
+		}
+	}
+	return n
+}
+
+// prefetch gathers the units, in order, as far as there are slots for them; the others are put off.
+func (t *Tree) prefetch(units []*Unit) error {
+	t.wished = t.wished[:0]
+	for i, u := range units {
+		if u.filled || u.whole() || u.tree != t || len(u.params) == 0 {
+			continue
+		}
+		if t.taken() >= t.slots() {
+			t.wished = append(t.wished, units[i:]...)
+			return nil
+		}
+		u.stats.Prefetches++
+		if err := u.fill(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freed is told that a slot is free.
+func (t *Tree) freed() error {
+	if len(t.wished) == 0 {
+		return nil
+	}
+	return t.prefetch(slices.Clone(t.wished))
+}
+
+// entered records that forward has come to u and returns what comes next.
+func (t *Tree) entered(u *Unit) []*Unit {
+	t.coming = append(t.coming, u)
+	if u.next != nil {
+		return u.next
+	}
+	if t.root().options.NoForwardPrefetch {
+		return nil
+	}
+	if t.at < len(t.order) && t.order[t.at] == u {
+		t.at++
+	} else if i := slices.Index(t.order, u); i >= 0 {
+		t.at = i + 1
+	} else {
+		return nil
+	}
+	return firsts(t.order[t.at:], t.slots()-1)
+}
+
+// left records that forward, with gradients, has left u.
+func (t *Tree) left(u *Unit) { t.ended = append(t.ended, u) }
+
+// behind returns what backward comes to after u.
+func (t *Tree) behind(u *Unit) []*Unit {
+	if u.before != nil {
+		return u.before
+	}
+	if t.root().options.BackwardPrefetch == PrefetchNever {
+		return nil
+	}
+	for i := min(t.done, len(t.ended)) - 1; i >= 0; i-- {
+		if t.ended[i] == u {
+			t.done = i
+			rest := slices.Clone(t.ended[:i])
+			slices.Reverse(rest)
+			return firsts(rest, t.slots()-1)
+		}
+	}
+	return nil
+}
+
+// firsts returns the first n units of a list.
+func firsts(list []*Unit, n int) []*Unit { return list[:min(max(n, 1), len(list))] }
+
+// begin begins a forward pass of the model.
+func (t *Tree) begin() error {
+	if err := t.check(); err != nil {
+		return err
+	}
+	t.order, t.coming, t.at = t.coming, nil, 0
+	if core.CurrentMode().GradEnabled() {
+		t.ended = nil
+	}
+	return nil
+}
+
+// finish ends a forward pass of the model: what was prefetched for units that did not come is freed.
+func (t *Tree) finish() {
+	t.wished = t.wished[:0]
+	for _, u := range t.units {
+		if u.filled && u.idle() && !u.holds {
+			u.empty()
+		}
+	}
+	t.done = len(t.ended)
+}
+
+// again reports whether forward runs in the midst of a backward pass, to compute again what was not kept.
+func (t *Tree) again() bool { return len(t.runs) > 0 }
+
+// sweep gives up backward passes that were left in the middle.
+func (t *Tree) sweep() {
+	if slices.ContainsFunc(t.runs, (*autograd.Run).Closed) {
+		t.Abandon()
+	}
+}
+
+// groups returns the groups over all of whose ranks gradients are averaged.
+func (t *Tree) groups() []*collective.Group {
+	var list []*collective.Group
+	for _, u := range t.units {
+		if g := u.everyone(); g != nil && !slices.Contains(list, g) {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// Abandon gives up a pass that an error has ended: everything gathered is freed, and gradients that were not reduced, but
+// those that add up without synchronisation, are dropped.
+func (t *Tree) Abandon() {
+	t.depth, t.runs, t.wished = 0, nil, nil
+	for _, u := range t.units {
+		if u.back && u.sync && !u.whole() {
+			for _, p := range u.params {
+				p.full().SetGrad(nil)
+			}
+		}
+		u.back, u.run, u.uses, u.using, u.expecting = false, nil, nil, 0, 0
+		if !u.manual {
+			u.shut()
+			u.empty()
+		}
+	}
+	t.releaseHeld()
+}
+
+func (t *Tree) releaseHeld() {
+	for _, g := range t.held {
+		g.Release()
+	}
+	t.held = nil
+}
