@@ -14,6 +14,8 @@ type Options struct {
 	AllowUnused bool
 	// Inputs restricts Backward to these tensors: only they collect gradients.
 	Inputs []*core.Tensor
+	// First are tensors whose gradients come first: see [Run.Rest].
+	First []*core.Tensor
 }
 
 // Backward adds the gradient of each output, which must have one element, to the gradients of the leaves it depends on.

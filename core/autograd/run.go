@@ -28,6 +28,8 @@ type Run struct {
 	paused    bool
 	err       error
 	closed    bool
+	split     bool         // only what the gradients of Options.First need runs
+	later     []*core.Node // what is left for the second part
 }
 
 // state is what the walk knows of a node: the gradients that have arrived and how many are still to come.
@@ -36,6 +38,8 @@ type state struct {
 	waiting int
 	needed  bool // its gradients, or some behind it, are wanted
 	runs    bool // some behind it are
+	first   bool // leads to a tensor whose gradient comes first
+	half    bool // has run for these; grads are kept for the others
 }
 
 // NewRun prepares a walk from the outputs, whose gradients are as for [BackwardWith].
@@ -91,7 +95,10 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	if err := r.target(); err != nil {
 		return fail(err)
 	}
-	r.discover(roots)
+	order := r.discover(roots)
+	if o.First != nil {
+		r.divide(order)
+	}
 	for i, e := range roots {
 		if s := r.states[e.Node]; s != nil {
 			if err := r.arrive(e, seeds[i]); err != nil {
@@ -169,9 +176,9 @@ func (r *Run) target() error {
 	return nil
 }
 
-// discover counts, for every node behind the roots, the gradients that will arrive, and finds those that are needed.
-func (r *Run) discover(roots []core.Edge) {
-	var order []*core.Node
+// discover counts, for every node behind the roots, the gradients that will arrive, and finds those that are needed. It returns
+// the nodes.
+func (r *Run) discover(roots []core.Edge) (order []*core.Node) {
 	visit := func(n *core.Node) *state {
 		s := r.states[n]
 		if s == nil {
@@ -193,7 +200,7 @@ func (r *Run) discover(roots []core.Edge) {
 		}
 	}
 	if r.captures == nil {
-		return
+		return order
 	}
 	for e := range r.captures {
 		if s := r.states[e.Node]; s != nil {
@@ -217,6 +224,7 @@ func (r *Run) discover(roots []core.Edge) {
 			}
 		}
 	}
+	return order
 }
 
 // arrive adds g, which the run owns, to the gradients that have arrived along e.

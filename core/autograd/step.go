@@ -119,8 +119,12 @@ func (r *Run) advance() (*Request, error) {
 		if r.pause(moved) {
 			return nil, nil
 		}
-		moved = true
 		n := heap.Pop(&r.ready).(*core.Node)
+		if r.split && !r.states[n].first {
+			r.later = append(r.later, n)
+			continue
+		}
+		moved = true
 		r.begin(n)
 	}
 }
@@ -128,7 +132,7 @@ func (r *Run) advance() (*Request, error) {
 // end runs the next callback after the last node, and reports whether there are no more.
 func (r *Run) end() (done bool, err error) {
 	r.joinStreams()
-	if len(r.callbacks) == 0 {
+	if len(r.callbacks) == 0 || r.split {
 		return true, nil
 	}
 	fn := r.callbacks[0]
@@ -167,6 +171,10 @@ func (r *Run) begin(n *core.Node) {
 	s.grads = nil
 	r.pending = p
 	then := func(stages ...stage) { p.stages = append(p.stages, stages...) }
+	if s.half {
+		then(r.derive, r.deliver)
+		return
+	}
 	hooked := n.HasHooks()
 	if hooked {
 		for i := range p.grads {
@@ -263,6 +271,10 @@ func (r *Run) derive(p *pending) (*Request, error) {
 	}
 	var err error
 	given := p.grads
+	again := r.halves(n)
+	if again {
+		r.keepForRest(n, given)
+	}
 	out := core.RunScope(func() []*core.Tensor {
 		var results []*core.Tensor
 		results, err = r.runDerivative(n, given, p.saved)
@@ -285,7 +297,7 @@ func (r *Run) derive(p *pending) (*Request, error) {
 	if err != nil {
 		return nil, r.explain(n, err)
 	}
-	if !r.options.RetainGraph && !r.options.CreateGraph {
+	if !r.options.RetainGraph && !r.options.CreateGraph && !again {
 		n.FreeSaved()
 	}
 	return nil, nil
@@ -299,7 +311,7 @@ func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor, saved map[*core.
 	}()
 	need := make([]bool, len(n.Edges()))
 	for i, e := range n.Edges() {
-		need[i] = e.Node != nil && r.states[e.Node] != nil && r.states[e.Node].needed
+		need[i] = r.goes(n, e)
 	}
 	d := core.NewDerivation(core.CurrentMode(), n, grads, need)
 	d.Unpack(saved)
@@ -344,13 +356,13 @@ func (r *Run) deliver(p *pending) (*Request, error) {
 		if i < len(grads) {
 			g, grads[i] = grads[i], nil
 		}
-		s := r.states[e.Node]
-		if e.Node == nil || s == nil || !s.needed {
+		if !r.goes(p.node, e) {
 			if g != nil {
 				g.Release()
 			}
 			continue
 		}
+		s := r.states[e.Node]
 		if g != nil {
 			d, shape := e.Node.OutputMeta(e.Index)
 			if err := sameShape("gradient of "+p.node.Name, shape, d, g); err != nil {

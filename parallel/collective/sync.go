@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/plait-ml/plait/core"
@@ -18,15 +19,14 @@ func AllReduceSync(tensors []*core.Tensor, o ReduceOp) error {
 }
 
 // AllReduceSyncMany is [AllReduceSync] of several tensors of each device, such as the gradients of replicas of a model:
-// lists[d][i] is the tensor i of device d.
+// lists[d][i] is the tensor i of device d. A replica may itself be on several devices: its tensors are then reduced device by
+// device.
 func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
 	const name = "all_reduce_sync"
 	if len(lists) == 0 {
 		return core.Errorf(core.ValueError, name, "got no tensors")
 	}
-	posts := make([]*post, len(lists))
 	for d, list := range lists {
-		p := &post{rank: d, op: &Operation{Kind: KindAllReduce, Op: o, Note: name}, work: newWork(name)}
 		if len(list) != len(lists[0]) {
 			return core.Errorf(core.ValueError, name, "got %d tensors of device %d and %d of the first", len(list), d, len(lists[0]))
 		}
@@ -40,10 +40,36 @@ func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
 			if !t.Contiguous() {
 				return core.Errorf(core.ValueError, name, "got a tensor of shape %v with strides %v, want contiguous ones", t.Shape(), t.Strides())
 			}
-			p.op.Ins = append(p.op.Ins, Piece{Tensor: t, N: t.Numel()})
 			if first := lists[0][i]; t.DType() != first.DType() || t.Numel() != first.Numel() {
 				return core.Errorf(core.ShapeError, name, "tensor %d is %v, that of the first device %v", i, t, first)
 			}
+		}
+	}
+	var groups [][]int // of tensors, by number, that are on the same devices
+	for i := range lists[0] {
+		k := slices.IndexFunc(groups, func(g []int) bool {
+			return !slices.ContainsFunc(lists, func(l []*core.Tensor) bool { return l[i].Device() != l[g[0]].Device() })
+		})
+		if k < 0 {
+			groups, k = append(groups, nil), len(groups)
+		}
+		groups[k] = append(groups[k], i)
+	}
+	for _, g := range groups {
+		if err := reduceTogether(name, lists, g, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reduceTogether launches the reduction of the tensors with the given numbers.
+func reduceTogether(name string, lists [][]*core.Tensor, numbers []int, o ReduceOp) error {
+	posts := make([]*post, len(lists))
+	for d, list := range lists {
+		p := &post{rank: d, op: &Operation{Kind: KindAllReduce, Op: o, Note: name}, work: newWork(name)}
+		for _, i := range numbers {
+			p.op.Ins = append(p.op.Ins, Piece{Tensor: list[i], N: list[i].Numel()})
 		}
 		p.op.Outs = p.op.Ins
 		posts[d] = p

@@ -1,0 +1,97 @@
+package autograd
+
+import (
+	"container/heap"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// Rest begins the second part of a walk that was made with [Options.First]. The first part, which ends when [Run.Step] first
+// says so, runs the derivatives on the way to those tensors, as far as their gradients need them. The second runs what is left,
+// perhaps much later: derivatives keep what they saved, and their outputs' gradients, until then. What belongs to another
+// language, or has hooks that see all gradients of its inputs, is not divided and runs in the first part.
+func (r *Run) Rest() {
+	if !r.split {
+		return
+	}
+	r.split = false
+	r.ready = append(r.ready, r.later...)
+	r.later = nil
+	heap.Init(&r.ready)
+}
+
+// divide marks the nodes that lead to the tensors whose gradients come first.
+func (r *Run) divide(order []*core.Node) {
+	r.split = true
+	for _, t := range r.options.First {
+		if !t.RequiresGrad() {
+			continue
+		}
+		e := t.History().Edge()
+		if s := r.states[e.Node]; s != nil {
+			s.first = s.needed
+		}
+		e.Node.Release()
+	}
+	for changed := true; changed; {
+		changed = false
+		for i := len(order) - 1; i >= 0; i-- {
+			s := r.states[order[i]]
+			if s.first || !s.needed {
+				continue
+			}
+			for _, e := range order[i].Edges() {
+				if e.Node != nil && r.states[e.Node].first {
+					s.first, changed = true, true
+					break
+				}
+			}
+		}
+	}
+}
+
+// divisible reports whether n's derivative may run once for some of its inputs and once for the others.
+func divisible(n *core.Node) bool {
+	return n.Foreign == 0 && n.Leaf() == nil && len(n.ForeignValues()) == 0 && !(n.HasHooks() && n.PostHooks().Len() > 0)
+}
+
+// halves reports whether n, which runs now, is to run again for other inputs.
+func (r *Run) halves(n *core.Node) bool {
+	if !r.split || !divisible(n) {
+		return false
+	}
+	for _, e := range n.Edges() {
+		if s := r.states[e.Node]; e.Node != nil && s != nil && s.needed && !s.first {
+			return true
+		}
+	}
+	return false
+}
+
+// goes reports whether the gradient of n's input along e is wanted now.
+func (r *Run) goes(n *core.Node, e core.Edge) bool {
+	s := r.states[e.Node]
+	if e.Node == nil || s == nil || !s.needed {
+		return false
+	}
+	switch {
+	case r.split && divisible(n):
+		return s.first
+	case r.states[n].half:
+		return !s.first
+	}
+	return true
+}
+
+// keepForRest keeps the gradients of n's outputs, so that nothing changes them, and lines n up for the second part.
+func (r *Run) keepForRest(n *core.Node, grads []*core.Tensor) {
+	s := r.states[n]
+	s.half = true
+	s.grads = make([]*core.Tensor, len(grads))
+	for i, g := range grads {
+		if g != nil {
+			s.grads[i] = g.Alias(true).Keep()
+		}
+	}
+	r.later = append(r.later, n)
+}

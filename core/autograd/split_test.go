@@ -1,0 +1,133 @@
+package autograd_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// block is a residual block with a normalisation, of which the weights are used twice.
+func block(x *core.Tensor, w []*core.Tensor) *core.Tensor {
+	h := op.Linear(x, w[0], w[1])
+	h = op.Tanh(op.LayerNorm(h, []int{4}, w[2], w[3], 1e-5))
+	return op.Add(x, op.Linear(h, w[0], nil))
+}
+
+func weights() []*core.Tensor {
+	w := []*core.Tensor{op.Rand(4, 4), op.Rand(4), op.Rand(4), op.Rand(4)}
+	for _, t := range w {
+		t.SetRequiresGrad(true)
+	}
+	return w
+}
+
+func TestGradientsOfSomeFirst(t *testing.T) {
+	w := weights()
+	x := op.Rand(3, 4).SetRequiresGrad(true)
+	require.NoError(t, autograd.Backward(op.Sum(block(block(x, w), w), nil, false)))
+	var want [][]float64
+	for _, p := range append(w, x) {
+		want = append(want, values(t, p.Grad()))
+		p.SetGrad(nil)
+	}
+
+	y := op.Sum(block(block(x, w), w), nil, false)
+	r, err := autograd.NewRun([]*core.Tensor{y}, nil, autograd.Options{First: []*core.Tensor{x}})
+	require.NoError(t, err)
+	defer r.Close()
+	q, err := r.Step()
+	require.NoError(t, err)
+	require.Nil(t, q)
+	assert.Equal(t, want[4], values(t, x.Grad()))
+	for _, p := range w {
+		assert.Nil(t, p.Grad())
+	}
+	r.Rest()
+	q, err = r.Step()
+	require.NoError(t, err)
+	require.Nil(t, q)
+	for i, p := range w {
+		assert.Equal(t, want[i], values(t, p.Grad()), i)
+	}
+	assert.Equal(t, want[4], values(t, x.Grad()))
+}
+
+// TestFirstNeedsNothing is a walk whose first part finds nothing to do, and one that has no second part.
+func TestFirstNeedsNothing(t *testing.T) {
+	w := weights()
+	x := op.Rand(3, 4)
+	other := op.Rand(2).SetRequiresGrad(true)
+	for _, first := range [][]*core.Tensor{{}, {x}, {other}} {
+		for _, p := range w {
+			p.SetGrad(nil)
+		}
+		r, err := autograd.NewRun([]*core.Tensor{op.Sum(block(x, w), nil, false)}, nil, autograd.Options{First: first})
+		require.NoError(t, err)
+		_, err = r.Step()
+		require.NoError(t, err)
+		assert.Nil(t, w[0].Grad())
+		r.Rest()
+		_, err = r.Step()
+		require.NoError(t, err)
+		assert.NotNil(t, w[0].Grad())
+		r.Close()
+	}
+	assert.Nil(t, other.Grad())
+
+	x.SetRequiresGrad(true)
+	r, err := autograd.NewRun([]*core.Tensor{op.Sum(op.Tanh(x), nil, false)}, nil, autograd.Options{First: []*core.Tensor{x}})
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = r.Step()
+	require.NoError(t, err)
+	assert.NotNil(t, x.Grad())
+	r.Rest()
+	_, err = r.Step()
+	require.NoError(t, err)
+}
+
+// TestHooksRunOnceInDividedWalks counts the hooks on values and nodes that a walk in two parts meets.
+func TestHooksRunOnceInDividedWalks(t *testing.T) {
+	w := weights()
+	x := op.Rand(3, 4).SetRequiresGrad(true)
+	h := op.Linear(x, w[0], w[1])
+	var tensor, before, after int
+	h.TensorHooks().Add(core.Hook{Fn: func(g *core.Tensor) *core.Tensor { tensor++; return op.Mul(g, core.Num(2)) }})
+	e := h.History().Edge()
+	defer e.Node.Release()
+	e.Node.PreHooks().Add(core.NodeHook{Fn: func(_, _ []*core.Tensor) []*core.Tensor { before++; return nil }})
+	r, err := autograd.NewRun([]*core.Tensor{op.Sum(h, nil, false)}, nil, autograd.Options{First: []*core.Tensor{x}})
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = r.Step()
+	require.NoError(t, err)
+	assert.Nil(t, w[1].Grad())
+	r.Rest()
+	_, err = r.Step()
+	require.NoError(t, err)
+	assert.Equal(t, []float64{6, 6, 6, 6}, values(t, w[1].Grad()))
+
+	h = op.Linear(x, w[0], w[1])
+	e2 := h.History().Edge()
+	defer e2.Node.Release()
+	e2.Node.PostHooks().Add(core.NodeHook{Fn: func(grads, _ []*core.Tensor) []*core.Tensor {
+		after++
+		assert.NotNil(t, grads[0])
+		assert.NotNil(t, grads[1])
+		return nil
+	}})
+	r, err = autograd.NewRun([]*core.Tensor{op.Sum(h, nil, false)}, nil, autograd.Options{First: []*core.Tensor{x}})
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = r.Step()
+	require.NoError(t, err)
+	r.Rest()
+	_, err = r.Step()
+	require.NoError(t, err)
+	assert.Equal(t, []int{1, 1, 1}, []int{tensor, before, after})
+}

@@ -1,0 +1,134 @@
+package pipeline
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// marks are calls on the devices' streams between the actions of a step. They measure when an action began and ended, and tell
+// whose outputs failed while they were computed, before others take the failure over.
+type marks struct {
+	x       *Executor
+	actions []Action
+	start   time.Time
+	began   []atomic.Int64 // nanoseconds since start, by action
+	ended   []atomic.Int64
+	done    []core.Event
+	failed  atomic.Pointer[stageError]
+}
+
+func newMarks(x *Executor, actions []Action) *marks {
+	return &marks{x: x, actions: actions, start: time.Now(), began: make([]atomic.Int64, len(actions)),
+		ended: make([]atomic.Int64, len(actions)), done: make([]core.Event, len(actions))}
+}
+
+// stream returns the stream on which a stage works; nil if marks cost too much there.
+func (m *marks) stream(a Action) core.Stream {
+	dev := m.x.Device(a.Stage)
+	if !dev.HostAccessible() {
+		return nil
+	}
+	return core.CurrentContext().Stream(dev)
+}
+
+// begin marks the beginning of action number i, which waits for the tensors.
+func (m *marks) begin(i int, a Action, wait []*core.Tensor) {
+	s := m.stream(a)
+	if s == nil {
+		return
+	}
+	c := s.Begin(-1, "pipeline")
+	for _, t := range wait {
+		if t.Err() == nil {
+			c.In(t)
+		}
+	}
+	c.Work = 0
+	c.Fn = func() error {
+		m.began[i].Store(int64(time.Since(m.start)) + 1)
+		return nil
+	}
+	s.Launch(c)
+}
+
+// end marks the end of action number i, which has made outs.
+func (m *marks) end(i int, a Action, outs []*core.Tensor) {
+	s := m.stream(a)
+	if s == nil {
+		return
+	}
+	dev := s.Device()
+	var views []*core.Tensor
+	mode := core.CurrentMode()
+	for _, t := range outs {
+		if t.Numel() > 0 && t.Storage() != nil {
+			views = append(views, core.WrapTensor(mode, t.Storage(), t.DType(), []int{1}, []int{1}, t.Offset()))
+		}
+	}
+	c := s.Begin(-1, "pipeline")
+	m.done[i] = s.Next()
+	var loans []core.Loan
+	for _, v := range views {
+		if l, err := core.Lend("pipeline", v, m.done[i], false); err == nil {
+			loans = append(loans, l)
+		}
+	}
+	c.Fn = func() error {
+		m.ended[i].Store(int64(time.Since(m.start)) + 1)
+		for k := range loans {
+			if err := loans[k].Err(); err != nil {
+				loans[k].Fail(m.blame(a, dev, err))
+			}
+		}
+		return nil
+	}
+	s.Launch(c)
+	release(views)
+}
+
+// blame returns err as the failure of an action, unless it is one that an earlier action has passed on.
+func (m *marks) blame(a Action, dev core.Device, err error) error {
+	e := explain(a, dev, err)
+	if s, ok := e.(*stageError); ok {
+		m.failed.CompareAndSwap(nil, s)
+	}
+	return e
+}
+
+// failure returns the error of the first action that is known to have failed while it ran.
+func (m *marks) failure() error {
+	if e := m.failed.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// timeline waits for the step and returns what was measured.
+func (m *marks) timeline(s *Schedule) *Timeline {
+	t := &Timeline{Name: s.Name + ", measured", Spans: make([][]Span, len(s.Rows))}
+	first := int64(-1)
+	for i, a := range m.actions {
+		if !a.Kind.Computes() {
+			continue
+		}
+		if m.done[i] == nil {
+			return nil
+		}
+		m.done[i].Wait()
+		if at := m.began[i].Load(); at > 0 && (first < 0 || at < first) {
+			first = at
+		}
+	}
+	seconds := func(at int64) float64 { return float64(at-first) / 1e9 }
+	for i, a := range m.actions {
+		if b, e := m.began[i].Load(), m.ended[i].Load(); a.Kind.Computes() && b > 0 && e >= b {
+			d := m.x.place[a.Stage]
+			t.Spans[d] = append(t.Spans[d], Span{a, seconds(b), seconds(e)})
+		}
+	}
+	t.finish()
+	t.remember(s.Compute(), Costs{})
+	return t
+}

@@ -1,0 +1,393 @@
+package pipeline
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+func TestParityWithOneDevice(t *testing.T) {
+	in64(t, func() {
+		for _, name := range Names() {
+			for _, sum := range []bool{false, true} {
+				for _, devices := range []int{1, 2, 3} {
+					model := mlp(6, 4, 0)
+					p, err := NewPipeline(model, names(devices), Options{Chunks: 4, Schedule: name, Loss: mse(sum), Sum: sum})
+					require.NoError(t, err)
+					// 5 and 10 do not divide by 4; 3 are fewer than the chunks; the shape changes from step to step.
+					for _, n := range []int{8, 10, 5, 3, 1} {
+						what := fmt.Sprintf("%s on %d devices, %d samples, sum %v", name, devices, n, sum)
+						x, target := op.Rand(n, 4), op.Rand(n, 4)
+						wantLoss, wantOut := whole(t, model, x, target, mse(sum))
+						want := grads(t, model)
+						loss, out, err := p.Step(x, target)
+						require.NoError(t, err, what)
+						got := grads(t, p)
+						assert.InDeltaSlice(t, vals(t, wantLoss), vals(t, loss), 1e-12, what)
+						assert.InDeltaSlice(t, vals(t, wantOut), vals(t, out), 1e-12, what)
+						near(t, want, got, what)
+
+						loss, out, err = p.Evaluate(x, target)
+						require.NoError(t, err, what)
+						assert.InDeltaSlice(t, vals(t, wantLoss), vals(t, loss), 1e-12, what)
+						assert.InDeltaSlice(t, vals(t, wantOut), vals(t, out), 1e-12, what)
+						assert.Empty(t, grads(t, p), what)
+					}
+					require.NoError(t, p.Release())
+				}
+			}
+		}
+	})
+}
+
+// TestSameBitsAsALoop compares with a plain loop over micro-batches on one device, with the same dropout.
+func TestSameBitsAsALoop(t *testing.T) {
+	in64(t, func() {
+		for _, name := range Names() {
+			model := mlp(6, 4, 0.4)
+			x, target := op.Rand(10, 4), op.Rand(10, 4)
+			sizes := Sizes(10, 4)
+			weights := Weights(sizes, false)
+			for range 2 { // other masks in each step
+				seed, offset := core.CurrentContext().Generator(x.Device()).State()
+				forks, err := Forks(4)
+				require.NoError(t, err)
+				at := 0
+				for i, n := range sizes {
+					s, _ := forks[i].State()
+					ctx := core.CurrentContext().Worker(s)
+					core.WithContext(ctx, func() {
+						l := mse(false)(nn.Call(model, op.Narrow(x, 0, at, n)), op.Narrow(target, 0, at, n))
+						w := core.Scalar(weights[i])
+						require.NoError(t, autograd.BackwardWith([]*core.Tensor{l}, []*core.Tensor{w}, autograd.Options{}))
+					})
+					ctx.Free()
+					at += n
+				}
+				want := grads(t, model)
+				after, moved := core.CurrentContext().Generator(x.Device()).State()
+				core.CurrentContext().Generator(x.Device()).SetState(seed, offset)
+
+				p, err := NewPipeline(model, names(2), Options{Chunks: 4, Schedule: name, Loss: mse(false)})
+				require.NoError(t, err)
+				_, _, err = p.Step(x, target)
+				require.NoError(t, err)
+				assert.Equal(t, want, grads(t, p), name)
+				s, o := core.CurrentContext().Generator(x.Device()).State()
+				assert.Equal(t, []uint64{after, moved}, []uint64{s, o})
+				require.NoError(t, p.Release())
+			}
+		}
+	})
+}
+
+func TestGradientsAddUpOverSteps(t *testing.T) {
+	in64(t, func() {
+		model := mlp(4, 4, 0)
+		x, target := op.Rand(6, 4), op.Rand(6, 4)
+		for range 2 {
+			whole(t, model, x, target, mse(false))
+		}
+		want := grads(t, model)
+		p, err := NewPipeline(model, names(2), Options{Chunks: 3, Loss: mse(false)})
+		require.NoError(t, err)
+		for range 2 {
+			_, _, err = p.Step(x, target)
+			require.NoError(t, err)
+		}
+		near(t, want, grads(t, p))
+		require.NoError(t, p.Release())
+	})
+}
+
+// layerFunc is a layer without tensors of its own.
+type layerFunc struct {
+	nn.Base
+	fn func(x *core.Tensor) *core.Tensor
+}
+
+func (l *layerFunc) Forward(x *core.Tensor) *core.Tensor { return l.fn(x) }
+
+// projection is a layer that multiplies with a weight that it may share.
+type projection struct {
+	nn.Base
+	Weight *core.Tensor `plait:"param"`
+}
+
+func (p *projection) Forward(x *core.Tensor) *core.Tensor { return op.Linear(x, p.Weight, nil) }
+
+// TestTiedWeights has a weight in the first and the last stage.
+func TestTiedWeights(t *testing.T) {
+	in64(t, func() {
+		for _, name := range Names() {
+			w := op.Rand(4, 4).Keep()
+			w.SetRequiresGrad(true)
+			middle := mlp(3, 4, 0)
+			model := nn.NewSequential(&projection{Weight: w}, middle.Layers[0], middle.Layers[1], middle.Layers[2], &projection{Weight: w})
+			x, target := op.Rand(6, 4), op.Rand(6, 4)
+			p, err := NewPipeline(model, names(2), Options{Chunks: 3, Schedule: name, Loss: mse(false)})
+			require.NoError(t, err)
+			require.Equal(t, len(nn.Parameters(model)), len(nn.Parameters(p)))
+			for range 3 {
+				wantLoss, _ := whole(t, model, x, target, mse(false))
+				want := grads(t, model)
+				loss, _, err := p.Step(x, target)
+				require.NoError(t, err)
+				assert.InDeltaSlice(t, vals(t, wantLoss), vals(t, loss), 1e-12)
+				got := grads(t, p)
+				near(t, want, got, name)
+				core.NoGrad(func() { // the copy follows
+					for i, n := range nn.NamedParameters(p) {
+						op.MulInPlace(n.Tensor, core.Num(0.9))
+						if q := nn.NamedParameters(model)[i].Tensor; q != n.Tensor {
+							op.MulInPlace(q, core.Num(0.9))
+						}
+					}
+				})
+			}
+			require.NoError(t, p.Release())
+		}
+	})
+}
+
+func TestNamesAreTheModels(t *testing.T) {
+	in64(t, func() {
+		model := mlp(4, 4, 0)
+		p, err := NewPipeline(model, names(2), Options{Chunks: 2})
+		require.NoError(t, err)
+		var want, got []string
+		for _, n := range nn.NamedParameters(model) {
+			want = append(want, n.Name)
+		}
+		for _, n := range nn.NamedParameters(p) {
+			got = append(got, n.Name)
+		}
+		assert.Equal(t, want, got)
+		require.NoError(t, p.Release())
+	})
+}
+
+// TestOrderIsTheSchedules compares what the devices did, in order, with the schedule.
+func TestOrderIsTheSchedules(t *testing.T) {
+	in64(t, func() {
+		for _, name := range Names() {
+			p, err := NewPipeline(mlp(8, 4, 0), names(3), Options{Chunks: 7, Schedule: name, Loss: mse(false)})
+			require.NoError(t, err)
+			_, _, err = p.Step(op.Rand(7, 4), op.Rand(7, 4))
+			require.NoError(t, err)
+			s, err := p.Schedule(7)
+			require.NoError(t, err)
+			measured := p.Measured()
+			for d, row := range measured.Spans {
+				var did []Action
+				for k, x := range row {
+					did = append(did, x.Action)
+					if k > 0 {
+						assert.LessOrEqual(t, row[k-1].End, x.Start, name)
+					}
+				}
+				assert.Equal(t, s.Rows[d], byStart(row, did), name)
+			}
+			require.NoError(t, p.Release())
+		}
+	})
+}
+
+// byStart returns the actions in the order in which they began.
+func byStart(row []Span, did []Action) []Action {
+	out := append([]Action(nil), did...)
+	for i := range out {
+		for j := i; j > 0 && row[j].Start < row[j-1].Start; j-- {
+			row[j], row[j-1] = row[j-1], row[j]
+			out[j], out[j-1] = out[j-1], out[j]
+		}
+	}
+	return out
+}
+
+// TestHandWrittenSchedule runs an order of the caller's own.
+func TestHandWrittenSchedule(t *testing.T) {
+	in64(t, func() {
+		s, err := Parse("0F0,0F1,0I0,0B1,0F2,0W0,0B2\n1F0,1I0,1F1,1W0,1B1,1F2,1I2,1W2")
+		require.NoError(t, err)
+		model := mlp(3, 4, 0)
+		x, target := op.Rand(6, 4), op.Rand(6, 4)
+		whole(t, model, x, target, mse(false))
+		want := grads(t, model)
+		p, err := NewPipeline(model, names(2), Options{Chunks: 3, Custom: s, Loss: mse(false), Split: []int{1, 2}})
+		require.NoError(t, err)
+		_, _, err = p.Step(x, target)
+		require.NoError(t, err)
+		near(t, want, grads(t, p))
+		_, _, err = p.Step(op.Rand(2, 4), op.Rand(2, 4)) // fewer micro-batches
+		require.NoError(t, err)
+		require.NoError(t, p.Release())
+	})
+}
+
+// TestReplicasOfAPipeline joins the gradients of two pipelines, each with half of the batch, by one call.
+func TestReplicasOfAPipeline(t *testing.T) {
+	in64(t, func() {
+		model := mlp(4, 4, 0)
+		x, target := op.Rand(8, 4), op.Rand(8, 4)
+		whole(t, model, x, target, mse(false))
+		want := grads(t, model)
+		a, err := NewPipeline(model, []string{"cpu:0", "cpu:1"}, Options{Chunks: 2, Loss: mse(false)})
+		require.NoError(t, err)
+		b, err := NewPipeline(model, []string{"cpu:2", "cpu:3"}, Options{Chunks: 2, Loss: mse(false)})
+		require.NoError(t, err)
+		var lists [][]*core.Tensor
+		for i, p := range []*Pipeline{a, b} {
+			_, _, err := p.Step(op.Narrow(x, 0, 4*i, 4), op.Narrow(target, 0, 4*i, 4))
+			require.NoError(t, err)
+			var list []*core.Tensor
+			for _, q := range nn.Parameters(p) {
+				list = append(list, q.Grad())
+			}
+			lists = append(lists, list)
+		}
+		require.NoError(t, collective.AllReduceSyncMany(lists, collective.Avg))
+		near(t, want, grads(t, a))
+		near(t, want, grads(t, b))
+		require.NoError(t, a.Release())
+		require.NoError(t, b.Release())
+	})
+}
+
+// TestRanks runs a stage on each of several ranks, and two with the V-shaped schedule.
+func TestRanks(t *testing.T) {
+	in64(t, func() {
+		x, target := op.Rand(7, 4), op.Rand(7, 4)
+		sizes := Sizes(7, 4)
+		for _, name := range Names() {
+			chunks, err := Chunks(name, 0)
+			require.NoError(t, err)
+			place, err := Place(name, 3, chunks)
+			require.NoError(t, err)
+			model := mlp(3*chunks, 4, 0)
+			wantLoss, _ := whole(t, model, x, target, mse(false))
+			want := grads(t, model)
+			schedule, err := New(name, 3, 4, chunks)
+			require.NoError(t, err)
+			got := make([]map[string][]float64, 3)
+			losses := make([][]float64, 3)
+			require.NoError(t, collective.Spawn(3, nil, collective.Options{}, func(r *collective.Rank) error {
+				mine := nn.Replicate(model, func(n nn.Named) *core.Tensor {
+					return op.ToDevice(n.Tensor.Detach(), r.Device).Detach().SetRequiresGrad(true)
+				}).(*nn.Sequential)
+				e, err := NewRankExecutor(r.World, r.Device, place)
+				if err != nil {
+					return err
+				}
+				b := Batch{Schedule: schedule, Train: true, Loss: true, Weights: Weights(sizes, false)}
+				at := 0
+				for _, n := range sizes {
+					b.Inputs = append(b.Inputs, []*core.Tensor{op.Narrow(x, 0, at, n)})
+					at += n
+				}
+				s, err := e.Begin(b)
+				if err != nil {
+					return err
+				}
+				defer s.Release()
+				for {
+					c, err := s.Next()
+					if err != nil {
+						return err
+					}
+					if c == nil {
+						break
+					}
+					core.WithMode(func(core.Mode) core.Mode { return c.Mode }, func() {
+						y := c.Inputs[0]
+						if c.What == CallLoss {
+							at := 0
+							for _, n := range sizes[:c.Micro] {
+								at += n
+							}
+							y = mse(false)(y, op.ToDevice(op.Narrow(target, 0, at, sizes[c.Micro]), r.Device))
+						} else {
+							y = nn.Call(mine.Layers[c.Stage], y)
+						}
+						err = s.Answer([]*core.Tensor{y})
+					})
+					if err != nil {
+						return err
+					}
+				}
+				if l := s.Loss(); l != nil {
+					if losses[r.Rank], err = core.Values[float64](l); err != nil {
+						return err
+					}
+				}
+				got[r.Rank] = map[string][]float64{}
+				for _, n := range nn.NamedParameters(mine) {
+					if g := n.Tensor.Grad(); g != nil {
+						if got[r.Rank][n.Name], err = core.Values[float64](g); err != nil {
+							return err
+						}
+					}
+				}
+				return e.Release()
+			}), name)
+			all := map[string][]float64{}
+			for _, list := range got {
+				for k, v := range list {
+					assert.NotContains(t, all, k)
+					all[k] = v
+				}
+			}
+			near(t, want, all, name)
+			assert.InDeltaSlice(t, vals(t, wantLoss), losses[place[len(place)-1]], 1e-12)
+		}
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	in64(t, func() {
+		fails := func(want string, devices int, o Options) {
+			t.Helper()
+			_, err := NewPipeline(mlp(3, 4, 0), names(devices), o)
+			assert.ErrorContains(t, err, want)
+		}
+		fails("got 3 layers for 4 stages: a stage needs at least one", 4, Options{Chunks: 4})
+		fails("got 0 micro-batches", 2, Options{})
+		fails("1f1b needs at least as many micro-batches as devices, got 1 for 2", 2, Options{Chunks: 1})
+		fails(`got "2f2b", want one of`, 2, Options{Chunks: 2, Schedule: "2f2b"})
+		fails("got a split of [1 1] layers, want 2 stages that make up the 3 layers", 2, Options{Chunks: 2, Split: []int{1, 1}})
+		fails("got no devices", 0, Options{Chunks: 2})
+		fails("1f1b has 1 stages on each device, got 2", 2, Options{Chunks: 2, Stages: 2})
+		bad, err := Parse("0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1")
+		require.NoError(t, err)
+		fails("it deadlocks: device 0 waits at 0B0 for 1B0; device 1 waits at 1F1 for 0F1", 2, Options{Chunks: 2, Custom: bad})
+
+		x, target := op.Rand(4, 4), op.Rand(4, 4)
+		p, err := NewPipeline(mlp(3, 4, 0), names(2), Options{Chunks: 2, Loss: func(y, _ *core.Tensor) *core.Tensor { return y }})
+		require.NoError(t, err)
+		_, _, err = p.Step(x, target)
+		assert.ErrorContains(t, err, "stage 1 on cpu:1, forward of micro-batch 0: loss: got a loss of shape [2 4], want a scalar")
+		core.NoGrad(func() { _, _, err = p.Step(x, target) })
+		assert.ErrorContains(t, err, "under no_grad")
+		_, _, err = p.Step(x, op.Rand(3, 4))
+		assert.ErrorContains(t, err, "got a target")
+		_, _, err = p.Step(op.Rand(0, 4), target)
+		assert.ErrorContains(t, err, "at least one sample")
+		require.NoError(t, p.Release())
+
+		model := nn.NewSequential(nn.NewLinear(4, 5, nn.LinearOptions{}), nn.NewLinear(7, 4, nn.LinearOptions{}))
+		p, err = NewPipeline(model, names(2), Options{Chunks: 2, Loss: mse(false)})
+		require.NoError(t, err)
+		_, _, err = p.Step(x, target)
+		assert.ErrorContains(t, err, "stage 1 on cpu:1, forward of micro-batch 0: its input, the output of stage 0, is float64[2 5]: linear: inner dimensions differ, got input [2 5] and weight [4 7]")
+		assert.Empty(t, grads(t, p))
+		require.NoError(t, p.Release())
+	})
+}
