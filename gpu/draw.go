@@ -5,6 +5,9 @@ import (
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
+// longestDrawn is how many weights are drawn from: each draw goes over them.
+const longestDrawn = 1 << 16
+
 func init() {
 	register("multinomial", multinomialCall)
 	register("repeat_index", repeatIndexCall)
@@ -19,8 +22,8 @@ func multinomialCall(r *recorder, c *core.Call) error {
 	last := len(in.Shape) - 1
 	n, count, rows := in.Shape[last], out.Shape[last], core.Numel(in.Shape[:last])
 	replacement := c.Ints[2] != 0
-	if n > longestSorted {
-		return core.Errorf(core.NotImplemented, c.Op, "%v draws from at most %d weights, got %d", r.device, longestSorted, n)
+	if n > longestDrawn {
+		return core.Errorf(core.NotImplemented, c.Op, "%v draws from at most %d weights, got %d", r.device, longestDrawn, n)
 	}
 	s := newShader(r, "multinomial")
 	x, y := s.in("x", in, expr.F32, expr.Number), s.out("y", out, expr.I64, expr.Number)

@@ -172,5 +172,10 @@ func each(n, body string) string {
 	return fmt.Sprintf(entry, threads) + fmt.Sprintf("  let i = group * %du + li;\n  if (i >= %s) { return; }\n", threads, n) + body + "}\n"
 }
 
+// eachGroup opens the main function that each of the workgroups runs whose number, group, is below the WGSL number n.
+func eachGroup(width int, n string) string {
+	return fmt.Sprintf(entry, width) + "  if (group >= " + n + ") { return; }\n"
+}
+
 // groupsFor returns how many workgroups of 256 run n invocations.
 func groupsFor(n int) int { return (n + threads - 1) / threads }

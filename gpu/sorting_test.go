@@ -1,0 +1,91 @@
+package gpu_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// exactly compares results that must agree to the bit.
+func exactly(t *testing.T, fn func(x ...*core.Tensor) []*core.Tensor, x ...*core.Tensor) {
+	t.Helper()
+	core.Tidy(func() { same(t, 0, fn, x...) })
+}
+
+// Lines shorter and longer than a tile, with many equal elements, NaNs and both zeros, in every dtype.
+func TestLinesAreSortedAsOnTheCPU(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, shape := range [][]int{{1}, {7}, {1024}, {1025}, {300, 3}, {2, 2500, 3}, {70_000}} {
+		if testing.Short() && core.Numel(shape) > 6000 {
+			continue
+		}
+		for _, d := range []core.DType{core.Float32, core.Float16, core.BFloat16, core.Int64, core.Int32, core.Uint8, core.Bool} {
+			if core.Numel(shape) > 20_000 && d != core.Float32 {
+				continue
+			}
+			v := make([]float64, core.Numel(shape))
+			for i := range v {
+				v[i] = float64(rng.IntN(200))
+				if d.IsFloat() {
+					switch v[i] -= 100; rng.IntN(40) {
+					case 0:
+						v[i] = math.NaN()
+					case 1:
+						v[i] = math.Copysign(0, -1)
+					case 2:
+						v[i] = math.Inf(1)
+					}
+				} else if d != core.Uint8 && d != core.Bool {
+					v[i] -= 100
+				}
+			}
+			x := op.To(op.Reshape(core.FromSlice(v, len(v)), shape...), d)
+			if d == core.Int64 {
+				x = op.Mul(x, core.IntNum(1<<31+12345)) // more than a word
+			}
+			dim := min(1, len(shape)-1)
+			n := shape[dim]
+			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+				var out []*core.Tensor
+				add := func(values, indices *core.Tensor) { out = append(out, values, indices) }
+				for _, descending := range []bool{false, true} {
+					add(op.Sort(x[0], dim, op.SortOptions{Descending: descending}))
+					out = append(out, op.ArgSort(x[0], dim, op.SortOptions{Descending: descending}))
+				}
+				add(op.TopK(x[0], (n+2)/3, dim, true, true))
+				add(op.TopK(x[0], min(n, 5), dim, false, true))
+				add(op.KthValue(x[0], (n+1)/2, dim, false))
+				if d != core.Bool {
+					add(op.Median(x[0], dim, false))
+					add(op.NanMedian(x[0], dim, true))
+					add(op.Mode(x[0], dim, false))
+				}
+				return out
+			}, x)
+		}
+	}
+}
+
+func TestTheLargestIntegersAreNoNaNs(t *testing.T) {
+	device(t)
+	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+		a, i := op.Median(x[0], 0, false)
+		b, j := op.Median(x[1], 0, false)
+		return []*core.Tensor{a, i, b, j}
+	}, core.FromSlice([]int32{math.MaxInt32, 5, math.MaxInt32}), core.FromSlice([]int64{0x7fffffff00000000, 1, 2, math.MaxInt64}))
+}
+
+func TestAMillionElementsAreSorted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large")
+	}
+	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+		v, i := op.Sort(x[0], 0, op.SortOptions{})
+		top, j := op.TopK(x[0], 10, 0, true, true)
+		return []*core.Tensor{v, i, top, j}
+	}, op.Randn(1<<20+77))
+}
