@@ -1,6 +1,6 @@
 package core
 
-// A DType is the type of a tensor's elements. The codes are shared with the C kernels (core/cpu/include/plait.h).
+// A DType is the type of a tensor's elements. The codes are shared with the C kernels (core/cpu/include/plait_kernel.h).
 type DType uint8
 
 // The dtypes. Float16 and BFloat16 are storage formats: arithmetic on them runs in float32.

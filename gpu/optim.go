@@ -18,7 +18,7 @@ func init() {
 }
 
 // The optimisers' update rules. w is the parameter after decoupled weight decay, g the gradient after sign and coupled decay,
-// a, b and c the states and x the numbers from the third on: core/cpu/kernel/optim/rules.h says what they are. A rule sets
+// a, b and c the states and x the numbers from the third on: core/cpu/kernel/optim/c/rules.h says what they are. A rule sets
 // v, the new parameter.
 var rules = [...]string{
 	"v = w - x3 * g;",

@@ -6,7 +6,7 @@ import (
 )
 
 // The steps of recurrent layers: each a product with the recurrent weights, then the gates. What operands hold is said in
-// core/cpu/kernel/recurrent/recurrent.h.
+// core/cpu/kernel/recurrent/c/recurrent.h.
 
 func init() {
 	for _, lstm := range []bool{true, false} {

@@ -35,7 +35,7 @@ type step struct {
 	fresh   bool    // the states were made for this step
 }
 
-// An update is a rule of the kernel and its numbers; see core/cpu/kernel/optim/rules.h.
+// An update is a rule of the kernel and its numbers; see core/cpu/kernel/optim/c/rules.h.
 type update struct {
 	rule    int64
 	numbers [numbers]float64

@@ -14,9 +14,10 @@ import (
 )
 
 // elementwiseKernels writes the inner loops of elementwise operations and of their derivatives: a C file per family with
-// the loops and their table, and a Go file that registers it.
+// the loops and their table, and a Go file that registers the tables.
 func elementwiseKernels(root string) error {
 	dir := filepath.Join(root, "core", "cpu", "kernel", "elementwise")
+	loops := filepath.Join(dir, "c")
 	kernels := map[string][]*expr.Kernel{}
 	var families []string
 	for _, r := range op.Rows() {
@@ -29,6 +30,7 @@ func elementwiseKernels(root string) error {
 	}
 	slices.Sort(families)
 	keep := map[string]bool{}
+	var writers []*loopWriter
 	for _, family := range families {
 		w := newLoopWriter("plaitk_elementwise_" + family)
 		for _, k := range kernels[family] {
@@ -36,18 +38,21 @@ func elementwiseKernels(root string) error {
 				w.instance(k, t)
 			}
 		}
-		registration, err := w.registration()
-		if err != nil {
+		name := "gen_" + family + ".c"
+		keep[name] = true
+		if err := write(w.bytes(), loops, name); err != nil {
 			return err
 		}
-		for name, content := range map[string][]byte{"gen_" + family + ".c": w.bytes(), "gen_" + family + ".go": registration} {
-			keep[name] = true
-			if err := write(content, dir, name); err != nil {
-				return err
-			}
-		}
+		writers = append(writers, w)
 	}
-	return removeExcept(keep, dir, "gen_*")
+	registration, err := registration(writers)
+	if err != nil {
+		return err
+	}
+	if err := write(registration, dir, "gen_tables.go"); err != nil {
+		return err
+	}
+	return removeExcept(keep, loops, "gen_*")
 }
 
 // A loopWriter writes one C file of loops. Instances with the same text share a loop.
@@ -104,18 +109,20 @@ func (w *loopWriter) bytes() []byte {
 	return b.Bytes()
 }
 
-// registration returns the Go file that registers the table.
-func (w *loopWriter) registration() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString("// " + generated + "\npackage elementwise\n\n/*\n#include \"elementwise.h\"\n")
-	fmt.Fprintf(&b, "extern const plaitk_elementwise_kernel %s[%d];\n", w.table, len(w.names))
-	b.WriteString("*/\nimport \"C\"\n\nimport \"unsafe\"\n\nfunc init() {\n")
-	fmt.Fprintf(&b, "\tfamily(unsafe.Pointer(&C.%s),\n", w.table)
-	for _, name := range w.names {
-		fmt.Fprintf(&b, "\t\t%q,\n", name)
+// registration returns the Go file that registers the tables. It is one file because cgo runs the compiler several times for
+// each.
+func registration(writers []*loopWriter) ([]byte, error) {
+	var tables, calls bytes.Buffer
+	for _, w := range writers {
+		fmt.Fprintf(&tables, "extern const plaitk_elementwise_kernel %s[%d];\n", w.table, len(w.names))
+		fmt.Fprintf(&calls, "\tfamily(unsafe.Pointer(&C.%s),\n", w.table)
+		for _, name := range w.names {
+			fmt.Fprintf(&calls, "\t\t%q,\n", name)
+		}
+		calls.WriteString("\t)\n")
 	}
-	b.WriteString("\t)\n}\n")
-	return format.Source(b.Bytes())
+	return format.Source(fmt.Appendf(nil, "// %s\npackage elementwise\n\n/*\n#include \"c/elementwise.h\"\n%s*/\nimport \"C\"\n\n"+
+		"import \"unsafe\"\n\nfunc init() {\n%s}\n", generated, tables.Bytes(), calls.Bytes()))
 }
 
 // dtypeCode returns the C name of the dtype that values of kind k have in loops computed in t.

@@ -13,7 +13,7 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x218078b6
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1bb02cc
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>
 #include "blas.h"

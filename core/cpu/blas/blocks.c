@@ -1,7 +1,7 @@
 #include <limits.h>
 
 #include "library.h"
-#include "../include/plait.h"
+#include "../include/plait_kernel.h"
 
 #define SMALL_OPS (48 * 48 * 48)   // multiplications for which the built-in kernels are as fast
 #define BLOCK_OPS (1 << 23)        // multiplications of a block that is not cut further

@@ -8,8 +8,8 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x218078b6
-#include "../include/plait.h"
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1bb02cc
+#include "../include/plait_kernel.h"
 #include "../include/plait_gemm.h"
 #cgo noescape plaitk_gemm_batched
 #cgo nocallback plaitk_gemm_batched

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "../include/plait.h"
+#include "../include/plait_kernel.h"
 
 // Bounds over all variants: rows and vectors of a tile, and its bytes.
 #define GEMM_MAX_MR 12

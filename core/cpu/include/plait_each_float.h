@@ -3,7 +3,7 @@
 // says that T and ACC are one type, so that intermediate values may be kept in a T array. EXP is for arguments that are not positive.
 #include <math.h>
 
-#include "plait.h"
+#include "plait_kernel.h"
 #include "plait_exp_below.h"
 #include "plait_vmath.h"
 

@@ -2,7 +2,7 @@
 #ifndef PLAIT_STREAM_H
 #define PLAIT_STREAM_H
 
-#include "plait.h"
+#include "plait_kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define PLAIT_STREAMS_X86

@@ -2,7 +2,7 @@
 #ifndef PLAIT_VIEW_H
 #define PLAIT_VIEW_H
 
-#include "plait.h"
+#include "plait_kernel.h"
 
 // A view is an operand of a kernel. Strides are in elements and may be 0 or negative; data is the element at index 0.
 typedef struct {

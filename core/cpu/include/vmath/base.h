@@ -2,7 +2,7 @@
 #ifndef PLAIT_VMATH_BASE_H
 #define PLAIT_VMATH_BASE_H
 
-#include "../plait.h"
+#include "../plait_kernel.h"
 #include <math.h>
 
 // Square roots do not touch errno here: without this the compiler keeps a branch to libm and the loop stays scalar.

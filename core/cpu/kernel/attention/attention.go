@@ -2,13 +2,12 @@
 package attention
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf92faff7
+#cgo CFLAGS: -DPLAIT_HEADERS=0xd3803e96
 #cgo noescape plaitk_attention_forward
 #cgo nocallback plaitk_attention_forward
 #cgo noescape plaitk_attention_backward
 #cgo nocallback plaitk_attention_backward
-#cgo LDFLAGS: -lm
-#include "attention.h"
+#include "c/attention.h"
 */
 import "C"
 
@@ -18,7 +17,8 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/attention/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"               // defines plait_parallel
 )
 
 func init() {

@@ -3,10 +3,10 @@
 package combine
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xa9bfdb11
+#cgo CFLAGS: -DPLAIT_HEADERS=0x12abde10
 #cgo noescape plaitk_combine
 #cgo nocallback plaitk_combine
-#include "combine.h"
+#include "c/combine.h"
 */
 import "C"
 
@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/combine/c" // its kernels
 )
 
 func init() { kernel.Register("combine", combine) }

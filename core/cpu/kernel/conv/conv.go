@@ -6,7 +6,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x89d15870
+#cgo CFLAGS: -DPLAIT_HEADERS=0x79467e7a
 #cgo noescape plaitk_conv_forward_scratch
 #cgo nocallback plaitk_conv_forward_scratch
 #cgo noescape plaitk_conv_input_grad_scratch
@@ -21,11 +21,15 @@ package conv
 #cgo nocallback plaitk_conv_weight_grad
 #cgo noescape plaitk_conv_isa
 #cgo nocallback plaitk_conv_isa
-#include "conv.h"
+#include "c/conv.h"
 */
 import "C"
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/plait-ml/plait/core/cpu/kernel/conv/c" // its kernels
+)
 
 // A geometry describes a convolution by its forward pass; missing leading dimensions are 1. It is plaitk_conv_shape.
 type geometry struct {

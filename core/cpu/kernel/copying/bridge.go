@@ -1,7 +1,7 @@
 package copying
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x45cd54e2
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf6908a39
 #cgo noescape plaitk_copying_copy
 #cgo nocallback plaitk_copying_copy
 #cgo noescape plaitk_copying_fill
@@ -18,15 +18,15 @@ package copying
 #cgo nocallback plaitk_copying_logspace
 #cgo noescape plaitk_copying_triangle_indices
 #cgo nocallback plaitk_copying_triangle_indices
-#cgo LDFLAGS: -lm
-#include "copying.h"
+#include "c/copying.h"
 */
 import "C"
 
 import (
 	"unsafe"
 
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 // A view is one operand: shape, strides in elements, and the address of the element at index 0.

@@ -2,11 +2,10 @@
 package dropout
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf4748c6a
+#cgo CFLAGS: -DPLAIT_HEADERS=0x40581057
 #cgo noescape plaitk_dropout
 #cgo nocallback plaitk_dropout
-#cgo LDFLAGS: -lm
-#include "dropout.h"
+#include "c/dropout.h"
 */
 import "C"
 
@@ -16,7 +15,8 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 func init() { kernel.Register("dropout", dropout) }

@@ -3,11 +3,10 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x33280f61
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0x4ea78837
 #cgo noescape plaitk_elementwise_run
 #cgo nocallback plaitk_elementwise_run
-#include "elementwise.h"
+#include "c/elementwise.h"
 */
 import "C"
 
@@ -16,8 +15,9 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/copying" // defines plaitk_copying_plane and _converter
-	_ "github.com/plait-ml/plait/core/cpu/pool"           // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"       // defines plaitk_copying_plane and _converter
+	_ "github.com/plait-ml/plait/core/cpu/kernel/elementwise/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"                 // defines plait_parallel
 )
 
 // table finds the registered kernels by name.

@@ -1,7 +1,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x5407e1b4
+#cgo CFLAGS: -DPLAIT_HEADERS=0x6af10f0b
 #cgo noescape plaitk_indexing_gather
 #cgo nocallback plaitk_indexing_gather
 #cgo noescape plaitk_indexing_scatter
@@ -26,14 +26,15 @@ package indexing
 #cgo nocallback plaitk_indexing_masked_scatter
 #cgo noescape plaitk_indexing_repeat
 #cgo nocallback plaitk_indexing_repeat
-#include "indexing.h"
+#include "c/indexing.h"
 */
 import "C"
 
 import (
 	"unsafe"
 
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/indexing/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"              // defines plait_parallel
 )
 
 // A view is one operand: shape, strides in elements, and the address of the element at index 0.

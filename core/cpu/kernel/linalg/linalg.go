@@ -6,18 +6,18 @@
 package linalg
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1c332de
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2cd2c01d
 #cgo noescape plaitk_linalg_run
 #cgo nocallback plaitk_linalg_run
-#include "linalg.h"
+#include "c/linalg.h"
 */
 import "C"
 
 import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/linalg/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"            // defines plait_parallel
 )
 
 func init() {

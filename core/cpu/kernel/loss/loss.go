@@ -2,7 +2,7 @@
 package loss
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xa97bba8d
+#cgo CFLAGS: -DPLAIT_HEADERS=0x35724323
 #cgo noescape plaitk_loss_cross_entropy
 #cgo nocallback plaitk_loss_cross_entropy
 #cgo noescape plaitk_loss_cross_entropy_backward
@@ -13,8 +13,7 @@ package loss
 #cgo nocallback plaitk_loss_nll_backward
 #cgo noescape plaitk_loss_multilabel_margin
 #cgo nocallback plaitk_loss_multilabel_margin
-#cgo LDFLAGS: -lm
-#include "loss.h"
+#include "c/loss.h"
 */
 import "C"
 
@@ -23,7 +22,8 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/loss/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"          // defines plait_parallel
 )
 
 func init() {

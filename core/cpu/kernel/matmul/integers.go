@@ -1,10 +1,10 @@
 package matmul
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x218078b6
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf5f868b8
 #cgo noescape plaitk_matmul_integers
 #cgo nocallback plaitk_matmul_integers
-#include "integers.h"
+#include "c/integers.h"
 */
 import "C"
 
@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/gemm"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/matmul/c" // its kernels
 )
 
 // integers computes a product of integers.

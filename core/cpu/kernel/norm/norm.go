@@ -2,7 +2,7 @@
 package norm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfd315029
+#cgo CFLAGS: -DPLAIT_HEADERS=0xafae8356
 #cgo noescape plaitk_norm_layer_forward
 #cgo nocallback plaitk_norm_layer_forward
 #cgo noescape plaitk_norm_layer_backward
@@ -17,8 +17,7 @@ package norm
 #cgo nocallback plaitk_norm_batch_backward
 #cgo noescape plaitk_norm_batch_running
 #cgo nocallback plaitk_norm_batch_running
-#cgo LDFLAGS: -lm
-#include "norm.h"
+#include "c/norm.h"
 */
 import "C"
 
@@ -27,7 +26,8 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/norm/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"          // defines plait_parallel
 )
 
 func init() {

@@ -3,8 +3,7 @@
 package optim
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x700ee45d
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0xdb1f6080
 #cgo noescape plaitk_optim_step
 #cgo nocallback plaitk_optim_step
 #cgo noescape plaitk_optim_power_sum
@@ -15,7 +14,7 @@ package optim
 #cgo nocallback plaitk_optim_clamp
 #cgo noescape plaitk_optim_unscale
 #cgo nocallback plaitk_optim_unscale
-#include "optim.h"
+#include "c/optim.h"
 */
 import "C"
 
@@ -26,7 +25,8 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/optim/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"           // defines plait_parallel
 )
 
 func init() {

@@ -3,7 +3,7 @@
 package pooling
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x89d15870
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2b7f6a34
 #cgo noescape plaitk_pooling_scratch
 #cgo nocallback plaitk_pooling_scratch
 #cgo noescape plaitk_pooling_max
@@ -18,7 +18,7 @@ package pooling
 #cgo nocallback plaitk_pooling_scatter
 #cgo noescape plaitk_pooling_scatter_scratch
 #cgo nocallback plaitk_pooling_scatter_scratch
-#include "pooling.h"
+#include "c/pooling.h"
 */
 import "C"
 
@@ -27,6 +27,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/pooling/c" // its kernels
 )
 
 func init() {

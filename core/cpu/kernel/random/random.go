@@ -3,8 +3,7 @@
 package random
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xef15334c
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0x379f19ed
 #cgo noescape plaitk_random_fill
 #cgo nocallback plaitk_random_fill
 #cgo noescape plaitk_random_integers
@@ -15,7 +14,7 @@ package random
 #cgo nocallback plaitk_random_permutation
 #cgo noescape plaitk_random_multinomial
 #cgo nocallback plaitk_random_multinomial
-#include "random.h"
+#include "c/random.h"
 */
 import "C"
 
@@ -25,7 +24,8 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/random/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"            // defines plait_parallel
 )
 
 func init() {

@@ -11,13 +11,12 @@
 package recurrent
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x93a32e4c
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf209979b
 #cgo noescape plaitk_recurrent_run
 #cgo nocallback plaitk_recurrent_run
 #cgo noescape plaitk_recurrent_scratch
 #cgo nocallback plaitk_recurrent_scratch
-#include "recurrent.h"
+#include "c/recurrent.h"
 */
 import "C"
 
@@ -27,7 +26,8 @@ import (
 	"github.com/plait-ml/plait/core"
 	_ "github.com/plait-ml/plait/core/cpu/gemm" // defines plaitk_gemm_by_panels
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/recurrent/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"               // defines plait_parallel
 )
 
 func init() {

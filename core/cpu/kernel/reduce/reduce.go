@@ -7,11 +7,10 @@
 package reduce
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xb1f753e4
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0xc3f12db7
 #cgo noescape plaitk_reduce_run
 #cgo nocallback plaitk_reduce_run
-#include "reduce.h"
+#include "c/reduce.h"
 */
 import "C"
 
@@ -20,6 +19,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/reduce/c" // its kernels
 )
 
 func init() {

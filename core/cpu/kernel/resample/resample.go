@@ -2,8 +2,7 @@
 package resample
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x89d15870
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2b0f6f81
 #cgo noescape plaitk_resample_scratch
 #cgo nocallback plaitk_resample_scratch
 #cgo noescape plaitk_resample_forward
@@ -22,7 +21,7 @@ package resample
 #cgo nocallback plaitk_resample_fold_scratch
 #cgo noescape plaitk_resample_fold
 #cgo nocallback plaitk_resample_fold
-#include "resample.h"
+#include "c/resample.h"
 */
 import "C"
 
@@ -31,6 +30,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/resample/c" // its kernels
 )
 
 func init() {

@@ -6,13 +6,12 @@
 package scan
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xc0b69d8f
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0xafa3926d
 #cgo noescape plaitk_scan_run
 #cgo nocallback plaitk_scan_run
 #cgo noescape plaitk_scan_linear
 #cgo nocallback plaitk_scan_linear
-#include "scan.h"
+#include "c/scan.h"
 */
 import "C"
 
@@ -22,6 +21,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/scan/c" // its kernels
 )
 
 func init() {

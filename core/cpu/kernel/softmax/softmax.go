@@ -2,13 +2,12 @@
 package softmax
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfd315029
+#cgo CFLAGS: -DPLAIT_HEADERS=0xdef6992d
 #cgo noescape plaitk_softmax_forward
 #cgo nocallback plaitk_softmax_forward
 #cgo noescape plaitk_softmax_backward
 #cgo nocallback plaitk_softmax_backward
-#cgo LDFLAGS: -lm
-#include "softmax.h"
+#include "c/softmax.h"
 */
 import "C"
 
@@ -17,7 +16,8 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/softmax/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 func init() {

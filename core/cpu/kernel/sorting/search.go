@@ -5,7 +5,7 @@ package sorting
 #cgo nocallback plaitk_sorting_search
 #cgo noescape plaitk_sorting_histogram
 #cgo nocallback plaitk_sorting_histogram
-#include "sorting.h"
+#include "c/sorting.h"
 */
 import "C"
 

@@ -3,14 +3,14 @@
 package sorting
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x89d15870
+#cgo CFLAGS: -DPLAIT_HEADERS=0x6a272b66
 #cgo noescape plaitk_sorting_scratch
 #cgo nocallback plaitk_sorting_scratch
 #cgo noescape plaitk_sorting_run
 #cgo nocallback plaitk_sorting_run
 #cgo noescape plait_pool_threads
 #cgo nocallback plait_pool_threads
-#include "sorting.h"
+#include "c/sorting.h"
 */
 import "C"
 
@@ -20,6 +20,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/sorting/c" // its kernels
 )
 
 func init() {

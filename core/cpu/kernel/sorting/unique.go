@@ -9,7 +9,7 @@ package sorting
 #cgo nocallback plaitk_sorting_unique_rows
 #cgo noescape plaitk_sorting_nonzero
 #cgo nocallback plaitk_sorting_nonzero
-#include "sorting.h"
+#include "c/sorting.h"
 */
 import "C"
 

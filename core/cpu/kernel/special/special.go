@@ -4,18 +4,18 @@
 package special
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x700ee45d
-#cgo LDFLAGS: -lm
+#cgo CFLAGS: -DPLAIT_HEADERS=0xc6e5c1ea
 #cgo noescape plaitk_special_run
 #cgo nocallback plaitk_special_run
-#include "special.h"
+#include "c/special.h"
 */
 import "C"
 
 import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/pool" // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/special/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 func init() {

@@ -3,13 +3,16 @@
 package vmath
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x9541e185
-#cgo LDFLAGS: -lm
-#include "vmath.h"
+#cgo CFLAGS: -DPLAIT_HEADERS=0xb25a2272
+#include "c/vmath.h"
 */
 import "C"
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/plait-ml/plait/core/cpu/kernel/vmath/c" // its kernels
+)
 
 // A Variant is the instruction set that a loop is compiled for.
 type Variant int

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// The dtype codes of plait.h.
+// The dtype codes of plait_kernel.h.
 const (
 	Bool = iota
 	Uint8

@@ -1,0 +1,284 @@
+// Forward pass and input gradient.
+#include "conv.h"
+#include "lattice.h"
+#include "../../../include/plait_slots.h"
+
+#define min plaitk_conv_min
+#define max plaitk_conv_max
+#define ceil_div plaitk_conv_ceil
+#define round_up plaitk_conv_round
+
+// Sums for this many rows are held while a copy is read.
+#define ROW_BLOCK 64
+// A chunk should do about this many multiplications, and there should be this many chunks.
+#define CHUNK_WORK ((double)(1 << 19))
+#define CHUNKS 32
+#define POSITIONS 512
+#define COPY_ELEMENTS (256 << 10)
+// Products summed up in registers before they are added to the rest.
+#define K_BLOCK 256
+
+// The work on one lattice.
+typedef struct {
+  plaitk_conv_lattice lattice;
+  plaitk_conv_weights weights;
+  int64_t *koff;
+  char *packed;          // the weights in panels
+  int64_t panels, panel_group;    // of a group: panels, and elements of all of them
+  int64_t row_blocks, row_block;  // chunks of rows
+  int64_t group_blocks, group_block;
+  int64_t first, chunks;          // chunks of work, starting at number first
+  int64_t pack_first, pack_chunks, pack_block;
+} part;
+
+typedef struct {
+  const plaitk_conv_micro *micro;
+  const plaitk_conv_io *io;
+  int64_t images, groups, rows, channels;  // rows and channels of a group
+  int64_t out_size[3], out_plane, group_weights;
+  int64_t parts;
+  part *part;
+  plait_slots slots;
+  int64_t copy_bytes, sum_bytes;
+  const void *in, *w, *bias;
+  void *out;
+} job;
+
+static int height_for(const plaitk_conv_micro *m, int64_t rows) {
+  int h = 0;
+  while (h + 1 < m->heights && m->taps[h + 1].rows >= rows) h++;
+  return h;
+}
+
+static void plan_part(const job *j, part *p) {
+  plaitk_conv_lattice *l = &p->lattice;
+  int lanes = j->micro->lanes, tall = j->micro->taps[0].rows;
+  int64_t positions = POSITIONS;
+  double work;
+  p->row_blocks = 1;
+  for (;;) {
+    plaitk_conv_lattice_cut(l, j->channels, j->images, j->rows, lanes, positions, COPY_ELEMENTS, 0);
+    int64_t blocks = plaitk_conv_lattice_blocks(l);
+    work = (double)l->vectors * lanes * max(l->k, 1) * ceil_div(j->rows, p->row_blocks);
+    if (blocks * j->groups * p->row_blocks >= CHUNKS || work < 2 * CHUNK_WORK) break;
+    // Few rows make the copy expensive, few positions its borders.
+    int64_t rows = j->rows / p->row_blocks;
+    if (rows >= 4 * ROW_BLOCK || (rows >= 2 * ROW_BLOCK && positions <= 128)) {
+      p->row_blocks *= 2;
+    } else if (positions > 64) {
+      positions /= 2;
+    } else {
+      break;
+    }
+  }
+  p->row_block = round_up(max(1, ceil_div(j->rows, p->row_blocks)), 8);
+  p->row_blocks = ceil_div(j->rows, p->row_block);
+  p->group_block = work >= CHUNK_WORK ? 1 : min(j->groups, (int64_t)(CHUNK_WORK / work) + 1);
+  p->group_blocks = ceil_div(j->groups, p->group_block);
+  p->chunks = plaitk_conv_lattice_blocks(l) * p->row_blocks * p->group_blocks;
+  int64_t tail = j->rows % tall;
+  p->panels = ceil_div(j->rows, tall);
+  p->panel_group = (j->rows - tail) * l->k;
+  if (tail > 0) p->panel_group += j->micro->taps[height_for(j->micro, tail)].rows * l->k;
+  p->pack_block = max(1, 16384 / max(1, tall * l->k));
+  p->pack_chunks = l->k == 0 ? 0 : ceil_div(p->panels * j->groups, p->pack_block);
+}
+
+// Lays the job out in scratch. With scratch == NULL nothing is written and the bytes needed are returned.
+static int64_t plan(job *j, const plaitk_conv_shape *s, int input_grad, int64_t threads, char *scratch) {
+  char *at = scratch;
+  j->io = plaitk_conv_io_for(s->dtype);
+  j->micro = plaitk_conv_micro_for(s->dtype == PLAIT_F64);
+  j->images = s->n;
+  j->groups = s->groups;
+  j->rows = (input_grad ? s->cin : s->cout) / s->groups;
+  j->channels = (input_grad ? s->cout : s->cin) / s->groups;
+  memcpy(j->out_size, input_grad ? s->in : s->out, sizeof j->out_size);
+  j->out_plane = j->out_size[0] * j->out_size[1] * j->out_size[2];
+  int64_t steps[3], taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
+  for (int d = 0; d < 3; d++) steps[d] = input_grad ? min(s->stride[d], s->in[d]) : 1;
+  j->group_weights = j->rows * j->channels * taps;
+  j->parts = steps[0] * steps[1] * steps[2];
+  j->part = plait_carve(&at, j->parts * (int64_t)sizeof(part));
+  int64_t first = 0, pack_first = 0, copy = 0, vectors = 0;
+  for (int64_t i = 0; i < j->parts; i++) {
+    part local, *p = scratch ? &j->part[i] : &local;
+    int64_t residue[3] = {i / (steps[1] * steps[2]), i / steps[2] % steps[1], i % steps[2]};
+    if (input_grad) {
+      plaitk_conv_lattice_input_grad(&p->lattice, s, residue);
+    } else {
+      plaitk_conv_lattice_forward(&p->lattice, s);
+    }
+    plan_part(j, p);
+    p->koff = plait_carve(&at, p->lattice.k * (int64_t)sizeof(int64_t));
+    p->packed = plait_carve(&at, j->groups * p->panel_group * j->io->compute_size);
+    if (scratch) {
+      plaitk_conv_weights *w = &p->weights;
+      w->channels = j->channels;
+      w->m_stride = input_grad ? taps : j->channels * taps;
+      w->c_stride = input_grad ? j->rows * taps : taps;
+      for (int d = 0; d < 3; d++) {
+        w->kernel[d] = s->kernel[d];
+        w->nt[d] = p->lattice.nt[d];
+        w->tap0[d] = p->lattice.tap0[d];
+        w->tap_step[d] = p->lattice.tap_step[d];
+      }
+      plaitk_conv_lattice_koff(&p->lattice, p->koff);
+      p->first = first;
+      p->pack_first = pack_first;
+    }
+    first += p->chunks;
+    pack_first += p->pack_chunks;
+    copy = max(copy, p->lattice.copy);
+    vectors = max(vectors, p->lattice.vectors);
+  }
+  int64_t lanes = j->micro->lanes;
+  j->copy_bytes = round_up(copy * j->io->compute_size, PLAIT_SLOT_ALIGN);
+  j->sum_bytes = round_up(vectors * lanes * min(ROW_BLOCK, round_up(j->rows, 8)) * j->io->compute_size, PLAIT_SLOT_ALIGN);
+  int64_t size = j->copy_bytes + j->sum_bytes + round_up(vectors * (int64_t)sizeof(int64_t), PLAIT_SLOT_ALIGN);
+  plait_slots_plan(&j->slots, &at, max(1, min(threads, first)), size, scratch != NULL);
+  return (int64_t)((intptr_t)at - (intptr_t)scratch);
+}
+
+static part *part_of(const job *j, int64_t chunk, int pack) {
+  int64_t lo = 0, hi = j->parts;
+  while (hi - lo > 1) {
+    int64_t mid = (lo + hi) / 2;
+    if ((pack ? j->part[mid].pack_first : j->part[mid].first) <= chunk) {
+      lo = mid;
+    } else {
+      hi = mid;
+    }
+  }
+  return &j->part[lo];
+}
+
+static void pack_chunk(void *arg, int64_t chunk) {
+  const job *j = arg;
+  const part *p = part_of(j, chunk, 1);
+  int tall = j->micro->taps[0].rows;
+  int64_t begin = (chunk - p->pack_first) * p->pack_block;
+  int64_t end = min(begin + p->pack_block, p->panels * j->groups);
+  for (int64_t i = begin; i < end; i++) {
+    int64_t g = i / p->panels, m = i % p->panels * tall, count = min(tall, j->rows - m);
+    int rows = j->micro->taps[height_for(j->micro, count)].rows;
+    j->io->pack(p->packed + (g * p->panel_group + m * p->lattice.k) * j->io->compute_size,
+                (const char *)j->w + g * j->group_weights * j->io->size, &p->weights, m, rows, count);
+  }
+}
+
+// Sums rows [m0, m1) of group g at the block's positions.
+static void multiply(const job *j, const part *p, const plaitk_conv_block *b, int64_t g, int64_t m0, int64_t m1,
+                     const char *copy, const int64_t *base, char *sums) {
+  const plaitk_conv_micro *micro = j->micro;
+  int64_t k = p->lattice.k, size = j->io->compute_size, ld = b->vectors * micro->lanes;
+  int64_t kc = max(1, ceil_div(k, max(1, ceil_div(k, K_BLOCK))));
+  int tall = micro->taps[0].rows;
+  int tail = height_for(micro, (m1 - m0) % tall);
+  int group = micro->taps[0].vectors[0];
+  if (m1 - m0 < tall) group = micro->taps[tail].vectors[0];
+  for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kc) {
+    int64_t depth = min(kc, k - k0);
+    for (int64_t v0 = 0; v0 < b->vectors; v0 += group) {
+      int64_t v1 = min(v0 + group, b->vectors);
+      for (int64_t m = m0; m < m1; m += tall) {
+        int h = m1 - m >= tall ? 0 : tail;
+        int rows = micro->taps[h].rows;
+        const char *a = p->packed + (g * p->panel_group + m * k + k0 * rows) * size;
+        for (int64_t v = v0; v < v1;) {
+          int i = 0;
+          while (micro->taps[h].vectors[i] > v1 - v) i++;
+          micro->taps[h].fn[i](depth, a, p->koff + k0, copy, base + v, sums + ((m - m0) * ld + v * micro->lanes) * size,
+                               ld, k0 > 0);
+          v += micro->taps[h].vectors[i];
+        }
+      }
+    }
+  }
+}
+
+static void store(const job *j, const part *p, const plaitk_conv_block *b, int64_t g, int64_t m0, int64_t m1,
+                  const char *sums) {
+  const plaitk_conv_lattice *l = &p->lattice;
+  int64_t size = j->io->compute_size, ld = b->vectors * j->micro->lanes;
+  int64_t at[3];
+  for (int d = 0; d < 3; d++) at[d] = b->q0[d] * l->out_step[d] + l->out_start[d];
+  for (int64_t m = m0; m < m1; m++) {
+    int64_t channel = g * j->rows + m;
+    const char *bias = j->bias ? (const char *)j->bias + channel * j->io->size : NULL;
+    for (int64_t i = 0; i < b->nb; i++) {
+      int64_t plane = ((b->b0 + i) * j->groups * j->rows + channel) * j->out_plane;
+      for (int64_t z = 0; z < b->n[0]; z++) {
+        int64_t to = plane + ((at[0] + z * l->out_step[0]) * j->out_size[1] + at[1]) * j->out_size[2] + at[2];
+        j->io->store((char *)j->out + to * j->io->size, l->out_step[1] * j->out_size[2], l->out_step[2],
+                     sums + ((m - m0) * ld + i * b->pitch[0] + z * b->pitch[1]) * size, b->pitch[2], b->n[1], b->n[2],
+                     bias);
+      }
+    }
+  }
+}
+
+static void taps_chunk(void *arg, int64_t chunk) {
+  const job *j = arg;
+  const part *p = part_of(j, chunk, 0);
+  int lanes = j->micro->lanes;
+  int64_t slot = plait_take(&j->slots);
+  char *copy = j->slots.bytes + slot * j->slots.size;
+  char *sums = copy + j->copy_bytes;
+  int64_t *base = (int64_t *)(sums + j->sum_bytes);
+  chunk -= p->first;
+  int64_t m0 = chunk % p->row_blocks * p->row_block, m1 = min(m0 + p->row_block, j->rows);
+  chunk /= p->row_blocks;
+  int64_t g0 = chunk % p->group_blocks * p->group_block, g1 = min(g0 + p->group_block, j->groups);
+  chunk /= p->group_blocks;
+  plaitk_conv_block b = plaitk_conv_lattice_block(&p->lattice, chunk, lanes);
+  plaitk_conv_lattice_base(&p->lattice, &b, lanes, base);
+  for (int64_t g = g0; g < g1; g++) {
+    plaitk_conv_lattice_fill(&p->lattice, &b, j->io, j->in, g * j->channels, j->channels, j->groups * j->channels,
+                             lanes, copy);
+    for (int64_t m = m0; m < m1; m += ROW_BLOCK) {
+      int64_t end = min(m + ROW_BLOCK, m1);
+      multiply(j, p, &b, g, m, end, copy, base, sums);
+      store(j, p, &b, g, m, end, sums);
+    }
+  }
+  plait_give(&j->slots, slot);
+}
+
+static int empty(const plaitk_conv_shape *s, int input_grad) {
+  const int64_t *out = input_grad ? s->in : s->out;
+  return s->n * (input_grad ? s->cin : s->cout) * out[0] * out[1] * out[2] == 0;
+}
+
+static int64_t scratch_for(const plait_pool *pool, const plaitk_conv_shape *s, int input_grad) {
+  job j = {0};
+  return empty(s, input_grad) ? 0 : plan(&j, s, input_grad, plait_pool_threads(pool), NULL);
+}
+
+static void run(plait_pool *pool, const plaitk_conv_shape *s, int input_grad, const void *in,
+                const void *w, const void *bias, void *out, void *scratch) {
+  if (empty(s, input_grad)) return;
+  job j = {.in = in, .w = w, .bias = bias, .out = out};
+  plan(&j, s, input_grad, plait_pool_threads(pool), scratch);
+  const part *last = &j.part[j.parts - 1];
+  plait_parallel(pool, last->pack_first + last->pack_chunks, pack_chunk, &j);
+  plait_parallel(pool, last->first + last->chunks, taps_chunk, &j);
+}
+
+int64_t plaitk_conv_forward_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
+  return scratch_for(pool, s, 0);
+}
+
+int64_t plaitk_conv_input_grad_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
+  return scratch_for(pool, s, 1);
+}
+
+void plaitk_conv_forward(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *w, const void *bias,
+                         void *y, void *scratch) {
+  run(pool, s, 0, x, w, bias, y, scratch);
+}
+
+void plaitk_conv_input_grad(plait_pool *pool, const plaitk_conv_shape *s, const void *dy, const void *w,
+                            const void *bias, void *dx, void *scratch) {
+  run(pool, s, 1, dy, w, bias, dx, scratch);
+}

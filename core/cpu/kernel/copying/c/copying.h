@@ -1,0 +1,62 @@
+// Copies between strided tensors: the plan of a copy, the tiles it moves, and the kernels built on it.
+#ifndef PLAITK_COPYING_H
+#define PLAITK_COPYING_H
+
+#include "../../../include/plait_pool.h"
+#include "../../../include/plait_view.h"
+
+// Converts n contiguous elements.
+typedef void (*plaitk_convert)(void *restrict out, const void *restrict in, int64_t n);
+
+// Returns the conversion between two dtypes.
+plaitk_convert plaitk_copying_converter(int64_t to, int64_t from);
+
+// A plane is the two dimensions that a tile spans, [0] the one in which the output runs. Strides are in bytes.
+typedef struct {
+  int64_t n[2], out[2], in[2];
+  bool stream; // the output is too large for the caches: write around them
+} plaitk_plane;
+
+// Copies the elements, of `size` bytes each, of a plane.
+void plaitk_copying_plane(int64_t size, char *restrict out, const char *restrict in, const plaitk_plane *p);
+
+// A plan cuts a copy into units, each a tile of the plane at one place of the outer dimensions. Units are independent.
+// The cut depends on the shapes and strides alone.
+typedef struct {
+  char *out;
+  const char *in;
+  int64_t size, in_size;  // bytes per element
+  plaitk_convert convert; // NULL between equal dtypes
+  plaitk_plane plane;
+  int64_t tile[2];     // the size of a tile
+  int64_t across;      // tiles along dimension 0 of the plane, the fastest to change
+  int64_t ndim, shape[PLAIT_MAX_DIMS], stride[PLAIT_MAX_DIMS][2]; // the other loops; strides of out and in
+  int64_t down;        // which of them steps through the tiles along dimension 1; -1 if there is one such tile
+  int64_t units, unit_bytes;
+} plaitk_copy_plan;
+
+// Plans the copy of `in` to `out`, which have the same shape.
+void plaitk_copying_plan(plaitk_copy_plan *p, const plait_view *out, const plait_view *in);
+
+// Runs units first, ..., last-1.
+void plaitk_copying_run(const plaitk_copy_plan *p, int64_t first, int64_t last);
+
+void plaitk_copying_copy(plait_pool *pool, const plait_view *out, const plait_view *in);
+void plaitk_copying_fill(plait_pool *pool, const plait_view *out, int64_t integer, double real);
+void plaitk_copying_cat(plait_pool *pool, const plait_view *out, int64_t dim, int64_t count, const plait_view *ins,
+                        plaitk_copy_plan *plans);
+
+// Keeps what lies on and below (or, if upper, above) the diagonal of each matrix and writes zeros elsewhere. `out` may be
+// `in` itself.
+void plaitk_copying_triangle(plait_pool *pool, const plait_view *out, const plait_view *in, int64_t diagonal, int64_t upper);
+
+// Fills the 1-d `out`: start + i step, in int64 for integer dtypes; n numbers from a to b; base to such powers.
+void plaitk_copying_arange(plait_pool *pool, const plait_view *out, int64_t istart, int64_t istep, double start, double step);
+void plaitk_copying_linspace(plait_pool *pool, const plait_view *out, double a, double b);
+void plaitk_copying_logspace(plait_pool *pool, const plait_view *out, double a, double b, double base);
+
+// Writes the row and column numbers of the lower (upper) triangle of a rows x cols matrix to the int64 `out` of shape
+// [2, n].
+void plaitk_copying_triangle_indices(const plait_view *out, int64_t rows, int64_t cols, int64_t diagonal, int64_t upper);
+
+#endif

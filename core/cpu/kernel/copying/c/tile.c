@@ -1,0 +1,176 @@
+// Moving one tile of a copy: rows, transposes, fills and anything else, by the size of an element alone.
+#include "copying.h"
+
+#include "../../../include/plait_stream.h"
+
+// Elements as their bits. Rows of small elements are moved as one larger element, which need not be aligned.
+typedef uint8_t bits1 __attribute__((may_alias));
+typedef uint16_t bits2 __attribute__((may_alias, aligned(1)));
+typedef uint32_t bits4 __attribute__((may_alias, aligned(1)));
+typedef uint64_t bits8 __attribute__((may_alias, aligned(1)));
+typedef struct {
+  bits8 low, high;
+} bits16;
+
+typedef uint8_t vec1 __attribute__((vector_size(16), may_alias, aligned(1)));
+typedef uint16_t vec2 __attribute__((vector_size(16), may_alias, aligned(1)));
+typedef uint32_t vec4 __attribute__((vector_size(16), may_alias, aligned(1)));
+typedef uint64_t vec8 __attribute__((vector_size(16), may_alias, aligned(1)));
+
+// The halves of two vectors, element by element in turn.
+#define ZIP_LOW1(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH1(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define ZIP_LOW2(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_HIGH2(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define ZIP_LOW4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_HIGH4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define ZIP_LOW8(a, b) __builtin_shufflevector(a, b, 0, 2)
+#define ZIP_HIGH8(a, b) __builtin_shufflevector(a, b, 1, 3)
+
+// Transposes a block of L x L elements, L to a vector: every stage pairs row i with row i + L/2, and log2(L) stages
+// bring element (i, j) to (j, i).
+#define STAGE(S, L, to, from)                     \
+  for (int i = 0; i < L / 2; i++) {               \
+    to[2 * i] = ZIP_LOW##S(from[i], from[i + L / 2]);     \
+    to[2 * i + 1] = ZIP_HIGH##S(from[i], from[i + L / 2]); \
+  }
+#define STAGES1 STAGE(1, 16, b, a) STAGE(1, 16, a, b) STAGE(1, 16, b, a) STAGE(1, 16, a, b)
+#define STAGES2 STAGE(2, 8, b, a) STAGE(2, 8, a, b) STAGE(2, 8, b, a)
+#define STAGES4 STAGE(4, 4, b, a) STAGE(4, 4, a, b)
+#define STAGES8 STAGE(8, 2, b, a)
+
+#define TRANSPOSE_BLOCK(S, L, result)                                                                      \
+  PLAIT_INLINE void transpose_block##S(char *restrict out, int64_t os, const char *restrict in, int64_t is) { \
+    vec##S a[L], b[L];                                                                                     \
+    for (int i = 0; i < L; i++) a[i] = *(const vec##S *)(in + i * is);                                     \
+    STAGES##S for (int i = 0; i < L; i++) *(vec##S *)(out + i * os) = result[i];                           \
+  }
+TRANSPOSE_BLOCK(1, 16, a)
+TRANSPOSE_BLOCK(2, 8, b)
+TRANSPOSE_BLOCK(4, 4, a)
+TRANSPOSE_BLOCK(8, 2, b)
+
+enum {
+  LINE = 64,
+  CONFLICT = 512, // rows a multiple of this apart share few sets of the first cache
+};
+
+// The output runs in dimension 0 and the input in dimension 1. Where the strides are such that lines evict each other,
+// or the output is streamed, blocks are as wide as a cache line and go through a buffer, so that each line of either
+// side is touched once.
+#define TRANSPOSE(S, L)                                                                                              \
+  static void transpose_part##S(char *restrict out, int64_t os, const char *restrict in, int64_t is, int64_t n0, int64_t n1) { \
+    int64_t whole0 = n0 - n0 % L, whole1 = n1 - n1 % L;                                                              \
+    for (int64_t j = 0; j < whole1; j += L)                                                                          \
+      for (int64_t i = 0; i < whole0; i += L) transpose_block##S(out + j * os + i * S, os, in + i * is + j * S, is); \
+    for (int64_t j = 0; j < n1; j++)                                                                                 \
+      for (int64_t i = j < whole1 ? whole0 : 0; i < n0; i++)                                                         \
+        *(bits##S *)(out + j * os + i * S) = *(const bits##S *)(in + i * is + j * S);                                \
+  }                                                                                                                  \
+  static void transpose##S(char *restrict out, const char *restrict in, const plaitk_plane *p) {                     \
+    enum { W = LINE / S };                                                                                           \
+    int64_t n0 = p->n[0], n1 = p->n[1], os = p->out[1], is = p->in[0];                                               \
+    int64_t whole0 = n0 - n0 % W, whole1 = n1 - n1 % W;                                                              \
+    bool stream = p->stream && ((uintptr_t)out | (uintptr_t)os) % LINE == 0;                                         \
+    if (!stream && os % CONFLICT && is % CONFLICT) return transpose_part##S(out, os, in, is, n0, n1);                \
+    for (int64_t j = 0; j < whole1; j += W) {                                                                        \
+      for (int64_t i = 0; i < whole0; i += W) {                                                                      \
+        char block[W * LINE] __attribute__((aligned(LINE)));                                                         \
+        char *o = out + j * os + i * S;                                                                              \
+        const char *x = in + i * is + j * S;                                                                         \
+        for (int64_t r = 0; r < W; r += L)                                                                           \
+          for (int64_t c = 0; c < W; c += L) transpose_block##S(block + c * LINE + r * S, LINE, x + r * is + c * S, is); \
+        if (stream) {                                                                                                \
+          for (int64_t c = 0; c < W; c++) plait_stream_line(o + c * os, block + c * LINE);                                 \
+        } else {                                                                                                     \
+          for (int64_t c = 0; c < W; c++) memcpy(o + c * os, block + c * LINE, LINE);                                \
+        }                                                                                                            \
+      }                                                                                                              \
+    }                                                                                                                \
+    transpose_part##S(out + whole0 * S, os, in + whole0 * is, is, n0 - whole0, whole1);                              \
+    transpose_part##S(out + whole1 * os, os, in + whole1 * S, is, n0, n1 - whole1);                                  \
+  }
+TRANSPOSE(1, 16)
+TRANSPOSE(2, 8)
+TRANSPOSE(4, 4)
+TRANSPOSE(8, 2)
+
+// A row of elements at any strides; the ones at unit stride on either side get loops of their own.
+#define ROW(S)                                                                                              \
+  PLAIT_CLONES static void row##S(char *restrict out, int64_t os, const char *restrict in, int64_t is, int64_t n) { \
+    if (os == S && is == 0) {                                                                               \
+      bits##S v = *(const bits##S *)in, *o = (bits##S *)out;                                                \
+      for (int64_t i = 0; i < n; i++) o[i] = v;                                                             \
+    } else if (os == S && is == -S) {                                                                       \
+      bits##S *o = (bits##S *)out;                                                                          \
+      const bits##S *x = (const bits##S *)in;                                                               \
+      for (int64_t i = 0; i < n; i++) o[i] = x[-i];                                                         \
+    } else if (os == S) {                                                                                   \
+      bits##S *o = (bits##S *)out;                                                                          \
+      for (int64_t i = 0; i < n; i++) o[i] = *(const bits##S *)(in + i * is);                               \
+    } else if (is == S) {                                                                                   \
+      const bits##S *x = (const bits##S *)in;                                                               \
+      for (int64_t i = 0; i < n; i++) *(bits##S *)(out + i * os) = x[i];                                    \
+    } else {                                                                                                \
+      for (int64_t i = 0; i < n; i++) *(bits##S *)(out + i * os) = *(const bits##S *)(in + i * is);         \
+    }                                                                                                       \
+  }                                                                                                         \
+  static void rows##S(char *restrict out, const char *restrict in, const plaitk_plane *p) {                 \
+    int64_t n0 = p->n[0], n1 = p->n[1];                                                                     \
+    int64_t o0 = p->out[0], o1 = p->out[1], i0 = p->in[0], i1 = p->in[1];                                   \
+    if (n0 < 8 && n1 > n0) { /* short rows: go along the other dimension */                                 \
+      int64_t t;                                                                                            \
+      t = n0, n0 = n1, n1 = t, t = o0, o0 = o1, o1 = t, t = i0, i0 = i1, i1 = t;                            \
+    }                                                                                                       \
+    for (int64_t j = 0; j < n1; j++) row##S(out + j * o1, o0, in + j * i1, i0, n0);                         \
+  }
+ROW(1)
+ROW(2)
+ROW(4)
+ROW(8)
+ROW(16)
+
+// Moves n < 64 bytes; the two halves overlap where n is no power of two.
+PLAIT_INLINE void move_short(char *restrict out, const char *restrict in, int64_t n) {
+  if (n >= 32) {
+    memcpy(out, in, 32);
+    char tail[32];
+    memcpy(tail, in + n - 32, 32);
+    memcpy(out + n - 32, tail, 32);
+  } else if (n >= 16) {
+    bits16 a = *(const bits16 *)in, b = *(const bits16 *)(in + n - 16);
+    *(bits16 *)out = a, *(bits16 *)(out + n - 16) = b;
+  } else if (n >= 8) {
+    bits8 a = *(const bits8 *)in, b = *(const bits8 *)(in + n - 8);
+    *(bits8 *)out = a, *(bits8 *)(out + n - 8) = b;
+  } else if (n >= 4) {
+    bits4 a = *(const bits4 *)in, b = *(const bits4 *)(in + n - 4);
+    *(bits4 *)out = a, *(bits4 *)(out + n - 4) = b;
+  } else {
+    for (int64_t i = 0; i < n; i++) out[i] = in[i];
+  }
+}
+
+static void runs(int64_t bytes, char *restrict out, const char *restrict in, const plaitk_plane *p) {
+  if (p->stream && bytes >= 4 * LINE) {
+    for (int64_t j = 0; j < p->n[1]; j++) plait_stream(out + j * p->out[1], in + j * p->in[1], bytes);
+  } else if (bytes < 64) {
+    for (int64_t j = 0; j < p->n[1]; j++) move_short(out + j * p->out[1], in + j * p->in[1], bytes);
+  } else {
+    for (int64_t j = 0; j < p->n[1]; j++) memcpy(out + j * p->out[1], in + j * p->in[1], (size_t)bytes);
+  }
+}
+
+void plaitk_copying_plane(int64_t size, char *restrict out, const char *restrict in, const plaitk_plane *p) {
+  bool run = p->out[0] == size;
+  bool transpose = run && p->in[1] == size && p->n[0] * size >= 16 && p->n[1] * size >= 16;
+  switch (run && p->in[0] == size ? 0 : size) {
+  case 0: runs(p->n[0] * size, out, in, p); break;
+  case 1: transpose ? transpose1(out, in, p) : rows1(out, in, p); break;
+  case 2: transpose ? transpose2(out, in, p) : rows2(out, in, p); break;
+  case 4: transpose ? transpose4(out, in, p) : rows4(out, in, p); break;
+  case 8: transpose ? transpose8(out, in, p) : rows8(out, in, p); break;
+  default: rows16(out, in, p); break;
+  }
+  if (p->stream) plait_stream_end();
+}

@@ -1,0 +1,221 @@
+#include "plan.h"
+
+#include "../../../include/plait_stream.h"
+
+static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static void swap_dims(plan *p, int a, int b) {
+  int64_t t = p->shape[a];
+  p->shape[a] = p->shape[b];
+  p->shape[b] = t;
+  for (int k = 0; k < p->n; k++) {
+    t = p->lane[k].stride[a];
+    p->lane[k].stride[a] = p->lane[k].stride[b];
+    p->lane[k].stride[b] = t;
+  }
+}
+
+// Whether dimension a belongs inside dimension b: the first operand that tells them apart decides, outputs first.
+static bool inside(const plan *p, int a, int b) {
+  for (int i = 0; i < p->n; i++) {
+    const lane *l = &p->lane[(i + p->nin) % p->n];
+    int64_t sa = magnitude(l->stride[a]), sb = magnitude(l->stride[b]);
+    if (sa != sb && sa != 0 && sb != 0) return sa < sb;
+  }
+  return false;
+}
+
+static void order_dims(plan *p) {
+  for (int i = 1; i < p->ndim; i++) {
+    for (int j = i; j > 0 && inside(p, j - 1, j); j--) swap_dims(p, j - 1, j);
+  }
+}
+
+static bool mergeable(const plan *p, int outer, int inner) {
+  for (int k = 0; k < p->n; k++) {
+    const int64_t *s = p->lane[k].stride;
+    if (s[outer] != s[inner] * p->shape[inner]) return false;
+  }
+  return true;
+}
+
+static void merge_dims(plan *p) {
+  if (p->ndim == 0) return;
+  int last = 0;
+  for (int d = 1; d < p->ndim; d++) {
+    if (mergeable(p, last, d)) {
+      p->shape[last] *= p->shape[d];
+    } else {
+      p->shape[++last] = p->shape[d];
+    }
+    for (int k = 0; k < p->n; k++) p->lane[k].stride[last] = p->lane[k].stride[d];
+  }
+  p->ndim = last + 1;
+}
+
+// Takes over the dimensions of more than one element. Returns the number of elements.
+static int64_t take_dims(plan *p, const plaitk_elementwise_call *call) {
+  int64_t count = 1;
+  p->ndim = 0;
+  for (int64_t d = 0; d < call->ndim; d++) {
+    count *= call->shape[d];
+    if (call->shape[d] == 1) continue;
+    p->shape[p->ndim] = call->shape[d];
+    for (int k = 0; k < p->n; k++) {
+      const plaitk_elementwise_operand *o = &call->operand[k];
+      p->lane[k].stride[p->ndim] = o->data == NULL ? 0 : o->stride[d];
+    }
+    p->ndim++;
+  }
+  return count;
+}
+
+static void take_lanes(plan *p, const plaitk_elementwise_call *call) {
+  for (int k = 0; k < p->n; k++) {
+    const plaitk_elementwise_operand *o = &call->operand[k];
+    lane *l = &p->lane[k];
+    l->data = o->data;
+    l->value = o->value;
+    l->scalar = o->data == NULL;
+    l->type = call->kernel->type[k];
+    l->dtype = l->scalar ? l->type : (int)o->dtype;
+    l->size = (int)plait_dtype_size(l->dtype);
+    l->type_size = (int)plait_dtype_size(l->type);
+    l->convert = NULL;
+    if (l->dtype != l->type) {
+      l->convert = k < p->nin ? plaitk_copying_converter(l->type, l->dtype) : plaitk_copying_converter(l->dtype, l->type);
+    }
+  }
+}
+
+// Blocks take two dimensions.
+static void pad_dims(plan *p) {
+  while (p->ndim < 2) {
+    p->shape[1] = p->ndim == 0 ? 1 : p->shape[0];
+    p->shape[0] = 1;
+    for (int k = 0; k < p->n; k++) {
+      p->lane[k].stride[1] = p->ndim == 0 ? 0 : p->lane[k].stride[0];
+      p->lane[k].stride[0] = 0;
+    }
+    p->ndim++;
+  }
+}
+
+// If an operand has its short strides along another dimension than the innermost one, brings that dimension next to it, so
+// that blocks can cover both and use every cache line whole. Returns whether that is so.
+static bool bring_rows(plan *p) {
+  int cols = p->ndim - 1;
+  for (int k = 0; k < p->n; k++) {
+    const int64_t *s = p->lane[k].stride;
+    int64_t shortest = magnitude(s[cols]);
+    int best = -1;
+    if (p->lane[k].scalar || shortest <= 1) continue;
+    for (int d = 0; d < cols; d++) {
+      if (s[d] != 0 && magnitude(s[d]) < shortest) {
+        best = d;
+        shortest = magnitude(s[d]);
+      }
+    }
+    if (best < 0) continue;
+    for (int d = best; d < cols - 1; d++) swap_dims(p, d, d + 1);
+    return true;
+  }
+  return false;
+}
+
+// Whether an output is written past the caches: it would not stay there. On the way it goes through scratch.
+static bool streams(const plan *p, const lane *out, int64_t count) {
+  if (out->convert != NULL || out->col != 1 || count * out->size < PLAIT_STREAM_BYTES) return false;
+  for (int k = 0; k < p->nin; k++) {
+    if (p->lane[k].data == out->data) return false;  // in place: its lines are in the caches anyway
+  }
+  return true;
+}
+
+// Cuts the two innermost dimensions into blocks and decides which operands go through scratch.
+static void cut(plan *p, int64_t count) {
+  bool tiles = bring_rows(p), scratch = false, gaps = false;
+  int64_t rows = p->shape[p->ndim - 2], cols = p->shape[p->ndim - 1];
+  int widest = 1;
+  p->part = PLAIT_STREAM_PART;
+  p->streamed = false;
+  for (int k = 0; k < p->n; k++) {
+    lane *l = &p->lane[k];
+    l->row = l->stride[p->ndim - 2];
+    l->col = cols == 1 ? 1 : l->stride[p->ndim - 1];
+    bool gap = rows > 1 && l->row != cols;
+    l->streamed = k >= p->nin && streams(p, l, count);
+    l->packed = l->scalar || l->convert != NULL || l->streamed || l->col != 1 || (gap && cols < SHORT_ROW);
+    scratch |= l->packed;
+    p->streamed |= l->streamed;
+    if (l->streamed) p->part = least(p->part, PLAIT_STREAM_PART / l->size);
+    gaps |= gap && !l->packed;
+    if (l->size > widest) widest = l->size;
+    if (l->type_size > widest) widest = l->type_size;
+  }
+  int64_t limit = scratch || tiles ? SCRATCH / widest : CHUNK;
+  if (tiles) {
+    // A cache line of rows, so that an operand that runs along them uses what it fetches.
+    int64_t lines = 64 / widest;
+    p->cols = least(cols, limit / least(rows, lines));
+  } else {
+    p->cols = least(cols, limit);
+  }
+  p->rows = least(rows, limit / p->cols);
+  p->by_row = p->rows > 1 && (gaps || p->cols < cols);
+  p->blocks = ceil_div(rows, p->rows) * ceil_div(cols, p->cols);
+  for (int d = 0; d < p->ndim - 2; d++) p->blocks *= p->shape[d];
+  p->blocks_per_chunk = ceil_div(CHUNK, p->rows * p->cols);
+}
+
+bool plaitk_elementwise_plan(plan *p, const plaitk_elementwise_call *call) {
+  const plaitk_elementwise_kernel *kernel = call->kernel;
+  p->loop = kernel->loop;
+  p->attr = call->attr;
+  p->nin = kernel->nin;
+  p->n = kernel->nin + kernel->nout;
+  p->status = 0;
+  int64_t count = take_dims(p, call);
+  if (count == 0) return false;
+  take_lanes(p, call);
+  order_dims(p);
+  merge_dims(p);
+  pad_dims(p);
+  cut(p, count);
+  return true;
+}
+
+void plaitk_elementwise_seek(const plan *p, cursor *c, int64_t block) {
+  int64_t across = ceil_div(p->shape[p->ndim - 1], p->cols), down = ceil_div(p->shape[p->ndim - 2], p->rows);
+  c->col = block % across * p->cols;
+  block /= across;
+  c->row = block % down * p->rows;
+  block /= down;
+  for (int k = 0; k < p->n; k++) c->data[k] = p->lane[k].data;
+  for (int d = p->ndim - 3; d >= 0; d--) {
+    c->index[d] = block % p->shape[d];
+    block /= p->shape[d];
+    for (int k = 0; k < p->n; k++) {
+      if (!p->lane[k].scalar) c->data[k] += c->index[d] * p->lane[k].stride[d] * p->lane[k].size;
+    }
+  }
+}
+
+void plaitk_elementwise_advance(const plan *p, cursor *c) {
+  c->col += p->cols;
+  if (c->col < p->shape[p->ndim - 1]) return;
+  c->col = 0;
+  c->row += p->rows;
+  if (c->row < p->shape[p->ndim - 2]) return;
+  c->row = 0;
+  for (int d = p->ndim - 3; d >= 0; d--) {
+    bool wraps = ++c->index[d] == p->shape[d];
+    int64_t steps = wraps ? 1 - p->shape[d] : 1;
+    for (int k = 0; k < p->n; k++) {
+      if (!p->lane[k].scalar) c->data[k] += steps * p->lane[k].stride[d] * p->lane[k].size;
+    }
+    if (!wraps) return;
+    c->index[d] = 0;
+  }
+}

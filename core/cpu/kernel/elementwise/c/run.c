@@ -1,0 +1,181 @@
+// Brings operands of any layout and dtype before the inner loops. A loop reads and writes memory directly where an operand
+// has the loop's type and contiguous rows; everything else goes through blocks of scratch memory, converted and rearranged
+// on the way.
+#include "plan.h"
+
+#include "../../../include/plait_stream.h"
+
+#define MAX_OPERANDS PLAITK_ELEMENTWISE_MAX_OPERANDS
+
+static bool flat(const lane *l, int64_t rows, int64_t cols) { return l->col == 1 && (rows == 1 || l->row == cols); }
+
+// Copies elements between memory, where the lane's block has its strides, and a block without gaps.
+static void gather(const lane *l, void *block, const char *src, int64_t rows, int64_t cols) {
+  const int64_t size = l->size;
+  plaitk_plane p = {{cols, rows}, {size, cols * size}, {l->col * size, l->row * size}, false};
+  plaitk_copying_plane(size, block, src, &p);
+}
+
+static void scatter(const lane *l, char *dst, const void *block, int64_t rows, int64_t cols) {
+  const int64_t size = l->size;
+  plaitk_plane p = {{cols, rows}, {l->col * size, l->row * size}, {size, cols * size}, l->streamed};
+  plaitk_copying_plane(size, dst, block, &p);
+}
+
+static void fill(const lane *l, void *scratch, int64_t n) {
+  const int64_t size = l->type_size;
+  float f = (float)l->value.f;
+  bool b = l->value.f != 0;
+  const void *element = l->type == PLAIT_F32 ? (void *)&f : l->type == PLAIT_BOOL ? (void *)&b : (void *)&l->value;
+  plaitk_plane p = {{n, 1}, {size, 0}, {0, 0}, false};
+  plaitk_copying_plane(size, scratch, element, &p);
+}
+
+// Brings the block at src into scratch, by way of raw.
+static void load(const lane *l, char *scratch, void *raw, const char *src, int64_t rows, int64_t cols) {
+  if (l->convert == NULL) {
+    gather(l, scratch, src, rows, cols);
+  } else if (flat(l, rows, cols)) {
+    l->convert(scratch, src, rows * cols);
+  } else if (l->col == 1 && cols >= SHORT_ROW) {
+    for (int64_t r = 0; r < rows; r++) l->convert(scratch + r * cols * l->type_size, src + r * l->row * l->size, cols);
+  } else {
+    gather(l, raw, src, rows, cols);
+    l->convert(scratch, raw, rows * cols);
+  }
+}
+
+// Brings a block from scratch to dst, by way of raw.
+static void store(const lane *l, char *dst, void *raw, const char *scratch, int64_t rows, int64_t cols) {
+  if (l->convert == NULL) {
+    scatter(l, dst, scratch, rows, cols);
+  } else if (flat(l, rows, cols)) {
+    l->convert(dst, scratch, rows * cols);
+  } else if (l->col == 1 && cols >= SHORT_ROW) {
+    for (int64_t r = 0; r < rows; r++) l->convert(dst + r * l->row * l->size, scratch + r * cols * l->type_size, cols);
+  } else {
+    l->convert(raw, scratch, rows * cols);
+    scatter(l, dst, raw, rows, cols);
+  }
+}
+
+// Runs a block, with its operands at ptr and its rows step bytes apart, part by part: one part of the outputs is on its way
+// past the caches while the next is computed.
+static int64_t run_parts(const plan *p, void *const *ptr, const int64_t *step, char *const *memory, int64_t rows, int64_t cols) {
+  if (!p->by_row) {
+    cols *= rows;
+    rows = 1;
+  }
+  int64_t status = 0, w = least(cols, p->part), h = w < cols ? 1 : least(rows, p->part / cols);
+  for (int64_t r = 0; r < rows; r += h) {
+    for (int64_t c = 0; c < cols; c += w) {
+      int64_t down = least(h, rows - r), across = least(w, cols - c);
+      for (int64_t i = 0; i < down; i++) {
+        void *at[MAX_OPERANDS];
+        for (int k = 0; k < p->n; k++) {
+          int64_t row = k < p->nin ? (r + i) * step[k] : i * cols * p->lane[k].type_size;
+          at[k] = (char *)ptr[k] + row + (k < p->nin ? c * p->lane[k].type_size : 0);
+        }
+        status |= p->loop(at, at + p->nin, p->attr, across);
+      }
+      for (int k = p->nin; k < p->n; k++) {
+        int64_t size = p->lane[k].size;
+        plait_stream(memory[k] + (r * cols + c) * size, ptr[k], down * across * size);
+      }
+    }
+  }
+  return status;
+}
+
+// What lies in a lane's scratch: broadcast operands give the same block many times over.
+typedef struct {
+  const char *src;
+  int64_t rows, cols;
+} content;
+
+static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH], char *raw, content *held) {
+  int64_t rows = least(p->rows, p->shape[p->ndim - 2] - c->row), cols = least(p->cols, p->shape[p->ndim - 1] - c->col);
+  void *ptr[MAX_OPERANDS];
+  char *memory[MAX_OPERANDS];
+  int64_t step[MAX_OPERANDS];
+  for (int k = 0; k < p->n; k++) {
+    const lane *l = &p->lane[k];
+    memory[k] = c->data[k] + (l->scalar ? 0 : (c->row * l->row + c->col * l->col) * l->size);
+    ptr[k] = l->packed ? scratch[k] : memory[k];
+    step[k] = l->packed ? cols * l->type_size : l->row * l->size;
+    if (k >= p->nin || !l->packed || l->scalar) continue;
+    if (held[k].src == memory[k] && held[k].rows == rows && held[k].cols == cols) continue;
+    load(l, scratch[k], raw, memory[k], rows, cols);
+    held[k] = (content){memory[k], rows, cols};
+  }
+  bool parts = p->streamed;
+  for (int k = p->nin; k < p->n; k++) parts &= p->lane[k].streamed && flat(&p->lane[k], rows, cols);
+  if (parts) return run_parts(p, ptr, step, memory, rows, cols);
+  int64_t status = 0;
+  if (p->by_row) {
+    for (int64_t r = 0; r < rows; r++) {
+      status |= p->loop(ptr, ptr + p->nin, p->attr, cols);
+      for (int k = 0; k < p->n; k++) ptr[k] = (char *)ptr[k] + step[k];
+    }
+  } else {
+    status = p->loop(ptr, ptr + p->nin, p->attr, rows * cols);
+  }
+  for (int k = p->nin; k < p->n; k++) {
+    const lane *l = &p->lane[k];
+    if (l->packed) store(l, memory[k], raw, scratch[k], rows, cols);
+  }
+  return status;
+}
+
+static void run_chunk(void *arg, int64_t chunk) {
+  plan *p = arg;
+  _Alignas(64) char scratch[MAX_OPERANDS][SCRATCH];
+  _Alignas(64) char raw[SCRATCH];
+  content held[MAX_OPERANDS];
+  for (int k = 0; k < p->n; k++) {
+    held[k].src = NULL;
+    if (p->lane[k].scalar) fill(&p->lane[k], scratch[k], least(p->rows * p->cols, SCRATCH / p->lane[k].type_size));
+  }
+  int64_t block = chunk * p->blocks_per_chunk, end = least(p->blocks, block + p->blocks_per_chunk);
+  int64_t status = 0;
+  cursor c;
+  plaitk_elementwise_seek(p, &c, block);
+  for (; block < end; block++, plaitk_elementwise_advance(p, &c)) status |= run_block(p, &c, scratch, raw, held);
+  if (p->streamed) plait_stream_end();
+  if (status != 0) __atomic_fetch_or(&p->status, status, __ATOMIC_RELAXED);
+}
+
+// Whether the loop can run over all of memory at once, and that is little work.
+static bool simple(const plaitk_elementwise_call *call, int n, int64_t *count) {
+  for (int k = 0; k < n; k++) {
+    const plaitk_elementwise_operand *o = &call->operand[k];
+    if (o->dtype != call->kernel->type[k] || o->data == NULL) return false;
+    int64_t run = 1;
+    for (int64_t d = call->ndim - 1; d >= 0; d--) {
+      if (o->stride[d] != run && call->shape[d] != 1) return false;
+      run *= call->shape[d];
+    }
+    *count = run;
+  }
+  return *count <= CHUNK;
+}
+
+int64_t plaitk_elementwise_run(plait_pool *pool, const plaitk_elementwise_call *call) {
+  const plaitk_elementwise_kernel *kernel = call->kernel;
+  int n = kernel->nin + kernel->nout;
+  int64_t count = 0;
+  if (simple(call, n, &count)) {
+    void *ptr[MAX_OPERANDS];
+    for (int k = 0; k < n; k++) ptr[k] = call->operand[k].data;
+    return kernel->loop(ptr, ptr + kernel->nin, call->attr, count);
+  }
+  plan p;
+  if (!plaitk_elementwise_plan(&p, call)) return 0;
+  int64_t chunks = (p.blocks + p.blocks_per_chunk - 1) / p.blocks_per_chunk;
+  if (chunks == 1) {
+    run_chunk(&p, 0);
+  } else {
+    plait_parallel(pool, chunks, run_chunk, &p);
+  }
+  return p.status;
+}

@@ -1,0 +1,140 @@
+// Kernels that read or write where index tensors and masks say.
+#ifndef PLAITK_INDEXING_H
+#define PLAITK_INDEXING_H
+
+#include <stdatomic.h>
+
+#include "../../../include/plait_pool.h"
+#include "../../../include/plait_view.h"
+
+// How a value meets the element it is written to.
+enum plaitk_mode { PLAITK_ASSIGN, PLAITK_ADD, PLAITK_MUL, PLAITK_MAX, PLAITK_MIN, PLAITK_MODES };
+
+// The first index out of range: which index tensor, its row-major position there, and its value.
+typedef struct {
+  int64_t tensor, position, value;
+} plaitk_bad_index;
+
+// Kernels that take indices return 0, or 1 and the first bad index. Then no output was written from or to a wrong place,
+// and one that the kernel changes in place was not changed at all. With `wrap`, negative indices count from the end.
+
+// out[.., j, ..] = in[.., index[.., j, ..], ..] in dimension dim.
+int64_t plaitk_indexing_gather(plait_pool *pool, const plait_view *out, const plait_view *in, const plait_view *index,
+                               int64_t dim, plaitk_bad_index *bad);
+
+// self[.., index[.., j, ..], ..] = or += or .. src[.., j, ..] in dimension dim, in the order of j. The modes other than
+// PLAITK_ASSIGN do not take the half dtypes.
+int64_t plaitk_indexing_scatter(plait_pool *pool, const plait_view *self, const plait_view *index, const plait_view *src,
+                                int64_t dim, int64_t mode, plaitk_bad_index *bad);
+
+// out[b.., r..] = in[index_0[b..], .., index_k-1[b..], r..]: the first k dimensions of `in` are indexed by k tensors of
+// one shape b. offsets is scratch of one int64 for each element of b.
+int64_t plaitk_indexing_select(plait_pool *pool, const plait_view *out, const plait_view *in, int64_t k,
+                               const plait_view *index, int64_t wrap, int64_t *offsets, plaitk_bad_index *bad);
+
+// self[index_0[b..], .., index_k-1[b..], r..] = or += or .. values[b.., r..], in the row-major order of b. For half dtypes
+// and modes other than PLAITK_ASSIGN, each element's values are combined in float32 and rounded once. offsets is scratch
+// of plaitk_indexing_put_scratch() int64s for each element of b.
+int64_t plaitk_indexing_put(plait_pool *pool, const plait_view *self, const plait_view *values, int64_t k,
+                            const plait_view *index, int64_t wrap, int64_t mode, int64_t *offsets, plaitk_bad_index *bad);
+int64_t plaitk_indexing_put_scratch(int64_t dtype, int64_t mode);
+
+// out[v, c] = the sum of grad[b.., c] over all b with index[b..] == v, in row-major order; zero where v is padding or
+// does not occur. With by_frequency each sum is divided by its number of terms. scratch is 4 int64s for each index.
+int64_t plaitk_indexing_embedding_backward(plait_pool *pool, const plait_view *out, const plait_view *grad,
+                                           const plait_view *index, int64_t padding, int64_t by_frequency,
+                                           int64_t *scratch, plaitk_bad_index *bad);
+
+// The kernels on masks take scratch of plaitk_indexing_mask_scratch() int64s and return the number of true elements.
+int64_t plaitk_indexing_mask_scratch(const plait_view *mask);
+int64_t plaitk_indexing_count(plait_pool *pool, const plait_view *mask, int64_t *scratch);
+
+// Writes the index of each true element to a column of the int64 `out`, of shape [mask.ndim, count].
+int64_t plaitk_indexing_positions(plait_pool *pool, const plait_view *out, const plait_view *mask, int64_t *scratch);
+
+// Writes the elements of `in` where mask is true to the contiguous 1-d `out`; writes nothing if they are not as many as
+// out holds.
+int64_t plaitk_indexing_masked_select(plait_pool *pool, const plait_view *out, const plait_view *in, const plait_view *mask,
+                                      int64_t *scratch);
+
+// Writes the elements of the contiguous `source`, in order, to where mask is true; writes nothing if they are too few.
+int64_t plaitk_indexing_masked_scatter(plait_pool *pool, const plait_view *self, const plait_view *mask,
+                                       const plait_view *source, int64_t *scratch);
+
+// Writes each i to the contiguous int64 `out` as often as the contiguous int64 repeats[i] says. Returns how many that are,
+// or -1 if out has no room for them or one is negative.
+int64_t plaitk_indexing_repeat(const plait_view *out, const plait_view *repeats);
+
+// What follows is shared by the kernels of this folder.
+
+// Elements handled at a time between checking indices and using them.
+enum { PLAITK_BLOCK = 512 };
+
+// Turns n indices, `step` elements apart, to offsets: index * stride + i * along, added to what offsets holds if `add`.
+// Returns whether one was outside [0, size); its offset is then meaningless.
+bool plaitk_indexing_offsets(int64_t *restrict offsets, bool add, const char *index, int64_t dtype, int64_t step, int64_t n,
+                             int64_t size, bool wrap, int64_t stride, int64_t along);
+
+// Checks all of an index tensor; PLAITK_OK or 1 and the first bad index.
+int64_t plaitk_indexing_check(plait_pool *pool, const plait_view *index, int64_t size, bool wrap, plaitk_bad_index *bad);
+
+// Finds the first index outside [0, size), or [-size, size) with wrap, in row-major order.
+int64_t plaitk_indexing_first_bad(const plait_view *index, int64_t size, bool wrap, plaitk_bad_index *bad);
+
+// The offsets of all index tuples of a select or put, and, where keys is not NULL, their row-major numbers.
+int64_t plaitk_indexing_resolve(plait_pool *pool, const plait_view *indexed, int64_t k, const plait_view *index, bool wrap,
+                                int64_t *offsets, int64_t *keys, plaitk_bad_index *bad);
+
+// out[i * os] = in[offsets[i]], for elements of the given size.
+void plaitk_indexing_take(int64_t size, char *restrict out, int64_t os, const char *restrict in,
+                          const int64_t *restrict offsets, int64_t n);
+
+// Combines values into self at offsets (in order), or in a row. Strides are in elements.
+typedef struct {
+  void (*at)(char *self, const int64_t *offsets, const char *values, int64_t step, int64_t n);
+  void (*row)(char *self, int64_t self_step, const char *values, int64_t step, int64_t n);
+} plaitk_combine;
+
+plaitk_combine plaitk_indexing_combine(int64_t mode, int64_t dtype);
+
+// Sorts order[0..n-1] = 0..n-1 by keys in [0, limit), stably, and keys with it; the other two arrays are scratch.
+void plaitk_indexing_sort(int64_t *keys, int64_t *order, int64_t *keys2, int64_t *order2, int64_t n, int64_t limit);
+
+// The elements first, ..., last-1 of a walk in row-major order, as runs: each iteration has a run of `count` elements
+// whose first is at offset start[k] of operand k, and is number `done` from first.
+typedef struct {
+  const plait_walk *walk;
+  plait_cursor cursor;
+  int64_t column, left, count, done;
+  int64_t start[PLAIT_WALK_OPERANDS];
+} plaitk_span;
+
+static inline __attribute__((unused)) bool plaitk_span_next(plaitk_span *s) {
+  const plait_walk *w = s->walk;
+  if (s->count) {
+    s->done += s->count, s->left -= s->count, s->column += s->count;
+    if (s->column == plait_walk_inner(w)) s->column = 0, plait_walk_next(w, &s->cursor);
+  }
+  if (s->left == 0) return false;
+  s->count = plait_min64(s->left, plait_walk_inner(w) - s->column);
+  for (int64_t k = 0; k < w->operands; k++) s->start[k] = s->cursor.offset[k] + s->column * plait_walk_step(w, k);
+  return true;
+}
+
+static inline __attribute__((unused)) void plaitk_span_init(plaitk_span *s, const plait_walk *w, int64_t first, int64_t last) {
+  s->walk = w;
+  s->count = s->done = 0, s->left = last - first;
+  s->column = first % plait_walk_inner(w);
+  plait_walk_seek(w, &s->cursor, first / plait_walk_inner(w));
+}
+
+// Runs fn over chunks, on the calling thread if there is only one.
+static inline __attribute__((unused)) void plaitk_run(plait_pool *pool, int64_t chunks, plait_task fn, void *arg) {
+  if (chunks == 1) {
+    fn(arg, 0);
+  } else if (chunks > 1) {
+    plait_parallel(pool, chunks, fn, arg);
+  }
+}
+
+#endif

@@ -1,0 +1,183 @@
+#include "linalg.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "../../../include/plait_kernel.h"
+
+#define CHUNK_OPS 30000  // multiplications of a chunk
+
+struct job {
+  const struct plaitk_linalg *l;
+  int64_t per_chunk;
+  atomic_llong failed;  // the first matrix that failed, with its status: matrix * 8 + status
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static void load(const struct plaitk_linalg *l, const void *from, int64_t at, int64_t n, double *to) {
+  for (int64_t i = 0; i < n; i++) to[i] = l->dtype == PLAIT_F64 ? ((const double *)from)[at + i] : ((const float *)from)[at + i];
+}
+
+// Writes rows x cols elements that are row_step and col_step apart.
+static void store(const struct plaitk_linalg *l, int out, int64_t matrix, int64_t rows, int64_t cols, const double *from,
+                  int64_t row_step, int64_t col_step) {
+  int64_t at = matrix * rows * cols;
+  for (int64_t i = 0; i < rows; i++) {
+    for (int64_t j = 0; j < cols; j++) {
+      double v = from[i * row_step + j * col_step];
+      if (l->dtype == PLAIT_F64) {
+        ((double *)l->out[out])[at + i * cols + j] = v;
+      } else {
+        ((float *)l->out[out])[at + i * cols + j] = (float)v;
+      }
+    }
+  }
+}
+
+// x -= f * y
+static void subtract(int64_t n, double f, const double *y, double *x) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) x[i] -= f * y[i];
+}
+
+// Solves for the rows of x, k elements each, with a triangle of a.
+static int substitute(int64_t n, int64_t k, const double *a, double *x, bool upper, bool unit) {
+  for (int64_t step = 0; step < n; step++) {
+    int64_t i = upper ? n - 1 - step : step;
+    for (int64_t j = upper ? i + 1 : 0; j < (upper ? n : i); j++) subtract(k, a[i * n + j], x + j * k, x + i * k);
+    if (unit) continue;
+    if (a[i * n + i] == 0) return LINALG_SINGULAR;
+    for (int64_t c = 0; c < k; c++) x[i * k + c] /= a[i * n + i];
+  }
+  return LINALG_OK;
+}
+
+static int run(const struct plaitk_linalg *l, int64_t at, double *w) {
+  int64_t m = l->m, n = l->n, k = l->k, low = least(m, n);
+  double *a = w, *x = a + m * n, *rest = x + most(n * k, m * n + n * n);
+  load(l, l->a, at * m * n, m * n, a);
+  int status, sign;
+  switch (l->op) {
+    case LINALG_SOLVE:
+      if (l->b != NULL) {
+        load(l, l->b, at * n * k, n * k, x);
+      } else {
+        memset(x, 0, (size_t)(n * n) * sizeof *x);
+        for (int64_t i = 0; i < n; i++) x[i * n + i] = 1;
+      }
+      if ((status = plaitk_linalg_lu(n, a, (int64_t *)rest, &sign)) != LINALG_OK) return status;
+      for (int64_t i = 0; i < n; i++) {
+        int64_t p = ((int64_t *)rest)[i];
+        for (int64_t c = 0; p != i && c < k; c++) {
+          double t = x[i * k + c];
+          x[i * k + c] = x[p * k + c];
+          x[p * k + c] = t;
+        }
+      }
+      substitute(n, k, a, x, false, true);
+      status = substitute(n, k, a, x, true, false);
+      store(l, 0, at, n, k, x, k, 1);
+      return status;
+    case LINALG_DET: {
+      plaitk_linalg_lu(n, a, (int64_t *)rest, &sign);
+      double det = sign, size = 0;
+      for (int64_t i = 0; i < n; i++) {
+        double d = a[i * n + i];
+        det *= d;
+        size += log(fabs(d));
+        sign = d == 0 ? 0 : d < 0 ? -sign : sign;
+      }
+      double s = isnan(det) ? det : sign;
+      store(l, 0, at, 1, 1, &det, 0, 0);
+      store(l, 1, at, 1, 1, &s, 0, 0);
+      store(l, 2, at, 1, 1, &size, 0, 0);
+      return LINALG_OK;
+    }
+    case LINALG_TRIANGULAR:
+      load(l, l->b, at * n * k, n * k, x);
+      status = substitute(n, k, a, x, l->upper, l->unit);
+      store(l, 0, at, n, k, x, k, 1);
+      return status;
+    case LINALG_CHOLESKY:
+      status = plaitk_linalg_cholesky(n, a);
+      store(l, 0, at, n, n, a, n, 1);
+      return status;
+    case LINALG_QR: {
+      double *columns = x, *q = rest, *reflections = q + low * m;
+      for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) columns[j * m + i] = a[i * n + j];
+      }
+      plaitk_linalg_qr(m, n, columns, q, reflections);
+      for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = j + 1; i < m; i++) columns[j * m + i] = 0;
+      }
+      store(l, 0, at, m, low, q, 1, m);
+      store(l, 1, at, low, n, columns, 1, m);
+      return LINALG_OK;
+    }
+    case LINALG_EIGH:
+      if ((status = plaitk_linalg_eigh(n, a, rest, x)) != LINALG_OK) return status;
+      store(l, 0, at, 1, n, rest, 0, 1);
+      store(l, 1, at, n, n, x, 1, n);
+      return LINALG_OK;
+    default: {  // LINALG_SVD, of the transpose if A is wide
+      bool wide = m < n;
+      int64_t tall = most(m, n);
+      double *v = x + m * n, *lines = a;
+      if (!wide) {
+        lines = x;
+        for (int64_t i = 0; i < m; i++) {
+          for (int64_t j = 0; j < n; j++) lines[j * m + i] = a[i * n + j];
+        }
+      }
+      if ((status = plaitk_linalg_svd(tall, low, lines, rest, v)) != LINALG_OK) return status;
+      store(l, 1, at, 1, low, rest, 0, 1);
+      if (wide) {
+        store(l, 0, at, m, low, v, 1, low);
+        store(l, 2, at, low, n, lines, n, 1);
+      } else {
+        store(l, 0, at, m, low, lines, 1, m);
+        store(l, 2, at, low, n, v, low, 1);
+      }
+      return LINALG_OK;
+    }
+  }
+}
+
+static void fail(struct job *j, int64_t at, int status) {
+  long long mine = at * 8 + status, old = atomic_load(&j->failed);
+  while (mine < old && !atomic_compare_exchange_weak(&j->failed, &old, mine)) {
+  }
+}
+
+static void run_chunk(void *arg, int64_t chunk) {
+  struct job *j = arg;
+  const struct plaitk_linalg *l = j->l;
+  int64_t low = least(l->m, l->n);
+  int64_t size = l->m * l->n + most(l->n * l->k, l->m * l->n + l->n * l->n) + 2 * low * l->m + l->m + l->n;
+  double *w = malloc((size_t)size * sizeof *w);
+  int64_t first = chunk * j->per_chunk;
+  if (w == NULL) {
+    fail(j, first, LINALG_NO_MEMORY);
+    return;
+  }
+  for (int64_t at = first; at < least(first + j->per_chunk, l->batch); at++) {
+    int status = run(l, at, w);
+    if (status != LINALG_OK) fail(j, at, status);
+  }
+  free(w);
+}
+
+int32_t plaitk_linalg_run(plait_pool *pool, const struct plaitk_linalg *l, int64_t *at) {
+  struct job j = {.l = l};
+  atomic_init(&j.failed, INT64_MAX);
+  j.per_chunk = most(1, CHUNK_OPS / most(1, l->m * l->n * (l->n + l->k)));
+  plait_parallel(pool, (l->batch + j.per_chunk - 1) / j.per_chunk, run_chunk, &j);
+  long long failed = atomic_load(&j.failed);
+  if (failed == INT64_MAX) return LINALG_OK;
+  *at = failed / 8;
+  return (int32_t)(failed % 8);
+}

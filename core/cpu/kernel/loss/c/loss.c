@@ -1,0 +1,218 @@
+#include "loss.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+#include "../../../include/plait_kernel.h"
+
+// Elements that one thread sums in the working type before it goes on in float64.
+#define SUM_BLOCK 2048
+#define SUM_ROWS 32
+#define COLUMN_BLOCK 256
+#define CHUNK_ELEMENTS 16384
+
+PLAIT_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+PLAIT_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+enum pass { ENTROPY, ENTROPY_GRAD, NLL, NLL_GRAD, MULTILABEL };
+
+struct job {
+  const struct plaitk_loss *p;
+  enum pass pass;
+  const void *weight;  // working type
+  double weight_sum;
+  double *losses, *shares;  // per sample: the loss and what it counts in a mean
+  void *lse, *dx, *dprobs;
+  const void *dy;
+  double total;
+  int64_t blocks, per_chunk;
+  _Atomic int64_t bad;
+};
+
+PLAIT_INLINE double load(const void *p, int dtype, int64_t i) {
+  switch (dtype) {
+    case PLAIT_F16: return plait_f16_to_f32(((const uint16_t *)p)[i]);
+    case PLAIT_BF16: return plait_bf16_to_f32(((const uint16_t *)p)[i]);
+    case PLAIT_F32: return ((const float *)p)[i];
+    default: return ((const double *)p)[i];
+  }
+}
+
+PLAIT_INLINE void store(void *p, int dtype, int64_t i, double v) {
+  switch (dtype) {
+    case PLAIT_F16: ((uint16_t *)p)[i] = plait_f32_to_f16((float)v); break;
+    case PLAIT_BF16: ((uint16_t *)p)[i] = plait_f32_to_bf16((float)v); break;
+    case PLAIT_F32: ((float *)p)[i] = (float)v; break;
+    default: ((double *)p)[i] = v;
+  }
+}
+
+PLAIT_INLINE int acc_dtype(int dtype) { return dtype == PLAIT_F64 ? PLAIT_F64 : PLAIT_F32; }
+
+// Reports whether a sample counts; remembers the first one whose target is no class.
+PLAIT_INLINE bool target_is_class(struct job *j, int64_t sample, int64_t y) {
+  if (y == j->p->ignore_index) return false;
+  if (y >= 0 && y < j->p->classes) return true;
+  int64_t first = atomic_load_explicit(&j->bad, memory_order_relaxed);
+  while (sample < first && !atomic_compare_exchange_weak(&j->bad, &first, sample)) {
+  }
+  return false;
+}
+
+// The gradient of one sample's loss.
+PLAIT_INLINE double loss_grad(const struct job *j, int64_t sample) {
+  double g = load(j->dy, j->p->dtype, j->p->reduction == PLAITK_LOSS_NONE ? sample : 0);
+  return j->p->reduction == PLAITK_LOSS_MEAN ? g / j->total : g;
+}
+
+#define PLAIT_TEMPLATE "../kernel/loss/c/entropy.h"
+#include "../../../include/plait_each_float.h"
+
+// The loss of one sample, and its derivative if dx is given.
+static void multilabel_block(struct job *j, int64_t batch) {
+  const struct plaitk_loss *p = j->p;
+  int64_t n = p->classes, base = batch * n, count = 0;
+  const int64_t *target = p->target + base;
+  for (; count < n && target[count] != -1; count++) {
+    if (!target_is_class(j, base + count, target[count])) return;
+  }
+  double loss = 0, step = 1 / (double)n;
+  for (int64_t i = 0; j->dx && i < n; i++) store(j->dx, p->dtype, base + i, 0);
+  for (int64_t i = 0; i < n; i++) {
+    bool among = false;
+    for (int64_t k = 0; k < count; k++) among |= target[k] == i;
+    if (among) continue;
+    double xi = load(p->x, p->dtype, base + i), slope = 0;
+    for (int64_t k = 0; k < count; k++) {
+      double lack = 1 - load(p->x, p->dtype, base + target[k]) + xi;
+      if (!(lack > 0)) {
+        loss += lack != lack ? lack : 0;
+        continue;
+      }
+      loss += lack;
+      slope += step;
+      if (j->dx) store(j->dx, p->dtype, base + target[k], load(j->dx, p->dtype, base + target[k]) - step);
+    }
+    if (j->dx) store(j->dx, p->dtype, base + i, slope);
+  }
+  j->losses[batch] = loss * step;
+}
+
+#define DISPATCH(fn, dtype, ...)                    \
+  switch (dtype) {                                  \
+    case PLAIT_F16: fn##_f16(__VA_ARGS__); break;   \
+    case PLAIT_BF16: fn##_bf16(__VA_ARGS__); break; \
+    case PLAIT_F32: fn##_f32(__VA_ARGS__); break;   \
+    default: fn##_f64(__VA_ARGS__);                 \
+  }
+
+static void run_blocks(void *arg, int64_t chunk) {
+  struct job *j = arg;
+  const struct plaitk_loss *p = j->p;
+  int64_t last = min64(p->batch * j->blocks, (chunk + 1) * j->per_chunk);
+  for (int64_t u = chunk * j->per_chunk; u < last; u++) {
+    int64_t batch = u / j->blocks, column = u % j->blocks * COLUMN_BLOCK;
+    int64_t w = min64(COLUMN_BLOCK, p->inner - column);
+    switch (j->pass) {
+      case ENTROPY: DISPATCH(entropy_block, p->dtype, j, batch, column, w); break;
+      case ENTROPY_GRAD: DISPATCH(entropy_block_grad, p->dtype, j, batch, column, w); break;
+      case MULTILABEL: multilabel_block(j, batch); break;
+      case NLL: DISPATCH(nll_block, p->dtype, j, batch, column, w); break;
+      default: DISPATCH(nll_block_grad, p->dtype, j, batch, column, w);
+    }
+  }
+}
+
+int64_t plaitk_loss_scratch(const struct plaitk_loss *p) { return (2 * p->batch * p->inner + p->classes) * 8; }
+
+static void prepare(struct job *j, const struct plaitk_loss *p, void *scratch) {
+  j->p = p;
+  j->losses = scratch;
+  j->shares = j->losses + p->batch * p->inner;
+  j->bad = INT64_MAX;
+  j->weight_sum = (double)p->classes;
+  if (p->weight) {
+    int acc = acc_dtype(p->dtype);
+    void *copy = j->shares + p->batch * p->inner;
+    j->weight_sum = 0;
+    for (int64_t c = 0; c < p->classes; c++) {
+      double v = load(p->weight, p->wdtype, c);
+      store(copy, acc, c, v);
+      j->weight_sum += v;
+    }
+    j->weight = copy;
+  }
+  j->blocks = ceil_div(p->inner, COLUMN_BLOCK);
+  j->per_chunk = max64(1, CHUNK_ELEMENTS / max64(1, p->classes * min64(p->inner, COLUMN_BLOCK)));
+}
+
+static void run(plait_pool *pool, struct job *j, enum pass pass) {
+  j->pass = pass;
+  plait_parallel(pool, ceil_div(j->p->batch * j->blocks, j->per_chunk), run_blocks, j);
+}
+
+// Reduces the samples' losses, block by block, and writes what a mean divides by.
+static int64_t finish(struct job *j, void *loss, void *total) {
+  const struct plaitk_loss *p = j->p;
+  if (j->bad != INT64_MAX) return j->bad;
+  int64_t n = p->batch * p->inner;
+  double sum = 0, count = 0;
+  for (int64_t b = 0; b < n; b += SUM_BLOCK) {
+    double s = 0, c = 0;
+    for (int64_t i = b; i < min64(n, b + SUM_BLOCK); i++) {
+      s += j->losses[i];
+      c += j->shares[i];
+    }
+    sum += s;
+    count += c;
+  }
+  if (total) store(total, acc_dtype(p->dtype), 0, count);
+  if (p->reduction == PLAITK_LOSS_NONE) {
+    for (int64_t i = 0; i < n; i++) store(loss, p->dtype, i, j->losses[i]);
+  } else {
+    store(loss, p->dtype, 0, p->reduction == PLAITK_LOSS_MEAN ? sum / count : sum);
+  }
+  return -1;
+}
+
+int64_t plaitk_loss_cross_entropy(plait_pool *pool, const struct plaitk_loss *p, void *loss, void *lse, void *total,
+                                  void *scratch) {
+  struct job j = {.lse = lse};
+  prepare(&j, p, scratch);
+  run(pool, &j, ENTROPY);
+  return finish(&j, loss, total);
+}
+
+void plaitk_loss_cross_entropy_backward(plait_pool *pool, const struct plaitk_loss *p, const void *dy, const void *lse,
+                                        const void *total, void *dx, void *dprobs, void *scratch) {
+  struct job j = {.lse = (void *)lse, .dy = dy, .dx = dx, .dprobs = dprobs};
+  prepare(&j, p, scratch);
+  j.total = load(total, acc_dtype(p->dtype), 0);
+  run(pool, &j, ENTROPY_GRAD);
+}
+
+int64_t plaitk_loss_nll(plait_pool *pool, const struct plaitk_loss *p, void *loss, void *total, void *scratch) {
+  struct job j = {0};
+  prepare(&j, p, scratch);
+  run(pool, &j, NLL);
+  return finish(&j, loss, total);
+}
+
+void plaitk_loss_nll_backward(plait_pool *pool, const struct plaitk_loss *p, const void *dy, const void *total, void *dx,
+                              void *scratch) {
+  struct job j = {.dy = dy, .dx = dx};
+  prepare(&j, p, scratch);
+  j.total = load(total, acc_dtype(p->dtype), 0);
+  run(pool, &j, NLL_GRAD);
+}
+
+int64_t plaitk_loss_multilabel_margin(plait_pool *pool, const struct plaitk_loss *p, void *loss, void *slope,
+                                      void *scratch) {
+  struct job j = {.dx = slope};
+  prepare(&j, p, scratch);
+  run(pool, &j, MULTILABEL);
+  if (j.bad != INT64_MAX) return j.bad;
+  for (int64_t i = 0; loss && i < p->batch; i++) store(loss, p->dtype, i, j.losses[i]);
+  return -1;
+}

@@ -1,0 +1,61 @@
+// What the norm kernels share: limits, and access to parameters of any floating dtype.
+#ifndef PLAITK_NORM_SHARED_H
+#define PLAITK_NORM_SHARED_H
+
+#include <math.h>
+
+#include "../../../include/plait_kernel.h"
+#include "../../../include/plait_lanes.h"
+#include "../../../include/plait_pool.h"
+
+// Sums run over at most this many elements in the working type, and between such blocks in float64.
+#define SUM_BLOCK 4096
+// Mean and squared deviations are taken over blocks of this size, which stay in the first cache, and then combined.
+#define STAT_BLOCK 4096
+// Elements that make a chunk worth handing to another thread.
+#define CHUNK_ELEMENTS 16384
+// Columns that one step of a column sum holds on the stack.
+#define COLUMN_BLOCK 512
+// Below this, [channels, inner] is treated as one row of channels*inner columns: inner alone is too short for vectors.
+#define SHORT_INNER 16
+
+PLAIT_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+PLAIT_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+PLAIT_INLINE double param_load(const void *p, int dtype, int64_t i) {
+  switch (dtype) {
+    case PLAIT_F16: return plait_f16_to_f32(((const uint16_t *)p)[i]);
+    case PLAIT_BF16: return plait_bf16_to_f32(((const uint16_t *)p)[i]);
+    case PLAIT_F32: return ((const float *)p)[i];
+    default: return ((const double *)p)[i];
+  }
+}
+
+PLAIT_INLINE void param_store(void *p, int dtype, int64_t i, double v) {
+  switch (dtype) {
+    case PLAIT_F16: ((uint16_t *)p)[i] = plait_f32_to_f16((float)v); break;
+    case PLAIT_BF16: ((uint16_t *)p)[i] = plait_f32_to_bf16((float)v); break;
+    case PLAIT_F32: ((float *)p)[i] = (float)v; break;
+    default: ((double *)p)[i] = v;
+  }
+}
+
+// The type that data of a dtype is computed in.
+PLAIT_INLINE int acc_dtype(int dtype) { return dtype == PLAIT_F64 ? PLAIT_F64 : PLAIT_F32; }
+
+// Returns p[n], each element repeated, in the working type of dtype: p itself if it is that already, else a copy in *at,
+// which moves on.
+PLAIT_INLINE const void *widen(const void *p, int wdtype, int dtype, int64_t n, int64_t repeat, double **at) {
+  int acc = acc_dtype(dtype);
+  if (!p || (wdtype == acc && repeat == 1)) return p;
+  void *out = *at;
+  for (int64_t i = 0; i < n; i++) {
+    double v = param_load(p, wdtype, i);
+    for (int64_t k = 0; k < repeat; k++) param_store(out, acc, i * repeat + k, v);
+  }
+  *at += n * repeat;
+  return out;
+}
+
+#endif

@@ -1,0 +1,144 @@
+// Draws from discrete distributions.
+#include "random.h"
+#include "../../../include/plait_philox.h"
+
+// Rows are cut into at most this many chunks, each with scratch of its own.
+#define CHUNKS 16
+
+typedef struct {
+  uint64_t seed, offset;
+  int64_t *out;
+  const char *weights;
+  int64_t dtype, rows, n, count, replacement;
+  double *scratch;
+  int64_t scratch_per_chunk; // in doubles
+  int64_t bad[CHUNKS], reason[CHUNKS];
+} draw_task;
+
+typedef struct {
+  double key;
+  int64_t index;
+} candidate;
+
+static int64_t chunks_of(int64_t rows) { return rows < CHUNKS ? rows : CHUNKS; }
+
+static int64_t doubles_per_chunk(int64_t n, int64_t count) { return n + 2 * count; }
+
+int64_t plaitk_random_multinomial_scratch(int64_t rows, int64_t n, int64_t count) {
+  return (int64_t)sizeof(draw_task) + chunks_of(rows) * doubles_per_chunk(n, count) * (int64_t)sizeof(double);
+}
+
+static void load(double *w, const char *p, int64_t dtype, int64_t first, int64_t n) {
+#define LOAD(T, expression)                        \
+  {                                                \
+    const T *x = (const T *)p + first;             \
+    for (int64_t i = 0; i < n; i++) w[i] = expression; \
+    break;                                         \
+  }
+  switch (dtype) {
+  case PLAIT_F16: LOAD(uint16_t, plait_f16_to_f32(x[i]))
+  case PLAIT_BF16: LOAD(uint16_t, plait_bf16_to_f32(x[i]))
+  case PLAIT_F32: LOAD(float, x[i])
+  default: LOAD(double, x[i])
+  }
+}
+
+// A uniform number in [0, 1).
+static double draw(const draw_task *t, int64_t index) {
+  uint32_t w[4];
+  plait_philox(t->seed, t->offset + (uint64_t)(index / 2), &w[0], &w[1], &w[2], &w[3]);
+  return index % 2 ? plait_uniform(w[2], w[3]) : plait_uniform(w[0], w[1]);
+}
+
+static bool before(candidate a, candidate b) { return a.key < b.key || (a.key == b.key && a.index < b.index); }
+
+// Moves c down from the root of a heap of n with the last in order on top.
+static void sift(candidate *heap, int64_t n, candidate c) {
+  int64_t i = 0;
+  for (int64_t child; (child = 2 * i + 1) < n; i = child) {
+    if (child + 1 < n && before(heap[child], heap[child + 1])) child++;
+    if (!before(c, heap[child])) break;
+    heap[i] = heap[child];
+  }
+  heap[i] = c;
+}
+
+static int64_t draw_row(const draw_task *t, int64_t row, double *w) {
+  int64_t positive = 0;
+  double sum = 0.0;
+  load(w, t->weights, t->dtype, row * t->n, t->n);
+  for (int64_t i = 0; i < t->n; i++) {
+    if (!(w[i] >= 0.0 && w[i] < PLAIT_VM_INF)) return 1;
+    positive += w[i] > 0.0;
+  }
+  if (positive == 0) return 2;
+  int64_t *out = t->out + row * t->count;
+  if (t->replacement) {
+    for (int64_t i = 0; i < t->n; i++) w[i] = sum += w[i];
+    for (int64_t j = 0; j < t->count; j++) {
+      double u = draw(t, row * t->count + j) * sum;
+      if (u >= sum) u = nextafter(sum, 0.0);
+      // The first place where the running sum passes u: one with a positive weight.
+      int64_t low = 0, high = t->n - 1;
+      while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (w[middle] > u) {
+          high = middle;
+        } else {
+          low = middle + 1;
+        }
+      }
+      out[j] = low;
+    }
+    return 0;
+  }
+  if (positive < t->count) return 3;
+  candidate *heap = (candidate *)(w + t->n);
+  int64_t size = 0;
+  for (int64_t i = 0; i < t->n; i++) {
+    if (w[i] == 0.0) continue;
+    candidate c = {-log(1.0 - draw(t, row * t->n + i)) / w[i], i};
+    if (size < t->count) {
+      // Up from the bottom.
+      int64_t at = size++;
+      for (; at > 0 && before(heap[(at - 1) / 2], c); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+      heap[at] = c;
+    } else if (before(c, heap[0])) {
+      sift(heap, size, c);
+    }
+  }
+  for (; size > 0; size--) {
+    out[size - 1] = heap[0].index;
+    sift(heap, size - 1, heap[size - 1]);
+  }
+  return 0;
+}
+
+static void draw_chunk(void *arg, int64_t chunk) {
+  draw_task *t = arg;
+  int64_t chunks = chunks_of(t->rows);
+  double *w = t->scratch + chunk * t->scratch_per_chunk;
+  for (int64_t row = t->rows * chunk / chunks, last = t->rows * (chunk + 1) / chunks; row < last; row++) {
+    t->reason[chunk] = draw_row(t, row, w);
+    if (t->reason[chunk]) {
+      t->bad[chunk] = row;
+      return;
+    }
+  }
+}
+
+int64_t plaitk_random_multinomial(plait_pool *pool, uint64_t seed, uint64_t offset, int64_t *out, const void *weights, int64_t dtype,
+                                  int64_t rows, int64_t n, int64_t count, int64_t replacement, void *scratch, int64_t *reason) {
+  draw_task *t = scratch;
+  *t = (draw_task){.seed = seed, .offset = offset, .out = out, .weights = weights, .dtype = dtype, .rows = rows, .n = n,
+                   .count = count, .replacement = replacement, .scratch = (double *)(t + 1),
+                   .scratch_per_chunk = doubles_per_chunk(n, count)};
+  plait_parallel(pool, chunks_of(rows), draw_chunk, t);
+  for (int64_t i = 0; i < chunks_of(rows); i++) {
+    if (t->reason[i]) {
+      *reason = t->reason[i];
+      return t->bad[i];
+    }
+  }
+  return -1;
+}

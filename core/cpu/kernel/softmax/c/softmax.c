@@ -1,0 +1,100 @@
+#include "softmax.h"
+
+#include "../../../include/plait_lanes.h"
+#include "../../../include/plait_stream.h"
+#include "../../../include/plait_view.h"
+
+// Sums run over at most this many elements in the working type, and between such blocks in float64.
+#define SUM_BLOCK 1024
+// The same for sums along columns, in rows.
+#define SUM_ROWS 16
+// A row up to this length is exponentiated once, into a buffer on the stack; a longer one twice, reading memory twice.
+#define ROW_BUFFER 8192
+// The most elements of a part of a row that is written past the caches.
+#define STREAM_PART (PLAIT_STREAM_PART / 2)
+// Columns of a block, unless whole rows are at most WIDE_BLOCK wide and there are ENOUGH_BLOCKS of them: reading memory in
+// order then pays more.
+#define COLUMN_BLOCK 256
+#define WIDE_BLOCK 1024
+#define ENOUGH_BLOCKS 8
+// Elements that make a chunk worth handing to another thread.
+#define CHUNK_ELEMENTS 16384
+
+#define LARGER(a, b) ((b) > (a) ? (b) : (a))
+
+struct softmax_args {
+  int dtype, log;
+  bool stream;  // the result is written past the caches
+  const void *in, *dy;  // in is x, or y when dy is given
+  void *out;
+  int64_t outer, n, inner;
+  int64_t per_chunk;  // rows, or (outer, column block) pairs
+  int64_t block, column_blocks, fold;  // columns of a block, blocks of a row
+};
+
+#define PLAIT_TEMPLATE "../kernel/softmax/c/rows.h"
+#include "../../../include/plait_each_float.h"
+#define PLAIT_TEMPLATE "../kernel/softmax/c/columns.h"
+#include "../../../include/plait_each_float.h"
+
+static void run_rows(void *arg, int64_t chunk) {
+  const struct softmax_args *a = arg;
+  int64_t first = chunk * a->per_chunk;
+  int64_t rows = a->outer - first < a->per_chunk ? a->outer - first : a->per_chunk;
+  switch (a->dtype) {
+    case PLAIT_F16: task_rows_f16(a, first, rows); break;
+    case PLAIT_BF16: task_rows_bf16(a, first, rows); break;
+    case PLAIT_F32: task_rows_f32(a, first, rows); break;
+    default: task_rows_f64(a, first, rows);
+  }
+}
+
+static void run_columns(void *arg, int64_t chunk) {
+  const struct softmax_args *a = arg;
+  int64_t units = a->outer * a->column_blocks, first = chunk * a->per_chunk;
+  int64_t last = units - first < a->per_chunk ? units : first + a->per_chunk;
+  for (int64_t u = first; u < last; u++) {
+    int64_t outer = u / a->column_blocks, column = u % a->column_blocks * a->block;
+    int64_t w = a->inner - column < a->block ? a->inner - column : a->block;
+    switch (a->dtype) {
+      case PLAIT_F16: task_columns_f16(a, outer, column, w); break;
+      case PLAIT_BF16: task_columns_bf16(a, outer, column, w); break;
+      case PLAIT_F32: task_columns_f32(a, outer, column, w); break;
+      default: task_columns_f64(a, outer, column, w);
+    }
+  }
+}
+
+static void run(plait_pool *pool, struct softmax_args *a) {
+  if (a->outer == 0 || a->n == 0 || a->inner == 0) return;
+  int64_t units, size;
+  a->stream = a->dy == NULL && a->in != a->out && a->outer * a->n * plait_dtype_size(a->dtype) >= PLAIT_STREAM_BYTES;
+  if (a->inner == 1) {
+    units = a->outer;
+    size = a->n;
+  } else {
+    bool whole = a->inner <= COLUMN_BLOCK || (a->inner <= WIDE_BLOCK && a->outer >= ENOUGH_BLOCKS);
+    a->block = whole ? a->inner : COLUMN_BLOCK;
+    a->column_blocks = (a->inner + a->block - 1) / a->block;
+    a->fold = a->inner <= COLUMN_BLOCK ? COLUMN_BLOCK / a->inner : 1;
+    a->fold = a->fold < a->n ? a->fold : a->n;
+    units = a->outer * a->column_blocks;
+    size = a->n * (a->inner < a->block ? a->inner : a->block);
+  }
+  a->per_chunk = size < CHUNK_ELEMENTS ? CHUNK_ELEMENTS / size : 1;
+  int64_t chunks = (units + a->per_chunk - 1) / a->per_chunk;
+  plait_parallel(pool, chunks, a->inner == 1 ? run_rows : run_columns, a);
+}
+
+void plaitk_softmax_forward(plait_pool *pool, int dtype, int log, const void *x, void *y, int64_t outer, int64_t n,
+                            int64_t inner) {
+  struct softmax_args a = {.dtype = dtype, .log = log, .in = x, .out = y, .outer = outer, .n = n, .inner = inner};
+  run(pool, &a);
+}
+
+void plaitk_softmax_backward(plait_pool *pool, int dtype, int log, const void *y, const void *dy, void *dx,
+                             int64_t outer, int64_t n, int64_t inner) {
+  struct softmax_args a = {
+      .dtype = dtype, .log = log, .in = y, .dy = dy, .out = dx, .outer = outer, .n = n, .inner = inner};
+  run(pool, &a);
+}

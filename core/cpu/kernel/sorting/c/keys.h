@@ -1,0 +1,57 @@
+// Order-preserving unsigned keys: comparing keys as integers compares elements, with the two zeros equal and every NaN
+// equal to every other and above all numbers.
+#ifndef PLAITK_SORTING_KEYS_H
+#define PLAITK_SORTING_KEYS_H
+
+#include "../../../include/plait_kernel.h"
+
+#define KEY_NAN32 UINT32_MAX
+#define KEY_NAN64 UINT64_MAX
+
+PLAIT_INLINE uint32_t key_f32(float x) {
+  uint32_t u = plait_f32_bits(x + 0.0f); // -0 becomes 0
+  uint32_t k = u ^ ((uint32_t)((int32_t)u >> 31) | 0x80000000u);
+  return (u & 0x7fffffffu) > 0x7f800000u ? KEY_NAN32 : k;
+}
+
+PLAIT_INLINE uint64_t key_f64(double x) {
+  uint64_t u;
+  x += 0.0;
+  memcpy(&u, &x, sizeof u);
+  uint64_t k = u ^ ((uint64_t)((int64_t)u >> 63) | 0x8000000000000000u);
+  return (u & INT64_MAX) > 0x7ff0000000000000u ? KEY_NAN64 : k;
+}
+
+PLAIT_INLINE uint32_t key_u8(uint8_t x) { return x; }
+PLAIT_INLINE uint32_t key_i32(int32_t x) { return (uint32_t)x ^ 0x80000000u; }
+PLAIT_INLINE uint64_t key_i64(int64_t x) { return (uint64_t)x ^ 0x8000000000000000u; }
+PLAIT_INLINE uint32_t key_f16(uint16_t x) { return key_f32(plait_f16_to_f32(x)); }
+PLAIT_INLINE uint32_t key_bf16(uint16_t x) { return key_f32(plait_bf16_to_f32(x)); }
+
+PLAIT_INLINE bool key_is_wide(int dtype) { return dtype == PLAIT_I64 || dtype == PLAIT_F64; }
+
+// key_nan returns the key of a NaN of a dtype; keys of integers stay below it or have no NaN to be mistaken for.
+PLAIT_INLINE uint64_t key_nan(int dtype) { return dtype == PLAIT_F64 ? KEY_NAN64 : KEY_NAN32; }
+
+// key_at returns the key of element i of an array.
+PLAIT_INLINE uint64_t key_at(int dtype, const void *p, int64_t i) {
+  switch (dtype) {
+  case PLAIT_BOOL:
+  case PLAIT_U8:
+    return key_u8(((const uint8_t *)p)[i]);
+  case PLAIT_I32:
+    return key_i32(((const int32_t *)p)[i]);
+  case PLAIT_I64:
+    return key_i64(((const int64_t *)p)[i]);
+  case PLAIT_F16:
+    return key_f16(((const uint16_t *)p)[i]);
+  case PLAIT_BF16:
+    return key_bf16(((const uint16_t *)p)[i]);
+  case PLAIT_F32:
+    return key_f32(((const float *)p)[i]);
+  default:
+    return key_f64(((const double *)p)[i]);
+  }
+}
+
+#endif

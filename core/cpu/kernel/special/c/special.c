@@ -1,0 +1,38 @@
+#include "special.h"
+
+#include <math.h>
+
+#include "../../../include/plait_kernel.h"
+
+#define CHUNK_ELEMENTS 8192
+
+static void run_chunk(void *arg, int64_t chunk) {
+  const struct plaitk_special *s = arg;
+  int64_t first = chunk * CHUNK_ELEMENTS, last = first + CHUNK_ELEMENTS < s->n ? first + CHUNK_ELEMENTS : s->n;
+  for (int64_t i = first; i < last; i++) {
+    bool wide = s->dtype == PLAIT_F64;
+    double x = wide ? ((const double *)s->x)[i] : ((const float *)s->x)[i], y = 0, r;
+    if (s->op == SPECIAL_PAIR) y = wide ? ((const double *)s->y)[i] : ((const float *)s->y)[i];
+    int exponent = 0;
+    switch (s->op) {
+      case SPECIAL_NEXTAFTER:
+        r = wide ? nextafter(x, ((const double *)s->y)[i]) : nextafterf((float)x, ((const float *)s->y)[i]);
+        break;
+      case SPECIAL_FREXP:
+        r = frexp(x, &exponent);
+        s->exponents[i] = isfinite(x) ? exponent : 0;
+        break;
+      case SPECIAL_PAIR: r = plaitk_special_of_pair(s->function, x, y, s->derivative); break;
+      default: r = plaitk_special_of(s->function, x);
+    }
+    if (wide) {
+      ((double *)s->out)[i] = r;
+    } else {
+      ((float *)s->out)[i] = (float)r;
+    }
+  }
+}
+
+void plaitk_special_run(plait_pool *pool, const struct plaitk_special *s) {
+  plait_parallel(pool, (s->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS, run_chunk, (void *)s);
+}

@@ -1,0 +1,115 @@
+// Runs each function of plait_vmath.h over many floats in a chosen instruction set and measures its error.
+#include "vmath.h"
+#include "../../../include/plait_vmath.h"
+
+#define UNARY(f)                                                                                                         \
+  f(exp) f(exp2) f(expm1) f(log) f(log2) f(log10) f(log1p) f(sin) f(cos) f(tan) f(asin) f(acos) f(atan) f(sinh) f(cosh) \
+  f(tanh) f(asinh) f(acosh) f(atanh) f(erf) f(erfc) f(erfinv) f(lgamma) f(digamma) f(sigmoid) f(softplus) f(logsigmoid) \
+  f(sqrt) f(rsqrt) f(floor) f(ceil) f(trunc) f(round)
+
+#define BINARY(f) f(pow) f(atan2) f(fmod) f(remainder) f(floor_divide)
+
+#define UNARY_LOOP(name, suffix, target)                                                                       \
+  target static void name##_##suffix(float *restrict y, const float *restrict a, const float *b, int64_t n) {  \
+    (void)b;                                                                                                   \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name##f(a[i]);                       \
+  }
+
+#define BINARY_LOOP(name, suffix, target)                                                                                \
+  target static void name##_##suffix(float *restrict y, const float *restrict a, const float *restrict b, int64_t n) {   \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name##f(a[i], b[i]);                           \
+  }
+
+#define LOOP_BASE(kind, name) kind##_LOOP(name, base, )
+#define UNARY_BASE(name) LOOP_BASE(UNARY, name)
+#define BINARY_BASE(name) LOOP_BASE(BINARY, name)
+UNARY(UNARY_BASE)
+BINARY(BINARY_BASE)
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define UNARY_V3(name) UNARY_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
+#define BINARY_V3(name) BINARY_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
+#define UNARY_V4(name) UNARY_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
+#define BINARY_V4(name) BINARY_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
+UNARY(UNARY_V3)
+BINARY(BINARY_V3)
+UNARY(UNARY_V4)
+BINARY(BINARY_V4)
+#define VARIANTS(name) {name##_base, name##_v3, name##_v4}
+static int supported(int variant) {
+  if (variant == 0) return 1;
+  int v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (variant == 1) return v3;
+  return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512bw");
+}
+#else
+#define VARIANTS(name) {name##_base, name##_base, name##_base}
+static int supported(int variant) { return variant == 0; }
+#endif
+
+#define UNARY_REFERENCE(name) \
+  static double name##_reference(double a, double b) { return (void)b, plait_vm_##name(a); }
+#define BINARY_REFERENCE(name) \
+  static double name##_reference(double a, double b) { return plait_vm_##name(a, b); }
+UNARY(UNARY_REFERENCE)
+BINARY(BINARY_REFERENCE)
+
+typedef void (*loop)(float *, const float *, const float *, int64_t);
+
+static const struct {
+  const char *name;
+  int arguments;
+  loop variants[3];
+  double (*reference)(double, double);
+} functions[] = {
+#define UNARY_ROW(name) {#name, 1, VARIANTS(name), name##_reference},
+#define BINARY_ROW(name) {#name, 2, VARIANTS(name), name##_reference},
+    UNARY(UNARY_ROW) BINARY(BINARY_ROW)};
+
+int plaitk_vmath_supported(int variant) { return supported(variant); }
+
+const char *plaitk_vmath_name(int function, int *arguments) {
+  if (function < 0 || (size_t)function >= sizeof functions / sizeof *functions) return NULL;
+  *arguments = functions[function].arguments;
+  return functions[function].name;
+}
+
+void plaitk_vmath_apply(int function, int variant, float *y, const float *a, const float *b, int64_t n) {
+  functions[function].variants[variant](y, a, b, n);
+}
+
+void plaitk_vmath_reference(int function, double *y, const float *a, const float *b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) y[i] = functions[function].reference((double)a[i], b ? (double)b[i] : 0.0);
+}
+
+double plaitk_vmath_double(int function, double a, double b) { return functions[function].reference(a, b); }
+
+static double ulp_of(double want) {
+  if (fabs(want) < 0x1p-126) return 0x1p-149;
+  int e;
+  frexp(want, &e);
+  return ldexp(1.0, e > 128 ? 104 : e - 24);
+}
+
+// The distance of got from want in ulp of the float nearest to want; infinite where one is a NaN, an infinity or a zero with
+// another sign and the other is not. A distance up to `slack` does not count.
+static double error_of(float got, double want, double slack) {
+  float nearest = (float)want;
+  if (fabs((double)got - want) < slack) return 0.0;
+  if (isnan(nearest) || isnan(got)) return isnan(nearest) && isnan(got) ? 0.0 : INFINITY;
+  if (isinf(nearest) && isinf(want)) return got == nearest ? 0.0 : INFINITY;
+  if (signbit(got) != signbit(nearest)) return INFINITY;
+  double g = isinf(got) ? copysign(0x1p128, got) : (double)got;
+  double w = fabs(want) > 0x1p128 ? copysign(0x1p128, want) : want;
+  return fabs(g - w) / ulp_of(w);
+}
+
+double plaitk_vmath_worst(const float *got, const double *want, int64_t n, double slack, int64_t *at) {
+  double worst = -1.0;
+  for (int64_t i = 0; i < n; i++) {
+    double e = error_of(got[i], want[i], slack);
+    if (!(e <= worst)) worst = e, *at = i;
+  }
+  return worst;
+}
