@@ -95,7 +95,9 @@ def generate(work: Path, name: str) -> None:
     run(sys.executable, "build.py", cwd=out)
     package = work / name
     package.mkdir()
-    (package / f"{name}.c").write_text(quicken((out / f"{name}.c").read_text()))
+    (package / f"{name}.c").write_text(quicken(complete((out / f"{name}.c").read_text())))
+    for source in (ROOT / "capi/extension").glob("*.c"):
+        shutil.copy(source, package)
     (package / f"{name}_go.h").write_text('#include "_cgo_export.h"\n')
     (package / f"{name}.go").write_text(adapt((out / f"{name}.go").read_text(), name))
     shutil.rmtree(out)
@@ -126,15 +128,25 @@ def adapt(source: str, name: str) -> str:
     return re.sub(r"^func bind_(\w+)\(.*?^}", keep, source, flags=re.M | re.S)
 
 
+def complete(source: str) -> str:
+    """Makes the module also have what capi/extension adds to it."""
+    end = "    return MOD_RETURN(m);\n"
+    added = f"    if (add_owners(m) < 0) {{\n        Py_DECREF(m);\n        return MOD_ERROR;\n    }}\n{end}"
+    assert source.count(end) == 1, "pybindgen writes another end of the module's function"
+    return "extern int add_owners(void *);\n" + source.replace(end, added)
+
+
 def quicken(source: str) -> str:
-    """Converts the arguments of functions of numbers directly, where pybindgen parses them by a format: that costs more
-    than most calls.
+    """Converts the arguments of functions of numbers and bools directly, where pybindgen parses them by a format: that
+    costs more than most calls.
     """
+    convert = {"L": "PyLong_AsLongLong({})", "d": "PyFloat_AsDouble({})", "O": "{}"}
     quick = set()
+    source = source.replace('Py_BuildValue((char *) "L", retval)', "PyLong_FromLongLong(retval)")
 
     def direct(match: re.Match[str]) -> str:
         name, body = match.groups()
-        parse = re.search(r'    if \(!PyArg_ParseTupleAndKeywords\(.*?"([Ld]+)".*? keywords, (.*?)\)\) {\n', body)
+        parse = re.search(r'    if \(!PyArg_ParseTupleAndKeywords\(.*?"([LdO]+)".*? keywords, (.*?)\)\) {\n', body)
         if parse is None:
             return match[0]
         quick.add(name)
@@ -145,11 +157,10 @@ def quicken(source: str) -> str:
         ]
         lines += ["        return NULL;", "    }"]
         for i, (kind, target) in enumerate(zip(kinds, targets, strict=True)):
-            lines.append(f"    {target} = Py{'Long_AsLongLong' if kind == 'L' else 'Float_AsDouble'}(args[{i}]);")
+            lines.append(f"    {target} = {convert[kind].format(f'args[{i}]')};")
         lines += ["    if (PyErr_Occurred()) {", ""]
         body = body.replace(parse[0], "\n".join(lines))
         body = re.sub(r"    const char \*keywords.*\n", "", body)
-        body = body.replace('Py_BuildValue((char *) "L", retval)', "PyLong_FromLongLong(retval)")
         return f"{name}(PyObject *dummy, PyObject *const *args, Py_ssize_t nargs)\n{{{body}\n}}\n"
 
     args = r"\(PyObject \* PYBINDGEN_UNUSED\(dummy\), PyObject \*args, PyObject \*kwargs\)"

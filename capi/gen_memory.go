@@ -53,11 +53,6 @@ func plait_tensor_export(t C.plait_tensor) C.plait_object {
 	return C.plait_object(bind.TensorExport(int64(t)))
 }
 
-//export plait_export_end
-func plait_export_end(h C.plait_object) C.plait_status {
-	return C.plait_status(bind.ExportEnd(int64(h)))
-}
-
 //export plait_dropped
 func plait_dropped(keys *C.int64_t, room C.int64_t) C.int64_t {
 	return C.int64_t(bind.Dropped(int64(uintptr(unsafe.Pointer(keys))), int64(room)))

@@ -221,12 +221,9 @@ plait_status plait_tensor_item(plait_tensor t, double *value);
 plait_status plait_tensor_int(plait_tensor t, int64_t *value);
 
 // plait_tensor_export waits for the tensor's readers and writers and returns an object that keeps its memory
-// for somebody outside: until plait_export_end, operations that use it are done when they return. It may wait
+// for somebody outside: until it is released, operations that use it are done when they return. It may wait
 // for the device.
 plait_object plait_tensor_export(plait_tensor t);
-
-// plait_export_end gives up what plait_tensor_export returned.
-plait_status plait_export_end(plait_object h);
 
 // plait_dropped writes up to room keys of values that are no longer used to keys and returns how many: those
 // of memory given to plait_tensor_wrap, and of functions given to plait_node_attach and to hooks.

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import plait
 import pytest
@@ -281,10 +282,60 @@ FUZZ = r"""
 """
 
 
+def test_ctrl_c_is_never_lost_in_the_end_of_a_tensor():
+    # Many interruptions, each at another moment of a loop that makes tensors and generators and drops them again.
+    out = python("""
+        import signal, plait
+        def interrupt(*_):
+            raise KeyboardInterrupt
+        signal.signal(signal.SIGALRM, interrupt)
+        w, caught = plait.ones(2).requires_grad_(), 0
+        for i in range(400):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + 1e-6 * i)
+                for _ in range(1_000_000):
+                    w + 1.0
+                    plait.Generator()
+                print("one is lost")
+            except KeyboardInterrupt:
+                caught += 1
+        print("caught", caught)
+    """)
+    assert out.split() == ["caught", "400"]  # Python would say so if it had ignored one
+
+
 def test_wrong_handles_and_numbers_are_errors():
     source = pathlib.Path(__file__).parent.parent / "capi" / "bind"
     out = python(FUZZ, str(source), "1", "12", PLAIT_CPU_MEMORY="256M")
     assert "survived" in out
+
+
+def test_owners_give_their_handles_back():
+    before, objects = plait._core.bind_TensorCount(), plait._core.bind_ObjectCount()
+
+    class Mine(plait.Tensor):
+        pass
+
+    t = plait.ones(2).as_subclass(Mine)
+    ring = [t, weakref.ref(t)]
+    t.ring = ring
+    moved = plait.Tensor(2)
+    handle = moved._h
+    del moved._h
+    with pytest.raises(AttributeError):
+        _ = moved._h
+    kept = plait._core.own(handle)
+    assert kept.shape == (2,) and plait._core.bind_TensorCount() == before + 2
+    g = plait.Generator()
+    assert plait._core.bind_ObjectCount() == objects + 1
+    dead = ring[1]
+    del t, ring, kept, moved, g
+    gc.collect()
+    assert dead() is None
+    assert (plait._core.bind_TensorCount(), plait._core.bind_ObjectCount()) == (before, objects)
+    for wrong in (int, 3):
+        with pytest.raises(TypeError, match="subclass of TensorOwner"):
+            plait._core.set_tensor_class(wrong)
 
 
 def test_released_tensors_are_errors():

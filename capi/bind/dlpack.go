@@ -5,7 +5,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-func init() { dlpack.End = func(export int64) { ExportEnd(export) } }
+func init() { dlpack.End = func(export int64) { ObjectRelease(export) } }
 
 // DlpackNew waits for the tensor's readers and writers and returns the address of a managed tensor of DLPack over its
 // memory, of version 1 or of the form from before versions. The deleter in it gives the memory back. copied says that the
@@ -20,7 +20,7 @@ func DlpackNew(t Tensor, versioned bool, copied bool) (status int64) {
 	}
 	p := dlpack.New(tensor(t), versioned, copied, export)
 	if p == 0 {
-		ExportEnd(export)
+		ObjectRelease(export)
 		return failf(core.MemoryError, "dlpack", "no memory")
 	}
 	return p

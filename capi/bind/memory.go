@@ -119,7 +119,7 @@ func TensorInt(t Tensor, value IntsOut) (status Status) {
 }
 
 // TensorExport waits for the tensor's readers and writers and returns an object that keeps its memory for somebody
-// outside: until [ExportEnd], operations that use it are done when they return.
+// outside: until it is released, operations that use it are done when they return.
 //
 //plait:waits
 func TensorExport(t Tensor) (status Object) {
@@ -143,13 +143,10 @@ func TensorExport(t Tensor) (status Object) {
 
 type export struct{ storage *core.Storage }
 
-// ExportEnd gives up what [TensorExport] returned.
-func ExportEnd(h Object) Status {
-	if e, ok := handle.Object[*export](h); ok && handle.Objects.Take(h) != nil {
-		e.storage.Share(-1)
-		e.storage.Release()
-	}
-	return 0
+// Release ends the use of the memory from outside.
+func (e *export) Release() {
+	e.storage.Share(-1)
+	e.storage.Release()
 }
 
 func address(t *core.Tensor) int64 {

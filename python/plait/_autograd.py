@@ -296,16 +296,12 @@ def _name(function: Any) -> str:
     return repr(getattr(function, "__name__", type(function).__name__))
 
 
-class EngineHook(RemovableHandle):
+class EngineHook(_core.ObjectOwner, RemovableHandle):
     """The handle of a hook that the engine knows. Without it the hook stays."""
 
     def __init__(self, h: int) -> None:
         super().__init__(lambda: check(_core.bind_HookRemove(h)))
         self._h = h
-
-    def __del__(self) -> None:
-        if self._remove is not None:
-            _core.bind_ObjectRelease(self._h)
 
 
 def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:

@@ -26,16 +26,11 @@ def title(name: str) -> str:
     return "".join(p.capitalize() for p in name.strip("_").split("_")) + "Backward0"
 
 
-class Node:
+class Node(_core.ObjectOwner):
     """A recorded operation: `Tensor.grad_fn`, and the nodes before it. Its class has the name of the node."""
 
-    __slots__ = ("__weakref__", "_h", "_id")
-    _h: int
+    __slots__ = ("__weakref__", "_id")
     _id: int
-
-    def __del__(self) -> None:
-        if hasattr(self, "_h"):
-            _core.bind_ObjectRelease(self._h)
 
     def name(self) -> str:
         """Returns the name of the node, such as AddBackward0."""

@@ -1,7 +1,7 @@
 """Operators of tensors.
 
-`a + b` is the most frequent thing that Python does with tensors, so the common cases, another tensor or a float, go
-straight to the engine; everything else takes the way of the generated function.
+`a + b` is the most frequent thing that Python does with tensors, so for two tensors, or a tensor and a float, the type that
+`Tensor` stands on goes straight to the engine (capi/extension). Here is what it leaves to Python.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait._functions._common import operand
-from plait._runtime import TensorBase, number, settle
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -21,26 +21,25 @@ if TYPE_CHECKING:
 _FLOAT = -1  # the kind of a floating-point number in the place of a tensor
 
 
-def _forward(cls: type, raw: Callable[..., int], general: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Returns the method for `tensor op other`."""
-    new = object.__new__
+def _rest(
+    raw: Callable[..., int], general: Callable[..., Any], commutes: bool = False
+) -> Callable[[Any, Any, int], Any]:
+    """Returns the function for the operands of an operator that the type leaves to Python: `raw` was not called, or
+    returned the status, which is then not 0.
+    """
 
-    def method(self: Any, other: Any) -> Any:
-        if isinstance(other, TensorBase):
-            h, value = other._h, 0.0
-        elif type(other) is float:
-            h, value = _FLOAT, other
-        else:
-            return _general(general, self, other)
-        status = raw(self._h, h, value)
-        out: Any = new(cls)
-        out._h = status if status > 0 else settle(status, raw, self._h, h, value)
-        return out
+    def operator(x: Any, y: Any, status: int) -> Any:
+        if status:
+            second = (y._h, 0.0) if isinstance(y, TensorBase) else (_FLOAT, y)
+            return own(settle(status, raw, x._h, *second))
+        if isinstance(x, TensorBase):
+            return _general(general, x, y)
+        return _general(general, y, x) if commutes else _reflect(general, y, x)
 
-    return method
+    return operator
 
 
-def _general(function: Callable[..., Any], self: Tensor, other: Any) -> Any:
+def _general(function: Callable[..., Any], self: Any, other: Any) -> Any:
     """Applies an operator to anything: numbers, and arrays, which become tensors."""
     if isinstance(other, np.ndarray) and other.ndim:
         from plait._tensor import tensor
@@ -58,30 +57,27 @@ def _slow(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: _general(function, self, other)
 
 
+def _reflect(function: Callable[..., Any], self: Tensor, other: Any) -> Any:
+    """Applies an operator to anything that is no tensor and, behind it, a tensor."""
+    return _general(lambda t, o: function(operand(o), t), self, other)
+
+
 def _reflected(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Returns the method for `other op tensor`, where other is no tensor."""
-
-    def method(self: Any, other: Any) -> Any:
-        return _general(lambda t, o: function(operand(o), t), self, other)
-
-    return method
+    return lambda self, other: _reflect(function, self, other)
 
 
 def install_operators(cls: Any) -> None:
     """Gives the tensor class its operators."""
-    fast = {
-        "add": (_core.bind_Add, _ops.add), "sub": (_core.bind_Sub, _ops.sub), "mul": (_core.bind_Mul, _ops.mul),
-        "truediv": (_core.bind_Div, _ops.div),
-    }  # fmt: skip
+    _core.set_operators(
+        _rest(_core.bind_Add, _ops.add, commutes=True),
+        _rest(_core.bind_Sub, _ops.sub),
+        _rest(_core.bind_Mul, _ops.mul, commutes=True),
+        _rest(_core.bind_Div, _ops.div),
+    )
     others = {
         "floordiv": _ops.floor_divide, "mod": _ops.remainder, "pow": _ops.pow, "and": _ops.bitwise_and, "or": _ops.bitwise_or,
         "xor": _ops.bitwise_xor, "lshift": _ops.bitwise_left_shift, "rshift": _ops.bitwise_right_shift, "matmul": _ops.matmul,
     }  # fmt: skip
-    for name, (raw, general) in fast.items():
-        setattr(cls, f"__{name}__", _forward(cls, raw, general))
-        setattr(cls, f"__r{name}__", _reflected(general))
-    # Sums and products commute: no tensor need be made of the number.
-    cls.__radd__, cls.__rmul__ = cls.__add__, cls.__mul__
     for name, function in others.items():
         setattr(cls, f"__{name}__", _slow(function))
         setattr(cls, f"__r{name}__", _reflected(function))

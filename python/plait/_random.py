@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from array import array
 
@@ -11,20 +10,16 @@ from plait._device import DeviceLike, device, device_of, open_device
 from plait._runtime import address, check
 
 
-class Generator:
+class Generator(_core.ObjectOwner):
     """A sequence of random numbers (Philox): `Generator().manual_seed(0)`."""
 
-    __slots__ = ("_h", "device")
+    __slots__ = ("device",)
 
     def __init__(self, device: DeviceLike = "cpu", *, _handle: int | None = None) -> None:
         from plait._device import device as make_device
 
         self.device: make_device = make_device(device)
         self._h = check(_core.bind_GeneratorNew(0)) if _handle is None else _handle
-
-    def __del__(self) -> None:
-        with contextlib.suppress(AttributeError, RuntimeError):
-            _core.bind_ObjectRelease(self._h)
 
     def manual_seed(self, seed: int) -> Generator:
         """Moves to the start of the seed's sequence and returns self."""

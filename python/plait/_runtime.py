@@ -26,9 +26,6 @@ BUSY = -1
 PACK = 100  # the kind of a status that is no error: saved values are to be packed
 MAX_DIMS = 12
 
-_release = _core.bind_TensorRelease
-_new = object.__new__
-
 
 def _after_fork() -> None:
     """Makes every use of the engine in a forked child an error: its threads did not come along."""
@@ -40,8 +37,8 @@ def _after_fork() -> None:
                 space[name] = stubs[value]
 
 
-# What only ends the life of something does nothing in a forked child: finalisers call it.
-_ENDS = {"bind_TensorRelease", "bind_ObjectRelease", "bind_ErrorRelease", "bind_ExportEnd"}
+# What only ends the life of something does nothing in a forked child, as the types of capi/extension do.
+_ENDS = {"bind_TensorRelease", "bind_ObjectRelease", "bind_ErrorRelease"}
 
 
 def _nothing(_handle: int) -> int:
@@ -59,33 +56,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class TensorBase:
-    """The part of `Tensor` that the generated functions know: a handle, released with the object."""
-
-    __slots__ = ("__weakref__", "_h")
-    _h: int
-
-    def __del__(self) -> None:
-        try:
-            _release(self._h)
-        except AttributeError:  # an object whose making failed
-            return
-
-
-_tensor_class: type[TensorBase] = TensorBase
-
-
-def set_tensor_class(cls: type[TensorBase]) -> None:
-    """Says of which class `own` makes tensors."""
-    global _tensor_class
-    _tensor_class = cls
-
-
-def own(handle: int) -> Tensor:
-    """Returns a tensor that owns `handle`."""
-    t = _new(_tensor_class)
-    t._h = handle
-    return t  # type: ignore[return-value]
+# The part of `Tensor` that the generated functions know: a handle `_h`, released with the object.
+TensorBase = _core.TensorOwner
+own: Callable[[int], Tensor] = _core.own  # makes the tensor that owns a handle
 
 
 def own_list(handle: int) -> tuple[Tensor, ...]:
@@ -320,7 +293,6 @@ __all__ = [
     "number",
     "own",
     "own_list",
-    "set_tensor_class",
     "settle",
     "wait_devices",
     "wait_value",

@@ -98,21 +98,17 @@ def pack_waiting(status: int) -> int:
     return check(_core.bind_PackEnd(status))
 
 
-class Packed:
+class Packed(_core.ObjectOwner):
     """A value that a custom function saved under hooks, and its place in the graph."""
 
-    __slots__ = ("_history", "_unpack", "_value")
+    __slots__ = ("_unpack", "_value")
 
     def __init__(self, t: Tensor, hooks: saved_tensors_hooks) -> None:
-        self._history = check(_core.bind_HistoryOf(t._h))
+        self._h = check(_core.bind_HistoryOf(t._h))
         with no_grad():
             self._unpack, self._value = hooks.unpack_hook, pack(t.detach(), hooks.pack_hook)
-
-    def __del__(self) -> None:
-        if getattr(self, "_history", 0):
-            _core.bind_ObjectRelease(self._history)
 
     def tensor(self) -> Tensor:
         """Returns the value."""
         t = unpack(self._value, self._unpack)
-        return own(check(_core.bind_HistoryRestore(t._h, self._history))) if self._history else t.detach()
+        return own(check(_core.bind_HistoryRestore(t._h, self._h))) if self._h else t.detach()

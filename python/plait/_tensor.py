@@ -23,7 +23,6 @@ from plait._runtime import (
     call,
     check,
     own,
-    set_tensor_class,
     wait_value,
 )
 
@@ -97,7 +96,7 @@ class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
     Make tensors with `plait.tensor`, `plait.zeros` and their family; `Tensor(data)` makes one of the default dtype.
     """
 
-    __slots__ = ("__dict__", "_sizes")
+    __slots__ = ("__dict__", "__weakref__", "_sizes")
     __hash__ = object.__hash__
     __array_priority__ = 1000  # NumPy leaves `array * tensor` to the tensor
     _sizes: Size
@@ -588,7 +587,7 @@ class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
             raise absent("tensor", "Tensor", name)
 
 
-set_tensor_class(Tensor)
+_core.set_tensor_class(Tensor)
 install_operators(Tensor)
 
 
@@ -737,7 +736,7 @@ def to_numpy(t: Tensor) -> np.ndarray:
     return out
 
 
-class _Export:
+class _Export(_core.ObjectOwner):
     """Keeps a tensor's memory for an array that shares it."""
 
     def __init__(self, t: Tensor) -> None:
@@ -751,10 +750,6 @@ class _Export:
             "typestr": dt.TO_NUMPY[t.dtype].str,
             "data": (t.data_ptr(), False),
         }
-
-    def __del__(self) -> None:
-        if hasattr(self, "_h"):
-            _core.bind_ExportEnd(self._h)
 
 
 def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:

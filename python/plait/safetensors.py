@@ -61,7 +61,7 @@ def load(data: bytes, device: DeviceLike | None = None) -> dict[str, Tensor]:
         return {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118
 
 
-class safe_open:  # noqa: N801
+class safe_open(_core.ObjectOwner):  # noqa: N801
     """A file whose tensors are read one by one: `with safe_open(path) as f: w = f.get_tensor("w")`.
 
     Args:
@@ -95,10 +95,6 @@ class safe_open:  # noqa: N801
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_h"):
-            self.close()
 
     def close(self) -> None:
         """Ends the use of the file; tensors made from it stay valid."""

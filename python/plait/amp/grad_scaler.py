@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from plait.optim.optimizer import Optimizer
 
 
-class GradScaler:
+class GradScaler(_core.ObjectOwner):
     """Multiplies losses by a factor, and divides gradients by it before the step.
 
     A step whose gradients are not all finite is left out, and the factor becomes smaller; after `growth_interval` good
@@ -51,10 +51,6 @@ class GradScaler:
         self._h = check(
             _core.bind_ScalerNew(float(init_scale), self._growth_factor, self._backoff_factor, self._growth_interval, 0)
         )
-
-    def __del__(self) -> None:
-        if getattr(self, "_h", 0):
-            _core.bind_ObjectRelease(self._h)
 
     def is_enabled(self) -> bool:
         """Whether losses are scaled."""

@@ -13,7 +13,7 @@ from plait._rank import here, place
 from plait._runtime import address, check
 
 
-class ProcessGroup:
+class ProcessGroup(_core.ObjectOwner):
     """A rank's handle on a set of ranks that act together.
 
     `init_process_group` and `new_group` make them.
@@ -46,12 +46,6 @@ class ProcessGroup:
 
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name!r}: rank {self.rank()} of {self.size()}>"
-
-    def __del__(self) -> None:
-        try:
-            _core.bind_ObjectRelease(self._h)
-        except AttributeError:
-            return
 
     def __reduce__(self) -> Any:
         raise TypeError("a ProcessGroup belongs to its rank and cannot be pickled")

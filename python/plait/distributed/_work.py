@@ -27,7 +27,7 @@ class ReduceOp(enum.IntEnum):
     BXOR = 7
 
 
-class Work:
+class Work(_core.ObjectOwner):
     """A collective on its way.
 
     The tensors that were given to it are ordered by it, so nobody need wait but to learn its error.
@@ -86,12 +86,6 @@ class Work:
     def get_future(self) -> Future:
         """Returns the collective as a future of its tensors."""
         return Future(self)
-
-    def __del__(self) -> None:
-        try:
-            _core.bind_ObjectRelease(self._h)
-        except AttributeError:
-            return
 
 
 class Future:

@@ -1,0 +1,163 @@
+// The types of Python objects that own a handle of the engine and give it back when they go, and the operators of tensors.
+//
+// A finaliser written in Python is a call that Ctrl-C can interrupt, and what is raised inside is lost; here nothing can be
+// raised. `a + b` is the most frequent thing that Python does with tensors, so its common cases need no call of Python's.
+// In a forked child, to which the engine's threads did not come along, nothing is given back, and operators are Python's.
+// setup.py compiles this file with the generated module, to which add_owners adds what is in it.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <structmember.h>
+
+long long bind_TensorRelease(long long);
+long long bind_ObjectRelease(long long);
+long long bind_Add(long long, long long, double);
+long long bind_Sub(long long, long long, double);
+long long bind_Mul(long long, long long, double);
+long long bind_Div(long long, long long, double);
+
+enum { FLOAT = -1 };  // what stands for a floating-point number in the place of a tensor
+
+typedef struct {
+  PyObject_HEAD
+  PyObject *handle;  // an int; null before there is one, and after it has gone to another object
+} owner;
+
+static int forked;
+
+static void after_fork(void) { forked = 1; }
+
+// The handle of an owner; 0 if it has none, or something that is none.
+static long long handle_of(PyObject *self) {
+  PyObject *handle = ((owner *)self)->handle;
+  int overflow;
+  long long h = handle && PyLong_CheckExact(handle) ? PyLong_AsLongLongAndOverflow(handle, &overflow) : 0;
+  return h > 0 ? h : 0;
+}
+
+static void give_back(PyObject *self, long long (*release)(long long)) {
+  long long h = handle_of(self);
+  if (h && !forked) release(h);
+  Py_XDECREF(((owner *)self)->handle);
+  Py_TYPE(self)->tp_free(self);
+}
+
+static void tensor_dealloc(PyObject *self) { give_back(self, bind_TensorRelease); }
+static void object_dealloc(PyObject *self) { give_back(self, bind_ObjectRelease); }
+
+// As a slot of Python's own the member is as fast to read as one that a class lists in __slots__.
+static PyMemberDef members[] = {
+    {"_h", T_OBJECT_EX, offsetof(owner, handle), 0, "The handle."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject tensor_owner;
+static PyTypeObject *tensor_class = &tensor_owner;  // what own makes
+
+static PyObject *own(PyObject *module, PyObject *handle) {
+  (void)module;
+  PyObject *t = tensor_class->tp_alloc(tensor_class, 0);
+  if (t) {
+    Py_INCREF(handle);
+    ((owner *)t)->handle = handle;
+  }
+  return t;
+}
+
+enum { ADD, SUB, MUL, DIV, OPERATORS };
+static PyObject *others[OPERATORS];  // what deals with the other cases in Python
+
+// Applies an operator to two tensors, or to a tensor and a float. Other operands, and a status that is no handle, go to Python.
+static PyObject *apply(PyObject *x, PyObject *y, int which, long long (*raw)(long long, long long, double)) {
+  if ((which == ADD || which == MUL) && PyFloat_CheckExact(x)) {  // they commute
+    PyObject *t = x;
+    x = y;
+    y = t;
+  }
+  long long status = 0, h = PyObject_TypeCheck(x, &tensor_owner) && !forked ? handle_of(x) : 0;
+  if (h && PyFloat_CheckExact(y)) {
+    status = raw(h, FLOAT, PyFloat_AS_DOUBLE(y));
+  } else if (h && PyObject_TypeCheck(y, &tensor_owner) && handle_of(y)) {
+    status = raw(h, handle_of(y), 0);
+  }
+  if (status > 0) {
+    PyObject *made = PyLong_FromLongLong(status), *t = made ? own(NULL, made) : NULL;
+    Py_XDECREF(made);
+    return t;
+  }
+  if (!others[which]) Py_RETURN_NOTIMPLEMENTED;
+  return PyObject_CallFunction(others[which], "OOL", x, y, status);
+}
+
+static PyObject *add(PyObject *x, PyObject *y) { return apply(x, y, ADD, bind_Add); }
+static PyObject *subtract(PyObject *x, PyObject *y) { return apply(x, y, SUB, bind_Sub); }
+static PyObject *multiply(PyObject *x, PyObject *y) { return apply(x, y, MUL, bind_Mul); }
+static PyObject *divide(PyObject *x, PyObject *y) { return apply(x, y, DIV, bind_Div); }
+
+static PyNumberMethods operators = {
+    .nb_add = add, .nb_subtract = subtract, .nb_multiply = multiply, .nb_true_divide = divide};
+
+static PyTypeObject tensor_owner = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plait._core.TensorOwner",
+    .tp_doc = "Owns the handle of a tensor.",
+    .tp_basicsize = sizeof(owner),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .tp_members = members,
+    .tp_as_number = &operators,
+    .tp_dealloc = tensor_dealloc,
+};
+
+static PyTypeObject object_owner = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plait._core.ObjectOwner",
+    .tp_doc = "Owns the handle of another object of the engine.",
+    .tp_basicsize = sizeof(owner),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .tp_members = members,
+    .tp_dealloc = object_dealloc,
+};
+
+static PyObject *set_tensor_class(PyObject *module, PyObject *cls) {
+  (void)module;
+  if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, &tensor_owner)) {
+    PyErr_SetString(PyExc_TypeError, "set_tensor_class: want a subclass of TensorOwner");
+    return NULL;
+  }
+  Py_INCREF(cls);  // for good: the class lives as long as the module
+  tensor_class = (PyTypeObject *)cls;
+  Py_RETURN_NONE;
+}
+
+static PyObject *set_operators(PyObject *module, PyObject *args) {
+  (void)module;
+  PyObject *f[OPERATORS];
+  if (!PyArg_ParseTuple(args, "OOOO:set_operators", &f[ADD], &f[SUB], &f[MUL], &f[DIV])) return NULL;
+  for (int i = 0; i < OPERATORS; i++) {
+    PyObject *old = others[i];
+    Py_INCREF(f[i]);
+    others[i] = f[i];
+    Py_XDECREF(old);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"set_tensor_class", set_tensor_class, METH_O, "Says of which class `own` makes tensors."},
+    {"set_operators", set_operators, METH_VARARGS,
+     "Takes the functions of x, y and a status for what `+`, `-`, `*` and `/` do not do themselves."},
+    {"own", own, METH_O, "Returns a tensor that owns a handle."},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_owners(PyObject *module);
+
+// Adds the types and functions to the module; returns a negative number and sets the error where that fails.
+int add_owners(PyObject *module) {
+  tensor_owner.tp_new = object_owner.tp_new = PyBaseObject_Type.tp_new;  // no constant for the linker
+  if (pthread_atfork(NULL, NULL, after_fork) != 0) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  if (PyModule_AddType(module, &tensor_owner) < 0 || PyModule_AddType(module, &object_owner) < 0) return -1;
+  return PyModule_AddFunctions(module, functions);
+}
