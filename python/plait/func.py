@@ -1,11 +1,296 @@
-"""Functions of modules."""
+"""Functions made of functions: gradients, Jacobians, and calls for each part of a batch.
+
+Arguments and results may be tensors in nested tuples, lists and dicts. Derivatives are made by backward passes. Those
+inside another transform, or of an argument that requires a gradient, are recorded themselves; gradients flow back
+through the arguments, not through other tensors that the function refers to. There is no forward mode: `jvp` takes two
+backward passes, and `jacfwd` returns what `jacrev` does.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from plait import _autograd, _ops
 from plait._errors import MissingFeatureError
+from plait._modes import enable_grad
+from plait._pytree import flatten, spread, tree_map
+from plait._tensor import Tensor
 from plait.nn.utils.stateless import functional_call
 
-__all__ = ["functional_call"]
+__all__ = [
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]
+
+Func = Callable[..., Any]
+
+
+class _Depth(threading.local):
+    """How many transforms the thread is in."""
+
+    value = 0
+
+    def __enter__(self) -> bool:
+        self.value += 1
+        return self.value > 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.value -= 1
+
+
+_depth = _Depth()
+
+
+def _tensors(name: str, leaves: Sequence[Any]) -> list[Tensor]:
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise TypeError(f"{name}: want tensors, got {type(leaf).__name__} {leaf!r:.60}")
+    return list(leaves)
+
+
+class _Inputs:
+    """The arguments of a function by which it is derived, as tensors that require a gradient."""
+
+    def __init__(self, name: str, tree: Any, nested: bool) -> None:
+        leaves, self.build = flatten(tree)
+        given = _tensors(name, leaves)
+        self.record = nested or any(x.requires_grad for x in given)
+        self.leaves = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given]
+
+    def grads(self, outputs: Sequence[Tensor], vectors: Sequence[Tensor], record: bool) -> list[Tensor]:
+        """Returns the products of vectors with the Jacobians of outputs, zeros where they do not depend on an input."""
+        pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
+        if not pairs:
+            return [_ops.zeros_like(x) for x in self.leaves]
+        found = _autograd.grad(
+            [y for y, _ in pairs],
+            self.leaves,
+            [v for _, v in pairs],
+            retain_graph=True,
+            create_graph=record,
+            materialize_grads=True,
+        )
+        return list(found)  # type: ignore[arg-type]
+
+    def result(self, tree: Any) -> Any:
+        """Returns a result of the function for the caller: with its graph only if that is recorded."""
+        return tree if self.record else tree_map(lambda t: t.detach() if isinstance(t, Tensor) else t, tree)
+
+
+def _pick(args: Sequence[Any], argnums: int | Sequence[int]) -> Any:
+    return args[argnums] if isinstance(argnums, int) else tuple(args[i] for i in argnums)
+
+
+def _put(args: Sequence[Any], argnums: int | Sequence[int], values: Any) -> list[Any]:
+    out = list(args)
+    places = [(argnums, values)] if isinstance(argnums, int) else zip(argnums, values, strict=True)
+    for i, v in places:
+        out[i] = v
+    return out
+
+
+def _split(name: str, out: Any, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return out, None
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(f"{name}: with has_aux the function must return a pair, got {type(out).__name__}")
+    return out
+
+
+def grad_and_value(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Func:
+    """Returns a function that returns the gradient of `func`, which returns one element, and what it returns.
+
+    Args:
+        func: the function
+        argnums: the argument, or arguments, for which the gradient is
+        has_aux: func returns a pair, of which only the first is derived; the result is (gradient, (value, aux))
+    """
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        with _depth as nested, enable_grad():
+            inputs = _Inputs("grad", _pick(args, argnums), nested)
+            out = func(*_put(args, argnums, inputs.build(inputs.leaves)), **kwargs)
+            value, aux = _split("grad", out, has_aux)
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise RuntimeError(f"grad: the function must return a tensor of one element, got {shape}")
+            made = inputs.build(inputs.grads([value], [_ops.ones_like(value)], inputs.record))
+        value = inputs.result(value)
+        return made, (value, inputs.result(aux)) if has_aux else value
+
+    return gradient
+
+
+def grad(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Func:
+    """Returns a function that returns what `grad_and_value` says without the value: gradient, or (gradient, aux)."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        made, value = both(*args, **kwargs)
+        return (made, value[1]) if has_aux else made
+
+    return gradient
+
+
+def vjp(func: Func, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """Returns what a function returns, and a function that takes a vector of that form and returns, in a tuple with an
+    entry for each of `primals`, its product with the Jacobian; with has_aux, aux is third.
+    """
+    with _depth as nested, enable_grad():
+        inputs = _Inputs("vjp", primals, nested)
+        out, aux = _split("vjp", func(*inputs.build(inputs.leaves)), has_aux)
+        leaves = _tensors("vjp", flatten(out)[0])
+
+    def product(cotangents: Any) -> Any:
+        vectors = _tensors("vjp", flatten(cotangents)[0])
+        if [v.shape for v in vectors] != [y.shape for y in leaves]:
+            shapes = [list(v.shape) for v in vectors]
+            raise RuntimeError(f"vjp: got vectors of shapes {shapes}, want {[list(y.shape) for y in leaves]}")
+        return inputs.build(inputs.grads(leaves, vectors, inputs.record or _depth.value > 0))
+
+    result = (inputs.result(out), product)
+    return (*result, inputs.result(aux)) if has_aux else result
+
+
+def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> tuple[Any, ...]:
+    """Returns what a function returns for a tuple of arguments, and the product of its Jacobian with a tuple of
+    vectors; with has_aux, aux is third.
+    """
+    with _depth as nested, enable_grad():
+        inputs = _Inputs("jvp", tuple(primals), nested)
+        vectors = _tensors("jvp", flatten(tuple(tangents))[0])
+        if [v.shape for v in vectors] != [x.shape for x in inputs.leaves]:
+            shapes = [list(v.shape) for v in vectors]
+            raise RuntimeError(f"jvp: got tangents of shapes {shapes}, want {[list(x.shape) for x in inputs.leaves]}")
+        record = inputs.record or any(v.requires_grad for v in vectors)
+        out, aux = _split("jvp", func(*inputs.build(inputs.leaves)), has_aux)
+        leaves, build = flatten(out)
+        ys = _tensors("jvp", leaves)
+        # The product of a vector u with the Jacobian is linear in u: its own derivative is the product wanted.
+        duals = _Inputs("jvp", [_ops.zeros_like(y) for y in ys], nested)
+        back = inputs.grads(ys, duals.leaves, True)
+        made = build(duals.grads(back, vectors, record))
+    result = (inputs.result(out), made)
+    return (*result, inputs.result(aux)) if has_aux else result
+
+
+def jacrev(
+    func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False, *, chunk_size: int | None = None
+) -> Func:
+    """Returns a function that returns the Jacobian of `func`: for each tensor of the result and of the arguments one of
+    the shapes of both; with has_aux, a pair of that and aux.
+
+    Args:
+        func: the function
+        argnums: the argument, or arguments, for which the Jacobian is
+        has_aux: func returns a pair, of which only the first is derived
+        chunk_size: has no effect
+    """
+
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        with _depth as nested, enable_grad():
+            inputs = _Inputs("jacrev", _pick(args, argnums), nested)
+            result = func(*_put(args, argnums, inputs.build(inputs.leaves)), **kwargs)
+            out, aux = _split("jacrev", result, has_aux)
+            leaves, build = flatten(out)
+            parts = [inputs.build(_rows(inputs, y)) for y in _tensors("jacrev", leaves)]
+        made = build(parts)
+        return (made, inputs.result(aux)) if has_aux else made
+
+    return jacobian
+
+
+def _rows(inputs: _Inputs, y: Tensor) -> list[Tensor]:
+    """Returns the Jacobians of one result: a backward pass for each of its elements."""
+    rows = []
+    for i in range(y.numel()):
+        unit = _ops.zeros_like(y).reshape(-1)
+        unit[i] = 1
+        rows.append(inputs.grads([y], [unit.reshape(y.shape)], inputs.record))
+    return [
+        _ops.stack([r[k] for r in rows]).reshape((*y.shape, *x.shape)) if rows else x.new_zeros((*y.shape, *x.shape))
+        for k, x in enumerate(inputs.leaves)
+    ]
+
+
+def jacfwd(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False, *, randomness: str = "error") -> Func:
+    """Returns what `jacrev` does; randomness has no effect."""
+    return jacrev(func, argnums, has_aux)
+
+
+def hessian(func: Func, argnums: int | Sequence[int] = 0) -> Func:
+    """Returns a function that returns the Hessian of `func`: the Jacobian of its Jacobian."""
+    return jacrev(jacrev(func, argnums), argnums)
+
+
+def vmap(
+    func: Func, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
+) -> Func:
+    """Returns a function that calls `func` for each part along a dimension, one by one, and stacks the results.
+
+    Args:
+        func: takes and returns tensors
+        in_dims: the dimension of each argument, or of what is in it; None for what every call gets whole. Arguments by
+            name are taken apart along dimension 0.
+        out_dims: the dimension of each result
+        randomness: has no effect: calls draw different numbers
+        chunk_size: has no effect
+    """
+
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, build = flatten((list(args), kwargs))
+        whole = in_dims is None or isinstance(in_dims, int)
+        dims = spread(([in_dims] * len(args) if whole else list(in_dims), 0), (list(args), kwargs), "vmap: in_dims")
+        for leaf, d in zip(leaves, dims, strict=True):
+            if d is not None and (not isinstance(leaf, Tensor) or not leaf.shape):
+                what = "a tensor without dimensions" if isinstance(leaf, Tensor) else type(leaf).__name__
+                raise ValueError(f"vmap: in_dims has dimension {d} for {what}; want None")
+        parts = [None if d is None else _ops.unbind(leaf, d) for leaf, d in zip(leaves, dims, strict=True)]
+        sizes = {len(p) for p in parts if p is not None}
+        if len(sizes) != 1:
+            found = f"dimensions of different sizes {sorted(sizes)}" if sizes else "no dimension"
+            raise ValueError(f"vmap: got {found} to take parts along")
+        made = []
+        for i in range(sizes.pop()):
+            own = build([leaf if p is None else p[i] for leaf, p in zip(leaves, parts, strict=True)])
+            made.append(flatten(func(*own[0], **own[1])))
+        if not made:
+            raise ValueError("vmap: got a dimension of size 0, of which no result can be made")
+        join = made[0][1]
+        columns = list(zip(*(_tensors("vmap", m[0]) for m in made), strict=True))
+        ends = spread(out_dims, join(made[0][0]), "vmap: out_dims")
+        return join([_ops.stack(list(c), d) for c, d in zip(columns, ends, strict=True)])
+
+    return mapped
+
+
+def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the parameters and the buffers of modules of one class by name, stacked, for `vmap`."""
+    if not models:
+        raise RuntimeError("stack_module_state: want at least one module, got none")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: the modules must be of one class")
+    params = {
+        name: _ops.stack([dict(m.named_parameters())[name].detach() for m in models]).requires_grad_()
+        for name, _ in models[0].named_parameters()
+    }
+    buffers = {
+        name: _ops.stack([dict(m.named_buffers())[name] for m in models]) for name, _ in models[0].named_buffers()
+    }
+    return params, buffers
 
 
 def __getattr__(name: str) -> object:

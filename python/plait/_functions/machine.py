@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from array import array
-from collections.abc import Callable
 from typing import Any
 
 from plait import _core
@@ -17,7 +16,7 @@ __all__ = [
     "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "memory_stats",
     "reset_peak_memory_stats", "set_default_tensor_type", "set_deterministic_debug_mode",
     "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_num_threads",
-    "set_warn_always", "typename", "use_deterministic_algorithms", "vmap",
+    "set_warn_always", "typename", "use_deterministic_algorithms",
 ]  # fmt: skip
 
 _CATEGORIES = ("activations", "parameters", "gradients", "optimiser", "communication", "buffers")
@@ -164,29 +163,3 @@ def is_warn_always_enabled() -> bool:
 
 def set_warn_always(b: bool) -> None:
     """Has no effect."""
-
-
-def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, **options: Any) -> Callable[..., Any]:
-    """Returns a function that calls another for each part along a dimension and stacks the results.
-
-    Args:
-        func: takes and returns tensors
-        in_dims: the dimension of each argument, None for one that every call gets whole
-        out_dims: the dimension of the results
-        options: randomness, chunk_size: have no effect
-    """
-    from plait import _ops
-
-    def mapped(*args: Any) -> Any:
-        dims = [in_dims] * len(args) if in_dims is None or isinstance(in_dims, int) else list(in_dims)
-        parts = [None if d is None else _ops.unbind(a, d) for a, d in zip(args, dims, strict=True)]
-        n = next((len(p) for p in parts if p is not None), None)
-        if n is None:
-            raise ValueError("vmap: at least one argument must have a dimension to map over")
-        made = [func(*(a if p is None else p[i] for a, p in zip(args, parts, strict=True))) for i in range(n)]
-        if isinstance(made[0], tuple):
-            outs = [out_dims] * len(made[0]) if isinstance(out_dims, int) else list(out_dims)
-            return tuple(_ops.stack(list(t), d) for t, d in zip(zip(*made, strict=True), outs, strict=True))
-        return _ops.stack(made, out_dims)
-
-    return mapped

@@ -1,0 +1,118 @@
+"""Functions made of functions: what they return, that they nest, and what they refuse."""
+
+import plait
+import pytest
+from plait import func, nn
+
+X = plait.tensor([1.0, 2.0, 3.0])
+
+
+def cubes(x):
+    return (x**3).sum()
+
+
+def test_gradients():
+    assert func.grad(cubes)(X).tolist() == [3.0, 12.0, 27.0]
+    gradient, value = func.grad_and_value(cubes)(X)
+    assert value.item() == 36 and not value.requires_grad and not gradient.requires_grad
+    pair = func.grad(lambda a, b, scale=1.0: (a * b).sum() * scale, argnums=(0, 1))(X, 2 * X, scale=3.0)
+    assert pair[0].tolist() == (6 * X).tolist() and pair[1].tolist() == (3 * X).tolist()
+    made, aux = func.grad(lambda x: (cubes(x), {"twice": 2 * x}), has_aux=True)(X)
+    assert made.tolist() == [3.0, 12.0, 27.0] and aux["twice"].tolist() == [2.0, 4.0, 6.0]
+    tree = func.grad(lambda p: (p["w"] * p["b"][0]).sum())({"w": X, "b": (X, plait.ones(2))})
+    assert tree["w"].tolist() == X.tolist() and tree["b"][1].tolist() == [0.0, 0.0]
+    assert X.grad is None and not X.requires_grad
+
+
+def test_gradients_nest():
+    third = func.grad(func.grad(func.grad(lambda x: x**4)))
+    assert third(plait.tensor(2.0)).item() == 48
+    # An inner function that refers to what the outer one is derived by.
+    mixed = func.grad(lambda x: func.grad(lambda y: x * y**2)(plait.tensor(3.0)))
+    assert mixed(plait.tensor(5.0)).item() == 6
+    x = plait.tensor(2.0, requires_grad=True)
+    func.grad(lambda x: x**3)(x).backward()
+    assert x.grad.item() == 12
+
+
+def test_products_with_jacobians():
+    out, pull = func.vjp(lambda a, b: {"sum": a + b, "product": a * b}, X, 2 * X)
+    ones = plait.ones(3)
+    a, b = pull({"sum": ones, "product": ones})
+    assert out["product"].tolist() == [2.0, 8.0, 18.0]
+    assert a.tolist() == (1 + 2 * X).tolist() and b.tolist() == (1 + X).tolist()
+    assert pull({"sum": ones, "product": 0 * ones})[0].tolist() == ones.tolist(), "a second time"
+    value, along = func.jvp(lambda a, b: a * b, (X, 2 * X), (ones, 0 * ones))
+    assert value.tolist() == [2.0, 8.0, 18.0] and along.tolist() == (2 * X).tolist()
+    *_, aux = func.jvp(lambda x: (x**2, "kept"), (X,), (ones,), has_aux=True)
+    assert aux == "kept"
+    with pytest.raises(RuntimeError, match="tangents of shapes"):
+        func.jvp(cubes, (X,), (plait.ones(2),))
+    with pytest.raises(RuntimeError, match="vectors of shapes"):
+        pull({"sum": plait.ones(2), "product": ones})
+
+
+@pytest.mark.parametrize("jacobian", [func.jacrev, func.jacfwd])
+def test_jacobians(jacobian):
+    assert jacobian(lambda x: x**2)(X).tolist() == plait.diag(2 * X).tolist()
+    both = jacobian(lambda a, b: (a.sum() * b, a), argnums=(0, 1))(X, plait.ones(2))
+    assert both[0][0].shape == (2, 3) and both[0][1].shape == (2, 2) and both[1][1].tolist() == [[0.0, 0.0]] * 3
+    assert func.hessian(cubes)(X).tolist() == plait.diag(6 * X).tolist()
+    assert func.hessian(lambda a, b: (a * b).sum(), argnums=(0, 1))(X, X)[0][1].tolist() == plait.eye(3).tolist()
+
+
+def test_each_part_of_a_batch():
+    x = plait.arange(6.0).reshape(2, 3)
+    assert plait.vmap(lambda r: r.sum())(x).tolist() == [3.0, 12.0]
+    assert func.vmap(lambda r, k: r * k, in_dims=(1, None), out_dims=1)(x, 2.0).tolist() == (2 * x).tolist()
+    out = func.vmap(lambda p, k: {"a": p["w"] + k, "b": p["c"]}, in_dims=({"w": 0, "c": None}, 0))(
+        {"w": x, "c": plait.ones(1)}, plait.ones(2)
+    )
+    assert out["a"].tolist() == (x + 1).tolist() and out["b"].shape == (2, 1)
+    for args, dims, message in [
+        ((x, plait.ones(3)), 0, "different sizes"),
+        ((x, 3), 0, "dimension 0 for int"),
+        ((x,), None, "no dimension"),
+        ((plait.ones(()),), 0, "without dimensions"),
+        ((x,), ({"w": 0},), "does not have the form"),
+        ((plait.ones(0, 2),), 0, "size 0"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            func.vmap(lambda *a: a[0], in_dims=dims)(*args)
+    with pytest.raises(TypeError, match="want tensors"):
+        func.vmap(lambda r: 3)(x)
+
+
+def test_gradients_of_each_sample_and_ensembles():
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    params = {k: v.detach() for k, v in net.named_parameters()}
+    x, y = plait.randn(5, 3), plait.randn(5, 1)
+
+    def loss(p, x, y):
+        return ((func.functional_call(net, p, (x,)) - y) ** 2).sum()
+
+    each = func.vmap(func.grad(loss), in_dims=(None, 0, 0))(params, x, y)
+    loss(dict(net.named_parameters()), x, y).backward()
+    for name, p in net.named_parameters():
+        assert plait.allclose(each[name].sum(0), p.grad, atol=1e-5)
+    nets = [nn.Linear(3, 2) for _ in range(4)]
+    stacked, buffers = func.stack_module_state(nets)
+    assert stacked["weight"].shape == (4, 2, 3) and stacked["weight"].requires_grad and buffers == {}
+    out = func.vmap(lambda p, x: func.functional_call(nets[0], p, (x,)), in_dims=(0, None))(stacked, x)
+    assert plait.allclose(out[2], nets[2](x))
+    with pytest.raises(RuntimeError, match="of one class"):
+        func.stack_module_state([nets[0], net])
+
+
+def test_what_cannot_be_derived():
+    with pytest.raises(RuntimeError, match="one element, got \\[3\\]"):
+        func.grad(lambda x: x)(X)
+    with pytest.raises(TypeError, match="want tensors, got float"):
+        func.grad(cubes)(2.0)
+    with pytest.raises(TypeError, match="must return a pair"):
+        func.grad(cubes, has_aux=True)(X)
+    with pytest.raises(NotImplementedError):
+        _ = func.linearize
+    with pytest.raises(RuntimeError, match="boom"):
+        func.grad(lambda x: (_ for _ in ()).throw(RuntimeError("boom")))(X)
+    assert not func.grad(cubes)(X).requires_grad, "the failure left no transform open"
