@@ -68,6 +68,7 @@ func PowInPlace(x, y *core.Tensor) *core.Tensor {
 func init() {
 	r := binaryRow(powOp, Pow, PowInPlace, "Returns input to the power other.", Between(0.5, 2), Between(-2, 2))
 	r.Elementwise = append(r.Elementwise, cubeOp)
+	r.Args[0].Number = true
 	for _, exponent := range []float64{2, 3, 0.5, -0.5, -1, 0, 1, 2.5} {
 		r.Samples = append(r.Samples, Sample{Name: "number", Args: []any{Between(0.5, 2, 2, 3), core.Num(exponent)}})
 	}

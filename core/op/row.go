@@ -48,7 +48,7 @@ type Arg struct {
 	// Default is the value where none is given: nil with Optional for an absent tensor, number, or list.
 	Default  any
 	Optional bool
-	Number   bool // a plain number may stand for the tensor, also where no sample has one
+	Number   bool // a plain number may stand for the tensor; for those of elementwise operations behind the first it always may
 	Doc      string
 }
 

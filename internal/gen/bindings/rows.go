@@ -183,22 +183,10 @@ func (c *call) add(a op.Arg, t reflect.Type, position int) {
 	}
 	x.kind, x.ptr = kindOf(t)
 	x.null = a.Optional || x.ptr
-	if x.kind == tensorArg && (a.Number || takesNumbers(c.row, position) || position > 0 && len(c.row.Elementwise) > 0) && a.Field == "" && !(c.inPlace && position == 0) {
+	if x.kind == tensorArg && (a.Number || position > 0 && len(c.row.Elementwise) > 0) && a.Field == "" && !(c.inPlace && position == 0) {
 		x.kind = operandArg
 	}
 	c.args = append(c.args, x)
-}
-
-// takesNumbers reports whether a sample has a number in the place of a tensor.
-func takesNumbers(r *op.Row, position int) bool {
-	for _, s := range r.Samples {
-		if position < len(s.Args) {
-			if t, ok := s.Args[position].(*core.Tensor); ok && t != nil && t.IsNumber() {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func goName(name string) string {
