@@ -23,6 +23,16 @@ func plait_linalg_cholesky(input C.plait_tensor, upper C.bool) C.plait_tensor {
 	}
 }
 
+//export plait_linalg_cholesky_ex
+func plait_linalg_cholesky_ex(input C.plait_tensor, upper C.bool, out *C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.LinalgCholeskyEx(int64(input), bool(upper), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_linalg_det
 func plait_linalg_det(input C.plait_tensor) C.plait_tensor {
 	for {
@@ -57,6 +67,26 @@ func plait_linalg_inv(input C.plait_tensor) C.plait_tensor {
 func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.LinalgLstsq(int64(A), int64(B)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_linalg_lu_factor_ex
+func plait_linalg_lu_factor_ex(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.LinalgLuFactorEx(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_linalg_lu_solve
+func plait_linalg_lu_solve(LU C.plait_tensor, pivots C.plait_tensor, B C.plait_tensor, adjoint C.bool) C.plait_tensor {
+	for {
+		if s := bind.LinalgLuSolve(int64(LU), int64(pivots), int64(B), bool(adjoint)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -127,6 +157,16 @@ func plait_linalg_solve_triangular(A C.plait_tensor, B C.plait_tensor, upper C.b
 func plait_linalg_svd(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
 	for {
 		if s := bind.LinalgSvd(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_lu_unpack
+func plait_lu_unpack(LUData C.plait_tensor, LUPivots C.plait_tensor, out *C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.LuUnpack(int64(LUData), int64(LUPivots), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.MakeRoom()

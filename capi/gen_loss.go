@@ -7,7 +7,11 @@ package capi
 */
 import "C"
 
-import "github.com/plait-ml/plait/capi/bind"
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/capi/bind"
+)
 
 //export plait_binary_cross_entropy
 func plait_binary_cross_entropy(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, weight C.plait_tensor, reduction C.plait_string) C.plait_tensor {
@@ -53,6 +57,16 @@ func plait_cosine_similarity(x1 C.plait_tensor, x2 C.plait_tensor, dim C.int64_t
 func plait_cross_entropy(input C.plait_tensor, target C.plait_tensor, weight C.plait_tensor, ignoreIndex C.int64_t, hasIgnoreIndex C.bool, reduction C.plait_string, labelSmoothing C.double) C.plait_tensor {
 	for {
 		if s := bind.CrossEntropy(int64(input), int64(target), int64(weight), int64(ignoreIndex), bool(hasIgnoreIndex), C.GoString(reduction), float64(labelSmoothing)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_ctc_loss
+func plait_ctc_loss(logProbs C.plait_tensor, targets C.plait_tensor, inputLengths C.plait_ints, inputLengthsLen C.int64_t, targetLengths C.plait_ints, targetLengthsLen C.int64_t, blank C.int64_t, reduction C.plait_string, zeroInfinity C.bool) C.plait_tensor {
+	for {
+		if s := bind.CtcLoss(int64(logProbs), int64(targets), int64(uintptr(unsafe.Pointer(inputLengths))), int64(inputLengthsLen), int64(uintptr(unsafe.Pointer(targetLengths))), int64(targetLengthsLen), int64(blank), C.GoString(reduction), bool(zeroInfinity)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

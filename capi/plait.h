@@ -2140,6 +2140,12 @@ plait_tensor plait_vstack(plait_tensors tensors, int64_t tensors_len);
 //   - upper (false)
 plait_tensor plait_linalg_cholesky(plait_tensor input, bool upper);
 
+// Triangular factors of symmetric matrices, and where these are not positive definite. Writes the results'
+// handles to out.
+//   - input: matrices [*, n, n]
+//   - upper (false)
+plait_status plait_linalg_cholesky_ex(plait_tensor input, bool upper, plait_tensor out[2]);
+
 // The determinants of matrices.
 //   - input: matrices [*, n, n]
 plait_tensor plait_linalg_det(plait_tensor input);
@@ -2154,6 +2160,15 @@ plait_tensor plait_linalg_inv(plait_tensor input);
 
 // The X that makes A X - B least.
 plait_tensor plait_linalg_lstsq(plait_tensor A, plait_tensor B);
+
+// Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.
+// Writes the results' handles to out.
+//   - input: matrices [*, m, n]
+plait_status plait_linalg_lu_factor_ex(plait_tensor input, plait_tensor out[3]);
+
+// The X of A X = B for an A of which the LU decomposition is known.
+//   - adjoint (false)
+plait_tensor plait_linalg_lu_solve(plait_tensor lu, plait_tensor pivots, plait_tensor B, bool adjoint);
 
 // The norms of matrices.
 //   - input: matrices [*, m, n]
@@ -2185,6 +2200,9 @@ plait_tensor plait_linalg_solve_triangular(plait_tensor A, plait_tensor B, bool 
 // Matrices by their singular values and vectors. Writes the results' handles to out.
 //   - input: matrices [*, m, n]
 plait_status plait_linalg_svd(plait_tensor input, plait_tensor out[3]);
+
+// The permutation and the triangular matrices of an LU decomposition. Writes the results' handles to out.
+plait_status plait_lu_unpack(plait_tensor lu_data, plait_tensor lu_pivots, plait_tensor out[3]);
 
 // --- logic ---
 
@@ -2283,6 +2301,19 @@ plait_tensor plait_cosine_similarity(plait_tensor x1, plait_tensor x2, int64_t d
 //   - label_smoothing (0): how much of the target is spread over all classes
 plait_tensor plait_cross_entropy(plait_tensor input, plait_tensor target, plait_tensor weight,
 		int64_t ignore_index, bool has_ignore_index, plait_string reduction, double label_smoothing);
+
+// The negative log likelihood of sequences of labels where repeats are merged and blanks dropped:
+// connectionist temporal classification.
+//   - log_probs: [T, N, C] or [T, C]
+//   - targets: integers, [N, S], or all in one dimension
+//   - input_lengths: the steps of each sample
+//   - target_lengths: the labels of each sample
+//   - blank (0): the class that is no label
+//   - reduction ("mean"): mean, sum or none
+//   - zero_infinity (false): losses of targets that do not fit are 0, not infinite
+plait_tensor plait_ctc_loss(plait_tensor log_probs, plait_tensor targets, plait_ints input_lengths,
+		int64_t input_lengths_len, plait_ints target_lengths, int64_t target_lengths_len, int64_t blank,
+		plait_string reduction, bool zero_infinity);
 
 // The negative log likelihood of the target under normal distributions.
 //   - full (false): add log(2 pi)/2

@@ -41,14 +41,53 @@ def test_full_svd(shape):
 def test_infos():
     a = plait.tensor([[[2.0, 0.0], [0.0, 4.0]], [[1.0, 1.0], [1.0, 1.0]]])
     inverse, info = linalg.inv_ex(a)
-    assert info.tolist() == [0, 1] and info.dtype == plait.int32
+    assert info.tolist() == [0, 2] and info.dtype == plait.int32
     assert inverse[0].tolist() == [[0.5, 0.0], [0.0, 0.25]]
     x, info = linalg.solve_ex(a, plait.ones(2, 2, 1))
-    assert info.tolist() == [0, 1]
+    assert info.tolist() == [0, 2]
     assert x[0].tolist() == [[0.5], [0.25]]
     with pytest.raises(linalg.LinAlgError, match="singular"):
         linalg.inv_ex(a, check_errors=True)
     assert plait.ones(2).sum().item() == 2, "and nothing is left to raise"
+
+
+def test_infos_of_cholesky():
+    a = plait.tensor([[[4.0, 2.0], [2.0, 5.0]], [[1.0, 2.0], [2.0, 1.0]]])
+    factor, info = linalg.cholesky_ex(a)
+    assert info.tolist() == [0, 2] and factor[0].tolist() == [[2.0, 0.0], [1.0, 2.0]]
+    with pytest.raises(linalg.LinAlgError, match=r"matrix \[1\] is not positive definite; its info is 2"):
+        linalg.cholesky_ex(a, check_errors=True)
+    with pytest.raises(ValueError, match="not positive definite"):
+        linalg.cholesky(a).tolist()
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (3, 6), (2, 0, 0)])
+def test_lu(shape):
+    a = plait.tensor(RNG.normal(size=shape))
+    p, low, up = linalg.lu(a)
+    assert np.allclose((p @ low @ up).numpy(), a.numpy())
+    assert np.allclose(np.triu(low.numpy(), 1), 0) and np.allclose(np.tril(up.numpy(), -1), 0)
+    packed, pivots = plait.lu_unpack(*a.lu())[1:], a.lu()[1]
+    assert np.array_equal(packed[0].numpy(), low.numpy()) and np.array_equal(packed[1].numpy(), up.numpy())
+    assert pivots.dtype is plait.int32 and pivots.shape == (*shape[:-2], min(shape[-2:]))
+    only = plait.lu_unpack(*a.lu(), unpack_data=False)
+    assert np.array_equal(only.P.numpy(), p.numpy()) and only.L.numel() == 0
+
+
+def test_solutions_with_lu():
+    a, b = plait.tensor(RNG.normal(size=(2, 4, 4))), plait.tensor(RNG.normal(size=(2, 4, 3)))
+    factors = linalg.lu_factor(a)
+    for left, adjoint in [(True, False), (True, True), (False, False), (False, True)]:
+        right = b if left else b.mT
+        x = linalg.lu_solve(*factors, right, left=left, adjoint=adjoint)
+        m = a.mT if adjoint else a
+        assert np.allclose((m @ x if left else x @ m).numpy(), right.numpy())
+    assert np.allclose(plait.lu_solve(b, *factors).numpy(), b.lu_solve(*factors).numpy())
+    with pytest.raises(linalg.LinAlgError, match=r"matrix \[1\] is singular; its info is 1"):
+        linalg.lu_factor(plait.stack([plait.eye(2), plait.zeros(2, 2)]))
+    assert linalg.lu_factor_ex(plait.zeros(2, 2)).info.item() == 1
+    with pytest.raises(NotImplementedError, match="without exchanges"):
+        linalg.lu(a, pivot=False)
 
 
 def test_products_of_reflections_and_roots():

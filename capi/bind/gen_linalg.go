@@ -14,6 +14,17 @@ func LinalgCholesky(input Tensor, upper bool) (status Tensor) {
 	return result(op.Cholesky(t0, upper), t0)
 }
 
+// LinalgCholeskyEx applies the operation linalg_cholesky_ex. Triangular factors of symmetric matrices, and where these are not positive definite.
+func LinalgCholeskyEx(input Tensor, upper bool, out TensorsOut) (status Status) {
+	defer protect("linalg_cholesky_ex", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	r0, r1 := op.CholeskyInfo(t0, upper)
+	return results(out, r0, r1)
+}
+
 // LinalgDet applies the operation linalg_det. The determinants of matrices.
 func LinalgDet(input Tensor) (status Tensor) {
 	defer protect("linalg_det", &status)
@@ -54,6 +65,29 @@ func LinalgLstsq(A Tensor, B Tensor) (status Tensor) {
 	t0 := tensor(A)
 	t1 := tensor(B)
 	return result(op.LstSq(t0, t1), t0, t1)
+}
+
+// LinalgLuFactorEx applies the operation linalg_lu_factor_ex. Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.
+func LinalgLuFactorEx(input Tensor, out TensorsOut) (status Status) {
+	defer protect("linalg_lu_factor_ex", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	r0, r1, r2 := op.LUFactor(t0)
+	return results(out, r0, r1, r2)
+}
+
+// LinalgLuSolve applies the operation linalg_lu_solve. The X of A X = B for an A of which the LU decomposition is known.
+func LinalgLuSolve(LU Tensor, pivots Tensor, B Tensor, adjoint bool) (status Tensor) {
+	defer protect("linalg_lu_solve", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(LU)
+	t1 := tensor(pivots)
+	t2 := tensor(B)
+	return result(op.LUSolve(t0, t1, t2, adjoint), t0, t1, t2)
 }
 
 // LinalgMatrixNorm applies the operation linalg_matrix_norm. The norms of matrices.
@@ -128,5 +162,17 @@ func LinalgSvd(input Tensor, out TensorsOut) (status Status) {
 	}
 	t0 := tensor(input)
 	r0, r1, r2 := op.SVD(t0)
+	return results(out, r0, r1, r2)
+}
+
+// LuUnpack applies the operation lu_unpack. The permutation and the triangular matrices of an LU decomposition.
+func LuUnpack(LUData Tensor, LUPivots Tensor, out TensorsOut) (status Status) {
+	defer protect("lu_unpack", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(LUData)
+	t1 := tensor(LUPivots)
+	r0, r1, r2 := op.LUUnpack(t0, t1)
 	return results(out, r0, r1, r2)
 }

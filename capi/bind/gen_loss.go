@@ -64,6 +64,17 @@ func CrossEntropy(input Tensor, target Tensor, weight Tensor, ignoreIndex int64,
 	return result(op.CrossEntropy(t0, t1, op.CrossEntropyOptions{Weight: t2, IgnoreIndex: optional(int(ignoreIndex), hasIgnoreIndex), Reduction: reduction, LabelSmoothing: labelSmoothing}), t0, t1, t2)
 }
 
+// CtcLoss applies the operation ctc_loss. The negative log likelihood of sequences of labels where repeats are merged and blanks dropped: connectionist temporal classification.
+func CtcLoss(logProbs Tensor, targets Tensor, inputLengths Ints, inputLengthsLen int64, targetLengths Ints, targetLengthsLen int64, blank int64, reduction string, zeroInfinity bool) (status Tensor) {
+	defer protect("ctc_loss", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(logProbs)
+	t1 := tensor(targets)
+	return result(op.CTCLoss(t0, t1, ints(inputLengths, inputLengthsLen), ints(targetLengths, targetLengthsLen), op.CTCOptions{Blank: int(blank), Reduction: reduction, ZeroInfinity: zeroInfinity}), t0, t1)
+}
+
 // GaussianNllLoss applies the operation gaussian_nll_loss. The negative log likelihood of the target under normal distributions.
 func GaussianNllLoss(input Tensor, target Tensor, targetNumber float64, varArg Tensor, varArgNumber float64, full bool, eps float64, reduction string) (status Tensor) {
 	defer protect("gaussian_nll_loss", &status)

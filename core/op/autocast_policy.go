@@ -32,7 +32,7 @@ var autocastPolicies = map[Casts][]string{
 	{CPU: CastLow, GPU: CastWidest}: {"inner", "tensordot"},
 	cast32: {
 		"prod", "cdist", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
-		"cross_entropy", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
+		"cross_entropy", "ctc_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
 		"multi_margin_loss", "multilabel_margin_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss",
 		"soft_margin_loss", "triplet_margin_loss", "local_response_norm",
 	},
@@ -45,7 +45,7 @@ var autocastPolicies = map[Casts][]string{
 	cpu32: {
 		"trace", "quantile", "nanquantile", "avg_pool3d", "max_pool3d", "max_pool3d_with_indices", "adaptive_avg_pool3d",
 		"adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad",
-		"linalg_cholesky", "linalg_eigh", "linalg_inv", "linalg_lstsq", "linalg_pinv", "linalg_qr", "linalg_solve", "linalg_solve_triangular",
+		"linalg_cholesky", "linalg_cholesky_ex", "linalg_eigh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_pinv", "linalg_qr", "linalg_solve", "linalg_solve_triangular",
 		"linalg_svd",
 	},
 	{CPU: CastFloat32, GPU: CastWidest}: {"grid_sample"},

@@ -242,7 +242,7 @@ func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
 		return a.fail()
 	}
 	return compose("linalg_cholesky", func() *core.Tensor {
-		l := choleskyOf(symmetric(x))
+		l := choleskyOf(symmetric(x), nil)
 		if upper {
 			return mT(l)
 		}
@@ -250,16 +250,43 @@ func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
 	})
 }
 
+// CholeskyInfo is [Cholesky] of any symmetric matrices, and infos [*] of int32: the first row, counted from 1, up to which the
+// matrix is not positive definite, and from which on the result means nothing, or 0.
+func CholeskyInfo(x *core.Tensor, upper bool) (l, infos *core.Tensor) {
+	defer autocast("linalg_cholesky_ex", &x).end()
+	a := begin("linalg_cholesky_ex", x)
+	a.linalgMatrices(x, true)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	if infos = a.out(core.Int32, x.Shape()[:x.Dim()-2]); a.err != nil {
+		return a.fail(), a.fail()
+	}
+	l = compose("linalg_cholesky_ex", func() *core.Tensor {
+		l := choleskyOf(symmetric(x), infos)
+		if upper {
+			return mT(l)
+		}
+		return l
+	})
+	return l, infos
+}
+
 // symmetric returns the symmetric part of matrices.
 func symmetric(x *core.Tensor) *core.Tensor { return Mul(Add(x, mT(x)), core.Num(0.5)) }
 
-func choleskyOf(x *core.Tensor) *core.Tensor {
+// choleskyOf takes symmetric matrices. Without infos, one that is not positive definite is an error.
+func choleskyOf(x, infos *core.Tensor) *core.Tensor {
 	a := begin("linalg_cholesky", x)
 	l := a.outLike(x)
 	if a.err != nil {
 		return a.fail()
 	}
-	a.linalgLaunch(choleskyKernel, x, nil, nil, l)
+	outs := []*core.Tensor{l}
+	if infos != nil {
+		outs = append(outs, infos)
+	}
+	a.linalgLaunch(choleskyKernel, x, nil, nil, outs...)
 	if a.grad {
 		a.attach(a.node(choleskyDeriv, x).SaveOutput(l, 0), l)
 	}

@@ -15,6 +15,9 @@ func init() {
 	tall := T{Shape: []int{4, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 2, 0.3, 0.5, 0.1, 1, 0.2, -0.6, 0.4}}
 	wide := T{Shape: []int{2, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 1.5, 0.3}}
 	none := Shaped(0, 2, 2)
+	exchanges := func(shape []int, rows ...float64) T {
+		return T{Shape: shape, DType: core.Int32, Fixed: true, Values: rows, NoGrad: true}
+	}
 	both := []Sample{of("square", full), of("tall", tall), of("wide", wide), of("no matrices", none)}
 	norms := []Sample{}
 	for _, order := range []string{"fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"} {
@@ -30,6 +33,14 @@ func init() {
 		Row{Name: "linalg_slogdet", Func: SlogDet, Args: []Arg{x}, Doc: "The signs and the logarithms of determinants.", Samples: []Sample{of("stack", full)}},
 		Row{Name: "linalg_cholesky", Func: Cholesky, Args: []Arg{x, upper}, Doc: "The triangular factors of symmetric positive definite matrices.",
 			Samples: []Sample{of("lower", positive, false), of("upper", positive, true)}},
+		Row{Name: "linalg_cholesky_ex", Func: CholeskyInfo, Args: []Arg{x, upper}, Doc: "Triangular factors of symmetric matrices, and where these are not positive definite.",
+			Samples: []Sample{of("lower", positive, false), of("upper", positive, true)}},
+		Row{Name: "linalg_lu_factor_ex", Func: LUFactor, Args: []Arg{any2}, Doc: "Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.",
+			Samples: both},
+		Row{Name: "lu_unpack", Func: LUUnpack, Args: []Arg{{Name: "LU_data"}, {Name: "LU_pivots"}}, Doc: "The permutation and the triangular matrices of an LU decomposition.",
+			Samples: []Sample{of("square", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3)), of("tall", tall, exchanges([]int{3}, 4, 2, 4)), of("wide", wide, exchanges([]int{2}, 2, 2))}},
+		Row{Name: "linalg_lu_solve", Func: LUSolve, Args: []Arg{{Name: "LU"}, {Name: "pivots"}, b, {Name: "adjoint", Default: false}}, Doc: "The X of A X = B for an A of which the LU decomposition is known.",
+			Samples: []Sample{of("stack", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3), Shaped(3, 2), false), of("adjoint", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3), Shaped(2, 3, 1), true)}},
 		Row{Name: "linalg_qr", Func: QR, Args: []Arg{any2}, Doc: "Matrices as products of ones with orthonormal columns and triangular ones.", Samples: []Sample{of("square", full), of("tall", tall)}},
 		Row{Name: "linalg_eigh", Func: Eigh, Args: []Arg{x}, Doc: "The eigenvalues and eigenvectors of symmetric matrices.", Samples: []Sample{of("stack", positive)}},
 		Row{Name: "linalg_svd", Func: SVD, Args: []Arg{any2}, Doc: "Matrices by their singular values and vectors.", Samples: both},

@@ -107,3 +107,41 @@ func TestLinearAlgebraErrors(t *testing.T) {
 	require.ErrorContains(t, op.Inv(op.OnesWith([]int{1, 1}, op.TensorOptions{DType: &half})).Err(), "want float32 or float64")
 	require.ErrorContains(t, op.Solve(identity(2), op.To(op.Zeros(3, 1), core.Float64)).Err(), "right sides [3 1]")
 }
+
+func TestLUFactorsGiveTheirMatricesBack(t *testing.T) {
+	core.ManualSeed(4)
+	for _, x := range []*core.Tensor{randn64(1, 1), randn64(3, 8, 8), randn64(2, 9, 4), randn64(5, 31), op.To(op.Zeros(2, 3, 3), core.Float64), randn64(0, 3, 3), randn64(2, 0, 3)} {
+		lu, pivots, _ := op.LUFactor(x)
+		p, l, u := op.LUUnpack(lu, pivots)
+		requireSame(t, x, op.MatMul(p, op.MatMul(l, u)))
+		requireSame(t, l, op.Tril(l, 0))
+		requireSame(t, u, op.Triu(u, 0))
+	}
+	x, b := randn64(3, 7, 7), randn64(7, 2)
+	lu, pivots, infos := op.LUFactor(x)
+	requireSame(t, op.Expand(b, 3, 7, 2), op.MatMul(x, op.LUSolve(lu, pivots, b, false)))
+	requireSame(t, op.Expand(b, 3, 7, 2), op.MatMul(flipped(x), op.LUSolve(lu, pivots, b, true)))
+	require.Equal(t, []int32{0, 0, 0}, int32s(t, infos))
+	_, _, infos = op.LUFactor(op.Reshape(vector64(1, 2, 2, 4, 0, 1, 0, 1), 2, 2, 2))
+	require.Equal(t, []int32{2, 1}, int32s(t, infos))
+
+	wrong := op.LUSolve(lu, op.Mul(pivots, core.IntNum(9)), b, false)
+	_, err := wrong.Bytes()
+	require.ErrorContains(t, err, "is not within its 7 rows")
+	require.ErrorContains(t, op.LUSolve(lu, op.To(pivots, core.Int64), b, false).Err(), "want pivots of int32 and shape [3 7]")
+	require.ErrorContains(t, op.LUSolve(randn64(3, 2), op.To(op.Zeros(2), core.Int32), b, false).Err(), "square")
+}
+
+func TestCholeskySaysWhereAMatrixIsNotPositiveDefinite(t *testing.T) {
+	x := op.Reshape(vector64(4, 2, 2, 5, 1, 2, 2, 1, -1, 0, 0, 1), 3, 2, 2)
+	l, infos := op.CholeskyInfo(x, false)
+	require.Equal(t, []int32{0, 2, 1}, int32s(t, infos))
+	requireNear(t, op.Select(l, 0, 0), 2, 0, 1, 2)
+}
+
+func int32s(t *testing.T, x *core.Tensor) []int32 {
+	t.Helper()
+	v, err := core.Values[int32](x)
+	require.NoError(t, err)
+	return v
+}

@@ -37,5 +37,17 @@ func init() {
 			Args: []Arg{{Name: "input", Doc: "log-probabilities [N, C, ...] or [C]"}, {Name: "target", Doc: "class indices [N, ...]"},
 				weight, ignore, reduction},
 			Samples: samples},
+		Row{Name: "ctc_loss", Func: CTCLoss,
+			Doc: "The negative log likelihood of sequences of labels where repeats are merged and blanks dropped: connectionist temporal classification.",
+			Args: []Arg{{Name: "log_probs", Doc: "[T, N, C] or [T, C]"}, {Name: "targets", Doc: "integers, [N, S], or all in one dimension"},
+				{Name: "input_lengths", Doc: "the steps of each sample"}, {Name: "target_lengths", Doc: "the labels of each sample"},
+				{Name: "blank", Field: "Blank", Default: 0, Doc: "the class that is no label"}, reduction,
+				{Name: "zero_infinity", Field: "ZeroInfinity", Default: false, Doc: "losses of targets that do not fit are 0, not infinite"}},
+			Samples: []Sample{
+				{Name: "mean", Args: []any{Shaped(5, 2, 4), Indices([]int{2, 3}, 1, 1, 0, 2, 3, 1), []int{5, 4}, []int{2, 3}, CTCOptions{}}, Loose: 4},
+				{Name: "none", Args: []any{Shaped(4, 3, 3), Indices([]int{3}, 0, 1, 0), []int{4, 2, 3}, []int{2, 0, 1}, CTCOptions{Blank: 2, Reduction: "none"}}, Loose: 4},
+				{Name: "one sample", Args: []any{Shaped(4, 3), Indices([]int{2}, 1, 2), []int{3}, []int{2}, CTCOptions{Reduction: "sum"}}, Loose: 4},
+				{Name: "too long", Args: []any{Shaped(2, 2, 3), Indices([]int{2, 2}, 1, 1, 1, 2), []int{2, 2}, []int{2, 2}, CTCOptions{Reduction: "none", ZeroInfinity: true}}, Loose: 4},
+			}},
 	)
 }

@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._errors import MissingFeatureError
 from plait._functions._common import store
 from plait._modes import no_grad, without_autocast
-from plait.return_types import QR, Eigh, LinalgSVD, Lstsq, Slogdet
+from plait.return_types import LU, QR, CholeskyEx, Eigh, InvEx, LinalgSVD, Lstsq, LUFactor, LUFactorEx, Slogdet, SolveEx
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
@@ -28,6 +29,10 @@ __all__ = [
     "inv",
     "inv_ex",
     "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "lu_solve",
     "matmul",
     "matrix_exp",
     "matrix_norm",
@@ -61,53 +66,88 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return store(out, _ops.linalg_cholesky(A, upper))
 
 
-def _checked(value: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
-    info = _ops.zeros(value.shape[:-2], dtype=_int32(), device=value.device)
-    if check_errors:
-        value.tolist()
-    return value, info
+def _raise(name: str, what: str, info: Tensor, check_errors: bool = True) -> None:
+    """Raises an error if an info of a stack of matrices is not 0."""
+    if check_errors and (places := _ops.nonzero(info).tolist()):
+        where = f"matrix {places[0]}" if places[0] else "the matrix"
+        raise LinAlgError(f"linalg.{name}: {where} is {what}; its info is {info[tuple(places[0])].item()}")
 
 
-def _int32() -> DType:
-    from plait._dtype import int32
-
-    return int32
-
-
-def cholesky_ex(
-    A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
-) -> tuple[Tensor, Tensor]:
-    """Returns the Cholesky factor and zeros: errors are raised where a value is read."""
-    return store(out, _checked(_ops.linalg_cholesky(A, upper), check_errors))
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> CholeskyEx:
+    """Returns the triangular factors and, for each matrix, 0 or the order of the leading part that is not positive
+    definite; then the factor means nothing.
+    """
+    factor, info = _ops.linalg_cholesky_ex(A, upper)
+    _raise("cholesky_ex", "not positive definite", info, check_errors)
+    return store(out, CholeskyEx(factor, info))
 
 
-def _singular(A: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the matrices, where they are singular the unit matrix, and 1 for these, 0 for others."""
-    sign, _ = _ops.linalg_slogdet(A.detach())
-    info = _ops.eq(sign, _ops.zeros_like(sign))
+def _invertible(A: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the matrices, with the unit matrix for singular ones, and infos as of `lu_factor_ex`."""
+    info = _ops.linalg_lu_factor_ex(A.detach())[2]
     eye = _ops.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    return _ops.where(_ops.reshape(info, [*info.shape, 1, 1]), eye, A), _ops.to(info, dtype=_int32())
+    return _ops.where(_ops.reshape(_ops.ne(info, 0), [*info.shape, 1, 1]), eye, A), info
 
 
-def _raise_singular(name: str, info: Tensor, check_errors: bool) -> None:
-    if check_errors and info.any().item():
-        raise LinAlgError(f"{name}: a matrix is singular")
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> InvEx:
+    """Returns the inverses and, for each matrix, 0 or the first place, counted from 1, of a 0 on the diagonal of its U;
+    then the result means nothing.
+    """
+    safe, info = _invertible(A)
+    _raise("inv_ex", "singular", info, check_errors)
+    return store(out, InvEx(_ops.linalg_inv(safe), info))
 
 
-def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> tuple[Tensor, Tensor]:
-    """Returns the inverses and, for each matrix, 1 where it is singular and the result means nothing, else 0."""
-    safe, info = _singular(A)
-    _raise_singular("linalg.inv_ex", info, check_errors)
-    return store(out, (_ops.linalg_inv(safe), info))
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> SolveEx:
+    """Returns the solutions and infos as of `inv_ex`."""
+    safe, info = _invertible(A)
+    _raise("solve_ex", "singular", info, check_errors)
+    return store(out, SolveEx(solve(safe, B, left=left), info))
 
 
-def solve_ex(
-    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None
-) -> tuple[Tensor, Tensor]:
-    """Returns the solutions and, for each matrix, 1 where it is singular and the result means nothing, else 0."""
-    safe, info = _singular(A)
-    _raise_singular("linalg.solve_ex", info, check_errors)
-    return store(out, (solve(safe, B, left=left), info))
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> LUFactorEx:
+    """Returns a compact LU decomposition of matrices [*, m, n], whose rows are exchanged for stability.
+
+    LU holds U and, below it, L without its diagonal of ones. pivots says with which row, counted from 1, each was
+    exchanged, one after the other. info is 0 or the first place, counted from 1, of a 0 on U's diagonal.
+    """
+    if not pivot:
+        raise MissingFeatureError("linalg.lu_factor: a decomposition without exchanges of rows is not there")
+    lu, pivots, info = _ops.linalg_lu_factor_ex(A)
+    _raise("lu_factor_ex", "singular", info, check_errors)
+    return store(out, LUFactorEx(lu, pivots, info))
+
+
+def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LUFactor:
+    """Returns what `lu_factor_ex` does without the infos.
+
+    Raises:
+        LinAlgError: if a matrix is singular.
+    """
+    lu, pivots, info = lu_factor_ex(A, pivot=pivot)
+    _raise("lu_factor", "singular", info)
+    return store(out, LUFactor(lu, pivots))
+
+
+def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> LU:
+    """Returns a permutation matrix P, a lower triangular L with a diagonal of ones and an upper U with A = P L U."""
+    factors = lu_factor_ex(A, pivot=pivot)
+    return store(out, LU(*_ops.lu_unpack(factors.LU, factors.pivots)))
+
+
+def lu_solve(
+    LU: Tensor,
+    pivots: Tensor,
+    B: Tensor,
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns X with A X = B, or X A = B if not `left`, where `lu_factor` made LU of A; with A^T if `adjoint`."""
+    if left:
+        return store(out, _ops.linalg_lu_solve(LU, pivots, B, adjoint))
+    return store(out, _ops.linalg_lu_solve(LU, pivots, B.mT, not adjoint).mT)
 
 
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -82,7 +82,53 @@ class Lstsq(NamedTuple):
     singular_values: Tensor
 
 
+class LU(NamedTuple):
+    """A permutation matrix and two triangular ones: of linalg.lu and lu_unpack."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class LUFactor(NamedTuple):
+    """Both triangular matrices in one, and the exchanges of rows: of linalg.lu_factor."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+class LUFactorEx(NamedTuple):
+    """What linalg.lu_factor returns, and where a matrix is singular."""
+
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class CholeskyEx(NamedTuple):
+    """Triangular factors, and where there is none: of linalg.cholesky_ex."""
+
+    L: Tensor
+    info: Tensor
+
+
+class InvEx(NamedTuple):
+    """Inverses, and where there is none: of linalg.inv_ex."""
+
+    inverse: Tensor
+    info: Tensor
+
+
+class SolveEx(NamedTuple):
+    """Solutions, and where there is none: of linalg.solve_ex."""
+
+    result: Tensor
+    info: Tensor
+
+
 max = min = median = nanmedian = mode = sort = topk = kthvalue = cummax = cummin = ValuesIndices
 aminmax, frexp, histogram, qr, svd = MinMax, Frexp, Histogram, QR, SVD
 slogdet = linalg_slogdet = Slogdet
+linalg_lu, lu_unpack, linalg_lu_factor, linalg_lu_factor_ex = LU, LU, LUFactor, LUFactorEx
+linalg_cholesky_ex, linalg_inv_ex, linalg_solve_ex = CholeskyEx, InvEx, SolveEx
 linalg_qr, linalg_svd, linalg_eigh, linalg_lstsq = QR, LinalgSVD, Eigh, Lstsq

@@ -8,15 +8,15 @@ from plait import _ops
 from plait import linalg as la
 from plait._dtype import get_default_dtype
 from plait._functions._common import store
-from plait.return_types import QR, SVD, Slogdet
+from plait.return_types import LU, QR, SVD, Slogdet
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 __all__ = [
     "addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "chain_matmul",
-    "cholesky", "cholesky_inverse", "cholesky_solve", "ger", "logdet", "mvlgamma", "pinverse", "qr", "slogdet", "svd",
-    "triangular_solve",
+    "cholesky", "cholesky_inverse", "cholesky_solve", "ger", "logdet", "lu", "lu_solve", "lu_unpack", "mvlgamma",
+    "pinverse", "qr", "slogdet", "svd", "triangular_solve",
 ]  # fmt: skip
 
 
@@ -77,6 +77,28 @@ def logdet(input: Tensor) -> Tensor:
 def slogdet(input: Tensor) -> Slogdet:
     """Returns the signs of determinants and the logarithms of their absolute values."""
     return la.slogdet(input)
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> tuple[Tensor, ...]:
+    """Returns a compact LU decomposition and its pivots, and with `get_infos` its infos; see `linalg.lu_factor_ex`."""
+    if get_infos:
+        return store(out, tuple(la.lu_factor_ex(A, pivot=pivot)))
+    return store(out, tuple(la.lu_factor(A, pivot=pivot)))
+
+
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the solution of equations with the matrix whose LU decomposition is given."""
+    return la.lu_solve(LU_data, LU_pivots, b, out=out)
+
+
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None
+) -> LU:
+    """Returns the permutation matrix P, L and U of a compact LU decomposition, empty tensors for what is not wanted."""
+    p, low, up = _ops.lu_unpack(LU_data, LU_pivots)
+    none = _ops.empty(0, dtype=LU_data.dtype, device=LU_data.device)
+    data = (low, up) if unpack_data else (none, none)
+    return store(out, LU(p if unpack_pivots else none, *data))
 
 
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> QR:

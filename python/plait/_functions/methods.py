@@ -221,6 +221,8 @@ class TensorFunctions:
     det = la.det
     inverse = la.inv
     logdet = matrix.logdet
+    lu = matrix.lu
+    lu_solve = matrix.lu_solve
     slogdet = matrix.slogdet
     cholesky = matrix.cholesky
     cholesky_solve = matrix.cholesky_solve

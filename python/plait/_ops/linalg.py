@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["linalg_cholesky", "linalg_det", "linalg_eigh", "linalg_inv", "linalg_lstsq", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd"]
+__all__ = ["linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "lu_unpack"]
 
 _linalg_cholesky = _core.bind_LinalgCholesky
 
@@ -33,6 +33,24 @@ def linalg_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("linalg_cholesky", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_cholesky, input._h, upper))
+
+_linalg_cholesky_ex = _core.bind_LinalgCholeskyEx
+
+
+def linalg_cholesky_ex(input: Tensor, upper: bool = False) -> tuple[Tensor, Tensor]:
+    """Triangular factors of symmetric matrices, and where these are not positive definite.
+
+    Args:
+        input: matrices [*, n, n]
+    """
+    try:
+        out_ = array("q", (0, 0))
+        status = _linalg_cholesky_ex(input._h, upper, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("linalg_cholesky_ex", locals(), error) from None
+    if status < 0:
+        settle(status, _linalg_cholesky_ex, input._h, upper, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1])
 
 _linalg_det = _core.bind_LinalgDet
 
@@ -92,6 +110,36 @@ def linalg_lstsq(A: Tensor, B: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("linalg_lstsq", locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_lstsq, A._h, B._h))
+
+_linalg_lu_factor_ex = _core.bind_LinalgLuFactorEx
+
+
+def linalg_lu_factor_ex(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is
+    singular.
+
+    Args:
+        input: matrices [*, m, n]
+    """
+    try:
+        out_ = array("q", (0, 0, 0))
+        status = _linalg_lu_factor_ex(input._h, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("linalg_lu_factor_ex", locals(), error) from None
+    if status < 0:
+        settle(status, _linalg_lu_factor_ex, input._h, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1]), own(out_[2])
+
+_linalg_lu_solve = _core.bind_LinalgLuSolve
+
+
+def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool = False) -> Tensor:
+    """The X of A X = B for an A of which the LU decomposition is known."""
+    try:
+        status = _linalg_lu_solve(LU._h, pivots._h, B._h, adjoint)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("linalg_lu_solve", locals(), error) from None
+    return own(status if status > 0 else settle(status, _linalg_lu_solve, LU._h, pivots._h, B._h, adjoint))
 
 _linalg_matrix_norm = _core.bind_LinalgMatrixNorm
 
@@ -197,4 +245,18 @@ def linalg_svd(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         raise misuse("linalg_svd", locals(), error) from None
     if status < 0:
         settle(status, _linalg_svd, input._h, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1]), own(out_[2])
+
+_lu_unpack = _core.bind_LuUnpack
+
+
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The permutation and the triangular matrices of an LU decomposition."""
+    try:
+        out_ = array("q", (0, 0, 0))
+        status = _lu_unpack(LU_data._h, LU_pivots._h, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("lu_unpack", locals(), error) from None
+    if status < 0:
+        settle(status, _lu_unpack, LU_data._h, LU_pivots._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])

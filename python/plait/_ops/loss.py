@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._runtime import TensorBase, int_list, misuse, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss"]
+__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss"]
 
 _binary_cross_entropy = _core.bind_BinaryCrossEntropy
 
@@ -105,6 +105,30 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, i
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("cross_entropy", locals(), error) from None
     return own(status if status > 0 else settle(status, _cross_entropy, input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction, label_smoothing))
+
+_ctc_loss = _core.bind_CtcLoss
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: int | Sequence[int], target_lengths: int | Sequence[int], blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
+    """The negative log likelihood of sequences of labels where repeats are merged and blanks dropped:
+    connectionist temporal classification.
+
+    Args:
+        log_probs: [T, N, C] or [T, C]
+        targets: integers, [N, S], or all in one dimension
+        input_lengths: the steps of each sample
+        target_lengths: the labels of each sample
+        blank: the class that is no label
+        reduction: mean, sum or none
+        zero_infinity: losses of targets that do not fit are 0, not infinite
+    """
+    try:
+        input_lengths_list = int_list(input_lengths)
+        target_lengths_list = int_list(target_lengths)
+        status = _ctc_loss(log_probs._h, targets._h, input_lengths_list.buffer_info()[0], len(input_lengths_list), target_lengths_list.buffer_info()[0], len(target_lengths_list), blank, reduction, zero_infinity)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("ctc_loss", locals(), error) from None
+    return own(status if status > 0 else settle(status, _ctc_loss, log_probs._h, targets._h, input_lengths_list.buffer_info()[0], len(input_lengths_list), target_lengths_list.buffer_info()[0], len(target_lengths_list), blank, reduction, zero_infinity))
 
 _gaussian_nll_loss = _core.bind_GaussianNllLoss
 

@@ -2,13 +2,17 @@
 //
 // All operands are contiguous, of one dtype, float32 or float64, with one number of leading elements. linalg.h lists the
 // operations, their operands and their results in order; "linalg_triangular" has two flags: upper, and unit diagonal. A
-// matrix for which there is no result is an error that names its place in the stack.
+// matrix for which there is no result is an error that names its place in the stack, unless the operation has one more result,
+// of int32: for each matrix the row, from 1, at which it failed, or 0. "linalg_lu" has it, after the pivots [*, min(m, n)] of
+// int32, and "linalg_cholesky" may. "linalg_permutation" makes of pivots [*, k] where each of the rows [*, m], int64, was.
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x2cd2c01d
+#cgo CFLAGS: -DPLAIT_HEADERS=0xe5fb5d01
 #cgo noescape plaitk_linalg_run
 #cgo nocallback plaitk_linalg_run
+#cgo noescape plaitk_linalg_permutation
+#cgo nocallback plaitk_linalg_permutation
 #include "c/linalg.h"
 */
 import "C"
@@ -24,9 +28,11 @@ func init() {
 	for name, op := range map[string]C.int32_t{
 		"linalg_solve": C.LINALG_SOLVE, "linalg_det": C.LINALG_DET, "linalg_triangular": C.LINALG_TRIANGULAR,
 		"linalg_cholesky": C.LINALG_CHOLESKY, "linalg_qr": C.LINALG_QR, "linalg_eigh": C.LINALG_EIGH, "linalg_svd": C.LINALG_SVD,
+		"linalg_lu": C.LINALG_LU,
 	} {
 		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
 	}
+	kernel.Register("linalg_permutation", permutation)
 }
 
 func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
@@ -39,8 +45,17 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 		b := &c.Ins[1]
 		l.b, l.k = b.Ptr(), C.int64_t(b.Shape[rank-1])
 	}
-	for i := range c.Outs {
-		l.out[i] = c.Outs[i].Ptr()
+	outs := c.Outs
+	switch {
+	case op == C.LINALG_LU:
+		l.pivots, l.infos = (*C.int32_t)(outs[1].Ptr()), (*C.int32_t)(outs[2].Ptr())
+		outs = outs[:1]
+	case op == C.LINALG_CHOLESKY && len(outs) == 2:
+		l.infos = (*C.int32_t)(outs[1].Ptr())
+		outs = outs[:1]
+	}
+	for i := range outs {
+		l.out[i] = outs[i].Ptr()
 	}
 	if len(c.Ints) == 2 {
 		l.upper, l.unit = C.int32_t(c.Ints[0]), C.int32_t(c.Ints[1])
@@ -57,4 +72,16 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 		return core.Errorf(core.ValueError, c.Op, "matrix %d is not positive definite", int(at))
 	}
 	return core.Errorf(core.ValueError, c.Op, "no convergence for matrix %d, which may hold NaN or infinity", int(at))
+}
+
+func permutation(_ *kernel.Context, c *core.Call) error {
+	pivots, rows := &c.Ins[0], &c.Outs[0]
+	last := len(pivots.Shape) - 1
+	k, m := pivots.Shape[last], rows.Shape[last]
+	at := C.plaitk_linalg_permutation(C.int64_t(core.Numel(pivots.Shape[:last])), C.int64_t(k), C.int64_t(m),
+		(*C.int32_t)(pivots.Ptr()), (*C.int64_t)(rows.Ptr()))
+	if at >= 0 {
+		return core.Errorf(core.IndexError, c.Op, "a pivot of matrix %d is not within its %d rows", int(at), m)
+	}
+	return nil
 }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from plait import _ops
-from plait._errors import MissingFeatureError
+from plait._runtime import TensorBase
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -360,6 +360,33 @@ def triplet_margin_with_distance_loss(
     return _weighted("triplet_margin_with_distance_loss", loss, None, reduction)
 
 
-def ctc_loss(*args: object, **kwargs: object) -> Tensor:
-    """Is not there."""
-    raise MissingFeatureError("ctc_loss: not there yet")
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Returns the negative log likelihood of labels where repeats are merged and then blanks dropped.
+
+    Args:
+        log_probs: logarithms of probabilities [T, N, C], or [T, C] for one sample
+        targets: the labels, integers, [N, S], or all of them in one dimension
+        input_lengths: how many of the T steps count, for each sample
+        target_lengths: how many labels there are, for each sample
+        blank: the class that is no label
+        reduction: "mean", of each loss over the number of its labels; "sum"; "none"
+        zero_infinity: losses of labels for which there are too few steps are 0, not infinite
+    """
+    inputs, labels = _lengths("input_lengths", input_lengths), _lengths("target_lengths", target_lengths)
+    return _ops.ctc_loss(log_probs, targets, inputs, labels, blank, reduction, zero_infinity)
+
+
+def _lengths(name: str, lengths: Tensor | Sequence[int]) -> list[int]:
+    found = lengths.tolist() if isinstance(lengths, TensorBase) else lengths
+    found = [found] if isinstance(found, int) else list(found)  # a single one may have no dimension
+    if not all(isinstance(n, int) for n in found):
+        raise TypeError(f"ctc_loss: {name} must be integers, got {found!r:.60}")
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plait._errors import MissingFeatureError
 from plait._tensor import Tensor
 from plait.nn import functional as F
 from plait.nn.functional.loss import legacy_reduction
@@ -373,7 +372,13 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Is not there."""
+    """Connectionist temporal classification: labels where repeats are merged, then blanks dropped; see `F.ctc_loss`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise MissingFeatureError("CTCLoss: not there yet")
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )

@@ -28,12 +28,12 @@ PLAIT_CLONES static void rotate(int64_t n, double c, double s, double *restrict 
 }
 
 // Row i was exchanged with row pivots[i]; L, without its diagonal of ones, and U take the place of a.
-int plaitk_linalg_lu(int64_t n, double *a, int64_t *pivots, int *sign) {
-  int status = LINALG_OK;
+int64_t plaitk_linalg_lu(int64_t m, int64_t n, double *a, int64_t *pivots, int *sign) {
+  int64_t failed = 0;
   *sign = 1;
-  for (int64_t k = 0; k < n; k++) {
+  for (int64_t k = 0; k < m && k < n; k++) {
     int64_t p = k;
-    for (int64_t i = k + 1; i < n; i++) {
+    for (int64_t i = k + 1; i < m; i++) {
       if (fabs(a[i * n + k]) > fabs(a[p * n + k])) p = i;
     }
     pivots[k] = p;
@@ -46,29 +46,29 @@ int plaitk_linalg_lu(int64_t n, double *a, int64_t *pivots, int *sign) {
       }
     }
     if (a[k * n + k] == 0) {
-      status = LINALG_SINGULAR;
+      if (failed == 0) failed = k + 1;
       continue;
     }
-    for (int64_t i = k + 1; i < n; i++) {
+    for (int64_t i = k + 1; i < m; i++) {
       double f = a[i * n + k] / a[k * n + k];
       a[i * n + k] = f;
       if (f != 0) add_scaled(n - k - 1, -f, a + k * n + k + 1, a + i * n + k + 1);
     }
   }
-  return status;
+  return failed;
 }
 
-int plaitk_linalg_cholesky(int64_t n, double *a) {
+int64_t plaitk_linalg_cholesky(int64_t n, double *a) {
   for (int64_t i = 0; i < n; i++) {
     for (int64_t j = 0; j < i; j++) {
       a[i * n + j] = (a[i * n + j] - dot(j, a + i * n, a + j * n)) / a[j * n + j];
     }
     double d = a[i * n + i] - dot(i, a + i * n, a + i * n);
-    if (!(d > 0)) return LINALG_NOT_POSITIVE;
+    if (!(d > 0)) return i + 1;
     a[i * n + i] = sqrt(d);
     for (int64_t j = i + 1; j < n; j++) a[i * n + j] = 0;
   }
-  return LINALG_OK;
+  return 0;
 }
 
 // Householder's reflections. Takes A as its columns, n lines of m elements; on return line j has the column j of R in its first

@@ -68,7 +68,7 @@ static int run(const struct plaitk_linalg *l, int64_t at, double *w) {
         memset(x, 0, (size_t)(n * n) * sizeof *x);
         for (int64_t i = 0; i < n; i++) x[i * n + i] = 1;
       }
-      if ((status = plaitk_linalg_lu(n, a, (int64_t *)rest, &sign)) != LINALG_OK) return status;
+      if (plaitk_linalg_lu(n, n, a, (int64_t *)rest, &sign) != 0) return LINALG_SINGULAR;
       for (int64_t i = 0; i < n; i++) {
         int64_t p = ((int64_t *)rest)[i];
         for (int64_t c = 0; p != i && c < k; c++) {
@@ -82,7 +82,7 @@ static int run(const struct plaitk_linalg *l, int64_t at, double *w) {
       store(l, 0, at, n, k, x, k, 1);
       return status;
     case LINALG_DET: {
-      plaitk_linalg_lu(n, a, (int64_t *)rest, &sign);
+      plaitk_linalg_lu(n, n, a, (int64_t *)rest, &sign);
       double det = sign, size = 0;
       for (int64_t i = 0; i < n; i++) {
         double d = a[i * n + i];
@@ -101,10 +101,17 @@ static int run(const struct plaitk_linalg *l, int64_t at, double *w) {
       status = substitute(n, k, a, x, l->upper, l->unit);
       store(l, 0, at, n, k, x, k, 1);
       return status;
-    case LINALG_CHOLESKY:
-      status = plaitk_linalg_cholesky(n, a);
+    case LINALG_CHOLESKY: {
+      int64_t failed = plaitk_linalg_cholesky(n, a);
       store(l, 0, at, n, n, a, n, 1);
-      return status;
+      if (l->infos) l->infos[at] = (int32_t)failed;
+      return failed != 0 && !l->infos ? LINALG_NOT_POSITIVE : LINALG_OK;
+    }
+    case LINALG_LU:
+      l->infos[at] = (int32_t)plaitk_linalg_lu(m, n, a, (int64_t *)rest, &sign);
+      store(l, 0, at, m, n, a, n, 1);
+      for (int64_t i = 0; i < low; i++) l->pivots[at * low + i] = (int32_t)(((int64_t *)rest)[i] + 1);
+      return LINALG_OK;
     case LINALG_QR: {
       double *columns = x, *q = rest, *reflections = q + low * m;
       for (int64_t i = 0; i < m; i++) {
@@ -180,4 +187,18 @@ int32_t plaitk_linalg_run(plait_pool *pool, const struct plaitk_linalg *l, int64
   if (failed == INT64_MAX) return LINALG_OK;
   *at = failed / 8;
   return (int32_t)(failed % 8);
+}
+
+int64_t plaitk_linalg_permutation(int64_t batch, int64_t k, int64_t m, const int32_t *pivots, int64_t *rows) {
+  for (int64_t at = 0; at < batch; at++, pivots += k, rows += m) {
+    for (int64_t i = 0; i < m; i++) rows[i] = i;
+    for (int64_t i = 0; i < k; i++) {
+      int64_t p = pivots[i] - 1;
+      if (p < 0 || p >= m) return at;
+      int64_t t = rows[i];
+      rows[i] = rows[p];
+      rows[p] = t;
+    }
+  }
+  return -1;
 }

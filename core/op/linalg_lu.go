@@ -1,0 +1,164 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var (
+	luKernel          = core.Kernel("linalg_lu")
+	permutationKernel = core.Kernel("linalg_permutation")
+)
+
+// LUFactor returns the lower triangular L, with a diagonal of ones, and the upper triangular U of matrices [*, m, n] whose rows
+// were exchanged for stability, in one matrix [*, m, n] without that diagonal; pivots [*, k] of int32, where k is the smaller
+// of m and n: row i was exchanged with row pivots[i], counted from 1, one after the other; and infos [*] of int32: the first
+// place on U's diagonal, counted from 1, that is 0, or 0 if there is none. The gradient is for matrices whose first k rows and
+// columns, after the exchanges, can be inverted.
+func LUFactor(x *core.Tensor) (lu, pivots, infos *core.Tensor) {
+	defer autocast("linalg_lu_factor_ex", &x).end()
+	a := begin("linalg_lu_factor_ex", x)
+	a.linalgMatrices(x, false)
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	batch := x.Shape()[:x.Dim()-2]
+	lu = a.outLike(x)
+	pivots = a.out(core.Int32, append(slices.Clone(batch), min(x.Size(-1), x.Size(-2))))
+	infos = a.out(core.Int32, batch)
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	a.linalgLaunch(luKernel, x, nil, nil, lu, pivots, infos)
+	if a.grad {
+		a.attach(a.node(luDeriv, x).Save(pivots).SaveOutput(lu, 0), lu, pivots, infos)
+	}
+	return a.done(lu), pivots, infos
+}
+
+// luDeriv is, for a square X = L U of exchanged rows, L⁻ᵀ (the strictly lower part of Lᵀ dL and the upper part of dU Uᵀ) U⁻ᵀ. The
+// columns of a wide X to the right, and the rows of a tall one below, are solutions with L and with U; what their gradients say
+// of these adds to dL and dU.
+func luDeriv(d *core.Derivation) {
+	pivots, lu, g := d.Saved(0), d.Saved(1), d.GradAt(0)
+	if d.Failed() || g == nil {
+		return
+	}
+	m, n := lu.Size(-2), lu.Size(-1)
+	k := min(m, n)
+	square := Narrow(Narrow(lu, -2, 0, k), -1, 0, k)
+	inner := Narrow(Narrow(g, -2, 0, k), -1, 0, k)
+	dl, du := Tril(inner, -1), Triu(inner, 0)
+	byL := func(t *core.Tensor) *core.Tensor { return solveWith(mT(square), t, triangularKernel, []int64{1, 1}) } // L⁻ᵀ t
+	byU := func(t *core.Tensor) *core.Tensor {
+		return mT(solveWith(square, mT(t), triangularKernel, []int64{1, 0}))
+	} // t U⁻ᵀ
+	var right, below *core.Tensor
+	if n > k {
+		right = byL(Narrow(Narrow(g, -2, 0, k), -1, k, n-k))
+		dl = Sub(dl, matTimes(right, mT(Narrow(lu, -1, k, n-k))))
+	}
+	if m > k {
+		below = byU(Narrow(g, -2, k, m-k))
+		du = Sub(du, matTimes(mT(Narrow(lu, -2, k, m-k)), below))
+	}
+	l, u := luParts(square)
+	out := byU(byL(Add(Tril(matTimes(mT(l), dl), -1), Triu(matTimes(du, mT(u)), 0))))
+	if right != nil {
+		out = Cat([]*core.Tensor{out, right}, -1)
+	}
+	if below != nil {
+		out = Cat([]*core.Tensor{out, below}, -2)
+	}
+	d.Set(0, permuteRows(out, ArgSort(permutation("linalg_lu_factor_ex", pivots, m), -1, SortOptions{})))
+}
+
+// luParts returns L [*, m, k] and U [*, k, n] of what [LUFactor] returns.
+func luParts(lu *core.Tensor) (l, u *core.Tensor) {
+	m, d := lu.Size(-2), lu.DType()
+	k := min(m, lu.Size(-1))
+	l = Add(Tril(Narrow(lu, -1, 0, k), -1), Eye(m, k, TensorOptions{DType: &d, Device: lu.Device()}))
+	return l, Triu(Narrow(lu, -2, 0, k), 0)
+}
+
+// permutation returns which of m rows stands at each place after the exchanges.
+func permutation(name string, pivots *core.Tensor, m int) *core.Tensor {
+	a := begin(name, pivots)
+	rows := a.out(core.Int64, append(slices.Clone(pivots.Shape()[:pivots.Dim()-1]), m))
+	in := a.dense(pivots)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(permutationKernel).Out(rows).In(in))
+	dropCopy(in, pivots)
+	return a.done(rows)
+}
+
+// permuteRows returns the rows [*, m] of matrices [*, m, n].
+func permuteRows(x, rows *core.Tensor) *core.Tensor {
+	return Gather(x, -2, Expand(Unsqueeze(rows, -1), x.Shape()...))
+}
+
+// luPivots fails unless pivots belong to what [LUFactor] returned as lu.
+func (a *application) luPivots(lu, pivots *core.Tensor) {
+	a.linalgMatrices(lu, false)
+	if a.err != nil {
+		return
+	}
+	want := append(slices.Clone(lu.Shape()[:lu.Dim()-2]), min(lu.Size(-1), lu.Size(-2)))
+	if pivots == nil || pivots.IsNumber() || pivots.DType() != core.Int32 || !slices.Equal(pivots.Shape(), want) {
+		a.failf(core.ShapeError, "want pivots of int32 and shape %v for matrices of shape %v, got %v", want, lu.Shape(), pivots)
+	}
+}
+
+// LUUnpack returns the permutation matrices P [*, m, m], L [*, m, k] and U [*, k, n] with P L U = x from what [LUFactor] made of x.
+func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
+	a := begin("lu_unpack", lu, pivots)
+	a.luPivots(lu, pivots)
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	out := core.RunScope(func() []*core.Tensor {
+		m, d := lu.Size(-2), lu.DType()
+		rows := permutation(a.name, pivots, m)
+		p := castTo(Eq(Unsqueeze(rows, -2), Unsqueeze(countTo(lu, m), -1)), d)
+		l, u := luParts(lu)
+		return []*core.Tensor{p, l, u}
+	})
+	return out[0], out[1], out[2]
+}
+
+// LUSolve returns the X of A X = B, or of Aᵀ X = B if adjoint, for square A [*, n, n], of which [LUFactor] made lu and pivots, and B
+// [*, n, k]. The leading dimensions broadcast.
+func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
+	defer autocast("linalg_lu_solve", &lu, &b).end()
+	a := begin("linalg_lu_solve", lu, pivots, b)
+	a.multipliable(lu, b)
+	a.luPivots(lu, pivots)
+	a.linalgMatrices(lu, true)
+	a.linalgMatrices(b, false)
+	if a.err == nil && b.Size(-2) != lu.Size(-1) {
+		a.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, n, n] and [*, n, k]", lu.Shape(), b.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(a.name, func() *core.Tensor {
+		batch, err := core.Broadcast(a.name, lu.Shape()[:lu.Dim()-2], b.Shape()[:b.Dim()-2])
+		if err != nil {
+			return core.ErrorTensor(err)
+		}
+		wide := func(t *core.Tensor, sizes ...int) *core.Tensor {
+			return Expand(t, append(slices.Clone(batch), sizes...)...)
+		}
+		n := lu.Size(-1)
+		rows := wide(permutation(a.name, pivots, n), n)
+		x := wide(b, n, b.Size(-1))
+		if adjoint {
+			x = SolveTriangular(mT(lu), SolveTriangular(mT(lu), x, false, false), true, true)
+			return permuteRows(x, ArgSort(rows, -1, SortOptions{}))
+		}
+		return SolveTriangular(lu, SolveTriangular(lu, permuteRows(x, rows), false, true), true, false)
+	})
+}
