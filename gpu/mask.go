@@ -24,39 +24,14 @@ func init() {
 
 // ranks returns scratch memory with, for each element of a mask in row-major order, how many true ones come before it.
 func ranks(r *recorder, mask *core.Operand) (core.Memory, error) {
-	n := mask.Numel()
-	m, err := r.temp(4 * max(n, 1))
-	if err != nil {
-		return m, err
-	}
-	s := newShader(r, "mask ranks")
-	x, to, count := s.in("x", mask, expr.F32, expr.Logic), s.wordsOf("ranks", m), s.uint(n)
 	l := newLayout(mask.Shape, mask)
-	rank := s.choose(len(l.sizes))
-	at := s.loop(&l)
-	// One workgroup goes over the mask, each invocation over neighbours of its own.
-	return m, s.run(r, 1, func() string {
-		return `var<workgroup> sums: array<u32, 256>;
-fn truth(i: u32) -> bool {
-` + walk(rank, 1, at, []string{x}) + `  return ld_x(at_0);
-}
-@compute @workgroup_size(256)
-fn main(@builtin(local_invocation_index) li: u32) {
-  let chunk = (` + count + ` + 255u) / 256u;
-  let begin = min(li * chunk, ` + count + `);
-  let end = min(begin + chunk, ` + count + `);
-  var n = 0u;
-  for (var i = begin; i < end; i++) { if (truth(i)) { n = n + 1u; } }
-  sums[li] = n;
-  workgroupBarrier();
-  var before = 0u;
-  for (var k = 0u; k < li; k++) { before = before + sums[k]; }
-  for (var i = begin; i < end; i++) {
-    ranks[` + to + ` + i] = before;
-    if (truth(i)) { before = before + 1u; }
-  }
-}
-`
+	return r.prefix("mask ranks", mask.Numel(), func(s *shader) func() string {
+		x := s.in("x", mask, expr.F32, expr.Logic)
+		rank := s.choose(len(l.sizes))
+		at := s.loop(&l)
+		return func() string {
+			return "fn counted(i: u32) -> u32 {\n" + walk(rank, 1, at, []string{x}) + "  return select(0u, 1u, ld_x(at_0));\n}\n"
+		}
 	})
 }
 

@@ -75,6 +75,13 @@ func (r *recorder) temp(bytes int) (core.Memory, error) {
 	return m, nil
 }
 
+// clear sets the elements of a contiguous operand, of four bytes or eight, to zero.
+func (r *recorder) clear(o *core.Operand) {
+	slab, at := r.device.memory.slabOf(o.Memory)
+	size := o.DType.Size()
+	r.batch.list.Clear(slab.buffer, at+size*o.Offset, size*o.Numel())
+}
+
 // begin returns the recorder's room for parameters, empty.
 func (r *recorder) begin() []uint32 { return r.words[:0] }
 

@@ -56,8 +56,11 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 			result, kind = core.Float64, core.Float64
 			if weights.DType() == core.Float32 {
 				result = core.Float32
+				if !x.Device().HostAccessible() { // other devices have no wider dtype
+					kind = core.Float32
+				}
 			}
-			w = Contiguous(castTo(weights.Detach(), core.Float64))
+			w = Contiguous(castTo(weights.Detach(), kind))
 		}
 		out := a.out(kind, []int{bins})
 		if a.err != nil {

@@ -1,0 +1,84 @@
+package gpu_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+func TestUniqueElementsAreThoseOfTheCPU(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, shape := range [][]int{{0}, {1}, {37}, {1500}, {40, 100}} {
+		for _, d := range []core.DType{core.Float32, core.Int64, core.Bool, core.BFloat16} {
+			v := make([]float64, core.Numel(shape))
+			for i := range v {
+				v[i] = float64(rng.IntN(max(len(v)/3, 2)))
+				if d == core.Float32 && rng.IntN(20) == 0 {
+					v[i] = math.NaN()
+				}
+			}
+			x := op.To(op.Reshape(core.FromSlice(v, len(v)), shape...), d)
+			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+				a, b, c := op.Unique(x[0], nil)
+				e, f, g := op.UniqueConsecutive(x[0], nil)
+				out := []*core.Tensor{a, b, c, e, f, g}
+				for dim := range shape {
+					a, b, c := op.Unique(x[0], &dim)
+					e, f, g := op.UniqueConsecutive(x[0], &dim)
+					out = append(out, a, b, c, e, f, g)
+				}
+				return out
+			}, x)
+		}
+	}
+}
+
+func TestUniqueRowsOfFewKinds(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(7, 8))
+	v := make([]float64, 3*999)
+	for i := range v {
+		v[i] = float64(rng.IntN(3))
+	}
+	v[5] = math.NaN()
+	rows, columns := 0, 1
+	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+		a, b, c := op.Unique(x[0], &rows)
+		e, f, g := op.Unique(op.Transpose(x[0], 0, 1), &columns)
+		return []*core.Tensor{a, b, c, e, f, g}
+	}, op.To(op.Reshape(core.FromSlice(v, len(v)), 999, 3), core.Float32))
+}
+
+func TestPermutationsAreThoseOfTheCPU(t *testing.T) {
+	d := device(t)
+	for _, n := range []int{0, 1, 2, 999, 5000, 20_001} {
+		core.Tidy(func() {
+			core.ManualSeed(11)
+			want := op.Randperm(n)
+			core.ManualSeed(11)
+			got := op.RandpermWith(n, op.RandomOptions{Device: d})
+			if err := equal(t, want, got, 0, "permutation"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestBinsAreCounted(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(9, 10))
+	index, weight := make([]int64, 70_000), make([]float32, 70_000)
+	for i := range index {
+		index[i], weight[i] = int64(rng.IntN(50)*rng.IntN(20)), float32(rng.IntN(8))
+	}
+	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+		return []*core.Tensor{
+			op.BinCount(x[0], nil, 0), op.BinCount(x[0], x[1], 2000), op.HistC(x[1], 7, 0, 0), op.HistC(x[1], 16, 1, 5),
+			op.BinCount(op.Narrow(x[0], 0, 0, 0), op.Narrow(x[1], 0, 0, 0), 3),
+		}
+	}, core.FromSlice(index), core.FromSlice(weight))
+}
