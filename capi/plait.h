@@ -818,6 +818,43 @@ int64_t plait_backward_mode(plait_object h);
 // data does; a leaf keeps its gradient and its hooks.
 plait_status plait_tensor_adopt(plait_tensor t, plait_tensor from);
 
+// --- mesh ---
+
+// plait_mesh_new arranges n ranks of a group, in rows of the given shape; every rank of the group calls it.
+// names are those of the axes, separated by line breaks, or empty. If sorted, the numbers in the axes' groups
+// follow those in the group. groups are the handles of the axes' groups if they have been made before, or 0.
+// It may wait for the device.
+plait_object plait_mesh_new(plait_object of, plait_ints ranks, int64_t n, plait_ints shape, int64_t dims,
+		plait_string names, bool sorted, plait_ints groups);
+
+// plait_mesh_sub returns the part of a mesh along the axes with the given names, separated by line breaks.
+plait_object plait_mesh_sub(plait_object h, plait_string names);
+
+// plait_mesh_flatten returns the mesh with its axes joined into one, of the given name or if that is empty of
+// theirs joined by underscores; every rank of the group that the mesh was made of calls it. It may wait for
+// the device.
+plait_object plait_mesh_flatten(plait_object h, plait_string name);
+
+// plait_mesh_dims returns the number of axes.
+int64_t plait_mesh_dims(plait_object h);
+
+// plait_mesh_layout writes the number of ranks along each axis, how far neighbours are apart, and the calling
+// rank's coordinates, and returns 1 if the calling rank is in the mesh; if not, its coordinates are -1.
+plait_status plait_mesh_layout(plait_object h, int64_t *shape, int64_t *strides, int64_t *coordinate);
+
+// plait_mesh_names returns the names of the axes, separated by line breaks.
+char *plait_mesh_names(plait_object h);
+
+// plait_mesh_ranks writes the ranks of a mesh, in rows, and returns their number: 0 of a part that the
+// calling rank has no place in.
+int64_t plait_mesh_ranks(plait_object h, int64_t *out, int64_t n);
+
+// plait_mesh_group returns the group along an axis that the calling rank is in, or 0 outside the mesh.
+plait_object plait_mesh_group(plait_object h, int64_t axis);
+
+// plait_group_ranks writes the numbers in the world of a group's ranks.
+plait_status plait_group_ranks(plait_object h, int64_t *out);
+
 // --- node ---
 
 // plait_grad_node returns the node that made the tensor, to be released; 0 for a leaf.

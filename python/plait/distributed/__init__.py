@@ -65,9 +65,11 @@ from plait.distributed._peers import P2POp, batch_isend_irecv, irecv, isend, rec
 from plait.distributed._spawn import spawn
 from plait.distributed._together import all_reduce_sync
 from plait.distributed._work import ReduceOp, Work
+from plait.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 __all__ = [
     "Backend",
+    "DeviceMesh",
     "DistBackendError",
     "DistError",
     "GroupMember",
@@ -96,6 +98,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "group",
+    "init_device_mesh",
     "init_process_group",
     "irecv",
     "is_available",

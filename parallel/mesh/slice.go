@@ -1,0 +1,102 @@
+package mesh
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// Sub returns the part of the mesh along some of its axes, in their order, that the calling rank is in. Of a mesh that is not
+// a part itself, those made by [Mesh.Flatten] are axes as well.
+func (m *Mesh) Sub(names ...string) (*Mesh, error) {
+	part := &Mesh{grid: m.grid}
+	if m.Names() == nil {
+		return nil, core.Errorf(core.StateError, what, "the axes of %v have no names to slice by", m)
+	}
+	if slices.Equal(names, m.Names()) {
+		return m, nil
+	}
+	if len(names) == 0 {
+		return nil, core.Errorf(core.ValueError, what, "got no axis of %v to slice by", m)
+	}
+	for _, name := range names {
+		from, i := m, slices.Index(m.Names(), name)
+		if i < 0 && m == m.whole {
+			if f := m.flattened(name); f != nil {
+				from, i = f, 0
+			}
+		}
+		if i < 0 {
+			return nil, core.Errorf(core.IndexError, what, "there is no axis %q in %v", name, m)
+		}
+		a := from.axes[i]
+		if err := m.after(part.axes, a); err != nil {
+			return nil, err
+		}
+		part.axes = append(part.axes, a)
+		if m.at >= 0 {
+			part.groups = append(part.groups, from.groups[i])
+		}
+	}
+	return part, nil
+}
+
+// after returns an error unless a lies inside the last of axes.
+func (m *Mesh) after(axes []axis, a axis) error {
+	if len(axes) == 0 {
+		return nil
+	}
+	last := axes[len(axes)-1]
+	if end := last.runs[len(last.runs)-1]; end.stride < a.runs[0].stride*a.runs[0].size {
+		return core.Errorf(core.IndexError, what, "the axes %q and %q of %v overlap, or are not in the order of the mesh", last.name, a.name, m)
+	}
+	return nil
+}
+
+func (g *grid) flattened(name string) *Mesh {
+	i := slices.IndexFunc(g.flat, func(m *Mesh) bool { return m.axes[0].name == name })
+	if i < 0 {
+		return nil
+	}
+	return g.flat[i]
+}
+
+// Flatten returns the mesh with its axes joined into one, that name or, if that is empty, their names joined by underscores
+// stand for. Every rank of the group that the mesh was made of calls it. Later calls with the same name return the same mesh,
+// and [Mesh.Sub] of the whole mesh knows the name.
+func (m *Mesh) Flatten(name string) (*Mesh, error) {
+	names := m.Names()
+	if names == nil {
+		return nil, core.Errorf(core.StateError, what, "the axes of %v have no names; only named ones can be flattened", m)
+	}
+	if name == "" {
+		name = strings.Join(names, "_")
+	}
+	if len(names) == 1 && names[0] == name {
+		return m, nil
+	}
+	if slices.Contains(m.whole.Names(), name) {
+		return nil, core.Errorf(core.ValueError, what, "%q is an axis of %v already", name, m.whole)
+	}
+	joined := axis{name: name}
+	for _, a := range m.axes {
+		joined.runs = append(joined.runs, a.runs...)
+	}
+	if made := m.flattened(name); made != nil {
+		if !slices.Equal(made.axes[0].runs, joined.runs) {
+			return nil, core.Errorf(core.ValueError, what, "%q stands for other axes of %v already", name, m.whole)
+		}
+		return made, nil
+	}
+	f := &Mesh{grid: m.grid, axes: []axis{joined}}
+	if err := f.connect(); err != nil {
+		return nil, err
+	}
+	m.flat = append(m.flat, f)
+	return f, nil
+}
+
+// Groups returns the groups of the calling rank along the axes; there are none on a rank outside the mesh.
+func (m *Mesh) Groups() []*collective.Group { return slices.Clone(m.groups) }

@@ -1,0 +1,358 @@
+"""Ranks in an n-dimensional arrangement, with a group along each axis.
+
+Under the names of torch.distributed.device_mesh. Where a mesh of PyTorch would hang because the ranks want different
+ones, these raise.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from plait import _core
+from plait._device import device
+from plait._dtype import int32
+from plait._errors import DistributedError
+from plait._rank import here
+from plait._runtime import address, check
+from plait._tensor import Tensor
+from plait._tensor import tensor as make_tensor
+from plait.distributed._groups import ProcessGroup, get_rank, init_process_group, require
+
+__all__ = ["DeviceMesh", "init_device_mesh"]
+
+
+def init_device_mesh(
+    device_type: str,
+    mesh_shape: tuple[int, ...],
+    *,
+    mesh_dim_names: tuple[str, ...] | None = None,
+    backend_override: Any = None,
+) -> DeviceMesh:
+    """Arranges the first ranks, as many as `mesh_shape` has places, in rows: the last axis runs fastest.
+
+    Every rank calls it with the same arguments. It makes the default group if there is none.
+
+    Args:
+        device_type: "cpu", "gpu" or "cuda", which means gpu; without an index
+        mesh_shape: the number of ranks along each axis
+        mesh_dim_names: names of the axes, to slice the mesh by
+        backend_override: has no effect
+
+    Raises:
+        RuntimeError: if the names are not different or not as many as axes, the ranks do not suffice, the device type
+            has an index, or the ranks disagree.
+    """
+    shape = tuple(int(n) for n in ((mesh_shape,) if isinstance(mesh_shape, int) else mesh_shape))
+    if mesh_dim_names is not None:
+        if len(set(mesh_dim_names)) != len(mesh_dim_names):
+            raise RuntimeError(f"init_device_mesh: each name of mesh_dim_names must be unique, got {mesh_dim_names}")
+        if len(mesh_dim_names) != len(shape):
+            raise RuntimeError(
+                "init_device_mesh: mesh_shape and mesh_dim_names should have the same length, "
+                f"got {mesh_shape} and {mesh_dim_names}"
+            )
+    return DeviceMesh._made(device_type, shape, None, mesh_dim_names)
+
+
+class DeviceMesh:
+    """An n-dimensional arrangement of ranks, and a group along each of its axes.
+
+    `init_device_mesh` makes one of all ranks. Slicing by names of axes gives a mesh that shares the groups:
+
+        mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+        mesh["tp"].get_group()  # of the four ranks of this row
+
+    Args:
+        device_type: "cpu", "gpu" or "cuda", which means gpu
+        mesh: the global ranks, as an array of integers or nested lists of any dimension
+        mesh_dim_names: names of the axes
+        backend_override: has no effect
+        preserve_rank_order: number the ranks of an axis' group as they stand in the mesh; they are sorted otherwise
+
+    Raises:
+        RuntimeError: if ranks are missing from the world or the ranks disagree.
+        ValueError: if a rank occurs twice, or the names do not fit.
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        mesh: Any,
+        *,
+        mesh_dim_names: tuple[str, ...] | None = None,
+        backend_override: Any = None,
+        preserve_rank_order: bool = False,
+    ) -> None:
+        shape, ranks = _places(mesh)
+        other = DeviceMesh._made(device_type, shape, ranks, mesh_dim_names, sort=not preserve_rank_order)
+        self.__dict__.update(other.__dict__)
+        # The handle has one owner.
+        other.__dict__.clear()
+        self._root = self
+
+    @classmethod
+    def _made(
+        cls,
+        device_type: str,
+        shape: tuple[int, ...],
+        ranks: Sequence[int] | None,
+        names: Sequence[str] | None,
+        sort: bool = True,
+        groups: Sequence[ProcessGroup] | None = None,
+    ) -> DeviceMesh:
+        kind = _kind(device_type)
+        if here().world is None:
+            init_process_group()
+        world = require(None, "device_mesh")
+        places = array("q", range(math.prod(shape)) if ranks is None else ranks)
+        if len(places) > world.size():
+            raise RuntimeError(
+                f"device_mesh: the mesh has {len(places)} places, more than the default world size {world.size()}"
+            )
+        sizes = array("q", shape)
+        made = array("q", [g._h for g in groups or ()])
+        handle = check(
+            _core.bind_MeshNew(
+                world._h,
+                address(places),
+                len(places),
+                address(sizes),
+                len(sizes),
+                "\n".join(names or ()),
+                sort,
+                address(made) if groups else 0,
+            )
+        )
+        mesh = cls._of(handle, kind, None)
+        for i, g in enumerate(groups or ()):
+            mesh._groups[mesh._key(i)] = g
+        return mesh
+
+    @classmethod
+    def _of(cls, handle: int, kind: str, root: DeviceMesh | None) -> DeviceMesh:
+        """Returns the mesh with a handle; `root` is the one it is cut from."""
+        m = cls.__new__(cls)
+        m._h = handle
+        m._device_type = kind
+        m._root = m if root is None else root
+        m._groups = {} if root is None else root._groups
+        m._world = require(None, "device_mesh") if root is None else root._world
+        dims = check(_core.bind_MeshDims(handle))
+        shape, strides, at = (array("q", bytes(8 * dims)) for _ in range(3))
+        inside = check(_core.bind_MeshLayout(handle, address(shape), address(strides), address(at)))
+        m._shape, m._strides = tuple(shape), tuple(strides)
+        m._coordinate = tuple(at) if inside else None
+        names = _core.bind_MeshNames(handle)
+        m._names = tuple(names.split("\n")) if names else None
+        ranks = array("q", bytes(8 * math.prod(m._shape)))
+        m._ranks = tuple(ranks[: check(_core.bind_MeshRanks(handle, address(ranks), len(ranks)))])
+        return m
+
+    _h: int
+    _device_type: str
+    _root: DeviceMesh
+    _groups: dict[tuple[str, tuple[int, ...]], ProcessGroup]  # of the root and all its parts, by axis
+    _world: ProcessGroup
+    _shape: tuple[int, ...]
+    _strides: tuple[int, ...]
+    _coordinate: tuple[int, ...] | None
+    _names: tuple[str, ...] | None
+    _ranks: tuple[int, ...]
+
+    @staticmethod
+    def from_group(
+        group: ProcessGroup | list[ProcessGroup],
+        device_type: str,
+        mesh: Any = None,
+        *,
+        mesh_dim_names: tuple[str, ...] | None = None,
+    ) -> DeviceMesh:
+        """Returns a mesh along whose axes lie groups that exist. It needs no communication.
+
+        Args:
+            group: a group, or one for each axis
+            device_type: "cpu", "gpu" or "cuda"
+            mesh: the global ranks; of one group they may be left out
+            mesh_dim_names: names of the axes
+
+        Raises:
+            ValueError: if the groups and the mesh do not fit.
+        """
+        if isinstance(group, ProcessGroup):
+            if mesh is not None and _places(mesh)[1] != group._ranks:
+                raise ValueError(f"from_group: the mesh {mesh} is not the group's ranks {group._ranks}")
+            return DeviceMesh._made(device_type, (group.size(),), group._ranks, mesh_dim_names, groups=[group])
+        if not group:
+            raise ValueError("from_group: want at least one process group, got none")
+        if mesh is None or mesh_dim_names is None:
+            raise ValueError("from_group: with several process groups, mesh and mesh_dim_names are needed")
+        shape, ranks = _places(mesh)
+        if len(shape) != len(group):
+            raise ValueError(f"from_group: want a process group for each of the {len(shape)} axes, got {len(group)}")
+        return DeviceMesh._made(device_type, shape, ranks, mesh_dim_names, groups=group)
+
+    @property
+    def device_type(self) -> str:
+        """The type of the ranks' devices: "cpu" or "gpu"."""
+        return self._device_type
+
+    @property
+    def mesh(self) -> Tensor:
+        """The global ranks as an int32 tensor of the mesh's shape, on the CPU.
+
+        Of a slice they are those of the part that this rank is in.
+        """
+        if not self._ranks:
+            raise RuntimeError(f"mesh: this rank is in no part of {self!r}")
+        return make_tensor(list(self._ranks), dtype=int32, device="cpu").reshape(self._shape)
+
+    @property
+    def mesh_dim_names(self) -> tuple[str, ...] | None:
+        """The names of the axes, or None."""
+        return self._names
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of ranks along each axis."""
+        return self._shape
+
+    def size(self, mesh_dim: int | None = None) -> int:
+        """Returns the number of ranks along an axis, or of all."""
+        return math.prod(self._shape) if mesh_dim is None else self._shape[mesh_dim]
+
+    def get_rank(self) -> int:
+        """Returns this rank's global number."""
+        return get_rank()
+
+    def get_coordinate(self) -> tuple[int, ...] | None:
+        """Returns where this rank is along each axis, or None outside the mesh."""
+        return self._coordinate
+
+    def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
+        """Returns this rank's number in the group along an axis; the axis can be left out if there is but one."""
+        return self.get_group(mesh_dim).rank()
+
+    def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
+        """Returns the group along an axis, given by number or name, that this rank is in.
+
+        Raises:
+            RuntimeError: if the mesh has several axes and none is given, or this rank is not in the mesh.
+            KeyError: for a name that is not there.
+        """
+        if mesh_dim is None:
+            if self.ndim > 1:
+                raise RuntimeError(
+                    f"get_group: {self!r} has {self.ndim} axes, so mesh_dim is needed; get_all_groups returns all groups"
+                )
+            mesh_dim = 0
+        if isinstance(mesh_dim, str):
+            if self._names is None or mesh_dim not in self._names:
+                return self[mesh_dim].get_group()
+            mesh_dim = self._names.index(mesh_dim)
+        if not -self.ndim <= mesh_dim < self.ndim:
+            raise IndexError(f"get_group: {self!r} has {self.ndim} axes, got {mesh_dim}")
+        key = self._key(mesh_dim % self.ndim)
+        g = self._groups.get(key)
+        if g is None:
+            handle = check(_core.bind_MeshGroup(self._h, mesh_dim % self.ndim))
+            if not handle:
+                raise RuntimeError(f"get_group: rank {get_rank()} is not in {self!r}")
+            ranks = array("q", bytes(8 * check(_core.bind_GroupSize(handle))))
+            check(_core.bind_GroupRanks(handle, address(ranks)))
+            g = ProcessGroup(handle, ranks)
+            if g.group_name == self._world.group_name:
+                g = self._world
+            else:
+                here().groups[handle] = g
+            self._groups[key] = g
+        return g
+
+    def _key(self, axis: int) -> tuple[str, tuple[int, ...]]:
+        """Returns what tells the group along an axis from the others of the root and its parts."""
+        name = self._names[axis] if self._names else str(axis)
+        return name, (self._shape[axis], self._strides[axis])
+
+    def get_all_groups(self) -> list[ProcessGroup]:
+        """Returns the groups along all axes."""
+        return [self.get_group(i) for i in range(self.ndim)]
+
+    def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
+        """Returns the part of the mesh along the named axes, in their order, that this rank is in.
+
+        Raises:
+            RuntimeError: if the axes have no names.
+            KeyError: for a name that is not there, or axes in another order.
+        """
+        names = (mesh_dim_names,) if isinstance(mesh_dim_names, str) else tuple(mesh_dim_names)
+        if names == self._names:
+            return self
+        try:
+            handle = check(_core.bind_MeshSub(self._h, "\n".join(names)))
+        except IndexError as error:
+            raise KeyError(str(error)) from None
+        return DeviceMesh._of(handle, self._device_type, self._root)
+
+    def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
+        """Returns a mesh of one axis that all of this one's are joined into. Every rank of the world calls it.
+
+        Args:
+            mesh_dim_name: the axis' name, which slices the root as well; by default the names joined by underscores
+            backend_override: has no effect
+        """
+        handle = check(_core.bind_MeshFlatten(self._h, mesh_dim_name or ""))
+        return DeviceMesh._of(handle, self._device_type, self._root)
+
+    def _get_root_mesh(self) -> DeviceMesh:
+        """Returns the mesh that this one is cut from."""
+        return self._root
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeviceMesh):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self._device_type, self._names, self._shape, self._strides, self._ranks, id(self._world)
+
+    def __repr__(self) -> str:
+        shape: Any = self._shape
+        if self._names:
+            shape = "(" + ", ".join(f"{n}={s}" for n, s in zip(self._names, self._shape, strict=True)) + ")"
+        return f"DeviceMesh({shape}, '{self._device_type}', stride={self._strides})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a DeviceMesh belongs to its rank and cannot be pickled")
+
+    def __del__(self) -> None:
+        try:
+            _core.bind_ObjectRelease(self._h)
+        except AttributeError:
+            return
+
+
+def _kind(device_type: str) -> str:
+    """Returns the type of a mesh's devices."""
+    if not isinstance(device_type, str) or not device_type.isalpha():
+        raise RuntimeError(
+            f"device_mesh: want a type of device such as 'cpu' or 'gpu', without an index, got {device_type!r}"
+        )
+    return device(device_type).type
+
+
+def _places(mesh: Any) -> tuple[tuple[int, ...], list[int]]:
+    """Returns the shape and, in rows, the elements of a tensor or nested lists of ranks."""
+    t = mesh if isinstance(mesh, Tensor) else make_tensor(mesh, device="cpu")
+    if t.dtype.is_floating_point or t.dim() == 0:
+        raise ValueError(f"device_mesh: want the ranks as integers in one or more dimensions, got {mesh!r}")
+    return tuple(t.shape), [int(r) for r in t.flatten().tolist()]
