@@ -84,6 +84,13 @@ func (l *Loan) Restore(err error) {
 	}
 }
 
+// Region returns the bytes of n elements of the loan, from number from on. Whoever uses them does so after [Loan.Waits] and
+// before the work ends.
+func (l *Loan) Region(from, n int) Region {
+	size := l.operand.DType.Size()
+	return Region{l.operand.Memory, (l.operand.Offset + from) * size, n * size}
+}
+
 // part returns the operand of n elements of the loan from number from on.
 func (l *Loan) part(from, n int) Operand {
 	o := l.operand

@@ -132,6 +132,7 @@ func (d *Device) EmptyCache() {
 		s.cache.empty(s.done.Load())
 	}
 	d.memory.trim()
+	d.staging.empty(d)
 }
 
 // lose makes err the error of everything from now on: a lost device does not come back.

@@ -50,6 +50,9 @@ type Stats struct {
 	// Bytes are what the rank read from and wrote to the memory of its peers: of an all-reduce of s bytes over n ranks
 	// 2s(n-1)/n, of an all-gather or a reduce-scatter of s bytes in all s(n-1)/n.
 	Bytes map[string]int
+	// Staged are the bytes that went between the host and the rank's device, if the host cannot address its memory: of an
+	// all-reduce of s bytes 2s.
+	Staged int
 }
 
 // Total returns the bytes of all collectives.
@@ -123,11 +126,17 @@ func (g *Group) WithTimeout(d time.Duration) *Group { return &Group{g.member, d}
 func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := Stats{Calls: map[string]int{}, Bytes: map[string]int{}}
+	s := Stats{Calls: map[string]int{}, Bytes: map[string]int{}, Staged: g.stats.Staged}
 	for k, v := range g.stats.Calls {
 		s.Calls[k], s.Bytes[k] = v, g.stats.Bytes[k]
 	}
 	return s
+}
+
+func (m *member) countStaged(bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stats.Staged += bytes
 }
 
 // Recorder returns the rank's last operations in the group, the oldest first.

@@ -8,24 +8,29 @@ import (
 
 var combineKernel = core.Kernel("combine")
 
-// launch starts a collective of which every rank has given its post, on the streams of the posts, and settles their works.
-// last is the rank that came last. It returns false, and does nothing, if the pieces do not fit.
-func launch(posts []*post, last int) bool {
+// launch starts a collective of which every rank has given its post, on the streams of the posts, or through the relay if the
+// host cannot address the memory of one, and settles their works. last is the rank that came last. It returns false, and does
+// nothing, if the pieces do not fit.
+func launch(posts []*post, last int, through *relay) bool {
 	ops := make([]*Operation, len(posts))
+	lanes := make([]lane, len(posts))
 	var waits []core.Event
+	staged := false
 	for i, p := range posts {
 		ops[i] = p.op
+		lanes[i] = p.lane
 		waits = append(waits, p.waits...)
+		staged = staged || p.lane.entering != nil
 	}
-	plan, fits := steps(ops, last)
+	plan, fits := steps(ops, last, staged)
 	if !fits {
 		return false
 	}
-	// Two ranks may give the same memory: then each waits for the other's use, which is this very work.
-	own := func(e core.Event) bool {
-		return slices.ContainsFunc(posts, func(p *post) bool { return p.work.Event() == e })
+	waits = foreign(waits, posts)
+	if staged && len(plan) > 0 {
+		relayed(newJob(ops[0].name(), posts, lanes, plan), through)
+		return true
 	}
-	waits = slices.DeleteFunc(waits, func(e core.Event) bool { return e.Done() || own(e) })
 	var used []core.Stream
 	for i := range plan {
 		s := &plan[i]
@@ -49,6 +54,28 @@ func launch(posts []*post, last int) bool {
 		p.work.settle(events, nil)
 	}
 	return true
+}
+
+// foreign returns the events that are not done, but for those of the posts: two ranks may give the same memory, and then each
+// waits for the other's use, which is this very work.
+func foreign(events []core.Event, posts []*post) []core.Event {
+	return slices.DeleteFunc(pending(events), func(e core.Event) bool {
+		return slices.ContainsFunc(posts, func(p *post) bool { return p.work.Event() == e })
+	})
+}
+
+// relayed starts a job and settles the works of its posts.
+func relayed(j *job, through *relay) {
+	if len(j.chunks) == 0 { // of no elements
+		for i, p := range j.posts {
+			p.work.settle(j.waits[i], nil)
+		}
+		return
+	}
+	for _, p := range j.posts {
+		p.work.settle([]core.Event{j.end}, nil)
+	}
+	through.add(j)
 }
 
 // fill describes the step to the kernel.

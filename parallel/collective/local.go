@@ -21,7 +21,8 @@ type meeting struct {
 	recvs    []*post
 	absent   map[int]error // ranks of the group that are gone, and why
 	children map[uint64]*child
-	records  []recorder // of each rank
+	records  []recorder        // of each rank
+	relays   map[[2]int]*relay // of the collectives, and of those who send and receive
 }
 
 type child struct {
@@ -38,7 +39,7 @@ type world struct {
 
 func newMeeting(w *world, ranks []int) *meeting {
 	m := &meeting{world: w, ranks: ranks, rounds: map[uint64]*round{}, absent: map[int]error{}, children: map[uint64]*child{},
-		records: make([]recorder, len(ranks))}
+		records: make([]recorder, len(ranks)), relays: map[[2]int]*relay{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, r := range ranks {
@@ -48,6 +49,32 @@ func newMeeting(w *world, ranks []int) *meeting {
 	}
 	w.meetings = append(w.meetings, m)
 	return m
+}
+
+// relayOf returns the relay for what goes from one rank to another, or from everyone to everyone. The meeting is locked.
+func (m *meeting) relayOf(from, to int) *relay {
+	key := [2]int{from, to}
+	r := m.relays[key]
+	if r == nil {
+		r = &relay{}
+		m.relays[key] = r
+	}
+	return r
+}
+
+// settled waits until the relays have no job that rank i takes part in.
+func (m *meeting) settled(i int) {
+	m.mu.Lock()
+	var mine []*relay
+	for key, r := range m.relays {
+		if key[0] == everyone || key[0] == i || key[1] == i {
+			mine = append(mine, r)
+		}
+	}
+	m.mu.Unlock()
+	for _, r := range mine {
+		r.wait()
+	}
 }
 
 // leave ends the part of a rank of the world: operations that need it fail, now and later.
@@ -180,6 +207,7 @@ func (l *local) Close() error {
 	}
 	m := l.meeting
 	m.lose(l.rank, core.Errorf(core.DistributedError, "", "it has left the group"))
+	m.settled(l.rank)
 	m.mu.Lock()
 	last := len(m.absent) == len(m.ranks)
 	m.mu.Unlock()

@@ -67,6 +67,8 @@ type Operation struct {
 	Payload []byte // of an exchange
 	Note    string // what an exchange is for, such as "barrier"
 	Timeout time.Duration
+
+	staged func(bytes int) // counts what went through stages
 }
 
 // name returns what messages call the operation, such as "all_reduce".

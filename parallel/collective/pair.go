@@ -34,9 +34,9 @@ func (m *meeting) pair(p *post) {
 	*theirs = slices.Delete(*theirs, i, i+1)
 	q.stop()
 	if p.op.Kind == KindSend {
-		transfer(p, q)
+		m.transfer(p, q)
 	} else {
-		transfer(q, p)
+		m.transfer(q, p)
 	}
 }
 
@@ -46,8 +46,8 @@ func (p *post) matches(q *post) bool {
 	return meets(p, q) && meets(q, p) && p.op.Tag == q.op.Tag
 }
 
-// transfer launches the copy, on a stream of the receiver that only this sender uses.
-func transfer(send, recv *post) {
+// transfer launches the copy, on a stream of the receiver that only this sender uses, and if need be one of the sender.
+func (m *meeting) transfer(send, recv *post) {
 	from, to := send.op.Ins[0], recv.op.Outs[0]
 	fail := func(err error) {
 		send.fail(err)
@@ -64,6 +64,22 @@ func transfer(send, recv *post) {
 		return
 	}
 	recv.work.source = send.rank
+	if send.lane.entering != nil || recv.lane.entering != nil {
+		posts := []*post{send, recv}
+		lanes := make([]lane, 2)
+		for i, p := range posts {
+			if p.lane.entering == nil {
+				continue
+			}
+			if lanes[i], err = p.place.streams.lane(p.op.name(), p.stream.Device(), posts[1-i].rank); err != nil {
+				fail(err)
+				return
+			}
+		}
+		plan := []step{{op: combine.Copy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: from.N}}
+		relayed(newJob("recv", posts, lanes, plan), m.relayOf(send.rank, recv.rank))
+		return
+	}
 	c := stream.Begin(combineKernel, "recv")
 	for _, e := range slices.Concat(send.waits, recv.waits) {
 		if e != send.work.Event() && e != recv.work.Event() {

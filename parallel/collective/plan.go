@@ -29,11 +29,10 @@ type step struct {
 }
 
 // steps returns the work of a collective of which every rank has given its part, after checking that the pieces fit. last
-// is the rank that came last.
-func steps(ops []*Operation, last int) ([]step, bool) {
+// is the rank that came last. If whole, nothing is shared out among the ranks: each piece is read once, in one step.
+func steps(ops []*Operation, last int, whole bool) ([]step, bool) {
 	o := ops[0]
-	var p plan
-	p.ops, p.last = ops, last
+	p := plan{ops: ops, last: last, whole: whole}
 	for _, q := range ops {
 		if o.Kind == KindAllGather && len(q.Ins) != len(o.Ins) || o.Kind == KindReduceScatter && len(q.Outs) != len(o.Outs) {
 			return nil, false
@@ -97,6 +96,7 @@ func steps(ops []*Operation, last int) ([]step, bool) {
 type plan struct {
 	ops    []*Operation
 	last   int
+	whole  bool
 	steps  []step
 	misfit bool
 }
@@ -136,7 +136,7 @@ func (p *plan) reduce(ins, outs []source) {
 	ranks := len(p.ops)
 	share := (first.N + ranks - 1) / ranks
 	share = (share*size + line - 1) / line * line / size
-	if first.N*size*ranks <= alone {
+	if first.N*size*ranks <= alone || p.whole {
 		share = first.N
 	}
 	for r, from := 0, 0; from < first.N; r, from = r+1, from+share {
@@ -177,6 +177,14 @@ func (p *plan) copy(in, out source) {
 	}
 	if t := p.at(out); sameMemory(*first, *t) {
 		return
+	}
+	if p.whole {
+		for i := range p.steps {
+			if s := &p.steps[i]; s.ins[0] == in {
+				s.outs = append(s.outs, out)
+				return
+			}
+		}
 	}
 	p.add(step{owner: out.rank, op: combine.Copy, ins: []source{in}, outs: []source{out}, n: first.N}, first.Tensor.DType())
 }

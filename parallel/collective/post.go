@@ -14,6 +14,7 @@ type post struct {
 	op     *Operation
 	work   *Work
 	stream core.Stream // where the rank's share of the work runs; nil without tensors
+	lane   lane        // if the host cannot address the tensors
 	waits  []core.Event
 	ins    []*core.Loan // of the pieces
 	outs   []*core.Loan
@@ -70,8 +71,25 @@ func (p *post) lend(streams *streams) error {
 		}
 	}
 	var err error
+	if p.stream != nil && !p.stream.Device().HostAccessible() {
+		if p.lane, err = streams.lane(name, p.stream.Device(), everyone); err != nil {
+			return err
+		}
+	}
 	if p.outs, err = lend(p.op.Outs, true); err == nil {
 		p.ins, err = lend(p.op.Ins, false)
 	}
 	return err
+}
+
+// count adds to what the rank has moved between the host and its device.
+func (p *post) count(regions []core.Region) {
+	if p.op.staged == nil {
+		return
+	}
+	n := 0
+	for _, s := range regions {
+		n += s.Size
+	}
+	p.op.staged(n)
 }

@@ -113,7 +113,7 @@ func (r *round) disagreement() error {
 func (r *round) launch(last int) {
 	if r.posts[0].op.Kind == KindExchange {
 		r.exchange()
-	} else if !launch(r.posts, last) {
+	} else if !launch(r.posts, last, r.meeting.relayOf(everyone, everyone)) {
 		r.fail(r.disagreement())
 		return
 	}

@@ -83,7 +83,7 @@ func reduceTogether(name string, lists [][]*core.Tensor, numbers []int, o Reduce
 			return err
 		}
 	}
-	launch(posts, len(posts)-1)
+	launch(posts, len(posts)-1, relayOf(core.CurrentContext().Rank()))
 	return nil
 }
 
@@ -91,6 +91,7 @@ func reduceTogether(name string, lists [][]*core.Tensor, numbers []int, o Reduce
 var together struct {
 	sync.Mutex
 	streams map[[2]int]*streams
+	relays  map[int]*relay
 }
 
 // streamsOf returns the streams for the device with number d in the lists of such calls.
@@ -107,4 +108,19 @@ func streamsOf(rank, d int) *streams {
 		together.streams[key] = s
 	}
 	return s
+}
+
+// relayOf returns the relay for such calls of a rank.
+func relayOf(rank int) *relay {
+	together.Lock()
+	defer together.Unlock()
+	r := together.relays[rank]
+	if r == nil {
+		r = &relay{}
+		if together.relays == nil {
+			together.relays = map[int]*relay{}
+		}
+		together.relays[rank] = r
+	}
+	return r
 }

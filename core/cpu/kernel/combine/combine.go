@@ -55,3 +55,13 @@ func combine(ctx *kernel.Context, c *core.Call) error {
 		&pointers[0], C.int64_t(ins), &pointers[ins], C.int64_t(outs), C.double(c.Floats[0]))
 	return nil
 }
+
+// Join is the kernel for memory that belongs to no tensor: it joins n elements of each of sources into every one of targets.
+// All of it is off the Go heap.
+func Join(op int64, d core.DType, n int, sources, targets []unsafe.Pointer, divisor float64) {
+	if n == 0 || len(targets) == 0 {
+		return
+	}
+	C.plaitk_combine(C.int64_t(op), C.int64_t(d), C.int64_t(n), &sources[0], C.int64_t(len(sources)),
+		&targets[0], C.int64_t(len(targets)), C.double(divisor))
+}

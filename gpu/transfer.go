@@ -1,0 +1,266 @@
+package gpu
+
+import (
+	"github.com/plait-ml/plait/core"
+)
+
+// A transfer is a call that moves bytes between the host and the device.
+type transfer struct {
+	regions []core.Region
+	at      []int     // where in the stage each region lies
+	stage   *stage    // what to write
+	data    []byte    // or, of one small region, this
+	read    *readback // where to read to
+}
+
+// arrange returns where in a stage regions lie, and its size. A region lies as far from a whole word as it does on the device, so
+// that words are copied whole.
+func arrange(regions []core.Region) (at []int, size int) {
+	const line = 64
+	at = make([]int, len(regions))
+	for i, s := range regions {
+		at[i] = (size+line-1)&^(line-1) + s.Offset&3
+		size = at[i] + s.Size
+	}
+	return at, max((size+3)&^3, 4)
+}
+
+func sizeOf(regions []core.Region) int {
+	n := 0
+	for _, s := range regions {
+		n += s.Size
+	}
+	return n
+}
+
+// transfer launches a transfer and returns its number.
+func (s *stream) transfer(name string, t *transfer, after []core.Event) uint64 {
+	c := s.Begin(-1, name)
+	c.AddWaits(after...)
+	n := s.tail.Load() + 1
+	s.slots[(n-1)%queueSize].transfer = t
+	s.Launch(c)
+	return n
+}
+
+// A fetched is a transfer that reads.
+type fetched struct {
+	transfer
+	device *Device
+}
+
+// Fetch implements [core.Stager].
+func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched, error) {
+	s.device.downloads.Add(1)
+	s.device.downloaded.Add(int64(sizeOf(regions)))
+	return s.fetch(regions, after)
+}
+
+func (s *stream) fetch(regions []core.Region, after []core.Event) (*fetched, error) {
+	f := &fetched{transfer{regions: regions}, s.device}
+	var size int
+	var err error
+	f.at, size = arrange(regions)
+	if f.read, err = newReadback(s.device, size); err != nil {
+		return nil, err
+	}
+	s.demand(s.transfer("download", &f.transfer, after))
+	return f, nil
+}
+
+// Wait implements [core.Fetched].
+func (f *fetched) Wait() error {
+	<-f.read.ready
+	switch lost := f.device.lost.Load(); {
+	case f.read.bytes != nil:
+		return nil
+	case lost != nil:
+		return lost.err
+	}
+	return core.Errorf(core.DeviceError, "gpu", "a copy from %v to the host failed", f.device)
+}
+
+// Bytes implements [core.Fetched].
+func (f *fetched) Bytes(i int) []byte {
+	at, n := f.at[i], f.regions[i].Size
+	return f.read.bytes[at : at+n : at+n]
+}
+
+// Release implements [core.Fetched].
+func (f *fetched) Release() { f.device.owner.post(func() { f.read.release(f.device) }) }
+
+// A staged is a transfer that writes.
+type staged struct {
+	transfer
+	stream *stream
+}
+
+// Stage implements [core.Stager].
+func (s *stream) Stage(regions []core.Region) (core.Stage, error) {
+	s.device.uploads.Add(1)
+	s.device.uploaded.Add(int64(sizeOf(regions)))
+	return s.newStaged(regions)
+}
+
+func (s *stream) newStaged(regions []core.Region) (*staged, error) {
+	g := &staged{transfer{regions: regions}, s}
+	var size int
+	var err error
+	g.at, size = arrange(regions)
+	g.stage, err = s.device.staging.get(s.device, size, true)
+	return g, err
+}
+
+// Bytes implements [core.Stage].
+func (g *staged) Bytes(i int) []byte {
+	at, n := g.at[i], g.regions[i].Size
+	return g.stage.memory[at : at+n : at+n]
+}
+
+// Store implements [core.Stage].
+func (g *staged) Store(after ...core.Event) core.Event {
+	n := g.stream.transfer("upload", &g.transfer, after)
+	g.stream.demand(n)
+	return event{g.stream, n}
+}
+
+// Release implements [core.Stage].
+func (g *staged) Release() { g.stream.device.staging.put(g.stage) }
+
+// Upload implements [core.Stream].
+func (s *stream) Upload(m core.Memory, offset int, src []byte) {
+	d := s.device
+	d.uploads.Add(1)
+	d.uploaded.Add(int64(len(src)))
+	for len(src) > 0 {
+		n := min(len(src), mostStage-4)
+		regions := []core.Region{{Memory: m, Offset: offset, Size: n}}
+		if n <= smallUpload {
+			s.transfer("upload", &transfer{regions: regions, data: append([]byte(nil), src[:n]...)}, nil)
+		} else {
+			g, err := s.newStaged(regions)
+			if err != nil {
+				s.fail(err)
+				return
+			}
+			copy(g.Bytes(0), src[:n])
+			s.transfer("upload", &g.transfer, nil)
+		}
+		src, offset = src[n:], offset+n
+	}
+}
+
+// Download implements [core.Stream].
+func (s *stream) Download(dst []byte, m core.Memory, offset int) {
+	d := s.device
+	d.downloads.Add(1)
+	d.downloaded.Add(int64(len(dst)))
+	// Several pieces are on their way while the first is copied out.
+	var queue []*fetched
+	finish := func() {
+		f := queue[0]
+		queue = queue[1:]
+		if f.Wait() == nil {
+			copy(dst, f.Bytes(0))
+		}
+		dst = dst[f.regions[0].Size:]
+		f.Release()
+	}
+	for rest := len(dst); rest > 0; {
+		n := min(rest, mostStage-4)
+		f, err := s.fetch([]core.Region{{Memory: m, Offset: offset, Size: n}}, nil)
+		if err != nil {
+			s.fail(err)
+			break
+		}
+		queue = append(queue, f)
+		rest -= n
+		offset += n
+		if len(queue) == 3 {
+			finish()
+		}
+	}
+	for len(queue) > 0 {
+		finish()
+	}
+}
+
+// move records a transfer.
+func (r *recorder) move(t *transfer) error {
+	if t.read != nil {
+		r.batch.reads = append(r.batch.reads, t.read)
+	}
+	if t.stage != nil {
+		r.batch.uploads = append(r.batch.uploads, t.stage)
+	}
+	for i, region := range t.regions {
+		if region.Size == 0 {
+			continue
+		}
+		slab, from := r.device.memory.slabOf(region.Memory)
+		from += region.Offset
+		if t.read != nil {
+			lead := from & 3
+			r.batch.list.Copy(t.read.stage.buffer, t.at[i]-lead, slab.buffer, from-lead, (lead+region.Size+3)&^3)
+			continue
+		}
+		if err := r.write(t, i, slab, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write records the part of a transfer that writes region i, at a place of a slab: whole words are copied, the bytes before and
+// after them are patched in.
+func (r *recorder) write(t *transfer, i int, slab *slab, to int) error {
+	region := t.regions[i]
+	data := t.data
+	if t.stage != nil {
+		data = t.stage.memory[t.at[i] : t.at[i]+region.Size]
+	}
+	first, last := (to+3)&^3, (to+region.Size)&^3
+	if last <= first {
+		return r.patch(region.Memory, to, data)
+	}
+	if t.stage != nil {
+		r.batch.list.Copy(slab.buffer, first, t.stage.buffer, t.at[i]+first-to, last-first)
+	} else {
+		from := r.batch.put(4, data[first-to:last-to])
+		r.batch.list.Copy(slab.buffer, first, r.device.params, from, last-first)
+	}
+	if err := r.patch(region.Memory, to, data[:first-to]); err != nil {
+		return err
+	}
+	return r.patch(region.Memory, last, data[last-to:])
+}
+
+const patchSource = `
+@group(0) @binding(0) var<uniform> p: array<vec4<u32>, 32>;
+@group(0) @binding(1) var<storage, read_write> b: array<u32>;
+@compute @workgroup_size(1) fn main() {
+  b[p[0].x] = (b[p[0].x] & ~p[0].y) | p[0].z;
+}
+`
+
+// patch writes a few bytes at a place that is not a whole word of the slab.
+func (r *recorder) patch(m core.Memory, at int, data []byte) error {
+	for len(data) > 0 {
+		n := min(4-at&3, len(data))
+		var mask, value uint32
+		for i, v := range data[:n] {
+			shift := uint(at&3+i) * 8
+			mask |= 0xff << shift
+			value |= uint32(v) << shift
+		}
+		p, err := r.program(programKey{name: "patch"}, 1, func() string { return patchSource })
+		if err != nil {
+			return err
+		}
+		if err := r.dispatch(p, 1, []uint32{uint32(at / 4), mask, value}, m); err != nil {
+			return err
+		}
+		data, at = data[n:], at+n
+	}
+	return nil
+}

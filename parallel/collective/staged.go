@@ -1,0 +1,286 @@
+package collective
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel/combine"
+)
+
+// chunkBytes is how much of a collective goes through the host at a time, where a device's memory cannot be addressed: it is
+// copied out, joined and copied back in one go, while the chunks before and after are at other stages.
+var chunkBytes = 8 << 20
+
+var copyKernel = core.Kernel("copy")
+
+// A job is a collective among ranks of which at least one has memory that the host cannot address. The host joins what it can
+// address with what was copied to stages, in the order of the ranks as ever, and the result is copied from stages.
+type job struct {
+	name   string
+	posts  []*post
+	lanes  []lane         // of each post
+	waits  [][]core.Event // of each post
+	chunks []*chunk
+	began  bool
+	end    ending
+}
+
+// A lane is the streams of a post on a device that the host cannot address; nil of others. What leaves the device has a
+// stream of its own, since it may have to wait for what an earlier collective brings in.
+type lane struct{ leaving, entering core.Stager }
+
+// A part is a run of elements of a step.
+type part struct {
+	*step
+	from, n int
+	fetched []int // of each of ins, which region of its rank's fetched ones it is; -1 if it is none
+}
+
+// A chunk is the parts of a job that go through the host at the same time.
+type chunk struct {
+	job     *job
+	parts   []part
+	fetched []core.Fetched // of each post
+	errs    []error        // of the posts' copies
+}
+
+func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
+	j := &job{name: name, posts: posts, lanes: lanes, end: newEnding()}
+	for _, p := range posts {
+		j.waits = append(j.waits, foreign(p.waits, posts))
+	}
+	j.cut(plan)
+	return j
+}
+
+// cut divides the steps into chunks.
+func (j *job) cut(plan []step) {
+	var c *chunk
+	room := 0
+	for i := range plan {
+		s := &plan[i]
+		size := j.piece(s.ins[0]).Tensor.DType().Size()
+		for from, end := s.from, s.from+s.n; from < end; {
+			if c == nil || room < size {
+				c = &chunk{job: j}
+				j.chunks = append(j.chunks, c)
+				room = chunkBytes
+			}
+			n := min(end-from, room/size)
+			c.parts = append(c.parts, part{step: s, from: from, n: n})
+			room -= (n*size + line - 1) &^ (line - 1)
+			from += n
+		}
+	}
+}
+
+func (j *job) piece(s source) *Piece {
+	if s.out {
+		return &j.posts[s.rank].op.Outs[s.piece]
+	}
+	return &j.posts[s.rank].op.Ins[s.piece]
+}
+
+func (j *job) loan(s source) *core.Loan {
+	if s.out {
+		return j.posts[s.rank].outs[s.piece]
+	}
+	return j.posts[s.rank].ins[s.piece]
+}
+
+// region returns the memory of the part in a piece.
+func (j *job) region(s source, p *part) core.Region {
+	return j.loan(s).Region(j.piece(s).From+p.from, p.n)
+}
+
+// away reports whether the host cannot address the memory of a piece.
+func (j *job) away(s source) bool { return j.lanes[s.rank].entering != nil }
+
+// direct reports whether a device copies a part to one of its outs itself.
+func (j *job) direct(p *part, out source) bool {
+	in := p.ins[0]
+	return p.op == combine.Copy && j.away(in) && j.away(out) &&
+		j.lanes[in.rank].entering.Device() == j.lanes[out.rank].entering.Device()
+}
+
+// host returns the address of memory that the host can address.
+func host(s core.Region, write bool) unsafe.Pointer {
+	s.Memory.Touch(write)
+	return unsafe.Add(s.Memory.Ptr, s.Offset)
+}
+
+// fetch starts the copies of the chunk to stages.
+func (c *chunk) fetch() {
+	j := c.job
+	c.fetched, c.errs = make([]core.Fetched, len(j.posts)), make([]error, len(j.posts))
+	regions := make([][]core.Region, len(j.posts))
+	for i := range c.parts {
+		p := &c.parts[i]
+		needed := false
+		for _, out := range p.outs {
+			needed = needed || !j.direct(p, out)
+		}
+		for _, in := range p.ins {
+			at := -1
+			if needed && j.away(in) {
+				at = len(regions[in.rank])
+				regions[in.rank] = append(regions[in.rank], j.region(in, p))
+			}
+			p.fetched = append(p.fetched, at)
+		}
+	}
+	for r, list := range regions {
+		if len(list) > 0 {
+			c.fetched[r], c.errs[r] = j.lanes[r].leaving.Fetch(list, pending(j.waits[r])...)
+			j.posts[r].count(list)
+		}
+	}
+}
+
+// join joins what was fetched, starts the copies from stages, and returns their events.
+func (c *chunk) join() []core.Event {
+	j := c.job
+	j.begin()
+	for r, f := range c.fetched {
+		if f != nil && c.errs[r] == nil {
+			c.errs[r] = f.Wait()
+		}
+	}
+	sound := c.sound()
+	stages, targets := c.stages(sound)
+	var works []work
+	for i, p := range sound {
+		if len(targets[i]) == 0 {
+			continue
+		}
+		w := work{step: p.step, dtype: j.piece(p.ins[0]).Tensor.DType(), n: p.n, targets: targets[i]}
+		for k, in := range p.ins {
+			if at := p.fetched[k]; at >= 0 {
+				w.sources = append(w.sources, unsafe.Pointer(unsafe.SliceData(c.fetched[in.rank].Bytes(at))))
+			} else {
+				w.sources = append(w.sources, host(j.region(in, p), false))
+			}
+		}
+		works = append(works, w)
+	}
+	share(works)
+	for r, f := range c.fetched {
+		if f != nil && c.errs[r] == nil {
+			f.Release()
+		}
+	}
+	var events []core.Event
+	for r, s := range stages {
+		if s != nil {
+			events = append(events, s.Store(pending(j.waits[r])...))
+		}
+	}
+	return events
+}
+
+// begin waits until the host may use the memory of the posts that it can address.
+func (j *job) begin() {
+	if j.began {
+		return
+	}
+	j.began = true
+	for r, l := range j.lanes {
+		if l.entering == nil {
+			for _, e := range j.waits[r] {
+				e.Wait()
+			}
+		}
+	}
+}
+
+// sound returns the parts of which all inputs are. What the others would have written fails.
+func (c *chunk) sound() []*part {
+	var list []*part
+	for i := range c.parts {
+		p := &c.parts[i]
+		var err error
+		for _, in := range p.ins {
+			if err == nil {
+				err = c.job.loan(in).Err()
+			}
+			if err == nil {
+				err = c.errs[in.rank]
+			}
+		}
+		if err == nil {
+			list = append(list, p)
+			continue
+		}
+		for _, out := range p.outs {
+			c.job.loan(out).Fail(err)
+		}
+	}
+	return list
+}
+
+// stages returns the stages of the posts that the parts write to, and for each part the addresses to write to. What a device
+// copies itself is launched.
+func (c *chunk) stages(parts []*part) (stages []core.Stage, targets [][]unsafe.Pointer) {
+	j := c.job
+	regions := make([][]core.Region, len(j.posts))
+	for _, p := range parts {
+		for _, out := range p.outs {
+			if j.direct(p, out) {
+				j.copy(p, out)
+			} else if j.away(out) {
+				regions[out.rank] = append(regions[out.rank], j.region(out, p))
+			}
+		}
+	}
+	stages, errs := make([]core.Stage, len(j.posts)), make([]error, len(j.posts))
+	for r, list := range regions {
+		if len(list) == 0 {
+			continue
+		}
+		if stages[r], errs[r] = j.lanes[r].entering.Stage(list); errs[r] != nil {
+			stages[r] = nil
+			continue
+		}
+		j.posts[r].count(list)
+	}
+	targets = make([][]unsafe.Pointer, len(parts))
+	next := make([]int, len(j.posts))
+	for i, p := range parts {
+		for _, out := range p.outs {
+			r := out.rank
+			switch {
+			case j.direct(p, out):
+			case !j.away(out):
+				targets[i] = append(targets[i], host(j.region(out, p), true))
+			case errs[r] != nil:
+				j.loan(out).Fail(errs[r])
+			default:
+				targets[i] = append(targets[i], unsafe.Pointer(unsafe.SliceData(stages[r].Bytes(next[r]))))
+				next[r]++
+			}
+		}
+	}
+	return stages, targets
+}
+
+// copy has a device copy a part to one of its own outs.
+func (j *job) copy(p *part, out source) {
+	in := p.ins[0]
+	stream := j.lanes[out.rank].entering
+	call := stream.Begin(copyKernel, j.name)
+	call.AddWaits(pending(j.waits[in.rank])...)
+	call.AddWaits(pending(j.waits[out.rank])...)
+	call.OutLent(j.loan(out), j.piece(out).From+p.from, p.n).InLent(j.loan(in), j.piece(in).From+p.from, p.n)
+	stream.Launch(call)
+}
+
+// finish says what the end of the job hangs on.
+func (j *job) finish() {
+	var events []core.Event
+	for _, l := range j.lanes {
+		if l.entering != nil {
+			events = append(events, l.entering.Record())
+		}
+	}
+	j.end.finish(events)
+}
