@@ -79,7 +79,7 @@ def page() -> str:
         "",
         "PyTorch's documented public names, without those of sparse, quantised and complex tensors, of single vendors'",
         "devices and of deprecated features. A name that is not there raises `NotImplementedError` and says so.",
-        "Written by `internal/coverage/coverage.py`.",
+        "`plait.array_api` has the names of the array API standard. Written by `internal/coverage/coverage.py`.",
         "",
         "| module | there | of |",
         "| --- | ---: | ---: |",

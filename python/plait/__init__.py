@@ -81,7 +81,7 @@ from plait.utils.summary import summary as summary  # noqa: E402
 
 def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
-    if name in ("autograd", "distributed", "multiprocessing", "nn", "optim"):
+    if name in ("array_api", "autograd", "distributed", "multiprocessing", "nn", "optim"):
         import importlib
 
         return importlib.import_module(f"plait.{name}")

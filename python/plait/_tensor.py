@@ -549,10 +549,24 @@ class Tensor(TensorBase, TensorFunctions, TensorMethods):  # type: ignore[misc]
     # --- other libraries, and names that are not there ---
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """The module that has the functions of the array API."""
-        import plait
+        """The module that has the functions of the array API standard, `plait.array_api`.
 
-        return plait
+        Raises:
+            ValueError: for a version of the standard that it does not follow.
+        """
+        from plait import array_api
+
+        if api_version not in (None, "2021.12", "2022.12", array_api.__array_api_version__):
+            raise ValueError(
+                f"__array_namespace__: want version {array_api.__array_api_version__} or older, got {api_version!r}"
+            )
+        return array_api
+
+    def to_device(self, device: DeviceLike, /, *, stream: Any = None) -> Tensor:
+        """The array API's name for `to(device)`."""
+        if stream is not None:
+            raise ValueError(f"to_device: streams are not the caller's to choose, got {stream!r}")
+        return self.to(device=device)
 
     def __copy__(self) -> Any:
         copy = self._like(own(check(_core.bind_TensorAlias(self._h))))
