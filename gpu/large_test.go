@@ -76,3 +76,26 @@ func TestCausalAttentionOfLongTexts(t *testing.T) {
 		}, q, k, v)
 	})
 }
+
+// Images of sizes that do not divide, with every way to place pixels, against the CPU; and their gradients.
+func TestImagesAreResampledAsOnTheCPU(t *testing.T) {
+	device(t)
+	modes := []op.InterpolateOptions{
+		{Size: []int{61, 9}}, {Size: []int{61, 9}, Mode: "nearest-exact"}, {ScaleFactor: []float64{1.9, 0.3}, Mode: "bilinear"},
+		{Size: []int{70, 71}, Mode: "bilinear", AlignCorners: true}, {ScaleFactor: []float64{0.45}, Mode: "bicubic"},
+		{Size: []int{50, 90}, Mode: "bicubic", AlignCorners: true}, {Size: []int{7, 5}, Mode: "area"},
+	}
+	for _, d := range []core.DType{core.Float32, core.BFloat16} {
+		for _, o := range modes {
+			core.Tidy(func() {
+				x := op.To(op.Randn(2, 3, 33, 37), d).SetRequiresGrad(true)
+				same(t, map[core.DType]float64{core.Float32: 1e-5, core.BFloat16: 2e-2}[d], func(x ...*core.Tensor) []*core.Tensor {
+					y := op.Interpolate(x[0], o)
+					g, err := autograd.Grad([]*core.Tensor{op.Sum(op.Mul(y, y), nil, false)}, x, nil, autograd.Options{})
+					require.NoError(t, err)
+					return append(g, y)
+				}, x)
+			})
+		}
+	}
+}

@@ -75,11 +75,25 @@ func (r *recorder) temp(bytes int) (core.Memory, error) {
 	return m, nil
 }
 
-// clear sets the elements of a contiguous operand, of four bytes or eight, to zero.
+// clear sets a contiguous operand that has its memory for itself to zero.
 func (r *recorder) clear(o *core.Operand) {
 	slab, at := r.device.memory.slabOf(o.Memory)
 	size := o.DType.Size()
-	r.batch.list.Clear(slab.buffer, at+size*o.Offset, size*o.Numel())
+	r.batch.list.Clear(slab.buffer, at+size*o.Offset, (size*o.Numel()+3)&^3)
+}
+
+// write sets words of scratch memory to what the host has, by way of the batches' parameters.
+func (r *recorder) write(m core.Memory, words []uint32) {
+	slab, at := r.device.memory.slabOf(m)
+	for len(words) > 0 {
+		n := min(len(words), paramsRoom/16)
+		from := r.batch.putWords(4, words[:n])
+		r.batch.list.Copy(slab.buffer, at, r.device.params, from, 4*n)
+		words, at = words[n:], at+4*n
+		if r.batch.full() {
+			r.stream.send(r)
+		}
+	}
 }
 
 // begin returns the recorder's room for parameters, empty.
