@@ -967,6 +967,136 @@ plait_status plait_optim_step_next(plait_object h);
 // plait_optim_step_next waits until parameters are what they were. It may wait for the device.
 plait_status plait_optim_step_loss(plait_object h, plait_tensor loss);
 
+// --- pipeline ---
+
+// plait_pipeline_names returns the names of the known schedules, separated by spaces.
+char *plait_pipeline_names(void);
+
+// plait_pipeline_schedule returns the schedule of a name for some micro-batches on some devices with chunks
+// stages each; 0 means as few as the schedule is made for.
+plait_object plait_pipeline_schedule(plait_string name, int64_t devices, int64_t micro, int64_t chunks);
+
+// plait_pipeline_parse returns the schedule that a text says. It is not validated.
+plait_object plait_pipeline_parse(plait_string text);
+
+// plait_pipeline_chunks returns how many stages each device has under the schedule of a name.
+int64_t plait_pipeline_chunks(plait_string name, int64_t chunks);
+
+// plait_pipeline_place writes the number of the device of each stage under the schedule of a name.
+plait_status plait_pipeline_place(plait_string name, int64_t devices, int64_t chunks, int64_t *out);
+
+// plait_pipeline_text returns a schedule as text.
+char *plait_pipeline_text(plait_object h);
+
+// plait_pipeline_sizes writes a schedule's number of stages, of micro-batches and of devices.
+plait_status plait_pipeline_sizes(plait_object h, int64_t *out);
+
+// plait_pipeline_devices writes the number of the device of each stage of a schedule.
+plait_status plait_pipeline_devices(plait_object h, int64_t *out);
+
+// plait_pipeline_first returns the schedule for the first micro-batches alone.
+plait_object plait_pipeline_first(plait_object h, int64_t micro);
+
+// plait_pipeline_transfers returns the schedule with its sends and receives.
+plait_object plait_pipeline_transfers(plait_object h);
+
+// plait_pipeline_validate returns an error unless a schedule does everything once and in an order that ends.
+plait_status plait_pipeline_validate(plait_object h);
+
+// plait_pipeline_simulate returns the timeline of a schedule with the given costs: for the stages the times
+// of forward passes, of gradients of inputs, of gradients of weights, the bytes kept, those kept between the
+// latter two, and for the links their times. n is 0 for costs of 1.
+plait_object plait_pipeline_simulate(plait_object h, plait_floats a, int64_t n);
+
+// plait_pipeline_check_memory returns an error if a device would keep more than its limit; the costs are as
+// for plait_pipeline_simulate.
+plait_status plait_pipeline_check_memory(plait_object h, plait_floats a, int64_t n, plait_floats limits,
+		int64_t limits_len);
+
+// plait_timeline_name returns the name of a timeline.
+char *plait_timeline_name(plait_object h);
+
+// plait_timeline_sizes writes a timeline's number of spans, of devices and of stages.
+plait_status plait_timeline_sizes(plait_object h, int64_t *out);
+
+// plait_timeline_totals writes time and bubble of a timeline and then the most bytes of activations on each
+// device to totals, and to live the most activations on each device and of each stage.
+plait_status plait_timeline_totals(plait_object h, double *totals, int64_t *live);
+
+// plait_timeline_spans writes device, kind, stage and micro-batch of each span to what, and its beginning and
+// end to when.
+plait_status plait_timeline_spans(plait_object h, int64_t *what, double *when);
+
+// plait_timeline_plot returns an SVG image of n timelines, one below the other; of an unknown one nothing.
+char *plait_timeline_plot(plait_ints hs, int64_t n, plait_string unit);
+
+// plait_pipeline_balance writes how many of n layers each of the parts has, so that the largest costs as
+// little as possible.
+plait_status plait_pipeline_balance(plait_floats layers, int64_t n, int64_t parts, int64_t *out);
+
+// plait_pipeline_cut writes how many of n samples each micro-batch has, of at most chunks, and returns how
+// many there are.
+int64_t plait_pipeline_cut(int64_t n, int64_t chunks, int64_t *out);
+
+// --- pipeline step ---
+
+// plait_pipeline_new returns what carries out steps on n devices, all driven by the calling thread; place are
+// the numbers in the list of the devices of the stages. End it with plait_pipeline_release. It may wait for
+// the device.
+plait_object plait_pipeline_new(plait_ints devices, int64_t n, plait_ints place, int64_t stages);
+
+// plait_pipeline_new_rank returns what carries out the calling rank's part of steps; place are the ranks in
+// the group of the stages. It may wait for the device.
+plait_object plait_pipeline_new_rank(plait_object g, plait_device on, plait_ints place, int64_t stages);
+
+// plait_pipeline_tie returns what a stage has to use in place of a tensor: 0 for the tensor itself, or a copy
+// on the stage's device, whose gradient ends up in the tensor's. It may wait for the device.
+plait_tensor plait_pipeline_tie(plait_object h, plait_tensor t, int64_t stage);
+
+// plait_pipeline_release ends the life of h, with its streams and copies. It may wait for the device.
+plait_status plait_pipeline_release(plait_object h);
+
+// plait_pipeline_begin prepares a step. inputs are those of the first stage, each tensors of one micro-batch
+// after those of another; n is the number of micro-batches for which there are some, 0 on a rank without that
+// stage. weights are what the micro-batches' losses count; weights_len may be 0 where none is computed. train
+// asks for gradients, and loss for a call for each output's loss. End the step with plait_pipeline_end. It
+// may wait for the device.
+plait_object plait_pipeline_begin(plait_object h, plait_object schedule, plait_tensors inputs, int64_t each,
+		int64_t n, plait_floats weights, int64_t weights_len, bool train, bool loss);
+
+// plait_pipeline_next goes on with a step. It returns 0 when the step has ended, and otherwise what it wants
+// of the caller: 16 a stage's forward pass on plait_pipeline_inputs, 17 the loss of these, the last stage's
+// outputs; or what plait_backward_step says, of the pass that plait_pipeline_pass returns.
+// plait_pipeline_answer gives the answer. It returns an error about every twentieth of a second, and where it
+// would wait for room in a queue: call it again. It may wait for the device.
+plait_status plait_pipeline_next(plait_object h);
+
+// plait_pipeline_where writes the stage, the micro-batch, the mode to be in and the number of inputs of what
+// a step wants.
+plait_status plait_pipeline_where(plait_object h, int64_t *out);
+
+// plait_pipeline_inputs writes handles of the tensors to work on, which are the caller's.
+plait_status plait_pipeline_inputs(plait_object h, plait_tensor *out);
+
+// plait_pipeline_pass returns the backward pass that a step asks for. It ends with the answer; release the
+// handle.
+plait_object plait_pipeline_pass(plait_object h);
+
+// plait_pipeline_answer gives a step the n tensors that it asked for, 0 for absent ones. It may wait for the
+// device.
+plait_status plait_pipeline_answer(plait_object h, plait_tensors results, int64_t n);
+
+// plait_pipeline_loss returns the sum of the losses of a step that has ended, each with its weight; 0 where
+// there is none.
+plait_tensor plait_pipeline_loss(plait_object h);
+
+// plait_pipeline_measured waits for a step's work and returns the timeline of when it was done; 0 where that
+// cannot be measured. It may wait for the device.
+plait_object plait_pipeline_measured(plait_object h);
+
+// plait_pipeline_end ends the life of a step. It may wait for the device.
+plait_status plait_pipeline_end(plait_object h);
+
 // --- profile ---
 
 // plait_profile_start begins to collect what all streams run, with the shapes of inputs if they are wanted.

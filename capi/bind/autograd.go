@@ -89,11 +89,16 @@ func RetainsGrad(t Tensor) Status {
 
 // A pass is a backward pass on its way, and what it has asked its caller for.
 type pass struct {
-	run     *autograd.Run
-	request *autograd.Request
+	run      *autograd.Run
+	request  *autograd.Request
+	borrowed bool // somebody else ends it
 }
 
-func (p *pass) Close() { p.run.Close() }
+func (p *pass) Close() {
+	if !p.borrowed {
+		p.run.Close()
+	}
+}
 
 // BackwardNew prepares a backward pass from n outputs. grads are their gradients, 0 for ones; the address 0 means all
 // ones. inputs, of inputsLen, restricts it to these tensors; an inputsLen of -1 means every leaf. Run it with

@@ -1,0 +1,235 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/pipeline"
+)
+
+// PipelineNew returns what carries out steps on n devices, all driven by the calling thread; place are the numbers in the list of
+// the devices of the stages. End it with [PipelineRelease].
+//
+//plait:waits
+func PipelineNew(devices Ints, n int64, place Ints, stages int64) (status Object) {
+	defer protect("pipeline", &status)
+	var on []core.Device
+	for _, d := range handle.Ints(devices, n) {
+		on = append(on, device(int64(d)))
+	}
+	x, err := pipeline.NewExecutor(on, handle.Ints(place, stages))
+	if err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(x)
+}
+
+// PipelineNewRank returns what carries out the calling rank's part of steps; place are the ranks in the group of the stages.
+//
+//plait:waits
+func PipelineNewRank(g Object, on Device, place Ints, stages int64) (status Object) {
+	defer protect("pipeline", &status)
+	x, err := pipeline.NewRankExecutor(group(g), device(on), handle.Ints(place, stages))
+	if err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(x)
+}
+
+func executor(h Object) *pipeline.Executor {
+	x, ok := handle.Object[*pipeline.Executor](h)
+	if !ok {
+		panic(core.Errorf(core.StateError, "pipeline", "got no pipeline, or one that was released"))
+	}
+	return x
+}
+
+// PipelineTie returns what a stage has to use in place of a tensor: 0 for the tensor itself, or a copy on the stage's device, whose
+// gradient ends up in the tensor's.
+//
+//plait:waits
+func PipelineTie(h Object, t Tensor, stage int64) (status Tensor) {
+	defer protect("pipeline", &status)
+	v := tensor(t)
+	c, err := executor(h).Tie(v, int(stage))
+	if err != nil {
+		return failure(err)
+	}
+	if c == v {
+		return 0
+	}
+	return result(c.Alias(true))
+}
+
+// PipelineRelease ends the life of h, with its streams and copies.
+//
+//plait:waits
+func PipelineRelease(h Object) (status Status) {
+	defer protect("pipeline", &status)
+	if x, ok := handle.Object[*pipeline.Executor](h); ok && handle.Objects.Take(h) != nil {
+		return failure(x.Release())
+	}
+	return 0
+}
+
+// A pipelineStep is a step on its way, and what it asks its caller for.
+type pipelineStep struct {
+	*pipeline.Step
+	call *pipeline.Call
+}
+
+func stepOf(h Object) *pipelineStep {
+	s, ok := handle.Object[*pipelineStep](h)
+	if !ok {
+		panic(core.Errorf(core.StateError, "pipeline", "got no step, or one that was released"))
+	}
+	return s
+}
+
+// PipelineBegin prepares a step. inputs are those of the first stage, each tensors of one micro-batch after those of another; n is
+// the number of micro-batches for which there are some, 0 on a rank without that stage. weights are what the micro-batches' losses
+// count; weightsLen may be 0 where none is computed. train asks for gradients, and loss for a call for each output's loss. End
+// the step with [PipelineEnd].
+//
+//plait:waits
+func PipelineBegin(h Object, schedule Object, inputs Tensors, each, n int64, weights Floats, weightsLen int64, train bool, loss bool) (status Object) {
+	defer protect("pipeline", &status)
+	b := pipeline.Batch{Schedule: scheduleOf(schedule), Weights: append([]float64(nil), handle.Slice[float64](weights, weightsLen)...), Train: train, Loss: loss}
+	list := tensors(inputs, each*n)
+	for i := range n {
+		b.Inputs = append(b.Inputs, list[i*each:(i+1)*each])
+	}
+	s, err := executor(h).Begin(b)
+	if err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(&pipelineStep{Step: s})
+}
+
+// The requests of a step that are not a backward pass's.
+const (
+	wantForward = 16
+	wantLoss    = 17
+)
+
+// PipelineNext goes on with a step. It returns 0 when the step has ended, and otherwise what it wants of the caller: 16 a stage's
+// forward pass on [PipelineInputs], 17 the loss of these, the last stage's outputs; or what [BackwardStep] says, of the pass that
+// [PipelinePass] returns. [PipelineAnswer] gives the answer. It returns [Busy] about every twentieth of a second, and where it would
+// wait for room in a queue: call it again.
+//
+//plait:waits
+func PipelineNext(h Object) (status Status) {
+	defer protect("pipeline", &status)
+	s := stepOf(h)
+	c, err := s.NextFor(slice)
+	if err != nil {
+		return failure(err)
+	}
+	s.call = c
+	if c == nil {
+		return packed(0)
+	}
+	switch c.What {
+	case pipeline.CallAgain:
+		s.call = nil
+		return Busy
+	case pipeline.CallForward:
+		return packed(wantForward)
+	case pipeline.CallLoss:
+		return packed(wantLoss)
+	}
+	return packed(int64(c.Request.What) + 1)
+}
+
+// PipelineWhere writes the stage, the micro-batch, the mode to be in and the number of inputs of what a step wants.
+func PipelineWhere(h Object, out IntsOut) (status Status) {
+	defer protect("pipeline", &status)
+	c := stepOf(h).call
+	if c == nil {
+		return failf(core.StateError, "pipeline", "nothing was asked for")
+	}
+	slots := handle.Slice[int64](out, 4)
+	slots[0], slots[1], slots[2], slots[3] = int64(c.Stage), int64(c.Micro), int64(c.Mode), int64(len(c.Inputs))
+	return 0
+}
+
+// PipelineInputs writes handles of the tensors to work on, which are the caller's.
+func PipelineInputs(h Object, out TensorsOut) (status Status) {
+	defer protect("pipeline", &status)
+	c := stepOf(h).call
+	if c == nil {
+		return failf(core.StateError, "pipeline", "nothing was asked for")
+	}
+	slots := handle.Slice[int64](out, int64(len(c.Inputs)))
+	for i, t := range c.Inputs {
+		slots[i] = result(t.Alias(true))
+	}
+	return 0
+}
+
+// PipelinePass returns the backward pass that a step asks for. It ends with the answer; release the handle.
+func PipelinePass(h Object) (status Object) {
+	defer protect("pipeline", &status)
+	c := stepOf(h).call
+	if c == nil || c.Request == nil {
+		return failf(core.StateError, "pipeline", "nothing was asked for")
+	}
+	return handle.AddObject(&pass{run: c.Run, request: c.Request, borrowed: true})
+}
+
+// PipelineAnswer gives a step the n tensors that it asked for, 0 for absent ones.
+//
+//plait:waits
+func PipelineAnswer(h Object, results Tensors, n int64) (status Status) {
+	defer protect("pipeline", &status)
+	s := stepOf(h)
+	list := tensors(results, n)
+	if c := s.call; c != nil && c.What == pipeline.CallBackward {
+		for i, g := range list {
+			if g == nil {
+				continue
+			}
+			if g = g.Alias(true); g.Err() != nil {
+				return failure(g.Err())
+			}
+			list[i] = g.Keep()
+		}
+	}
+	s.call = nil
+	return failure(s.Answer(list))
+}
+
+// PipelineLoss returns the sum of the losses of a step that has ended, each with its weight; 0 where there is none.
+func PipelineLoss(h Object) (status Tensor) {
+	defer protect("pipeline", &status)
+	if crowded() {
+		return Busy
+	}
+	l := stepOf(h).Loss()
+	if l == nil {
+		return 0
+	}
+	return result(l)
+}
+
+// PipelineMeasured waits for a step's work and returns the timeline of when it was done; 0 where that cannot be measured.
+//
+//plait:waits
+func PipelineMeasured(h Object) (status Object) {
+	defer protect("pipeline", &status)
+	t := stepOf(h).Measured()
+	if t == nil {
+		return 0
+	}
+	return handle.AddObject(t)
+}
+
+// PipelineEnd ends the life of a step.
+//
+//plait:waits
+func PipelineEnd(h Object) (status Status) {
+	defer protect("pipeline", &status)
+	if s, ok := handle.Object[*pipelineStep](h); ok && handle.Objects.Take(h) != nil {
+		s.Release()
+	}
+	return 0
+}
