@@ -112,3 +112,8 @@ func plait_pipeline_balance(layers C.plait_floats, n C.int64_t, parts C.int64_t,
 func plait_pipeline_cut(n C.int64_t, chunks C.int64_t, out *C.int64_t) C.int64_t {
 	return C.int64_t(bind.PipelineCut(int64(n), int64(chunks), int64(uintptr(unsafe.Pointer(out)))))
 }
+
+//export plait_timeline_costs
+func plait_timeline_costs(h C.plait_object, out *C.double) C.plait_status {
+	return C.plait_status(bind.TimelineCosts(int64(h), int64(uintptr(unsafe.Pointer(out)))))
+}

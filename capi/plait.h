@@ -1038,6 +1038,10 @@ plait_status plait_pipeline_balance(plait_floats layers, int64_t n, int64_t part
 // many there are.
 int64_t plait_pipeline_cut(int64_t n, int64_t chunks, int64_t *out);
 
+// plait_timeline_costs writes the times of the stages' forward passes, of the gradients of their inputs and
+// of those of their weights, each the median over the micro-batches.
+plait_status plait_timeline_costs(plait_object h, double *out);
+
 // --- pipeline step ---
 
 // plait_pipeline_new returns what carries out steps on n devices, all driven by the calling thread; place are
@@ -1078,8 +1082,8 @@ plait_status plait_pipeline_where(plait_object h, int64_t *out);
 // plait_pipeline_inputs writes handles of the tensors to work on, which are the caller's.
 plait_status plait_pipeline_inputs(plait_object h, plait_tensor *out);
 
-// plait_pipeline_pass returns the backward pass that a step asks for. It ends with the answer; release the
-// handle.
+// plait_pipeline_pass returns the backward pass that asks for something, each time the same handle until
+// another does. Release it.
 plait_object plait_pipeline_pass(plait_object h);
 
 // plait_pipeline_answer gives a step the n tensors that it asked for, 0 for absent ones. It may wait for the

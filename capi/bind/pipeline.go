@@ -232,3 +232,16 @@ func PipelineCut(n, chunks int64, out IntsOut) (status int64) {
 	writeInts(out, sizes)
 	return int64(len(sizes))
 }
+
+// TimelineCosts writes the times of the stages' forward passes, of the gradients of their inputs and of those of their weights, each
+// the median over the micro-batches.
+func TimelineCosts(h Object, out FloatsOut) (status Status) {
+	defer protect("timeline", &status)
+	t := timeline(h)
+	c := t.Costs()
+	slots := handle.Slice[float64](out, int64(3*len(t.LiveStage)))
+	for i, list := range [][]float64{c.Forward, c.Input, c.Weight} {
+		copy(slots[i*len(list):], list)
+	}
+	return 0
+}

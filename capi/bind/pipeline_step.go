@@ -75,6 +75,8 @@ func PipelineRelease(h Object) (status Status) {
 type pipelineStep struct {
 	*pipeline.Step
 	call *pipeline.Call
+	pass *pass // the last backward pass that asked for something
+	name Object
 }
 
 func stepOf(h Object) *pipelineStep {
@@ -166,14 +168,20 @@ func PipelineInputs(h Object, out TensorsOut) (status Status) {
 	return 0
 }
 
-// PipelinePass returns the backward pass that a step asks for. It ends with the answer; release the handle.
+// PipelinePass returns the backward pass that asks for something, each time the same handle until another does. Release it.
 func PipelinePass(h Object) (status Object) {
 	defer protect("pipeline", &status)
-	c := stepOf(h).call
+	s := stepOf(h)
+	c := s.call
 	if c == nil || c.Request == nil {
 		return failf(core.StateError, "pipeline", "nothing was asked for")
 	}
-	return handle.AddObject(&pass{run: c.Run, request: c.Request, borrowed: true})
+	if s.pass == nil || s.pass.run != c.Run {
+		s.pass = &pass{run: c.Run, borrowed: true}
+		s.name = handle.AddObject(s.pass)
+	}
+	s.pass.request = c.Request
+	return s.name
 }
 
 // PipelineAnswer gives a step the n tensors that it asked for, 0 for absent ones.

@@ -40,6 +40,7 @@ type state struct {
 	runs    bool // some behind it are
 	first   bool // leads to a tensor whose gradient comes first
 	half    bool // has run for these; grads are kept for the others
+	whole   bool // runs once for both
 }
 
 // NewRun prepares a walk from the outputs, whose gradients are as for [BackwardWith].

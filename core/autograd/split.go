@@ -57,7 +57,7 @@ func divisible(n *core.Node) bool {
 
 // halves reports whether n, which runs now, is to run again for other inputs.
 func (r *Run) halves(n *core.Node) bool {
-	if !r.split || !divisible(n) {
+	if !r.split || r.states[n].whole {
 		return false
 	}
 	for _, e := range n.Edges() {
@@ -75,7 +75,7 @@ func (r *Run) goes(n *core.Node, e core.Edge) bool {
 		return false
 	}
 	switch {
-	case r.split && divisible(n):
+	case r.split && !r.states[n].whole:
 		return s.first
 	case r.states[n].half:
 		return !s.first

@@ -131,3 +131,43 @@ func TestHooksRunOnceInDividedWalks(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []int{1, 1, 1}, []int{tensor, before, after})
 }
+
+// TestForeignValuesAreAskedForOnce has nodes whose saved values belong to another language: they run in the first part, for all
+// of their inputs.
+func TestForeignValuesAreAskedForOnce(t *testing.T) {
+	w := op.Rand(4, 4).SetRequiresGrad(true)
+	x := op.Rand(3, 4).SetRequiresGrad(true)
+	f := &core.Foreign{Drop: func(uint64) {}}
+	var y *core.Tensor
+	core.WithSavedHooks(f.Hooks(), func() { y = op.Sum(op.Linear(x, w, nil), nil, false) })
+	kept := map[uint64]*core.Tensor{}
+	for v := f.Next(); v != nil; v = f.Next() {
+		key := uint64(len(kept) + 1)
+		kept[key] = v.Value().Keep()
+		v.Packed(key)
+	}
+	r, err := autograd.NewRun([]*core.Tensor{y}, nil, autograd.Options{First: []*core.Tensor{x}})
+	require.NoError(t, err)
+	defer r.Close()
+	asked := 0
+	for part := range 2 {
+		for {
+			q, err := r.Step()
+			require.NoError(t, err)
+			if q == nil {
+				break
+			}
+			require.Zero(t, part)
+			var answer []*core.Tensor
+			for _, id := range q.IDs {
+				answer = append(answer, kept[id].Alias(false).Keep())
+			}
+			asked += len(answer)
+			require.NoError(t, r.Resume(answer))
+		}
+		require.NotNil(t, x.Grad())
+		r.Rest()
+	}
+	require.Equal(t, len(kept), asked)
+	require.NotNil(t, w.Grad())
+}

@@ -175,6 +175,7 @@ func (r *Run) begin(n *core.Node) {
 		then(r.derive, r.deliver)
 		return
 	}
+	s.whole = r.split && !divisible(n)
 	hooked := n.HasHooks()
 	if hooked {
 		for i := range p.grads {

@@ -141,3 +141,14 @@ func TestZeroBubbleHasLessBubble(t *testing.T) {
 		assert.Less(t, bubble("zb-v"), bubble("zb-h1"))
 	}
 }
+
+func TestCostsOfATimeline(t *testing.T) {
+	for _, name := range []string{"1f1b", "zb-h1"} {
+		s, err := New(name, 2, 4, 0)
+		require.NoError(t, err)
+		c := Costs{Forward: []float64{2, 1}, Input: []float64{3, 2}, Weight: []float64{3, 2}}
+		tl, err := s.Simulate(c)
+		require.NoError(t, err)
+		assert.Equal(t, c, tl.Costs())
+	}
+}

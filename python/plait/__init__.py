@@ -89,6 +89,10 @@ def __getattr__(name: str) -> _Any:
         from plait.nn.parallel import DataParallel
 
         return DataParallel
+    if name == "Pipeline":
+        from plait.distributed.pipelining import Pipeline
+
+        return Pipeline
     from plait._missing import absent
 
     raise absent("top", "plait", name)

@@ -242,6 +242,33 @@ def _finish(run: int, retain: bool, restricted: bool) -> None:
         collect()
 
 
+class PartOfPass:
+    """The Python side of a backward pass that the engine runs as a part of something larger, such as a pipeline's step."""
+
+    def __init__(self, run: int) -> None:
+        self._state: dict[str, Any] = {"run": run, "restricted": False, "callbacks": [], "closing": []}
+        self.run = run
+
+    def answer(self, wanted: int) -> Sequence[Tensor | None]:
+        """Returns the answer of the function that the pass asks for."""
+        outside = passes.__dict__.copy()
+        passes.__dict__.update(self._state)
+        try:
+            return _answer(self.run, wanted, False)
+        finally:
+            passes.__dict__.update(outside)
+
+    def end(self) -> None:
+        """Calls what waited for the end of the pass."""
+        try:
+            for callback in self._state["callbacks"]:
+                callback()
+        finally:
+            for close in self._state["closing"]:
+                close()
+            _core.bind_ObjectRelease(self.run)
+
+
 def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
     """Returns the answer of the function that a pass asks for."""
     from plait._saved import unpack

@@ -1,0 +1,148 @@
+"""Steps of pipelines: the engine carries the schedule out, and asks for what belongs to Python."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plait import _core
+from plait._autograd import PartOfPass
+from plait._device import open_device
+from plait._runtime import address, call, check, own
+from plait._tensor import Tensor, collect
+from plait.distributed.pipelining._schedule import Schedule, Timeline
+
+_FORWARD, _LOSS = 16, 17  # what a step wants, as `bind_PipelineNext` numbers it
+
+
+class Executor:
+    """Carries out steps on devices: of the calling thread all of them, or of a rank its own."""
+
+    def __init__(self, devices: Sequence[Any], placement: Sequence[int], group: Any = None) -> None:
+        self._h = self._step = 0
+        self._pass: PartOfPass | None = None
+        place = array("q", placement)
+        self.devices = [str(d) for d in devices]
+        if group is None:
+            numbers = array("q", [open_device(d) for d in devices])
+            self._h = check(_core.bind_PipelineNew(address(numbers), len(numbers), address(place), len(place)))
+        else:
+            device = open_device(devices[0])
+            self._h = check(_core.bind_PipelineNewRank(group._h, device, address(place), len(place)))
+        self.placement, self.group = list(placement), group
+
+    def device(self, stage: int) -> str:
+        """Returns the device of a stage."""
+        return self.devices[0 if self.group is not None else self.placement[stage]]
+
+    def tie(self, t: Tensor, stage: int) -> Tensor:
+        """Returns what a stage has to use in place of a tensor that may be on another device."""
+        h = check(_core.bind_PipelineTie(self._h, t._h, stage))
+        return own(h) if h else t
+
+    def run(
+        self,
+        schedule: Schedule,
+        inputs: Sequence[Sequence[Tensor]],
+        weights: Sequence[float],
+        train: bool,
+        forward: Callable[[int, int, list[Tensor]], Sequence[Tensor]],
+        loss: Callable[[int, list[Tensor]], Tensor] | None,
+    ) -> Tensor | None:
+        """Runs a step and returns the sum of the losses, each with its weight.
+
+        Args:
+            schedule: the order of the passes
+            inputs: the first stage's, by micro-batch
+            weights: what each micro-batch's loss counts
+            train: whether gradients are wanted
+            forward: runs a stage on a micro-batch's tensors
+            loss: returns the loss of the last stage's tensors
+        """
+        self._end()
+        each = len(inputs[0]) if inputs else 0
+        handles = array("q", [t._h for tensors in inputs for t in tensors])
+        counts = array("d", weights)
+        self._step = call(
+            _core.bind_PipelineBegin,
+            self._h,
+            schedule._h,
+            address(handles),
+            each,
+            len(inputs),
+            address(counts),
+            len(counts),
+            train,
+            loss is not None,
+        )
+        try:
+            while wanted := call(_core.bind_PipelineNext, self._step):
+                self._answer(wanted, forward, loss)
+            self._end_pass()
+            total = call(_core.bind_PipelineLoss, self._step)
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            collect()
+        return own(total) if total else None
+
+    def _answer(self, wanted: int, forward: Callable[..., Any], loss: Callable[..., Any] | None) -> None:
+        where = array("q", bytes(32))
+        check(_core.bind_PipelineWhere(self._step, address(where)))
+        stage, micro, mode, n = where
+        before = _core.bind_ModeGet()
+        try:
+            _core.bind_ModeSet(mode)
+            try:
+                if wanted in (_FORWARD, _LOSS):
+                    self._end_pass()
+                    buffer = array("q", bytes(8 * n))
+                    check(_core.bind_PipelineInputs(self._step, address(buffer)))
+                    tensors = [own(h) for h in buffer]
+                    if wanted == _FORWARD:
+                        results = forward(stage, micro, tensors)
+                    else:
+                        assert loss is not None
+                        results = [loss(micro, tensors)]
+                else:
+                    results = self._part(check(_core.bind_PipelinePass(self._step))).answer(wanted)
+            finally:
+                _core.bind_ModeSet(before)
+            out = array("q", [0 if t is None else t._h for t in results])
+        except Exception as error:
+            phase = {_FORWARD: "forward", _LOSS: "loss"}.get(wanted, "backward")
+            error.add_note(f"raised in stage {stage} on {self.device(stage)}, {phase} of micro-batch {micro}")
+            raise
+        check(_core.bind_PipelineAnswer(self._step, address(out), len(out)))
+
+    def _part(self, run: int) -> PartOfPass:
+        if self._pass is None or self._pass.run != run:
+            self._end_pass()
+            self._pass = PartOfPass(run)
+        return self._pass
+
+    def _end_pass(self) -> None:
+        if self._pass is not None:
+            ended, self._pass = self._pass, None
+            ended.end()
+
+    def measured(self) -> Timeline | None:
+        """Waits for the last step and returns when its passes were done; None where that cannot be measured."""
+        if not self._step:
+            return None
+        h = check(_core.bind_PipelineMeasured(self._step))
+        return Timeline(h, "s") if h else None
+
+    def _end(self) -> None:
+        self._end_pass()
+        if self._step:
+            _core.bind_PipelineEnd(self._step)
+            self._step = 0
+
+    def __del__(self) -> None:
+        if self._h:
+            self._end()
+            _core.bind_PipelineRelease(self._h)
+            self._h = 0

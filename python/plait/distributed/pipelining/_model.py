@@ -1,0 +1,178 @@
+"""Models cut into stages."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from array import array
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from plait import _core
+from plait._modes import no_grad
+from plait._runtime import address, check, wait_value
+from plait._tensor import Tensor
+from plait.distributed.pipelining._values import pack
+from plait.nn.modules.container import Sequential
+from plait.nn.modules.module import Module
+
+
+def layers_of(model: Any) -> Sequential:
+    """Returns a model as a sequence of layers.
+
+    Raises:
+        TypeError: if it is not a Sequential or a list of modules.
+    """
+    if isinstance(model, Sequential):
+        return model
+    if isinstance(model, list | tuple) and model and all(isinstance(m, Module) for m in model):
+        return Sequential(*model)
+    raise TypeError(f"Pipeline: want a Sequential, or a list of modules, got {type(model).__name__}")
+
+
+def balance(costs: Sequence[float], parts: int) -> list[int]:
+    """Returns how many layers each part has, so that the largest costs as little as possible."""
+    values, out = array("d", costs), array("q", bytes(8 * max(parts, 1)))
+    check(_core.bind_PipelineBalance(address(values), len(values), parts, address(out)))
+    return list(out)
+
+
+def estimate(model: Sequential) -> list[float]:
+    """Returns the layers' costs as estimated by their parameters."""
+    return [1.0 + sum(p.numel() for p in layer.parameters()) for layer in model]
+
+
+def measure(model: Sequential, example: Any, repeats: int = 3) -> list[float]:
+    """Returns the seconds of the layers' forward passes on an example, each the best of some."""
+    seconds = []
+    value = example
+    with no_grad():
+        for layer in model:
+            best = float("inf")
+            for _ in range(repeats + 1):
+                _wait(value)
+                start = time.perf_counter()
+                out = layer(value)
+                _wait(out)
+                best = min(best, time.perf_counter() - start)
+            seconds.append(best)
+            value = out
+    return seconds
+
+
+def _wait(value: Any) -> None:
+    for t in pack(value)[0]:
+        wait_value(t._h)
+
+
+def describe(value: Any) -> str:
+    """Returns the shapes in a nested value."""
+    return ", ".join(str(list(t.shape)) for t in pack(value)[0])
+
+
+def try_stages(stages: Sequence[Module], *args: Any, **kwargs: Any) -> None:
+    """Runs stages one after the other without gradients. Raises the first error, with what the stage before gives."""
+    with no_grad():
+        values: tuple[Any, ...] = args
+        for i, stage in enumerate(stages):
+            try:
+                out = stage(*values, **kwargs)
+            except Exception as error:
+                gives = f", which gets {describe(values)} from stage {i - 1}" if i else ""
+                error.add_note(f"raised in stage {i}{gives}")
+                raise
+            values = out if isinstance(out, tuple) else (out,)
+            kwargs = {}
+
+
+class SplitPoint(Enum):
+    """Where a stage begins: before a layer, or after it."""
+
+    BEGINNING = 1
+    END = 2
+
+
+class Pipe:
+    """A model cut into stages by `pipeline`. The stages share its modules, whose parameters keep their names.
+
+    Attributes:
+        num_stages: the number of stages
+    """
+
+    def __init__(self, model: Sequential, sizes: Sequence[int]) -> None:
+        self._stages: list[Module] = []
+        at = 0
+        for n in sizes:
+            self._stages.append(model[at : at + n])
+            at += n
+        self.num_stages = len(self._stages)
+
+    def get_stage_module(self, stage_idx: int) -> Module:
+        """Returns a stage's part of the model."""
+        if not 0 <= stage_idx < self.num_stages:
+            raise ValueError(f"get_stage_module: invalid stage index {stage_idx}, there are {self.num_stages}")
+        return self._stages[stage_idx]
+
+    def build_stage(self, stage_index: int, device: Any, group: Any = None) -> Any:
+        """Returns a stage for the schedules of ranks, on a device."""
+        from plait.distributed.pipelining._stages import PipelineStage
+
+        return PipelineStage(self.get_stage_module(stage_index), stage_index, self.num_stages, device, group=group)
+
+    def info(self) -> dict[str, Any]:
+        """Returns the number of stages and the names of each one's parameters."""
+        return {
+            "num_stages": self.num_stages,
+            "parameters": [[n for n, _ in s.named_parameters()] for s in self._stages],
+        }
+
+
+def pipeline(
+    module: Any,
+    mb_args: tuple[Any, ...],
+    mb_kwargs: dict[str, Any] | None = None,
+    split_spec: dict[str, SplitPoint] | None = None,
+    split_policy: Any = None,
+) -> Pipe:
+    """Cuts a model into stages and runs these once, without gradients, on a micro-batch.
+
+    Args:
+        module: a Sequential
+        mb_args: the arguments of the first layer, of one micro-batch
+        mb_kwargs: more of them
+        split_spec: where stages begin, by names of layers
+        split_policy: called with the model, returns the numbers of layers of the stages
+
+    Raises:
+        ValueError: if a layer is not there, or a stage does not take what the one before gives.
+        TypeError: if the model is not a sequence of layers.
+    """
+    model = layers_of(module)
+    if split_spec is not None and split_policy is not None:
+        raise ValueError("pipeline: want one of split_spec and split_policy, got both")
+    names = list(model._modules)
+    if split_policy is not None:
+        sizes = [int(n) for n in split_policy(model)]
+        if sum(sizes) != len(names) or min(sizes, default=0) < 1:
+            raise ValueError(f"pipeline: the policy gave stages of {sizes} layers, the model has {len(names)}")
+    else:
+        cuts = {0, len(names)}
+        for name, point in (split_spec or {}).items():
+            if name not in names:
+                raise ValueError(f"pipeline: the model has no layer {name!r} to split at, only {', '.join(names)}")
+            cuts.add(names.index(name) + (point is SplitPoint.END))
+        ordered = sorted(cuts)
+        sizes = [b - a for a, b in itertools.pairwise(ordered)]
+    pipe = Pipe(model, sizes)
+    try_stages(pipe._stages, *mb_args, **(mb_kwargs or {}))
+    return pipe
+
+
+def tensors_of(stage: Sequence[Module]) -> list[Tensor]:
+    """Returns the parameters and buffers of a stage's layers, each once."""
+    seen: dict[int, Tensor] = {}
+    for layer in stage:
+        for t in (*layer.parameters(), *layer.buffers()):
+            seen[id(t)] = t
+    return list(seen.values())

@@ -1,0 +1,293 @@
+"""Pipeline: one thread, the layers of a model on many devices."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plait import _core, _ops
+from plait._device import device as Device
+from plait._modes import is_grad_enabled, no_grad
+from plait._runtime import address, check
+from plait._tensor import Tensor
+from plait.distributed.pipelining._executor import Executor
+from plait.distributed.pipelining._model import balance, estimate, layers_of, measure, tensors_of, try_stages
+from plait.distributed.pipelining._schedule import Picture, Schedule, Timeline, placement
+from plait.distributed.pipelining._values import pack
+from plait.nn.modules.module import Module, _convert
+from plait.nn.parallel._inputs import join, samples_of, split
+from plait.nn.parallel.data_parallel import _copy
+
+
+def cut_batch(samples: int, chunks: int) -> list[int]:
+    """Returns the numbers of samples of the micro-batches: at most `chunks`, none empty, the larger ones first."""
+    out = array("q", bytes(8 * max(chunks, 1)))
+    return list(out[: check(_core.bind_PipelineCut(samples, chunks, address(out)))])
+
+
+def weights_of(sizes: Sequence[int], reduction: str) -> list[float]:
+    """Returns what the losses of micro-batches count in that of the batch."""
+    return [1.0 if reduction == "sum" else n / sum(sizes) for n in sizes]
+
+
+class Pipeline(Module):
+    """Trains a model whose layers are on several devices, from one thread.
+
+    A batch is cut into micro-batches, which pass through the devices one behind the other. The layers are moved to
+    their devices; parameters keep their names in the model, so its state dict fits. A parameter that layers of several
+    stages share is on the device of the first, and collects the gradients of all.
+
+    Args:
+        model: a Sequential, or a list of modules
+        devices: the devices, in the order in which a batch passes through them
+        chunks: the number of micro-batches that a batch is cut into, along dimension 0
+        schedule: the name of a `Schedule`, one of your own, or its text
+        loss_fn: called with output and target, returns the loss of a micro-batch, a scalar; without it the model's
+            output is the loss
+        split: "balanced", or the numbers of layers of the stages
+        reduction: whether the loss is a "mean" over samples or a "sum"; by default what `loss_fn.reduction` says
+        stages_per_device: for the schedules that leave it open
+        example: an input with which to check that the stages fit, and to measure the layers for a balanced split,
+            which else goes by the number of parameters
+
+    Raises:
+        ValueError: if there are fewer layers than stages, or fewer chunks than devices, or the schedule does not fit.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        devices: Sequence[Any],
+        chunks: int,
+        schedule: str | Schedule = "1f1b",
+        loss_fn: Callable[..., Tensor] | None = None,
+        *,
+        split: str | Sequence[int] = "balanced",
+        reduction: str | None = None,
+        stages_per_device: int | None = None,
+        example: Any = None,
+    ) -> None:
+        super().__init__()
+        layers = layers_of(model)
+        self.__dict__["_modules"] = layers._modules  # under the names that they have in the model
+        self.__dict__["loss_fn"] = loss_fn  # no layer, if it is a module
+        self.devices, self.chunks = [str(d) for d in devices], int(chunks)
+        if chunks < len(self.devices):
+            raise ValueError(
+                f"Pipeline: want at least as many micro-batches as devices, got {chunks} for {len(self.devices)}"
+            )
+        self.reduction = reduction or getattr(loss_fn, "reduction", "mean")
+        if self.reduction not in ("mean", "sum"):
+            raise ValueError(f'Pipeline: the loss must be a "mean" or a "sum" over samples, got {self.reduction!r}')
+        place = self._plan(schedule, stages_per_device)
+        sizes = self._sizes(layers, split, len(place), example)
+        modules = list(layers)
+        self._stages: list[list[Module]] = []
+        for n in sizes:
+            self._stages.append(modules[sum(map(len, self._stages)) :][:n])
+        if example is not None:
+            try_stages([_Chain(stage) for stage in self._stages], example)
+        self._executor = Executor(self.devices, place)
+        self._copies: list[dict[int, Tensor]] = []
+        self._place()
+
+    def _plan(self, schedule: str | Schedule, stages_per_device: int | None) -> list[int]:
+        """Says by number of micro-batches which schedule to use, and returns the device of each stage."""
+        n = len(self.devices)
+        custom = schedule if isinstance(schedule, Schedule) else None
+        if isinstance(schedule, str) and "F" in schedule:
+            custom = Schedule.parse(schedule)
+        self._schedules: dict[int, Schedule] = {}
+        if custom is None:
+            self._chunked = (str(schedule), stages_per_device)
+            return placement(str(schedule), n, stages_per_device)
+        custom.validate()
+        if custom.micro_batches != self.chunks or custom.devices != n:
+            raise ValueError(
+                f"Pipeline: the schedule is for {custom.micro_batches} micro-batches on {custom.devices} devices, got "
+                f"{self.chunks} on {n}"
+            )
+        self._schedules[self.chunks] = custom
+        self._custom = custom
+        return custom.placement
+
+    def _sizes(self, layers: Any, split: str | Sequence[int], stages: int, example: Any) -> list[int]:
+        if not isinstance(split, str):
+            sizes = [int(n) for n in split]
+            if len(sizes) != stages or sum(sizes) != len(layers) or min(sizes) < 1:
+                raise ValueError(
+                    f"Pipeline: want {stages} stages that make up {len(layers)} layers, got a split of {sizes}"
+                )
+            return sizes
+        if split != "balanced":
+            raise ValueError(f'Pipeline: split must be "balanced" or numbers of layers, got {split!r}')
+        if len(layers) < stages:
+            raise ValueError(f"Pipeline: got {len(layers)} layers for {stages} stages: a stage needs at least one")
+        return balance(estimate(layers) if example is None else measure(layers, example), stages)
+
+    def _place(self) -> None:
+        """Moves every tensor to the device of the first stage that has it, and makes copies for the others."""
+        owned: dict[int, int] = {}
+        for s, stage in enumerate(self._stages):
+            for t in tensors_of(stage):
+                owned.setdefault(id(t), s)
+        with no_grad():
+            for s, stage in enumerate(self._stages):
+                for module in (m for layer in stage for m in layer.modules()):
+                    self._move(module, s, owned)
+        for s, stage in enumerate(self._stages):
+            copies = {id(t): self._executor.tie(t, s) for t in tensors_of(stage)}
+            foreign = any(copies[id(t)] is not t for t in tensors_of(stage))
+            self._copies.append(copies if foreign else {})
+
+    def _move(self, module: Module, stage: int, owned: dict[int, int]) -> None:
+        """Moves those of a module's own tensors that the stage owns."""
+        device = self._executor.device(stage)
+        for p in module._parameters.values():
+            if p is not None and owned[id(p)] == stage:
+                _convert(p, lambda t: t.to(device))
+        for name, b in module._buffers.items():
+            if b is not None and owned[id(b)] == stage and b.device != Device(device):
+                module._buffers[name] = made = b.to(device)
+                owned[id(made)] = stage
+
+    def schedule(self, micro_batches: int | None = None) -> Schedule:
+        """Returns the schedule for some number of micro-batches, `chunks` by default."""
+        m = self.chunks if micro_batches is None else micro_batches
+        if m not in self._schedules:
+            if hasattr(self, "_custom"):
+                self._schedules[m] = self._custom.first(m)
+            else:
+                name, stages = self._chunked
+                self._schedules[m] = Schedule(name, len(self.devices), m, stages)
+        return self._schedules[m]
+
+    def stage(self, index: int) -> list[Module]:
+        """Returns the layers of a stage."""
+        return list(self._stages[index])
+
+    def step(self, x: Any, target: Any = None, *, return_outputs: bool = True) -> tuple[Tensor, Any]:
+        """Runs the model forward and backward on a batch, and adds the gradients to those of the parameters.
+
+        Args:
+            x: the input, a tensor or tensors in tuples, lists and dicts, all with the samples along dimension 0
+            target: what the loss compares the output with
+            return_outputs: whether to keep the output of every micro-batch
+
+        Returns:
+            The loss of the batch, and the output, None without `loss_fn` or `return_outputs`. If it fails, the
+            gradients of some micro-batches have been added.
+
+        Raises:
+            RuntimeError: under no_grad, or if the loss is not a scalar.
+            ValueError: if there are no samples.
+        """
+        if not is_grad_enabled():
+            raise RuntimeError("Pipeline.step: gradients are not recorded (under no_grad); evaluate instead")
+        loss, output = self._run(x, target, True, return_outputs and self.loss_fn is not None)
+        assert loss is not None
+        return loss, output
+
+    def evaluate(self, x: Any, target: Any = None) -> tuple[Tensor | None, Any]:
+        """Runs the model forward, without gradients, and returns the loss, None without a target, and the output."""
+        return self._run(x, target, False, True)
+
+    def forward(self, x: Any) -> Any:
+        """Returns the model's output, without gradients: these come from `step`."""
+        return self.evaluate(x)[1]
+
+    def _run(self, x: Any, target: Any, train: bool, keep: bool) -> tuple[Tensor | None, Any]:
+        samples = samples_of((x,), {}, 0)
+        if samples == 0:
+            raise ValueError("Pipeline: got an input without samples along dimension 0")
+        sizes = cut_batch(samples, self.chunks)
+        parts = split((x, target), len(sizes), _cutter(sizes))
+        packed = [pack(part[0]) for part in parts]
+        stages = [self._stage(s) for s in range(len(self._stages))]
+        # What a stage gave, by micro-batch, to make what the next one gets; at first the batch.
+        rebuild = [fill for _, fill in packed]
+        outputs: list[Any] = [None] * len(sizes)
+        last = len(stages) - 1
+
+        def forward(stage: int, micro: int, tensors: list[Tensor]) -> list[Tensor]:
+            out = stages[stage](rebuild[micro](tensors))
+            tensors, rebuild[micro] = pack(out)
+            if stage == last and keep:
+                outputs[micro] = rebuild[micro]([t.detach() for t in tensors])
+            return tensors
+
+        def loss(micro: int, tensors: list[Tensor]) -> Tensor:
+            assert self.loss_fn is not None
+            there = _to(parts[micro][1], tensors[0].device)
+            return self.loss_fn(rebuild[micro](tensors), there)
+
+        wanted = self.loss_fn is not None and (train or target is not None)
+        total = self._executor.run(
+            self.schedule(len(sizes)),
+            [tensors for tensors, _ in packed],
+            weights_of(sizes, self.reduction),
+            train,
+            forward,
+            loss if wanted else None,
+        )
+        return total, join(outputs, _joined) if keep else None
+
+    def _stage(self, index: int) -> Callable[[Any], Any]:
+        """Returns what runs a stage, with copies in place of tensors that are on other devices."""
+        copies = self._copies[index]
+        if not copies:
+            return _Chain(self._stages[index])
+        made: dict[int, Module] = {}
+        return _Chain([_copy(layer, copies, made) for layer in self._stages[index]])
+
+    def timeline(self) -> Timeline | None:
+        """Waits for the last step and returns when its passes were done; None before the first."""
+        return self._executor.measured()
+
+    def plot(self) -> Picture:
+        """Draws the last step as measured, below what the schedule predicts of stages that take as long as these."""
+        measured = self.timeline()
+        if measured is None:
+            return self.schedule().plot()
+        micro = 1 + max(s.micro for s in measured.spans)
+        predicted = self.schedule(micro).simulate(**measured.costs())
+        predicted._unit = "s"
+        return predicted.plot(measured)
+
+    def _repr_svg_(self) -> str:
+        return self.plot().svg
+
+
+class _Chain(Module):
+    """Calls layers one after the other. They are not its children."""
+
+    def __init__(self, layers: Sequence[Module]) -> None:
+        super().__init__()
+        self.__dict__["layers"] = list(layers)
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def _cutter(sizes: Sequence[int]) -> Callable[[Tensor], Sequence[Tensor]]:
+    def cut(t: Tensor) -> Sequence[Tensor]:
+        if t.ndim == 0 or t.shape[0] != sum(sizes):
+            raise ValueError(
+                f"Pipeline: the batch has {sum(sizes)} samples, a tensor of shape {list(t.shape)} has another size in "
+                "dimension 0"
+            )
+        return t.split(list(sizes), 0)
+
+    return cut
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return _ops.stack(parts) if parts[0].ndim == 0 else _ops.cat(parts, 0)
+
+
+def _to(value: Any, device: Any) -> Any:
+    tensors, fill = pack(value)
+    return fill([t.to(device) for t in tensors])

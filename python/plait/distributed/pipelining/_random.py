@@ -1,0 +1,43 @@
+"""Random numbers of micro-batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait import _core
+from plait._random import default_generator
+from plait._runtime import check
+
+
+class Fork:
+    """The random numbers of one micro-batch, used inside `with fork:`."""
+
+    def __init__(self, seed: int) -> None:
+        self._h = check(_core.bind_WorkerNew(seed))
+        self._before: list[int] = []
+
+    def __enter__(self) -> Fork:
+        self._before.append(_core.bind_ModeGet())
+        check(_core.bind_ModeSet(_core.bind_WorkerMode(self._h)))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _core.bind_ModeSet(self._before.pop())
+
+    def __del__(self) -> None:
+        _core.bind_ObjectRelease(self._h)
+
+
+def forks(n: int) -> list[Fork]:
+    """Returns the random numbers of n micro-batches, as a step of a pipeline uses them.
+
+    A loop over micro-batches that runs each inside its fork drops the same activations as the pipeline. They depend on
+    the state of the default device's generator, which moves on by one.
+    """
+    from plait._device import get_default_device
+
+    generator = default_generator(get_default_device())
+    made = [Fork(generator.fork(i).get_state()[0]) for i in range(n)]
+    seed, offset = generator.get_state()
+    generator.set_state((seed, offset + 1))
+    return made

@@ -1,0 +1,245 @@
+"""Schedules as data: lists of actions that can be checked, predicted, drawn and run."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from plait import _core
+from plait._runtime import address, check
+
+KINDS = ("F", "B", "I", "W")
+
+
+class _Owner:
+    """Owns the handle of an object of the engine."""
+
+    _h = 0
+
+    def __del__(self) -> None:
+        if self._h:
+            _core.bind_ObjectRelease(self._h)
+
+
+class Span(NamedTuple):
+    """What a device did, of kind F (forward), B (backward), I or W (gradients of inputs, of weights), and when."""
+
+    device: int
+    kind: str
+    stage: int
+    micro: int
+    start: float
+    end: float
+
+
+class Timeline(_Owner):
+    """What a schedule comes to, predicted by `Schedule.simulate` or measured.
+
+    A notebook shows it as a picture.
+
+    Attributes:
+        time: the end of the last pass, in seconds if it was measured, and otherwise in the unit of the costs
+        bubble: the part of the devices' time in which they do nothing
+        live: by device the most activations it keeps at a time, one for each micro-batch in each stage
+        live_stage: the same by stage
+        peak: by device the most bytes that these keep, if costs said how many
+    """
+
+    def __init__(self, handle: int, unit: str = "") -> None:
+        self._h, self._unit = handle, unit
+        sizes = array("q", bytes(24))
+        check(_core.bind_TimelineSizes(handle, address(sizes)))
+        self._count, devices, stages = sizes
+        totals, live = array("d", bytes(8 * (2 + devices))), array("q", bytes(8 * (devices + stages)))
+        check(_core.bind_TimelineTotals(handle, address(totals), address(live)))
+        self.time, self.bubble, self.peak = totals[0], totals[1], list(totals[2:])
+        self.live, self.live_stage = list(live[:devices]), list(live[devices:])
+
+    @property
+    def name(self) -> str:
+        """The schedule's name."""
+        return _core.bind_TimelineName(self._h)
+
+    @property
+    def spans(self) -> list[Span]:
+        """The passes of all devices, device by device."""
+        what, when = array("q", bytes(32 * self._count)), array("d", bytes(16 * self._count))
+        check(_core.bind_TimelineSpans(self._h, address(what), address(when)))
+        rows = zip(*(what[i::4] for i in range(4)), when[::2], when[1::2], strict=True)
+        return [Span(d, KINDS[k], s, m, start, end) for d, k, s, m, start, end in rows]
+
+    def costs(self) -> dict[str, list[float]]:
+        """Returns the stages' times, medians over the micro-batches, as `Schedule.simulate` takes them."""
+        n = len(self.live_stage)
+        out = array("d", bytes(24 * n))
+        check(_core.bind_TimelineCosts(self._h, address(out)))
+        return {"forward": list(out[:n]), "input": list(out[n : 2 * n]), "weight": list(out[2 * n :])}
+
+    def plot(self, *others: Timeline) -> Picture:
+        """Draws this timeline and others below it, on one scale of time."""
+        handles = array("q", [t._h for t in (self, *others)])
+        return Picture(_core.bind_TimelinePlot(address(handles), len(handles), self._unit))
+
+    def _repr_svg_(self) -> str:
+        return self.plot().svg
+
+    def __repr__(self) -> str:
+        return f"<Timeline {self.name}: time {self.time:.4g}, bubble {100 * self.bubble:.1f} %>"
+
+
+class Picture:
+    """An SVG image, which a notebook shows. `svg` is its text."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def save(self, path: Any) -> None:
+        """Writes the image to a file."""
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(self.svg)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+class Schedule(_Owner):
+    """The order of the passes on each device: `Schedule("1f1b", devices=4, micro_batches=8)`.
+
+    `str` returns it as text, a line of actions for each device such as `0F0,0F1,0B0`, of stage, kind and micro-batch;
+    `Schedule.parse` reads it. The kinds are F (forward), B (backward), or I and W, the gradients of inputs and of
+    weights.
+
+    Args:
+        name: gpipe, 1f1b, interleaved, looped-bfs, zb-h1 or zb-v
+        devices: the number of devices
+        micro_batches: the number of micro-batches
+        stages_per_device: for the schedules that leave it open; 2 by default, 1 of zb-h1
+
+    Raises:
+        ValueError: if the name is not known or has other numbers of stages.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        devices: int = 1,
+        micro_batches: int = 1,
+        stages_per_device: int | None = None,
+        *,
+        _handle: int | None = None,
+    ) -> None:
+        if _handle is None:
+            _handle = check(_core.bind_PipelineSchedule(str(name), devices, micro_batches, stages_per_device or 0))
+        self._h = _handle
+        sizes = array("q", bytes(24))
+        check(_core.bind_PipelineSizes(self._h, address(sizes)))
+        self.stages, self.micro_batches, self.devices = sizes
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        """Reads a schedule from text; empty places in it are bubbles. Raises ValueError unless it is valid."""
+        s = Schedule("", _handle=check(_core.bind_PipelineParse(text)))
+        s.validate()
+        return s
+
+    def validate(self) -> None:
+        """Raises ValueError unless everything is there once, in an order that ends: a deadlock is named."""
+        check(_core.bind_PipelineValidate(self._h))
+
+    @property
+    def placement(self) -> list[int]:
+        """The number of the device of each stage."""
+        out = array("q", bytes(8 * self.stages))
+        check(_core.bind_PipelineDevices(self._h, address(out)))
+        return list(out)
+
+    def first(self, micro_batches: int) -> Schedule:
+        """Returns the schedule for the first micro-batches alone."""
+        return Schedule("", _handle=check(_core.bind_PipelineFirst(self._h, micro_batches)))
+
+    def with_transfers(self) -> Schedule:
+        """Returns the schedule with its sends and receives, in an order that does not deadlock if sends block."""
+        return Schedule("", _handle=check(_core.bind_PipelineTransfers(self._h)))
+
+    def _costs(self, costs: dict[str, Sequence[float] | float | None]) -> array[float]:
+        if all(v is None for v in costs.values()):
+            return array("d")
+        if costs["rest"] is None:
+            costs["rest"] = costs["saved"]
+        out = array("d")
+        for name, value in costs.items():
+            n = self.stages - 1 if name == "link" else self.stages
+            given: Any = (0.0 if name == "link" else 1.0) if value is None else value
+            values = [float(given)] * n if isinstance(given, int | float) else [float(v) for v in given]
+            if len(values) != n:
+                raise ValueError(f"simulate: want {n} numbers in {name}, got {len(values)}")
+            out.extend(values)
+        return out
+
+    def simulate(
+        self,
+        forward: Sequence[float] | float | None = None,
+        input: Sequence[float] | float | None = None,
+        weight: Sequence[float] | float | None = None,
+        link: Sequence[float] | float | None = None,
+        saved: Sequence[float] | float | None = None,
+        rest: Sequence[float] | float | None = None,
+    ) -> Timeline:
+        """Predicts time, bubble and memory. Costs are numbers by stage, or one for all; 1 by default.
+
+        Args:
+            forward: the time of a forward pass
+            input: the time of the gradient of a stage's input
+            weight: the time of the gradients of its weights; a whole backward pass takes both
+            link: the time of a tensor on its way from a stage to the next, or back; 0 by default
+            saved: the bytes that a micro-batch keeps in a stage
+            rest: those of them that the gradients of the weights need; all by default
+        """
+        costs = self._costs(
+            {"forward": forward, "input": input, "weight": weight, "saved": saved, "rest": rest, "link": link}
+        )
+        return Timeline(check(_core.bind_PipelineSimulate(self._h, address(costs), len(costs))))
+
+    def check_memory(
+        self, limits: Sequence[float] | float, saved: Sequence[float] | float | None = None, rest: Any = None
+    ) -> None:
+        """Raises ValueError if a device would keep more than its limit; it names the action and the peak.
+
+        Args:
+            limits: by device, or one for all; in activations, or in bytes if `saved` is given
+            saved: the bytes that a micro-batch keeps in a stage
+            rest: those of them that the gradients of the weights need
+        """
+        costs = self._costs(
+            {"forward": None, "input": None, "weight": None, "saved": saved, "rest": rest, "link": None}
+        )
+        most = array("d", [float(limits)] * self.devices if isinstance(limits, int | float) else limits)
+        check(_core.bind_PipelineCheckMemory(self._h, address(costs), len(costs), address(most), len(most)))
+
+    def plot(self, **costs: Any) -> Picture:
+        """Draws what `simulate` predicts."""
+        return self.simulate(**costs).plot()
+
+    def _repr_svg_(self) -> str:
+        return self.plot().svg
+
+    def __str__(self) -> str:
+        return _core.bind_PipelineText(self._h)
+
+    def __repr__(self) -> str:
+        name = str(self).partition("\n")[0][2:]
+        return f"<Schedule {name}: {self.stages} stages on {self.devices} devices, {self.micro_batches} micro-batches>"
+
+
+def schedule_names() -> list[str]:
+    """Returns the names of the schedules that `Schedule` knows."""
+    return _core.bind_PipelineNames().split()
+
+
+def placement(name: str, devices: int, stages_per_device: int | None) -> list[int]:
+    """Returns the device of each stage under the schedule of a name."""
+    chunks = check(_core.bind_PipelineChunks(name, stages_per_device or 0))
+    out = array("q", bytes(8 * devices * chunks))
+    check(_core.bind_PipelinePlace(name, devices, chunks, address(out)))
+    return list(out)

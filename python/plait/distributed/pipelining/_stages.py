@@ -1,0 +1,297 @@
+"""The schedules of ranks, under PyTorch's names: each rank has its stages and calls `step`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plait._modes import is_grad_enabled, no_grad
+from plait._tensor import Tensor
+from plait.distributed._groups import require
+from plait.distributed.pipelining._executor import Executor
+from plait.distributed.pipelining._pipeline import _cutter, _joined, _to, cut_batch, weights_of
+from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
+from plait.distributed.pipelining._values import pack
+from plait.nn.modules.module import Module
+from plait.nn.parallel._inputs import join, samples_of, split
+
+
+class PipelineStage:
+    """One stage of a model, on the rank that runs it.
+
+    Args:
+        submodule: the stage's part of the model
+        stage_index: its number, from 0
+        num_stages: the number of stages
+        device: where it runs; the submodule is moved there
+        input_args: what it gets; if all stages of a rank know it and `output_args`, a schedule checks that they fit
+        output_args: what it gives
+        output_grads: has no effect
+        input_grads: has no effect
+        group: the ranks of the pipeline; the default group if not given
+        dw_builder: has no effect: the engine splits backward passes itself
+        get_mesh: has no effect
+
+    Raises:
+        ValueError: if there is no such stage.
+    """
+
+    def __init__(
+        self,
+        submodule: Module,
+        stage_index: int,
+        num_stages: int,
+        device: Any,
+        input_args: Any = None,
+        output_args: Any = None,
+        output_grads: Any = None,
+        input_grads: Any = None,
+        group: Any = None,
+        dw_builder: Any = None,
+        get_mesh: Any = None,
+    ) -> None:
+        if not 0 <= stage_index < num_stages:
+            raise ValueError(f"PipelineStage: stage index {stage_index} is out of range of {num_stages} stages")
+        self.submod, self.stage_index, self.num_stages = submodule.to(device), stage_index, num_stages
+        self.device, self.group = device, require(group, "PipelineStage")
+        self.input_args, self.output_args = input_args, output_args
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it gets the batch."""
+        return self.stage_index == 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether its output is the model's."""
+        return self.stage_index == self.num_stages - 1
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the submodule."""
+        return self.submod(*args, **kwargs)
+
+
+class _Schedule:
+    """What the schedules have in common.
+
+    Args:
+        stage: this rank's stage, or stages
+        n_microbatches: the number of micro-batches that a batch is cut into, along dimension 0
+        loss_fn: called with output and target, returns the loss of a micro-batch, a scalar
+        args_chunk_spec: must be None
+        kwargs_chunk_spec: must be None
+        output_merge_spec: must be None
+        scale_grads: whether the batch's loss is the mean of the micro-batches', weighted by their samples, or their sum
+
+    Raises:
+        ValueError: if there are fewer micro-batches than stages, or this rank has other stages than the schedule says.
+    """
+
+    _name = ""
+
+    def __init__(
+        self,
+        stage: PipelineStage | Sequence[PipelineStage],
+        n_microbatches: int,
+        loss_fn: Callable[..., Tensor] | None = None,
+        args_chunk_spec: Any = None,
+        kwargs_chunk_spec: Any = None,
+        output_merge_spec: Any = None,
+        scale_grads: bool = True,
+        backward_requires_autograd: bool = True,
+    ) -> None:
+        if not (args_chunk_spec is None and kwargs_chunk_spec is None and output_merge_spec is None):
+            raise NotImplementedError(f"{type(self).__name__}: batches are cut and joined along dimension 0 only")
+        stages = [stage] if isinstance(stage, PipelineStage) else sorted(stage, key=lambda s: s.stage_index)
+        first = stages[0]
+        ranks, rank = first.group.size(), first.group.rank()
+        if n_microbatches < ranks:
+            raise ValueError(
+                f"{type(self).__name__}: the number of microbatches ({n_microbatches}) must be greater than or equal "
+                f"to the number of ranks ({ranks})"
+            )
+        self._stages = {s.stage_index: s for s in stages}
+        place = placement(self._name, ranks, len(stages))
+        mine = [i for i, r in enumerate(place) if r == rank]
+        if mine != list(self._stages) or len(place) != first.num_stages:
+            raise ValueError(
+                f"{type(self).__name__}: rank {rank} of {ranks} must have the stages {mine} of {len(place)}, got "
+                f"{list(self._stages)} of {first.num_stages}"
+            )
+        _check_fit(stages)
+        self.n_microbatches, self.loss_fn, self.scale_grads = int(n_microbatches), loss_fn, scale_grads
+        self._has_backward = loss_fn is not None
+        self.schedule = Schedule(self._name, ranks, self.n_microbatches, len(stages))
+        self._place = place
+        self._executor = Executor([first.device], place, first.group)
+
+    def step(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[Tensor] | None = None,
+        return_outputs: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Runs a batch forward and backward. Every rank of the pipeline calls it.
+
+        Args:
+            args: the batch, on the rank with the first stage
+            target: what `loss_fn` compares the output with, on the rank with the last stage
+            losses: a list that is emptied and gets the micro-batches' losses, on the rank with the last stage
+            return_outputs: whether the rank with the last stage returns the output
+            kwargs: more arguments of this rank's stages, cut like the batch
+
+        Returns:
+            The output on the rank with the last stage, and None on the others.
+
+        Raises:
+            RuntimeError: under no_grad; use `eval`.
+            TypeError: if losses is not a list.
+            ValueError: if arguments are on the wrong rank, or the batch has fewer samples than micro-batches.
+        """
+        if not is_grad_enabled():
+            raise RuntimeError(
+                f"{type(self).__name__}.step() requires gradients to be enabled, use eval() under no_grad"
+            )
+        return self._run(args, kwargs, target, losses, True, return_outputs)
+
+    def eval(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[Tensor] | None = None,
+        return_outputs: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Runs a batch forward, without gradients. Arguments are as for `step`."""
+        with no_grad():
+            return self._run(args, kwargs, target, losses, False, return_outputs)
+
+    def timeline(self) -> Timeline | None:
+        """Waits for the last step and returns when this rank's passes were done."""
+        return self._executor.measured()
+
+    def _run(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, losses: Any, train: bool, keep: bool
+    ) -> Any:
+        name, m = type(self).__name__, self.n_microbatches
+        if losses is not None and not isinstance(losses, list):
+            raise TypeError(f"{name}: losses must be a list but got a {type(losses).__name__}")
+        first, last = 0 in self._stages, len(self._place) - 1 in self._stages
+        if bool(args) != first:
+            raise ValueError(
+                f"{name}: the batch goes to the rank with the first stage, "
+                + ("which got none" if first else "this one has the stages " + str(list(self._stages)))
+            )
+        if target is not None and not last:
+            raise ValueError(
+                f"{name}: the target goes to the rank with the last stage, this one has {list(self._stages)}"
+            )
+        if train and last and self.loss_fn is None:
+            raise ValueError(f"{name}: a step needs a loss_fn; use eval() for the output alone")
+        wanted = last and self.loss_fn is not None and (train or target is not None)
+        if wanted and target is None:
+            raise ValueError(f"{name}: the rank with the last stage needs a target")
+        samples = samples_of((args, target), kwargs, 0)
+        sizes = cut_batch(samples, m) if samples else [1] * m
+        if len(sizes) < m:
+            raise ValueError(f"{name}: got {samples} samples for {m} microbatches")
+        cuts = split((args, target, kwargs), m, _cutter(sizes))
+        packed = [pack(c[0]) for c in cuts]
+        outputs: list[Any] = [None] * m
+        found: list[Any] = [None] * m
+
+        def forward(stage: int, micro: int, tensors: list[Tensor]) -> list[Tensor]:
+            here = self._stages[stage]
+            values = packed[micro][1](tensors) if stage == 0 else tensors
+            out = here(*values, **_to(cuts[micro][2], here.device))
+            if here.is_last:
+                outputs[micro] = out
+            return pack(out)[0]
+
+        def loss(micro: int, _tensors: list[Tensor]) -> Tensor:
+            assert self.loss_fn is not None
+            value = self.loss_fn(outputs[micro], _to(cuts[micro][1], _tensors[0].device))
+            found[micro] = value.detach()
+            outputs[micro] = join([outputs[micro]], lambda ts: ts[0].detach()) if keep else None
+            return value
+
+        weights = weights_of(sizes, "mean" if self.scale_grads else "sum")
+        self._executor.run(
+            self.schedule, [t for t, _ in packed] if first else [], weights, train, forward, loss if wanted else None
+        )
+        if losses is not None and last:
+            losses[:] = [v for v in found if v is not None]
+        return join(outputs, _joined) if last and keep else None
+
+
+def _check_fit(stages: Sequence[PipelineStage]) -> None:
+    """Compares the shapes between stages of one rank that know them."""
+    for a, b in itertools.pairwise(stages):
+        if b.stage_index != a.stage_index + 1 or a.output_args is None or b.input_args is None:
+            continue
+        gives = [list(t.shape) for t in pack(a.output_args)[0]]
+        takes = [list(t.shape) for t in pack(b.input_args)[0]]
+        if gives != takes:
+            raise ValueError(
+                f"stage {b.stage_index} takes tensors of shapes {takes}, but stage {a.stage_index} gives {gives}"
+            )
+
+
+class ScheduleGPipe(_Schedule):
+    """All forward passes, then all backward passes."""
+
+    _name = "gpipe"
+
+
+class Schedule1F1B(_Schedule):
+    """One forward and one backward pass in turn, after as many forward passes as there are stages behind."""
+
+    _name = "1f1b"
+
+
+class ScheduleInterleaved1F1B(_Schedule):
+    """1F1B with several stages on each rank: stages `rank`, `rank + ranks`, and so on."""
+
+    _name = "interleaved"
+
+
+class ScheduleLoopedBFS(_Schedule):
+    """Several stages on each rank, each with all micro-batches before the next."""
+
+    _name = "looped-bfs"
+
+
+class ScheduleInterleavedZeroBubble(_Schedule):
+    """1F1B, interleaved if ranks have several stages, with the gradients of weights where there would be bubbles."""
+
+    _name = "zb-h1"
+
+
+class ScheduleZBVZeroBubble(_Schedule):
+    """Two stages on each rank, `rank` and `2 * ranks - 1 - rank`, almost without bubbles."""
+
+    _name = "zb-v"
+
+
+def get_schedule_class(schedule_name: str) -> type[_Schedule]:
+    """Returns the class with a name, whatever its case: "1F1B", "GPipe", "Interleaved1F1B", ...
+
+    Raises:
+        ValueError: if there is none.
+    """
+    classes = (
+        ScheduleGPipe,
+        Schedule1F1B,
+        ScheduleInterleaved1F1B,
+        ScheduleLoopedBFS,
+        ScheduleInterleavedZeroBubble,
+        ScheduleZBVZeroBubble,
+    )
+    for c in classes:
+        if c.__name__.lower() in (schedule_name.lower(), "schedule" + schedule_name.lower()):
+            return c
+    names = ", ".join(c.__name__.removeprefix("Schedule") for c in classes)
+    raise ValueError(f"get_schedule_class: unknown schedule name {schedule_name!r}, want one of {names}")
