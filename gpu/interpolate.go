@@ -134,7 +134,7 @@ func (p *resampling) tables(r *recorder) (m core.Memory, where [3]int, err error
 	if m, err = r.temp(4 * len(words)); err != nil {
 		return m, where, err
 	}
-	r.write(m, words)
+	r.transcribe(m, words)
 	return m, where, nil
 }
 

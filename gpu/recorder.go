@@ -82,8 +82,8 @@ func (r *recorder) clear(o *core.Operand) {
 	r.batch.list.Clear(slab.buffer, at+size*o.Offset, (size*o.Numel()+3)&^3)
 }
 
-// write sets words of scratch memory to what the host has, by way of the batches' parameters.
-func (r *recorder) write(m core.Memory, words []uint32) {
+// transcribe sets words of scratch memory to what the host has, by way of the batches' parameters.
+func (r *recorder) transcribe(m core.Memory, words []uint32) {
 	slab, at := r.device.memory.slabOf(m)
 	for len(words) > 0 {
 		n := min(len(words), paramsRoom/16)
