@@ -99,7 +99,7 @@ func (s *stream) Begin(k core.KernelID, op string) *core.Call {
 	t := s.tail.Load()
 	for t-s.done.Load() >= queueSize {
 		s.mu.Unlock()
-		s.wait(t - queueSize + 1)
+		s.wait(t - queueSize/2) // a host that came back for each free slot would take its core from the workers
 		s.mu.Lock()
 		t = s.tail.Load()
 	}
