@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,11 +12,19 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// WriteFile writes a file as Write does, beside path and then renamed to it: after an error or a crash path holds what it
-// held before. A link is followed, and the permissions of an existing file are kept.
+// WriteFile writes a file as Write does, by way of [ReplaceFile].
 //
 // Errors: those of Write, and those of the file system.
 func WriteFile(path string, entries []Entry, metadata map[string]string) error {
+	return ReplaceFile(path, func(w io.Writer) error { return Write(w, entries, metadata) })
+}
+
+// ReplaceFile writes what fill writes beside path, and then renames it to path: after an error or a crash path holds what
+// it held before. The bytes and the name are on the disk when it returns. A link is followed, and the permissions of an
+// existing file are kept.
+//
+// Errors: fill's as it is, and those of the file system.
+func ReplaceFile(path string, fill func(io.Writer) error) error {
 	target := path
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		target = resolved
@@ -24,7 +33,7 @@ func WriteFile(path string, entries []Entry, metadata map[string]string) error {
 	if err != nil {
 		return core.Errorf(core.IOError, format, "%w", err)
 	}
-	err = fill(file, entries, metadata)
+	err = fillAndSync(file, fill)
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = replace(file.Name(), target)
 	}
@@ -45,9 +54,9 @@ func createBeside(target string) (*os.File, error) {
 	}
 }
 
-func fill(file *os.File, entries []Entry, metadata map[string]string) error {
+func fillAndSync(file *os.File, fill func(io.Writer) error) error {
 	buffered := bufio.NewWriterSize(file, 1<<20)
-	if err := Write(buffered, entries, metadata); err != nil {
+	if err := fill(buffered); err != nil {
 		return err
 	}
 	if err := errors.Join(buffered.Flush(), file.Sync()); err != nil {

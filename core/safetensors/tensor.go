@@ -27,6 +27,12 @@ func DTypeOf(d core.DType) DType {
 	return ""
 }
 
+// Core returns the dtype of tensors with this element type, and false if there is none.
+func (d DType) Core() (core.DType, bool) {
+	dtype, ok := dtypes[d]
+	return dtype, ok
+}
+
 // Load returns the tensors of a file, on the current default device. On CPU devices they share the file's map, as those of
 // [File.Tensor] do.
 //
@@ -126,7 +132,7 @@ func (f *File) Tensor(name string) *core.Tensor {
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
-	dtype, ok := dtypes[info.DType]
+	dtype, ok := info.DType.Core()
 	if !ok {
 		return core.ErrorTensor(core.Errorf(core.DTypeError, format, "%stensor %s: no tensors have dtype %s", f.prefix(), quote(name), info.DType))
 	}

@@ -1,0 +1,26 @@
+// Package checkpoint saves what many ranks train and loads it into any other layout: another number of ranks, other shards, or
+// one device.
+//
+// Each rank names the [Piece]s it holds: boxes of whole tensors, by plain names. [Save] makes a folder of them:
+//
+//	index.json                                  which tensor lies where, and the values that are no tensors
+//	<save>-00000-of-00004.safetensors           the pieces that rank 0 wrote
+//	<save>-00001-of-00004.safetensors           ...
+//
+// A piece that several ranks hold is written by one of them, so that copies cost nothing. The pieces of a tensor must cover
+// it exactly. The index is renamed into place when every file is on the disk: a rank that fails or is killed before that
+// leaves the folder's earlier checkpoint as it was, and the next save removes what it left.
+//
+// [Load] takes from the files what lies in the pieces that the ranks want now, after it has checked all of it: the index
+// holds the size of every file and a checksum of every piece. [Gather] and [Scatter] move whole tensors between one rank
+// and the pieces of all, without files.
+package checkpoint
+
+import "github.com/plait-ml/plait/core"
+
+// format names this package in its errors.
+const format = "checkpoint"
+
+func errorf(kind core.Kind, text string, args ...any) error {
+	return core.Errorf(kind, format, text, args...)
+}

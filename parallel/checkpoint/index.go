@@ -1,0 +1,122 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/safetensors"
+)
+
+const (
+	indexName = "index.json"
+	indexKind = "plait.checkpoint"
+	version   = 1
+)
+
+// An index says where the tensors of a checkpoint lie.
+type index struct {
+	Kind    string                     `json:"format"`
+	Version int                        `json:"version"`
+	Files   []fileInfo                 `json:"files"`
+	Tensors map[string]tensorInfo      `json:"tensors"`
+	Values  map[string]json.RawMessage `json:"values"`
+}
+
+type fileInfo struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+type tensorInfo struct {
+	DType  safetensors.DType `json:"dtype"`
+	Shape  []int             `json:"shape"`
+	Pieces []pieceInfo       `json:"pieces"`
+}
+
+type pieceInfo struct {
+	File int `json:"file"` // in the index's list
+	box
+	CRC uint32 `json:"crc32c"` // of the piece's bytes (Castagnoli)
+}
+
+// fileName returns the name of a rank's file in a save.
+func fileName(save string, rank, world int) string {
+	return fmt.Sprintf("%s-%05d-of-%05d.safetensors", save, rank, world)
+}
+
+// ours matches the names that fileName makes, and those of such files while they are written.
+var ours = regexp.MustCompile(`^[0-9a-f]{16}-\d{5}-of-\d{5}\.safetensors(\.[0-9a-f]{8}\.tmp)?$`)
+
+// write puts the index in its place in dir.
+func (x *index) write(dir string) error {
+	return safetensors.ReplaceFile(filepath.Join(dir, indexName), func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", " ")
+		return enc.Encode(x)
+	})
+}
+
+// readIndex reads the index of dir and checks all of it that needs no other file.
+func readIndex(dir string) (*index, error) {
+	path := filepath.Join(dir, indexName)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errorf(core.IOError, "%s is no checkpoint: it has no %s: %w", dir, indexName, err)
+	}
+	if err != nil {
+		return nil, errorf(core.IOError, "%w", err)
+	}
+	x := &index{}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(x); err != nil {
+		return nil, errorf(core.ValueError, "%s is damaged or no index: %w", path, err)
+	}
+	if x.Kind != indexKind {
+		return nil, errorf(core.ValueError, "%s is no index of a checkpoint: its format is %.40q, want %q", path, x.Kind, indexKind)
+	}
+	if x.Version != version {
+		return nil, errorf(core.ValueError, "%s has version %d, this program reads %d", path, x.Version, version)
+	}
+	for _, f := range x.Files {
+		if !ours.MatchString(f.Name) {
+			return nil, errorf(core.ValueError, "%s is damaged: it names the file %.80q", path, f.Name)
+		}
+	}
+	for name, t := range x.Tensors {
+		if err := t.check(name, len(x.Files)); err != nil {
+			return nil, fmt.Errorf("%s is damaged: %w", path, err)
+		}
+	}
+	return x, nil
+}
+
+func (t tensorInfo) check(name string, files int) error {
+	if t.DType.Bits() < 8 {
+		return errorf(core.ValueError, "tensor %q has the dtype %.40q", name, t.DType)
+	}
+	if _, err := core.CheckShape(format, t.Shape, core.Float64); err != nil {
+		return fmt.Errorf("tensor %q: %w", name, err)
+	}
+	boxes := make([]box, len(t.Pieces))
+	for i, p := range t.Pieces {
+		if p.File < 0 || p.File >= files || len(p.Offset) != len(t.Shape) || len(p.Shape) != len(t.Shape) {
+			return errorf(core.ValueError, "tensor %q: piece %d does not fit", name, i)
+		}
+		for d, n := range t.Shape {
+			if p.Offset[d] < 0 || p.Shape[d] < 1 || p.Offset[d] > n-p.Shape[d] {
+				return errorf(core.ValueError, "tensor %q of shape %v: piece %d is %v", name, t.Shape, i, p.box)
+			}
+		}
+		boxes[i] = p.box
+	}
+	return covers(name, t.Shape, boxes)
+}

@@ -1,0 +1,242 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/safetensors"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// Load writes the checkpoint in dir to pieces and returns its values. Each rank of group wants the pieces it likes, whatever the
+// ranks were that saved; a nil group is one rank alone. Values are converted to the dtypes of the pieces' tensors. Tensors
+// of the checkpoint that nobody wants are not read.
+//
+// Errors, on every rank, with all pieces as they were: a folder without a checkpoint; tensors that it does not have, or has in
+// another shape; a file that is missing, cut short or changed. The error names the file and the tensor.
+func Load(dir string, pieces []Piece, group *collective.Group) (map[string]json.RawMessage, error) {
+	w := world{group}
+	var r *reader
+	_, problem := describe(pieces)
+	if problem == nil {
+		r, problem = openReader(dir)
+	}
+	var plans [][]part
+	if problem == nil {
+		defer r.close()
+		plans, problem = r.check(pieces)
+	}
+	if _, err := exchange(w, struct{}{}, problem); err != nil {
+		return nil, err
+	}
+	problem = onHost(func(core.Device) error {
+		for i, p := range pieces {
+			if err := r.fill(p, plans[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	_, err := exchange(w, struct{}{}, problem)
+	return r.index.Values, err
+}
+
+// Info describes a tensor of a checkpoint.
+type Info struct {
+	DType  core.DType
+	Shape  []int
+	Pieces int // in the files
+}
+
+// Inspect returns the tensors, by name, and the values of the checkpoint in dir, from its index alone.
+func Inspect(dir string) (map[string]Info, map[string]json.RawMessage, error) {
+	x, err := readIndex(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	infos := make(map[string]Info, len(x.Tensors))
+	for name, t := range x.Tensors {
+		d, ok := t.DType.Core()
+		if !ok {
+			return nil, nil, errorf(core.DTypeError, "tensor %q: no tensors have dtype %s", name, t.DType)
+		}
+		infos[name] = Info{d, t.Shape, len(t.Pieces)}
+	}
+	return infos, x.Values, nil
+}
+
+// A reader is an open checkpoint.
+type reader struct {
+	dir     string
+	index   *index
+	files   map[int]*safetensors.File
+	checked map[string]bool // keys of pieces whose bytes are right, after their file's name
+}
+
+func openReader(dir string) (*reader, error) {
+	x, err := readIndex(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{dir: dir, index: x, files: map[int]*safetensors.File{}, checked: map[string]bool{}}, nil
+}
+
+func (r *reader) close() {
+	for _, f := range r.files {
+		// Tensors made from the file keep its map; nobody is left to tell of an error.
+		_ = f.Close()
+	}
+}
+
+// A part is what a wanted piece takes from a stored one.
+type part struct {
+	from pieceInfo
+	key  string
+	box  // in the whole tensor
+}
+
+// check finds the parts of every piece, and makes sure that the files hold them.
+func (r *reader) check(pieces []Piece) ([][]part, error) {
+	if err := r.compare(pieces); err != nil {
+		return nil, err
+	}
+	plans := make([][]part, len(pieces))
+	for i, p := range pieces {
+		t := r.index.Tensors[p.Name]
+		for _, from := range t.Pieces {
+			both, ok := from.and(p.box())
+			if !ok {
+				continue
+			}
+			key := from.key(p.Name, t.Shape)
+			if err := r.verify(p.Name, key, t, from); err != nil {
+				return nil, err
+			}
+			plans[i] = append(plans[i], part{from, key, both})
+		}
+	}
+	return plans, nil
+}
+
+// compare reports all differences between what is wanted and what there is at once.
+func (r *reader) compare(pieces []Piece) error {
+	missing, shapes := map[string]bool{}, map[string]bool{}
+	for _, p := range pieces {
+		if t, ok := r.index.Tensors[p.Name]; !ok {
+			missing[p.Name] = true
+		} else if !slices.Equal(t.Shape, p.whole()) {
+			shapes[fmt.Sprintf("%s (the checkpoint's is %v, wanted is %v)", p.Name, t.Shape, p.whole())] = true
+		}
+	}
+	var parts []string
+	if len(missing) > 0 {
+		parts = append(parts, "no tensors named "+listed(missing))
+	}
+	if len(shapes) > 0 {
+		parts = append(parts, "tensors of another shape: "+listed(shapes))
+	}
+	if parts == nil {
+		return nil
+	}
+	return errorf(core.ValueError, "%s has %s", r.dir, strings.Join(parts, ", and "))
+}
+
+// listed joins names in order, the first ones if they are many.
+func listed(names map[string]bool) string {
+	const most = 20
+	list := slices.Sorted(maps.Keys(names))
+	if n := len(list); n > most {
+		list = append(list[:most], fmt.Sprintf("and %d more", n-most))
+	}
+	return strings.Join(list, ", ")
+}
+
+// verify makes sure that a file holds a stored piece as it was written.
+func (r *reader) verify(name, key string, t tensorInfo, from pieceInfo) error {
+	info := r.index.Files[from.File]
+	path := filepath.Join(r.dir, info.Name)
+	fail := func(text string, args ...any) error {
+		return errorf(core.ValueError, "%s: tensor %q: %s", path, name, fmt.Sprintf(text, args...))
+	}
+	f := r.files[from.File]
+	if f == nil {
+		stat, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return fail("the file is missing")
+		}
+		if err != nil {
+			return errorf(core.IOError, "%w", err)
+		}
+		if stat.Size() != info.Bytes {
+			return fail("the file is torn: it has %d bytes, the index says %d", stat.Size(), info.Bytes)
+		}
+		if f, err = safetensors.Open(path); err != nil {
+			return fail("%s", err)
+		}
+		r.files[from.File] = f
+	}
+	id := info.Name + "/" + key
+	if r.checked[id] {
+		return nil
+	}
+	stored, ok := f.Info(key)
+	if !ok {
+		return fail("the file has no piece %q", key)
+	}
+	if stored.DType != t.DType || !equalShape(stored.Shape, from.Shape) {
+		return fail("the file holds %s%v, the index says %s%v", stored.DType, stored.Shape, t.DType, from.Shape)
+	}
+	bytes, err := f.Bytes(key)
+	if err != nil {
+		return err
+	}
+	if sum := crc32.Checksum(bytes, castagnoli); sum != from.CRC {
+		return fail("the file is damaged: the piece %v has the checksum %08x, the index says %08x", from.box, sum, from.CRC)
+	}
+	r.checked[id] = true
+	return nil
+}
+
+func equalShape(a []int64, b []int) bool {
+	return slices.EqualFunc(a, b, func(x int64, y int) bool { return x == int64(y) })
+}
+
+// fill copies the parts of a piece to its tensor, and waits for them.
+func (r *reader) fill(p Piece, parts []part) (err error) {
+	wanted := p.box()
+	core.Tidy(func() {
+		for _, part := range parts {
+			source := narrowed(r.files[part.from.File].Tensor(part.key), part.box, part.from.Offset)
+			if err = op.CopyInPlace(narrowed(p.Tensor, part.box, wanted.Offset), source).Err(); err != nil {
+				return
+			}
+		}
+		err = p.Tensor.Wait()
+	})
+	if err != nil {
+		return fmt.Errorf("tensor %q: %w", p.Name, err)
+	}
+	return nil
+}
+
+// narrowed returns the view of the box b, which counts in the whole tensor, of a piece t that begins at origin.
+func narrowed(t *core.Tensor, b box, origin []int) *core.Tensor {
+	for d, n := range b.Shape {
+		if t.Err() != nil {
+			break
+		}
+		if n != t.Shape()[d] {
+			t = op.Narrow(t, d, b.Offset[d]-origin[d], n)
+		}
+	}
+	return t
+}
