@@ -557,6 +557,44 @@ plait_status plait_blas_prefer(plait_string path);
 // device.
 char *plait_blas_name(void);
 
+// --- checkpoint ---
+
+// plait_checkpoint_save writes the pieces that the ranks of a group hold, and values, to a folder; without a
+// group one rank is alone. header is JSON: {"pieces": [{"name", "shape", "offset"}, ...], "values": {...}},
+// with the shape of the whole tensor and where the piece begins in it, or neither for a whole one. It may
+// wait for the device.
+plait_status plait_checkpoint_save(plait_string dir, plait_string header, plait_tensors list, int64_t n,
+		plait_object of);
+
+// plait_checkpoint_save_async is plait_checkpoint_save that returns when the pieces are copied to host
+// memory, with an object for plait_checkpoint_wait_for. It may wait for the device.
+plait_object plait_checkpoint_save_async(plait_string dir, plait_string header, plait_tensors list, int64_t n,
+		plait_object of);
+
+// plait_checkpoint_wait_for waits until a checkpoint is saved, at most so many nanoseconds, and returns
+// whether it is. It may wait for the device.
+plait_status plait_checkpoint_wait_for(plait_object h, int64_t nanoseconds);
+
+// plait_checkpoint_load writes what a checkpoint holds to the pieces that the ranks of a group want, with a
+// header as plait_checkpoint_save takes, and returns an object for plait_checkpoint_text: the values, as
+// JSON. It may wait for the device.
+plait_object plait_checkpoint_load(plait_string dir, plait_string header, plait_tensors list, int64_t n,
+		plait_object of);
+
+// plait_checkpoint_inspect reads the index of a checkpoint and returns an object for plait_checkpoint_text:
+// {"tensors": {name: {"dtype", "shape"}, ...}, "values": {...}} as JSON. It may wait for the device.
+plait_object plait_checkpoint_inspect(plait_string dir);
+
+// plait_checkpoint_text returns the text of an object of plait_checkpoint_load or plait_checkpoint_inspect;
+// nothing for others.
+char *plait_checkpoint_text(plait_object h);
+
+// plait_checkpoint_reshard writes to the pieces that each rank of a group wants what the ranks have, without
+// files: the first n tensors, and pieces of the header, are those that the rank has, the rest those it wants.
+// It may wait for the device.
+plait_status plait_checkpoint_reshard(plait_string header, plait_tensors list, int64_t n, int64_t all,
+		plait_object of);
+
 // --- collective ---
 
 // plait_world_new makes size ranks that are threads of this process, and writes the handles of their groups,
