@@ -18,7 +18,8 @@ func pieces(header string, list Tensors, n int64) (checkpoint.State, error) {
 			Name          string
 			Shape, Offset []int
 		}
-		Values map[string]json.RawMessage
+		Values  map[string]json.RawMessage
+		Problem string
 	}
 	if err := json.Unmarshal([]byte(header), &h); err != nil {
 		return checkpoint.State{}, core.Errorf(core.ValueError, "checkpoint", "header: %v", err)
@@ -27,6 +28,9 @@ func pieces(header string, list Tensors, n int64) (checkpoint.State, error) {
 		return checkpoint.State{}, core.Errorf(core.ValueError, "checkpoint", "got %d names and %d tensors", len(h.Pieces), n)
 	}
 	s := checkpoint.State{Values: h.Values}
+	if h.Problem != "" {
+		s.Problem = core.Errorf(core.ValueError, "checkpoint", "%s", h.Problem)
+	}
 	for i, t := range tensors(list, n) {
 		p := h.Pieces[i]
 		s.Pieces = append(s.Pieces, checkpoint.Piece{Name: p.Name, Tensor: t, Shape: p.Shape, Offset: p.Offset})
@@ -46,8 +50,8 @@ func groupOrNone(h Object) *collective.Group {
 type saving struct{ *checkpoint.Pending }
 
 // CheckpointSave writes the pieces that the ranks of a group hold, and values, to a folder; without a group one rank is alone.
-// header is JSON: {"pieces": [{"name", "shape", "offset"}, ...], "values": {...}}, with the shape of the whole tensor and where
-// the piece begins in it, or neither for a whole one.
+// header is JSON: {"pieces": [{"name", "shape", "offset"}, ...], "values": {...}, "problem": "..."}, with the shape of the whole
+// tensor and where the piece begins in it, or neither for a whole one, and with what keeps the rank from taking part.
 //
 //plait:waits
 func CheckpointSave(dir, header string, list Tensors, n int64, of Object) (status Status) {
@@ -100,7 +104,7 @@ func CheckpointWaitFor(h Object, nanoseconds int64) (status Status) {
 type loaded struct{ text string }
 
 // CheckpointLoad writes what a checkpoint holds to the pieces that the ranks of a group want, with a header as
-// [CheckpointSave] takes, and returns an object for [CheckpointText]: the values, as JSON.
+// [CheckpointSave] takes, whose values name those that must be there, and returns an object for [CheckpointText]: the values, as JSON.
 //
 //plait:waits
 func CheckpointLoad(dir, header string, list Tensors, n int64, of Object) (status Object) {
@@ -109,7 +113,7 @@ func CheckpointLoad(dir, header string, list Tensors, n int64, of Object) (statu
 	if err != nil {
 		return failure(err)
 	}
-	values, err := checkpoint.Load(dir, s.Pieces, groupOrNone(of))
+	values, err := checkpoint.Load(dir, s, groupOrNone(of))
 	if err != nil {
 		return failure(err)
 	}

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -142,7 +143,7 @@ func TestCase52EveryLayoutLoadsInEveryOther(t *testing.T) {
 				err := ranks(n, func(r *collective.Rank) error {
 					want := piecesOf(wanted, r.Rank, n)
 					got := blank(want)
-					values, err := Load(dir, got, r.World)
+					values, err := Load(dir, State{Pieces: got}, r.World)
 					if err != nil {
 						return err
 					}
@@ -248,6 +249,7 @@ func TestPiecesThatDoNotFit(t *testing.T) {
 		{"values", func(r int) State {
 			return State{Values: map[string]json.RawMessage{"seed": json.RawMessage(fmt.Sprint(r))}}
 		}, `value "seed": rank 0 gave 0, rank 1 1`},
+		{"a problem of its own", func(int) State { return State{Problem: errors.New("the disk is on fire")} }, "the disk is on fire"},
 		{"no JSON", func(int) State { return State{Values: map[string]json.RawMessage{"v": json.RawMessage("{")}} }, `value "v"`},
 	} {
 		dir := t.TempDir()
@@ -264,7 +266,7 @@ func TestPiecesThatDoNotFit(t *testing.T) {
 			}
 			assert.ErrorContains(t, err, c.wants, c.name)
 		}
-		_, err := Load(dir, piecesOf(replicated, 0, 1), nil)
+		_, err := Load(dir, State{Pieces: piecesOf(replicated, 0, 1)}, nil)
 		assert.NoError(t, err, "%s: the checkpoint before", c.name)
 	}
 }
@@ -277,8 +279,9 @@ func TestWhatACheckpointDoesNotHave(t *testing.T) {
 		{Name: "even", Tensor: kept}, {Name: "odd", Tensor: op.Zeros(7, 4)},
 		{Name: "absent", Tensor: op.Zeros(1)}, {Name: "absent too", Tensor: op.Zeros(1)},
 	}
-	_, err := Load(dir, pieces, nil)
+	_, err := Load(dir, State{Pieces: pieces, Values: map[string]json.RawMessage{"epoch": nil, "step": nil}}, nil)
 	assert.ErrorContains(t, err, "no tensors named absent, absent too")
+	assert.ErrorContains(t, err, "no values named epoch,")
 	assert.ErrorContains(t, err, "odd (the checkpoint's is [7 2 2], wanted is [7 4])")
 	v, err := core.Values[float32](kept)
 	require.NoError(t, err)
@@ -291,7 +294,7 @@ func TestWhatACheckpointDoesNotHave(t *testing.T) {
 		if r.Rank == 1 {
 			want = append(want, Piece{Name: "absent", Tensor: op.Zeros(1)})
 		}
-		_, errs[r.Rank] = Load(dir, want, r.World)
+		_, errs[r.Rank] = Load(dir, State{Pieces: want}, r.World)
 		for _, p := range want {
 			sum, err := core.Values[float64](op.To(op.Sum(op.To(p.Tensor, core.Float64), nil, false), core.Float64))
 			if err != nil || sum[0] != 0 {
@@ -303,7 +306,7 @@ func TestWhatACheckpointDoesNotHave(t *testing.T) {
 	assert.ErrorContains(t, errs[0], "rank 1: ")
 	assert.ErrorContains(t, errs[1], "no tensors named absent")
 
-	_, err = Load(t.TempDir(), nil, nil)
+	_, err = Load(t.TempDir(), State{}, nil)
 	assert.ErrorContains(t, err, "is no checkpoint")
 }
 
@@ -341,7 +344,7 @@ func TestCase53DamagedFiles(t *testing.T) {
 		path := filepath.Join(dir, x.Files[1].Name)
 		c.damage(t, path)
 		want := blank(piecesOf(replicated, 0, 1))
-		_, err = Load(dir, want, nil)
+		_, err = Load(dir, State{Pieces: want}, nil)
 		assert.ErrorContains(t, err, c.wants, c.name)
 		assert.ErrorContains(t, err, path, c.name)
 		assert.ErrorContains(t, err, "tensor ", c.name)
@@ -384,7 +387,7 @@ func TestCase53KilledWhileSaving(t *testing.T) {
 		for i, n := range names {
 			pieces[i] = Piece{Name: n, Tensor: op.Zeros(300_000)}
 		}
-		values, err := Load(dir, pieces, nil)
+		values, err := Load(dir, State{Pieces: pieces}, nil)
 		require.NoError(t, err)
 		var step float64
 		require.NoError(t, json.Unmarshal(values["step"], &step))
@@ -413,7 +416,7 @@ func TestDamagedIndex(t *testing.T) {
 	} {
 		require.Contains(t, string(text), c.old)
 		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o666))
-		_, err := Load(dir, nil, nil)
+		_, err := Load(dir, State{}, nil)
 		assert.ErrorContains(t, err, c.wants)
 		assert.ErrorContains(t, err, path)
 	}
@@ -459,7 +462,7 @@ func TestSaveAsync(t *testing.T) {
 			return err
 		}
 		got := blank(want)
-		if _, err := Load(dir, got, r.World); err != nil {
+		if _, err := Load(dir, State{Pieces: got}, r.World); err != nil {
 			return err
 		}
 		return equalPieces(got, want)
@@ -492,7 +495,7 @@ func TestARankThatCannotWrite(t *testing.T) {
 	}))
 	assert.ErrorContains(t, errs[0], "rank 1: ")
 	assert.Error(t, errs[1])
-	_, err := Load(good, blank(piecesOf(replicated, 0, 1)), nil)
+	_, err := Load(good, State{Pieces: blank(piecesOf(replicated, 0, 1))}, nil)
 	assert.NoError(t, err)
 }
 
@@ -512,7 +515,7 @@ func FuzzIndex(f *testing.F) {
 			t.Fatal(err)
 		}
 		w := op.Zeros(3)
-		_, _ = Load(dir, []Piece{{Name: "w", Tensor: w}}, nil) // must not panic or read outside
+		_, _ = Load(dir, State{Pieces: []Piece{{Name: "w", Tensor: w}}}, nil) // must not panic or read outside
 		w.Release()
 	})
 }

@@ -17,23 +17,24 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// Load writes the checkpoint in dir to pieces and returns its values. Each rank of group wants the pieces it likes, whatever the
-// ranks were that saved; a nil group is one rank alone. Values are converted to the dtypes of the pieces' tensors. Tensors
-// of the checkpoint that nobody wants are not read.
+// Load writes the checkpoint in dir to the pieces of want and returns all its values, among which those that want has must
+// be. Each rank of group wants the pieces it likes, whatever the ranks were that saved; a nil group is one rank alone. Elements
+// are converted to the dtypes of the pieces' tensors. Tensors of the checkpoint that nobody wants are not read.
 //
-// Errors, on every rank, with all pieces as they were: a folder without a checkpoint; tensors that it does not have, or has in
-// another shape; a file that is missing, cut short or changed. The error names the file and the tensor.
-func Load(dir string, pieces []Piece, group *collective.Group) (map[string]json.RawMessage, error) {
-	w := world{group}
+// Errors, on every rank, with all pieces as they were: a folder without a checkpoint; tensors or values that it does not have,
+// tensors that it has in another shape; a file that is missing, cut short or changed. The error names the file and the
+// tensor.
+func Load(dir string, want State, group *collective.Group) (map[string]json.RawMessage, error) {
+	w, pieces := world{group}, want.Pieces
 	var r *reader
-	_, problem := describe(pieces)
+	_, problem := describeState(want)
 	if problem == nil {
 		r, problem = openReader(dir)
 	}
 	var plans [][]part
 	if problem == nil {
 		defer r.close()
-		plans, problem = r.check(pieces)
+		plans, problem = r.check(want)
 	}
 	if _, err := exchange(w, struct{}{}, problem); err != nil {
 		return nil, err
@@ -105,12 +106,12 @@ type part struct {
 }
 
 // check finds the parts of every piece, and makes sure that the files hold them.
-func (r *reader) check(pieces []Piece) ([][]part, error) {
-	if err := r.compare(pieces); err != nil {
+func (r *reader) check(want State) ([][]part, error) {
+	if err := r.compare(want); err != nil {
 		return nil, err
 	}
-	plans := make([][]part, len(pieces))
-	for i, p := range pieces {
+	plans := make([][]part, len(want.Pieces))
+	for i, p := range want.Pieces {
 		t := r.index.Tensors[p.Name]
 		for _, from := range t.Pieces {
 			both, ok := from.and(p.box())
@@ -128,9 +129,14 @@ func (r *reader) check(pieces []Piece) ([][]part, error) {
 }
 
 // compare reports all differences between what is wanted and what there is at once.
-func (r *reader) compare(pieces []Piece) error {
-	missing, shapes := map[string]bool{}, map[string]bool{}
-	for _, p := range pieces {
+func (r *reader) compare(want State) error {
+	missing, shapes, values := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for name := range want.Values {
+		if _, ok := r.index.Values[name]; !ok {
+			values[name] = true
+		}
+	}
+	for _, p := range want.Pieces {
 		if t, ok := r.index.Tensors[p.Name]; !ok {
 			missing[p.Name] = true
 		} else if !slices.Equal(t.Shape, p.whole()) {
@@ -140,6 +146,9 @@ func (r *reader) compare(pieces []Piece) error {
 	var parts []string
 	if len(missing) > 0 {
 		parts = append(parts, "no tensors named "+listed(missing))
+	}
+	if len(values) > 0 {
+		parts = append(parts, "no values named "+listed(values))
 	}
 	if len(shapes) > 0 {
 		parts = append(parts, "tensors of another shape: "+listed(shapes))

@@ -9,12 +9,14 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A State is what a rank gives to be saved.
+// A State is what a rank has, or wants.
 type State struct {
 	Pieces []Piece
 	// Values are those parts of the state that are no tensors, such as the number of a step, as JSON by name. Ranks may give
 	// the same value under one name; values that differ from rank to rank need names that differ.
 	Values map[string]json.RawMessage
+	// Problem, if set, keeps the rank from taking part: every rank returns it as an error.
+	Problem error
 }
 
 // A Piece is the part of a tensor that a rank holds.

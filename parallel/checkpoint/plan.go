@@ -24,6 +24,14 @@ type described struct {
 	Box   box
 }
 
+// describeState checks what s asks for and describes its pieces.
+func describeState(s State) ([]described, error) {
+	if s.Problem != nil {
+		return nil, s.Problem
+	}
+	return describe(s.Pieces)
+}
+
 // describe checks pieces and describes them.
 func describe(pieces []Piece) ([]described, error) {
 	list := make([]described, len(pieces))

@@ -117,7 +117,7 @@ var running = struct {
 // begin makes the plan of a save. All ranks return the same error, or all go on.
 func begin(dir string, s State, w world) (*save, error) {
 	sv := &save{dir: dir}
-	pieces, problem := describe(s.Pieces)
+	pieces, problem := describeState(s)
 	d := description{Pieces: pieces}
 	if problem == nil {
 		d.Values, problem = checkValues(s.Values)

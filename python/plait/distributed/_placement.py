@@ -1,0 +1,34 @@
+"""Where the tensor of one rank belongs in a tensor that several ranks hold together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+_NAME = "_placement"
+
+
+class Placement(NamedTuple):
+    """The box of a whole tensor that a rank's tensor is."""
+
+    shape: tuple[int, ...]  # of the whole tensor
+    offset: tuple[int, ...]  # where the rank's part begins
+
+
+def place(tensor: Any, placement: Placement | None) -> Any:
+    """Says where a tensor belongs, and returns it; None stands for a tensor that is whole."""
+    if placement is not None:
+        setattr(tensor, _NAME, placement)
+    return tensor
+
+
+def placement_of(tensor: Any) -> Placement | None:
+    """Returns where a tensor belongs; None for one that is whole."""
+    return getattr(tensor, _NAME, None)
+
+
+def placed_like(tensor: Any, model: Any) -> Any:
+    """Places a tensor of `model`'s shape as `model` is, and returns it."""
+    placement = placement_of(model)
+    if placement is not None and tensor.shape == model.shape:
+        place(tensor, placement)
+    return tensor

@@ -1,0 +1,241 @@
+"""`save` and `load`: a state, as nested dicts, to a folder and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from array import array
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+import plait
+from plait import _core
+from plait._errors import error_from
+from plait._runtime import SLICE, address, check
+from plait._tensor import Size, Tensor
+from plait.distributed._groups import ProcessGroup, is_initialized, require
+from plait.distributed._placement import placement_of
+from plait.distributed.checkpoint._nested import Stateful, fill, flatten
+from plait.distributed.checkpoint._states import States, give, state_of
+from plait.distributed.checkpoint._values import decode, encode
+from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
+
+Folder: TypeAlias = str | os.PathLike[str]
+
+
+class FileSystemWriter:
+    """Names the folder that `save` writes to.
+
+    Args:
+        path: the folder
+        options: others of PyTorch's have no effect
+    """
+
+    def __init__(self, path: Folder, *_: Any, **__: Any) -> None:
+        self.path = os.fspath(path)
+
+
+class FileSystemReader:
+    """Names the folder that `load` reads."""
+
+    def __init__(self, path: Folder, *_: Any, **__: Any) -> None:
+        self.path = os.fspath(path)
+
+    def read_metadata(self) -> Metadata:
+        """Returns what the checkpoint holds."""
+        return inspect(self.path)
+
+
+def save(
+    state_dict: dict[str, Any],
+    *,
+    checkpoint_id: Folder | None = None,
+    storage_writer: FileSystemWriter | None = None,
+    planner: None = None,
+    process_group: ProcessGroup | None = None,
+    no_dist: bool = False,
+) -> None:
+    """Saves a state to a folder, which holds either this checkpoint or the one before, whatever happens.
+
+    All ranks call it. Tensors of FSDP are saved as the shards they are, tensors that all ranks have once. Values beside
+    tensors are numbers, text, lists, tuples and dicts; such that differ from rank to rank need names of their own.
+
+    Args:
+        state_dict: nested dicts; a module, an optimiser or another object with `state_dict` and `load_state_dict`
+            stands for its state, a module for that under its plain names
+        checkpoint_id: the folder
+        storage_writer: the folder, in PyTorch's other spelling
+        planner: must be None
+        process_group: the ranks that save; the default group, or this rank alone without one
+        no_dist: this rank alone
+
+    Raises:
+        TypeError: for values that cannot be saved.
+        ValueError: if the ranks' pieces leave out a part of a tensor.
+        OSError: if a file cannot be written.
+        plait.DistributedError: on the other ranks, with the number of the one that failed.
+    """
+    folder, group = _where("save", checkpoint_id, storage_writer, planner, process_group, no_dist)
+    state = _expanded("save", state_dict)
+    header, handles = _header("save", state)
+    check(_core.bind_CheckpointSave(folder, header, address(handles), len(handles), group))
+
+
+def async_save(
+    state_dict: dict[str, Any],
+    *,
+    checkpoint_id: Folder | None = None,
+    storage_writer: FileSystemWriter | None = None,
+    planner: None = None,
+    process_group: ProcessGroup | None = None,
+    no_dist: bool = False,
+    **_: Any,
+) -> Future[None]:
+    """Does what `save` does, but returns when the state has been copied to host memory.
+
+    Later changes of the tensors are not saved. One save to a folder runs at a time.
+
+    Returns:
+        a future that is done when the checkpoint is whole; its `result` raises what `save` would have.
+    """
+    folder, group = _where("async_save", checkpoint_id, storage_writer, planner, process_group, no_dist)
+    state = _expanded("async_save", state_dict)
+    header, handles = _header("async_save", state)
+    pending = check(_core.bind_CheckpointSaveAsync(folder, header, address(handles), len(handles), group))
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+
+    def wait() -> None:
+        while (status := _core.bind_CheckpointWaitFor(pending, SLICE)) == 0:
+            pass
+        _core.bind_ObjectRelease(pending)
+        if status < 0:
+            future.set_exception(error_from(status))
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=wait, name="plait-checkpoint").start()
+    return future
+
+
+def load(
+    state_dict: dict[str, Any],
+    *,
+    checkpoint_id: Folder | None = None,
+    storage_reader: FileSystemReader | None = None,
+    planner: None = None,
+    process_group: ProcessGroup | None = None,
+    no_dist: bool = False,
+) -> None:
+    """Fills a state from a folder that `save` wrote, on any number of ranks and with any shards.
+
+    Every file that is needed is checked before anything is changed. Entries of the checkpoint that the state does not
+    have are not read.
+
+    Args:
+        state_dict: nested dicts as `save` takes; tensors are written in place, values replaced. An optimiser need not
+            have made a step: its state is made as the checkpoint has it.
+        checkpoint_id: the folder
+        storage_reader: the folder, in PyTorch's other spelling
+        planner: must be None
+        process_group: the ranks that load; the default group, or this rank alone without one
+        no_dist: this rank alone
+
+    Raises:
+        ValueError: for entries that the checkpoint lacks or has in another shape, and for files that are torn or
+            foreign; the message names the file and the tensor.
+        OSError: if there is no checkpoint.
+        plait.DistributedError: on the other ranks, with the number of the one that failed.
+    """
+    folder, group = _where("load", checkpoint_id, storage_reader, planner, process_group, no_dist)
+    state = _expanded("load", state_dict)
+    stored: list[Metadata] = []
+
+    def complete(at: Any, name: str) -> None:
+        """Makes what optimisers that have not made a step will keep."""
+        if isinstance(at, States):
+            if not stored:
+                stored.append(inspect(folder))
+            at.make(name, stored[0])
+        elif isinstance(at, dict):
+            for key, value in at.items():
+                complete(value, f"{name}.{key}" if name else str(key))
+
+    header, handles = _header("load", state, lambda: complete(state, ""))
+    text = _text(check(_core.bind_CheckpointLoad(folder, header, address(handles), len(handles), group)))
+    values = json.loads(text)
+    fill(state, lambda name, value: value if isinstance(value, Tensor) else decode(values[name]))
+    for key, value in state_dict.items():
+        if isinstance(value, Stateful):
+            give(value, state[key])
+        else:
+            state_dict[key] = state[key]
+
+
+def inspect(folder: Folder) -> Metadata:
+    """Returns what a checkpoint holds, from its index alone."""
+    index = json.loads(_text(check(_core.bind_CheckpointInspect(os.fspath(folder)))))
+    tensors = {
+        name: TensorMetadata(getattr(plait, t["dtype"]), Size(t["shape"])) for name, t in index["tensors"].items()
+    }
+    return Metadata(tensors, {name: decode(v) for name, v in (index["values"] or {}).items()})
+
+
+def _text(handle: int) -> str:
+    try:
+        return _core.bind_CheckpointText(handle)
+    finally:
+        _core.bind_ObjectRelease(handle)
+
+
+def _where(
+    name: str, checkpoint_id: Folder | None, storage: Any, planner: Any, group: ProcessGroup | None, no_dist: bool
+) -> tuple[str, int]:
+    """Returns the folder and the handle of the group, 0 for a rank alone."""
+    if planner is not None:
+        raise NotImplementedError(f"{name}: planner must be None; what is saved, and where, follows from the tensors")
+    if checkpoint_id is None and storage is None:
+        raise ValueError(f"{name}: want checkpoint_id, the folder of the checkpoint")
+    folder = os.fspath(checkpoint_id) if checkpoint_id is not None else storage.path
+    if no_dist or (group is None and not is_initialized()):
+        return folder, 0
+    return folder, require(group, name)._h
+
+
+def _header(name: str, state: dict[str, Any], prepare: Callable[[], None] | None = None) -> tuple[str, array[int]]:
+    """Returns the description of a state, as the engine takes it, and the handles of its tensors.
+
+    What is wrong with it is part of the description, so that all ranks hear of it.
+    """
+    pieces: list[dict[str, Any]] = []
+    values: dict[str, Any] = {}
+    handles = array("q")
+    problem = ""
+    try:
+        if prepare is not None:
+            prepare()
+        for key, value in flatten(state).items():
+            if isinstance(value, Tensor):
+                placed = placement_of(value)
+                pieces.append({"name": key, "shape": placed and placed.shape, "offset": placed and placed.offset})
+                handles.append(value._h)
+            else:
+                try:
+                    values[key] = encode(value)
+                except TypeError as error:
+                    raise TypeError(f"{name}: {key!r}: {error}") from None
+    except Exception as error:
+        if not is_initialized():
+            raise
+        pieces, values, handles, problem = [], {}, array("q"), str(error)
+    header = {"pieces": pieces, "values": values, "problem": problem}
+    return json.dumps(header, allow_nan=False), handles
+
+
+def _expanded(name: str, state: Any) -> dict[str, Any]:
+    """Returns a state with the states of objects in their places."""
+    if not isinstance(state, dict):
+        raise TypeError(f"{name}: want a dict of what to {name.removeprefix('async_')}, got {type(state).__name__}")
+    return {k: state_of(v) if isinstance(v, Stateful) else v for k, v in state.items()}

@@ -1,0 +1,55 @@
+"""Whole tensors from pieces, and pieces from whole tensors, without files."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from typing import Any
+
+from plait import _core, _ops
+from plait._runtime import address, check
+from plait._tensor import Tensor
+from plait.distributed._groups import is_initialized, require
+from plait.distributed._placement import placement_of
+
+
+def reshard(have: dict[str, Tensor], want: dict[str, Tensor]) -> None:
+    """Writes to the tensors that each rank wants what the ranks have, by name. All ranks call it."""
+    tensors = [*have.items(), *want.items()]
+    pieces = []
+    for name, t in tensors:
+        placed = placement_of(t)
+        pieces.append({"name": name, "shape": placed and placed.shape, "offset": placed and placed.offset})
+    handles = array("q", [t._h for _, t in tensors])
+    group = require(None, "checkpoint")._h if is_initialized() else 0
+    check(
+        _core.bind_CheckpointReshard(json.dumps({"pieces": pieces}), address(handles), len(have), len(handles), group)
+    )
+
+
+def gathered(tensors: dict[str, Tensor], here: bool, device: Any) -> dict[str, Tensor]:
+    """Returns the whole tensors that the ranks hold pieces of.
+
+    Args:
+        tensors: this rank's pieces, by name
+        here: this rank wants them; others get an empty dict
+        device: where they go; None for the device of the piece
+    """
+    whole: dict[str, Tensor] = {}
+    if here:
+        for name, t in tensors.items():
+            placed = placement_of(t)
+            shape = t.shape if placed is None else placed.shape
+            whole[name] = _ops.empty(shape, dtype=t.dtype, device=t.device if device is None else device)
+    reshard(tensors, whole)
+    return whole
+
+
+def local(t: Any, model: Tensor) -> Any:
+    """Returns the part of a whole tensor that belongs to a rank, if `model` is such a part of one of its shape."""
+    placed = placement_of(model)
+    if placed is None or not isinstance(t, Tensor) or placement_of(t) is not None or tuple(t.shape) != placed.shape:
+        return t
+    for dim, (start, length) in enumerate(zip(placed.offset, model.shape, strict=True)):
+        t = t.narrow(dim, start, length)
+    return t

@@ -1,0 +1,71 @@
+"""A nested state as flat names: "optimizer", "state", 0 becomes "optimizer.state.0"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+from plait._tensor import Tensor
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What saves and loads itself: modules, optimisers, schedulers, and classes of users."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        """Takes a state that `state_dict` returned."""
+        ...
+
+
+def flatten(state: Any) -> dict[str, Any]:
+    """Returns the tensors and values of a nested state by name.
+
+    Dicts are gone through, and lists and tuples that hold tensors or dicts; what remains is a value.
+
+    Raises:
+        ValueError: if two places have one name.
+    """
+    flat: dict[str, Any] = {}
+    for path, value in _leaves(state, ()):
+        name = ".".join(map(str, path))
+        if name in flat:
+            raise ValueError(f"the state has two entries that are called {name!r}")
+        flat[name] = value
+    return flat
+
+
+def fill(state: Any, take: Callable[[str, Any], Any], path: tuple[Any, ...] = ()) -> Any:
+    """Replaces the tensors and values of a nested state by what `take(name, value)` returns.
+
+    Dicts and lists are changed in place, tuples made anew. Returns the state.
+    """
+    if isinstance(state, dict):
+        for key in state:
+            state[key] = fill(state[key], take, (*path, key))
+        return state
+    if _branches(state):
+        items = [fill(v, take, (*path, i)) for i, v in enumerate(state)]
+        if isinstance(state, tuple):
+            return tuple(items)
+        state[:] = items
+        return state
+    return take(".".join(map(str, path)), state)
+
+
+def _leaves(state: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if isinstance(state, dict):
+        for key, value in state.items():
+            yield from _leaves(value, (*path, key))
+    elif _branches(state):
+        for i, value in enumerate(state):
+            yield from _leaves(value, (*path, i))
+    else:
+        yield path, state
+
+
+def _branches(state: Any) -> bool:
+    return isinstance(state, list | tuple) and any(isinstance(v, Tensor | dict) or _branches(v) for v in state)

@@ -1,0 +1,30 @@
+"""What a checkpoint holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from plait._dtype import dtype
+from plait._tensor import Size
+
+
+@dataclass
+class TensorMetadata:
+    """Describes a tensor of a checkpoint: its dtype and whole shape."""
+
+    dtype: dtype
+    size: Size
+
+
+@dataclass
+class Metadata:
+    """The tensors of a checkpoint by name, and its values."""
+
+    tensors: dict[str, TensorMetadata]
+    values: dict[str, Any]
+
+    @property
+    def state_dict_metadata(self) -> dict[str, Any]:
+        """Both in one dict, as PyTorch has them."""
+        return {**self.tensors, **self.values}

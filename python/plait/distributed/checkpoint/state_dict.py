@@ -1,0 +1,283 @@
+"""States of models and optimisers under plain names, whole or in the pieces that the ranks hold.
+
+The names are those of the model without wrappers, so a state of one layout (one device, DistributedDataParallel, FSDP)
+fits every other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plait._device import device
+from plait._modes import no_grad
+from plait._tensor import Tensor
+from plait.distributed._groups import get_rank, is_initialized
+from plait.distributed._placement import place, placement_of
+from plait.distributed.checkpoint._moving import gathered, local, reshard
+from plait.distributed.checkpoint._nested import fill, flatten
+from plait.distributed.checkpoint._states import States, model_state, optimizer_state, plain_names
+from plait.nn.modules._state import IncompatibleKeys
+from plait.nn.modules.module import Module
+from plait.optim.optimizer import Optimizer
+
+Optimizers = Optimizer | Iterable[Optimizer]
+
+
+@dataclass
+class StateDictOptions:
+    """How states are taken and given.
+
+    Args:
+        full_state_dict: whole tensors instead of the pieces of each rank
+        cpu_offload: tensors on the CPU; whole ones on rank 0 alone, the others get an empty state
+        ignore_frozen_params: leave out parameters that need no gradient
+        keep_submodule_prefixes: must be True
+        strict: names must agree when a model takes a state
+        broadcast_from_rank0: rank 0 has the state, which must be whole, and the others' is not used
+        flatten_optimizer_state_dict: must be False
+    """
+
+    full_state_dict: bool = False
+    cpu_offload: bool = False
+    ignore_frozen_params: bool = False
+    keep_submodule_prefixes: bool = True
+    strict: bool = True
+    broadcast_from_rank0: bool = False
+    flatten_optimizer_state_dict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.broadcast_from_rank0 and not self.full_state_dict:
+            raise ValueError("StateDictOptions: broadcast_from_rank0 needs full_state_dict")
+        if not self.keep_submodule_prefixes or self.flatten_optimizer_state_dict:
+            raise NotImplementedError(
+                "StateDictOptions: keep_submodule_prefixes must be True and flatten_optimizer_state_dict False"
+            )
+
+
+@no_grad()
+def get_model_state_dict(
+    model: Module, *, submodules: None = None, options: StateDictOptions | None = None
+) -> dict[str, Any]:
+    """Returns a model's parameters and buffers under plain names. All ranks call it."""
+    _no_submodules(submodules)
+    o = options or StateDictOptions()
+    state = model_state(model)
+    if o.ignore_frozen_params:
+        plain = plain_names(model)
+        for name, p in model.named_parameters(remove_duplicate=False):
+            if not p.requires_grad:
+                state.pop(plain(name), None)
+    return _given(state, o)
+
+
+@no_grad()
+def get_optimizer_state_dict(
+    model: Module, optimizers: Optimizers, *, submodules: None = None, options: StateDictOptions | None = None
+) -> dict[str, Any]:
+    """Returns the state of a model's optimisers by the plain names of its parameters. All ranks call it.
+
+    Returns:
+        "state", by name, and "param_groups", whose "params" are names.
+    """
+    _no_submodules(submodules)
+    o = options or StateDictOptions()
+    names = _names(model)
+    states = States({}, {})
+    groups: list[dict[str, Any]] = []
+    for optimizer in _listed(optimizers):
+        one = optimizer_state(optimizer)
+        by_number = {n: _name(names, p) for n, p in one["state"].params.items()}
+        states.params.update({by_number[n]: p for n, p in one["state"].params.items()})
+        states.update({by_number[n]: s for n, s in one["state"].items()})
+        groups += [{**g, "params": [by_number[n] for n in g["params"]]} for g in one["param_groups"]]
+    if o.ignore_frozen_params:
+        for name in [n for n, p in states.params.items() if not p.requires_grad]:
+            states.pop(name, None)
+            del states.params[name]
+            groups = [{**g, "params": [n for n in g["params"] if n != name]} for g in groups]
+    return _given({"state": states, "param_groups": groups}, o)
+
+
+def get_state_dict(
+    model: Module, optimizers: Optimizers, *, submodules: None = None, options: StateDictOptions | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns what `get_model_state_dict` and `get_optimizer_state_dict` return."""
+    return (
+        get_model_state_dict(model, submodules=submodules, options=options),
+        get_optimizer_state_dict(model, optimizers, submodules=submodules, options=options),
+    )
+
+
+@no_grad()
+def set_model_state_dict(
+    model: Module, model_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
+) -> IncompatibleKeys:
+    """Writes a state under plain names to a model. All ranks call it.
+
+    Args:
+        model: the model
+        model_state_dict: tensors that are whole, or pieces as the model has them
+        options: with `broadcast_from_rank0` the state of rank 0 is taken
+
+    Returns:
+        the names that only one side has; without `strict` there may be such.
+
+    Raises:
+        ValueError: for names that only one side has, and other shapes; then nothing was changed.
+    """
+    o = options or StateDictOptions()
+    mine = model_state(model)
+    if o.broadcast_from_rank0:
+        given = {n: v for n, v in model_state_dict.items() if isinstance(v, Tensor)} if _is_rank0() else {}
+        reshard(given, {n: v for n, v in mine.items() if isinstance(v, Tensor)})
+        return IncompatibleKeys([], [])
+    missing = [n for n in mine if n not in model_state_dict]
+    unexpected = [n for n in model_state_dict if n not in mine]
+    if o.strict and (missing or unexpected):
+        raise ValueError(f"set_model_state_dict: missing: {missing}; unexpected: {unexpected}")
+    pairs = []
+    for name, target in mine.items():
+        if name not in missing and isinstance(target, Tensor):
+            source = local(model_state_dict[name], target)
+            if source.shape != target.shape or placement_of(source) not in (None, placement_of(target)):
+                raise ValueError(
+                    f"set_model_state_dict: {name!r}: got shape {list(source.shape)}, want {list(target.shape)}"
+                )
+            pairs.append((target, source))
+    for target, source in pairs:
+        target.copy_(source)
+    return IncompatibleKeys(missing, unexpected)
+
+
+@no_grad()
+def set_optimizer_state_dict(
+    model: Module, optimizers: Optimizers, optim_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
+) -> None:
+    """Gives a model's optimisers a state that `get_optimizer_state_dict` returned. All ranks call it.
+
+    Args:
+        model: the model
+        optimizers: with the same parameters in the same groups as those the state was taken of
+        optim_state_dict: with tensors that are whole, or pieces as the parameters are
+        options: with `broadcast_from_rank0` the state of rank 0 is taken
+
+    Raises:
+        ValueError: if a parameter is in no group of the state.
+    """
+    o = options or StateDictOptions()
+    names = _names(model)
+    listed = _listed(optimizers)
+    state = optim_state_dict
+    if o.broadcast_from_rank0:
+        state = _from_rank0(
+            state, {_name(names, p): p for opt in listed for g in opt.param_groups for p in g["params"]}
+        )
+    for optimizer in listed:
+        number = 0
+        states: dict[int, Any] = {}
+        groups = []
+        for group in optimizer.param_groups:
+            own = [_name(names, p) for p in group["params"]]
+            saved = next((g for g in state["param_groups"] if set(own) <= set(g["params"])), None)
+            if saved is None:
+                raise ValueError(f"set_optimizer_state_dict: no group of the state has the parameters {own}")
+            groups.append({**saved, "params": list(range(number, number + len(own)))})
+            for name, p in zip(own, group["params"], strict=True):
+                if name in state["state"]:
+                    states[number] = {k: local(v, p) for k, v in state["state"][name].items()}
+                number += 1
+        optimizer.load_state_dict({"state": states, "param_groups": groups})
+
+
+def set_state_dict(
+    model: Module,
+    optimizers: Optimizers,
+    *,
+    model_state_dict: dict[str, Any],
+    optim_state_dict: dict[str, Any],
+    options: StateDictOptions | None = None,
+) -> IncompatibleKeys:
+    """Does what `set_model_state_dict` and `set_optimizer_state_dict` do."""
+    keys = set_model_state_dict(model, model_state_dict, options=options)
+    set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
+    return keys
+
+
+def _given(state: dict[str, Any], o: StateDictOptions) -> dict[str, Any]:
+    """Returns a state as the options want it."""
+    where = device("cpu") if o.cpu_offload else None
+    here = not (o.full_state_dict and o.cpu_offload) or _is_rank0()
+    whole: dict[str, Tensor] = {}
+    if o.full_state_dict:
+        pieces = {n: t for n, t in flatten(state).items() if isinstance(t, Tensor) and placement_of(t) is not None}
+        if pieces:
+            whole = gathered(pieces, here, where)
+    if not here:
+        return {}
+
+    def take(name: str, value: Any) -> Any:
+        if name in whole:
+            return whole[name]
+        if isinstance(value, Tensor) and where is not None:
+            return place(value.to(where), placement_of(value))
+        return value
+
+    return fill(state, take)
+
+
+def _from_rank0(state: dict[str, Any], params: dict[str, Tensor]) -> dict[str, Any]:
+    """Returns the state of rank 0's optimisers, with this rank's parts of the tensors."""
+    from plait.distributed._objects import broadcast_object_list
+
+    if not is_initialized():
+        return state
+    described: list[Any] = [None, None]
+    if _is_rank0():
+        shapes = {
+            n: {k: (tuple(v.shape), v.dtype) if isinstance(v, Tensor) else v for k, v in s.items()}
+            for n, s in state["state"].items()
+        }
+        described = [shapes, state["param_groups"]]
+    broadcast_object_list(described)
+    states = States({}, params)
+    have: dict[str, Tensor] = {}
+    want: dict[str, Tensor] = {}
+    for name, fields in described[0].items():
+        states[name] = {}
+        for key, v in fields.items():
+            states[name][key] = v
+            if isinstance(v, tuple):  # stands for a tensor
+                states[name][key] = want[f"{name}.{key}"] = states.empty(name, *v)
+                if _is_rank0():
+                    have[f"{name}.{key}"] = state["state"][name][key]
+    reshard(have, want)
+    return {"state": states, "param_groups": described[1]}
+
+
+def _is_rank0() -> bool:
+    return not is_initialized() or get_rank() == 0
+
+
+def _names(model: Module) -> dict[int, str]:
+    plain = plain_names(model)
+    names: dict[int, str] = {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(p), plain(name))
+    return names
+
+
+def _name(names: dict[int, str], p: Tensor) -> str:
+    if id(p) not in names:
+        raise ValueError(f"a parameter of shape {list(p.shape)} of the optimizer is not among the model's")
+    return names[id(p)]
+
+
+def _listed(optimizers: Optimizers) -> Sequence[Optimizer]:
+    return [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+
+
+def _no_submodules(submodules: Any) -> None:
+    if submodules:
+        raise NotImplementedError("submodules must be None; call it with the submodule as the model")
