@@ -7,6 +7,8 @@ import (
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
+var copyKernel, fillKernel = core.Kernel("copy"), core.Kernel("fill")
+
 func init() {
 	register("copy", copyCall)
 	register("fill", copyCall)
@@ -15,7 +17,7 @@ func init() {
 var (
 	copyFloats = &elementwise{kernel: identity("copy"), compute: expr.F32, name: "copy.f32"}
 	copyInts   = &elementwise{kernel: identity("copy"), compute: expr.I64, name: "copy.i64"}
-	copyBits   = &elementwise{kernel: identity("copy"), compute: expr.I64, name: "copy.bits", raw: true}
+	copyBits   = &elementwise{kernel: identity("copy"), compute: expr.I64, name: "copy.bits"}
 )
 
 func identity(name string) *expr.Kernel {

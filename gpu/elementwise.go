@@ -37,7 +37,6 @@ type elementwise struct {
 	kernel  *expr.Kernel
 	compute expr.Type
 	name    string
-	raw     bool // float64 passes as bits
 }
 
 // The threads of a workgroup.
@@ -68,11 +67,6 @@ func (m *elementwise) run(r *recorder, c *core.Call) error {
 		if o.IsNumber {
 			key.bits[0] |= 0xf << (4 * i)
 			continue
-		}
-		if !m.raw {
-			if err := floats(c, o); err != nil {
-				return err
-			}
 		}
 		key.bits[0] |= uint64(o.DType) << (4 * i)
 		if l.repeats(i) && l.count > 1 {
@@ -145,14 +139,6 @@ func (m *elementwise) run(r *recorder, c *core.Call) error {
 type elementwiseShape struct {
 	rank int
 	four bool
-}
-
-// floats refuses what WGSL has no type for.
-func floats(c *core.Call, o *core.Operand) error {
-	if o.DType == core.Float64 {
-		return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on a GPU: WGSL has no such type; use float32")
-	}
-	return nil
 }
 
 // scalar appends a number of the compute type.

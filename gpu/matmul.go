@@ -38,11 +38,6 @@ func matmulCall(r *recorder, c *core.Call) error {
 	if len(c.Ins) > 2 && c.Ins[2].Present() {
 		p.bias = &c.Ins[2]
 	}
-	for _, o := range []*core.Operand{p.out, p.a, p.b} {
-		if err := floats(c, o); err != nil {
-			return err
-		}
-	}
 	p.m, p.n, p.cr, p.cc = matrix(p.out, false)
 	_, p.k, p.ar, p.ac = matrix(p.a, c.Ints[0] != 0)
 	_, _, p.br, p.bc = matrix(p.b, c.Ints[1] != 0)

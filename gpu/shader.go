@@ -95,9 +95,6 @@ func (s *shader) both(name string, o *core.Operand, t expr.Type) string {
 }
 
 func (s *shader) bind(name string, o *core.Operand, b binding) string {
-	if o.DType == core.Float64 && s.err == nil {
-		s.err = core.Errorf(core.NotImplemented, s.key.name, "float64 is not supported on a GPU: WGSL has no such type; use float32")
-	}
 	b.access = access{name: name, dtype: o.DType, shared: b.out && packed(o.DType) > 1}
 	s.key.bits[0] = s.key.bits[0]<<4 | uint64(o.DType)
 	s.binds = append(s.binds, b)

@@ -137,13 +137,24 @@ func TestIndicesOutOfRangeAreErrors(t *testing.T) {
 	})
 }
 
-func TestMissingKernelsAreNamed(t *testing.T) {
+func TestWhatTheDeviceCannotDoIsSaidAtTheCall(t *testing.T) {
 	d := device(t)
 	require.False(t, d.Supports(core.Kernel("no_such_kernel")))
 	require.True(t, d.Supports(core.Kernel("matmul")))
 	core.Tidy(func() {
 		f := core.Float64
-		_, err := op.Exp(op.EmptyWith([]int{2}, op.TensorOptions{DType: &f, Device: d})).Bytes()
+		x := op.EmptyWith([]int{2}, op.TensorOptions{DType: &f, Device: d})
+		require.NoError(t, x.Err(), "bits of any dtype can be kept and copied")
+		version := x.Storage().Version()
+		values, indices := op.Sort(x, 0, op.SortOptions{})
+		for _, y := range []*core.Tensor{op.Exp(x), op.AddInPlace(x, core.Num(1)), op.To(x, core.Float32), values} {
+			require.ErrorContains(t, y.Err(), "float64 is not supported")
+			kind, _ := core.KindOf(y.Err())
+			require.Equal(t, core.NotImplemented, kind)
+		}
+		_, err := indices.Bytes()
 		require.ErrorContains(t, err, "float64 is not supported")
+		require.Equal(t, version, x.Storage().Version(), "a refused operation in place changes nothing")
+		require.NoError(t, d.Synchronize(), "nothing was launched")
 	})
 }

@@ -128,23 +128,42 @@ func (s *stream) execute(r *recorder, c *core.Call) (err error) {
 			err = core.Errorf(core.StateError, c.Op, "internal error: %v\n%s", x, debug.Stack())
 		}
 	}()
-	if f := s.device.lost.Load(); f != nil {
-		return f.err
+	if err := s.Refuse(c); err != nil {
+		return err
 	}
 	if c.Fn != nil {
 		s.drain(r)
 		return c.Fn()
 	}
-	f := lookup(c.Kernel)
-	if f == nil {
-		for i := range c.Outs {
-			if err := floats(c, &c.Outs[i]); err != nil {
-				return err
+	return lookup(c.Kernel)(r, c)
+}
+
+// Refuse returns why the device cannot run a call at all: it is lost, it has no kernel for it, or a dtype is not WGSL's.
+// Operations ask before they launch.
+func (s *stream) Refuse(c *core.Call) error {
+	if f := s.device.lost.Load(); f != nil {
+		return f.err
+	}
+	if c.Fn != nil {
+		return nil
+	}
+	switch c.Kernel {
+	case copyKernel, fillKernel: // move the bits of any dtype, and convert between those of WGSL
+		if c.Outs[0].DType == core.Float64 && (c.Ins[0].IsNumber || c.Ins[0].DType == core.Float64) {
+			return nil
+		}
+	}
+	for _, list := range [2][]core.Operand{c.Outs, c.Ins} {
+		for i := range list {
+			if list[i].DType == core.Float64 && list[i].Present() && !list[i].IsNumber {
+				return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on a GPU: WGSL has no such type; use float32")
 			}
 		}
+	}
+	if lookup(c.Kernel) == nil {
 		return core.Errorf(core.NotImplemented, c.Op, "%v has no kernel %q", s.device, c.Kernel)
 	}
-	return f(r, c)
+	return nil
 }
 
 // drain sends what is recorded and waits until the GPU has done it.

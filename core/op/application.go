@@ -174,8 +174,21 @@ func (a *application) temp(d core.DType, shape ...int) *core.Tensor { return a.o
 // call starts a launch; the stream is locked until launch, so allocate before.
 func (a *application) call(k core.KernelID) *core.Call { return a.stream.Begin(k, a.name) }
 
-// launch enqueues the call.
-func (a *application) launch(c *core.Call) { a.stream.Launch(c) }
+// A refuser is a stream that says before a call is launched that its device cannot run it.
+type refuser interface{ Refuse(c *core.Call) error }
+
+// launch enqueues the call, or fails where the device has no kernel for it.
+func (a *application) launch(c *core.Call) {
+	if r, ok := a.stream.(refuser); ok {
+		if err := r.Refuse(c); err != nil {
+			a.check(err)
+			c.Fail(err)
+			a.stream.Abandon(c)
+			return
+		}
+	}
+	a.stream.Launch(c)
+}
 
 // node returns the node that records the application on the given inputs, which may be nil, in the order in which its
 // derivative sets their gradients. Save what the derivative needs, then attach the results.

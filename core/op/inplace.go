@@ -50,7 +50,7 @@ func (a *application) guarded(h *core.History) bool {
 
 // changed records that t was changed in place. Call it after the launch and before saving t as an output.
 func (a *application) changed(t *core.Tensor) {
-	if !t.Storage().Inference() {
+	if a.err == nil && !t.Storage().Inference() {
 		t.Storage().BumpVersion()
 	}
 }
@@ -59,6 +59,9 @@ func (a *application) changed(t *core.Tensor) {
 // view, the value it is a view of changes with it.
 func (a *application) rebase(n *core.Node, t *core.Tensor) {
 	defer n.Release()
+	if a.err != nil {
+		return
+	}
 	n.DeclareOutput(0, t.DType(), t.Shape())
 	a.check(n.Problem())
 	base, dtype, shape, strides, offset := t.Base()
