@@ -1,7 +1,7 @@
 package gpu
 
 import (
-	"os"
+	"slices"
 	"sync"
 
 	"github.com/plait-ml/plait/core"
@@ -17,15 +17,17 @@ var listed struct {
 	all, usable []native.Adapter
 }
 
-// adapters lists the GPUs that can be opened. Software adapters are among them only where PLAIT_SOFTWARE_GPU is 1.
+// adapters lists the GPUs that can be opened. Software adapters are among them as often as PLAIT_SOFTWARE_GPU says.
 func adapters() []native.Adapter {
 	listed.Do(func() {
 		listed.all = native.Adapters()
-		software := os.Getenv("PLAIT_SOFTWARE_GPU") == "1"
+		software := numberFrom("PLAIT_SOFTWARE_GPU")
 		for _, a := range listed.all {
-			if !a.Software || software {
-				listed.usable = append(listed.usable, a)
+			times := 1
+			if a.Software {
+				times = software
 			}
+			listed.usable = append(listed.usable, slices.Repeat([]native.Adapter{a}, times)...)
 		}
 	})
 	return listed.usable
@@ -44,7 +46,10 @@ func Reason() string {
 	case len(listed.all) > 0:
 		return "the only adapter is " + listed.all[0].Name + ", which computes on the CPU; PLAIT_SOFTWARE_GPU=1 allows it"
 	}
-	return "no adapter was found: the Vulkan loader (libvulkan.so.1), a GPU's driver for it, or the right to use the GPU is missing"
+	if name, found := native.Loader(); !found {
+		return "the Vulkan loader, " + name + ", is not installed"
+	}
+	return "the Vulkan loader found no adapter: a GPU, its driver for Vulkan, or the right to use the GPU is missing"
 }
 
 func open(index, ordinal int) (core.Device, error) {

@@ -69,6 +69,15 @@ func (b *batch) putWords(align int, words []uint32) int {
 // submit gives the batch to the driver. It runs on the owner.
 func (d *Device) submit(s *stream, b *batch) {
 	gpu := d.owner.gpu
+	if gpu.Lost() { // the library ends the process where such a device is given work
+		d.lose(gpu.TakeError())
+		for _, r := range b.reads {
+			r.finish(nil)
+		}
+		b.open, b.lost = 1, true
+		s.ended(b)
+		return
+	}
 	for _, u := range b.uploads {
 		u.buffer.Unmap()
 	}

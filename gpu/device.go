@@ -137,12 +137,15 @@ func (d *Device) EmptyCache() {
 
 // lose makes err the error of everything from now on: a lost device does not come back.
 func (d *Device) lose(err error) {
+	if err == nil {
+		err = errors.New("the driver gives no reason")
+	}
 	err = core.Errorf(core.DeviceError, "gpu", "%v (%s) is lost: %v; start the process again", d, d.Name(), err)
 	d.lost.CompareAndSwap(nil, &failure{err})
 }
 
-// bytesFrom reads a number of bytes from an environment variable; 0 if it says none.
-func bytesFrom(name string) int {
+// numberFrom reads a number from an environment variable; 0 if it says none.
+func numberFrom(name string) int {
 	n, err := strconv.Atoi(os.Getenv(name))
 	if err != nil || n < 0 {
 		return 0

@@ -18,3 +18,24 @@ func (d *Device) dropPrograms() {
 	defer d.programs.mu.Unlock()
 	d.programs.byKey = map[programKey]*program{}
 }
+
+// Lose has the driver say that the device is lost.
+func Lose(d *Device, reason string) { d.owner.do(func() { d.owner.gpu.Lose(reason) }) }
+
+// LimitMemory sets how many bytes the device may hold.
+func LimitMemory(d *Device, bytes int) { d.memory.limit = bytes }
+
+// FreeBytes returns how much of the device's slabs nobody has taken.
+func FreeBytes(d *Device) int {
+	d.memory.mu.Lock()
+	defer d.memory.mu.Unlock()
+	n := 0
+	for _, s := range d.memory.slabs {
+		if s != nil {
+			for _, f := range s.free {
+				n += f.size
+			}
+		}
+	}
+	return n
+}

@@ -311,6 +311,10 @@ func (s *stream) Close() error {
 	s.device.forget(s)
 	s.cache.close()
 	s.scratch.close()
+	if s.faults.Handle != 0 {
+		s.device.memory.give(s.faults)
+		s.faults = core.Memory{}
+	}
 	return err
 }
 

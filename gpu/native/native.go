@@ -33,6 +33,14 @@ const Unsupported = ""
 // maxAdapters bounds the list of adapters.
 const maxAdapters = 64
 
+// Loader returns the name of the library that finds GPUs' drivers, and whether it is there.
+func Loader() (name string, found bool) {
+	if runtime.GOOS == "darwin" {
+		return "Metal", true // a part of the system
+	}
+	return "libvulkan.so.1", C.plaitk_gpu_loader() != 0
+}
+
 // Adapters lists the adapters of Vulkan or Metal, each GPU once, software ones included.
 func Adapters() []Adapter {
 	var raw [maxAdapters]C.plaitk_gpu_adapter
@@ -91,6 +99,13 @@ func (g *GPU) TakeError() error {
 
 // Lost reports whether the device is gone for good.
 func (g *GPU) Lost() bool { return g.g.lost != 0 }
+
+// Lose has the device count as lost from now on, as when its driver says so; for tests.
+func (g *GPU) Lose(reason string) {
+	text := C.CString(reason)
+	defer C.free(unsafe.Pointer(text))
+	C.plaitk_gpu_lose(g.g, text)
+}
 
 // Poll lets what has ended say so.
 func (g *GPU) Poll() { C.plaitk_gpu_poll(g.g) }

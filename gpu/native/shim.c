@@ -1,5 +1,6 @@
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,14 @@ static void on_lost(WGPUEnum reason, const char *message, void *data) {
 
 static void on_status(WGPUEnum status, void *data) {
   __atomic_store_n((plaitk_gpu_status *)data, status == 0 ? 1 : 2 + (int32_t)status, __ATOMIC_RELEASE);
+}
+
+void plaitk_gpu_lose(plaitk_gpu *g, const char *message) { on_lost(0, message, g); }
+
+int plaitk_gpu_loader(void) {
+  void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library) dlclose(library);
+  return library != NULL;
 }
 
 plaitk_gpu_status plaitk_gpu_look(const plaitk_gpu_status *status) { return __atomic_load_n(status, __ATOMIC_ACQUIRE); }

@@ -43,6 +43,9 @@ typedef struct {
 // plaitk_gpu_adapters writes at most max adapters to out and returns how many there are.
 int plaitk_gpu_adapters(plaitk_gpu_adapter *out, int max);
 
+// plaitk_gpu_loader reports whether there is a Vulkan loader.
+int plaitk_gpu_loader(void);
+
 // plaitk_gpu_open opens the adapter at index in the order of plaitk_gpu_adapters. NULL with a message in error if it cannot.
 plaitk_gpu *plaitk_gpu_open(int index, char *error);
 void plaitk_gpu_close(plaitk_gpu *g);
@@ -61,6 +64,10 @@ WGPUBindGroup plaitk_gpu_group(plaitk_gpu *g, WGPUBindGroupLayout layout, WGPUBu
 void plaitk_gpu_submit(plaitk_gpu *g, const plaitk_gpu_command *list, int n, WGPUBuffer params, const void *data,
                        uint64_t size, plaitk_gpu_status *status);
 void plaitk_gpu_poll(plaitk_gpu *g);
+
+// plaitk_gpu_lose does what happens when the driver says that the device is lost.
+void plaitk_gpu_lose(plaitk_gpu *g, const char *message);
+
 plaitk_gpu_status plaitk_gpu_look(const plaitk_gpu_status *status);
 
 #endif

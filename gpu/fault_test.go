@@ -1,0 +1,222 @@
+package gpu_test
+
+import (
+	"math"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
+)
+
+// another returns a software device beside the one that other tests run on; a real GPU is not there twice.
+func another(t *testing.T, name string) *gpu.Device {
+	t.Helper()
+	if !device(t).Software() {
+		t.Skip("software adapters alone are there several times")
+	}
+	d, err := core.OpenDevice(name)
+	require.NoError(t, err)
+	return d.(*gpu.Device)
+}
+
+func TestALostDeviceFailsWhatIsItsAlone(t *testing.T) {
+	d := another(t, "gpu:3")
+	core.Tidy(func() {
+		ready, pending := op.Mul(on(d, 100), core.Num(2)), on(d, 1<<20)
+		require.Equal(t, 100.0, value(t, op.Sum(ready, nil, false)))
+		for range 50 {
+			pending = op.Add(op.Exp(pending), core.Num(1))
+		}
+		gpu.Lose(d, "the bus is gone")
+		for _, x := range []*core.Tensor{pending, ready} {
+			_, err := x.Bytes()
+			require.ErrorContains(t, err, "is lost: the bus is gone")
+			kind, _ := core.KindOf(err)
+			require.Equal(t, core.DeviceError, kind)
+		}
+		require.ErrorContains(t, op.Add(ready, ready).Err(), "is lost", "said at the call")
+		require.ErrorContains(t, op.ToDevice(op.Ones(3), d).Err(), "is lost")
+		require.ErrorContains(t, d.Synchronize(), "is lost")
+		_, err := op.Sum(pending, nil, false).Item()
+		require.ErrorContains(t, err, "is lost")
+		require.Equal(t, 100.0, value(t, op.Sum(on(device(t), 200), nil, false)), "others go on")
+	})
+}
+
+func TestWaitsAreLongerThanTheDriversPatience(t *testing.T) {
+	if testing.Short() {
+		t.Skip("longer than five seconds")
+	}
+	d := device(t)
+	core.Tidy(func() {
+		const n = 512
+		shift := op.ToDevice(op.Roll(op.Eye(n, n, op.TensorOptions{}), []int{1}, []int{0}), d) // each product turns the rows by one
+		first := op.ToDevice(op.Randn(n, n), d)
+		const long = 5500 * time.Millisecond
+		for rounds, took := 64, time.Duration(0); took < long && rounds < 1<<17; rounds *= 1 + min(15, int(5*long/max(4*took, 1))) {
+			x := first
+			for range rounds {
+				y := op.MatMul(shift, x)
+				if x != first {
+					x.Release()
+				}
+				x = y
+			}
+			start := time.Now()
+			got, err := core.Values[float32](x)
+			require.NoError(t, err)
+			took = time.Since(start)
+			want, err := core.Values[float32](op.Roll(first, []int{rounds}, []int{0}))
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	})
+}
+
+func TestTwoDevicesWorkAtOnce(t *testing.T) {
+	devices := []*gpu.Device{device(t), another(t, "gpu:1")}
+	var wait sync.WaitGroup
+	results := make([]float64, 2)
+	for i, d := range devices {
+		wait.Go(func() {
+			ctx := core.NewRankContext(i, nil)
+			defer ctx.Free()
+			core.WithContext(ctx, func() {
+				core.Tidy(func() {
+					x := op.Mul(on(d, 64, 64), core.Num(2))
+					for range 100 {
+						x = op.Mul(op.MatMul(x, x), core.Num(1.0/64))
+					}
+					results[i], _ = op.Sum(x, nil, false).Item()
+				})
+			})
+		})
+	}
+	wait.Wait()
+	require.Equal(t, []float64{4096, 4096}, results)
+	core.Tidy(func() {
+		x := on(devices[0], 1000)
+		for i := range 10 {
+			x = op.Add(op.ToDevice(x, devices[(i+1)%2]), core.Num(1))
+		}
+		require.Equal(t, 10.5, value(t, op.Amax(x, nil, false)))
+		err := op.Add(on(devices[0], 2), on(devices[1], 2)).Err()
+		require.ErrorContains(t, err, "gpu:0")
+		require.ErrorContains(t, err, "gpu:1")
+	})
+}
+
+func TestOutOfMemoryNamesTheSizesAndTheProcessGoesOn(t *testing.T) {
+	d := another(t, "gpu:2")
+	gpu.LimitMemory(d, 96<<20)
+	core.Tidy(func() {
+		var held []*core.Tensor
+		var err error
+		for range 100 {
+			x := on(d, 1<<20)
+			if err = x.Err(); err != nil {
+				break
+			}
+			held = append(held, x)
+		}
+		require.ErrorContains(t, err, "no room for 4194304 bytes on gpu:2")
+		require.ErrorContains(t, err, "PLAIT_GPU_MEMORY")
+		kind, _ := core.KindOf(err)
+		require.Equal(t, core.MemoryError, kind)
+		require.NotEmpty(t, held)
+		// What needs scratch of its own fails by itself, and what is there can still be read.
+		v, i := op.Sort(held[0], 0, op.SortOptions{})
+		_, failed := v.Bytes()
+		require.Error(t, failed)
+		_ = i
+		_ = d.Synchronize()
+		held[0].Release() // room for the sum
+		require.Equal(t, float64(1<<19), value(t, op.Sum(held[len(held)-1], nil, false)))
+		for _, x := range held[1:] {
+			x.Release()
+		}
+	})
+	core.Tidy(func() { require.Equal(t, 4e6, value(t, op.Sum(on(d, 8_000_000), nil, false))) })
+}
+
+func TestStreamsLeaveNothingBehind(t *testing.T) {
+	d := another(t, "gpu:1")
+	round := func() {
+		s := d.NewStream(0)
+		core.WithStream(s, func() {
+			core.Tidy(func() {
+				x := on(d, 1000)
+				index := op.ToDevice(core.FromSlice([]int64{1, 5, 999}), d)
+				value(t, op.Sum(op.IndexSelect(x, 0, index), nil, false)) // has a word for faults
+				v, _ := op.Sort(x, 0, op.SortOptions{})                   // has scratch
+				value(t, op.Sum(v, nil, false))
+			})
+		})
+		require.NoError(t, s.Close())
+	}
+	for range 3 {
+		round()
+	}
+	d.EmptyCache()
+	reserved, free := d.Reserved(), gpu.FreeBytes(d)
+	for range 40 {
+		round()
+	}
+	d.EmptyCache()
+	require.Equal(t, reserved, d.Reserved())
+	require.Equal(t, free, gpu.FreeBytes(d))
+}
+
+// Without a driver, or without the right to use a GPU, the reason is one line and the CPU works.
+func TestWithoutADriverTheReasonIsSaid(t *testing.T) {
+	if os.Getenv("VK_ICD_FILENAMES") == "/dev/null" {
+		require.Zero(t, gpu.Count())
+		require.NotEmpty(t, gpu.Reason())
+		require.NotContains(t, gpu.Reason(), "\n")
+		_, err := core.OpenDevice("gpu:0")
+		require.ErrorContains(t, err, "there is no GPU: "+gpu.Reason())
+		require.Equal(t, 2.0, value(t, op.Sum(op.Ones(2), nil, false)))
+		return
+	}
+	c := exec.Command(os.Args[0], "-test.run=^TestWithoutADriverTheReasonIsSaid$")
+	c.Env = append(os.Environ(), "VK_ICD_FILENAMES=/dev/null", "VK_DRIVER_FILES=/dev/null")
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.True(t, strings.Contains(string(out), "PASS"), string(out))
+}
+
+// Sizes around every unit that kernels work in, in dtypes that share a word.
+func TestPackedDtypesOfOddSizes(t *testing.T) {
+	device(t)
+	for _, d := range []core.DType{core.Float16, core.BFloat16, core.Uint8, core.Bool} {
+		for _, n := range []int{1, 3, 255, 257, 1023, 4097} {
+			v := make([]float64, n)
+			for i := range v {
+				v[i] = float64(i % 7)
+			}
+			v[n/2] = math.Min(v[n/2], 1)
+			x := op.To(core.FromSlice(v), d)
+			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+				a := x[0]
+				out := []*core.Tensor{
+					op.Flip(a, []int{0}), op.Cat([]*core.Tensor{a, op.Slice(a, 0, n/3, n, 1), a}, 0), op.Clone(op.Slice(a, 0, 0, n, 2)),
+					op.Ne(a, core.Num(2)), op.Sum(op.To(a, core.Int64), nil, false),
+				}
+				if n > 2 {
+					b := op.Clone(a)
+					op.CopyInPlace(op.Slice(b, 0, 1, n-1, 1), op.Slice(a, 0, 2, n, 1)) // neighbours in the first and last words stay
+					out = append(out, b)
+				}
+				return out
+			}, x)
+		}
+	}
+}
