@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 import plait
 import plait.autograd
 import pytest
-from plait import _core, _tensor
+from plait import _core, _kept
 from plait._runtime import address
 from plait.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
@@ -256,7 +256,7 @@ def test_functions_that_do_not_compute_the_same():
 def test_nothing_stays_behind():
     x = plait.ones(64, dtype=plait.float64).requires_grad_()
     gc.collect()
-    keys, objects, before = _tensor.kept_count(), _core.bind_ObjectCount(), used()
+    keys, objects, before = _kept.kept_count(), _core.bind_ObjectCount(), used()
     for _ in range(20):
         y = checkpoint(lambda x: (x * 2).exp().exp(), x, use_reentrant=False).sum()
         y.backward(retain_graph=True)
@@ -265,7 +265,7 @@ def test_nothing_stays_behind():
     del y
     x.grad = None
     gc.collect()
-    assert (_tensor.kept_count(), _core.bind_ObjectCount(), used()) == (keys, objects, before)
+    assert (_kept.kept_count(), _core.bind_ObjectCount(), used()) == (keys, objects, before)
 
 
 def test_without_gradients():

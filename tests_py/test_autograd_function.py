@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import plait
 import pytest
-from plait import _tensor
+from plait import _kept
 from plait.autograd import Function, functional, gradcheck, gradgradcheck
 from plait.autograd.function import once_differentiable
 
@@ -189,8 +189,8 @@ def test_errors_surface():
 def test_contexts_go_with_their_nodes():
     def count():
         gc.collect()
-        _tensor.collect()
-        return len(_tensor._shared)
+        _kept.collect()
+        return len(_kept._shared)
 
     x = leaf([1.0])
     before = count()

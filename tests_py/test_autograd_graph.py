@@ -6,7 +6,7 @@ import weakref
 
 import plait
 import pytest
-from plait import _core, _tensor
+from plait import _core, _kept
 from plait.autograd import Function, graph
 
 
@@ -57,7 +57,7 @@ def test_metadata_lives_as_long_as_the_node():
     gc.collect()
     assert set(y.grad_fn.metadata) == {"mine"}
     del y
-    _tensor.collect()
+    _kept.collect()
     assert seen() is None
 
 
@@ -140,7 +140,7 @@ def test_hooks_run_without_recording():
 
 def test_hooks_go_with_what_they_were_registered_on():
     gc.collect()
-    before, objects = _tensor.kept_count(), _core.bind_ObjectCount()
+    before, objects = _kept.kept_count(), _core.bind_ObjectCount()
     x = leaf(1.0)
     for _ in range(1000):
         t = leaf(1.0)
@@ -154,12 +154,12 @@ def test_hooks_go_with_what_they_were_registered_on():
         y.grad_fn.metadata["a"] = 1
     del t, y
     gc.collect()
-    assert _tensor.kept_count() == before
+    assert _kept.kept_count() == before
     assert _core.bind_ObjectCount() == objects
     handle = x.register_hook(lambda g: g)
-    assert _tensor.kept_count() == before + 1
+    assert _kept.kept_count() == before + 1
     handle.remove()
-    assert _tensor.kept_count() == before
+    assert _kept.kept_count() == before
 
 
 def test_a_hook_stays_without_its_handle():
@@ -260,7 +260,7 @@ def test_packed_values_are_dropped_with_their_nodes():
         y = x.exp().exp()
         assert len(alive) == 2
         del y
-        _tensor.collect()
+        _kept.collect()
         assert len(alive) == 0
 
 

@@ -10,7 +10,7 @@ import plait
 import pytest
 from plait import _core
 from plait._device import synchronize
-from plait._tensor import collect
+from plait._kept import collect
 
 
 def held():

@@ -8,6 +8,7 @@ from typing import Any as _Any
 
 from plait import _blas as _blas
 from plait import accelerator, backends, cpu, cuda, linalg, return_types, special, version
+from plait._arrays import as_tensor, asarray, from_numpy, tensor
 from plait._device import device, get_default_device, set_default_device
 from plait._dlpack import from_dlpack
 from plait._dtype import (
@@ -29,6 +30,9 @@ from plait._dtype import (
 from plait._dtype import bool_ as bool  # noqa: A004
 from plait._errors import DeviceError, DistributedError, MissingFeatureError, OutOfMemoryError
 from plait._functions.public import *
+from plait._layout import Layout as layout  # noqa: N813
+from plait._layout import MemoryFormat as memory_format  # noqa: N813
+from plait._layout import Size, channels_last, channels_last_3d, contiguous_format, preserve_format, strided
 from plait._modes import (
     enable_grad,
     inference_mode,
@@ -41,21 +45,7 @@ from plait._modes import (
 )
 from plait._random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from plait._repr import set_printoptions
-from plait._tensor import Layout as layout  # noqa: N813
-from plait._tensor import MemoryFormat as memory_format  # noqa: N813
-from plait._tensor import (
-    Size,
-    Tensor,
-    as_tensor,
-    asarray,
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    from_numpy,
-    preserve_format,
-    strided,
-    tensor,
-)
+from plait._tensor import Tensor
 from plait._version import __version__
 from plait.serialization import load, save
 

@@ -217,7 +217,7 @@ passes = _Passes()
 
 def _finish(run: int, retain: bool, restricted: bool) -> None:
     """Runs a pass to its end, and the Python functions that it asks for on the way."""
-    from plait._tensor import collect
+    from plait._kept import collect
 
     outside = passes.__dict__.copy()
     passes.__dict__.update(run=run, restricted=restricted, callbacks=[], closing=[])
@@ -271,8 +271,9 @@ class PartOfPass:
 
 def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
     """Returns the answer of the function that a pass asks for."""
+    from plait._kept import kept
     from plait._saved import unpack
-    from plait._tensor import Tensor, kept
+    from plait._tensor import Tensor
 
     if wanted == _SAVED:
         keys = array("q", bytes(8 * _core.bind_BackwardSavedCount(run)))
@@ -333,7 +334,7 @@ class EngineHook(_core.ObjectOwner, RemovableHandle):
 
 def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Does what `Tensor.register_hook` says."""
-    from plait._tensor import collect, keep
+    from plait._kept import collect, keep
 
     if not t.requires_grad:
         raise RuntimeError("register_hook: cannot register a hook on a tensor that doesn't require gradient")
@@ -345,7 +346,7 @@ def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]
     """Does what `Tensor.register_post_accumulate_grad_hook` says."""
     import weakref
 
-    from plait._tensor import collect, keep
+    from plait._kept import collect, keep
 
     if not (t.is_leaf and t.requires_grad):
         raise RuntimeError(

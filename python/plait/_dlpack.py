@@ -9,8 +9,9 @@ from typing import Any
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, open_device
+from plait._kept import collect, keep
 from plait._runtime import address, call, check, own, wait_value
-from plait._tensor import Tensor, collect, keep
+from plait._tensor import Tensor
 
 # DLPack's numbers of kinds of elements, with their bits.
 _DTYPES = {

@@ -60,7 +60,7 @@ def _slice(s: slice) -> tuple[int, int, int, int]:
 
 
 def _index_tensor(part: Any) -> Any:
-    from plait._tensor import tensor
+    from plait._arrays import tensor
 
     if isinstance(part, TensorBase):
         return part
@@ -89,7 +89,7 @@ def get_index(t: Tensor, index: Any) -> Tensor:
 
 def set_index(t: Tensor, index: Any, value: Any) -> None:
     """Does `t[index] = value`."""
-    from plait._tensor import tensor
+    from plait._arrays import tensor
 
     parts, kept, masks = _parts(index)
     if isinstance(value, TensorBase):

@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 
 from plait import _core
 from plait._autograd import EngineHook, RemovableHandle
+from plait._kept import collect, keep, kept
 from plait._runtime import address, check, own
-from plait._tensor import collect, keep, kept
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

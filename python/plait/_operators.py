@@ -42,7 +42,7 @@ def _rest(
 def _general(function: Callable[..., Any], self: Any, other: Any) -> Any:
     """Applies an operator to anything: numbers, and arrays, which become tensors."""
     if isinstance(other, np.ndarray) and other.ndim:
-        from plait._tensor import tensor
+        from plait._arrays import tensor
 
         other = tensor(other, device=self.device)
     elif not isinstance(other, TensorBase):

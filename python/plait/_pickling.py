@@ -13,9 +13,10 @@ import numpy as np
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import device
+from plait._layout import Size
 from plait._modes import no_grad
 from plait._runtime import MAX_DIMS, check, own
-from plait._tensor import Size, Tensor
+from plait._tensor import Tensor
 
 
 class CheckpointError(pickle.UnpicklingError, ValueError, RuntimeError):

@@ -67,7 +67,7 @@ def set_printoptions(
 
 def tensor_repr(t: Tensor) -> str:
     """Returns the values, cut where there are many, and what is not the default: dtype, device, gradient."""
-    from plait._tensor import to_numpy
+    from plait._arrays import to_numpy
 
     dtype = t.dtype
     suffix = []

@@ -13,7 +13,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 from plait import _core
 from plait._errors import EXCEPTIONS, MEMORY, error_from
@@ -59,6 +59,11 @@ if hasattr(os, "register_at_fork"):
 # The part of `Tensor` that the generated functions know: a handle `_h`, released with the object.
 TensorBase = _core.TensorOwner
 own: Callable[[int], Tensor] = _core.own  # makes the tensor that owns a handle
+
+
+def is_tensor(obj: Any) -> TypeGuard[Tensor]:
+    """Whether an object is a tensor."""
+    return isinstance(obj, TensorBase)
 
 
 def own_list(handle: int) -> tuple[Tensor, ...]:
@@ -289,6 +294,7 @@ __all__ = [
     "generator_handle",
     "handles",
     "int_list",
+    "is_tensor",
     "misuse",
     "number",
     "own",

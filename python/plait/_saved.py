@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from plait import _core
+from plait._kept import keep
 from plait._modes import no_grad
 from plait._runtime import check, own
-from plait._tensor import Tensor, keep
+from plait._tensor import Tensor
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -12,8 +12,9 @@ import numpy as np
 
 from plait import _core
 from plait._device import DeviceLike, device_of, open_device
+from plait._layout import Size
 from plait._runtime import address, check, own
-from plait._tensor import Size, Tensor
+from plait._tensor import Tensor
 
 
 def save_file(

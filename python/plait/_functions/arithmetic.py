@@ -148,7 +148,8 @@ def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None)
 
 
 def _float64(input: Operand) -> Tensor:
-    from plait._tensor import Tensor, tensor
+    from plait._arrays import tensor
+    from plait._tensor import Tensor
 
     return input if isinstance(input, Tensor) else tensor(float(input)).double()
 
@@ -257,7 +258,8 @@ def isin(
     out: Tensor | None = None,
 ) -> Tensor:
     """Returns where the elements are among others."""
-    from plait._tensor import Tensor, tensor
+    from plait._arrays import tensor
+    from plait._tensor import Tensor
 
     like = elements if isinstance(elements, Tensor) else test_elements
     left, right = (v if isinstance(v, Tensor) else tensor(v, device=like.device) for v in (elements, test_elements))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait import _dtype as dt
+from plait._device import device, open_device
 from plait._functions._common import operand
-from plait._runtime import TensorBase, address, check, handles, number, wait_value
+from plait._runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,40 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return self.to(dtype)
 
 
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Returns the tensor on another device or of another dtype; itself if nothing changes.
+
+    Call it with a device, a dtype, both in this order, or a tensor whose device and dtype to take.
+
+    Args:
+        self: the tensor
+        args: as above
+        kwargs: device, dtype, copy (make a copy in any case), non_blocking (has no effect: copies are queued)
+    """
+    where, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    copy, _ = kwargs.pop("copy", False), kwargs.pop("non_blocking", False)
+    kwargs.pop("memory_format", None)
+    if kwargs:
+        raise TypeError(f"to: unknown arguments {sorted(kwargs)}")
+    for a in args:
+        if is_tensor(a):
+            where, dtype = a.device, a.dtype
+        elif isinstance(a, device | str) or (isinstance(a, int) and not isinstance(a, bool)):
+            where = a
+        elif isinstance(a, bool) or a is None:
+            continue  # non_blocking
+        else:
+            dtype = dt.as_dtype(a)
+    out = self
+    if where is not None:
+        number = open_device(where)
+        if number != check(_core.bind_TensorDevice(self._h)):
+            out = own(call(_core.bind_TensorToDevice, out._h, number))
+    if dtype is not None and (d := dt.as_dtype(dtype)) is not out.dtype:
+        out = _ops.to(out, dtype=d)
+    return _ops.clone(out) if copy and out is self else out
+
+
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns the tensor converted to the dtype of another."""
     return self.to(other.dtype)
@@ -81,11 +116,6 @@ def share_memory_(self: Tensor) -> Tensor:
 def get_device(self: Tensor) -> int:
     """Returns the index of the GPU that the tensor is on, -1 for a CPU device."""
     return -1 if self.device.type == "cpu" else (self.device.index or 0)
-
-
-def is_tensor(obj: Any) -> bool:
-    """Whether an object is a tensor."""
-    return isinstance(obj, TensorBase)
 
 
 def is_storage(obj: Any) -> bool:
@@ -193,7 +223,7 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
 
 
 def _from_host(t: Tensor, values: list[Any]) -> Tensor:
-    from plait._tensor import tensor
+    from plait._arrays import tensor
 
     made = tensor(values, dtype=t.dtype, device=t.device)
     return _ops.copy_(t, _ops.reshape(made, t.shape))
@@ -248,7 +278,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     """Returns a vector over the memory of a buffer, shared if it can be written to."""
     import numpy as np
 
-    from plait._tensor import from_numpy, tensor
+    from plait._arrays import from_numpy, tensor
 
     if dtype is dt.bfloat16:
         raise TypeError("frombuffer: NumPy has no bfloat16")

@@ -1,13 +1,19 @@
-"""New tensors: filled, counted, drawn, and like others."""
+"""New tensors: filled, counted, drawn, and like others.
+
+What functions that make tensors have in common, such as requires_grad, `_makes` adds to them.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from plait import _dtype as dt
 from plait import _ops
 from plait._functions._common import is_scalar, store
-from plait._runtime import TensorBase
+from plait._runtime import is_tensor
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike
@@ -56,34 +62,50 @@ def _sizes(name: str, size: Any, given: Any) -> Any:
     return size
 
 
-def _finish(out: Any, made: Tensor, requires_grad: bool) -> Tensor:
-    if requires_grad:
-        made.requires_grad = True
-    return store(out, made)
+# Options that every function takes; those with None or False have no effect.
+_OPTIONS = {"layout": None, "requires_grad": False, "pin_memory": False, "memory_format": None}
+
+
+def _makes(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Lets a function that makes a tensor also take requires_grad, and layout, pin_memory and memory_format, which have
+    no effect.
+    """
+    return _with_options(function, _OPTIONS)
+
+
+def _makes_out(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Lets a function also take what `_makes` says, and out: a tensor for the result, which says its dtype."""
+    return _with_options(function, {"out": None, "names": None, **_OPTIONS})
+
+
+def _with_options(function: Callable[..., Tensor], options: dict[str, Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.keys().isdisjoint(options):
+            return function(*args, **kwargs)
+        given = {name: kwargs.pop(name, default) for name, default in options.items()}
+        out = given.get("out")
+        if out is not None and kwargs.get("dtype") is None:
+            kwargs["dtype"] = out.dtype
+        made = function(*args, **kwargs)
+        if given["requires_grad"]:
+            made.requires_grad = True
+        return store(out, made)
+
+    signature = inspect.signature(function)
+    more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in options.items()]
+    make.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])  # type: ignore[attr-defined]
+    return make
 
 
 def _filled(name: str) -> Any:
     make = getattr(_ops, name)
 
-    def function(
-        *sizes: Any,
-        size: Any = None,
-        names: None = None,
-        out: Tensor | None = None,
-        dtype: DType | None = None,
-        layout: Any = None,
-        device: DeviceLike | None = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
-        memory_format: Any = None,
-    ) -> Tensor:
-        shape = _sizes(name, sizes, size)
-        if out is not None and dtype is None:
-            dtype = out.dtype
-        return _finish(out, make(shape, dtype=dtype, device=device), requires_grad)
+    def function(*sizes: Any, size: Any = None, dtype: DType | None = None, device: DeviceLike | None = None) -> Tensor:
+        return make(_sizes(name, sizes, size), dtype=dtype, device=device)
 
     function.__name__ = function.__qualname__ = name
-    return function
+    return _makes_out(function)
 
 
 zeros = _filled("zeros")
@@ -92,11 +114,11 @@ zeros.__doc__ = """Returns zeros of the given sizes, of the default dtype: `zero
     Args:
         sizes: integers, or a sequence of them
         size: the same as a keyword
-        names: not there
-        out: where the result goes
         dtype: of the result
-        layout: has no effect
         device: where the result goes
+        out: where the result goes
+        names: not there
+        layout: has no effect
         requires_grad: whether the result collects its gradient
         pin_memory: has no effect
         memory_format: has no effect
@@ -114,20 +136,13 @@ def _drawn(name: str) -> Any:
         *sizes: Any,
         size: Any = None,
         generator: Generator | None = None,
-        names: None = None,
-        out: Tensor | None = None,
         dtype: DType | None = None,
-        layout: Any = None,
         device: DeviceLike | None = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
     ) -> Tensor:
-        return _finish(
-            out, make(_sizes(name, sizes, size), dtype=dtype, device=device, generator=generator), requires_grad
-        )
+        return make(_sizes(name, sizes, size), dtype=dtype, device=device, generator=generator)
 
     function.__name__ = function.__qualname__ = name
-    return function
+    return _makes_out(function)
 
 
 rand = _drawn("rand")
@@ -136,24 +151,15 @@ randn = _drawn("randn")
 randn.__doc__ = "Returns random numbers of mean 0 and variance 1; arguments are those of `zeros`, and a generator."
 
 
-def empty_strided(
-    size: Any,
-    stride: Any,
-    *,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@_makes
+def empty_strided(size: Any, stride: Any, *, dtype: DType | None = None, device: DeviceLike | None = None) -> Tensor:
     """Returns a tensor with the given sizes and strides and undefined values."""
     if len(size) != len(stride):
         raise ValueError(
             f"empty_strided: got {len(size)} sizes {tuple(size)} and {len(stride)} strides {tuple(stride)}"
         )
     n = 0 if 0 in size else 1 + sum((k - 1) * s for k, s in zip(size, stride, strict=True))
-    made = _ops.as_strided(_ops.empty(n, dtype=dtype, device=device), size, stride)
-    return _finish(None, made, requires_grad)
+    return _ops.as_strided(_ops.empty(n, dtype=dtype, device=device), size, stride)
 
 
 def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
@@ -163,61 +169,41 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     return _ops.permute(made, inverse)
 
 
+def _value(v: Any) -> Any:
+    return v.item() if is_tensor(v) else v
+
+
+@_makes_out
 def full(
-    size: Any,
-    fill_value: Number | Tensor,
-    *,
-    out: Tensor | None = None,
-    names: None = None,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    size: Any, fill_value: Number | Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None
 ) -> Tensor:
     """Returns a tensor of the given sizes with one value, which also says its dtype: bool, int64 or the default."""
-    value: Any = fill_value.item() if isinstance(fill_value, TensorBase) else fill_value  # type: ignore[attr-defined]
-    if dtype is None:
-        dtype = _of_value(fill_value)
-    return _finish(out, _ops.full(size, fill_value=value, dtype=dtype, device=device), requires_grad)
+    return _ops.full(size, fill_value=_value(fill_value), dtype=dtype or _of_value(fill_value), device=device)
 
 
 def _of_value(value: Any) -> DType:
-    if isinstance(value, TensorBase):
-        return value.dtype  # type: ignore[attr-defined,no-any-return]
+    if is_tensor(value):
+        return value.dtype
     if isinstance(value, bool):
         return dt.bool_
-    return (
-        dt.int64
-        if isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "f") in "iu"
-        else dt.get_default_dtype()
-    )
+    whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "f") in "iu"
+    return dt.int64 if whole else dt.get_default_dtype()
 
 
-def scalar_tensor(
-    s: Number,
-    *,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@_makes
+def scalar_tensor(s: Number, *, dtype: DType | None = None, device: DeviceLike | None = None) -> Tensor:
     """Returns a 0-d tensor of the default dtype."""
-    return full((), s, dtype=dtype or dt.get_default_dtype(), device=device, requires_grad=requires_grad)
+    return full((), s, dtype=dtype or dt.get_default_dtype(), device=device)
 
 
+@_makes_out
 def arange(
     start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
-    out: Tensor | None = None,
     dtype: DType | None = None,
-    layout: Any = None,
     device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
 ) -> Tensor:
     """Returns start, start + step, ... before end: `arange(end)`, `arange(start, end)`, `arange(start, end, step)`.
 
@@ -227,8 +213,7 @@ def arange(
         raise TypeError("arange: want an end, got nothing")
     if end is None or start is None:
         start, end = 0, start if end is None else end
-    start, end, step = (v.item() if isinstance(v, TensorBase) else v for v in (start, end, step))  # type: ignore[attr-defined]
-    return _finish(out, _ops.arange(start, end=end, step=step, dtype=dtype, device=device), requires_grad)
+    return _ops.arange(_value(start), end=_value(end), step=_value(step), dtype=dtype, device=device)
 
 
 def range(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
@@ -239,74 +224,45 @@ def range(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Ten
     return arange(start, end + step / 2, step, **options)
 
 
-def _value(v: Any) -> Any:
-    return v.item() if isinstance(v, TensorBase) else v  # type: ignore[attr-defined]
-
-
+@_makes_out
 def linspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    *,
-    out: Tensor | None = None,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    start: Any, end: Any, steps: int, *, dtype: DType | None = None, device: DeviceLike | None = None
 ) -> Tensor:
     """Returns `steps` numbers from start to end, evenly apart."""
-    return _finish(out, _ops.linspace(_value(start), _value(end), steps, dtype=dtype, device=device), requires_grad)
+    return _ops.linspace(_value(start), _value(end), steps, dtype=dtype, device=device)
 
 
+@_makes_out
 def logspace(
     start: Any,
     end: Any,
     steps: int,
     base: float = 10.0,
     *,
-    out: Tensor | None = None,
     dtype: DType | None = None,
-    layout: Any = None,
     device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
 ) -> Tensor:
     """Returns `steps` powers of `base`, with exponents evenly apart from start to end."""
-    return _finish(
-        out, _ops.logspace(_value(start), _value(end), steps, base, dtype=dtype, device=device), requires_grad
-    )
+    return _ops.logspace(_value(start), _value(end), steps, base, dtype=dtype, device=device)
 
 
-def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    out: Tensor | None = None,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@_makes_out
+def eye(n: int, m: int | None = None, *, dtype: DType | None = None, device: DeviceLike | None = None) -> Tensor:
     """Returns a matrix of n rows and m columns with ones on the diagonal and zeros elsewhere."""
     if m is not None and m < 0:
         raise ValueError(f"eye: the number of columns must not be negative, got {m}")
-    return _finish(out, _ops.eye(n, -1 if m is None else m, dtype=dtype, device=device), requires_grad)
+    return _ops.eye(n, -1 if m is None else m, dtype=dtype, device=device)
 
 
+@_makes_out
 def randint(
     low: Any,
     high: Any = None,
     size: Any = None,
     *,
     generator: Generator | None = None,
-    out: Tensor | None = None,
     dtype: DType | None = None,
-    layout: Any = None,
     device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
 ) -> Tensor:
     """Returns random integers from low to before high: `randint(high, size)` or `randint(low, high, size)`."""
     if size is None:
@@ -315,137 +271,103 @@ def randint(
         low, high = 0, low
     if size is None or is_scalar(size):
         raise TypeError(f"randint: size must be a sequence of integers, got {size!r}")
-    made = _ops.randint(_value(low), high=_value(high), size=size, dtype=dtype, device=device, generator=generator)
-    return _finish(out, made, requires_grad)
+    return _ops.randint(_value(low), high=_value(high), size=size, dtype=dtype, device=device, generator=generator)
 
 
+@_makes_out
 def randperm(
-    n: int,
-    *,
-    generator: Generator | None = None,
-    out: Tensor | None = None,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    n: int, *, generator: Generator | None = None, dtype: DType | None = None, device: DeviceLike | None = None
 ) -> Tensor:
     """Returns the integers from 0 to n - 1 in random order."""
-    return _finish(out, _ops.randperm(n, dtype=dtype, device=device, generator=generator), requires_grad)
+    return _ops.randperm(n, dtype=dtype, device=device, generator=generator)
 
 
+@_makes_out
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
     size: Any = None,
     *,
     generator: Generator | None = None,
-    out: Tensor | None = None,
     dtype: DType | None = None,
-    layout: Any = None,
     device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
 ) -> Tensor:
     """Returns normally distributed numbers: with a mean and deviation for each element, or `size` with the same."""
     if size is not None:
-        made = _ops.normal_(_ops.empty(size, dtype=dtype, device=device), mean, std, generator=generator)
-        return _finish(out, made, requires_grad)
-    like = mean if isinstance(mean, TensorBase) else std
-    if not isinstance(like, TensorBase):
+        return _ops.normal_(_ops.empty(size, dtype=dtype, device=device), mean, std, generator=generator)
+    like = mean if is_tensor(mean) else std
+    if not is_tensor(like):
         raise TypeError("normal: want size, or a tensor for mean or std")
-    shape = _ops.add(mean if isinstance(mean, TensorBase) else std, 0 if like is not mean else std).shape  # type: ignore[arg-type]
-    noise = _ops.randn(shape, dtype=like.dtype, device=like.device, generator=generator)  # type: ignore[attr-defined]
-    return _finish(out, _ops.add(_ops.mul(noise, std), mean), requires_grad)
+    shape = _ops.add(like, 0 if like is not mean else std).shape
+    noise = _ops.randn(shape, dtype=like.dtype, device=like.device, generator=generator)
+    return _ops.add(_ops.mul(noise, std), mean)
 
 
-def _like(name: str) -> Any:
+def _like(name: str, draws: bool = False) -> Any:
     make = getattr(_ops, name)
-    takes_grad = name in ("zeros_like", "ones_like", "empty_like")
 
-    def function(
+    def function(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None) -> Tensor:
+        return make(input, dtype=dtype, device=device)
+
+    def drawn(
         input: Tensor,
         *,
         dtype: DType | None = None,
-        layout: Any = None,
         device: DeviceLike | None = None,
-        requires_grad: bool = False,
-        memory_format: Any = None,
-        pin_memory: bool = False,
         generator: Generator | None = None,
     ) -> Tensor:
-        options = {} if takes_grad else {"generator": generator}
-        return _finish(None, make(input, dtype=dtype, device=device, **options), requires_grad)
+        return make(input, dtype=dtype, device=device, generator=generator)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
+    chosen = drawn if draws else function
+    chosen.__name__ = chosen.__qualname__ = name
+    chosen.__doc__ = (
         f"Returns what `{name[:-5]}` does, with the shape, dtype and device of a tensor unless others are given."
     )
-    return function
+    return _makes(chosen)
 
 
 zeros_like, ones_like, empty_like = _like("zeros_like"), _like("ones_like"), _like("empty_like")
-rand_like, randn_like = _like("rand_like"), _like("randn_like")
+rand_like, randn_like = _like("rand_like", draws=True), _like("randn_like", draws=True)
 
 
+@_makes
 def full_like(
-    input: Tensor,
-    fill_value: Any,
-    *,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-    pin_memory: bool = False,
+    input: Tensor, fill_value: Any, *, dtype: DType | None = None, device: DeviceLike | None = None
 ) -> Tensor:
     """Returns one value with the shape, dtype and device of a tensor."""
-    return _finish(None, _ops.full_like(input, _value(fill_value), dtype=dtype, device=device), requires_grad)
+    return _ops.full_like(input, _value(fill_value), dtype=dtype, device=device)
 
 
+@_makes
 def randint_like(
     input: Tensor,
     low: int,
     high: int | None = None,
     *,
     dtype: DType | None = None,
-    layout: Any = None,
     device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
     """Returns random integers from low to before high with the shape of a tensor; with one bound, from 0."""
     if high is None:
         low, high = 0, low
-    made = _ops.randint_like(input, low, high=high, dtype=dtype, device=device, generator=generator)
-    return _finish(None, made, requires_grad)
+    return _ops.randint_like(input, low, high=high, dtype=dtype, device=device, generator=generator)
 
 
-def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike | None = None,
-    layout: Any = None,
-) -> Tensor:
-    """Returns the coordinates of the elements on and below a diagonal, in two rows."""
-    return _ops.tril_indices(row, col, offset, dtype=dtype, device=device)
+def _triangle(name: str, where: str) -> Any:
+    make = getattr(_ops, name)
+
+    def function(
+        row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: DeviceLike | None = None
+    ) -> Tensor:
+        return make(row, col, offset, dtype=dtype, device=device)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Returns the coordinates of the elements on and {where} a diagonal, in two rows."
+    return _makes(function)
 
 
-def triu_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike | None = None,
-    layout: Any = None,
-) -> Tensor:
-    """Returns the coordinates of the elements on and above a diagonal, in two rows."""
-    return _ops.triu_indices(row, col, offset, dtype=dtype, device=device)
+tril_indices, triu_indices = _triangle("tril_indices", "below"), _triangle("triu_indices", "above")
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
@@ -457,60 +379,36 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def _new(name: str) -> Any:
+    make = getattr(_ops, name)
+
     def method(
-        self: Tensor,
-        *sizes: Any,
-        size: Any = None,
-        dtype: DType | None = None,
-        device: DeviceLike | None = None,
-        requires_grad: bool = False,
-        layout: Any = None,
-        pin_memory: bool = False,
+        self: Tensor, *sizes: Any, size: Any = None, dtype: DType | None = None, device: DeviceLike | None = None
     ) -> Tensor:
-        made = getattr(_ops, name)(
-            _sizes(name, sizes, size), dtype=dtype or self.dtype, device=self.device if device is None else device
-        )
-        return _finish(None, made, requires_grad)
+        where = self.device if device is None else device
+        return make(_sizes(name, sizes, size), dtype=dtype or self.dtype, device=where)
 
     method.__name__ = method.__qualname__ = f"new_{name}"
     method.__doc__ = f"Returns what `{name}` does, of the tensor's dtype and on its device unless others are given."
-    return method
+    return _makes(method)
 
 
 new_zeros, new_ones, new_empty = _new("zeros"), _new("ones"), _new("empty")
 
 
+@_makes
 def new_full(
-    self: Tensor,
-    size: Any,
-    fill_value: Any,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
+    self: Tensor, size: Any, fill_value: Any, *, dtype: DType | None = None, device: DeviceLike | None = None
 ) -> Tensor:
     """Returns one value, of the tensor's dtype and on its device unless others are given."""
-    where = self.device if device is None else device
-    return full(size, fill_value, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
+    return full(size, fill_value, dtype=dtype or self.dtype, device=self.device if device is None else device)
 
 
-def new_tensor(
-    self: Tensor,
-    data: Any,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
+@_makes
+def new_tensor(self: Tensor, data: Any, *, dtype: DType | None = None, device: DeviceLike | None = None) -> Tensor:
     """Returns a tensor with a copy of data, of this one's dtype and on its device unless others are given."""
-    from plait._tensor import tensor
+    from plait._arrays import tensor
 
-    where = self.device if device is None else device
-    return tensor(data, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
+    return tensor(data, dtype=dtype or self.dtype, device=self.device if device is None else device)
 
 
 def new_empty_strided(

@@ -238,6 +238,7 @@ class TensorFunctions:
     # Conversions and questions.
     type = conversion.type
     type_as = conversion.type_as
+    to = conversion.to
     cpu = conversion.cpu
     cuda = conversion.cuda
     pin_memory = conversion.pin_memory

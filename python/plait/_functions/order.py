@@ -177,7 +177,8 @@ def bucketize(
 
 
 def _values(value: Any, like: Tensor) -> Tensor:
-    from plait._tensor import Tensor, tensor
+    from plait._arrays import tensor
+    from plait._tensor import Tensor
 
     return value if isinstance(value, Tensor) else tensor(value, device=like.device)
 

@@ -266,7 +266,8 @@ def nanquantile(
 
 
 def _probability(q: Any, input: Tensor) -> Tensor:
-    from plait._tensor import Tensor, tensor
+    from plait._arrays import tensor
+    from plait._tensor import Tensor
 
     if not isinstance(q, Tensor) and not 0 <= q <= 1:
         raise ValueError(f"quantile: q must be in [0, 1], got {q}")

@@ -11,7 +11,8 @@ from plait._functions._common import adopt, forget_layout, numpy_names, store
 from plait._runtime import check, own
 
 if TYPE_CHECKING:
-    from plait._tensor import Size, Tensor
+    from plait._layout import Size
+    from plait._tensor import Tensor
 
 __all__ = [
     "as_strided", "as_strided_", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "cat",
@@ -154,7 +155,8 @@ def repeat_interleave(
         dim: the dimension
         output_size: has no effect
     """
-    from plait._tensor import Tensor, tensor
+    from plait._arrays import tensor
+    from plait._tensor import Tensor
 
     if repeats is None:
         return _ops.repeat_interleave(_ops.arange(0, end=input.shape[0], device=input.device), input, 0)
@@ -233,7 +235,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
         RuntimeError: if they do not.
     """
     from plait._errors import ShapeError
-    from plait._tensor import Size
+    from plait._layout import Size
 
     sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     out = [1] * max((len(s) for s in sizes), default=0)

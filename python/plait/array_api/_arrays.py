@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import plait
 from plait import _ops
-from plait._tensor import Size, Tensor
+from plait._layout import Size
+from plait._tensor import Tensor
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import plait
-from plait._tensor import Tensor, tensor
+from plait._arrays import tensor
+from plait._tensor import Tensor
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike

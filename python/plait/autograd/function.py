@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import _core, _ops
+from plait._kept import collect, keep
 from plait._modes import is_grad_enabled, no_grad
 from plait._runtime import address, check, own
 from plait._saved import Packed, stack
-from plait._tensor import Tensor, collect, keep
+from plait._tensor import Tensor
 
 
 class FunctionCtx:

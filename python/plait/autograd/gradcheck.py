@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from plait._arrays import tensor, to_numpy
 from plait._autograd import grad
 from plait._modes import no_grad
-from plait._tensor import Tensor, tensor, to_numpy
+from plait._tensor import Tensor
 
 
 class GradcheckError(RuntimeError):

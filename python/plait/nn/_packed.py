@@ -7,8 +7,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from plait import _ops
+from plait._arrays import tensor
 from plait._dtype import int64
-from plait._tensor import Tensor, tensor
+from plait._tensor import Tensor
 
 
 class _Packed(NamedTuple):

@@ -8,9 +8,10 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, ClassVar
 
 from plait import _core
+from plait._arrays import as_tensor, tensor
 from plait._modes import no_grad
 from plait._runtime import address, call, check, own
-from plait._tensor import Tensor, as_tensor, tensor
+from plait._tensor import Tensor
 from plait.optim.optimizer import Closure, Optimizer, evaluate
 
 

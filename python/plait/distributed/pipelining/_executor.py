@@ -9,8 +9,9 @@ from typing import Any
 from plait import _core
 from plait._autograd import PartOfPass
 from plait._device import open_device
+from plait._kept import collect
 from plait._runtime import address, call, check, own
-from plait._tensor import Tensor, collect
+from plait._tensor import Tensor
 from plait.distributed.pipelining._schedule import Schedule, Timeline
 
 _FORWARD, _LOSS = 16, 17  # what a step wants, as `bind_PipelineNext` numbers it

@@ -33,61 +33,95 @@ def _spatial(output_size: Any, nd: int) -> Any:
     return None if output_size is None else [int(n) for n in tuple(output_size)[-nd:]]
 
 
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """Returns the maxima of windows of [N, C, L] or [C, L]; with return_indices their positions too."""
-    function = _ops.max_pool1d_with_indices if return_indices else _ops.max_pool1d
-    return function(input, kernel_size, _stride(stride), padding, dilation, ceil_mode)
+def _pooling(nd: int, plane: str) -> list[Any]:
+    """Returns the functions for nd dimensions, in the order of their names below; plane is a tensor's shape."""
+    plain, indexed = getattr(_ops, f"max_pool{nd}d"), getattr(_ops, f"max_pool{nd}d_with_indices")
+    adaptive, adaptive_indexed = (getattr(_ops, f"adaptive_max_pool{nd}d{end}") for end in ("", "_with_indices"))
+    unpool, mean = getattr(_ops, f"max_unpool{nd}d"), getattr(_ops, f"adaptive_avg_pool{nd}d")
+
+    def max_pool(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        function = indexed if return_indices else plain
+        return function(input, kernel_size, _stride(stride), padding, dilation, ceil_mode)
+
+    def max_pool_with_indices(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        return indexed(input, kernel_size, _stride(stride), padding, dilation, ceil_mode)
+
+    def max_unpool(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Tensor:
+        return unpool(input, indices, kernel_size, _stride(stride), padding, _spatial(output_size, nd))
+
+    def adaptive_max_pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        return (adaptive_indexed if return_indices else adaptive)(input, _sizes(input, output_size, nd))
+
+    def adaptive_max_pool_with_indices(
+        input: Tensor, output_size: Any, return_indices: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        return adaptive_indexed(input, _sizes(input, output_size, nd))
+
+    def adaptive_avg_pool(input: Tensor, output_size: Any) -> Tensor:
+        return mean(input, _sizes(input, output_size, nd))
+
+    windows = "as many windows as output_size says"
+    docs = {
+        max_pool: f"the maxima of windows of {plane}; with return_indices their positions too",
+        max_pool_with_indices: f"the maxima of windows of {plane}, and their positions in their planes",
+        max_unpool: f"zeros with the input's elements at the positions that `max_pool{nd}d` returned",
+        adaptive_max_pool: f"the maxima of {windows}; with return_indices their positions too",
+        adaptive_max_pool_with_indices: f"the maxima of {windows}, and their positions in their planes",
+        adaptive_avg_pool: f"the means of {windows}",
+    }
+    for function, doc in docs.items():
+        function.__name__ = function.__qualname__ = function.__name__.replace("pool", f"pool{nd}d")
+        function.__doc__ = f"Returns {doc}."
+    return list(docs)
 
 
-def max_pool1d_with_indices(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Returns the maxima of windows of [N, C, L] or [C, L], and their positions in their planes."""
-    return _ops.max_pool1d_with_indices(input, kernel_size, _stride(stride), padding, dilation, ceil_mode)
-
-
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Returns zeros with the input's elements at the positions that `max_pool1d` returned."""
-    return _ops.max_unpool1d(input, indices, kernel_size, _stride(stride), padding, _spatial(output_size, 1))
-
-
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Returns the maxima of as many windows as output_size says; with return_indices their positions too."""
-    function = _ops.adaptive_max_pool1d_with_indices if return_indices else _ops.adaptive_max_pool1d
-    return function(input, _sizes(input, output_size, 1))
-
-
-def adaptive_max_pool1d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Returns the maxima of as many windows as output_size says, and their positions in their planes."""
-    return _ops.adaptive_max_pool1d_with_indices(input, _sizes(input, output_size, 1))
-
-
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Returns the means of as many windows as output_size says."""
-    return _ops.adaptive_avg_pool1d(input, _sizes(input, output_size, 1))
+(
+    max_pool1d,
+    max_pool1d_with_indices,
+    max_unpool1d,
+    adaptive_max_pool1d,
+    adaptive_max_pool1d_with_indices,
+    adaptive_avg_pool1d,
+) = _pooling(1, "[N, C, L] or [C, L]")
+(
+    max_pool2d,
+    max_pool2d_with_indices,
+    max_unpool2d,
+    adaptive_max_pool2d,
+    adaptive_max_pool2d_with_indices,
+    adaptive_avg_pool2d,
+) = _pooling(2, "[N, C, H, W] or [C, H, W]")
+(
+    max_pool3d,
+    max_pool3d_with_indices,
+    max_unpool3d,
+    adaptive_max_pool3d,
+    adaptive_max_pool3d_with_indices,
+    adaptive_avg_pool3d,
+) = _pooling(3, "[N, C, D, H, W] or [C, D, H, W]")
 
 
 def avg_pool1d(
@@ -102,149 +136,31 @@ def avg_pool1d(
     return _ops.avg_pool1d(input, kernel_size, _stride(stride), padding, ceil_mode, not count_include_pad)
 
 
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """Returns the maxima of windows of [N, C, H, W] or [C, H, W]; with return_indices their positions too."""
-    function = _ops.max_pool2d_with_indices if return_indices else _ops.max_pool2d
-    return function(input, kernel_size, _stride(stride), padding, dilation, ceil_mode)
+def _avg_pool(name: str, plane: str) -> Any:
+    make = getattr(_ops, name)
+
+    def function(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        if divisor_override is not None and divisor_override <= 0:
+            raise ValueError(f"{name}: divisor_override must be positive, got {divisor_override}")
+        return make(
+            input, kernel_size, _stride(stride), padding, ceil_mode, not count_include_pad, divisor_override or 0
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Returns the means of windows of {plane}.
+
+    Padding counts if count_include_pad; divisor_override is what sums are divided by instead of the windows' sizes.
+    """
+    return function
 
 
-def max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Returns the maxima of windows of [N, C, H, W] or [C, H, W], and their positions in their planes."""
-    return _ops.max_pool2d_with_indices(input, kernel_size, _stride(stride), padding, dilation, ceil_mode)
-
-
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Returns zeros with the input's elements at the positions that `max_pool2d` returned."""
-    return _ops.max_unpool2d(input, indices, kernel_size, _stride(stride), padding, _spatial(output_size, 2))
-
-
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Returns the maxima of as many windows as output_size says; with return_indices their positions too."""
-    function = _ops.adaptive_max_pool2d_with_indices if return_indices else _ops.adaptive_max_pool2d
-    return function(input, _sizes(input, output_size, 2))
-
-
-def adaptive_max_pool2d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Returns the maxima of as many windows as output_size says, and their positions in their planes."""
-    return _ops.adaptive_max_pool2d_with_indices(input, _sizes(input, output_size, 2))
-
-
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Returns the means of as many windows as output_size says."""
-    return _ops.adaptive_avg_pool2d(input, _sizes(input, output_size, 2))
-
-
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """Returns the means of windows of [N, C, H, W] or [C, H, W]; padding counts if count_include_pad."""
-    if divisor_override is not None and divisor_override <= 0:
-        raise ValueError(f"avg_pool2d: divisor_override must be positive, got {divisor_override}")
-    return _ops.avg_pool2d(
-        input, kernel_size, _stride(stride), padding, ceil_mode, not count_include_pad, divisor_override or 0
-    )
-
-
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """Returns the maxima of windows of [N, C, D, H, W] or [C, D, H, W]; with return_indices their positions too."""
-    function = _ops.max_pool3d_with_indices if return_indices else _ops.max_pool3d
-    return function(input, kernel_size, _stride(stride), padding, dilation, ceil_mode)
-
-
-def max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Returns the maxima of windows of [N, C, D, H, W] or [C, D, H, W], and their positions in their planes."""
-    return _ops.max_pool3d_with_indices(input, kernel_size, _stride(stride), padding, dilation, ceil_mode)
-
-
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Returns zeros with the input's elements at the positions that `max_pool3d` returned."""
-    return _ops.max_unpool3d(input, indices, kernel_size, _stride(stride), padding, _spatial(output_size, 3))
-
-
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Returns the maxima of as many windows as output_size says; with return_indices their positions too."""
-    function = _ops.adaptive_max_pool3d_with_indices if return_indices else _ops.adaptive_max_pool3d
-    return function(input, _sizes(input, output_size, 3))
-
-
-def adaptive_max_pool3d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Returns the maxima of as many windows as output_size says, and their positions in their planes."""
-    return _ops.adaptive_max_pool3d_with_indices(input, _sizes(input, output_size, 3))
-
-
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """Returns the means of as many windows as output_size says."""
-    return _ops.adaptive_avg_pool3d(input, _sizes(input, output_size, 3))
-
-
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """Returns the means of windows of [N, C, D, H, W] or [C, D, H, W]; padding counts if count_include_pad."""
-    if divisor_override is not None and divisor_override <= 0:
-        raise ValueError(f"avg_pool3d: divisor_override must be positive, got {divisor_override}")
-    return _ops.avg_pool3d(
-        input, kernel_size, _stride(stride), padding, ceil_mode, not count_include_pad, divisor_override or 0
-    )
+avg_pool2d = _avg_pool("avg_pool2d", "[N, C, H, W] or [C, H, W]")
+avg_pool3d = _avg_pool("avg_pool3d", "[N, C, D, H, W] or [C, D, H, W]")

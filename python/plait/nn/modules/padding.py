@@ -41,20 +41,24 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
-    """Puts a constant around the last dimension."""
-
-    nd = 1
-
-
-class ZeroPad1d(ConstantPad1d):
-    """Puts zeros around the last dimension."""
+class _ZeroPad(_ConstantPad):
+    """What padding layers with zeros have in common."""
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
 
     def extra_repr(self) -> str:
         return f"{self.padding}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """Puts a constant around the last dimension."""
+
+    nd = 1
+
+
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
+    """Puts zeros around the last dimension."""
 
 
 class ReflectionPad1d(_Pad):
@@ -84,14 +88,8 @@ class ConstantPad2d(_ConstantPad):
     nd = 2
 
 
-class ZeroPad2d(ConstantPad2d):
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Puts zeros around the last 2 dimensions."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
 
 
 class ReflectionPad2d(_Pad):
@@ -121,14 +119,8 @@ class ConstantPad3d(_ConstantPad):
     nd = 3
 
 
-class ZeroPad3d(ConstantPad3d):
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """Puts zeros around the last 3 dimensions."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
 
 
 class ReflectionPad3d(_Pad):

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from plait import _ops
+from plait._arrays import as_tensor, tensor
 from plait._dtype import float64
-from plait._tensor import Tensor, as_tensor, tensor
+from plait._tensor import Tensor
 
 
 def default_convert(data: Any) -> Any:

@@ -1,0 +1,202 @@
+"""Tensors from Python's numbers and NumPy's arrays, and arrays from tensors."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plait import _core, _ops
+from plait import _dtype as dt
+from plait._device import DeviceLike, open_device
+from plait._kept import collect, keep
+from plait._runtime import address, call, check, is_tensor, own, wait_value
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: dt.dtype | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Returns a tensor with a copy of `data`: a number, nested sequences, a NumPy array, a tensor.
+
+    Args:
+        data: the values
+        dtype: of the result; by default that of an array or tensor, the default dtype for Python floats, int64 for
+            ints, bool for bools
+        device: where the result goes; the default device, or that of a tensor
+        requires_grad: whether the result collects its gradient
+        pin_memory: has no effect
+    """
+    if is_tensor(data):
+        out = (
+            _ops.clone(data.detach())
+            if device is None or open_device(device) == data.device
+            else data.detach().to(device)
+        )
+        out = out if dtype is None or out.dtype is dtype else out.to(dtype)
+    else:
+        out = _from_array(_as_array(data), dtype, device, isinstance(data, np.ndarray | np.generic))
+    if requires_grad:
+        out.requires_grad = True
+    return out
+
+
+def _as_array(data: Any) -> np.ndarray:
+    if not isinstance(data, np.ndarray | np.generic | int | float | bool) and _holds_tensor(data):
+        data = _plain(data)
+    try:
+        return np.asarray(data)
+    except ValueError as error:
+        raise ValueError(f"tensor: the sequences have different lengths: {error}") from None
+
+
+def _holds_tensor(data: Any) -> bool:
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return is_tensor(data)
+
+
+def _plain(data: Any) -> Any:
+    if is_tensor(data):
+        return data.tolist()
+    return [_plain(d) for d in data] if isinstance(data, list | tuple) else data
+
+
+def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None, typed: bool) -> Tensor:
+    wanted = None if dtype is None else dt.as_dtype(dtype)
+    if a.dtype.kind in "OSUVMmc":
+        raise TypeError(f"tensor: cannot make a tensor of {a.dtype} elements")
+    if not typed and a.dtype == np.float64:
+        if (wanted or dt.get_default_dtype()) is dt.float32:
+            with np.errstate(over="ignore"):
+                a = a.astype(np.float32)
+        wanted = wanted or dt.get_default_dtype()
+    if not a.dtype.isnative:
+        a = a.astype(a.dtype.newbyteorder("="))
+    if a.dtype not in dt.FROM_NUMPY:
+        small = {"i1": np.int32, "i2": np.int32, "u2": np.int32, "u4": np.int64, "u8": np.int64}.get(a.dtype.str[1:])
+        if small is None or (typed and wanted is None):
+            known = ", ".join(str(n) for n in dt.FROM_NUMPY)
+            raise TypeError(
+                f"tensor: NumPy dtype {a.dtype} has no tensor dtype; convert it to one of {known}, or give dtype="
+            )
+        a = a.astype(small)
+    a = np.ascontiguousarray(a).reshape(a.shape)
+    shape = array("q", a.shape)
+    number = -1 if device is None else open_device(device)
+    own_dtype = dt.FROM_NUMPY[a.dtype]
+    out = own(
+        call(
+            _core.bind_TensorFromMemory, a.ctypes.data, a.nbytes, own_dtype._number, address(shape), len(shape), number
+        )
+    )
+    return out if wanted is None or wanted is own_dtype else out.to(wanted)
+
+
+def as_tensor(data: Any, dtype: dt.dtype | None = None, device: DeviceLike | None = None) -> Tensor:
+    """Returns `data` as a tensor, without a copy for a tensor and for an array of a dtype that tensors have."""
+    if is_tensor(data):
+        return data if dtype is None and device is None else data.to(device=device, dtype=dtype)
+    if isinstance(data, np.ndarray) and data.dtype in dt.FROM_NUMPY and data.flags.writeable:
+        out = from_numpy(data)
+        return out if dtype is None and device is None else out.to(device=device, dtype=dtype)
+    return tensor(data, dtype=dtype, device=device)
+
+
+asarray = as_tensor
+
+
+def to_numpy(t: Tensor) -> np.ndarray:
+    """Waits for the elements and returns a copy of them; of bfloat16 ones as float32."""
+    if t.dtype is dt.bfloat16:
+        t = _ops.to(t.detach(), dtype=dt.float32)
+    if not t.is_contiguous():
+        t = _ops.contiguous(t.detach())
+    out = np.empty(t.shape, dt.TO_NUMPY[t.dtype])
+    wait_value(t._h)
+    check(_core.bind_TensorRead(t._h, out.ctypes.data, out.nbytes))
+    return out
+
+
+class _Export(_core.ObjectOwner):
+    """Keeps a tensor's memory for an array that shares it."""
+
+    def __init__(self, t: Tensor) -> None:
+        wait_value(t._h)
+        self._h = check(_core.bind_TensorExport(t._h))
+        size = t.dtype.itemsize
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": tuple(t.shape),
+            "strides": tuple(s * size for s in t.stride()),
+            "typestr": dt.TO_NUMPY[t.dtype].str,
+            "data": (t.data_ptr(), False),
+        }
+
+
+def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
+    """Returns what `Tensor.numpy` says."""
+    if force:
+        t = t.detach()
+        if t.device.type != "cpu" or t.dtype is dt.bfloat16:
+            return to_numpy(t)
+    if t.requires_grad:
+        raise RuntimeError(
+            "numpy: the tensor requires a gradient, which the array would not know of; use detach().numpy()"
+        )
+    if t.dtype is dt.bfloat16:
+        raise TypeError("numpy: NumPy has no bfloat16; use to(plait.float32).numpy()")
+    if t.numel() == 0:
+        return np.empty(t.shape, dt.TO_NUMPY[t.dtype])
+    return np.asarray(_Export(t))
+
+
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """Returns a tensor on cpu:0 that shares the memory of an array.
+
+    Raises:
+        TypeError: for a read-only array, and for a dtype that tensors do not have.
+        ValueError: for strides that are no multiples of the elements' size.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy: want an array, got {type(ndarray).__name__}")
+    if ndarray.dtype not in dt.FROM_NUMPY or not ndarray.dtype.isnative:
+        known = ", ".join(str(n) for n in dt.FROM_NUMPY)
+        raise TypeError(f"from_numpy: NumPy dtype {ndarray.dtype} has no tensor dtype, want one of {known}")
+    if not ndarray.flags.writeable:
+        raise TypeError("from_numpy: the array is read-only, and a tensor can be written to; use plait.tensor(array)")
+    size = ndarray.itemsize
+    if any(s % size for s in ndarray.strides) or ndarray.ctypes.data % size:
+        raise ValueError(
+            f"from_numpy: strides {ndarray.strides} and address must be multiples of the elements' {size} bytes"
+        )
+    if ndarray.size == 0:
+        return tensor(ndarray)
+    collect()
+    low = sum(min(0, (n - 1) * s) for n, s in zip(ndarray.shape, ndarray.strides, strict=True))
+    high = sum(max(0, (n - 1) * s) for n, s in zip(ndarray.shape, ndarray.strides, strict=True))
+    shape, strides = array("q", ndarray.shape), array("q", [s // size for s in ndarray.strides])
+    number = dt.FROM_NUMPY[ndarray.dtype]._number
+    at, dims = ndarray.ctypes.data + low, len(shape)
+    key = keep(ndarray)
+    return own(
+        call(
+            _core.bind_TensorWrap,
+            at,
+            high - low + size,
+            number,
+            address(shape),
+            address(strides),
+            dims,
+            -low // size,
+            key,
+        )
+    )

@@ -1,0 +1,163 @@
+"""What is known of a tensor without its values: sizes, layout, dtype, device."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from plait import _core, _ops
+from plait import _dtype as dt
+from plait._device import device, device_of
+from plait._layout import Layout, Size, strided
+from plait._runtime import MAX_DIMS, address, check
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+
+class TensorFacts:
+    """The methods and properties of tensors that say what they are."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        _h: int
+        _sizes: Size
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of the dimensions."""
+        return self._sizes
+
+    def size(self, dim: int | None = None) -> Any:
+        """Returns the sizes of the dimensions, or of one."""
+        if dim is None:
+            return self.shape
+        if not -len(self.shape) <= dim < max(len(self.shape), 1) or not self.shape:
+            raise IndexError(f"size: dimension {dim} out of range for shape {list(self.shape)}")
+        return self.shape[dim]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Returns the distances of neighbours along the dimensions, or along one, in elements."""
+        buffer = array("q", bytes(8 * MAX_DIMS))
+        n = check(_core.bind_TensorStrides(self._h, address(buffer)))
+        strides = tuple(buffer[:n])
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        """Returns the position of the first element in the storage, in elements."""
+        return check(_core.bind_TensorOffset(self._h))
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """Returns the number of dimensions."""
+        return len(self.shape)
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """Returns the number of elements."""
+        return self.shape.numel()
+
+    nelement = numel
+
+    @property
+    def dtype(self) -> dt.dtype:
+        """The type of the elements."""
+        return dt.DTYPES[check(_core.bind_TensorDtype(self._h))]
+
+    @property
+    def device(self) -> device:
+        """Where the tensor lives."""
+        return device_of(check(_core.bind_TensorDevice(self._h)))
+
+    def element_size(self) -> int:
+        """Returns the bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.numel() * self.dtype.itemsize
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie row-major without gaps."""
+        return bool(check(_core.bind_TensorIsContiguous(self._h)))
+
+    def data_ptr(self) -> int:
+        """Returns the address of the first element, on devices whose memory the host can address, else 0."""
+        return check(_core.bind_TensorAddress(self._h))
+
+    @property
+    def _version(self) -> int:
+        return check(_core.bind_TensorVersion(self._h))
+
+    @property
+    def T(self: Any) -> Tensor:  # noqa: N802
+        """A view with the dimensions in reverse order."""
+        return _ops.permute(self, tuple(range(len(self.shape) - 1, -1, -1)))
+
+    @property
+    def mT(self: Any) -> Tensor:  # type: ignore[override]  # noqa: N802
+        """A view with the last two dimensions exchanged."""
+        return _ops.mT(self)
+
+    H = mH = mT  # noqa: N815
+
+    @property
+    def real(self: Any) -> Tensor:
+        """The tensor: its elements are real."""
+        return self
+
+    @property
+    def layout(self) -> Layout:
+        """How the elements lie: always strided."""
+        return strided
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the tensor is on a CPU device."""
+        return self.device.type == "cpu"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the tensor is on a GPU."""
+        return self.device.type == "gpu"
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether the tensor has a shape and no elements."""
+        return self.device.type == "meta"
+
+    is_sparse = is_quantized = is_sparse_csr = is_mkldnn = is_nested = is_xpu = is_mps = is_xla = is_ipu = is_vulkan = (
+        property(lambda self: False, doc="Whether the tensor is of such a kind: never.")
+    )
+    names = property(lambda self: (None,) * len(self.shape), doc="The names of the dimensions: they have none.")
+    name = property(lambda self: None, doc="The name of the tensor: it has none.")
+
+    def dim_order(self) -> tuple[int, ...]:
+        """Returns the dimensions in the order in which they lie in memory, outermost first."""
+        strides = self.stride()
+        return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in `inference_mode`: no derivative can use it."""
+        return bool(check(_core.bind_TensorIsInference(self._h)))
+
+    def has_names(self) -> bool:
+        """Whether dimensions have names: never."""
+        return False
+
+    def as_subclass(self, cls: type) -> Any:
+        """Returns the tensor as an object of a subclass, with the same memory and place in the graph."""
+        made: Any = object.__new__(cls)
+        made._h = check(_core.bind_TensorAlias(self._h))
+        return made

@@ -1,0 +1,62 @@
+"""Sizes, and names for how elements lie in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Size(tuple[int, ...]):
+    """The sizes of a tensor's dimensions."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """Returns the number of elements."""
+        n = 1
+        for size in self:
+            n *= size
+        return n
+
+    def __repr__(self) -> str:
+        return f"plait.Size([{', '.join(map(str, self))}])"
+
+    def __getitem__(self, item: Any) -> Any:
+        out = super().__getitem__(item)
+        return Size(out) if isinstance(item, slice) else out
+
+    def __add__(self, other: Any) -> Size:
+        return Size(super().__add__(tuple(other)))
+
+
+class Layout:
+    """How elements lie in memory; the only one is `plait.strided`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "plait.strided"
+
+    def __reduce__(self) -> str:
+        return "strided"
+
+
+strided = Layout()
+
+
+class MemoryFormat:
+    """The order in which elements are asked to lie; it has no effect: new tensors lie row-major."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"plait.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+contiguous_format, preserve_format = MemoryFormat("contiguous_format"), MemoryFormat("preserve_format")
+channels_last, channels_last_3d = MemoryFormat("channels_last"), MemoryFormat("channels_last_3d")
