@@ -560,9 +560,9 @@ char *plait_blas_name(void);
 // --- checkpoint ---
 
 // plait_checkpoint_save writes the pieces that the ranks of a group hold, and values, to a folder; without a
-// group one rank is alone. header is JSON: {"pieces": [{"name", "shape", "offset"}, ...], "values": {...}},
-// with the shape of the whole tensor and where the piece begins in it, or neither for a whole one. It may
-// wait for the device.
+// group one rank is alone. header is JSON: {"pieces": [{"name", "shape", "offset"}, ...], "values": {...},
+// "problem": "..."}, with the shape of the whole tensor and where the piece begins in it, or neither for a
+// whole one, and with what keeps the rank from taking part. It may wait for the device.
 plait_status plait_checkpoint_save(plait_string dir, plait_string header, plait_tensors list, int64_t n,
 		plait_object of);
 
@@ -576,8 +576,8 @@ plait_object plait_checkpoint_save_async(plait_string dir, plait_string header, 
 plait_status plait_checkpoint_wait_for(plait_object h, int64_t nanoseconds);
 
 // plait_checkpoint_load writes what a checkpoint holds to the pieces that the ranks of a group want, with a
-// header as plait_checkpoint_save takes, and returns an object for plait_checkpoint_text: the values, as
-// JSON. It may wait for the device.
+// header as plait_checkpoint_save takes, whose values name those that must be there, and returns an object
+// for plait_checkpoint_text: the values, as JSON. It may wait for the device.
 plait_object plait_checkpoint_load(plait_string dir, plait_string header, plait_tensors list, int64_t n,
 		plait_object of);
 
@@ -828,6 +828,89 @@ plait_status plait_tensor_storage_id(plait_tensor t);
 // plait_tensor_storage returns a tensor of one dimension over the whole memory of a tensor, without its
 // gradient.
 plait_tensor plait_tensor_storage(plait_tensor t);
+
+// --- fsdp ---
+
+// plait_fsdp_unit_new divides n parameters over the ranks of the group of, whose names are separated by line
+// breaks; 0 leaves them whole. replicas, a group or 0, are the ranks with the same shards. numbers are: over
+// how many ranks to reshard after forward, the slots, when to prefetch in backward (0 before, 1 after, 2
+// never), the dtypes of parameters, reduction and outputs, the device to offload to, the last four being -1
+// for none, and a sum of 1 to keep parameters after forward, 2 to begin with those of rank 0, 4 to leave
+// inputs as they are and 8 not to prefetch in forward. Close it with plait_fsdp_unit_close. It may wait for
+// the device.
+plait_object plait_fsdp_unit_new(plait_object of, plait_object replicas, plait_tensors params, int64_t n,
+		plait_string names, plait_string name, plait_ints numbers, int64_t count);
+
+// plait_fsdp_tree_new makes n units those of one model, of which the first is the root, and returns their
+// tree. It may wait for the device.
+plait_object plait_fsdp_tree_new(plait_ints units, int64_t n);
+
+// plait_fsdp_tree_wait waits until the gradients of the last pass are known. It may wait for the device.
+plait_status plait_fsdp_tree_wait(plait_object h);
+
+// plait_fsdp_norm returns the norm of the given power of the full gradients of n parameters, over all ranks;
+// units are those, of m, that may have them. It may wait for the device.
+plait_tensor plait_fsdp_norm(plait_ints units, int64_t m, plait_tensors params, int64_t n, double power,
+		bool error_if_nonfinite);
+
+// plait_fsdp_unit_forward begins a forward pass of a unit on n tensors, or with end set ends one that
+// returned them. It may wait for the device.
+plait_status plait_fsdp_unit_forward(plait_object h, plait_tensors values, int64_t n, bool end);
+
+// plait_fsdp_unit_unshard begins to gather a unit's parameters, and with show set makes the module's tensors
+// the full ones. It may wait for the device.
+plait_status plait_fsdp_unit_unshard(plait_object h, bool show);
+
+// plait_fsdp_unit_reshard frees a unit's full parameters.
+plait_status plait_fsdp_unit_reshard(plait_object h);
+
+// plait_fsdp_unit_gathered returns 1 if the module's tensors are the full parameters, else 0.
+int64_t plait_fsdp_unit_gathered(plait_object h);
+
+// plait_fsdp_unit_set turns something of a unit on or off and returns 1 if what it says was on before: what 0
+// is the reduction of gradients, 1 their sum over replicas, 2 freeing parameters after forward, 3 freeing
+// them after backward.
+plait_status plait_fsdp_unit_set(plait_object h, int64_t what, bool on);
+
+// plait_fsdp_unit_divide sets by what sums of gradients are divided; 0 means the number of ranks.
+plait_status plait_fsdp_unit_divide(plait_object h, double factor);
+
+// plait_fsdp_unit_prefetch sets which n units to gather when the forward, or backward, pass of a unit begins;
+// a negative n stands for the one that came next in the last pass.
+plait_status plait_fsdp_unit_prefetch(plait_object h, bool backward, plait_ints units, int64_t n);
+
+// plait_fsdp_unit_take moves a parameter that modules of both units use from one unit to another.
+plait_status plait_fsdp_unit_take(plait_object h, plait_object from, plait_tensor t);
+
+// plait_fsdp_summon gathers the parameters of all units of a unit's tree, or with alone set its own, and with
+// end set frees them, after copying changes to the shards unless read_only is set. It may wait for the
+// device.
+plait_status plait_fsdp_summon(plait_object h, bool read_only, bool alone, bool end);
+
+// plait_fsdp_unit_assemble returns the full tensor of which each rank gives its rows, those of its shard of
+// the named parameter; 0 gives the shard itself. It may wait for the device.
+plait_tensor plait_fsdp_unit_assemble(plait_object h, plait_string name, plait_tensor part);
+
+// plait_fsdp_unit_part returns the rows of a full tensor that are those of this rank's shard of the named
+// parameter, as a view.
+plait_tensor plait_fsdp_unit_part(plait_object h, plait_string name, plait_tensor full);
+
+// plait_fsdp_unit_names returns the names of a unit's parameters, in their order, separated by line breaks.
+char *plait_fsdp_unit_names(plait_object h);
+
+// plait_fsdp_unit_layout writes how parameter i of a unit is divided, and returns how many numbers that
+// takes; with n too small it writes nothing. They are the number of dimensions and the full sizes, the number
+// of ranks that have parts and this one's place among them, 1 if it is the first with its rows, and for each
+// rank its number in the world and the first and the number of its rows.
+int64_t plait_fsdp_unit_layout(plait_object h, int64_t i, int64_t *out, int64_t n);
+
+// plait_fsdp_unit_stats writes how often a unit was gathered, how often before it was needed, and how often
+// its gradients were reduced.
+plait_status plait_fsdp_unit_stats(plait_object h, int64_t *out);
+
+// plait_fsdp_unit_close frees what a unit holds, beside the shards, and ends its life. It may wait for the
+// device.
+plait_status plait_fsdp_unit_close(plait_object h);
 
 // --- function ---
 

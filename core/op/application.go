@@ -57,8 +57,14 @@ func begin(name string, inputs ...*core.Tensor) application {
 			a.err = core.Errorf(core.DeviceError, name, "tensors on different devices, got %v and %v", dev, d)
 			return a
 		}
-		if record && !a.grad {
-			a.grad = t.RequiresGrad()
+		if record {
+			if h := t.History(); h != nil {
+				if err := h.Refused(); err != nil {
+					a.err = err
+					return a
+				}
+				a.grad = a.grad || h.Wanted()
+			}
 		}
 	}
 	a.on(dev)

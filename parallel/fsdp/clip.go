@@ -16,15 +16,15 @@ func (t *Tree) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 	if !(maxNorm >= 0) {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "clip_grad_norm_", "the largest norm must be at least 0, got %v", maxNorm))
 	}
-	total := t.GradNorm(o)
-	if err := total.Err(); err != nil {
-		return total
-	}
 	var params []*core.Tensor
 	for _, u := range t.units {
 		for _, p := range u.params {
 			params = append(params, p.shard())
 		}
+	}
+	total := GradNorm(t.units, params, o)
+	if err := total.Err(); err != nil {
+		return total
 	}
 	if err := optim.ClipGradsWithNorm(params, maxNorm, total); err != nil {
 		total.Release()
@@ -33,17 +33,19 @@ func (t *Tree) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 	return total
 }
 
-// GradNorm returns the norm of the full gradients as one vector: see [Tree.ClipGradNorm].
-func (t *Tree) GradNorm(o optim.ClipOptions) *core.Tensor {
+// GradNorm returns the norm of the full gradients of the parameters as one vector, the same on every rank. Of those that one
+// of the units has, the ranks add up what they have; every rank calls it with the same ones.
+func GradNorm(units []*Unit, params []*core.Tensor, o optim.ClipOptions) *core.Tensor {
 	power := o.Norm
 	if power == 0 {
 		power = 2
 	}
-	var total *core.Tensor
-	core.NoGrad(func() {
-		kept := core.RunScope(func() []*core.Tensor { return []*core.Tensor{t.norm(power)} })
-		total = kept[0]
-	})
+	total := core.ErrorTensor(core.Errorf(core.ValueError, "clip_grad_norm_", "got no parameters"))
+	if len(params) > 0 {
+		core.NoGrad(func() {
+			total = core.RunScope(func() []*core.Tensor { return []*core.Tensor{norm(units, params, power)} })[0]
+		})
+	}
 	if !o.ErrorIfNonfinite || total.Err() != nil {
 		return total
 	}
@@ -58,31 +60,39 @@ func (t *Tree) GradNorm(o optim.ClipOptions) *core.Tensor {
 	return total
 }
 
-// norm adds up what the ranks have of the power of the norm, for each group of units that are divided over the same ranks.
-func (t *Tree) norm(power float64) *core.Tensor {
-	d := core.Float32
-	var groups []*collective.Group
-	of := map[*collective.Group][]*core.Tensor{}
-	for _, u := range t.units {
+// norm adds up the powers of the gradients, over each group that parameters are divided over.
+func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
+	owner := map[*core.Tensor]*Unit{}
+	for _, u := range units {
 		for _, p := range u.params {
-			if p.shard().DType() == core.Float64 {
-				d = core.Float64
-			}
-			if of[u.group] == nil {
-				groups = append(groups, u.group)
-			}
-			of[u.group] = append(of[u.group], p.shard())
+			owner[p.shard()] = u
 		}
 	}
-	dev, joins := t.root().device, collective.Sum
+	d, dev := core.Float32, params[0].Device()
+	var groups []*collective.Group
+	of := map[*collective.Group][]*core.Tensor{}
+	for _, p := range params {
+		if p.DType() == core.Float64 {
+			d = core.Float64
+		}
+		var g *collective.Group
+		if u := owner[p]; u != nil {
+			g, dev = u.group, u.device
+		}
+		if of[g] == nil {
+			groups = append(groups, g)
+		}
+		of[g] = append(of[g], p)
+	}
+	joins := collective.Sum
 	if math.IsInf(power, 0) {
 		joins = collective.Max
 	}
 	total := op.Full([]int{}, core.Num(0), op.TensorOptions{DType: &d, Device: dev})
 	for _, g := range groups {
-		part := t.powerSum(of[g], power, d, dev)
+		part := powerSum(of[g], power, d, dev)
 		if g != nil && part.Err() == nil {
-			if err := t.keep(g.AllReduce(part, joins)); err != nil {
+			if err := g.AllReduce(part, joins).Arrived(); err != nil {
 				return core.ErrorTensor(err)
 			}
 		}
@@ -99,7 +109,7 @@ func (t *Tree) norm(power float64) *core.Tensor {
 }
 
 // powerSum returns this rank's sum of the powers of the gradients, on dev.
-func (t *Tree) powerSum(params []*core.Tensor, power float64, d core.DType, dev core.Device) *core.Tensor {
+func powerSum(params []*core.Tensor, power float64, d core.DType, dev core.Device) *core.Tensor {
 	sum := op.Full([]int{}, core.Num(0), op.TensorOptions{DType: &d, Device: dev})
 	for _, p := range params {
 		if g := p.Grad(); g != nil && g.Numel() > 0 {

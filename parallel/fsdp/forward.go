@@ -10,14 +10,17 @@ type use struct {
 }
 
 // PreForward gathers the unit's parameters, for a forward pass on the inputs that are tensors, and makes the module's tensors
-// the full ones. [Unit.PostForward], or after an error [Tree.Abandon], must follow. It waits for nothing but, every so often,
-// other ranks. An error of the step before comes out here.
+// the full ones. [Unit.PostForward] must follow, also after an error, then without outputs. It waits for nothing but, every so
+// often, other ranks. An error of the step before comes out here.
 func (u *Unit) PreForward(inputs []*core.Tensor) error {
 	t := u.tree
 	if t == nil {
 		return core.Errorf(core.StateError, "fsdp", "the unit %q is in no tree", u.Name())
 	}
-	if t.depth == 0 {
+	first := t.depth == 0
+	t.depth++
+	u.using++
+	if first {
 		t.sweep()
 		if u == t.root() && !t.again() {
 			if err := t.begin(); err != nil {
@@ -25,8 +28,6 @@ func (u *Unit) PreForward(inputs []*core.Tensor) error {
 			}
 		}
 	}
-	t.depth++
-	u.using++
 	if u.back {
 		return nil // computed again, in the midst of the unit's backward
 	}
@@ -74,6 +75,9 @@ func (w *use) watch(x *core.Tensor) {
 // through the outputs gather it again.
 func (u *Unit) PostForward(outputs []*core.Tensor) error {
 	t := u.tree
+	if t == nil {
+		return nil
+	}
 	t.depth--
 	u.using--
 	if u.back {

@@ -28,7 +28,7 @@ func (u *Unit) fill() error {
 		return nil
 	}
 	group, ins := u.group, make([]*core.Tensor, len(u.params))
-	outs, sizes := make([]*core.Tensor, len(u.params)), make([][]int, len(u.params))
+	outs, aliases, sizes := make([]*core.Tensor, len(u.params)), make([]*core.Tensor, len(u.params)), make([][]int, len(u.params))
 	spread := u.params[0].second != nil && !u.stale()
 	if spread {
 		group = u.nearby
@@ -57,8 +57,10 @@ func (u *Unit) fill() error {
 				return err
 			}
 			ins[i] = c
+			// Peers look at what they are given until all have come, and the unit's tensors may change places before.
+			aliases[i] = outs[i].Detach()
 		}
-		return u.tree.keep(group.AllGatherParts(outs, ins, sizes))
+		return u.tree.keep(group.AllGatherParts(aliases, ins, sizes))
 	})
 	u.stats.Gathers++
 	for i, p := range u.params {

@@ -182,8 +182,7 @@ func (f *FullyShardedDataParallel) Run(fn func(inputs []*core.Tensor) []*core.Te
 	}
 	root := f.tree.root()
 	if err := root.PreForward(inputs); err != nil {
-		f.tree.Abandon()
-		return nil, err
+		return nil, errors.Join(err, root.PostForward(nil))
 	}
 	out := fn(inputs)
 	return out, root.PostForward(out)

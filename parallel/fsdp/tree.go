@@ -55,13 +55,16 @@ func NewTree(units []*Unit) (*Tree, error) {
 // Units returns the units, the root first.
 func (t *Tree) Units() []*Unit { return slices.Clone(t.units) }
 
+// forget takes a unit out.
+func (t *Tree) forget(u *Unit) {
+	t.units = slices.DeleteFunc(t.units, func(o *Unit) bool { return o == u })
+	t.order, t.ended, t.coming, t.wished = nil, nil, nil, nil
+	u.tree = nil
+}
+
 // leave takes a unit out. The last one ends the tree.
 func (t *Tree) leave(u *Unit) error {
-	t.units = slices.DeleteFunc(t.units, func(o *Unit) bool { return o == u })
-	for _, list := range []*[]*Unit{&t.order, &t.ended, &t.coming, &t.wished} {
-		*list = nil
-	}
-	u.tree = nil
+	t.forget(u)
 	if len(t.units) > 0 {
 		return nil
 	}
@@ -253,7 +256,7 @@ func (t *Tree) again() bool { return len(t.runs) > 0 }
 // sweep gives up backward passes that were left in the middle.
 func (t *Tree) sweep() {
 	if slices.ContainsFunc(t.runs, (*autograd.Run).Closed) {
-		t.Abandon()
+		t.abandon()
 	}
 }
 
@@ -268,18 +271,18 @@ func (t *Tree) groups() []*collective.Group {
 	return list
 }
 
-// Abandon gives up a pass that an error has ended: everything gathered is freed, and gradients that were not reduced, but
-// those that add up without synchronisation, are dropped.
-func (t *Tree) Abandon() {
-	t.depth, t.runs, t.wished = 0, nil, nil
+// abandon gives up a backward pass that an error has ended: everything gathered is freed, and gradients that were not reduced,
+// but those that add up without synchronisation, are dropped.
+func (t *Tree) abandon() {
+	t.runs, t.wished = nil, nil
 	for _, u := range t.units {
 		if u.back && u.sync && !u.whole() {
 			for _, p := range u.params {
 				p.full().SetGrad(nil)
 			}
 		}
-		u.back, u.run, u.uses, u.using, u.expecting = false, nil, nil, 0, 0
-		if !u.manual {
+		u.back, u.run, u.uses, u.expecting = false, nil, nil, 0
+		if u.using == 0 && !u.manual {
 			u.shut()
 			u.empty()
 		}

@@ -133,7 +133,7 @@ func (u *Unit) start() error {
 	if u.options.Broadcast {
 		var list []*core.Tensor
 		for _, p := range u.params {
-			list = append(list, p.tensor)
+			list = append(list, p.tensor.Detach())
 		}
 		for _, g := range []*collective.Group{u.group, u.options.Replicas} {
 			if g != nil && len(list) > 0 {
@@ -273,6 +273,31 @@ func (u *Unit) Close() error {
 		err = errors.Join(err, u.nearby.Close())
 	}
 	return err
+}
+
+// Release is Close of a unit whose last collectives nobody need wait for.
+func (u *Unit) Release() {
+	if u.closed {
+		return
+	}
+	u.closed = true
+	u.shut()
+	u.empty()
+	for _, p := range u.params {
+		p.release()
+	}
+	t := u.tree
+	if t == nil {
+		return
+	}
+	t.forget(u)
+	if len(t.units) == 0 {
+		t.releaseHeld()
+		for _, s := range t.streams {
+			go s.Close()
+		}
+		t.streams = nil
+	}
 }
 
 // cast returns t as a tensor of dtype d on the unit's device.

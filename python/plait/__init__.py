@@ -83,6 +83,10 @@ def __getattr__(name: str) -> _Any:
         from plait.distributed.pipelining import Pipeline
 
         return Pipeline
+    if name in ("FSDP", "fully_shard"):
+        from plait.distributed import fsdp
+
+        return getattr(fsdp, name)
     from plait._missing import absent
 
     raise absent("top", "plait", name)

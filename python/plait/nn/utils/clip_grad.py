@@ -65,6 +65,8 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scales the gradients so that their norm, as if they were one, is at most max_norm, and returns what it was.
 
+    Of parameters that are divided over ranks the norm is that of the whole; every rank calls it.
+
     Args:
         parameters: whose gradients to scale
         max_norm: the limit
@@ -73,7 +75,12 @@ def clip_grad_norm_(
         foreach: has no effect
     """
     every = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    total = get_total_norm(_grads(every), norm_type, error_if_nonfinite)
+    if any(getattr(type(p), "divided", False) for p in every):
+        from plait.distributed.fsdp._unit import total_norm
+
+        total = total_norm(every, norm_type, error_if_nonfinite)
+    else:
+        total = get_total_norm(_grads(every), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(every, max_norm, total)
     return total
 

@@ -1,0 +1,276 @@
+package bind
+
+import (
+	"strings"
+
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/optim"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/fsdp"
+)
+
+// FsdpUnitNew divides n parameters over the ranks of the group of, whose names are separated by line breaks; 0 leaves them
+// whole. replicas, a group or 0, are the ranks with the same shards. numbers are: over how many ranks to reshard after
+// forward, the slots, when to prefetch in backward (0 before, 1 after, 2 never), the dtypes of parameters, reduction and
+// outputs, the device to offload to, the last four being -1 for none, and a sum of 1 to keep parameters after forward, 2 to
+// begin with those of rank 0, 4 to leave inputs as they are and 8 not to prefetch in forward. Close it with [FsdpUnitClose].
+//
+//plait:waits
+func FsdpUnitNew(of Object, replicas Object, params Tensors, n int64, names string, name string, numbers Ints, count int64) (status Object) {
+	defer protect("fsdp", &status)
+	v := handle.Ints(numbers, count)
+	if len(v) != 8 {
+		return failf(core.ValueError, "fsdp", "want 8 numbers, got %d", len(v))
+	}
+	groupOrNil := func(h Object) *collective.Group {
+		if h == 0 {
+			return nil
+		}
+		return group(h)
+	}
+	var list []fsdp.Named
+	for _, p := range named(params, n, names) {
+		list = append(list, fsdp.Named(p))
+	}
+	has := func(bit int) bool { return v[7]&bit != 0 }
+	u, err := fsdp.NewUnit(groupOrNil(of), list, fsdp.Options{
+		Name: name, Replicas: groupOrNil(replicas), Partial: v[0], Slots: v[1], BackwardPrefetch: fsdp.Prefetch(v[2]),
+		Precision: fsdp.Precision{Param: dtype(DType(v[3])), Reduce: dtype(DType(v[4])), Output: dtype(DType(v[5])), KeepInputs: has(4)},
+		Offload:   device(Device(v[6])), KeepAfterForward: has(1), Broadcast: has(2), NoForwardPrefetch: has(8),
+	})
+	if err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(u)
+}
+
+func fsdpUnit(h Object) *fsdp.Unit {
+	u, ok := handle.Object[*fsdp.Unit](h)
+	if !ok {
+		panic(core.Errorf(core.StateError, "fsdp", "got no unit, or one that was closed"))
+	}
+	return u
+}
+
+func fsdpUnits(a Ints, n int64) []*fsdp.Unit {
+	if n < 0 {
+		return nil
+	}
+	list := make([]*fsdp.Unit, 0, n)
+	for _, h := range handle.Slice[int64](a, n) {
+		list = append(list, fsdpUnit(h))
+	}
+	return list
+}
+
+// FsdpTreeNew makes n units those of one model, of which the first is the root, and returns their tree.
+//
+//plait:waits
+func FsdpTreeNew(units Ints, n int64) (status Object) {
+	defer protect("fsdp", &status)
+	t, err := fsdp.NewTree(fsdpUnits(units, n))
+	if err != nil {
+		return failure(err)
+	}
+	return handle.AddObject(t)
+}
+
+func fsdpTree(h Object) *fsdp.Tree {
+	t, ok := handle.Object[*fsdp.Tree](h)
+	if !ok {
+		panic(core.Errorf(core.StateError, "fsdp", "got no tree of units"))
+	}
+	return t
+}
+
+// FsdpTreeWait waits until the gradients of the last pass are known.
+//
+//plait:waits
+func FsdpTreeWait(h Object) (status Status) {
+	defer protect("fsdp", &status)
+	return failure(fsdpTree(h).Wait())
+}
+
+// FsdpNorm returns the norm of the given power of the full gradients of n parameters, over all ranks; units are those, of m,
+// that may have them.
+//
+//plait:waits
+func FsdpNorm(units Ints, m int64, params Tensors, n int64, power float64, errorIfNonfinite bool) (status Tensor) {
+	defer protect("clip_grad_norm_", &status)
+	return result(fsdp.GradNorm(fsdpUnits(units, m), tensors(params, n), optim.ClipOptions{Norm: power, ErrorIfNonfinite: errorIfNonfinite}))
+}
+
+// FsdpUnitForward begins a forward pass of a unit on n tensors, or with end set ends one that returned them.
+//
+//plait:waits
+func FsdpUnitForward(h Object, values Tensors, n int64, end bool) (status Status) {
+	defer protect("fsdp", &status)
+	if end {
+		return failure(fsdpUnit(h).PostForward(tensors(values, n)))
+	}
+	return failure(fsdpUnit(h).PreForward(tensors(values, n)))
+}
+
+// FsdpUnitUnshard begins to gather a unit's parameters, and with show set makes the module's tensors the full ones.
+//
+//plait:waits
+func FsdpUnitUnshard(h Object, show bool) (status Status) {
+	defer protect("unshard", &status)
+	if show {
+		return failure(fsdpUnit(h).Unshard())
+	}
+	return failure(fsdpUnit(h).StartUnshard())
+}
+
+// FsdpUnitReshard frees a unit's full parameters.
+func FsdpUnitReshard(h Object) (status Status) {
+	defer protect("reshard", &status)
+	fsdpUnit(h).Reshard()
+	return 0
+}
+
+// FsdpUnitGathered returns 1 if the module's tensors are the full parameters, else 0.
+func FsdpUnitGathered(h Object) (status int64) {
+	defer protect("fsdp", &status)
+	return truth(fsdpUnit(h).Gathered())
+}
+
+// FsdpUnitSet turns something of a unit on or off and returns 1 if what it says was on before: what 0 is the reduction of
+// gradients, 1 their sum over replicas, 2 freeing parameters after forward, 3 freeing them after backward.
+func FsdpUnitSet(h Object, what int64, on bool) (status Status) {
+	defer protect("fsdp", &status)
+	u := fsdpUnit(h)
+	switch what {
+	case 0:
+		return truth(u.SetSync(on))
+	case 1:
+		u.SetAllReduce(on)
+	case 2:
+		u.SetKeepAfterForward(!on)
+	default:
+		u.SetReshardAfterBackward(on)
+	}
+	return 0
+}
+
+// FsdpUnitDivide sets by what sums of gradients are divided; 0 means the number of ranks.
+func FsdpUnitDivide(h Object, factor float64) (status Status) {
+	defer protect("set_gradient_divide_factor", &status)
+	fsdpUnit(h).SetDivideFactor(factor)
+	return 0
+}
+
+// FsdpUnitPrefetch sets which n units to gather when the forward, or backward, pass of a unit begins; a negative n stands
+// for the one that came next in the last pass.
+func FsdpUnitPrefetch(h Object, backward bool, units Ints, n int64) (status Status) {
+	defer protect("set_modules_to_prefetch", &status)
+	fsdpUnit(h).SetPrefetch(backward, fsdpUnits(units, n))
+	return 0
+}
+
+// FsdpUnitTake moves a parameter that modules of both units use from one unit to another.
+func FsdpUnitTake(h, from Object, t Tensor) (status Status) {
+	defer protect("fsdp", &status)
+	return failure(fsdpUnit(h).Take(fsdpUnit(from), tensor(t)))
+}
+
+// FsdpSummon gathers the parameters of all units of a unit's tree, or with alone set its own, and with end set frees them,
+// after copying changes to the shards unless readOnly is set.
+//
+//plait:waits
+func FsdpSummon(h Object, readOnly, alone, end bool) (status Status) {
+	defer protect("summon_full_params", &status)
+	o := fsdp.SummonOptions{ReadOnly: readOnly, Alone: alone}
+	if end {
+		return failure(fsdpUnit(h).SummonEnd(o))
+	}
+	return failure(fsdpUnit(h).SummonBegin(o))
+}
+
+// FsdpUnitAssemble returns the full tensor of which each rank gives its rows, those of its shard of the named parameter; 0
+// gives the shard itself.
+//
+//plait:waits
+func FsdpUnitAssemble(h Object, name string, part Tensor) (status Tensor) {
+	defer protect("full_tensor", &status)
+	u := fsdpUnit(h)
+	var full *core.Tensor
+	var err error
+	if part == 0 {
+		full, err = u.Gather(name)
+	} else {
+		full, err = u.Assemble(name, tensor(part))
+	}
+	if err != nil {
+		return failure(err)
+	}
+	return result(full)
+}
+
+// FsdpUnitPart returns the rows of a full tensor that are those of this rank's shard of the named parameter, as a view.
+func FsdpUnitPart(h Object, name string, full Tensor) (status Tensor) {
+	defer protect("fsdp", &status)
+	return result(fsdpUnit(h).Part(name, tensor(full)))
+}
+
+// FsdpUnitNames returns the names of a unit's parameters, in their order, separated by line breaks.
+func FsdpUnitNames(h Object) string {
+	u, ok := handle.Object[*fsdp.Unit](h)
+	if !ok {
+		return ""
+	}
+	var names []string
+	for _, l := range u.Layout() {
+		names = append(names, l.Name)
+	}
+	return strings.Join(names, "\n")
+}
+
+// FsdpUnitLayout writes how parameter i of a unit is divided, and returns how many numbers that takes; with n too small it
+// writes nothing. They are the number of dimensions and the full sizes, the number of ranks that have parts and this one's
+// place among them, 1 if it is the first with its rows, and for each rank its number in the world and the first and the
+// number of its rows.
+func FsdpUnitLayout(h Object, i int64, out IntsOut, n int64) (status int64) {
+	defer protect("fsdp", &status)
+	all := fsdpUnit(h).Layout()
+	if i < 0 || int(i) >= len(all) {
+		return failf(core.IndexError, "fsdp", "got parameter %d of %d", i, len(all))
+	}
+	l := all[i]
+	v := []int64{int64(len(l.Shape))}
+	for _, s := range l.Shape {
+		v = append(v, int64(s))
+	}
+	v = append(v, int64(len(l.Offsets)), int64(l.Index), truth(l.Primary))
+	for r := range l.Offsets {
+		v = append(v, int64(l.Ranks[r]), int64(l.Offsets[r]), int64(l.Lengths[r]))
+	}
+	if int64(len(v)) <= n {
+		copy(handle.Slice[int64](out, n), v)
+	}
+	return int64(len(v))
+}
+
+// FsdpUnitStats writes how often a unit was gathered, how often before it was needed, and how often its gradients were
+// reduced.
+func FsdpUnitStats(h Object, out IntsOut) (status Status) {
+	defer protect("fsdp", &status)
+	s := fsdpUnit(h).Stats()
+	for i, v := range []int{s.Gathers, s.Prefetches, s.Reductions} {
+		handle.Slice[int64](out, 3)[i] = int64(v)
+	}
+	return 0
+}
+
+// FsdpUnitClose frees what a unit holds, beside the shards, and ends its life.
+//
+//plait:waits
+func FsdpUnitClose(h Object) (status Status) {
+	defer protect("fsdp", &status)
+	u, ok := handle.Object[*fsdp.Unit](h)
+	if !ok || handle.Objects.Take(h) == nil {
+		return 0
+	}
+	return failure(u.Close())
+}

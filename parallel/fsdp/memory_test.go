@@ -1,0 +1,146 @@
+package fsdp_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	side   = 192
+	layers = 8
+	// room is what activations, losses and inputs of one row may take in a test of memory.
+	room = 64 << 10
+)
+
+// slow is a layer that holds up the stream of a rank.
+type slow struct {
+	nn.Base
+	pause time.Duration
+}
+
+func (l *slow) Forward(x *core.Tensor) *core.Tensor {
+	if l.pause > 0 {
+		s := core.CurrentContext().Stream(x.Device())
+		c := s.Begin(-1, "slow")
+		c.Work = 1 << 30
+		c.Fn = func() error { time.Sleep(l.pause); return nil }
+		s.Launch(c)
+	}
+	return x
+}
+
+// deep returns a model of equal layers.
+func deep(pause time.Duration) *nn.Sequential {
+	core.ManualSeed(1)
+	var list []nn.Layer
+	for range layers {
+		list = append(list, nn.NewSequential(&slow{pause: pause}, nn.NewLinear(side, side, nn.LinearOptions{})))
+	}
+	return nn.NewSequential(list...)
+}
+
+// peaks are the highest numbers of bytes of a step's parts, above what there was before the model was made.
+type peaks struct{ forward, backward, step, zeroed, after int }
+
+// measure trains a model for three steps and returns the peaks of the last.
+func measure(r *collective.Rank, o fsdp.Options, policy fsdp.Policy, pause time.Duration) (p peaks, err error) {
+	if err := errors.Join(core.Synchronize(), r.World.Barrier()); err != nil {
+		return p, err
+	}
+	usage := func() core.Usage { return core.RankUsage(r.Device, r.Rank) }
+	base := usage().Current
+	m := deep(pause)
+	f, err := fsdp.New(m, r.World, policy, o)
+	if err != nil {
+		return p, err
+	}
+	opt, err := optimisers["adam"](nn.Parameters(m))
+	if err != nil {
+		return p, err
+	}
+	for range 3 {
+		core.Tidy(func() {
+			core.ResetPeak(r.Device)
+			l := op.Mean(f.Forward(op.Ones(1, side)), nil, false)
+			p.forward = usage().Peak - base
+			core.ResetPeak(r.Device)
+			if err = autograd.Backward(l); err != nil {
+				return
+			}
+			p.backward = usage().Peak - base
+			core.ResetPeak(r.Device)
+			if err = opt.Step(); err != nil {
+				return
+			}
+			p.step = usage().Peak - base
+			opt.ZeroGrad()
+			p.zeroed = usage().Current - base
+		})
+		if err != nil {
+			return p, err
+		}
+	}
+	opt.Release()
+	if err := f.Close(); err != nil {
+		return p, err
+	}
+	for _, t := range nn.Parameters(m) {
+		t.Release()
+	}
+	p.after = usage().Current - base
+	return p, nil
+}
+
+// Case 29: peaks within the formulas, the same with a slow rank; and everything comes back.
+func TestCase29Memory(t *testing.T) {
+	const world = 4
+	u := 4 * (side*side + side)
+	all := layers * u
+	part := all / world
+	for _, c := range []struct {
+		o                 fsdp.Options
+		forward, backward int
+	}{
+		{fsdp.Options{}, part + 2*u, 2*part + 4*u},
+		{fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}, part + u, 2*part + 2*u},
+		{fsdp.Options{KeepAfterForward: true}, part + all, part + all + 3*u/2},
+	} {
+		err := collective.Spawn(world, nil, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
+			var first peaks
+			for i, pause := range []time.Duration{0, time.Duration(r.Rank%2) * 3 * time.Millisecond} {
+				p, err := measure(r, c.o, blocks, pause)
+				if err != nil {
+					return err
+				}
+				fmt.Printf("%d %+v formulas %d %d step %d\n", r.Rank, p, c.forward, c.backward, 4*part)
+				state := part // of a parameter, a gradient, and two of Adam's for each
+				if p.forward > c.forward+2*state+room || p.backward > c.backward+2*state+room {
+					return fmt.Errorf("%+v: peaks %+v, want at most %d in forward and %d in backward, and the optimiser's state", c.o, p, c.forward, c.backward)
+				}
+				if p.step > 4*part+room || p.zeroed > 3*part+room {
+					return fmt.Errorf("%+v: peaks %+v, want at most %d in the step, and %d after it", c.o, p, 4*part, 3*part)
+				}
+				if p.after != 0 {
+					return fmt.Errorf("%+v: %d bytes are left", c.o, p.after)
+				}
+				if i == 0 {
+					first = p
+				} else if p != first {
+					return fmt.Errorf("%+v: peaks %+v with a slow rank, %+v without", c.o, p, first)
+				}
+			}
+			return nil
+		})
+		require.NoError(t, err)
+	}
+}

@@ -1,0 +1,58 @@
+"""Training with parameters, gradients and optimiser state divided over ranks.
+
+Under the names of torch.distributed.fsdp. `FullyShardedDataParallel` (`FSDP`) and `fully_shard` are two spellings of
+one thing: both change a module in place, and the modules they make may be mixed.
+"""
+
+from plait.distributed.fsdp import wrap
+from plait.distributed.fsdp._module import (
+    FSDPModule,
+    UnshardHandle,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from plait.distributed.fsdp._policies import (
+    BackwardPrefetch,
+    CPUOffload,
+    CPUOffloadPolicy,
+    FullStateDictConfig,
+    LocalStateDictConfig,
+    MixedPrecision,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictConfig,
+    StateDictType,
+)
+from plait.distributed.fsdp._unit import ParameterLayout, Rows, Shard, ShardedParameter
+from plait.distributed.fsdp._wrapper import FullyShardedDataParallel, StateDictSettings
+
+FSDP = FullyShardedDataParallel
+
+__all__ = [
+    "FSDP",
+    "BackwardPrefetch",
+    "CPUOffload",
+    "CPUOffloadPolicy",
+    "FSDPModule",
+    "FullStateDictConfig",
+    "FullyShardedDataParallel",
+    "LocalStateDictConfig",
+    "MixedPrecision",
+    "MixedPrecisionPolicy",
+    "OffloadPolicy",
+    "ParameterLayout",
+    "Rows",
+    "Shard",
+    "ShardedParameter",
+    "ShardedStateDictConfig",
+    "ShardingStrategy",
+    "StateDictConfig",
+    "StateDictSettings",
+    "StateDictType",
+    "UnshardHandle",
+    "fully_shard",
+    "register_fsdp_forward_method",
+    "wrap",
+]

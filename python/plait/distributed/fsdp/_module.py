@@ -1,0 +1,422 @@
+"""Modules whose parameters are divided: what `fully_shard` makes of one, and what both spellings share."""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from plait import _core
+from plait._device import open_device
+from plait._dtype import dtype
+from plait._runtime import address, check
+from plait._tensor import Tensor
+from plait.distributed._groups import ProcessGroup, require
+from plait.distributed.fsdp._policies import CPUOffloadPolicy, OffloadPolicy, precision_of
+from plait.distributed.fsdp._unit import Shard, ShardedParameter, Tree, Unit
+from plait.nn.modules.module import Module
+from plait.nn.parallel._inputs import tensors_in
+from plait.nn.parameter import Parameter, is_lazy
+
+SYNC, ALL_REDUCE, RESHARD_FORWARD, RESHARD_BACKWARD = range(4)  # of FsdpUnitSet
+
+
+class Choices(NamedTuple):
+    """How a unit is divided, as the engine takes it."""
+
+    groups: tuple[ProcessGroup | None, ProcessGroup | None]
+    keep: bool | None = None  # parameters after forward; None: those of the outermost unit
+    partial: int = 0
+    precision: Any = None
+    offload: bool = False
+    broadcast: bool = False
+    prefetch_forward: bool = True
+    prefetch_backward: int = 0
+    slots: int = 0
+
+
+def unit_of(module: Module) -> Unit | None:
+    """Returns the unit that a module was made, if it was."""
+    return module.__dict__.get("_fsdp_unit")
+
+
+def divide(
+    modules: Sequence[Module], choices: Choices, ignored: set[int], prefix: str = "", root: bool = False
+) -> Unit:
+    """Makes modules one unit: of their parameters, but those of units below and those ignored."""
+    named: dict[Parameter, str] = {}
+    tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    shared: dict[ShardedParameter, Unit] = {}
+    for module in modules:
+        if unit_of(module) is not None:
+            raise RuntimeError(f"fully_shard: {type(module).__name__} was given to fully_shard before")
+        for label, owner in _own_modules(module, prefix):
+            tables += _tables(owner)
+            for key, p in owner._parameters.items():
+                if p is None or id(p) in ignored or p in named:
+                    continue
+                if is_lazy(p):
+                    raise RuntimeError(
+                        f"fully_shard: parameter {label}{key} has no shape yet; run a batch through the module first"
+                    )
+                if isinstance(p, ShardedParameter):
+                    shared[p] = p._unit()[0]
+                else:
+                    named[p] = label + key
+    param, reduce, output, keep_inputs = precision_of(choices.precision, root)
+    flags = (choices.keep or False, choices.broadcast, keep_inputs, not choices.prefetch_forward)
+    numbers = (
+        choices.partial,
+        choices.slots,
+        choices.prefetch_backward,
+        param,
+        reduce,
+        output,
+        open_device("cpu") if choices.offload else -1,
+        sum(1 << i for i, on in enumerate(flags) if on),
+    )
+    policy = choices.precision
+    casts = (getattr(policy, "param_dtype", None), getattr(policy, "output_dtype", None))
+    name = prefix.rstrip(".") or type(modules[0]).__name__
+    unit = Unit(name, choices.groups, [(n, p) for p, n in named.items()], tables, numbers, not keep_inputs, casts)
+    for p, other in shared.items():
+        if other is not unit:
+            check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h))
+            ShardedParameter._make(p, unit, p.__dict__["_of"][1])
+    unit.by_default, unit.ignored = choices.keep is None, ignored
+    for module in modules:
+        module.__dict__["_fsdp_unit"] = unit
+    return unit
+
+
+def _own_modules(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:
+    yield prefix, module
+    for name, child in module._modules.items():
+        if child is not None and unit_of(child) is None:
+            yield from _own_modules(child, f"{prefix}{name}.")
+
+
+def tree_of(module: Module) -> Tree:
+    """Returns the units below a module, which is the outermost one unless it was in a forward pass of another."""
+    unit = unit_of(module)
+    if unit is None:
+        raise RuntimeError(f"fsdp: {type(module).__name__} was not given to fully_shard or FSDP")
+    if unit.tree is None:
+        units = list(dict.fromkeys(u for m in module.modules() if (u := unit_of(m)) is not None))
+        tree = Tree(units)
+        for u in units:
+            u.tree = tree
+        unit.tree = tree
+        if unit.by_default:  # the outermost unit is needed again at once
+            check(_core.bind_FsdpUnitSet(unit.handle, RESHARD_FORWARD, False))
+    return unit.tree
+
+
+def _cast(value: Any, d: dtype) -> Any:
+    """Returns a nested value with its floating-point tensors in a dtype."""
+    if isinstance(value, Tensor):
+        return value.to(d) if value.is_floating_point() and value.dtype != d else value
+    if isinstance(value, dict):
+        return type(value)((k, _cast(v, d)) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        parts = [_cast(v, d) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
+def run(module: Module, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls a function of a unit's module with the parameters gathered."""
+    unit: Unit = module.__dict__["_fsdp_unit"]
+    if unit.tree is None:
+        tree_of(module)
+    for table, known in unit.tables:
+        if len(table) != len(known) or any(table[k] is not v for k, v in known.items()):
+            _look_again(module, unit)
+            break
+    done = False
+    try:
+        unit.forward([*tensors_in((args, kwargs))], False)
+        if unit.cast_inputs and unit.param_dtype is not None:
+            args, kwargs = _cast(args, unit.param_dtype), _cast(kwargs, unit.param_dtype)
+        out = function(*args, **kwargs)
+        if unit.output_dtype is not None:
+            out = _cast(out, unit.output_dtype)
+        done = True
+        unit.forward([*tensors_in(out)], True)
+        return out
+    finally:
+        if not done:  # also where a checkpoint ends its second run early
+            unit.forward((), True)
+
+
+def _look_again(module: Module, unit: Unit) -> None:
+    """Raises if a module has got parameters since it was divided; other changes are fine."""
+    for name, p in module.named_parameters():
+        if not isinstance(p, ShardedParameter) and id(p) not in unit.ignored:
+            raise RuntimeError(
+                f"fsdp: parameter {name} was created after its module was divided over ranks: its gradient would not "
+                "be averaged; create parameters before, or ignore its module"
+            )
+    unit.tables = [t for _, owner in _own_modules(module, "") for t in _tables(owner)]
+
+
+def _tables(owner: Module) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    return [(t, dict(t)) for t in (owner._parameters, owner._modules)]
+
+
+class UnshardHandle:
+    """A gather on its way."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def wait(self) -> None:
+        """Makes the module's parameters the full ones; what is computed with them waits for the gather."""
+        check(_core.bind_FsdpUnitUnshard(self._unit.handle, True))
+
+
+class FSDPModule(Module):
+    """What `fully_shard` adds to a module's class."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return run(self, super().__call__, args, kwargs)
+
+    def _units(self, recurse: bool) -> list[Unit]:
+        own = self.__dict__["_fsdp_unit"]
+        if not recurse:
+            return [own]
+        return list(dict.fromkeys(u for m in self.modules() if (u := unit_of(m)) is not None))
+
+    def _set(self, what: int, on: bool, recurse: bool) -> None:
+        if what == RESHARD_FORWARD:
+            tree_of(self)
+        for unit in self._units(recurse):
+            check(_core.bind_FsdpUnitSet(unit.handle, what, on))
+
+    def unshard(self, async_op: bool = False) -> UnshardHandle | None:
+        """Gathers the unit's parameters, until `reshard`.
+
+        Args:
+            async_op: return a handle at once, whose `wait` makes the parameters the full ones
+        """
+        unit: Unit = self.__dict__["_fsdp_unit"]
+        check(_core.bind_FsdpUnitUnshard(unit.handle, not async_op))
+        return UnshardHandle(unit) if async_op else None
+
+    def reshard(self) -> None:
+        """Frees the unit's full parameters."""
+        check(_core.bind_FsdpUnitReshard(self.__dict__["_fsdp_unit"].handle))
+
+    def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
+        """Says whether backward passes reduce gradients; without, they add up in full until one does."""
+        self._set(SYNC, requires_gradient_sync, recurse)
+
+    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
+        """Says whether reductions include the other groups of hybrid sharding; without, until one does."""
+        self._set(ALL_REDUCE, requires_all_reduce, recurse)
+
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
+        """Says whether full parameters are freed after forward."""
+        self._set(RESHARD_FORWARD, reshard_after_forward, recurse)
+
+    def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
+        """Says whether full parameters are freed after backward; if not, the next forward pass uses them."""
+        self._set(RESHARD_BACKWARD, reshard_after_backward, recurse)
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Has no effect: each backward pass ends by itself."""
+
+    def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
+        """Must be left True: what backward needs of the parameters is gathered again."""
+        if not unshard_in_backward:
+            raise NotImplementedError("set_unshard_in_backward: backward always gathers what it needs")
+
+    def set_gradient_divide_factor(self, factor: float) -> None:
+        """Sets by what sums of gradients are divided, in the place of the number of ranks."""
+        if factor <= 0:
+            raise ValueError(f"set_gradient_divide_factor: want a positive factor, got {factor}")
+        for unit in self._units(True):
+            check(_core.bind_FsdpUnitDivide(unit.handle, float(factor)))
+
+    def _prefetch(self, modules: Iterable[Module], backward: bool) -> None:
+        units = []
+        for m in modules:
+            unit = unit_of(m)
+            if unit is None:
+                raise ValueError(f"fsdp: {type(m).__name__} was not given to fully_shard and cannot be prefetched")
+            units.append(unit.handle)
+        handles = array("q", units)
+        own = self.__dict__["_fsdp_unit"].handle
+        check(_core.bind_FsdpUnitPrefetch(own, backward, address(handles), len(handles)))
+
+    def set_modules_to_forward_prefetch(self, modules: Iterable[Module]) -> None:
+        """Sets which modules' parameters to gather when this one's forward begins, as far as there are slots."""
+        self._prefetch(modules, False)
+
+    def set_modules_to_backward_prefetch(self, modules: Iterable[Module]) -> None:
+        """Sets which modules' parameters to gather when this one's backward begins, as far as there are slots."""
+        self._prefetch(modules, True)
+
+    def fsdp_layout(self) -> list[Any]:
+        """Returns how each parameter of this module and those below is divided: see `ParameterLayout`."""
+        names = {id(p): n for n, p in self.named_parameters()}
+        by_label: dict[tuple[int, str], str] = {}
+        for p in self.parameters():
+            if isinstance(p, ShardedParameter):
+                unit, label = p._unit()
+                by_label[id(unit), label] = names[id(p)]
+        return [x._replace(name=by_label.get((id(u), x.name), x.name)) for u in self._units(True) for x in u.layout()]
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} belongs to its rank and cannot be copied; copy the module before")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} belongs to its rank and cannot be pickled; save its state dict")
+
+
+_classes: dict[tuple[type, type], type] = {}
+
+
+def swap_class(module: Module, mixin: type) -> None:
+    """Makes a module's class one that is the mixin too."""
+    cls = type(module)
+    if (mixin, cls) not in _classes:
+        own = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        _classes[mixin, cls] = type(f"FSDP{cls.__name__}", (mixin, cls), own)
+    module.__class__ = _classes[mixin, cls]
+
+
+def accept_full_states(module: Module) -> None:
+    """Makes modules take full tensors, besides shards, when a state is loaded into a divided parameter."""
+    for m in module.modules():
+        if "_fsdp_loads" not in m.__dict__:
+            m.__dict__["_fsdp_loads"] = True
+            m._register_load_state_dict_pre_hook(_take_rows, with_module=True)
+
+
+def _take_rows(module: Module, state: dict[str, Any], prefix: str, metadata: Any, *rest: Any) -> None:
+    errors = rest[3]
+    for name, p in module._parameters.items():
+        value = state.get(prefix + name)
+        if not isinstance(p, ShardedParameter) or not isinstance(value, Tensor):
+            continue
+        unit, _ = p._unit()
+        if unit.gathered() or isinstance(value, Shard | ShardedParameter):
+            continue
+        layout = p.layout_of_rows
+        if tuple(value.shape) == layout.shape:
+            state[prefix + name] = p.rows_of(value.detach().to(p.device))
+            continue
+        errors.append(
+            f"size mismatch for {prefix}{name}: the shape in the state is {list(value.shape)}, the parameter's is "
+            f"{list(layout.shape)}, divided over ranks"
+        )
+        state[prefix + name] = p.detach()
+
+
+def groups_of_mesh(mesh: Any, what: str) -> tuple[ProcessGroup | None, ProcessGroup | None]:
+    """Returns over which ranks to divide, and which ranks have the same shards."""
+    if mesh is None:
+        return require(None, what), None
+    if isinstance(mesh, ProcessGroup):
+        return mesh, None
+    if mesh.ndim == 1:
+        return mesh.get_group(0), None
+    if mesh.ndim == 2:
+        return mesh.get_group(1), mesh.get_group(0)
+    raise ValueError(f"{what}: want a mesh of one axis, or of two for hybrid sharding, got {mesh.ndim}")
+
+
+def fully_shard(
+    module: Module | list[Module],
+    *,
+    mesh: Any = None,
+    reshard_after_forward: bool | int | None = None,
+    shard_placement_fn: Callable[..., Any] | None = None,
+    mp_policy: Any = None,
+    offload_policy: Any = None,
+    ignored_params: set[Parameter] | None = None,
+) -> Any:
+    """Divides a module's parameters over ranks, in place, and returns it.
+
+    Each rank keeps its rows of every parameter, of its gradient and of the optimiser's state; the whole is gathered
+    for the module's forward and backward pass and freed after it. Apply it to the inner modules first, each of which
+    becomes a unit that is gathered at once, and then to the whole model; make the optimiser afterwards. Every rank
+    calls it with its own copy of the model.
+
+    Args:
+        module: or a list of modules that make one unit
+        mesh: a DeviceMesh of one axis, or of two, whose second is divided over and whose first has copies; a process
+            group; by default the default group
+        reshard_after_forward: free parameters after forward and gather them again for backward; a number says over how
+            many neighbouring ranks to spread them meanwhile. By default true for all but the outermost module
+        shard_placement_fn: must be None: parameters are divided on dimension 0
+        mp_policy: a MixedPrecisionPolicy
+        offload_policy: a CPUOffloadPolicy, to keep shards and the optimiser's state on the CPU
+        ignored_params: stay whole, and their gradients are not averaged
+
+    Raises:
+        plait.DistributedError: on every rank, if the ranks' modules differ.
+        RuntimeError: if the module was divided before or has parameters without a shape.
+    """
+    if shard_placement_fn is not None:
+        raise NotImplementedError(
+            "fully_shard: shard_placement_fn is not available; parameters are divided on dimension 0"
+        )
+    modules = [module] if isinstance(module, Module) else list(module)
+    if not modules or not all(isinstance(m, Module) for m in modules):
+        raise TypeError(f"fully_shard: want a module or a list of modules, got {type(module).__name__}")
+    if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
+        raise TypeError(f"fully_shard: want a CPUOffloadPolicy, got {type(offload_policy).__name__}")
+    groups = groups_of_mesh(mesh, "fully_shard")
+    keep, partial = partial_of(reshard_after_forward, groups[0])
+    choices = Choices(groups, keep, partial, mp_policy, isinstance(offload_policy, CPUOffloadPolicy))
+    divide(modules, choices, {id(p) for p in ignored_params or ()})
+    for m in modules:
+        accept_full_states(m)
+        swap_class(m, FSDPModule)
+    return module
+
+
+def partial_of(reshard: bool | int | None, group: ProcessGroup | None) -> tuple[bool | None, int]:
+    """Returns whether to keep parameters after forward, and over how many ranks to spread them otherwise."""
+    if reshard is None or isinstance(reshard, bool):
+        return (None if reshard is None else not reshard), 0
+    if not isinstance(reshard, int):
+        raise TypeError(f"fully_shard: reshard_after_forward must be a bool, a number or None, got {reshard!r}")
+    size = group.size() if group else 1
+    if reshard < 1 or size % reshard:
+        raise ValueError(f"fully_shard: reshard_after_forward={reshard} must divide the {size} ranks")
+    if reshard == 1:
+        return True, 0
+    return False, (0 if reshard == size else reshard)
+
+
+def register_fsdp_forward_method(module: Module, method_name: str) -> None:
+    """Makes a method of a divided module, besides `forward`, gather the parameters."""
+    if not isinstance(module, FSDPModule):
+        return
+    method = getattr(module, method_name, None)
+    if not callable(method):
+        raise ValueError(f"register_fsdp_forward_method: {type(module).__name__} has no method {method_name!r}")
+    function = getattr(type(module), method_name)
+
+    def gathered(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, function.__get__(self), args, kwargs)
+
+    gathered.__name__, gathered.__doc__ = method_name, function.__doc__
+    own = type(type(module).__name__, (type(module),), {method_name: gathered, "__module__": type(module).__module__})
+    module.__class__ = own
+
+
+@contextlib.contextmanager
+def without_sync(module: FSDPModule) -> Iterator[None]:
+    """Inside, backward passes reduce no gradients."""
+    units = module._units(True)
+    before = [check(_core.bind_FsdpUnitSet(u.handle, SYNC, False)) for u in units]
+    try:
+        yield
+    finally:
+        for unit, on in zip(units, before, strict=True):
+            check(_core.bind_FsdpUnitSet(unit.handle, SYNC, bool(on)))

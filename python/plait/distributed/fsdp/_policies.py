@@ -1,0 +1,151 @@
+"""How a model is divided, computed and kept: the choices of FSDP under PyTorch's names."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from plait._dtype import dtype
+
+
+class ShardingStrategy(enum.Enum):
+    """What is divided over ranks, and when it is gathered."""
+
+    FULL_SHARD = enum.auto()
+    """Parameters, gradients and optimiser state; parameters are gathered for forward and again for backward."""
+    SHARD_GRAD_OP = enum.auto()
+    """The same, but parameters stay gathered from forward to backward."""
+    NO_SHARD = enum.auto()
+    """Nothing: gradients are averaged."""
+    HYBRID_SHARD = enum.auto()
+    """FULL_SHARD within a group of ranks, of which there are several alike."""
+    _HYBRID_SHARD_ZERO2 = enum.auto()
+    """SHARD_GRAD_OP within a group of ranks, of which there are several alike."""
+
+
+class BackwardPrefetch(enum.Enum):
+    """When backward starts to gather the unit that comes next."""
+
+    BACKWARD_PRE = enum.auto()
+    """Before a unit's own backward: beside its computation, with the parameters of two units at once."""
+    BACKWARD_POST = enum.auto()
+    """After it: beside the reduction of its gradients."""
+
+
+@dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """In which dtypes `fully_shard` computes and reduces. Shards, and so the optimiser, keep the parameters' own.
+
+    Attributes:
+        param_dtype: of gathered parameters, and so of computation and of gradients as they come
+        reduce_dtype: in which gradients are reduced; by default as they come
+        output_dtype: to which floating-point outputs are cast
+        cast_forward_inputs: cast floating-point inputs to param_dtype
+    """
+
+    param_dtype: dtype | None = None
+    reduce_dtype: dtype | None = None
+    output_dtype: dtype | None = None
+    cast_forward_inputs: bool = True
+
+
+@dataclass(frozen=True)
+class MixedPrecision:
+    """In which dtypes `FullyShardedDataParallel` computes and reduces.
+
+    Attributes:
+        param_dtype: of gathered parameters, and so of computation and of gradients as they come
+        reduce_dtype: in which gradients are reduced; by default as they come
+        buffer_dtype: to which floating-point buffers are cast at the beginning
+        keep_low_precision_grads: must be False: gradients have the dtype of the shards
+        cast_forward_inputs: cast the inputs of every unit
+        cast_root_forward_inputs: cast the inputs of the outermost unit
+    """
+
+    param_dtype: dtype | None = None
+    reduce_dtype: dtype | None = None
+    buffer_dtype: dtype | None = None
+    keep_low_precision_grads: bool = False
+    cast_forward_inputs: bool = False
+    cast_root_forward_inputs: bool = True
+    _module_classes_to_ignore: Iterable[type] = field(default=())
+
+
+@dataclass(frozen=True)
+class OffloadPolicy:
+    """Shards stay on the device that computes."""
+
+
+@dataclass(frozen=True)
+class CPUOffloadPolicy(OffloadPolicy):
+    """Shards, their gradients and the optimiser's state are kept on the CPU.
+
+    Attributes:
+        pin_memory: has no effect
+    """
+
+    pin_memory: bool = True
+
+
+@dataclass
+class CPUOffload:
+    """Whether shards, their gradients and the optimiser's state are kept on the CPU."""
+
+    offload_params: bool = False
+
+
+class StateDictType(enum.Enum):
+    """What `state_dict` holds of a divided parameter."""
+
+    FULL_STATE_DICT = enum.auto()
+    """The full parameter, which every rank gathers."""
+    LOCAL_STATE_DICT = enum.auto()
+    """The rank's shard."""
+    SHARDED_STATE_DICT = enum.auto()
+    """The rank's shard, which knows how to gather the rest."""
+
+
+@dataclass
+class StateDictConfig:
+    """What becomes of a state: offload_to_cpu moves its tensors to the CPU."""
+
+    offload_to_cpu: bool = False
+
+
+@dataclass
+class FullStateDictConfig(StateDictConfig):
+    """With rank0_only the other ranks get an empty state."""
+
+    rank0_only: bool = False
+
+
+@dataclass
+class LocalStateDictConfig(StateDictConfig):
+    """Has nothing of its own."""
+
+
+@dataclass
+class ShardedStateDictConfig(StateDictConfig):
+    """Has nothing of its own."""
+
+
+def precision_of(policy: Any, root: bool) -> tuple[int, int, int, bool]:
+    """Returns a policy as the engine takes it: three dtypes, -1 for none, and whether inputs stay as they are."""
+    if policy is None:
+        return -1, -1, -1, True
+    if not isinstance(policy, MixedPrecision | MixedPrecisionPolicy):
+        raise TypeError(f"fully_shard: want a MixedPrecisionPolicy, got {type(policy).__name__}")
+    numbers = []
+    for name in ("param_dtype", "reduce_dtype", "output_dtype"):
+        d = getattr(policy, name, None)
+        if d is not None and not isinstance(d, dtype):
+            raise TypeError(f"{type(policy).__name__}: {name} must be a dtype, got {d!r}")
+        numbers.append(-1 if d is None else d._number)
+    cast = policy.cast_forward_inputs
+    if isinstance(policy, MixedPrecision):
+        if policy.keep_low_precision_grads:
+            raise NotImplementedError("MixedPrecision: keep_low_precision_grads is not available")
+        cast = cast or (root and policy.cast_root_forward_inputs)
+    return numbers[0], numbers[1], numbers[2], not cast

@@ -1,0 +1,223 @@
+"""A unit of the engine in Python's hands: parameters that are gathered together, and the shards that modules hold."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from plait import _core
+from plait._functions._common import forget_layout
+from plait._runtime import address, check, own
+from plait._tensor import Size, Tensor
+from plait.distributed._groups import ProcessGroup
+from plait.nn.parameter import Parameter
+
+
+class Rows(NamedTuple):
+    """The part of a parameter that one rank has: `length` rows of dimension 0 from `offset` on."""
+
+    rank: int
+    offset: int
+    length: int
+
+
+class ParameterLayout(NamedTuple):
+    """How a parameter lies on the ranks.
+
+    Attributes:
+        name: in the model
+        shape: of the full parameter
+        rows: what each rank of the group has; a tensor without dimensions counts as one row
+        place: which of them is this rank's
+        primary: whether this rank is the first of those with the same rows, in hybrid sharding
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    rows: tuple[Rows, ...]
+    place: int
+    primary: bool
+
+
+class Tree:
+    """The units of one model."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        handles = array("q", [u.handle for u in units])
+        self.handle = check(_core.bind_FsdpTreeNew(address(handles), len(handles)))
+
+    def wait(self) -> None:
+        """Waits until the gradients of the last pass are known."""
+        check(_core.bind_FsdpTreeWait(self.handle))
+
+    def __del__(self) -> None:
+        if "handle" in self.__dict__:
+            _core.bind_ObjectRelease(self.handle)
+
+
+class Unit:
+    """Parameters that are gathered together; their modules' tensors become shards."""
+
+    def __init__(
+        self,
+        name: str,
+        groups: tuple[ProcessGroup | None, ProcessGroup | None],
+        named: Sequence[tuple[str, Parameter]],
+        tables: Sequence[tuple[dict[str, Any], dict[str, Any]]],
+        numbers: Sequence[int],
+        cast_inputs: bool,
+        precision: tuple[Any, Any],
+    ) -> None:
+        self.name, self.groups, self.tables = name, groups, list(tables)
+        self.cast_inputs, (self.param_dtype, self.output_dtype) = cast_inputs, precision
+        self.tree: Tree | None = None
+        self.by_default = False  # whether to free parameters after forward was not said
+        self.ignored: set[int] = set()  # parameters that stay whole
+        handles, given = array("q", [p._h for _, p in named]), array("q", numbers)
+        self.handle = check(
+            _core.bind_FsdpUnitNew(
+                groups[0]._h if groups[0] else 0,
+                groups[1]._h if groups[1] else 0,
+                address(handles),
+                len(handles),
+                "\n".join(n for n, _ in named),
+                name,
+                address(given),
+                len(given),
+            )
+        )
+        for label, p in named:
+            ShardedParameter._make(p, self, label)
+
+    def forward(self, tensors: Sequence[Tensor], end: bool) -> None:
+        """Tells the engine that a forward pass begins, or ends."""
+        handles = array("q", [t._h for t in tensors])
+        check(_core.bind_FsdpUnitForward(self.handle, address(handles), len(handles), end))
+
+    def gathered(self) -> bool:
+        """Whether the modules' tensors are the full parameters now."""
+        return bool(check(_core.bind_FsdpUnitGathered(self.handle)))
+
+    def layout(self) -> list[ParameterLayout]:
+        """Returns how the unit's parameters are divided."""
+        names = _core.bind_FsdpUnitNames(self.handle)
+        return [self._layout(i, name) for i, name in enumerate(names.split("\n") if names else [])]
+
+    def _layout(self, i: int, name: str) -> ParameterLayout:
+        out = array("q")
+        while (n := check(_core.bind_FsdpUnitLayout(self.handle, i, address(out), len(out)))) > len(out):
+            out = array("q", bytes(8 * n))
+        dims = out[0]
+        ranks, place, primary = out[1 + dims : 4 + dims]
+        rows = tuple(Rows(*out[at : at + 3]) for at in range(4 + dims, 4 + dims + 3 * ranks, 3))
+        return ParameterLayout(name, tuple(out[1 : 1 + dims]), rows, place, bool(primary))
+
+    def statistics(self) -> dict[str, int]:
+        """Returns how often the unit was gathered, ahead of its use too, and how often its gradients were reduced."""
+        out = array("q", bytes(8 * 3))
+        check(_core.bind_FsdpUnitStats(self.handle, address(out)))
+        return dict(zip(("gathers", "prefetches", "reductions"), out, strict=True))
+
+    def close(self) -> None:
+        """Waits for the unit's last collectives and ends its life; modules keep the shards."""
+        check(_core.bind_FsdpUnitClose(self.handle))
+
+    def __del__(self) -> None:
+        if "handle" in self.__dict__:
+            _core.bind_ObjectRelease(self.handle)
+
+
+class Shard(Tensor):
+    """A rank's rows of a parameter, or of what has its shape, without a gradient: a value of a sharded `state_dict`."""
+
+    __slots__ = ()
+
+    def full_tensor(self) -> Tensor:
+        """Returns the whole, gathered from all ranks, each of which calls it."""
+        unit, name = self.__dict__["_of"]
+        return _assemble(unit, name, self._h)
+
+    def to_local(self) -> Tensor:
+        """Returns the rank's rows as an ordinary tensor."""
+        return own(check(_core.bind_TensorDetach(self._h)))
+
+
+class ShardedParameter(Parameter):
+    """A parameter of which each rank has a part: between passes its values are this rank's rows."""
+
+    __slots__ = ()
+    divided = True
+
+    @staticmethod
+    def _make(p: Parameter, unit: Unit, name: str) -> None:
+        p.__class__ = ShardedParameter
+        p.__dict__["_of"] = weakref.ref(unit), name
+
+    def _unit(self) -> tuple[Unit, str]:
+        found, name = self.__dict__["_of"]
+        unit = found()
+        if unit is None:
+            raise RuntimeError(f"fully_shard: the module that parameter {name} belonged to is gone")
+        return unit, name
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of the dimensions: of this rank's rows, or, while it is gathered, of the whole."""
+        forget_layout(self)  # what it remembers may be out of date
+        return super().shape
+
+    def detach(self) -> Tensor:
+        """Returns a tensor with the same memory and no gradient, which can gather the whole if it is a shard."""
+        t = super().detach()
+        unit, name = self._unit()
+        if not unit.gathered():
+            t.__class__ = Shard
+            t.__dict__["_of"] = unit, name
+        return t
+
+    def full_tensor(self) -> Tensor:
+        """Returns the whole parameter, gathered from all ranks, each of which calls it."""
+        return _assemble(*self._unit(), 0)
+
+    def assemble(self, part: Tensor) -> Tensor:
+        """Returns the whole of which each rank gives the rows that it has of the parameter, such as its gradient.
+
+        Every rank calls it.
+        """
+        return _assemble(*self._unit(), part._h)
+
+    def rows_of(self, full: Tensor) -> Tensor:
+        """Returns this rank's rows of a tensor of the whole parameter's shape."""
+        unit, name = self._unit()
+        return own(check(_core.bind_FsdpUnitPart(unit.handle, name, full._h)))
+
+    @property
+    def layout_of_rows(self) -> ParameterLayout:
+        """How the parameter lies on the ranks."""
+        unit, name = self._unit()
+        return next(x for x in unit.layout() if x.name == name)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("a parameter that is divided over ranks cannot be copied; take the full_tensor of each")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a parameter that is divided over ranks cannot be pickled; save a full state dict")
+
+
+def total_norm(parameters: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+    """Returns the norm of whole gradients as one vector, the same on every rank, each of which calls it."""
+    units = list(dict.fromkeys(p._unit()[0] for p in parameters if isinstance(p, ShardedParameter)))
+    given, handles = array("q", [u.handle for u in units]), array("q", [p._h for p in parameters])
+    total = own(
+        check(_core.bind_FsdpNorm(address(given), len(given), address(handles), len(handles), float(norm_type), False))
+    )
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise RuntimeError(f"clip_grad_norm_: the norm of order {norm_type} is {total.item()}")
+    return total
+
+
+def _assemble(unit: Unit, name: str, handle: int) -> Tensor:
+    return own(check(_core.bind_FsdpUnitAssemble(unit.handle, name, handle)))

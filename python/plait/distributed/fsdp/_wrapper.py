@@ -1,0 +1,373 @@
+"""FullyShardedDataParallel: `fully_shard` with the arguments and methods of PyTorch's older class."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from plait import _core
+from plait._runtime import check
+from plait._tensor import Tensor
+from plait.distributed._groups import ProcessGroup
+from plait.distributed.fsdp._module import (
+    Choices,
+    FSDPModule,
+    accept_full_states,
+    divide,
+    groups_of_mesh,
+    swap_class,
+    unit_of,
+    without_sync,
+)
+from plait.distributed.fsdp._policies import (
+    BackwardPrefetch,
+    CPUOffload,
+    FullStateDictConfig,
+    MixedPrecision,
+    ShardingStrategy,
+    StateDictConfig,
+    StateDictType,
+)
+from plait.distributed.fsdp._unit import ShardedParameter
+from plait.distributed.fsdp.wrap import asks
+from plait.nn.modules.module import Module
+
+
+class StateDictSettings(NamedTuple):
+    """What `state_dict` returns."""
+
+    state_dict_type: StateDictType
+    state_dict_config: StateDictConfig
+
+
+class FullyShardedDataParallel(FSDPModule):
+    """Divides a module's parameters over ranks: each keeps 1/N of parameters, gradients and optimiser state.
+
+    The module itself is changed and returned, of a class that is also this one: names are its own. Parts that the
+    policy picks are units, which are gathered at once; the rest is one more. Make the optimiser afterwards. Every rank
+    calls it with its own copy of the model.
+
+    Args:
+        module: the rank's copy
+        process_group: over which to divide, the default group by default; for hybrid sharding the group to divide over
+            and the one of the ranks with the same shards
+        sharding_strategy: FULL_SHARD by default
+        cpu_offload: whether to keep shards and the optimiser's state on the CPU
+        auto_wrap_policy: one of `plait.distributed.fsdp.wrap`, or classes of modules
+        backward_prefetch: when backward gathers the unit that comes next; None for when it is needed
+        mixed_precision: in which dtypes to compute and reduce
+        ignored_modules: whose parameters stay whole, and whose gradients are not averaged
+        param_init_fn: must be None
+        device_id: has no effect: the module is on its device
+        sync_module_states: begin with the parameters and buffers of rank 0
+        forward_prefetch: gather the next unit while one computes
+        limit_all_gathers: must be True: at most two units are gathered at once
+        use_orig_params: has no effect: parameters are always the module's own
+        ignored_states: modules or parameters as ignored_modules
+        device_mesh: as `fully_shard` takes it
+
+    Raises:
+        plait.DistributedError: on every rank, if the ranks' modules differ.
+    """
+
+    def __new__(cls, module: Module, *args: Any, **kwargs: Any) -> Any:
+        """Divides the module and returns it."""
+        if not isinstance(module, Module):
+            raise TypeError(f"FullyShardedDataParallel: want a module, got {type(module).__name__}")
+        _divide_all(module, *args, **kwargs)
+        return module
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Does nothing: the module has been made."""
+
+    @property
+    def module(self) -> Module:
+        """The module: itself."""
+        return self
+
+    @staticmethod
+    def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
+        """Returns the modules at and below one that are units, or only the outermost."""
+        found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
+        if not root_only:
+            return found
+        inner = {id(x) for m in found for x in m.modules() if x is not m}
+        return [m for m in found if id(m) not in inner]
+
+    def no_sync(self) -> Any:
+        """Inside, backward adds to this rank's full gradients and sends nothing; the next pass outside reduces them."""
+        return without_sync(self)
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
+        """Scales the gradients so that their norm over all ranks is at most max_norm, and returns what it was."""
+        from plait.nn.utils import clip_grad_norm_
+
+        return clip_grad_norm_(self.parameters(), max_norm, norm_type)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def summon_full_params(
+        module: Module,
+        recurse: bool = True,
+        writeback: bool = True,
+        rank0_only: bool = False,
+        offload_to_cpu: bool = False,
+        with_grads: bool = False,
+    ) -> Iterator[None]:
+        """Inside, the parameters of units are whole. Every rank enters and leaves it.
+
+        Args:
+            module: which has the units
+            recurse: those below too
+            writeback: keep changes made in place, which must be the same on every rank
+            rank0_only: has no effect: every rank gathers
+            offload_to_cpu: must be False
+            with_grads: must be False
+        """
+        if offload_to_cpu or with_grads:
+            raise NotImplementedError("summon_full_params: offload_to_cpu and with_grads are not available")
+        if rank0_only and writeback:
+            raise NotImplementedError("summon_full_params: rank0_only wants writeback=False")
+        units = list(dict.fromkeys(u for m in module.modules() if (u := unit_of(m)) is not None))
+        if not recurse:
+            own = unit_of(module)
+            units = [] if own is None else [own]
+        shown = []
+        try:
+            for u in units:
+                check(_core.bind_FsdpSummon(u.handle, not writeback, True, False))
+                shown.append(u)
+            yield
+        finally:
+            for u in shown:
+                check(_core.bind_FsdpSummon(u.handle, not writeback, True, True))
+
+    def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
+        """Is not available: use mixed_precision's reduce_dtype."""
+        raise NotImplementedError(
+            "register_comm_hook: not available; MixedPrecision(reduce_dtype=...) sends fewer bytes"
+        )
+
+    # --- state ---
+
+    @staticmethod
+    def set_state_dict_type(
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: StateDictConfig | None = None,
+        optim_state_dict_config: Any = None,
+    ) -> StateDictSettings:
+        """Sets what `state_dict` returns of the units at and below a module, and returns what was set."""
+        before = StateDictSettings(StateDictType.FULL_STATE_DICT, FullStateDictConfig())
+        for m in FullyShardedDataParallel.fsdp_modules(module):
+            before = m.__dict__.get("_fsdp_state", before)
+            m.__dict__["_fsdp_state"] = StateDictSettings(state_dict_type, state_dict_config or FullStateDictConfig())
+        return before
+
+    @staticmethod
+    @contextlib.contextmanager
+    def state_dict_type(
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: StateDictConfig | None = None,
+        optim_state_dict_config: Any = None,
+    ) -> Iterator[None]:
+        """Inside, `state_dict` returns full parameters, or this rank's shards."""
+        before = FullyShardedDataParallel.set_state_dict_type(module, state_dict_type, state_dict_config)
+        try:
+            yield
+        finally:
+            FullyShardedDataParallel.set_state_dict_type(module, *before)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns parameters and buffers by their plain names; full ones by default, which every rank gathers."""
+        state = super().state_dict(*args, **kwargs)
+        kind, config = self.__dict__.get("_fsdp_state", (StateDictType.FULL_STATE_DICT, FullStateDictConfig()))
+        if kind is not StateDictType.FULL_STATE_DICT:
+            return state
+        rank0 = isinstance(config, FullStateDictConfig) and config.rank0_only
+        for name, value in list(state.items()):
+            full = value.full_tensor() if hasattr(value, "full_tensor") else value
+            if isinstance(full, Tensor) and config.offload_to_cpu:
+                full = full.to("cpu")
+            state[name] = full
+        if rank0:
+            shards, copies = unit_of(self).groups  # type: ignore[union-attr]
+            if any(g is not None and g.rank() != 0 for g in (shards, copies)):
+                state.clear()
+        return state
+
+    @staticmethod
+    def full_optim_state_dict(
+        model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
+    ) -> dict[str, Any]:
+        """Returns an optimiser's state with full tensors, by the names of parameters. Every rank calls it.
+
+        Args:
+            model: the divided module
+            optim: its optimiser
+            optim_input: has no effect
+            rank0_only: the other ranks get an empty state
+            group: has no effect
+        """
+        unit = unit_of(model)
+        keep = not rank0_only or unit is None or all(g is None or g.rank() == 0 for g in unit.groups)
+        names = {id(p): n for n, p in model.named_parameters()}
+        state: dict[str, Any] = {}
+        for group_ in optim.param_groups:
+            for p in group_["params"]:
+                kept = {}
+                for key, value in optim.state[p].items():
+                    divided = key != "step" and isinstance(p, ShardedParameter) and isinstance(value, Tensor)
+                    kept[key] = p.assemble(value) if divided and value.shape == p.shape else value
+                if keep:
+                    state[names[id(p)]] = kept
+        groups = [
+            {**{k: v for k, v in g.items() if k != "params"}, "params": [names[id(p)] for p in g["params"]]}
+            for g in optim.param_groups
+        ]
+        return {"state": state, "param_groups": groups} if keep else {}
+
+    @staticmethod
+    def shard_full_optim_state_dict(full_optim_state_dict: dict[str, Any], model: Module, *args: Any) -> dict[str, Any]:
+        """Returns the rank's part of what `full_optim_state_dict` returned, for `load_state_dict` of its optimiser."""
+        params = dict(model.named_parameters())
+        numbers: dict[str, int] = {}
+        groups = []
+        for g in full_optim_state_dict["param_groups"]:
+            for n in g["params"]:
+                numbers[n] = len(numbers)
+            groups.append({**g, "params": [numbers[n] for n in g["params"]]})
+        state = {}
+        for name, kept in full_optim_state_dict["state"].items():
+            p = params[name]
+            state[numbers[name]] = {k: _rows(p, v) if k != "step" else v for k, v in kept.items()}
+        return {"state": state, "param_groups": groups}
+
+
+def _rows(p: Any, value: Any) -> Any:
+    """Returns the rank's rows of a state that has the whole parameter's shape; another as it is."""
+    if not isinstance(p, ShardedParameter) or not isinstance(value, Tensor):
+        return value
+    return p.rows_of(value).clone() if tuple(value.shape) == p.layout_of_rows.shape else value
+
+
+def _divide_all(
+    module: Module,
+    process_group: ProcessGroup | tuple[ProcessGroup, ProcessGroup] | None = None,
+    sharding_strategy: ShardingStrategy | None = None,
+    cpu_offload: CPUOffload | bool | None = None,
+    auto_wrap_policy: Any = None,
+    backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
+    mixed_precision: MixedPrecision | None = None,
+    ignored_modules: Iterable[Module] | None = None,
+    param_init_fn: Callable[[Module], None] | None = None,
+    device_id: Any = None,
+    sync_module_states: bool = False,
+    forward_prefetch: bool = True,
+    limit_all_gathers: bool = True,
+    use_orig_params: bool = True,
+    ignored_states: Any = None,
+    device_mesh: Any = None,
+) -> None:
+    what = "FullyShardedDataParallel"
+    if param_init_fn is not None:
+        raise NotImplementedError(f"{what}: param_init_fn is not available")
+    if not limit_all_gathers:
+        raise NotImplementedError(
+            f"{what}: limit_all_gathers=False is not available: the number gathered at once is bounded"
+        )
+    strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
+    if not isinstance(strategy, ShardingStrategy):
+        raise TypeError(f"{what}: want a ShardingStrategy, got {strategy!r}")
+    hybrid = strategy in (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
+    if isinstance(process_group, tuple):
+        groups: Any = process_group
+    else:
+        groups = groups_of_mesh(process_group or device_mesh, what)
+    if hybrid and groups[1] is None:
+        raise ValueError(
+            f"{what}: hybrid sharding wants process_group=(the ranks to divide over, those with the same shards), or a "
+            "device_mesh of two axes"
+        )
+    if not hybrid and groups[1] is not None:
+        raise ValueError(f"{what}: {strategy.name} wants one group, or a mesh of one axis; two are for HYBRID_SHARD")
+    if strategy is ShardingStrategy.NO_SHARD:
+        groups = (None, groups[0])
+    ignored: set[int] = set()
+    for x in (*(ignored_modules or ()), *(ignored_states or ())):
+        ignored |= {id(p) for p in x.parameters()} if isinstance(x, Module) else {id(x)}
+    skipped = {
+        id(m) for x in (*(ignored_modules or ()), *(ignored_states or ())) if isinstance(x, Module) for m in x.modules()
+    }
+    offload = cpu_offload.offload_params if isinstance(cpu_offload, CPUOffload) else bool(cpu_offload)
+    choices = Choices(
+        groups,
+        strategy in (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2),
+        0,
+        mixed_precision,
+        offload,
+        sync_module_states,
+        forward_prefetch,
+        2 if backward_prefetch is None else int(backward_prefetch is BackwardPrefetch.BACKWARD_POST),
+    )
+    if mixed_precision is not None and mixed_precision.buffer_dtype is not None:
+        for b in module.buffers():
+            if b.is_floating_point():
+                b.data = b.data.to(mixed_precision.buffer_dtype)
+    if sync_module_states:
+        from plait.distributed._collectives import broadcast
+
+        for b in module.buffers():
+            for g in groups:
+                if g is not None:
+                    broadcast(b, group=g, group_src=0)
+    if auto_wrap_policy is not None:
+        _wrap_below(module, "", asks(auto_wrap_policy), choices, ignored, skipped, _users(module))
+    divide([module], choices, ignored, root=True)
+    accept_full_states(module)
+    swap_class(module, FullyShardedDataParallel)
+
+
+def _users(module: Module) -> dict[int, list[str]]:
+    """Returns the names that each parameter has, by its id."""
+    users: dict[int, list[str]] = {}
+    for prefix, m in module.named_modules():
+        for name, p in m._parameters.items():
+            if p is not None:
+                users.setdefault(id(p), []).append(f"{prefix}.{name}" if prefix else name)
+    return users
+
+
+def _wrap_below(
+    module: Module,
+    prefix: str,
+    ask: Callable[[Module, bool, int], Any],
+    choices: Choices,
+    ignored: set[int],
+    skipped: set[int],
+    users: dict[int, list[str]],
+) -> int:
+    """Makes units of the parts of a module, the innermost first, and returns how many elements these have."""
+    taken = 0
+    for name, child in module.named_children():
+        if id(child) in skipped or unit_of(child) is not None:
+            continue
+        full = f"{prefix}{name}"
+        elements = sum(p.numel() for p in child.parameters() if id(p) not in ignored)
+        below = 0
+        if ask(child, True, elements):
+            below = _wrap_below(child, f"{full}.", ask, choices, ignored, skipped, users)
+        rest = elements - below
+        answer = ask(child, False, rest)
+        if answer and rest > 0:
+            # A parameter that a module outside of the unit uses too is left to one that has both.
+            outside = {i for i, names in users.items() if any(not n.startswith(f"{full}.") for n in names)}
+            own = choices._replace(**answer) if isinstance(answer, dict) else choices
+            divide([child], own, ignored | outside, prefix=f"{full}.")
+            accept_full_states(child)
+            swap_class(child, FullyShardedDataParallel)
+            below = elements
+        taken += below
+    return taken
