@@ -5,6 +5,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import plait
+import plait.distributed
+import pytest
 
 
 def together(n, work):
@@ -109,3 +111,35 @@ def test_errors_in_threads_stay_there():
         return None
 
     assert together(6, work) == [None, ValueError] * 3
+
+
+@pytest.mark.parametrize("shared", ["decorator", "manager", "device", "autocast", "set_grad_enabled"])
+def test_a_mode_shared_by_ranks_is_restored_in_each(shared):
+    # Two ranks are inside at once, and the first to come is the first to go.
+    inside, left = [threading.Event(), threading.Event()], threading.Event()
+    results = [None, None]
+    mode = plait.set_grad_enabled(False) if shared == "set_grad_enabled" else plait.no_grad()
+    managers = {"manager": mode, "device": plait.device("cpu:1"), "autocast": plait.autocast("cpu")}
+
+    def wait(rank):
+        inside[rank].set()
+        (left if rank else inside[1]).wait(20)
+
+    decorated = mode(wait)
+
+    def run(rank):
+        if rank:
+            inside[0].wait(20)
+        with plait.inference_mode(bool(rank)):
+            if shared in managers:
+                with managers[shared]:
+                    wait(rank)
+            else:
+                decorated(rank)
+            modes = plait.is_grad_enabled(), plait.is_inference_mode_enabled(), plait.is_autocast_enabled("cpu")
+            results[rank] = (str(plait.ones(1).device), *modes)
+        left.set()
+
+    plait.distributed.spawn(run, nprocs=2, timeout=60)
+    assert results == [("cpu:0", True, False, False), ("cpu:1", False, True, False)]
+    assert plait.is_grad_enabled()

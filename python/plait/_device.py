@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from plait import _core
+from plait._entered import enter, leave
 from plait._runtime import check, wait_devices
 
 # PyTorch's word for a GPU means ours.
@@ -24,7 +25,7 @@ class device:  # noqa: N801
         ValueError: for a type other than cpu, gpu, cuda (which means gpu) and meta.
     """
 
-    __slots__ = ("_before", "index", "type")
+    __slots__ = ("index", "type")
     type: str
     index: int | None
 
@@ -46,7 +47,6 @@ class device:  # noqa: N801
             self.index = int(number) if colon else index
             if self.type not in ("cpu", "gpu", "meta"):
                 raise ValueError(f"device: unknown type {kind!r}, want cpu, gpu, cuda (the same as gpu) or meta")
-        self._before: list[Any] = []
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -66,14 +66,14 @@ class device:  # noqa: N801
         return device, (self.type, self.index)
 
     def __enter__(self) -> device:
-        self._before.append(check(_core.bind_DeviceDefault()))
+        enter(self, check(_core.bind_DeviceDefault()))
         check(_core.bind_DeviceSetDefault(open_device(self)))
         return self
 
     def __exit__(
         self, kind: builtins.type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        check(_core.bind_DeviceSetDefault(self._before.pop()))
+        check(_core.bind_DeviceSetDefault(leave(self)))
 
 
 DeviceLike = device | str | int

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from plait import _core
+from plait._entered import enter, leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -16,25 +17,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Mode:
     """A context manager, and a decorator, that sets a mode of the calling thread and restores it."""
 
-    def __init__(self) -> None:
-        self._before: list[int] = []
-
     def _set(self) -> int:
         raise NotImplementedError
 
     def __enter__(self) -> None:
-        self._before.append(self._set())
+        enter(self, self._set())
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _core.bind_ModeSet(self._before.pop())
+        _core.bind_ModeSet(leave(self))
 
     def __call__(self, function: F) -> F:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            before = _core.bind_ModeGet()
+            self._set()
+            try:
                 return function(*args, **kwargs)
+            finally:
+                _core.bind_ModeSet(before)
 
         return wrapped  # type: ignore[return-value]
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from plait import _core
 from plait._dtype import DTYPES
 from plait._dtype import dtype as DType
+from plait._entered import enter, leave
 from plait._runtime import check, dtype_number
 from plait._tensor import Tensor
 
@@ -181,10 +182,9 @@ class autocast:  # noqa: N801
             enabled = False
         self._enabled = bool(enabled)
         self._lower = self.fast_dtype if lower else None
-        self._before: list[int] = []
 
     def __enter__(self) -> autocast:
-        self._before.append(_set(self._kind, self._enabled, self._lower, self._cache_enabled))
+        enter(self, _set(self._kind, self._enabled, self._lower, self._cache_enabled))
         _core.bind_AutocastEnter()
         return self
 
@@ -192,7 +192,7 @@ class autocast:  # noqa: N801
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         _core.bind_AutocastLeave()
-        _core.bind_AutocastRestore(self._before.pop())
+        _core.bind_AutocastRestore(leave(self))
 
     def __call__(self, function: F) -> F:
         """Decorates a function."""

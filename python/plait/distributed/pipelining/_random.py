@@ -5,27 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from plait import _core
+from plait._entered import enter, leave
 from plait._random import default_generator
 from plait._runtime import check
 
 
-class Fork:
+class Fork(_core.ObjectOwner):
     """The random numbers of one micro-batch, used inside `with fork:`."""
 
     def __init__(self, seed: int) -> None:
         self._h = check(_core.bind_WorkerNew(seed))
-        self._before: list[int] = []
 
     def __enter__(self) -> Fork:
-        self._before.append(_core.bind_ModeGet())
+        enter(self, _core.bind_ModeGet())
         check(_core.bind_ModeSet(_core.bind_WorkerMode(self._h)))
         return self
 
     def __exit__(self, *_: Any) -> None:
-        _core.bind_ModeSet(self._before.pop())
-
-    def __del__(self) -> None:
-        _core.bind_ObjectRelease(self._h)
+        _core.bind_ModeSet(leave(self))
 
 
 def forks(n: int) -> list[Fork]:
