@@ -39,7 +39,7 @@
       sum[j] = 0;                                                                                           \
     }                                                                                                       \
     const U *bits = in;                                                                                     \
-    FOLD_COLS(keys, bits, rows, stride, n, U, key_max_##F, OP_MAX);                                         \
+    FOLD_COLS(keys, bits, rows, stride, n, s.far, U, key_max_##F, OP_MAX);                                  \
     SIMD for (int64_t j = 0; j < n; j++) tops[j] = key_value_max_##F(keys[j]);                              \
     for (int64_t r = 0; r < rows; r++) {                                                                    \
       const T *q = p + r * stride;                                                                          \

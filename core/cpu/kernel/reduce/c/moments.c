@@ -32,7 +32,7 @@ PLAIT_INLINE void moments_add(struct state s, int64_t k, double n, double block_
     const T *p = in;                                                                                        \
     C center[REDUCE_WIDTH_TWO], off[REDUCE_WIDTH_TWO], m2[REDUCE_WIDTH_TWO];                                \
     SIMD for (int64_t j = 0; j < n; j++) center[j] = off[j] = m2[j] = 0;                                    \
-    FOLD_COLS(center, p, rows, stride, n, C, LOAD, OP_ADD);                                                 \
+    FOLD_COLS(center, p, rows, stride, n, s.far, C, LOAD, OP_ADD);                                          \
     SIMD for (int64_t j = 0; j < n; j++) center[j] /= (C)rows;                                              \
     for (int64_t r = 0; r < rows; r++) {                                                                    \
       const T *q = p + r * stride;                                                                          \

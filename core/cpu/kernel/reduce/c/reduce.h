@@ -46,6 +46,7 @@ enum {
   REDUCE_ROWS = 64,         // rows of a block of columns, at most
   REDUCE_ROWS_TWO = 32,
   REDUCE_BLOCK = 4096,      // elements of a row in a block, at most
+  REDUCE_FAR = 2 << 20,     // bytes of an operand, from which it is too large for the second cache
   REDUCE_BATCH = 256,       // rows whose states are live at once
 };
 
@@ -79,6 +80,7 @@ struct plaitk_reduce {
 //   logsumexp        a: maximum m, b: sum of exp(x - m) (doubles)
 struct state {
   void *a, *b, *c;
+  bool far; // for the leaf of columns: the elements are too many to be in the second cache
 };
 
 // A row leaf reduces `rows` rows of n <= REDUCE_BLOCK adjacent elements, `stride` elements apart, into the states 0 to
@@ -110,7 +112,7 @@ int64_t plaitk_reduce_run(plait_pool *pool, const struct plaitk_reduce *r);
 PLAIT_INLINE bool reduce_is_float(int dtype) { return dtype >= PLAIT_F16; }
 
 PLAIT_INLINE struct state state_at(struct state s, int64_t i) {
-  struct state t = {(double *)s.a + i, (double *)s.b + i, (double *)s.c + i};
+  struct state t = {(double *)s.a + i, (double *)s.b + i, (double *)s.c + i, s.far};
   return t;
 }
 
@@ -227,30 +229,46 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
     SIMD for (int j = 0; j < (H); j++) t_[j] = OP(t_[j], t_[(j + (H)) % Q]); \
   }
 
-// FOLD_COLS folds column j of `rows` rows into acc[j] (of type C), eight rows at a time as a tree.
-#define FOLD_COLS(acc, p, rows, stride, n, C, MAP, OP)                          \
-  do {                                                                          \
-    int64_t r_ = 0;                                                             \
-    for (; r_ + 8 <= (rows); r_ += 8) {                                         \
-      __typeof__(p) q_ = (p) + r_ * (stride);                                   \
-      SIMD for (int64_t j = 0; j < (n); j++) {                                  \
-        C x0 = (C)MAP(q_[j]), x1 = (C)MAP(q_[j + (stride)]);                    \
-        C x2 = (C)MAP(q_[j + 2 * (stride)]), x3 = (C)MAP(q_[j + 3 * (stride)]); \
-        C x4 = (C)MAP(q_[j + 4 * (stride)]), x5 = (C)MAP(q_[j + 5 * (stride)]); \
-        C x6 = (C)MAP(q_[j + 6 * (stride)]), x7 = (C)MAP(q_[j + 7 * (stride)]); \
-        x0 = OP(x0, x1), x2 = OP(x2, x3), x4 = OP(x4, x5), x6 = OP(x6, x7);     \
-        x0 = OP(x0, x2), x4 = OP(x4, x6);                                       \
-        x0 = OP(x0, x4);                                                        \
-        (acc)[j] = OP((acc)[j], x0);                                            \
-      }                                                                         \
-    }                                                                           \
-    for (; r_ < (rows); r_++) {                                                 \
-      __typeof__(p) q_ = (p) + r_ * (stride);                                   \
-      SIMD for (int64_t j = 0; j < (n); j++) {                                  \
-        C x_ = (C)MAP(q_[j]);                                                   \
-        (acc)[j] = OP((acc)[j], x_);                                            \
-      }                                                                         \
-    }                                                                           \
+// Columns that are folded between two requests.
+#define FOLD_STRIP 64
+
+// fold_fetch asks for n bytes of eight rows, into the second cache: rows a power of two apart share few places in the first.
+PLAIT_INLINE void fold_fetch(const void *p, int64_t stride, int64_t n) {
+  for (int64_t r = 0; r < 8; r++) {
+    const char *row = (const char *)p + r * stride;
+    for (int64_t k = 0; k < n; k += PLAIT_LINE) __builtin_prefetch(row + k, 0, 2);
+  }
+}
+
+// FOLD_COLS folds column j of `rows` rows into acc[j] (of type C), eight rows at a time as a tree. Where the elements are far,
+// the next eight rows are asked for meanwhile, a strip at a time.
+#define FOLD_COLS(acc, p, rows, stride, n, far, C, MAP, OP)                                                   \
+  do {                                                                                                        \
+    int64_t r_ = 0, strip_ = (far) ? FOLD_STRIP : (n);                                                        \
+    for (; r_ + 8 <= (rows); r_ += 8) {                                                                       \
+      __typeof__(p) q_ = (p) + r_ * (stride);                                                                 \
+      for (int64_t i_ = 0; i_ < (n); i_ += strip_) {                                                          \
+        int64_t end_ = i_ + strip_ < (n) ? i_ + strip_ : (n);                                                 \
+        if (far) fold_fetch(q_ + 8 * (stride) + i_, (stride) * (int64_t)sizeof *q_, FOLD_STRIP * sizeof *q_); \
+        SIMD for (int64_t j = i_; j < end_; j++) {                                                            \
+          C x0 = (C)MAP(q_[j]), x1 = (C)MAP(q_[j + (stride)]);                                                \
+          C x2 = (C)MAP(q_[j + 2 * (stride)]), x3 = (C)MAP(q_[j + 3 * (stride)]);                             \
+          C x4 = (C)MAP(q_[j + 4 * (stride)]), x5 = (C)MAP(q_[j + 5 * (stride)]);                             \
+          C x6 = (C)MAP(q_[j + 6 * (stride)]), x7 = (C)MAP(q_[j + 7 * (stride)]);                             \
+          x0 = OP(x0, x1), x2 = OP(x2, x3), x4 = OP(x4, x5), x6 = OP(x6, x7);                                 \
+          x0 = OP(x0, x2), x4 = OP(x4, x6);                                                                   \
+          x0 = OP(x0, x4);                                                                                    \
+          (acc)[j] = OP((acc)[j], x0);                                                                        \
+        }                                                                                                     \
+      }                                                                                                       \
+    }                                                                                                         \
+    for (; r_ < (rows); r_++) {                                                                               \
+      __typeof__(p) q_ = (p) + r_ * (stride);                                                                 \
+      SIMD for (int64_t j = 0; j < (n); j++) {                                                                \
+        C x_ = (C)MAP(q_[j]);                                                                                 \
+        (acc)[j] = OP((acc)[j], x_);                                                                          \
+      }                                                                                                       \
+    }                                                                                                         \
   } while (0)
 
 // FOLD_LEAF defines the leaves NAME_rows and NAME_cols that fold MAP(x) over elements x of type T in lanes of type C.
@@ -271,7 +289,7 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
     const T *p = in;                                                                                        \
     C acc[REDUCE_WIDTH];                                                                                    \
     SIMD for (int64_t j = 0; j < n; j++) acc[j] = (C)(IDENTITY);                                            \
-    FOLD_COLS(acc, p, rows, stride, n, C, MAP, OP);                                                         \
+    FOLD_COLS(acc, p, rows, stride, n, s.far, C, MAP, OP);                                                  \
     SIMD for (int64_t j = 0; j < n; j++) FLUSH(s, j, acc[j]);                                               \
   }
 

@@ -124,7 +124,7 @@ static void reduce_cols(const struct job *j, const char *p, int64_t width, int64
 static struct state partial(const struct plaitk_reduce *r, int64_t piece, int64_t k) {
   double *p = r->scratch;
   int64_t n = r->pieces * r->kept;
-  struct state s = {p, p + n, p + 2 * n};
+  struct state s = {p, p + n, p + 2 * n, false};
   return state_at(s, piece * r->kept + k);
 }
 
@@ -150,7 +150,7 @@ static void rows_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_reduce *r = j->r;
   double words[3][REDUCE_BATCH];
-  struct state s = {words[0], words[1], words[2]};
+  struct state s = {words[0], words[1], words[2], false};
   int64_t piece = chunk % r->pieces, first = chunk / r->pieces * r->unit, last = min64(first + r->unit, r->kept);
   int64_t lo = piece * r->piece, hi = min64(lo + r->piece, r->reduced);
   int64_t step, run = inner(r->nk, r->ksize, r->kin, &step);
@@ -179,7 +179,7 @@ static void cols_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_reduce *r = j->r;
   double words[3][REDUCE_WIDTH];
-  struct state s = {words[0], words[1], words[2]};
+  struct state s = {words[0], words[1], words[2], r->kept * r->reduced * j->size >= REDUCE_FAR};
   int64_t run = r->ksize[r->nk - 1], blocks = (run + r->width - 1) / r->width, units = r->kept / run * blocks;
   int64_t piece = chunk % r->pieces, first = chunk / r->pieces * r->unit, last = min64(first + r->unit, units);
   int64_t lo = piece * r->piece, hi = min64(lo + r->piece, r->reduced);
