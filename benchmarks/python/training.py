@@ -8,11 +8,13 @@ The two take turns, so that a busy machine slows both alike, and the ratio of th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -105,15 +107,51 @@ def step(torch: Any, model: Any, x: Any, y: Any, optimizer: Any) -> Callable[[],
     return run
 
 
-def small_op(torch: Any) -> Callable[[], None]:
+def small_op(torch: Any, times: int = 1000) -> Callable[[], None]:
     """A thousand additions of 1 000 elements with gradients, enqueued; the time is of one."""
     a, b = torch.randn(1000).requires_grad_(), torch.randn(1000)
 
     def run() -> None:
-        for _ in range(1000):
+        for _ in range(times):
             a + b
 
     return run
+
+
+def many_ops(torch: Any) -> Callable[[], None]:
+    """A hundred thousand such additions in one loop; the time is of one."""
+    return small_op(torch, 100_000)
+
+
+def read_op(torch: Any) -> Callable[[], None]:
+    """A thousand such additions of which one element is read; the time is of one."""
+    a, b = torch.randn(1).requires_grad_(), torch.randn(1)
+
+    def run() -> None:
+        for _ in range(1000):
+            (a + b).item()
+
+    return run
+
+
+@contextlib.contextmanager
+def busy_thread(on: bool) -> Iterator[None]:
+    """Inside, another Python thread is busy, if `on`."""
+    stop = threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            pass
+
+    thread = threading.Thread(target=spin)
+    if on:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if on:
+            thread.join()
 
 
 def main() -> None:
@@ -129,21 +167,24 @@ def main() -> None:
     for module in sides.values():
         module.set_num_threads(args.threads)
         module.manual_seed(0)
-    print(f"{'':10}" + "".join(f"{name:>12}" for name in sides) + f"{'speed':>10}")
-    for make, per in ((mlp, 1), (cnn, 1), (lstm, 1), (gpt, 1), (small_op, 1000)):
+    print(f"{'':14}" + "".join(f"{name:>12}" for name in sides) + f"{'speed':>10}")
+    steps = [(make, 1, False) for make in (mlp, cnn, lstm, gpt)]
+    small = [(small_op, 1000, False), (small_op, 1000, True), (many_ops, 100_000, False), (read_op, 1000, False)]
+    for make, per, busy in steps + small:
         runs = {name: make(module) for name, module in sides.items()}
         best = dict.fromkeys(runs, float("inf"))
         end = time.perf_counter() + args.seconds
-        while time.perf_counter() < end:
-            for name, run in runs.items():
-                run()  # the other side's threads may still be spinning
-                for _ in range(5):
-                    start = time.perf_counter()
-                    run()
-                    best[name] = min(best[name], time.perf_counter() - start)
+        with busy_thread(busy):
+            while time.perf_counter() < end:
+                for name, run in runs.items():
+                    run()  # the other side's threads may still be spinning
+                    for _ in range(5):
+                        start = time.perf_counter()
+                        run()
+                        best[name] = min(best[name], time.perf_counter() - start)
         texts = "".join(f"{1e6 * b / per:10.2f}us" for b in best.values())
         ratio = f"{best['torch'] / best['plait']:9.2f}x" if "torch" in best else ""
-        print(f"{make.__name__:10}{texts}{ratio}")
+        print(f"{make.__name__ + (' busy' if busy else ''):14}{texts}{ratio}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import io
 import pickle
-import pickletools
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +41,8 @@ class DataUnpickler:
         Raises:
             CheckpointError: for a name that is not allowed, and for a damaged pickle.
         """
+        import pickletools  # slow to import, and few programs read such files
+
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         try:
