@@ -71,7 +71,7 @@ from plait.utils.summary import summary as summary  # noqa: E402
 
 def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
-    if name in ("array_api", "autograd", "distributed", "multiprocessing", "nn", "optim"):
+    if name in ("array_api", "autograd", "distributed", "multiprocessing", "nn", "optim", "random", "testing"):
         import importlib
 
         return importlib.import_module(f"plait.{name}")
@@ -87,6 +87,11 @@ def __getattr__(name: str) -> _Any:
         from plait.distributed import fsdp
 
         return getattr(fsdp, name)
+    if name.endswith("Tensor"):
+        from plait._legacy import TYPES
+
+        if name in TYPES:
+            return TYPES[name]
     from plait._missing import absent
 
     raise absent("top", "plait", name)

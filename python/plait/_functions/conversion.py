@@ -36,7 +36,7 @@ to_float, to_double, to_half = _to("float", dt.float32), _to("double", dt.float6
 to_bfloat16, to_long, to_int = _to("bfloat16", dt.bfloat16), _to("long", dt.int64), _to("int", dt.int32)
 to_bool, to_byte = _to("bool", dt.bool_), _to("byte", dt.uint8)
 
-_OLD_NAMES = {
+OLD_NAMES = {
     "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16, "BFloat16Tensor": dt.bfloat16,
     "LongTensor": dt.int64, "IntTensor": dt.int32, "ByteTensor": dt.uint8, "BoolTensor": dt.bool_,
 }  # fmt: skip
@@ -45,12 +45,12 @@ _OLD_NAMES = {
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Returns the name of the tensor's type, such as "plait.FloatTensor"; or the tensor converted to a dtype."""
     if dtype is None:
-        return "plait." + next(n for n, d in _OLD_NAMES.items() if d is self.dtype)
+        return "plait." + next(n for n, d in OLD_NAMES.items() if d is self.dtype)
     if isinstance(dtype, str):
         name = dtype.rpartition(".")[2]
-        if name not in _OLD_NAMES:
-            raise ValueError(f"type: unknown type {dtype!r}, want a dtype or one of {', '.join(_OLD_NAMES)}")
-        dtype = _OLD_NAMES[name]
+        if name not in OLD_NAMES:
+            raise ValueError(f"type: unknown type {dtype!r}, want a dtype or one of {', '.join(OLD_NAMES)}")
+        dtype = OLD_NAMES[name]
     return self.to(dtype)
 
 

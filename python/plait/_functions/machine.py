@@ -134,9 +134,9 @@ def set_flush_denormal(mode: bool) -> bool:
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype by the old name of a type, such as "plait.DoubleTensor"."""
     from plait._dtype import dtype, set_default_dtype
-    from plait._functions.conversion import _OLD_NAMES
+    from plait._functions.conversion import OLD_NAMES
 
-    set_default_dtype(t if isinstance(t, dtype) else _OLD_NAMES[str(t).rpartition(".")[2]])
+    set_default_dtype(t if isinstance(t, dtype) else OLD_NAMES[str(t).rpartition(".")[2]])
 
 
 def get_device_module(on: DeviceLike | None = None) -> Any:

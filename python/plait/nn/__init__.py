@@ -19,4 +19,8 @@ def __getattr__(name: str) -> object:
 
         parallel = importlib.import_module("plait.nn.parallel")
         return parallel if name == "parallel" else parallel.DataParallel
+    if name == "attention":
+        import importlib
+
+        return importlib.import_module("plait.nn.attention")
     raise MissingFeatureError(f"plait.nn has no {name}")
