@@ -100,3 +100,72 @@ def test_training_agrees_with_the_cpu() -> None:
         assert all(abs(a - b) < 1e-4 for a, b in zip(cpu, gpu)), (cpu, gpu)
         assert gpu[-1] < gpu[0]
     """)
+
+
+def test_several_devices_and_their_memory() -> None:
+    run(
+        """
+        if plait.cuda.device_count() < 2:
+            sys.exit()  # a single real GPU
+        assert plait.device("gpu:1") == plait.device("cuda", 1)
+        a, b = plait.ones(1000, device="gpu:0"), plait.ones(3, 1000, device="gpu:1")
+        assert (a.to("gpu:1") + b).sum().item() == 6000
+        try:
+            a + b
+        except RuntimeError as error:
+            assert "gpu:0" in str(error) and "gpu:1" in str(error), error
+        else:
+            raise AssertionError("tensors of two devices were added")
+        held = plait.cuda.memory_allocated(1)
+        c = plait.zeros(1 << 20, device="gpu:1")
+        assert plait.cuda.memory_allocated(1) - held == 4 << 20
+        assert plait.cuda.memory_reserved(1) >= plait.cuda.max_memory_allocated(1) >= plait.cuda.memory_allocated(1)
+        del c
+        assert plait.cuda.memory_allocated(1) == held
+        assert plait.cuda.memory_allocated(0) < 1 << 20
+        try:
+            plait.zeros(1, device="gpu:99")
+        except plait.DeviceError as error:
+            assert "gpu:99 does not exist" in str(error), error
+        else:
+            raise AssertionError("there are a hundred GPUs")
+        """,
+        PLAIT_SOFTWARE_GPU="2",
+    )
+
+
+def test_memory_that_runs_out_is_an_error() -> None:
+    run(
+        """
+        held = []
+        try:
+            while True:
+                held.append(plait.zeros(1 << 22, device="gpu"))
+        except MemoryError as error:
+            assert "no room for 16777216 bytes" in str(error), error
+        assert 0 < len(held) <= 16
+        held.clear()
+        assert plait.ones(1 << 22, device="gpu").sum().item() == 1 << 22
+        """,
+        PLAIT_GPU_MEMORY=str(256 << 20),
+    )
+
+
+def test_interrupts_during_long_waits() -> None:
+    run("""
+        import signal
+        import threading
+
+        x = plait.eye(512, device="gpu")
+        y = x
+        for _ in range(600):
+            y = x @ y
+        threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
+        try:
+            y.sum().item()
+        except KeyboardInterrupt:
+            pass
+        else:
+            raise AssertionError("the wait was not interrupted")
+        assert plait.ones(4, device="gpu").sum().item() == 4, "the device goes on"
+    """)
