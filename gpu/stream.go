@@ -261,6 +261,9 @@ func (s *stream) Wait(e core.Event) {
 		return
 	}
 	s.mu.Lock()
+	if len(s.pending) == cap(s.pending) { // of a stream without calls, which memory comes from, nobody else takes them
+		s.pending = slices.DeleteFunc(s.pending, core.Event.Done)
+	}
 	s.pending = append(s.pending, e)
 	s.mu.Unlock()
 }

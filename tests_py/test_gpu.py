@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import plait
 import pytest
@@ -69,39 +71,6 @@ def test_tensors_on_a_gpu() -> None:
     """)
 
 
-def test_training_agrees_with_the_cpu() -> None:
-    run("""
-        from plait import _core, nn
-        from plait._device import open_device
-        from plait.nn import functional as F
-
-        def train(device):
-            plait.manual_seed(3)
-            image = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
-            model = nn.Sequential(image, nn.Flatten(), nn.Linear(36, 5))
-            x, y = plait.randn(8, 1, 8, 8), plait.randint(0, 5, (8,))
-            model, x, y = model.to(device), x.to(device), y.to(device)
-            optimizer = plait.optim.AdamW(model.parameters(), lr=1e-2)
-            losses = []
-            before = None
-            for _ in range(5):
-                optimizer.zero_grad()
-                loss = F.cross_entropy(model(x), y)
-                loss.backward()
-                optimizer.step()
-                losses.append(loss.item())
-                if device == "gpu":
-                    downloads = _core.bind_DeviceTraffic(open_device("gpu:0"), 1)
-                    assert before is None or downloads - before == 1, "a step reads its loss and nothing else"
-                    before = downloads
-            return losses
-
-        cpu, gpu = train("cpu"), train("gpu")
-        assert all(abs(a - b) < 1e-4 for a, b in zip(cpu, gpu)), (cpu, gpu)
-        assert gpu[-1] < gpu[0]
-    """)
-
-
 def test_several_devices_and_their_memory() -> None:
     run(
         """
@@ -156,9 +125,11 @@ def test_interrupts_during_long_waits() -> None:
         import signal
         import threading
 
+        if "llvmpipe" not in plait.cuda.get_device_name():
+            sys.exit()  # a GPU has ended before the signal comes
         x = plait.eye(512, device="gpu")
         y = x
-        for _ in range(600):
+        for _ in range(100):
             y = x @ y
         threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
         try:
@@ -169,3 +140,100 @@ def test_interrupts_during_long_waits() -> None:
             raise AssertionError("the wait was not interrupted")
         assert plait.ones(4, device="gpu").sum().item() == 4, "the device goes on"
     """)
+
+
+NETWORKS = """
+        from plait import _core, nn
+        from plait._device import open_device
+        from plait.nn import functional as F
+
+        class Block(nn.Module):
+            def __init__(self, before, width, stride):
+                super().__init__()
+                self.first = nn.Sequential(nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+                self.second = nn.Sequential(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width))
+                self.short = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+            def forward(self, x):
+                return F.relu(self.second(self.first(x)) + self.short(x))
+
+        class Reader(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.lstm, self.head = nn.Embedding(20, 8), nn.LSTM(8, 16, 2, batch_first=True), nn.Linear(16, 20)
+
+            def forward(self, x):
+                return self.head(self.lstm(self.embedding(x))[0]).flatten(0, 1)
+
+        def images():
+            stem = nn.Sequential(nn.Conv2d(3, 4, 7, 2, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+            model = nn.Sequential(stem, Block(4, 4, 1), Block(4, 8, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+            optimizer = plait.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
+            return model, optimizer, plait.randn(4, 3, 24, 24), plait.randint(0, 5, (4,))
+
+        def texts():
+            model = Reader()
+            return model, plait.optim.Adam(model.parameters(), lr=1e-2), plait.randint(0, 20, (3, 7)), plait.randint(0, 20, (21,))
+
+        def train(make, device):
+            plait.manual_seed(3)
+            model, optimizer, x, y = make()
+            model, x, y = model.to(device), x.to(device), y.to(device)
+            losses, moved = [], []
+            for _ in range(4):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                losses.append(loss.item())
+                moved.append([_core.bind_DeviceTraffic(open_device(device), counter) for counter in range(4)])
+            return losses, [[b - a for a, b in zip(*pair)] for pair in zip(moved, moved[1:])]
+
+        for make in images, texts:
+            (cpu, _), (gpu, moved) = train(make, "cpu"), train(make, "gpu:0")
+            assert all(abs(a - b) < 1e-3 for a, b in zip(cpu, gpu)), (cpu, gpu)
+            assert moved == [[0, 1, 0, 4]] * 3, f"a step reads its loss and nothing else, got {moved}"
+"""
+
+
+def test_networks_train_with_one_number_read_a_step() -> None:
+    run(NETWORKS)
+
+
+def test_the_example_trains_as_on_the_cpu(tmp_path: Path) -> None:
+    run("")  # skips without a GPU
+    losses = []
+    for device in "cpu", "gpu":
+        options = [
+            "--steps",
+            "6",
+            "--batch",
+            "2",
+            "--context",
+            "16",
+            "--width",
+            "16",
+            "--layers",
+            "1",
+            "--heads",
+            "2",
+            "--dropout",
+            "0",
+        ]
+        options += ["--characters", "20000", "--sample", "1", "--plot", str(tmp_path / "loss.png"), "--device", device]
+        example = Path(__file__).parents[1] / "examples" / "train_gpt.py"
+        done = subprocess.run(
+            [sys.executable, str(example), *options],
+            env={**os.environ, "PLAIT_SOFTWARE_GPU": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        found = re.search(r"validation loss ([\d.]+) -> ([\d.]+)", done.stdout)
+        assert found, done.stdout
+        losses.append([float(v) for v in found.groups()])
+    assert losses[0] == pytest.approx(losses[1], abs=2e-3)
+    assert losses[1][1] < losses[1][0]
