@@ -150,30 +150,38 @@ NETWORKS = """
         class Block(nn.Module):
             def __init__(self, before, width, stride):
                 super().__init__()
-                self.first = nn.Sequential(nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
-                self.second = nn.Sequential(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width))
-                self.short = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+                self.first = self.layer(before, width, 3, stride)
+                self.second = self.layer(width, width, 3, 1)
+                self.short = self.layer(before, width, 1, stride)
+
+            def layer(self, before, width, size, stride):
+                conv = nn.Conv2d(before, width, size, stride, size // 2, bias=False)
+                return nn.Sequential(conv, nn.BatchNorm2d(width))
 
             def forward(self, x):
-                return F.relu(self.second(self.first(x)) + self.short(x))
+                return F.relu(self.second(F.relu(self.first(x))) + self.short(x))
 
         class Reader(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.embedding, self.lstm, self.head = nn.Embedding(20, 8), nn.LSTM(8, 16, 2, batch_first=True), nn.Linear(16, 20)
+                self.embedding = nn.Embedding(20, 8)
+                self.lstm = nn.LSTM(8, 16, 2, batch_first=True)
+                self.head = nn.Linear(16, 20)
 
             def forward(self, x):
                 return self.head(self.lstm(self.embedding(x))[0]).flatten(0, 1)
 
         def images():
-            stem = nn.Sequential(nn.Conv2d(3, 4, 7, 2, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-            model = nn.Sequential(stem, Block(4, 4, 1), Block(4, 8, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+            stem = nn.Sequential(nn.Conv2d(3, 4, 7, 2, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+            head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+            model = nn.Sequential(stem, Block(4, 4, 1), Block(4, 8, 2), head)
             optimizer = plait.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
             return model, optimizer, plait.randn(4, 3, 24, 24), plait.randint(0, 5, (4,))
 
         def texts():
             model = Reader()
-            return model, plait.optim.Adam(model.parameters(), lr=1e-2), plait.randint(0, 20, (3, 7)), plait.randint(0, 20, (21,))
+            optimizer = plait.optim.Adam(model.parameters(), lr=1e-2)
+            return model, optimizer, plait.randint(0, 20, (3, 7)), plait.randint(0, 20, (21,))
 
         def train(make, device):
             plait.manual_seed(3)
