@@ -2,6 +2,7 @@
 
     python examples/train_gpt.py    # or: make train
     python examples/train_gpt.py --parallel ddp --devices cpu:0 cpu:1
+    python examples/train_gpt.py --parallel pipeline --schedule zb-h1
 
 It prints the loss on text that it does not train on, a sample of generated text, and writes the losses to loss.png.
 """
@@ -94,14 +95,26 @@ class Block(nn.Module):
         return x + self.network(self.norm2(x))
 
 
+class Start(nn.Module):
+    """Turns characters and their places into vectors."""
+
+    def __init__(self, kinds: int, context: int, width: int) -> None:
+        super().__init__()
+        self.characters = nn.Embedding(kinds, width)
+        self.places = nn.Embedding(context, width)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        places = plait.arange(end=codes.shape[1], device=codes.device)
+        return self.characters(codes) + self.places(places)
+
+
 class GPT(nn.Module):
     """Predicts the next character at each place of a text from those before it."""
 
     def __init__(self, kinds: int, context: int, width: int, layers: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.context = context
-        self.characters = nn.Embedding(kinds, width)
-        self.places = nn.Embedding(context, width)
+        self.start = Start(kinds, context, width)
         self.blocks = nn.Sequential(*(Block(width, heads, dropout) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, kinds, bias=False)
@@ -111,9 +124,7 @@ class GPT(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         """Returns the scores [B, T, kinds] of what follows each character of `codes` [B, T]."""
-        places = plait.arange(end=codes.shape[1], device=codes.device)
-        x = self.characters(codes) + self.places(places)
-        return self.head(self.norm(self.blocks(x)))
+        return self.head(self.norm(self.blocks(self.start(codes))))
 
     @plait.no_grad()
     def generate(self, codes: Tensor, length: int, temperature: float = 0.7) -> Tensor:
@@ -126,13 +137,18 @@ class GPT(nn.Module):
         return codes
 
 
+def loss_of_scores(scores: Tensor, targets: Tensor) -> Tensor:
+    """Returns the mean loss of predictions."""
+    return F.cross_entropy(scores.flatten(0, 1), targets.to(scores.device).flatten())
+
+
 def loss_of(model: nn.Module, codes: Tensor, targets: Tensor) -> Tensor:
     """Returns the mean loss of a model's predictions."""
-    return F.cross_entropy(model(codes).flatten(0, 1), targets.flatten())
+    return loss_of_scores(model(codes), targets)
 
 
 @plait.no_grad()
-def validate(model: GPT, batches: DataLoader, device: str) -> float:
+def validate(model: nn.Module, batches: DataLoader, device: str) -> float:
     """Returns the mean loss over `batches`."""
     model.eval()
     losses = [loss_of(model, x.to(device), y.to(device)).item() for x, y in batches]
@@ -178,11 +194,13 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="the device, where --parallel is none")
     parser.add_argument(
         "--parallel",
-        choices=("none", "dp", "ddp"),
+        choices=("none", "dp", "ddp", "pipeline"),
         default="none",
-        help="dp: one thread drives all devices; ddp: a rank for each device",
+        help="dp: one thread drives all devices; ddp: a rank for each device; pipeline: each device has some layers",
     )
     parser.add_argument("--devices", nargs="+", default=["cpu:0", "cpu:1"], help="the devices of --parallel")
+    parser.add_argument("--schedule", default="1f1b", help="the order of a pipeline's passes")
+    parser.add_argument("--chunks", type=int, default=4, help="micro-batches of a pipeline")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plot", type=Path, default=Path("loss.png"))
     return parser.parse_args(argv)
@@ -226,6 +244,9 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
         net = DataParallel(model, args.devices)
     elif args.parallel == "ddp":
         net = DistributedDataParallel(model, weighted=True)
+    elif args.parallel == "pipeline":
+        stages = [model.start, *model.blocks, nn.Sequential(model.norm, model.head)]
+        net = plait.Pipeline(stages, args.devices, args.chunks, args.schedule, loss_of_scores)
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -245,18 +266,22 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
 
     start = time.perf_counter()
     losses: list[float] = []
-    validation = {0: validate(model, validation_batches, device)} if rank == 0 else {}
+    validated = net if args.parallel == "pipeline" else model
+    validation = {0: validate(validated, validation_batches, device)} if rank == 0 else {}
     for step, (x, y) in enumerate(progress(batches) if rank == 0 else batches, start=1):
         mine = slice(rank * len(x) // ranks, (rank + 1) * len(x) // ranks)  # this rank's part of the batch
-        loss = loss_of(net, x[mine].to(device), y[mine].to(device))
-        loss.backward()
+        if isinstance(net, plait.Pipeline):
+            loss, _ = net.step(x, y, return_outputs=False)
+        else:
+            loss = loss_of(net, x[mine].to(device), y[mine].to(device))
+            loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         scheduler.step()
         optimizer.zero_grad()
         losses.append(loss.item())
         if rank == 0 and (step % max(1, args.steps // 5) == 0 or step == args.steps):
-            validation[step] = validate(model, validation_batches, device)
+            validation[step] = validate(validated, validation_batches, device)
             say(f"step {step}: training loss {losses[-1]:.3f}, validation loss {validation[step]:.3f}")
 
     if rank != 0:
@@ -268,7 +293,7 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
         f"in {seconds:.0f} s, {speed:,.0f} characters/s"
     )
     prompt = plait.tensor([[code[c] for c in "def "]], device=device)
-    sample = model.generate(prompt, args.sample)[0].tolist()
+    sample = model.to(device).generate(prompt, args.sample)[0].tolist()
     print("".join(alphabet[i] for i in sample))
     plot(args.plot, losses, validation)
     results.append((validation[0], validation[args.steps]))

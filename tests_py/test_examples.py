@@ -52,6 +52,18 @@ def test_gpt_on_several_devices_is_as_on_one(tmp_path: Path, parallel: str) -> N
     assert together == pytest.approx(alone, rel=1e-5)
 
 
+def test_gpt_in_a_pipeline_is_as_on_one_device(tmp_path: Path) -> None:
+    sizes = (
+        "--steps 4 --batch 5 --context 16 --width 16 --layers 2 --heads 2 --characters 20000 --sample 1 --dropout 0 "
+        f"--lr 1e-2 --plot {tmp_path / 'loss.png'}"
+    ).split()
+    train = example("train_gpt").main
+    alone = train(sizes)
+    for schedule in ("1f1b", "zb-v"):
+        together = train([*sizes, "--parallel", "pipeline", "--schedule", schedule, "--chunks", "3"])
+        assert together == pytest.approx(alone, rel=1e-5)
+
+
 def test_digits_are_told_apart() -> None:
     assert example("digits").main(["--epochs", "4"]) >= 0.97
 

@@ -20,8 +20,8 @@ func wide() nn.Layer {
 	return nn.NewSequential(append(layers, nn.NewLinear(64, 64, nn.LinearOptions{}))...)
 }
 
-// TestPeaks compares the most bytes of activations that each device holds with the micro-batches that the schedule lets live.
-func TestPeaks(t *testing.T) {
+// TestCase39Peaks compares the most bytes of activations that each device holds with the micro-batches that the schedule lets live.
+func TestCase39Peaks(t *testing.T) {
 	const p, m, rows = 4, 8, 256
 	in64(t, func() {
 		const tensor = rows * 64 * 8 // bytes

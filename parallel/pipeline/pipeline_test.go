@@ -14,7 +14,7 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-func TestParityWithOneDevice(t *testing.T) {
+func TestCase40And41And44Parity(t *testing.T) {
 	in64(t, func() {
 		for _, name := range Names() {
 			for _, sum := range []bool{false, true} {
@@ -48,8 +48,8 @@ func TestParityWithOneDevice(t *testing.T) {
 	})
 }
 
-// TestSameBitsAsALoop compares with a plain loop over micro-batches on one device, with the same dropout.
-func TestSameBitsAsALoop(t *testing.T) {
+// TestCase40SameBitsAsALoop compares with a plain loop over micro-batches on one device, with the same dropout.
+func TestCase40SameBitsAsALoop(t *testing.T) {
 	in64(t, func() {
 		for _, name := range Names() {
 			model := mlp(6, 4, 0.4)
@@ -124,8 +124,8 @@ type projection struct {
 
 func (p *projection) Forward(x *core.Tensor) *core.Tensor { return op.Linear(x, p.Weight, nil) }
 
-// TestTiedWeights has a weight in the first and the last stage.
-func TestTiedWeights(t *testing.T) {
+// TestCase42TiedWeights has a weight in the first and the last stage.
+func TestCase42TiedWeights(t *testing.T) {
 	in64(t, func() {
 		for _, name := range Names() {
 			w := op.Rand(4, 4).Keep()
@@ -233,8 +233,8 @@ func TestHandWrittenSchedule(t *testing.T) {
 	})
 }
 
-// TestReplicasOfAPipeline joins the gradients of two pipelines, each with half of the batch, by one call.
-func TestReplicasOfAPipeline(t *testing.T) {
+// TestCase45Replicas joins the gradients of two pipelines, each with half of the batch, by one call.
+func TestCase45Replicas(t *testing.T) {
 	in64(t, func() {
 		model := mlp(4, 4, 0)
 		x, target := op.Rand(8, 4), op.Rand(8, 4)
@@ -351,7 +351,7 @@ func TestRanks(t *testing.T) {
 	})
 }
 
-func TestBadInput(t *testing.T) {
+func TestCase43BadInput(t *testing.T) {
 	in64(t, func() {
 		fails := func(want string, devices int, o Options) {
 			t.Helper()

@@ -27,7 +27,7 @@ func grid(t *testing.T, fn func(s *Schedule, name string, p, m, v int)) {
 	}
 }
 
-func TestEverySchedule(t *testing.T) {
+func TestCase38EverySchedule(t *testing.T) {
 	grid(t, func(s *Schedule, name string, p, m, v int) {
 		what := []any{"%s on %d devices, %d micro-batches, %d chunks", name, p, m, v}
 		require.NoError(t, s.Validate(), what...)
@@ -38,7 +38,7 @@ func TestEverySchedule(t *testing.T) {
 	})
 }
 
-func TestTransfersNeverBlock(t *testing.T) {
+func TestCase38TransfersNeverBlock(t *testing.T) {
 	grid(t, func(s *Schedule, name string, p, m, v int) {
 		if m > 12 {
 			return

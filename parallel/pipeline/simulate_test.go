@@ -21,8 +21,8 @@ func exactly(t *testing.T, a, b int, tl *Timeline, what ...any) {
 	require.InDelta(t, float64(a)/float64(b), tl.Bubble, 1e-15, what...)
 }
 
-// TestFormulas compares bubbles and peaks with the formulas in the literature, over the grid.
-func TestFormulas(t *testing.T) {
+// TestCase39Formulas compares bubbles and peaks with the formulas in the literature, over the grid.
+func TestCase39Formulas(t *testing.T) {
 	grid(t, func(s *Schedule, name string, p, m, v int) {
 		tl, err := s.Simulate(Costs{})
 		require.NoError(t, err)
@@ -63,8 +63,8 @@ func TestFormulas(t *testing.T) {
 	})
 }
 
-// TestTable has the figures of schedules whose bubbles and peaks are known.
-func TestTable(t *testing.T) {
+// TestCase39Table has the figures of schedules whose bubbles and peaks are known.
+func TestCase39Table(t *testing.T) {
 	for _, row := range []struct {
 		p, m                 int
 		bubble, interleaved  float64
