@@ -245,3 +245,28 @@ def test_the_example_trains_as_on_the_cpu(tmp_path: Path) -> None:
         losses.append([float(v) for v in found.groups()])
     assert losses[0] == pytest.approx(losses[1], abs=2e-3)
     assert losses[1][1] < losses[1][0]
+
+
+def test_pipelines_over_gpu_and_cpu() -> None:
+    run("""
+        from plait import nn
+        from plait.distributed import pipelining
+
+        def model():
+            plait.manual_seed(5)
+            first, last = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
+            last.weight = first.weight
+            return nn.Sequential(first, nn.Sequential(nn.LayerNorm(4), nn.Tanh()), nn.Linear(4, 4), last)
+
+        x, y, m = plait.randn(10, 4), plait.randn(10, 4), model()
+        want = nn.functional.mse_loss(m(x), y)
+        want.backward()
+        for name in pipelining.schedule_names():
+            for devices in (["cpu:0", "gpu:0"], ["gpu:0", "cpu:1"]):
+                p = plait.Pipeline(model(), devices, 4, name, nn.MSELoss())
+                loss, _ = p.step(x, y)
+                assert abs(loss.item() - want.item()) < 1e-5
+                for a, b in zip(p.parameters(), m.parameters(), strict=True):
+                    assert (a.grad.to("cpu:0") - b.grad).abs().max() < 1e-5, (name, devices)
+                assert abs(p.evaluate(x, y)[0].item() - want.item()) < 1e-5
+    """)

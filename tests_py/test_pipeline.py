@@ -355,6 +355,9 @@ def test_bad_input():
         plait.Pipeline(nn.Linear(1, 1), DEVICES, 2)
     with pytest.raises(ValueError, match='must be a "mean" or a "sum" over samples, got \'none\''):
         plait.Pipeline(model(), DEVICES, 2, loss_fn=nn.MSELoss(reduction="none"))
+    with pytest.raises(ValueError, match="device 0 would keep 4 activations at its peak, and more than its limit of 2"):
+        plait.Pipeline(model(), DEVICES, 4, "gpipe", max_live=2)
+    plait.Pipeline(model(), DEVICES, 4, "1f1b", max_live=2)
     p = plait.Pipeline(model(), DEVICES, 2, loss_fn=nn.MSELoss(reduction="none"), reduction="mean")
     with pytest.raises(RuntimeError, match=r"got a loss of shape \[2, 4\]|got a loss of shape \[2 4\], want a scalar"):
         p.step(*batch(4))
@@ -465,6 +468,25 @@ def test_ranks_say_what_is_wrong():
                 s.step()
 
     dist.spawn(run, nprocs=2)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failing_rank_ends_the_others(failing):
+    class Faulty(nn.Linear):
+        def forward(self, x):
+            self.calls = getattr(self, "calls", 0) + 1
+            if dist.get_rank() == failing and self.calls == 3:
+                raise KeyError("boom")
+            return super().forward(x)
+
+    def run(rank):
+        dist.init_process_group()
+        s = pipelining.Schedule1F1B(PipelineStage(Faulty(4, 4), rank, 2, f"cpu:{rank}"), 4, nn.MSELoss())
+        s.step(*([plait.randn(4, 4)] if rank == 0 else []), **({"target": plait.randn(4, 4)} if rank else {}))
+
+    with pytest.raises(KeyError, match="boom") as caught:
+        dist.spawn(run, nprocs=2)
+    assert f"raised in stage {failing} on cpu:{failing}, forward of micro-batch 2" in caught.value.__notes__
 
 
 def test_pipeline_function():

@@ -75,7 +75,7 @@ func sleeping(factors [devices]float64) ([]row, error) {
 			if err != nil {
 				return nil, err
 			}
-			r.picture = m == 8 && (name == "1f1b" || name == "zb-h1" || name == "zb-v")
+			r.picture = m == 8 && (name == "1f1b" || name == "zb-h1" && factors[0] == factors[1])
 			rows = append(rows, r)
 		}
 	}

@@ -48,11 +48,13 @@ class Pipeline(Module):
         split: "balanced", or the numbers of layers of the stages
         reduction: whether the loss is a "mean" over samples or a "sum"; by default what `loss_fn.reduction` says
         stages_per_device: for the schedules that leave it open
+        max_live: the most activations, one for each micro-batch in each stage, that a device may keep at a time
         example: an input with which to check that the stages fit, and to measure the layers for a balanced split,
             which else goes by the number of parameters
 
     Raises:
-        ValueError: if there are fewer layers than stages, or fewer chunks than devices, or the schedule does not fit.
+        ValueError: if there are fewer layers than stages, or fewer chunks than devices, or the schedule does not fit
+            or keeps too much.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Pipeline(Module):
         split: str | Sequence[int] = "balanced",
         reduction: str | None = None,
         stages_per_device: int | None = None,
+        max_live: int | None = None,
         example: Any = None,
     ) -> None:
         super().__init__()
@@ -77,10 +80,12 @@ class Pipeline(Module):
             raise ValueError(
                 f"Pipeline: want at least as many micro-batches as devices, got {chunks} for {len(self.devices)}"
             )
-        self.reduction = reduction or getattr(loss_fn, "reduction", "mean")
+        self.reduction: str = getattr(loss_fn, "reduction", "mean") if reduction is None else reduction
         if self.reduction not in ("mean", "sum"):
             raise ValueError(f'Pipeline: the loss must be a "mean" or a "sum" over samples, got {self.reduction!r}')
         place = self._plan(schedule, stages_per_device)
+        if max_live is not None:
+            self.schedule().check_memory(max_live)
         sizes = self._sizes(layers, split, len(place), example)
         modules = list(layers)
         self._stages: list[list[Module]] = []

@@ -20,6 +20,8 @@ from plait.nn.parallel._inputs import join, samples_of, split
 class PipelineStage:
     """One stage of a model, on the rank that runs it.
 
+    Parameters that stages of several ranks share are not tied: sum their gradients, or use `plait.Pipeline`.
+
     Args:
         submodule: the stage's part of the model
         stage_index: its number, from 0
