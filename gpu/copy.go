@@ -40,6 +40,10 @@ func copyCall(r *recorder, c *core.Call) error {
 	case in.IsNumber && (out.DType.IsFloat() || out.DType == core.Bool && in.Number.DType.IsFloat()):
 		return copyFloats.run(r, c)
 	case !in.IsNumber && (out.DType.IsFloat() || in.DType.IsFloat()):
+		l := newLayout(out.Shape, out, in)
+		if across, down, ok := transposes(&l, out, in); ok {
+			return transpose(r, &l, out, in, across, down)
+		}
 		return copyFloats.run(r, c)
 	}
 	return copyInts.run(r, c)

@@ -86,16 +86,15 @@ func stack(out *core.Operand, factors ...*core.Operand) layout {
 // read.
 type tile struct {
 	rows, cols, depth, high, wide int
-	double                        bool
+	double                        bool // where neighbours in memory lie across
 }
 
 func (t tile) threads() int { return t.rows / t.high * (t.cols / t.wide) }
 
 var tiles = []tile{
 	{rows: 32, cols: 32, depth: 16, high: 4, wide: 4},
-	{rows: 64, cols: 64, depth: 16, high: 4, wide: 4},
-	{rows: 128, cols: 128, depth: 16, high: 8, wide: 8},
-	{rows: 256, cols: 128, depth: 16, high: 16, wide: 8, double: true},
+	{rows: 64, cols: 64, depth: 16, high: 8, wide: 4},
+	{rows: 128, cols: 128, depth: 16, high: 8, wide: 8, double: true},
 }
 
 const (
@@ -116,8 +115,6 @@ func (p *product) choose(d *Device) (number, pieces int) {
 		groups = ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count
 		switch {
 		case number == 0:
-		case t.double && p.ac == 1: // pays where rows of a are written to the tile as they are
-			continue
 		case d.adapter.Software && number > 1: // compiling the large ones there takes long
 			continue
 		case groups < slots/4 || p.m <= t.rows/2 || p.n <= t.cols/2:
@@ -146,7 +143,29 @@ func (p *product) choose(d *Device) (number, pieces int) {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
+// turning is how many rows a product must have for a copy of b whose rows lie in memory as they are to pay: workgroups write it to
+// their tiles without turning it.
+const turning = 1024
+
 func (p *product) run(r *recorder) error {
+	single := true
+	for _, s := range p.batch.strides[2] {
+		single = single && s == 0
+	}
+	if p.br == 1 && p.bc != 1 && single && p.m*p.batch.count >= turning && min(p.n, p.k) >= 64 && 4*p.k*(p.n+3) <= r.device.limits.Binding {
+		b, apart, err := turned(r, p.b, p.k, p.n, p.bc)
+		if err != nil {
+			return err
+		}
+		with := *p
+		with.b, with.br, with.bc = b, apart, 1
+		return with.tiles(r)
+	}
+	return p.tiles(r)
+}
+
+// tiles computes the product by tiles, in pieces of the depth where that is faster.
+func (p *product) tiles(r *recorder) error {
 	number, pieces := p.choose(r.device)
 	if pieces == 1 {
 		return p.tiled(r, number, 1, nil)
@@ -165,10 +184,10 @@ func (p *product) run(r *recorder) error {
 	return p.sumPieces(r, parts, pieces)
 }
 
-// aligned reports whether an operand can be read four float32 at a time along its dimension of stride 1, of the given
-// length, with steps along all others.
-func aligned(o *core.Operand, length int, steps ...int) bool {
-	if o.DType != core.Float32 || base(o)%4 != 0 || length%4 != 0 {
+// aligned reports whether an operand can be accessed four float32 at a time along its dimension of stride 1, with steps along
+// all others.
+func aligned(o *core.Operand, steps ...int) bool {
+	if o.DType != core.Float32 || base(o)%4 != 0 {
 		return false
 	}
 	for _, s := range steps {

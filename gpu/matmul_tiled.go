@@ -10,13 +10,12 @@ import (
 
 // A side is one factor of a tiled product as workgroups load it: a tile of across x depth elements.
 type side struct {
-	name          string // of the operand; its tile in workgroup memory is sh_NAME
-	across        int    // rows of a, or columns of b
-	deep          bool   // neighbours in memory lie along the depth
-	four          bool   // four at a time
-	first, step   string // WGSL: where it begins in its slab, and the stride across
-	stride        string // along the depth
-	extent, depth string // WGSL: the sizes of the whole
+	name        string // of the operand; its tile in workgroup memory is sh_NAME
+	across      int    // rows of a, or columns of b
+	deep        bool   // neighbours in memory lie along the depth
+	four        bool   // four at a time
+	first, step string // WGSL: where it begins in its slab, and the stride across
+	stride      string // along the depth
 }
 
 // tiled computes the product by tiles. Where parts is given, piece i of the depth goes there as a product of its own, not
@@ -41,15 +40,14 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 	s.choose(int(p.causal))
 	steps := func(i int) []int { return p.batch.strides[i] }
 	a := side{name: "a", across: t.rows, deep: s.flag(p.ac == 1)}
-	a.four = s.flag(p.ac == 1 && aligned(p.a, p.k, append([]int{p.ar}, steps(1)...)...) ||
-		p.ac != 1 && p.ar == 1 && aligned(p.a, p.m, append([]int{p.ac}, steps(1)...)...))
+	a.four = s.flag(p.ac == 1 && p.k%4 == 0 && aligned(p.a, append([]int{p.ar}, steps(1)...)...) ||
+		p.ac != 1 && p.ar == 1 && aligned(p.a, append([]int{p.ac}, steps(1)...)...))
 	b := side{name: "b", across: t.cols, deep: s.flag(p.br == 1 && p.bc != 1)}
-	b.four = s.flag(b.deep && aligned(p.b, p.k, append([]int{p.bc}, steps(2)...)...) ||
-		!b.deep && p.bc == 1 && aligned(p.b, p.n, append([]int{p.br}, steps(2)...)...))
+	b.four = s.flag(b.deep && p.k%4 == 0 && aligned(p.b, append([]int{p.bc}, steps(2)...)...) ||
+		!b.deep && p.bc == 1 && aligned(p.b, append([]int{p.br}, steps(2)...)...))
 	firstA, firstB := s.in("a", p.a, expr.F32, expr.Number), s.in("b", p.b, expr.F32, expr.Number)
 	a.step, a.stride, b.step, b.stride = s.uint(p.ar), s.uint(p.ac), s.uint(p.bc), s.uint(p.br)
 	m, n, k := s.uint(p.m), s.uint(p.n), s.uint(p.k)
-	a.extent, a.depth, b.extent, b.depth = m, k, n, k
 	chunk := ceil(ceil(p.k, pieces), t.depth) * t.depth
 	chunkWord, piecesWord, firstWord, stackWord := s.uint(chunk), s.uint(pieces), s.uint(first), s.uint(p.batch.count)
 	for i := range s.binds {
@@ -64,7 +62,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		cr, cc = s.uint(p.n), s.uint(1)
 	} else {
 		to = s.both("c", p.out, expr.F32)
-		four = s.flag(p.cc == 1 && aligned(p.out, p.n, append([]int{p.cr}, steps(0)...)...))
+		four = s.flag(p.cc == 1 && p.n%4 == 0 && aligned(p.out, append([]int{p.cr}, steps(0)...)...))
 		cr, cc = s.uint(p.cr), s.uint(p.cc)
 		s.binds[len(s.binds)-1].four = four
 		finish = p.finisher(s)
@@ -72,7 +70,9 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 	if parts != nil {
 		s.binds[len(s.binds)-1].four = four
 	}
-	s.flag(p.k%t.depth != 0 || pieces > 1)
+	ragged := s.flag(p.k%t.depth != 0)
+	// What the compilers of drivers make of these loops differs; measured on an H200.
+	double, clamped := t.double && !a.deep && !b.deep, b.deep
 	s.choose(len(p.batch.sizes))
 	at := s.loop(&p.batch)
 	unroll := s.flag(!r.device.adapter.Software)
@@ -83,7 +83,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		}
 		for _, x := range []side{a, b} {
 			fmt.Fprintf(&w, "var<workgroup> sh_%s: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.depth)
-			if t.double {
+			if double {
 				fmt.Fprintf(&w, "var<workgroup> sh_%s2: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.depth)
 			}
 		}
@@ -110,13 +110,10 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		a.prepare(&w, t, "row0")
 		b.prepare(&w, t, "col0")
 		t.accumulators(&w)
-		a.load(&w, t, "begin")
-		b.load(&w, t, "begin")
+		loadTiles(&w, t, &a, &b, "begin", ragged, clamped)
 		step := func(here, there, at string) {
-			fmt.Fprintf(&w, "    let next = %s + %du;\n    if (next < end) {\n", at, t.depth)
-			a.load(&w, t, "next")
-			b.load(&w, t, "next")
-			w.WriteString("    }\n")
+			fmt.Fprintf(&w, "    let next = %s + %du;\n", at, t.depth)
+			loadTiles(&w, t, &a, &b, "next", ragged, clamped)
 			t.multiply(&w, here, unroll)
 			if there != here {
 				a.put(&w, t, there)
@@ -124,7 +121,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 			}
 			w.WriteString("    workgroupBarrier();\n")
 		}
-		if t.double {
+		if double {
 			a.put(&w, t, "")
 			b.put(&w, t, "")
 			w.WriteString("  workgroupBarrier();\n")
@@ -189,20 +186,48 @@ func (x *side) prepare(w *strings.Builder, t tile, origin string) {
 		fmt.Fprintf(w, "  let %s_x%d = %s;\n  let %s_d%d = %s;\n  var %s_v%d: %s;\n", x.name, l, across, x.name, l, deep, x.name, l, kind)
 		fmt.Fprintf(w, "  let %s_p%d = %s + (%s + %s_x%d) * %s + %s_d%d * %s;\n", x.name, l, x.first, origin, x.name, l, x.step, x.name, l, x.stride)
 	}
-	fmt.Fprintf(w, "  let %s_origin = %s;\n", x.name, origin)
 }
 
-// load fills the registers from memory. Beyond the end of the depth there are zeros; what is beyond the edges across is
-// not stored in the end.
-func (x *side) load(w *strings.Builder, t tile, at string) {
+// load fills the registers from memory. Where the depth ends inside the tile, there are zeros beyond the end. What is beyond
+// the edges across is whatever is there: it is not stored in the end, and a read past a buffer is harmless.
+func (x *side) load(w *strings.Builder, t tile, at string, ends bool) {
 	for l := range x.loads(t) {
 		position := fmt.Sprintf("%s_p%d + %s * %s", x.name, l, at, x.stride)
-		inside := fmt.Sprintf("%s + %s_d%d < end && %s_origin + %s_x%d < %s", at, x.name, l, x.name, x.name, l, x.extent)
+		value, zero := fmt.Sprintf("ld_%s(%s)", x.name, position), "0.0"
 		if x.four {
-			fmt.Fprintf(w, "    %s_v%d = vec4<f32>();\n    if (%s) { %s_v%d = %s[(%s) >> 2u]; }\n", x.name, l, inside, x.name, l, x.name, position)
-		} else {
-			fmt.Fprintf(w, "    %s_v%d = 0.0;\n    if (%s) { %s_v%d = ld_%s(%s); }\n", x.name, l, inside, x.name, l, x.name, position)
+			value, zero = fmt.Sprintf("%s[(%s) >> 2u]", x.name, position), "vec4<f32>()"
 		}
+		if ends {
+			fmt.Fprintf(w, "    %s_v%d = %s;\n    if (%s + %s_d%d < end) { %s_v%d = %s; }\n", x.name, l, zero, at, x.name, l, x.name, l, value)
+		} else {
+			fmt.Fprintf(w, "    %s_v%d = %s;\n", x.name, l, value)
+		}
+	}
+}
+
+// loadTiles fills the registers of both sides with the tile at a depth if it is before the end. ragged says that the last
+// tile may be a part of one.
+func loadTiles(w *strings.Builder, t tile, a, b *side, at string, ragged, clamped bool) {
+	whole := func(at string) {
+		a.load(w, t, at, false)
+		b.load(w, t, at, false)
+	}
+	switch {
+	case ragged:
+		fmt.Fprintf(w, "    if (%s + %du <= end) {\n", at, t.depth)
+		whole(at)
+		fmt.Fprintf(w, "    } else if (%s < end) {\n", at)
+		a.load(w, t, at, true)
+		b.load(w, t, at, true)
+		w.WriteString("    }\n")
+	case clamped:
+		fmt.Fprintf(w, "    {\n    let near = min(%s, max(end, %du) - %du);\n", at, t.depth, t.depth)
+		whole("near")
+		w.WriteString("    }\n")
+	default:
+		fmt.Fprintf(w, "    if (%s < end) {\n", at)
+		whole(at)
+		w.WriteString("    }\n")
 	}
 }
 
@@ -235,9 +260,11 @@ const swizzle = `  let tile_number = wg.y * grid.x + wg.x;
 `
 
 // accumulators defines the registers of an invocation's results: c_G_I_H for row I of row group G and columns group H. The
-// groups of an invocation lie apart by those of the others, so that neighbours read neighbours.
+// groups of an invocation lie apart by those of the others, so that neighbours read neighbours. Those that run together, 32
+// of them, make a block of the tile 8 wide, so that they read few different places.
 func (t tile) accumulators(w *strings.Builder) {
-	fmt.Fprintf(w, "  let tx = li %% %du;\n  let ty = li / %du;\n", t.cols/t.wide, t.cols/t.wide)
+	wide := t.cols / t.wide
+	fmt.Fprintf(w, "  let tx = li / 32u %% %du * 8u + li %% 8u;\n  let ty = li / %du * 4u + li / 8u %% 4u;\n", wide/8, 4*wide)
 	for g := range t.high / 4 {
 		for i := range 4 {
 			for h := range t.wide / 4 {
