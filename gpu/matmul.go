@@ -18,18 +18,7 @@ type product struct {
 	br, bc      int
 	cr, cc      int
 	batch       layout // over the stack: out, a and b
-	causal      causality
 }
-
-// A causality says what of a product of attention with a causal mask is left out.
-type causality int
-
-const (
-	everything causality = iota
-	lowerOut             // results right of the diagonal are not wanted
-	lowerLeft            // a is zero right of its diagonal
-	upperLeft            // a is zero left of its diagonal
-)
 
 // matmulCall: Outs[0] = Floats[0] Ins[0] @ Ins[1] + Floats[1] Outs[0] + Ins[2]. Ints say whether each factor is stored
 // transposed, and whether negative results become zero.

@@ -37,7 +37,6 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 	t := tiles[number]
 	s := newShader(r, "matmul")
 	s.choose(number)
-	s.choose(int(p.causal))
 	steps := func(i int) []int { return p.batch.strides[i] }
 	a := side{name: "a", across: t.rows, deep: s.flag(p.ac == 1)}
 	a.four = s.flag(p.ac == 1 && p.k%4 == 0 && aligned(p.a, append([]int{p.ar}, steps(1)...)...) ||
@@ -97,14 +96,6 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		}
 		w.WriteString(walkAs("at_", "layer / "+piecesWord, len(p.batch.sizes), 3, at, []string{start, firstA, firstB}))
 		begin, end := "piece * "+chunkWord, fmt.Sprintf("min(piece * %s + %s, %s)", chunkWord, chunkWord, k)
-		switch p.causal {
-		case lowerOut:
-			fmt.Fprintf(&w, "  if (col0 >= row0 + %du) { return; }\n", t.rows)
-		case lowerLeft:
-			end = fmt.Sprintf("min(%s, row0 + %du)", end, t.rows)
-		case upperLeft:
-			begin = fmt.Sprintf("max(%s, row0)", begin)
-		}
 		fmt.Fprintf(&w, "  let begin = %s;\n  let end = %s;\n", begin, end)
 		a.first, b.first = "at_1", "at_2"
 		a.prepare(&w, t, "row0")

@@ -1,0 +1,199 @@
+package gpu
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+// attentionBackwardCall: dq, dk, dv = f(q, k, v, mask, o, lse, do). Outputs may be absent. The weights are computed again from
+// the scores and lse, once by blocks of queries for dq, once by blocks of keys for dk and dv.
+func attentionBackwardCall(r *recorder, c *core.Call) error {
+	a := newAttention(c)
+	rows := a.batch * a.kv * a.group * a.queries
+	if rows*a.keys == 0 {
+		for i := range c.Outs {
+			if o := c.Outs[i]; o.Present() && o.Numel() > 0 {
+				zero := core.Call{Op: c.Op, Outs: []core.Operand{o}, Ins: []core.Operand{{IsNumber: true}}}
+				if err := copyCall(r, &zero); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	stats, err := r.temp(8 * rows)
+	if err != nil {
+		return err
+	}
+	if err := a.rowStats(r, stats, rows); err != nil {
+		return err
+	}
+	if c.Outs[0].Present() {
+		for column := 0; column < a.dim; column += sliceWidth {
+			if err := a.queryGradients(r, stats, rows, column); err != nil {
+				return err
+			}
+		}
+	}
+	if !c.Outs[1].Present() && !c.Outs[2].Present() {
+		return nil
+	}
+	for column := 0; column < max(a.dim, a.valueDim); column += sliceWidth {
+		if err := a.keyGradients(r, stats, rows, column); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowStats writes the sums of o do of all rows, and after them their lse.
+func (a *attentionProblem) rowStats(r *recorder, stats core.Memory, rows int) error {
+	o, lse, do := &a.c.Ins[4], &a.c.Ins[5], &a.c.Ins[6]
+	s := newShader(r, "attention_backward (rows)")
+	x, g := s.in("o", o, expr.F32, expr.Number), s.in("g", do, expr.F32, expr.Number)
+	l, to := s.in("lse", lse, expr.F32, expr.Number), s.floatsOf("stats", stats)
+	count, heads, queries, dim := s.uint(rows), s.uint(a.kv*a.group), s.uint(a.queries), s.uint(a.valueDim)
+	at := func(o *core.Operand, first string) string {
+		return fmt.Sprintf("%s + row / (%s * %s) * %s + row / %s %% %s * %s + row %% %s * %s", first, heads, queries, s.uint(o.Strides[0]),
+			queries, heads, s.uint(o.Strides[1]), queries, s.uint(o.Strides[2]))
+	}
+	atO, atG := at(o, x), at(do, g)
+	const lanes = 16
+	return s.run(r, ceil(rows, threads/lanes), func() string {
+		text := fmt.Sprintf("var<workgroup> sums: array<array<f32, %d>, %d>;\n", lanes+1, threads/lanes) + fmt.Sprintf(entry, threads)
+		text += fmt.Sprintf("  let row = group * %du + li / %du;\n  let lane = li %% %du;\n  let first = %s;\n  let other = %s;\n  var sum = 0.0;\n", threads/lanes, lanes, lanes, atO, atG)
+		text += fmt.Sprintf("  if (row < %s) {\n    for (var j = lane; j < %s; j += %du) { sum = sum + ld_o(first + j) * ld_g(other + j); }\n  }\n", count, dim, lanes)
+		text += fmt.Sprintf("  sums[li / %du][lane] = sum;\n  workgroupBarrier();\n  if (lane > 0u || row >= %s) { return; }\n", lanes, count)
+		for t := 1; t < lanes; t++ {
+			text += fmt.Sprintf("  sum = sum + sums[li / %du][%d];\n", lanes, t)
+		}
+		return text + fmt.Sprintf("  stats[%s + row] = sum;\n  stats[%s + %s + row] = ld_lse(%s + row);\n}\n", to, to, count, l)
+	})
+}
+
+// queryGradients computes columns of dq.
+func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, column int) error {
+	s := newShader(r, "attention_backward (queries)")
+	queries, keys, dim, valueDim := s.uint(a.queries), s.uint(a.keys), s.uint(a.dim), s.uint(a.valueDim)
+	q, k := s.vectors("q", a.q, queries, dim, false), s.vectors("k", a.k, keys, dim, false)
+	v, g := s.vectors("v", a.v, keys, valueDim, false), s.vectors("g", &a.c.Ins[6], queries, valueDim, false)
+	dq := s.vectors("dq", &a.c.Outs[0], queries, dim, true)
+	sums, count := s.floatsOf("stats", stats), s.uint(rows)
+	cells := a.cells(s, false)
+	b, err := a.blocks(r, s, a.dim, column)
+	if err != nil {
+		return err
+	}
+	groups, place := a.place(s, a.queries, a.kv*a.group, a.causal)
+	return s.run(r, groups, func() string {
+		b.WriteString(cells.functions())
+		b.memory()
+		b.open()
+		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
+		b.WriteString(q.at("batch", "head") + g.at("batch", "head") + dq.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
+		fmt.Fprintf(b, "  let rows0 = %s + (batch * %s + head) * %s + row0;\n", sums, cells.heads, queries)
+		b.eachRow("  let delta_$g_$i = stats[rows0 + ($gu * 8u + ty) * 4u + $iu];\n  let lse_$g_$i = stats[rows0 + " + count + " + ($gu * 8u + ty) * 4u + $iu];\n")
+		b.accumulators("dq", b.groups)
+		end := keys
+		if a.causal {
+			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
+		}
+		fmt.Fprintf(b, "  let end = %s;\n  for (var col0 = 0u; col0 < end; col0 += %du) {\n", end, blockSide)
+		b.accumulators("s", 1)
+		b.accumulators("t", 1)
+		b.outer("s", &q, &k, "row0", "col0", false)
+		cells.scores(b, "s", "row0", "col0")
+		b.outer("t", &g, &v, "row0", "col0", true)
+		cells.drop(b, "row0", "col0")
+		b.eachRow("  s_$g_$i_0 = exp(s_$g_$i_0 - lse_$g_$i) * (t_$g_$i_0" + cells.dropped() + " - delta_$g_$i);\n")
+		b.put("s")
+		b.add("dq", &k, "col0")
+		b.WriteString("  }\n")
+		b.store("dq", &dq, "row0", cells.scale)
+		b.WriteString("}\n")
+		return b.String()
+	})
+}
+
+// keyGradients computes columns of dk and dv: in blocks, the rows are keys and the columns queries.
+func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, column int) error {
+	s := newShader(r, "attention_backward (keys)")
+	queries, keys, dim, valueDim := s.uint(a.queries), s.uint(a.keys), s.uint(a.dim), s.uint(a.valueDim)
+	q, k := s.vectors("q", a.q, queries, dim, false), s.vectors("k", a.k, keys, dim, false)
+	v, g := s.vectors("v", a.v, keys, valueDim, false), s.vectors("g", &a.c.Ins[6], queries, valueDim, false)
+	withK, withV := s.flag(a.c.Outs[1].Present() && column < a.dim), s.flag(a.c.Outs[2].Present() && column < a.valueDim)
+	var dk, dv vectors
+	if withK {
+		dk = s.vectors("dk", &a.c.Outs[1], keys, dim, true)
+	}
+	if withV {
+		dv = s.vectors("dv", &a.c.Outs[2], keys, valueDim, true)
+	}
+	sums, count := s.floatsOf("stats", stats), s.uint(rows)
+	cells := a.cells(s, true)
+	b, err := a.blocks(r, s, max(a.dim, a.valueDim), column)
+	if err != nil {
+		return err
+	}
+	groups, place := a.place(s, a.keys, a.kv, false)
+	if !withK && !withV {
+		return nil
+	}
+	return s.run(r, groups, func() string {
+		b.WriteString(cells.functions())
+		b.memory()
+		b.open()
+		b.WriteString(place + "  let kv_head = place;\n" + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
+		if withK {
+			b.WriteString(dk.at("batch", "kv_head"))
+			b.accumulators("dk", b.groups)
+		}
+		if withV {
+			b.WriteString(dv.at("batch", "kv_head"))
+			b.accumulators("dv", b.groups)
+		}
+		fmt.Fprintf(b, "  for (var member = 0u; member < %s; member++) {\n  let head = kv_head * %s + member;\n", cells.group, cells.group)
+		b.WriteString(q.at("batch", "head") + g.at("batch", "head"))
+		begin := "0u"
+		if a.causal {
+			begin = "row0"
+		}
+		fmt.Fprintf(b, "  for (var col0 = %s; col0 < %s; col0 += %du) {\n", begin, queries, blockSide)
+		fmt.Fprintf(b, "  let query0 = col0 + tx * 4u;\n  let stat0 = %s + (batch * %s + head) * %s + query0;\n  var lse = vec4<f32>();\n  var delta = vec4<f32>();\n", sums, cells.heads, queries)
+		for j := range 4 {
+			fmt.Fprintf(b, "  if (query0 + %du < %s) { delta.%c = stats[stat0 + %du]; lse.%c = stats[stat0 + %s + %du]; }\n", j, queries, "xyzw"[j], j, "xyzw"[j], count, j)
+		}
+		b.accumulators("s", 1)
+		b.outer("s", &k, &q, "row0", "col0", false)
+		cells.scores(b, "s", "row0", "col0")
+		cells.drop(b, "row0", "col0")
+		b.eachRow("  s_$g_$i_0 = exp(s_$g_$i_0 - lse);\n")
+		if withV {
+			name := "s"
+			if cells.dropped() != "" {
+				name = "u"
+				b.eachRow("  let u_$g_$i_0 = s_$g_$i_0" + cells.dropped() + ";\n")
+			}
+			b.put(name)
+			b.add("dv", &g, "col0")
+		}
+		if withK {
+			b.accumulators("t", 1)
+			b.outer("t", &v, &g, "row0", "col0", true)
+			b.eachRow("  s_$g_$i_0 = s_$g_$i_0 * (t_$g_$i_0" + cells.dropped() + " - delta);\n")
+			b.put("s")
+			b.add("dk", &q, "col0")
+		}
+		b.WriteString("  }\n  }\n")
+		if withK {
+			b.store("dk", &dk, "row0", cells.scale)
+		}
+		if withV {
+			b.store("dv", &dv, "row0", "1.0")
+		}
+		b.WriteString("}\n")
+		return b.String()
+	})
+}
