@@ -102,15 +102,16 @@ func stepOne(r *recorder, grad *core.Operand, outs []core.Operand, rule, states 
 	return s.run(r, groups, func() string {
 		var b strings.Builder
 		b.WriteString("fn larger(a: f32, b: f32) -> f32 { return select(b, a, a > b || plait_isnan_f32(a)); }\n")
-		update := func(e string) {
+		// update writes the update of one element, given what each operand's is called.
+		update := func(value func(name string) string) {
 			weight := len(from) - 1 // the master copy, where there is one
 			if !master {
 				weight = 0
 			}
-			fmt.Fprintf(&b, "    {\n      let e = %s;\n      var w = ld_mem_%s(%s + e);\n", e, names[weight], from[weight])
-			fmt.Fprintf(&b, "      let g = %s * ld_mem_g(%s + e) + %s * w;\n      w = w * %s;\n", x[0], g, x[1], x[2])
+			fmt.Fprintf(&b, "    {\n      var w = %s;\n", value(names[weight]))
+			fmt.Fprintf(&b, "      let g = %s * %s + %s * w;\n      w = w * %s;\n", x[0], value("g"), x[1], x[2])
 			for k := range states {
-				fmt.Fprintf(&b, "      var %s = ld_mem_%s(%s + e);\n", names[1+k], names[1+k], from[1+k])
+				fmt.Fprintf(&b, "      var %s = %s;\n", names[1+k], value(names[1+k]))
 			}
 			for k := 3; k < ruleNumbers; k++ {
 				if strings.Contains(rules[rule], "x"+itoa(k)) {
@@ -119,24 +120,38 @@ func stepOne(r *recorder, grad *core.Operand, outs []core.Operand, rule, states 
 			}
 			fmt.Fprintf(&b, "      var v = 0.0;\n      %s\n", rules[rule])
 			for k := range states {
-				fmt.Fprintf(&b, "      st_mem_%s(%s + e, %s);\n", names[1+k], from[1+k], names[1+k])
+				fmt.Fprintf(&b, "      %s = %s;\n", value(names[1+k]), names[1+k])
 			}
-			fmt.Fprintf(&b, "      st_mem_p(%s + e, v);\n", from[0])
+			fmt.Fprintf(&b, "      %s = v;\n", value("p"))
 			if master {
-				fmt.Fprintf(&b, "      st_mem_m(%s + e, v);\n", from[len(from)-1])
+				fmt.Fprintf(&b, "      %s = v;\n", value("m"))
 			}
 			b.WriteString("    }\n")
 		}
 		fmt.Fprintf(&b, entry, threads)
 		fmt.Fprintf(&b, "  let i = group * %du + li;\n", threads)
+		operands := append([]string{"g"}, names...)
+		firsts := append([]string{g}, from...)
 		if four {
 			fmt.Fprintf(&b, "  if (i * 4u >= %s) { return; }\n", count)
+			for k, n := range operands {
+				fmt.Fprintf(&b, "    var four_%s = mem_%s[(%s >> 2u) + i];\n", n, n, firsts[k])
+			}
 			for k := range 4 {
-				update(fmt.Sprintf("i * 4u + %du", k))
+				update(func(name string) string { return fmt.Sprintf("four_%s.%c", name, "xyzw"[k]) })
+			}
+			for k, n := range operands[1:] {
+				fmt.Fprintf(&b, "    mem_%s[(%s >> 2u) + i] = four_%s;\n", n, firsts[1+k], n)
 			}
 		} else {
 			fmt.Fprintf(&b, "  if (i >= %s) { return; }\n", count)
-			update("i")
+			for k, n := range operands {
+				fmt.Fprintf(&b, "    var one_%s = ld_mem_%s(%s + i);\n", n, n, firsts[k])
+			}
+			update(func(name string) string { return "one_" + name })
+			for k, n := range operands[1:] {
+				fmt.Fprintf(&b, "    st_mem_%s(%s + i, one_%s);\n", n, firsts[1+k], n)
+			}
 		}
 		b.WriteString("}\n")
 		return b.String()

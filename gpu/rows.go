@@ -75,62 +75,58 @@ func along(width int, body string) string {
 }
 
 func softmaxCall(r *recorder, c *core.Call, name string, log bool) error {
-	l := lineOf(c.Ins[0].Shape, int(c.Ints[0]))
-	width := rowWidth(l.n)
 	s := newShader(r, name)
-	x, y := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.out("y", &c.Outs[0], expr.F32, expr.Number)
-	head := l.open(s, width)
-	if l.n == 0 {
+	t := s.row(lineOf(c.Ins[0].Shape, int(c.Ints[0])))
+	t.in("x", &c.Ins[0])
+	t.out("y", &c.Outs[0])
+	head := t.open(r.device.adapter.Software)
+	if t.line.n == 0 {
 		return nil
 	}
-	return s.run(r, l.rows(), func() string {
-		value := "plait_exp_f32(ld_x(" + x + " + at) - most) / total"
-		last := ""
+	return s.run(r, t.line.rows(), func() string {
+		value, last := "plait_exp_f32($x - most) / total", ""
 		if log {
-			value = "(ld_x(" + x + " + at) - most) - log_total"
-			last = "  let log_total = plait_log_f32(total);\n"
+			value, last = "($x - most) - log_total", "  let log_total = plait_log_f32(total);\n"
 		}
-		return together("most", "f32", "select(a, b, b > a || plait_isnan_f32(b))", width) + wholeSum(width) + head +
-			"  var m = -" + infinity + ";\n" +
-			along(width, "let v = ld_x("+x+" + at); m = select(m, v, v > m || plait_isnan_f32(v));") +
-			"  let most = whole_most(lane, m);\n  var t = 0.0;\n" +
-			along(width, "t = t + plait_exp_f32(ld_x("+x+" + at) - most);") +
-			"  let total = whole_sum(lane, t);\n" + last +
-			along(width, "st_y("+y+" + at, "+value+");") + "}\n"
+		return together("most", "f32", "select(a, b, b > a || plait_isnan_f32(b))", t.width) + wholeSum(t.width) + head +
+			"  var m = -" + infinity + ";\n" + t.pass("m = select(m, $x, $x > m || plait_isnan_f32($x));") +
+			"  let most = whole_most(lane, m);\n  var t = 0.0;\n" + t.pass("t = t + plait_exp_f32($x - most);") +
+			"  let total = whole_sum(lane, t);\n" + last + t.pass("$y = "+value+";") + "}\n"
 	})
 }
 
 func softmaxBackwardCall(r *recorder, c *core.Call, name string, log bool) error {
-	l := lineOf(c.Ins[0].Shape, int(c.Ints[0]))
-	width := rowWidth(l.n)
 	s := newShader(r, name+"_backward")
-	y, g := s.in("y", &c.Ins[0], expr.F32, expr.Number), s.in("g", &c.Ins[1], expr.F32, expr.Number)
-	dx := s.out("dx", &c.Outs[0], expr.F32, expr.Number)
-	head := l.open(s, width)
-	if l.n == 0 {
+	t := s.row(lineOf(c.Ins[0].Shape, int(c.Ints[0])))
+	t.in("y", &c.Ins[0])
+	t.in("g", &c.Ins[1])
+	t.out("dx", &c.Outs[0])
+	head := t.open(r.device.adapter.Software)
+	if t.line.n == 0 {
 		return nil
 	}
-	return s.run(r, l.rows(), func() string {
-		term, value := "ld_y("+y+" + at) * ld_g("+g+" + at)", "ld_y("+y+" + at) * (ld_g("+g+" + at) - total)"
+	return s.run(r, t.line.rows(), func() string {
+		term, value := "$y * $g", "$y * ($g - total)"
 		if log {
-			term, value = "ld_g("+g+" + at)", "ld_g("+g+" + at) - plait_exp_f32(ld_y("+y+" + at)) * total"
+			term, value = "$g", "$g - plait_exp_f32($y) * total"
 		}
-		return wholeSum(width) + head + "  var t = 0.0;\n" + along(width, "t = t + "+term+";") +
-			"  let total = whole_sum(lane, t);\n" + along(width, "st_dx("+dx+" + at, "+value+");") + "}\n"
+		return wholeSum(t.width) + head + "  var t = 0.0;\n" + t.pass("t = t + "+term+";") +
+			"  let total = whole_sum(lane, t);\n" + t.pass("$dx = "+value+";") + "}\n"
 	})
 }
 
 // layerNormCall: y, stats [mean, 1/deviation] = f(x, weight, bias) with ints rows, n, rms and float eps.
 func layerNormCall(r *recorder, c *core.Call) error {
 	rows, n, rms := int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0
-	width := rowWidth(n)
 	s := newShader(r, "layer_norm")
-	x, y := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.out("y", &c.Outs[0], expr.F32, expr.Number)
+	t := s.row(line{rows, n, 1})
+	t.in("x", &c.Ins[0])
+	t.out("y", &c.Outs[0])
 	affine := ""
 	for i, name := range []string{"w", "b"} {
 		if o := &c.Ins[1+i]; s.flag(o.Present()) {
-			at := s.in(name, o, expr.F32, expr.Number)
-			affine += "v = v " + []string{"*", "+"}[i] + " ld_" + name + "(" + at + " + j); "
+			t.same(name, o)
+			affine += "v = v " + []string{"*", "+"}[i] + " $" + name + "; "
 		}
 	}
 	stats := ""
@@ -139,23 +135,23 @@ func layerNormCall(r *recorder, c *core.Call) error {
 	}
 	eps, rowsWord := s.float(c.Floats[0]), s.uint(rows)
 	s.flag(rms)
-	head := line{rows, n, 1}.open(s, width)
+	head := t.open(r.device.adapter.Software)
 	if rows == 0 || n == 0 {
 		return nil
 	}
 	return s.run(r, rows, func() string {
-		text := wholeSum(width) + head + "  var t = 0.0;\n"
+		text := wholeSum(t.width) + head + "  var t = 0.0;\n"
 		if rms {
 			text += "  let mean = 0.0;\n"
 		} else {
-			text += along(width, "t = t + ld_x("+x+" + at);") + "  let mean = whole_sum(lane, t) / f32(n);\n  t = 0.0;\n"
+			text += t.pass("t = t + $x;") + "  let mean = whole_sum(lane, t) / f32(n);\n  t = 0.0;\n"
 		}
-		text += along(width, "let d = ld_x("+x+" + at) - mean; t = t + d * d;") +
+		text += t.pass("let d = $x - mean; t = t + d * d;") +
 			"  let scale = 1.0 / sqrt(whole_sum(lane, t) / f32(n) + " + eps + ");\n"
 		if stats != "" {
 			text += "  if (lane == 0u) { st_stats(" + stats + " + group, mean); st_stats(" + stats + " + " + rowsWord + " + group, scale); }\n"
 		}
-		return text + along(width, "var v = (ld_x("+x+" + at) - mean) * scale; "+affine+"st_y("+y+" + at, v);") + "}\n"
+		return text + t.pass("var v = ($x - mean) * scale; "+affine+"$y = v;") + "}\n"
 	})
 }
 
@@ -166,32 +162,33 @@ func layerNormBackwardCall(r *recorder, c *core.Call) error {
 		return nil
 	}
 	if c.Outs[0].Present() && rows > 0 {
-		width := rowWidth(n)
 		s := newShader(r, "layer_norm_backward")
-		x, g := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.in("g", &c.Ins[1], expr.F32, expr.Number)
-		stats, dx := s.in("stats", &c.Ins[3], expr.F32, expr.Number), s.out("dx", &c.Outs[0], expr.F32, expr.Number)
-		weight := ""
+		t := s.row(line{rows, n, 1})
+		t.in("x", &c.Ins[0])
+		t.in("g", &c.Ins[1])
+		t.out("dx", &c.Outs[0])
+		slope := "$g"
 		if s.flag(c.Ins[2].Present()) {
-			weight = " * ld_w(" + s.in("w", &c.Ins[2], expr.F32, expr.Number) + " + j)"
+			t.same("w", &c.Ins[2])
+			slope = "$g * $w"
 		}
-		rowsWord := s.uint(rows)
+		stats, rowsWord := s.in("stats", &c.Ins[3], expr.F32, expr.Number), s.uint(rows)
 		s.flag(rms)
-		head := line{rows, n, 1}.open(s, width)
+		head := t.open(r.device.adapter.Software)
 		err := s.run(r, rows, func() string {
 			mean := "ld_stats(" + stats + " + group)"
 			if rms {
 				mean = "0.0"
 			}
-			text := wholeSum(width) + head + "  let mean = " + mean + ";\n  let scale = ld_stats(" + stats + " + " + rowsWord + " + group);\n" +
-				"  var a = 0.0;\n  var b = 0.0;\n" +
-				along(width, "let d = ld_g("+g+" + at)"+weight+"; a = a + d; b = b + d * ((ld_x("+x+" + at) - mean) * scale);")
+			text := wholeSum(t.width) + head + "  let mean = " + mean + ";\n  let scale = ld_stats(" + stats + " + " + rowsWord + " + group);\n" +
+				"  var a = 0.0;\n  var b = 0.0;\n" + t.pass("let d = "+slope+"; a = a + d; b = b + d * (($x - mean) * scale);")
 			if rms {
 				text += "  let first_moment = 0.0;\n"
 			} else {
 				text += "  let first_moment = whole_sum(lane, a) / f32(n);\n"
 			}
 			return text + "  let second_moment = whole_sum(lane, b) / f32(n);\n" +
-				along(width, "let d = ld_g("+g+" + at)"+weight+"; st_dx("+dx+" + at, scale * (d - first_moment - (ld_x("+x+" + at) - mean) * scale * second_moment));") + "}\n"
+				t.pass("let d = "+slope+"; $dx = scale * (d - first_moment - ($x - mean) * scale * second_moment);") + "}\n"
 		})
 		if err != nil {
 			return err
