@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 )
@@ -122,6 +123,28 @@ func BenchmarkBandwidth(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) { bandwidth(b, c.moves*4*rows*cols, d, c.fn) })
 	}
+}
+
+// Causal attention of the size of GPT-2's. Operations are those of what is not hidden.
+func BenchmarkAttention(b *testing.B) {
+	d := hardware(b)
+	const batch, heads, length, dim = 8, 12, 1024, 64
+	const products = 2 * batch * heads * length * length / 2 * dim
+	q, k, v := on(d, batch, heads, length, dim).SetRequiresGrad(true), on(d, batch, heads, length, dim).SetRequiresGrad(true), on(d, batch, heads, length, dim).SetRequiresGrad(true)
+	o := op.AttentionOptions{Causal: true}
+	b.Run("forward", func(b *testing.B) {
+		repeat(b, d, func() { op.ScaledDotProductAttention(q.Detach(), k.Detach(), v.Detach(), o) })
+		b.ReportMetric(2*products*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
+	})
+	g := on(d, batch, heads, length, dim)
+	b.Run("both", func(b *testing.B) {
+		repeat(b, d, func() {
+			y := op.ScaledDotProductAttention(q, k, v, o)
+			_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{q, k, v}, []*core.Tensor{g}, autograd.Options{})
+			require.NoError(b, err)
+		})
+		b.ReportMetric(7*products*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
+	})
 }
 
 func BenchmarkChainOfSmallOps(b *testing.B) {
