@@ -98,6 +98,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		b.WriteString(cells.functions())
 		b.memory()
 		b.open()
+		b.registers()
 		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
 		b.WriteString(q.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head") + o.at("batch", "head"))
 		b.accumulators("o", b.groups)
@@ -107,9 +108,15 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
-		fmt.Fprintf(b, "  let end = %s;\n  for (var col0 = 0u; col0 < end; col0 += %du) {\n", end, blockSide)
+		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0"}
+		next := scores
+		next.y0 = fmt.Sprintf("col0 + %du", blockSide)
+		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
+		b.fetchOuter(scores)
+		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSide)
 		b.accumulators("s", 1)
-		b.outer("s", &q, &k, "row0", "col0", false)
+		b.outer("s", scores)
+		b.fetchAdd(&v, "col0")
 		cells.scores(b, "s", "row0", "col0")
 		b.eachRow("  let m_$g_$i = max(max(s_$g_$i_0.x, s_$g_$i_0.y), max(s_$g_$i_0.z, s_$g_$i_0.w));\n")
 		b.rows("m")
@@ -132,6 +139,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 			b.eachRow(fmt.Sprintf("  o_$g_$i_%d = o_$g_$i_%d * shrunk$g.$c;\n", h, h))
 		}
 		b.put("s")
+		b.fetchOuter(next)
 		b.add("o", &v, "col0")
 		b.WriteString("  }\n  workgroupBarrier();\n")
 		b.rows("l")

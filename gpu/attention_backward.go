@@ -91,6 +91,7 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 		b.WriteString(cells.functions())
 		b.memory()
 		b.open()
+		b.registers()
 		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
 		b.WriteString(q.at("batch", "head") + g.at("batch", "head") + dq.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
 		fmt.Fprintf(b, "  let rows0 = %s + (batch * %s + head) * %s + row0;\n", sums, cells.heads, queries)
@@ -100,15 +101,23 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
-		fmt.Fprintf(b, "  let end = %s;\n  for (var col0 = 0u; col0 < end; col0 += %du) {\n", end, blockSide)
+		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0"}
+		next, weights := scores, factors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true}
+		next.y0 = fmt.Sprintf("col0 + %du", blockSide)
+		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
+		b.fetchOuter(scores)
+		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSide)
 		b.accumulators("s", 1)
 		b.accumulators("t", 1)
-		b.outer("s", &q, &k, "row0", "col0", false)
+		b.outer("s", scores)
+		b.fetchOuter(weights)
 		cells.scores(b, "s", "row0", "col0")
-		b.outer("t", &g, &v, "row0", "col0", true)
+		b.outer("t", weights)
+		b.fetchAdd(&k, "col0")
 		cells.drop(b, "row0", "col0")
 		b.eachRow("  s_$g_$i_0 = exp(s_$g_$i_0 - lse_$g_$i) * (t_$g_$i_0" + cells.dropped() + " - delta_$g_$i);\n")
 		b.put("s")
+		b.fetchOuter(next)
 		b.add("dq", &k, "col0")
 		b.WriteString("  }\n")
 		b.store("dq", &dq, "row0", cells.scale)
@@ -145,6 +154,7 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 		b.WriteString(cells.functions())
 		b.memory()
 		b.open()
+		b.registers()
 		b.WriteString(place + "  let kv_head = place;\n" + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
 		if withK {
 			b.WriteString(dk.at("batch", "kv_head"))
@@ -160,13 +170,18 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 		if a.causal {
 			begin = "row0"
 		}
-		fmt.Fprintf(b, "  for (var col0 = %s; col0 < %s; col0 += %du) {\n", begin, queries, blockSide)
+		scores := factors{x: &k, y: &q, x0: "row0", y0: "col0"}
+		next, weights := scores, factors{x: &v, y: &g, x0: "row0", y0: "col0", bounded: true}
+		next.y0 = fmt.Sprintf("col0 + %du", blockSide)
+		fmt.Fprintf(b, "  var col0 = %s;\n", begin)
+		b.fetchOuter(scores)
+		fmt.Fprintf(b, "  for (; col0 < %s; col0 += %du) {\n", queries, blockSide)
 		fmt.Fprintf(b, "  let query0 = col0 + tx * 4u;\n  let stat0 = %s + (batch * %s + head) * %s + query0;\n  var lse = vec4<f32>();\n  var delta = vec4<f32>();\n", sums, cells.heads, queries)
 		for j := range 4 {
 			fmt.Fprintf(b, "  if (query0 + %du < %s) { delta.%c = stats[stat0 + %du]; lse.%c = stats[stat0 + %s + %du]; }\n", j, queries, "xyzw"[j], j, "xyzw"[j], count, j)
 		}
 		b.accumulators("s", 1)
-		b.outer("s", &k, &q, "row0", "col0", false)
+		b.outer("s", scores)
 		cells.scores(b, "s", "row0", "col0")
 		cells.drop(b, "row0", "col0")
 		b.eachRow("  s_$g_$i_0 = exp(s_$g_$i_0 - lse);\n")
@@ -176,14 +191,25 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 				name = "u"
 				b.eachRow("  let u_$g_$i_0 = s_$g_$i_0" + cells.dropped() + ";\n")
 			}
+			b.fetchAdd(&g, "col0")
 			b.put(name)
+			if withK {
+				b.fetchOuter(weights)
+			} else {
+				b.fetchOuter(next)
+			}
 			b.add("dv", &g, "col0")
 		}
 		if withK {
+			if !withV {
+				b.fetchOuter(weights)
+			}
 			b.accumulators("t", 1)
-			b.outer("t", &v, &g, "row0", "col0", true)
+			b.outer("t", weights)
+			b.fetchAdd(&q, "col0")
 			b.eachRow("  s_$g_$i_0 = s_$g_$i_0 * (t_$g_$i_0" + cells.dropped() + " - delta);\n")
 			b.put("s")
+			b.fetchOuter(next)
 			b.add("dk", &q, "col0")
 		}
 		b.WriteString("  }\n  }\n")

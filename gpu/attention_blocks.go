@@ -15,7 +15,6 @@ import (
 const (
 	blockSide    = 64
 	blockThreads = 128
-	blockDepth   = 16 // of the vectors, at a time
 )
 
 // A vectors is an operand [batch, heads, length, dim] of a program of blocks. Its fields are WGSL but for the last.
@@ -78,6 +77,7 @@ func (v *vectors) fetch(register, row, col string, bounded bool) string {
 type blockText struct {
 	strings.Builder
 	unroll bool
+	depth  int    // of vectors, of which outer has in workgroup memory at a time
 	deep   int    // rows of the second factor that add has in workgroup memory at a time
 	groups int    // of 64 columns of what add adds to
 	column string // the first of them
@@ -87,20 +87,58 @@ type blockText struct {
 // multiplied with.
 func (b *blockText) memory() {
 	fmt.Fprintf(b, "var<workgroup> sh_x: array<array<vec4<f32>, %d>, %d>;\nvar<workgroup> sh_y: array<array<vec4<f32>, %d>, %d>;\n",
-		blockSide/4+1, blockDepth, blockSide/4+1, blockDepth)
+		blockSide/4+1, b.depth, blockSide/4+1, b.depth)
 	fmt.Fprintf(b, "var<workgroup> sh_p: array<array<vec4<f32>, %d>, %d>;\n", blockSide/4, blockSide)
 	fmt.Fprintf(b, "var<workgroup> sh_v: array<array<vec4<f32>, %d>, %d>;\n", b.groups*blockSide/4, b.deep)
 }
 
-// room chooses how many rows fit into workgroup memory.
+// room chooses how much is in workgroup memory at a time, and reports whether there is any way.
 func (b *blockText) room(limit int) bool {
-	used := 4*2*blockDepth*(blockSide+4) + 4*blockSide*blockSide
-	for b.deep = blockDepth; b.deep >= 4; b.deep /= 2 {
-		if used+4*b.deep*b.groups*blockSide <= limit && b.deep*b.groups*blockSide/4 >= blockThreads {
-			return true
+	for b.depth = 32; b.depth >= 16; b.depth /= 2 {
+		for b.deep = b.depth; b.deep >= 4; b.deep /= 2 {
+			used := 4*2*b.depth*(blockSide+4) + 4*blockSide*blockSide + 4*b.deep*b.groups*blockSide
+			if used <= limit && b.deep*b.groups*blockSide/4 >= blockThreads && (b.deep == b.depth || b.depth == 16) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// loads returns how many fours an invocation loads of what outer has of each factor, and of what add has.
+func (b *blockText) loads() (outer, add int) {
+	return blockSide * b.depth / 4 / blockThreads, b.deep * b.groups * blockSide / 4 / blockThreads
+}
+
+// registers defines those that the factors go through.
+func (b *blockText) registers() {
+	outer, add := b.loads()
+	for l := range outer {
+		fmt.Fprintf(b, "  var x%d: vec4<f32>;\n  var y%d: vec4<f32>;\n", l, l)
+	}
+	for l := range add {
+		fmt.Fprintf(b, "  var v%d: vec4<f32>;\n", l)
+	}
+}
+
+// A factors is what outer multiplies: vectors of x from row x0 on, and of y from y0 on. bounded makes those of y beyond the last
+// row zero instead of whatever is there.
+type factors struct {
+	x, y    *vectors
+	x0, y0  string
+	bounded bool
+}
+
+// fetchOuter loads the first part of what outer is to multiply. It comes some time before, so that nobody waits for memory.
+func (b *blockText) fetchOuter(f factors) { b.fetchPart(f, "0u") }
+
+func (b *blockText) fetchPart(f factors, at string) {
+	outer, _ := b.loads()
+	for l := range outer {
+		row, col := " + li / 2u", fmt.Sprintf("%s + %du + li %% 2u * 4u", at, 8*l)
+		b.WriteString(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+row, col, false))
+		b.WriteString(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+row, col, f.bounded))
+	}
 }
 
 // open begins main and defines an invocation's place: rows (8 g + ty) 4 + i for g < 2, and columns 4 tx + j of a block.
@@ -129,30 +167,14 @@ func (b *blockText) eachRow(text string) {
 	}
 }
 
-// outer adds to block NAME the products of vectors of x, from row x0 on, and of y, from y0 on. bounded makes those of y beyond
-// the last row zero instead of whatever is there. It begins with a barrier.
-func (b *blockText) outer(name string, x, y *vectors, x0, y0 string, bounded bool) {
-	if x.size == 0 {
+// outer adds to block NAME the products of vectors that fetchOuter began to load. It begins with a barrier.
+func (b *blockText) outer(name string, f factors) {
+	if f.x.size == 0 {
 		b.WriteString("  workgroupBarrier();\n")
 		return
 	}
-	const loads = blockSide * blockDepth / 4 / blockThreads
-	fetch := func(at string) {
-		for _, v := range []struct {
-			*vectors
-			name, row0 string
-		}{{x, "x", x0}, {y, "y", y0}} {
-			for l := range loads {
-				b.WriteString(v.fetch(fmt.Sprintf("%s%d", v.name, l), v.row0+" + li / 2u", fmt.Sprintf("%s + %du + li %% 2u * 4u", at, 8*l), bounded && v.name == "y"))
-			}
-		}
-	}
-	b.WriteString("  {\n")
-	for l := range loads {
-		fmt.Fprintf(b, "    var x%d: vec4<f32>;\n    var y%d: vec4<f32>;\n", l, l)
-	}
-	fetch("0u")
-	fmt.Fprintf(b, "    for (var d = 0u; d < %s; d += %du) {\n    workgroupBarrier();\n", x.dim, blockDepth)
+	loads, _ := b.loads()
+	fmt.Fprintf(b, "  for (var d = 0u; d < %s; d += %du) {\n    workgroupBarrier();\n", f.x.dim, b.depth)
 	for l := range loads {
 		for i := range 4 {
 			for _, n := range []string{"x", "y"} {
@@ -160,14 +182,14 @@ func (b *blockText) outer(name string, x, y *vectors, x0, y0 string, bounded boo
 			}
 		}
 	}
-	fmt.Fprintf(b, "    workgroupBarrier();\n    if (d + %du < %s) {\n", blockDepth, x.dim)
-	fetch(fmt.Sprintf("d + %du", blockDepth))
+	fmt.Fprintf(b, "    workgroupBarrier();\n    if (d + %du < %s) {\n", b.depth, f.x.dim)
+	b.fetchPart(f, fmt.Sprintf("d + %du", b.depth))
 	b.WriteString("    }\n")
-	b.steps(blockDepth, 1, func(k string) {
+	b.steps(b.depth, 1, func(k string) {
 		fmt.Fprintf(b, "      let a0 = sh_x[%s][ty];\n      let a1 = sh_x[%s][8u + ty];\n      let b0 = sh_y[%s][tx];\n", k, k, k)
 		b.eachRow("      " + name + "_$g_$i_0 = fma(vec4<f32>(a$g.$c), b0, " + name + "_$g_$i_0);\n")
 	})
-	b.WriteString("    }\n  }\n")
+	b.WriteString("  }\n")
 }
 
 // steps writes a loop over k from 0 to n, by the step, or its rounds one after the other.
@@ -204,28 +226,30 @@ func (b *blockText) rows(name string) {
 	}
 }
 
-// add adds to registers NAME the product of the block that was put and the rows of v from row0 on.
+// fetchAdd loads the first of the rows of v, from row0 on, that add is to multiply with.
+func (b *blockText) fetchAdd(v *vectors, row0 string) { b.fetchRows(v, row0, "0u") }
+
+func (b *blockText) fetchRows(v *vectors, row0, at string) {
+	wide := b.groups * blockSide / 4
+	_, loads := b.loads()
+	for l := range loads {
+		e := fmt.Sprintf("(li + %du)", l*blockThreads)
+		b.WriteString(v.fetch(fmt.Sprintf("v%d", l), fmt.Sprintf("%s + %s + %s / %du", row0, at, e, wide), fmt.Sprintf("%s + %s %% %du * 4u", b.column, e, wide), true))
+	}
+}
+
+// add adds to registers NAME the product of the block that was put and the rows of v from row0 on, which fetchAdd began to
+// load.
 func (b *blockText) add(name string, v *vectors, row0 string) {
 	wide := b.groups * blockSide / 4
-	loads := b.deep * wide / blockThreads
-	fetch := func(at string) {
-		for l := range loads {
-			e := fmt.Sprintf("(li + %du)", l*blockThreads)
-			b.WriteString(v.fetch(fmt.Sprintf("v%d", l), fmt.Sprintf("%s + %s + %s / %du", row0, at, e, wide), fmt.Sprintf("%s + %s %% %du * 4u", b.column, e, wide), true))
-		}
-	}
-	b.WriteString("  {\n")
-	for l := range loads {
-		fmt.Fprintf(b, "    var v%d: vec4<f32>;\n", l)
-	}
-	fetch("0u")
+	_, loads := b.loads()
 	fmt.Fprintf(b, "    for (var c = 0u; c < %du; c += %du) {\n    workgroupBarrier();\n", blockSide, b.deep)
 	for l := range loads {
 		e := fmt.Sprintf("(li + %du)", l*blockThreads)
 		fmt.Fprintf(b, "    sh_v[%s / %du][%s %% %du] = v%d;\n", e, wide, e, wide, l)
 	}
 	fmt.Fprintf(b, "    workgroupBarrier();\n    if (c + %du < %du) {\n", b.deep, blockSide)
-	fetch(fmt.Sprintf("c + %du", b.deep))
+	b.fetchRows(v, row0, fmt.Sprintf("c + %du", b.deep))
 	b.WriteString("    }\n")
 	b.steps(b.deep, 4, func(k string) {
 		fmt.Fprintf(b, "      let z = ty ^ (((c + %s) >> 2u) & 7u);\n", k)
@@ -240,7 +264,7 @@ func (b *blockText) add(name string, v *vectors, row0 string) {
 			b.WriteString("      }\n")
 		}
 	})
-	b.WriteString("    }\n  }\n")
+	b.WriteString("    }\n")
 }
 
 // store writes registers NAME, times what factor says for row G, I, to rows of v from row0 on.

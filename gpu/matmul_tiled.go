@@ -39,7 +39,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 	s.choose(number)
 	steps := func(i int) []int { return p.batch.strides[i] }
 	a := side{name: "a", across: t.rows, deep: s.flag(p.ac == 1)}
-	a.four = s.flag(p.ac == 1 && p.k%4 == 0 && aligned(p.a, append([]int{p.ar}, steps(1)...)...) ||
+	a.four = s.flag(p.deepFours() ||
 		p.ac != 1 && p.ar == 1 && aligned(p.a, append([]int{p.ac}, steps(1)...)...))
 	b := side{name: "b", across: t.cols, deep: s.flag(p.br == 1 && p.bc != 1)}
 	b.four = s.flag(b.deep && p.k%4 == 0 && aligned(p.b, append([]int{p.bc}, steps(2)...)...) ||
