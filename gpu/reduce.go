@@ -83,7 +83,7 @@ const (
 	// longLoop is how many elements an invocation takes at most; lavapipe ends loops after 65535 rounds.
 	longLoop = 4096
 	// busy is how many invocations fill a GPU.
-	busy = 1 << 15
+	busy = 1 << 17
 )
 
 // run reduces: each result by a workgroup where its elements are neighbours, or by one invocation where results are
@@ -140,6 +140,7 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 	s.choose(len(kept.sizes))
 	s.choose(len(reduced.sizes))
 	keptAt, reducedAt := s.loop(&kept), s.loop(&reduced)
+	unroll := s.flag(chunk >= 8*width)
 	groups := kept.count * pieces
 	if width == 1 {
 		groups = groupsFor(groups)
@@ -150,9 +151,20 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 		f.open(&b, width, results, piecesWord)
 		b.WriteString(walkAs("at_", "row", len(kept.sizes), 1+len(outs), keptAt, append([]string{from}, starts(to, len(outs), second)...)))
 		fmt.Fprintf(&b, "  let first = piece * %s;\n  let last = min(first + %s, %s);\n", chunkWord, chunkWord, total)
-		fmt.Fprintf(&b, "  var a = zero();\n  for (var j = first + lane; j < last; j += %du) {\n", width)
-		b.WriteString(walkAs("in_", "j", len(reduced.sizes), 1, reducedAt, []string{"at_0"}))
-		b.WriteString("    a = add(a, ld_x(in_0), j);\n  }\n")
+		element := walkAs("in_", "j", len(reduced.sizes), 1, reducedAt, []string{"at_0"})
+		b.WriteString("  var a = zero();\n  var i0 = first + lane;\n")
+		if unroll {
+			// Four loads are on their way at a time.
+			fmt.Fprintf(&b, "  for (; i0 + %du < last; i0 += %du) {\n", 3*width, 4*width)
+			for k := range 4 {
+				fmt.Fprintf(&b, "    var v%d = ld_x(0u);\n    {\n    let j = i0 + %du;\n%s    v%d = ld_x(in_0);\n    }\n", k, k*width, element, k)
+			}
+			for k := range 4 {
+				fmt.Fprintf(&b, "    a = add(a, v%d, i0 + %du);\n", k, k*width)
+			}
+			b.WriteString("  }\n")
+		}
+		fmt.Fprintf(&b, "  for (; i0 < last; i0 += %du) {\n    let j = i0;\n%s    a = add(a, ld_x(in_0), j);\n  }\n", width, element)
 		f.tree(&b, width)
 		if second {
 			f.keep(&b, to[0], results)

@@ -69,9 +69,19 @@ func (l line) open(s *shader, width int) string {
 `, rows, n, inner)
 }
 
-// along returns a loop over the row's elements, at position at.
+// along returns a loop over the row's elements, at position at. Long rows are taken four elements at a time, so that as many
+// loads are on their way.
 func along(width int, body string) string {
-	return fmt.Sprintf("  for (var j = lane; j < n; j += %du) {\n    let at = first + j * step;\n    %s\n  }\n", width, body)
+	one := fmt.Sprintf("    {\n    let at = first + j * step;\n    %s\n    }\n", body)
+	text := "  {\n  var i = lane;\n"
+	if width > 64 {
+		text += fmt.Sprintf("  for (; i + %du < n; i += %du) {\n", 3*width, 4*width)
+		for k := range 4 {
+			text += fmt.Sprintf("    {\n    let j = i + %du;\n%s    }\n", k*width, one)
+		}
+		text += "  }\n"
+	}
+	return text + fmt.Sprintf("  for (; i < n; i += %du) {\n    let j = i;\n%s  }\n  }\n", width, one)
 }
 
 func softmaxCall(r *recorder, c *core.Call, name string, log bool) error {
@@ -88,9 +98,13 @@ func softmaxCall(r *recorder, c *core.Call, name string, log bool) error {
 		if log {
 			value, last = "($x - most) - log_total", "  let log_total = plait_log_f32(total);\n"
 		}
+		term := "t = t + plait_exp_f32($x - most);"
+		if t.held > 0 && !log {
+			term, value = "$x = plait_exp_f32($x - most); t = t + $x;", "$x / total"
+		}
 		return together("most", "f32", "select(a, b, b > a || plait_isnan_f32(b))", t.width) + wholeSum(t.width) + head +
 			"  var m = -" + infinity + ";\n" + t.pass("m = select(m, $x, $x > m || plait_isnan_f32($x));") +
-			"  let most = whole_most(lane, m);\n  var t = 0.0;\n" + t.pass("t = t + plait_exp_f32($x - most);") +
+			"  let most = whole_most(lane, m);\n  var t = 0.0;\n" + t.pass(term) +
 			"  let total = whole_sum(lane, t);\n" + last + t.pass("$y = "+value+";") + "}\n"
 	})
 }

@@ -90,7 +90,7 @@ func (t *rowText) at(x rowOperand, four string) string {
 }
 
 // pass returns a loop over the row's elements. In body, $j is an element's place, and $name is that of an operand: those that
-// are written are set.
+// are written are set, and those that are held may be changed for later passes.
 func (t *rowText) pass(body string) string {
 	uses := func(x rowOperand) bool { return strings.Contains(body, "$"+x.name) }
 	if !t.four {
@@ -125,14 +125,16 @@ func (t *rowText) pass(body string) string {
 				last += fmt.Sprintf("    %s = %s_q;\n", t.at(x, q), x.name)
 			case x.same || t.held == 0:
 				text += fmt.Sprintf("    let %s_q = %s;\n", x.name, t.at(x, q))
-			default:
-				text += fmt.Sprintf("    let %s_q = %s_%s;\n", x.name, x.name, number)
 			}
 		}
 		for c := range 4 {
 			names := []string{"$j", fmt.Sprintf("(%s * 4u + %du)", q, c)}
 			for _, x := range t.rows {
-				names = append(names, "$"+x.name, fmt.Sprintf("%s_q.%c", x.name, "xyzw"[c]))
+				register := x.name + "_q"
+				if t.held > 0 && !x.same && !x.out {
+					register = x.name + "_" + number
+				}
+				names = append(names, "$"+x.name, fmt.Sprintf("%s.%c", register, "xyzw"[c]))
 			}
 			text += "    { " + strings.NewReplacer(names...).Replace(body) + " }\n"
 		}
