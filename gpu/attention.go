@@ -102,7 +102,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
 		b.WriteString(q.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head") + o.at("batch", "head"))
 		b.accumulators("o", b.groups)
-		b.eachRow("  var l_$g_$i = 0.0;\n")
+		b.eachRow("  var l_$i = 0.0;\n")
 		b.WriteString("  var most = vec4<f32>(-" + infinity + ");\n") // of rows 4 li to 4 li + 3
 		end := keys
 		if a.causal {
@@ -118,7 +118,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		b.outer("s", scores)
 		b.fetchAdd(&v, "col0")
 		cells.scores(b, "s", "row0", "col0")
-		b.eachRow("  let m_$g_$i = max(max(s_$g_$i_0.x, s_$g_$i_0.y), max(s_$g_$i_0.z, s_$g_$i_0.w));\n")
+		b.eachRow("  let m_$i = max(max(s_$i_0.x, s_$i_0.y), max(s_$i_0.z, s_$i_0.w));\n")
 		b.rows("m")
 		b.WriteString("  workgroupBarrier();\n  if (li < 16u) {\n    var m = most;\n")
 		for t := range 16 {
@@ -126,17 +126,15 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		}
 		b.WriteString("    let safe = select(m, vec4<f32>(), m == vec4<f32>(-" + infinity + "));\n" +
 			"    sh_x[0][li] = safe;\n    sh_x[1][li] = exp(most - safe);\n    most = m;\n  }\n  workgroupBarrier();\n")
-		for g := range 2 {
-			fmt.Fprintf(b, "  let safe%d = sh_x[0][%du + ty];\n  let shrunk%d = sh_x[1][%du + ty];\n", g, 8*g, g, 8*g)
-		}
+		b.WriteString("  let safe = sh_x[0][ty];\n  let shrunk = sh_x[1][ty];\n")
 		cells.drop(b, "row0", "col0")
-		b.eachRow("  s_$g_$i_0 = exp(s_$g_$i_0 - safe$g.$c);\n" +
-			"  l_$g_$i = l_$g_$i * shrunk$g.$c + (s_$g_$i_0.x + s_$g_$i_0.y + (s_$g_$i_0.z + s_$g_$i_0.w));\n")
+		b.eachRow("  s_$i_0 = exp(s_$i_0 - safe.$c);\n" +
+			"  l_$i = l_$i * shrunk.$c + (s_$i_0.x + s_$i_0.y + (s_$i_0.z + s_$i_0.w));\n")
 		if cells.dropped() != "" {
-			b.eachRow("  s_$g_$i_0 = s_$g_$i_0" + cells.dropped() + ";\n")
+			b.eachRow("  s_$i_0 = s_$i_0" + cells.dropped() + ";\n")
 		}
 		for h := range b.groups {
-			b.eachRow(fmt.Sprintf("  o_$g_$i_%d = o_$g_$i_%d * shrunk$g.$c;\n", h, h))
+			b.eachRow(fmt.Sprintf("  o_$i_%d = o_$i_%d * shrunk.$c;\n", h, h))
 		}
 		b.put("s")
 		b.fetchOuter(next)
@@ -153,10 +151,8 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 				i, queries, lse, cells.heads, queries, i, "xyzw"[i], "xyzw"[i], infinity, "xyzw"[i], infinity)
 		}
 		b.WriteString("  }\n  workgroupBarrier();\n")
-		for g := range 2 {
-			fmt.Fprintf(b, "  let factor%d = sh_x[0][%du + ty];\n", g, 8*g)
-		}
-		b.store("o", &o, "row0", "factor$g.$c")
+		b.WriteString("  let factor = sh_x[0][ty];\n")
+		b.store("o", &o, "row0", "factor.$c")
 		b.WriteString("}\n")
 		return b.String()
 	})

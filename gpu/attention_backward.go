@@ -95,7 +95,7 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
 		b.WriteString(q.at("batch", "head") + g.at("batch", "head") + dq.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
 		fmt.Fprintf(b, "  let rows0 = %s + (batch * %s + head) * %s + row0;\n", sums, cells.heads, queries)
-		b.eachRow("  let delta_$g_$i = stats[rows0 + ($gu * 8u + ty) * 4u + $iu];\n  let lse_$g_$i = stats[rows0 + " + count + " + ($gu * 8u + ty) * 4u + $iu];\n")
+		b.eachRow("  let delta_$i = stats[rows0 + ty * 4u + $iu];\n  let lse_$i = stats[rows0 + " + count + " + ty * 4u + $iu];\n")
 		b.accumulators("dq", b.groups)
 		end := keys
 		if a.causal {
@@ -115,7 +115,7 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 		b.outer("t", weights)
 		b.fetchAdd(&k, "col0")
 		cells.drop(b, "row0", "col0")
-		b.eachRow("  s_$g_$i_0 = exp(s_$g_$i_0 - lse_$g_$i) * (t_$g_$i_0" + cells.dropped() + " - delta_$g_$i);\n")
+		b.eachRow("  s_$i_0 = exp(s_$i_0 - lse_$i) * (t_$i_0" + cells.dropped() + " - delta_$i);\n")
 		b.put("s")
 		b.fetchOuter(next)
 		b.add("dq", &k, "col0")
@@ -184,12 +184,12 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 		b.outer("s", scores)
 		cells.scores(b, "s", "row0", "col0")
 		cells.drop(b, "row0", "col0")
-		b.eachRow("  s_$g_$i_0 = exp(s_$g_$i_0 - lse);\n")
+		b.eachRow("  s_$i_0 = exp(s_$i_0 - lse);\n")
 		if withV {
 			name := "s"
 			if cells.dropped() != "" {
 				name = "u"
-				b.eachRow("  let u_$g_$i_0 = s_$g_$i_0" + cells.dropped() + ";\n")
+				b.eachRow("  let u_$i_0 = s_$i_0" + cells.dropped() + ";\n")
 			}
 			b.fetchAdd(&g, "col0")
 			b.put(name)
@@ -207,7 +207,7 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 			b.accumulators("t", 1)
 			b.outer("t", weights)
 			b.fetchAdd(&q, "col0")
-			b.eachRow("  s_$g_$i_0 = s_$g_$i_0 * (t_$g_$i_0" + cells.dropped() + " - delta);\n")
+			b.eachRow("  s_$i_0 = s_$i_0 * (t_$i_0" + cells.dropped() + " - delta);\n")
 			b.put("s")
 			b.fetchOuter(next)
 			b.add("dk", &q, "col0")

@@ -8,13 +8,13 @@ import (
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
-// Programs of attention go through the scores by blocks, in registers: a workgroup of 128 invocations holds a block of 64
-// rows, queries or keys, and 64 columns of the other, each invocation 8 x 4 of them. What is not the block's own comes
+// Programs of attention go through the scores by blocks, in registers: a workgroup of 256 invocations holds a block of 64
+// rows, queries or keys, and 64 columns of the other, each invocation 4 x 4 of them. What is not the block's own comes
 // through workgroup memory. Nothing of the size of the scores is ever stored.
 
 const (
 	blockSide    = 64
-	blockThreads = 128
+	blockThreads = 256
 )
 
 // A vectors is an operand [batch, heads, length, dim] of a program of blocks. Its fields are WGSL but for the last.
@@ -135,36 +135,37 @@ func (b *blockText) fetchOuter(f factors) { b.fetchPart(f, "0u") }
 func (b *blockText) fetchPart(f factors, at string) {
 	outer, _ := b.loads()
 	for l := range outer {
-		row, col := " + li / 2u", fmt.Sprintf("%s + %du + li %% 2u * 4u", at, 8*l)
+		row, col := fmt.Sprintf(" + li / 2u %% %du", blockSide), fmt.Sprintf("%s + %s", at, b.deepPlace(l))
 		b.WriteString(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+row, col, false))
 		b.WriteString(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+row, col, f.bounded))
 	}
 }
 
-// open begins main and defines an invocation's place: rows (8 g + ty) 4 + i for g < 2, and columns 4 tx + j of a block.
+// open begins main and defines an invocation's place: rows 4 ty + i and columns 4 tx + j of a block.
 func (b *blockText) open() {
 	fmt.Fprintf(b, entry, blockThreads)
 	b.WriteString("  let tx = li / 32u % 2u * 8u + li % 8u;\n  let ty = li / 64u * 4u + li / 8u % 4u;\n")
 }
 
-// accumulators defines registers NAME_G_I_H, zero.
+// accumulators defines registers NAME_I_H, zero: four of row I.
 func (b *blockText) accumulators(name string, groups int) {
-	for g := range 2 {
-		for i := range 4 {
-			for h := range groups {
-				fmt.Fprintf(b, "  var %s_%d_%d_%d = vec4<f32>();\n", name, g, i, h)
-			}
+	for i := range 4 {
+		for h := range groups {
+			fmt.Fprintf(b, "  var %s_%d_%d = vec4<f32>();\n", name, i, h)
 		}
 	}
 }
 
-// eachRow writes text for the rows of an invocation: G and I in it stand for the row's group and place.
+// eachRow writes text for the rows of an invocation: $i in it stands for a row, $c for its component of a four.
 func (b *blockText) eachRow(text string) {
-	for g := range 2 {
-		for i := range 4 {
-			b.WriteString(strings.NewReplacer("$g", itoa(g), "$i", itoa(i), "$c", string("xyzw"[i])).Replace(text))
-		}
+	for i := range 4 {
+		b.WriteString(strings.NewReplacer("$i", itoa(i), "$c", string("xyzw"[i])).Replace(text))
 	}
+}
+
+// deepPlace returns WGSL for where along the vectors load l of an invocation goes.
+func (b *blockText) deepPlace(l int) string {
+	return fmt.Sprintf("(%du + li / 128u * 8u + li %% 2u * 4u)", l*blockThreads/16)
 }
 
 // outer adds to block NAME the products of vectors that fetchOuter began to load. It begins with a barrier.
@@ -178,16 +179,15 @@ func (b *blockText) outer(name string, f factors) {
 	for l := range loads {
 		for i := range 4 {
 			for _, n := range []string{"x", "y"} {
-				fmt.Fprintf(b, "    sh_%s[%du + li %% 2u * 4u][li >> 3u][(li >> 1u) & 3u] = %s%d.%c;\n", n, 8*l+i, n, l, "xyzw"[i])
+				fmt.Fprintf(b, "    sh_%s[%s + %du][(li >> 3u) & 15u][(li >> 1u) & 3u] = %s%d.%c;\n", n, b.deepPlace(l), i, n, l, "xyzw"[i])
 			}
 		}
 	}
-	fmt.Fprintf(b, "    workgroupBarrier();\n    if (d + %du < %s) {\n", b.depth, f.x.dim)
+	b.WriteString("    workgroupBarrier();\n") // past the end, loads are harmless and not used
 	b.fetchPart(f, fmt.Sprintf("d + %du", b.depth))
-	b.WriteString("    }\n")
 	b.steps(b.depth, 1, func(k string) {
-		fmt.Fprintf(b, "      let a0 = sh_x[%s][ty];\n      let a1 = sh_x[%s][8u + ty];\n      let b0 = sh_y[%s][tx];\n", k, k, k)
-		b.eachRow("      " + name + "_$g_$i_0 = fma(vec4<f32>(a$g.$c), b0, " + name + "_$g_$i_0);\n")
+		fmt.Fprintf(b, "      let a = sh_x[%s][ty];\n      let b0 = sh_y[%s][tx];\n", k, k)
+		b.eachRow("      " + name + "_$i_0 = fma(vec4<f32>(a.$c), b0, " + name + "_$i_0);\n")
 	})
 	b.WriteString("  }\n")
 }
@@ -210,20 +210,15 @@ func (b *blockText) steps(n, step int, body func(k string)) {
 // put writes a block to workgroup memory, column by column. Columns are turned so that what invocations write at a time lies in
 // different banks.
 func (b *blockText) put(name string) {
-	for g := range 2 {
-		for j := range 4 {
-			c := "xyzw"[j]
-			fmt.Fprintf(b, "  sh_p[tx * 4u + %du][(%du + ty) ^ (tx & 7u)] = vec4<f32>(%s_%d_0_0.%c, %s_%d_1_0.%c, %s_%d_2_0.%c, %s_%d_3_0.%c);\n",
-				j, 8*g, name, g, c, name, g, c, name, g, c, name, g, c)
-		}
+	for j := range 4 {
+		c := "xyzw"[j]
+		fmt.Fprintf(b, "  sh_p[tx * 4u + %du][ty ^ (tx & 7u)] = vec4<f32>(%s_0_0.%c, %s_1_0.%c, %s_2_0.%c, %s_3_0.%c);\n", j, name, c, name, c, name, c, name, c)
 	}
 }
 
-// rows writes one number for each row of an invocation, NAME_G_I, to workgroup memory: sh_p[tx] has four rows in each place.
+// rows writes one number for each row of an invocation, NAME_I, to workgroup memory: sh_p[tx] has four rows in each place.
 func (b *blockText) rows(name string) {
-	for g := range 2 {
-		fmt.Fprintf(b, "  sh_p[tx][%du + ty] = vec4<f32>(%s_%d_0, %s_%d_1, %s_%d_2, %s_%d_3);\n", 8*g, name, g, name, g, name, g, name, g)
-	}
+	fmt.Fprintf(b, "  sh_p[tx][ty] = vec4<f32>(%s_0, %s_1, %s_2, %s_3);\n", name, name, name, name)
 }
 
 // fetchAdd loads the first of the rows of v, from row0 on, that add is to multiply with.
@@ -248,18 +243,18 @@ func (b *blockText) add(name string, v *vectors, row0 string) {
 		e := fmt.Sprintf("(li + %du)", l*blockThreads)
 		fmt.Fprintf(b, "    sh_v[%s / %du][%s %% %du] = v%d;\n", e, wide, e, wide, l)
 	}
-	fmt.Fprintf(b, "    workgroupBarrier();\n    if (c + %du < %du) {\n", b.deep, blockSide)
+	b.WriteString("    workgroupBarrier();\n")
 	b.fetchRows(v, row0, fmt.Sprintf("c + %du", b.deep))
-	b.WriteString("    }\n")
 	b.steps(b.deep, 4, func(k string) {
 		fmt.Fprintf(b, "      let z = ty ^ (((c + %s) >> 2u) & 7u);\n", k)
 		for i := range 4 {
-			fmt.Fprintf(b, "      {\n      let a0 = sh_p[c + %s + %du][z];\n      let a1 = sh_p[c + %s + %du][8u + z];\n", k, i, k, i)
+			b.WriteString("      {\n")
+			fmt.Fprintf(b, "      let a = sh_p[c + %s + %du][z];\n", k, i)
 			for h := range b.groups {
 				fmt.Fprintf(b, "      let b%d = sh_v[%s + %du][%du + tx];\n", h, k, i, h*blockSide/4)
 			}
 			for h := range b.groups {
-				b.eachRow(fmt.Sprintf("      %s_$g_$i_%d = fma(vec4<f32>(a$g.$c), b%d, %s_$g_$i_%d);\n", name, h, h, name, h))
+				b.eachRow(fmt.Sprintf("      %s_$i_%d = fma(vec4<f32>(a.$c), b%d, %s_$i_%d);\n", name, h, h, name, h))
 			}
 			b.WriteString("      }\n")
 		}
@@ -270,7 +265,7 @@ func (b *blockText) add(name string, v *vectors, row0 string) {
 // store writes registers NAME, times what factor says for row G, I, to rows of v from row0 on.
 func (b *blockText) store(name string, v *vectors, row0, factor string) {
 	for h := range b.groups {
-		text := fmt.Sprintf("  {\n    let row = %s + ($gu * 8u + ty) * 4u + $iu;\n    let col = %s + (%du + tx) * 4u;\n    let v = %s_$g_$i_%d * %s;\n    let at = at_%s + row * %s + col;\n",
+		text := fmt.Sprintf("  {\n    let row = %s + ty * 4u + $iu;\n    let col = %s + (%du + tx) * 4u;\n    let v = %s_$i_%d * %s;\n    let at = at_%s + row * %s + col;\n",
 			row0, b.column, h*blockSide/4, name, h, factor, v.name, v.row)
 		if v.four {
 			text += fmt.Sprintf("    if (row < %s && col < %s) { %s[at >> 2u] = v; }\n  }\n", v.rows, v.dim, v.name)

@@ -66,7 +66,7 @@ func (c *cells) functions() string {
 // scores scales block NAME, whose rows begin at row0 and columns at col0, and makes what is hidden minus infinity. batch and
 // head are defined.
 func (c *cells) scores(b *blockText, name, row0, col0 string) {
-	b.eachRow("  " + name + "_$g_$i_0 = " + name + "_$g_$i_0 * " + c.scale + ";\n")
+	b.eachRow("  " + name + "_$i_0 = " + name + "_$i_0 * " + c.scale + ";\n")
 	query0, key0 := row0, col0
 	if c.rowsAreKeys {
 		query0, key0 = col0, row0
@@ -84,8 +84,8 @@ func (c *cells) scores(b *blockText, name, row0, col0 string) {
 		fmt.Fprintf(b, "  if (%s) {\n", test)
 	}
 	for j := range 4 {
-		component := fmt.Sprintf("%s_$g_$i_0.%c", name, "xyzw"[j])
-		row, col := fmt.Sprintf("%s + ($gu * 8u + ty) * 4u + $iu", row0), fmt.Sprintf("%s + tx * 4u + %du", col0, j)
+		component := fmt.Sprintf("%s_$i_0.%c", name, "xyzw"[j])
+		row, col := fmt.Sprintf("%s + ty * 4u + $iu", row0), fmt.Sprintf("%s + tx * 4u + %du", col0, j)
 		query, key := row, col
 		if c.rowsAreKeys {
 			query, key = col, row
@@ -114,21 +114,19 @@ func (c *cells) drop(b *blockText, row0, col0 string) {
 			c.seed, c.offset, c.limit, c.heads, c.queries, query, c.padded, key, c.by)
 	}
 	if !c.rowsAreKeys {
-		b.eachRow("  let keep_$g_$i_0 = " + call(row0+" + ($gu * 8u + ty) * 4u + $iu", col0+" + tx * 4u") + ";\n")
+		b.eachRow("  let keep_$i_0 = " + call(row0+" + ty * 4u + $iu", col0+" + tx * 4u") + ";\n")
 		return
 	}
-	for g := range 2 {
-		for j := range 4 {
-			fmt.Fprintf(b, "  let keys_%d_%d = %s;\n", g, j, call(fmt.Sprintf("%s + tx * 4u + %du", col0, j), fmt.Sprintf("%s + (%du + ty) * 4u", row0, 8*g)))
-		}
+	for j := range 4 {
+		fmt.Fprintf(b, "  let keys_%d = %s;\n", j, call(fmt.Sprintf("%s + tx * 4u + %du", col0, j), row0+" + ty * 4u"))
 	}
-	b.eachRow("  let keep_$g_$i_0 = vec4<f32>(keys_$g_0.$c, keys_$g_1.$c, keys_$g_2.$c, keys_$g_3.$c);\n")
+	b.eachRow("  let keep_$i_0 = vec4<f32>(keys_0.$c, keys_1.$c, keys_2.$c, keys_3.$c);\n")
 }
 
-// dropped returns what a weight is multiplied with: " * keep_$g_$i_0", or nothing.
+// dropped returns what a weight is multiplied with: " * keep_$i_0", or nothing.
 func (c *cells) dropped() string {
 	if c.seed == "" {
 		return ""
 	}
-	return " * keep_$g_$i_0"
+	return " * keep_$i_0"
 }
