@@ -61,8 +61,11 @@ func (g *gpt) loss(tokens, places, targets *core.Tensor) *core.Tensor {
 	for i := range g.layers {
 		w := g.p[2+12*i:]
 		h := op.Linear(op.LayerNorm(x, []int{c}, w[0], w[1], 1e-5), w[2], w[3])
-		h = op.Permute(op.Reshape(h, b, t, 3, g.heads, c/g.heads), 2, 0, 3, 1, 4)
-		y := op.ScaledDotProductAttention(op.Select(h, 0, 0), op.Select(h, 0, 1), op.Select(h, 0, 2), op.AttentionOptions{Causal: true})
+		var qkv [3]*core.Tensor
+		for j, part := range op.Split(h, c, 2) {
+			qkv[j] = op.Transpose(op.Reshape(part, b, t, g.heads, c/g.heads), 1, 2)
+		}
+		y := op.ScaledDotProductAttention(qkv[0], qkv[1], qkv[2], op.AttentionOptions{Causal: true})
 		x = op.Add(x, op.Linear(op.Reshape(op.Transpose(y, 1, 2), b, t, c), w[4], w[5]))
 		h = op.Gelu(op.Linear(op.LayerNorm(x, []int{c}, w[6], w[7], 1e-5), w[8], w[9]), "tanh")
 		x = op.Add(x, op.Linear(h, w[10], w[11]))
