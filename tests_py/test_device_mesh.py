@@ -130,7 +130,7 @@ def test_wrong_arguments_of_meshes():
             DeviceMesh("cpu", [0.5, 1.0])
         mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("dp", "tp"))
         assert mesh.device_type == "gpu"
-        with pytest.raises(KeyError, match="no axis 'pp'|no axis \"pp\""):
+        with pytest.raises(KeyError, match=r"no axis 'pp'|no axis \"pp\""):
             mesh["pp"]
         with pytest.raises(KeyError, match="not in the order of the mesh"):
             mesh["tp", "dp"]

@@ -243,7 +243,7 @@ def _finish(run: int, retain: bool, restricted: bool) -> None:
 
 
 class PartOfPass:
-    """The Python side of a backward pass that the engine runs as a part of something larger, such as a pipeline's step."""
+    """The Python side of a backward pass that the engine runs as a part of more, such as a pipeline's step."""
 
     def __init__(self, run: int) -> None:
         self._state: dict[str, Any] = {"run": run, "restricted": False, "callbacks": [], "closing": []}

@@ -249,7 +249,7 @@ class DeviceMesh:
         if mesh_dim is None:
             if self.ndim > 1:
                 raise RuntimeError(
-                    f"get_group: {self!r} has {self.ndim} axes, so mesh_dim is needed; get_all_groups returns all groups"
+                    f"get_group: {self!r} has {self.ndim} axes, so mesh_dim is needed; get_all_groups returns all"
                 )
             mesh_dim = 0
         if isinstance(mesh_dim, str):

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 import plait
 from plait import _core
 from plait._errors import error_from
+from plait._layout import Size
 from plait._runtime import SLICE, address, check
-from plait._tensor import Size, Tensor
+from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, require
 from plait.distributed._placement import placement_of
 from plait.distributed.checkpoint._nested import Stateful, fill, flatten

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait._dtype import dtype
-from plait._tensor import Size
+from plait._layout import Size
 
 
 @dataclass

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from plait import _core
 from plait._functions._common import forget_layout
+from plait._layout import Size
 from plait._runtime import address, check, own
-from plait._tensor import Size, Tensor
+from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup
 from plait.nn.parameter import Parameter
 
