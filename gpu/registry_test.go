@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -247,6 +248,38 @@ func gradients(t *testing.T, r *op.Row, m *maker, want, got []*core.Tensor, tole
 }
 
 var all = flag.Bool("all", false, "run every sample of the registry, not three of each row")
+
+// The same in dtypes of fewer bits, and integers: one of those that an operation takes, in turn, or all.
+func TestRegistryAgreesInOtherDTypes(t *testing.T) {
+	device(t)
+	if testing.Short() {
+		t.Skip("compiles many programs")
+	}
+	precision := map[core.DType]float64{core.Float16: 2e-3, core.BFloat16: 1.6e-2, core.Int64: 0, core.Int32: 0, core.Uint8: 0, core.Bool: 0}
+	for n, r := range op.Rows() {
+		if len(r.Samples) == 0 {
+			continue
+		}
+		s := r.Samples[0]
+		dtypes := s.DTypes
+		if dtypes == nil {
+			dtypes = []core.DType{core.Float16, core.BFloat16}
+		}
+		dtypes = slices.DeleteFunc(slices.Clone(dtypes), func(d core.DType) bool { _, known := precision[d]; return !known })
+		for i, d := range dtypes {
+			if !*all && i != n%len(dtypes) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%v", r.Name, d), func(t *testing.T) {
+				ctx := core.NewRankContext(0, nil)
+				defer ctx.Free()
+				core.WithContext(ctx, func() {
+					core.Tidy(func() { compare(t, r, s, d, n%2 == 0, precision[d]) })
+				})
+			})
+		}
+	}
+}
 
 // The loop over the registry: what the GPU computes is what the CPU computes.
 func TestRegistryAgreesWithTheCPU(t *testing.T) {
