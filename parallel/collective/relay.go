@@ -11,12 +11,18 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
-// ahead is how many chunks are on their way to the host while one is joined, and how many on their way from it.
-const ahead = 3
+const (
+	// ahead is how many chunks are on their way to the host while others are joined.
+	ahead = 4
+	// abreast is how many are joined at the same time: the last goroutines of one do not keep the others waiting.
+	abreast = 3
+	// behind is how many may be on their way from the host.
+	behind = 6
+)
 
 // A relay takes the jobs of one group, or of one pair of ranks, through the host, in their order. It has two goroutines while
-// there are any: one starts the copies to the host, the other joins and starts the copies from it. Neither waits for the end of
-// a job, so that the next one is on its way meanwhile.
+// there are any: one starts the copies to the host, the other has chunks joined and starts the copies from it. Neither waits for
+// the end of a job, so that the next one is on its way meanwhile.
 type relay struct {
 	mu    sync.Mutex
 	queue []*job
@@ -76,17 +82,47 @@ func (r *relay) run(before <-chan struct{}, idle chan<- struct{}) {
 	if before != nil {
 		<-before
 	}
-	var stored [ahead][]core.Event
+	var sent [behind]delivery
+	var last delivery
+	room := make(chan struct{}, abreast)
 	i := 0
 	for c := range chunks {
-		for _, e := range stored[i%ahead] {
-			e.Wait()
-		}
-		stored[i%ahead] = c.join()
+		sent[i%behind].wait()
+		c.prepare()
+		before := last
+		last = delivery{&c.stored, make(chan struct{})}
+		sent[i%behind] = last
 		i++
-		if j := c.job; c == j.chunks[len(j.chunks)-1] {
-			j.finish()
-		}
+		room <- struct{}{}
+		go func(own delivery) {
+			share(c.works)
+			<-room
+			// In order: what a later job writes may wait for an earlier one on the same stream.
+			if before.done != nil {
+				<-before.done
+			}
+			c.store()
+			close(own.done)
+		}(last)
+	}
+	if last.done != nil {
+		<-last.done
+	}
+}
+
+// A delivery is a chunk on its way from the host.
+type delivery struct {
+	events *[]core.Event
+	done   chan struct{} // closed when the events are known
+}
+
+func (d delivery) wait() {
+	if d.done == nil {
+		return
+	}
+	<-d.done
+	for _, e := range *d.events {
+		e.Wait()
 	}
 }
 

@@ -42,6 +42,9 @@ type chunk struct {
 	parts   []part
 	fetched []core.Fetched // of each post
 	errs    []error        // of the posts' copies
+	works   []work
+	stages  []core.Stage // of each post
+	stored  []core.Event
 }
 
 func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
@@ -137,8 +140,8 @@ func (c *chunk) fetch() {
 	}
 }
 
-// join joins what was fetched, starts the copies from stages, and returns their events.
-func (c *chunk) join() []core.Event {
+// prepare waits for what is fetched and finds out what is to be joined.
+func (c *chunk) prepare() {
 	j := c.job
 	j.begin()
 	for r, f := range c.fetched {
@@ -147,8 +150,8 @@ func (c *chunk) join() []core.Event {
 		}
 	}
 	sound := c.sound()
-	stages, targets := c.stages(sound)
-	var works []work
+	stages, targets := c.place(sound)
+	c.stages = stages
 	for i, p := range sound {
 		if len(targets[i]) == 0 {
 			continue
@@ -161,21 +164,26 @@ func (c *chunk) join() []core.Event {
 				w.sources = append(w.sources, host(j.region(in, p), false))
 			}
 		}
-		works = append(works, w)
+		c.works = append(c.works, w)
 	}
-	share(works)
+}
+
+// store starts the copies from the stages, after the works are done.
+func (c *chunk) store() {
+	j := c.job
 	for r, f := range c.fetched {
 		if f != nil && c.errs[r] == nil {
 			f.Release()
 		}
 	}
-	var events []core.Event
-	for r, s := range stages {
+	for r, s := range c.stages {
 		if s != nil {
-			events = append(events, s.Store(pending(j.waits[r])...))
+			c.stored = append(c.stored, s.Store(pending(j.waits[r])...))
 		}
 	}
-	return events
+	if c == j.chunks[len(j.chunks)-1] {
+		j.finish()
+	}
 }
 
 // begin waits until the host may use the memory of the posts that it can address.
@@ -218,9 +226,9 @@ func (c *chunk) sound() []*part {
 	return list
 }
 
-// stages returns the stages of the posts that the parts write to, and for each part the addresses to write to. What a device
+// place returns the stages of the posts that the parts write to, and for each part the addresses to write to. What a device
 // copies itself is launched.
-func (c *chunk) stages(parts []*part) (stages []core.Stage, targets [][]unsafe.Pointer) {
+func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Pointer) {
 	j := c.job
 	regions := make([][]core.Region, len(j.posts))
 	for _, p := range parts {

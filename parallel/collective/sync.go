@@ -22,7 +22,21 @@ func AllReduceSync(tensors []*core.Tensor, o ReduceOp) error {
 // lists[d][i] is the tensor i of device d. A replica may itself be on several devices: its tensors are then reduced device by
 // device.
 func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
-	const name = "all_reduce_sync"
+	return together("all_reduce_sync", KindAllReduce, lists, o)
+}
+
+// ReduceSyncMany is [AllReduceSyncMany] of which only the tensors of the first device are replaced.
+func ReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
+	return together("reduce_sync", KindReduce, lists, o)
+}
+
+// BroadcastSyncMany replaces the tensors of all devices by those of the first; see [AllReduceSyncMany].
+func BroadcastSyncMany(lists [][]*core.Tensor) error {
+	return together("broadcast_sync", KindBroadcast, lists, Sum)
+}
+
+// together launches collectives of which the calling thread has the tensors of all.
+func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp) error {
 	if len(lists) == 0 {
 		return core.Errorf(core.ValueError, name, "got no tensors")
 	}
@@ -34,8 +48,10 @@ func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
 			if err := t.Usable(name); err != nil {
 				return err
 			}
-			if err := o.check(name, t.DType()); err != nil {
-				return err
+			if kind.reduces() {
+				if err := o.check(name, t.DType()); err != nil {
+					return err
+				}
 			}
 			if !t.Contiguous() {
 				return core.Errorf(core.ValueError, name, "got a tensor of shape %v with strides %v, want contiguous ones", t.Shape(), t.Strides())
@@ -56,22 +72,25 @@ func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
 		groups[k] = append(groups[k], i)
 	}
 	for _, g := range groups {
-		if err := reduceTogether(name, lists, g, o); err != nil {
+		if err := launchTogether(&Operation{Kind: kind, Op: o, Note: name}, lists, g); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reduceTogether launches the reduction of the tensors with the given numbers.
-func reduceTogether(name string, lists [][]*core.Tensor, numbers []int, o ReduceOp) error {
+// launchTogether launches a collective of the tensors with the given numbers.
+func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int) error {
 	posts := make([]*post, len(lists))
 	for d, list := range lists {
-		p := &post{rank: d, op: &Operation{Kind: KindAllReduce, Op: o, Note: name}, work: newWork(name)}
+		o := *like
+		p := &post{rank: d, op: &o, work: newWork(o.Note)}
 		for _, i := range numbers {
 			p.op.Ins = append(p.op.Ins, Piece{Tensor: list[i], N: list[i].Numel()})
 		}
-		p.op.Outs = p.op.Ins
+		if o.Kind == KindAllReduce || (o.Kind == KindReduce) == (d == 0) {
+			p.op.Outs = p.op.Ins
+		}
 		posts[d] = p
 	}
 	for d, p := range posts {
@@ -84,11 +103,16 @@ func reduceTogether(name string, lists [][]*core.Tensor, numbers []int, o Reduce
 		}
 	}
 	launch(posts, len(posts)-1, relayOf(core.CurrentContext().Rank()))
+	for _, p := range posts {
+		if p.work.shared() {
+			return p.work.Wait()
+		}
+	}
 	return nil
 }
 
-// together are the communication streams of the calls that take the tensors of all devices, for each rank that makes them.
-var together struct {
+// byThread are the communication streams of the calls that take the tensors of all devices, for each rank that makes them.
+var byThread struct {
 	sync.Mutex
 	streams map[[2]int]*streams
 	relays  map[int]*relay
@@ -96,31 +120,31 @@ var together struct {
 
 // streamsOf returns the streams for the device with number d in the lists of such calls.
 func streamsOf(rank, d int) *streams {
-	together.Lock()
-	defer together.Unlock()
+	byThread.Lock()
+	defer byThread.Unlock()
 	key := [2]int{rank, d}
-	s := together.streams[key]
+	s := byThread.streams[key]
 	if s == nil {
 		s = &streams{rank: rank}
-		if together.streams == nil {
-			together.streams = map[[2]int]*streams{}
+		if byThread.streams == nil {
+			byThread.streams = map[[2]int]*streams{}
 		}
-		together.streams[key] = s
+		byThread.streams[key] = s
 	}
 	return s
 }
 
 // relayOf returns the relay for such calls of a rank.
 func relayOf(rank int) *relay {
-	together.Lock()
-	defer together.Unlock()
-	r := together.relays[rank]
+	byThread.Lock()
+	defer byThread.Unlock()
+	r := byThread.relays[rank]
 	if r == nil {
 		r = &relay{}
-		if together.relays == nil {
-			together.relays = map[int]*relay{}
+		if byThread.relays == nil {
+			byThread.relays = map[int]*relay{}
 		}
-		together.relays[rank] = r
+		byThread.relays[rank] = r
 	}
 	return r
 }

@@ -2,6 +2,7 @@ package dataparallel
 
 import (
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -221,7 +222,7 @@ func (d *DataParallel) apply(k int, tensors []*core.Tensor, forward Forward, in 
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			err = fail(fmt.Errorf("panic: %v", v))
+			err = fail(fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 		}
 	}()
 	here := core.CurrentContext()

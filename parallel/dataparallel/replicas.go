@@ -106,15 +106,17 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	if err := r.check(nil); err != nil {
 		return nil, err
 	}
+	if err := r.refresh(n); err != nil {
+		return nil, err
+	}
 	out := make([][]*core.Tensor, n)
 	for d := range out {
 		out[d] = make([]*core.Tensor, len(r.tensors))
 		for i, t := range r.tensors {
-			c, err := r.copy(d, i, t)
-			if err != nil {
-				return nil, err
+			if d > 0 {
+				t = r.copies[d][i].tensor
 			}
-			out[d][i] = c
+			out[d][i] = t.Detach()
 		}
 	}
 	m := core.CurrentMode()
@@ -128,27 +130,59 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	return out, nil
 }
 
-// copy returns a new view of tensor i's copy on device d, which is made where the original has changed.
-func (r *Replicas) copy(d, i int, t *core.Tensor) (*core.Tensor, error) {
-	if d == 0 {
-		return t.Detach(), nil
-	}
-	c := &r.copies[d][i]
-	if s := t.Storage(); c.tensor == nil || c.source != s || c.version != s.Version() {
-		if c.tensor != nil {
-			c.tensor.Release()
-			c.tensor = nil
+// refresh makes the copies on the first n devices anew of which the originals have changed, all at once.
+func (r *Replicas) refresh(n int) error {
+	lists := make([][]*core.Tensor, n)
+	var err error
+	for i, t := range r.tensors {
+		fresh := true
+		for d := 1; d < n; d++ {
+			c := &r.copies[d][i]
+			fresh = fresh && c.tensor != nil && c.source == t.Storage() && c.version == t.Storage().Version()
 		}
-		var fresh *core.Tensor
+		if fresh {
+			continue
+		}
 		core.NoGrad(func() {
-			core.WithCategory(core.Parameter, func() { fresh = op.ToDevice(t.Detach(), r.devices[d]).Keep() })
+			core.WithCategory(core.Parameter, func() { err = r.renew(i, n, lists) })
 		})
-		if err := fresh.Err(); err != nil {
-			return nil, err
+		if err != nil {
+			return err
 		}
-		*c = copied{fresh, s, s.Version()}
 	}
-	return c.tensor.Detach(), nil
+	if n == 1 || len(lists[0]) == 0 {
+		return nil
+	}
+	return collective.BroadcastSyncMany(lists)
+}
+
+// renew gives tensor i new copies on the first n devices, and adds original and copies to the lists of what is to be sent.
+func (r *Replicas) renew(i, n int, lists [][]*core.Tensor) error {
+	t := r.tensors[i].Detach()
+	defer t.Release()
+	dense := t.Contiguous()
+	for d := 1; d < n; d++ {
+		var fresh *core.Tensor
+		if dense {
+			dt := t.DType()
+			fresh = op.EmptyWith(t.Shape(), op.TensorOptions{DType: &dt, Device: r.devices[d]}).Keep()
+			lists[d] = append(lists[d], fresh)
+		} else {
+			fresh = op.ToDevice(t, r.devices[d]).Keep()
+		}
+		if err := fresh.Err(); err != nil {
+			return err
+		}
+		if old := r.copies[d][i].tensor; old != nil {
+			old.Release()
+		}
+		s := r.tensors[i].Storage()
+		r.copies[d][i] = copied{fresh, s, s.Version()}
+	}
+	if dense {
+		lists[0] = append(lists[0], r.tensors[i])
+	}
+	return nil
 }
 
 // record makes the copies of a bucket's tensors, as far as they are trained, outputs of a node that sums their gradients.
@@ -227,7 +261,7 @@ func (r *Replicas) derive(d *core.Derivation, b, replicas, n, clock int) {
 		return
 	}
 	if replicas > 1 {
-		if err := collective.AllReduceSyncMany(lists, collective.Sum); err != nil {
+		if err := collective.ReduceSyncMany(lists, collective.Sum); err != nil {
 			d.Fail(err)
 			return
 		}

@@ -14,7 +14,7 @@ func (r *Reducer) launch(b *Bucket) error {
 	r.stats.Buckets++
 	r.stats.Bytes += b.Bytes()
 	r.stats.LastBytes += b.Bytes()
-	return r.aside(b.device, func() error {
+	return r.aside(b.device, b.index, func() error {
 		grads, err := b.gather()
 		if err != nil {
 			return err
@@ -163,7 +163,7 @@ func (r *Reducer) ask(b *Bucket, grads []*core.Tensor) error {
 			return core.Errorf(core.TypeError, "ddp", "a communication hook must return one tensor, got %d", len(answer))
 		}
 		defer answer[0].Release()
-		return r.aside(b.device, func() error { return b.spread(answer[0], grads) })
+		return r.aside(b.device, b.index, func() error { return b.spread(answer[0], grads) })
 	}
 	if r.join != nil && r.pass.shadow {
 		r.join.asked = append(r.join.asked, asked{q, then})

@@ -83,7 +83,7 @@ func (r *Reducer) weigh() error {
 		if r.pass.share[b.device] != nil {
 			continue
 		}
-		err := r.aside(b.device, func() error {
+		err := r.aside(b.device, 0, func() error {
 			d := core.Float32
 			if b.dtype == core.Float64 {
 				d = core.Float64
@@ -217,7 +217,7 @@ func (r *Reducer) usedAnywhere() ([]int32, error) {
 	}
 	static := r.options.StaticGraph
 	var sum []int32
-	err := r.aside(r.buckets[0].device, func() error {
+	err := r.aside(r.buckets[0].device, 0, func() error {
 		t := op.ToDevice(core.FromSlice(counts), r.buckets[0].device)
 		if err := r.keep(r.group.AllReduce(t, collective.Sum)); err != nil {
 			return err

@@ -63,10 +63,10 @@ type Reducer struct {
 
 	order    []int // in which parameters are put into buckets
 	buckets  []*Bucket
-	streams  map[core.Device]core.Stream // where buckets are prepared
-	rebuilt  bool                        // the order is that of a backward pass
-	observed []int                       // the order in which gradients came in the first
-	unused   map[int]bool                // with StaticGraph, the parameters that no rank uses; nil before the first step
+	streams  map[streamKey]core.Stream // where buckets are prepared
+	rebuilt  bool                      // the order is that of a backward pass
+	observed []int                     // the order in which gradients came in the first
+	unused   map[int]bool              // with StaticGraph, the parameters that no rank uses; nil before the first step
 
 	sync    bool // forward passes are to be synchronised
 	expect  bool // the last one was
@@ -118,7 +118,7 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 	if o.StaticGraph {
 		o.FindUnused = false // the first step finds them for all
 	}
-	r := &Reducer{group: g, options: o, buffers: o.Buffers, sync: true, streams: map[core.Device]core.Stream{}}
+	r := &Reducer{group: g, options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}}
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {
 		if seen[n.Tensor] {
@@ -311,13 +311,23 @@ func outcome(w *collective.Work) error {
 	return w.Err()
 }
 
-// aside runs fn on the stream on which buckets on dev are prepared, so that backward's own stream does not wait for other
-// ranks, and releases what operations in it made and did not keep.
-func (r *Reducer) aside(dev core.Device, fn func() error) (err error) {
-	s := r.streams[dev]
+// lanes is how many buckets of a device may be prepared, or unpacked, at the same time: what a hook does with the result of one
+// bucket must not keep the next from going to the group.
+const lanes = 4
+
+type streamKey struct {
+	device core.Device
+	lane   int
+}
+
+// aside runs fn on a stream of dev apart, so that backward's own stream does not wait for other ranks, and releases what
+// operations in it made and did not keep.
+func (r *Reducer) aside(dev core.Device, lane int, fn func() error) (err error) {
+	key := streamKey{dev, lane % lanes}
+	s := r.streams[key]
 	if s == nil {
 		s = dev.NewStream(core.CurrentContext().Rank())
-		r.streams[dev] = s
+		r.streams[key] = s
 	}
 	core.NoGrad(func() {
 		core.WithStream(s, func() {

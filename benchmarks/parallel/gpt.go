@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/ddp"
+)
+
+// A shape is the size of a GPT and of its batch on each rank.
+type shape struct {
+	Name                                 string
+	Kinds, Context, Width, Layers, Heads int
+	Batch                                int
+}
+
+var (
+	gpt2  = shape{"GPT-2 124M", 50257, 1024, 768, 12, 12, 8}
+	small = shape{"GPT 4x128", 96, 128, 128, 4, 4, 8}
+)
+
+// A gpt is a transformer of the kind of GPT-2.
+type gpt struct {
+	shape
+	params                  []ddp.Named // the embeddings, then twelve for each layer, then the last norm's
+	tokens, places, targets *core.Tensor
+}
+
+// newGPT makes a model with a batch of its own for each rank.
+func newGPT(s shape, rank int, d core.Device) (*gpt, error) {
+	g := &gpt{shape: s}
+	core.ManualSeed(1)
+	add := func(name string, std float64, sizes ...int) {
+		t := op.Ones(sizes...)
+		switch {
+		case std < 0:
+			t = op.Zeros(sizes...)
+		case std > 0:
+			t = op.Mul(op.Randn(sizes...), core.Num(std))
+		}
+		g.params = append(g.params, ddp.Named{Name: name, Tensor: op.ToDevice(t, d).Detach().SetRequiresGrad(true)})
+	}
+	c := s.Width
+	add("tokens", 0.02, s.Kinds, c)
+	add("places", 0.02, s.Context, c)
+	for i := range s.Layers {
+		for _, p := range []struct {
+			name  string
+			std   float64
+			sizes []int
+		}{
+			{"norm1.weight", 0, []int{c}}, {"norm1.bias", -1, []int{c}},
+			{"attention.in.weight", 0.02, []int{3 * c, c}}, {"attention.in.bias", -1, []int{3 * c}},
+			{"attention.out.weight", 0.02, []int{c, c}}, {"attention.out.bias", -1, []int{c}},
+			{"norm2.weight", 0, []int{c}}, {"norm2.bias", -1, []int{c}},
+			{"mlp.in.weight", 0.02, []int{4 * c, c}}, {"mlp.in.bias", -1, []int{4 * c}},
+			{"mlp.out.weight", 0.02, []int{c, 4 * c}}, {"mlp.out.bias", -1, []int{c}},
+		} {
+			add(fmt.Sprint("layers.", i, ".", p.name), p.std, p.sizes...)
+		}
+	}
+	add("norm.weight", 0, c)
+	add("norm.bias", -1, c)
+	codes := make([]int64, s.Batch*(s.Context+1))
+	for i := range codes {
+		codes[i] = int64((i*7919 + rank*104729) % s.Kinds)
+	}
+	all := op.ToDevice(core.FromSlice(codes, s.Batch, s.Context+1), d)
+	g.tokens = op.Contiguous(op.Slice(all, 1, 0, s.Context, 1))
+	g.targets = op.Contiguous(op.Slice(all, 1, 1, s.Context+1, 1))
+	g.places = op.ToDevice(op.Arange(nil, core.IntNum(int64(s.Context)), nil, op.TensorOptions{}), d)
+	for _, t := range []*core.Tensor{g.tokens, g.targets, g.places, g.params[len(g.params)-1].Tensor} {
+		if err := t.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// forward returns the loss for the inputs, with the parameters p. Shapes: B texts, T tokens in each, C channels.
+func (g *gpt) forward(p []*core.Tensor, tokens, targets, places *core.Tensor) *core.Tensor {
+	b, t, c := tokens.Size(0), tokens.Size(1), g.Width
+	x := op.Add(op.Embedding(tokens, p[0], op.EmbeddingOptions{}), op.Embedding(places, p[1], op.EmbeddingOptions{}))
+	for i := range g.Layers {
+		w := p[2+12*i:]
+		h := op.Linear(op.LayerNorm(x, []int{c}, w[0], w[1], 1e-5), w[2], w[3])
+		h = op.Permute(op.Reshape(h, b, t, 3, g.Heads, c/g.Heads), 2, 0, 3, 1, 4)
+		y := op.ScaledDotProductAttention(op.Select(h, 0, 0), op.Select(h, 0, 1), op.Select(h, 0, 2), op.AttentionOptions{Causal: true})
+		x = op.Add(x, op.Linear(op.Reshape(op.Transpose(y, 1, 2), b, t, c), w[4], w[5]))
+		h = op.Gelu(op.Linear(op.LayerNorm(x, []int{c}, w[6], w[7], 1e-5), w[8], w[9]), "tanh")
+		x = op.Add(x, op.Linear(h, w[10], w[11]))
+	}
+	n := len(p)
+	x = op.LayerNorm(x, []int{c}, p[n-2], p[n-1], 1e-5)
+	return op.CrossEntropy(op.Reshape(op.Linear(x, p[0], nil), b*t, g.Kinds), op.Reshape(targets, b*t), op.CrossEntropyOptions{})
+}
+
+// tensors returns the parameters.
+func (g *gpt) tensors() []*core.Tensor {
+	var list []*core.Tensor
+	for _, p := range g.params {
+		list = append(list, p.Tensor)
+	}
+	return list
+}
