@@ -98,6 +98,11 @@ func plait_backward_answer(h C.plait_object, grads C.plait_tensors, n C.int64_t)
 	return C.plait_status(bind.BackwardAnswer(int64(h), int64(uintptr(unsafe.Pointer(grads))), int64(n)))
 }
 
+//export plait_backward_bucket
+func plait_backward_bucket(h C.plait_object) C.plait_object {
+	return C.plait_object(bind.BackwardBucket(int64(h)))
+}
+
 //export plait_backward_take
 func plait_backward_take(h C.plait_object, out *C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.BackwardTake(int64(h), int64(uintptr(unsafe.Pointer(out)))))

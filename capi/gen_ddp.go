@@ -48,14 +48,39 @@ func plait_reducer_hook(h C.plait_object, name C.plait_string, compress C.plait_
 	return C.plait_status(bind.ReducerHook(int64(h), C.GoString(name), C.GoString(compress), int64(uintptr(unsafe.Pointer(numbers))), int64(n)))
 }
 
+//export plait_reducer_hook_caller
+func plait_reducer_hook_caller(h C.plait_object, key C.int64_t) C.plait_status {
+	return C.plait_status(bind.ReducerHookCaller(int64(h), int64(key)))
+}
+
+//export plait_bucket_buffer
+func plait_bucket_buffer(h C.plait_object) C.plait_tensor {
+	return C.plait_tensor(bind.BucketBuffer(int64(h)))
+}
+
+//export plait_bucket_parameters
+func plait_bucket_parameters(h C.plait_object, numbers *C.int64_t, views *C.plait_tensor, room C.int64_t) C.int64_t {
+	return C.int64_t(bind.BucketParameters(int64(h), int64(uintptr(unsafe.Pointer(numbers))), int64(uintptr(unsafe.Pointer(views))), int64(room)))
+}
+
+//export plait_bucket_place
+func plait_bucket_place(h C.plait_object) C.int64_t {
+	return C.int64_t(bind.BucketPlace(int64(h)))
+}
+
+//export plait_bucket_mode
+func plait_bucket_mode(h C.plait_object) C.int64_t {
+	return C.int64_t(bind.BucketMode(int64(h)))
+}
+
 //export plait_reducer_join_begin
 func plait_reducer_join_begin(h C.plait_object, divideByActive C.bool, raises C.bool) C.plait_status {
 	return C.plait_status(bind.ReducerJoinBegin(int64(h), bool(divideByActive), bool(raises)))
 }
 
 //export plait_reducer_join_end
-func plait_reducer_join_end(h C.plait_object) C.plait_status {
-	return C.plait_status(bind.ReducerJoinEnd(int64(h)))
+func plait_reducer_join_end(h C.plait_object, answer C.plait_tensors, n C.int64_t) C.plait_object {
+	return C.plait_object(bind.ReducerJoinEnd(int64(h), int64(uintptr(unsafe.Pointer(answer))), int64(n)))
 }
 
 //export plait_reducer_join_abandon

@@ -293,12 +293,12 @@ plait_object plait_backward_grad_new(plait_tensors outputs, plait_tensors grads,
 
 // plait_backward_step goes on with a pass. It returns 0 when the pass has ended, and otherwise 1 more than
 // what it wants of the caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3
-// that of a hook before a node, 4 nothing but that a hook after a leaf's accumulation runs, 6 the answer of a
-// hook after a node, 7 the values with the keys that plait_pack_done got. plait_backward_key and
-// plait_backward_grads say of which function and on what, plait_backward_after what else a hook after a node
-// gets, and plait_backward_saved which values; plait_backward_answer gives the answer. It returns an error
-// about every twentieth of a second, and where it would wait for room in a queue: call it again. It may wait
-// for the device.
+// that of a hook before a node, 4 nothing but that a hook after a leaf's accumulation runs, 5 what the
+// function makes of the bucket of plait_backward_bucket, 6 the answer of a hook after a node, 7 the values
+// with the keys that plait_pack_done got. plait_backward_key and plait_backward_grads say of which function
+// and on what, plait_backward_after what else a hook after a node gets, and plait_backward_saved which
+// values; plait_backward_answer gives the answer. It returns an error about every twentieth of a second, and
+// where it would wait for room in a queue: call it again. It may wait for the device.
 plait_status plait_backward_step(plait_object h);
 
 // plait_backward_key returns the key of the function that a pass asks for.
@@ -320,6 +320,9 @@ plait_status plait_backward_grads(plait_object h, plait_tensor *out);
 // plait_backward_answer gives a pass the gradients that it asked for, 0 for absent ones; n 0 keeps those it
 // has.
 plait_status plait_backward_answer(plait_object h, plait_tensors grads, int64_t n);
+
+// plait_backward_bucket returns the bucket of gradients that a pass asks to be reduced.
+plait_object plait_backward_bucket(plait_object h);
 
 // plait_backward_take writes the handles of the gradients of a pass made by plait_backward_grad_new to out, 0
 // for inputs that the outputs do not depend on.
@@ -759,13 +762,34 @@ plait_status plait_reducer_stats(plait_object h, int64_t *out);
 plait_status plait_reducer_hook(plait_object h, plait_string name, plait_string compress,
 		plait_floats numbers, int64_t n);
 
+// plait_reducer_hook_caller makes the function with the given key reduce the buckets: plait_backward_step
+// asks for it. The key is among those of plait_dropped when it is no longer used.
+plait_status plait_reducer_hook_caller(plait_object h, int64_t key);
+
+// plait_bucket_buffer returns the gradients of a bucket one after the other, in memory that the next step
+// uses again.
+plait_tensor plait_bucket_buffer(plait_object h);
+
+// plait_bucket_parameters writes, of up to room parameters of a bucket, their numbers in the list that the
+// reducer was made of, and the views of the buffer that are their gradients, and returns how many there are.
+int64_t plait_bucket_parameters(plait_object h, int64_t *numbers, plait_tensor *views, int64_t room);
+
+// plait_bucket_place returns the place of a bucket in the order in which buckets are reduced, as twice the
+// number, and 1 more for the last.
+int64_t plait_bucket_place(plait_object h);
+
+// plait_bucket_mode returns the calling thread's mode on the streams of a bucket, and without gradients, for
+// plait_mode_set.
+int64_t plait_bucket_mode(plait_object h);
+
 // plait_reducer_join_begin begins training in which ranks may have unequal numbers of batches: see
 // plait_reducer_join_end. It may wait for the device.
 plait_status plait_reducer_join_begin(plait_object h, bool divide_by_active, bool raises);
 
-// plait_reducer_join_end takes part in the steps of ranks that have more batches, and ends when none has. It
-// may wait for the device.
-plait_status plait_reducer_join_end(plait_object h);
+// plait_reducer_join_end takes part in the steps of ranks that have more batches, and returns 0 when none
+// has. With a hook of the caller's it returns a bucket for that hook, and is called again with the one tensor
+// that the hook answers; n is 0 at first. It may wait for the device.
+plait_object plait_reducer_join_end(plait_object h, plait_tensors answer, int64_t n);
 
 // plait_reducer_join_abandon ends what plait_reducer_join_begin began without the steps of others, after an
 // error.

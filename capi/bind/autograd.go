@@ -4,6 +4,7 @@ import (
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/parallel/ddp"
 )
 
 // RequiresGrad returns 1 if gradients flow to the tensor, else 0.
@@ -137,7 +138,8 @@ func gradients(a Tensors, n int64) []*core.Tensor {
 
 // BackwardStep goes on with a pass. It returns 0 when the pass has ended, and otherwise 1 more than what it wants of the
 // caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3 that of a hook before a node, 4
-// nothing but that a hook after a leaf's accumulation runs, 6 the answer of a hook after a node, 7 the values with the keys
+// nothing but that a hook after a leaf's accumulation runs, 5 what the function makes of the bucket of [BackwardBucket], 6 the
+// answer of a hook after a node, 7 the values with the keys
 // that [PackDone] got. [BackwardKey] and [BackwardGrads] say of which function and on what, [BackwardAfter] what else a hook
 // after a node gets, and [BackwardSaved] which values; [BackwardAnswer] gives the answer. It returns [Busy] about every
 // twentieth of a second, and where it would wait for room in a queue: call it again.
@@ -235,19 +237,35 @@ func BackwardAnswer(h Object, grads Tensors, n int64) (status Status) {
 	if !ok {
 		return failf(core.TypeError, "backward", "%d is not the handle of a pass", h)
 	}
-	var answer []*core.Tensor
-	for _, g := range tensors(grads, n) {
-		if g != nil {
-			g = g.Alias(true)
-			if err := g.Err(); err != nil {
-				return failure(err)
-			}
-			g.Keep()
+	answer := answers(grads, n)
+	for _, g := range answer {
+		if g != nil && g.Err() != nil {
+			return failure(g.Err())
 		}
-		answer = append(answer, g)
 	}
 	p.request = nil
 	return failure(p.run.Resume(answer))
+}
+
+// answers returns tensors of the caller's as the engine's own.
+func answers(a Tensors, n int64) (list []*core.Tensor) {
+	for _, t := range tensors(a, n) {
+		if t != nil {
+			t = t.Alias(true).Keep()
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// BackwardBucket returns the bucket of gradients that a pass asks to be reduced.
+func BackwardBucket(h Object) Object {
+	if p, ok := handle.Object[*pass](h); ok && p.request != nil {
+		if b, ok := p.request.Payload.(*ddp.Bucket); ok {
+			return handle.AddObject(b)
+		}
+	}
+	return failf(core.StateError, "backward", "no bucket was asked for")
 }
 
 // BackwardTake writes the handles of the gradients of a pass made by [BackwardGradNew] to out, 0 for inputs that the

@@ -137,6 +137,58 @@ func ReducerHook(h Object, name, compress string, numbers Floats, n int64) (stat
 	return failure(reducer(h).RegisterHook(hook))
 }
 
+// ReducerHookCaller makes the function with the given key reduce the buckets: [BackwardStep] asks for it. The key is among
+// those of [Dropped] when it is no longer used.
+func ReducerHookCaller(h Object, key int64) (status Status) {
+	defer protect("register_comm_hook", &status)
+	return failure(reducer(h).RegisterForeignHook(uint64(key), func() { drop(key) }))
+}
+
+func bucket(h Object) *ddp.Bucket {
+	b, ok := handle.Object[*ddp.Bucket](h)
+	if !ok {
+		panic(core.Errorf(core.StateError, "bucket", "got no handle of a bucket"))
+	}
+	return b
+}
+
+// BucketBuffer returns the gradients of a bucket one after the other, in memory that the next step uses again.
+func BucketBuffer(h Object) (status Tensor) {
+	defer protect("bucket", &status)
+	return result(bucket(h).Buffer().Alias(true))
+}
+
+// BucketParameters writes, of up to room parameters of a bucket, their numbers in the list that the reducer was made of, and
+// the views of the buffer that are their gradients, and returns how many there are.
+func BucketParameters(h Object, numbers IntsOut, views TensorsOut, room int64) (status int64) {
+	defer protect("bucket", &status)
+	b := bucket(h)
+	list := b.Indices()
+	for i, n := range list[:min(len(list), int(room))] {
+		v := b.Gradients()[i].Alias(true)
+		if err := v.Err(); err != nil {
+			return failure(err)
+		}
+		handle.Slice[int64](numbers, room)[i] = int64(n)
+		handle.Slice[int64](views, room)[i] = handle.Tensors.Add(v)
+	}
+	return int64(len(list))
+}
+
+// BucketPlace returns the place of a bucket in the order in which buckets are reduced, as twice the number, and 1 more for
+// the last.
+func BucketPlace(h Object) (status int64) {
+	defer protect("bucket", &status)
+	b := bucket(h)
+	return 2*int64(b.Index()) + truth(b.IsLast())
+}
+
+// BucketMode returns the calling thread's mode on the streams of a bucket, and without gradients, for [ModeSet].
+func BucketMode(h Object) (status int64) {
+	defer protect("bucket", &status)
+	return int64(core.CurrentMode().WithContext(bucket(h).Context()).WithGrad(false))
+}
+
 // ReducerJoinBegin begins training in which ranks may have unequal numbers of batches: see [ReducerJoinEnd].
 //
 //plait:waits
@@ -145,17 +197,20 @@ func ReducerJoinBegin(h Object, divideByActive, raises bool) (status Status) {
 	return failure(reducer(h).JoinBegin(ddp.JoinOptions{DivideByActive: divideByActive, Throw: raises}))
 }
 
-// ReducerJoinEnd takes part in the steps of ranks that have more batches, and ends when none has.
+// ReducerJoinEnd takes part in the steps of ranks that have more batches, and returns 0 when none has. With a hook of the
+// caller's it returns a bucket for that hook, and is called again with the one tensor that the hook answers; n is 0 at first.
 //
 //plait:waits
-func ReducerJoinEnd(h Object) (status Status) {
+func ReducerJoinEnd(h Object, answer Tensors, n int64) (status Object) {
 	defer protect("join", &status)
-	q, err := reducer(h).JoinEnd(nil)
-	if err == nil && q != nil {
-		reducer(h).JoinAbandon()
-		err = core.Errorf(core.NotImplemented, "join", "does not go together with a communication hook of another language")
+	q, err := reducer(h).JoinEnd(answers(answer, n))
+	if err != nil {
+		return failure(err)
 	}
-	return failure(err)
+	if q == nil {
+		return 0
+	}
+	return handle.AddObject(q.Payload.(*ddp.Bucket))
 }
 
 // ReducerJoinAbandon ends what [ReducerJoinBegin] began without the steps of others, after an error.

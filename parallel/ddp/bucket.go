@@ -56,6 +56,14 @@ func (b *Bucket) Names() []string {
 	return list
 }
 
+// Indices returns the numbers of the parameters in the order in which the reducer got them, shared ones counted once.
+func (b *Bucket) Indices() []int { return slices.Clone(b.params) }
+
+// Context returns the context in which a hook of another language works on the bucket: on a stream beside backward's.
+func (b *Bucket) Context() *core.Context {
+	return b.reducer.contexts[streamKey{b.device, b.index % lanes}]
+}
+
 // Group returns the group that the bucket is reduced over.
 func (b *Bucket) Group() *collective.Group { return b.reducer.group }
 

@@ -26,15 +26,15 @@ func (r *Reducer) RegisterHook(h Hook) error {
 
 // RegisterForeignHook makes a hook of another language reduce the buckets. Backward asks its caller for it with a request
 // of the given ID (see [autograd.Ask]): the payload is the [Bucket], the gradient its buffer, and the answer the tensor
-// that a [Hook] would return.
-func (r *Reducer) RegisterForeignHook(id uint64) error {
+// that a [Hook] would return. drop is called when the hook is no longer used; it may be nil.
+func (r *Reducer) RegisterForeignHook(id uint64, drop func()) error {
 	if id == 0 {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
 	if err := r.hookable(); err != nil {
 		return err
 	}
-	r.foreign = id
+	r.foreign, r.dropForeign = id, drop
 	return r.assign()
 }
 
@@ -91,6 +91,9 @@ func CompressHook(d core.DType, next Hook) Hook {
 		if err != nil {
 			return nil, err
 		}
-		return op.To(t, b.dtype), nil
+		if err := op.CopyInPlace(b.flat, op.Reshape(t, b.numel)).Err(); err != nil {
+			return nil, err
+		}
+		return b.flat, nil
 	}
 }

@@ -169,7 +169,7 @@ func TestCase23Registration(t *testing.T) {
 			}
 			return nil
 		}
-		if err := errors.Join(wrong(red.RegisterHook(nil), "no function"), wrong(red.RegisterForeignHook(0), "no function")); err != nil {
+		if err := errors.Join(wrong(red.RegisterHook(nil), "no function"), wrong(red.RegisterForeignHook(0, nil), "no function")); err != nil {
 			return err
 		}
 		if err := red.RegisterHook(func(b *ddp.Bucket) (*core.Tensor, error) { return op.Narrow(b.Buffer(), 0, 0, 1), nil }); err != nil {
@@ -199,7 +199,7 @@ func TestForeignHookInAPlainBackward(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := p.Reducer().RegisterForeignHook(42); err != nil {
+		if err := p.Reducer().RegisterForeignHook(42, nil); err != nil {
 			return err
 		}
 		if err := backward(p, r, 0); err == nil || !strings.Contains(err.Error(), "another language") {
@@ -232,7 +232,7 @@ func TestForeignHook(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := p.Reducer().RegisterForeignHook(42); err != nil {
+			if err := p.Reducer().RegisterForeignHook(42, nil); err != nil {
 				return err
 			}
 			asked, next := 0, 0

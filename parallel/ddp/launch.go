@@ -157,6 +157,10 @@ func (r *Reducer) divisor() int {
 
 // ask hands the bucket to the hook of another language, by way of the caller of backward.
 func (r *Reducer) ask(b *Bucket, grads []*core.Tensor) error {
+	if key := (streamKey{b.device, b.index % lanes}); r.contexts[key] == nil {
+		here := core.CurrentContext()
+		r.contexts[key] = here.OnStreamsOf(here)
+	}
 	q := &autograd.Request{ID: r.foreign, What: autograd.WantAsked, Grads: []*core.Tensor{b.flat}, Payload: b}
 	then := func(answer []*core.Tensor) error {
 		if len(answer) != 1 || answer[0] == nil {

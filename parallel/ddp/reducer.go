@@ -63,22 +63,24 @@ type Reducer struct {
 
 	order    []int // in which parameters are put into buckets
 	buckets  []*Bucket
-	streams  map[streamKey]core.Stream // where buckets are prepared
-	rebuilt  bool                      // the order is that of a backward pass
-	observed []int                     // the order in which gradients came in the first
-	unused   map[int]bool              // with StaticGraph, the parameters that no rank uses; nil before the first step
+	streams  map[streamKey]core.Stream   // where buckets are prepared
+	contexts map[streamKey]*core.Context // in which hooks of another language work on them
+	rebuilt  bool                        // the order is that of a backward pass
+	observed []int                       // the order in which gradients came in the first
+	unused   map[int]bool                // with StaticGraph, the parameters that no rank uses; nil before the first step
 
-	sync    bool // forward passes are to be synchronised
-	expect  bool // the last one was
-	pass    *pass
-	works   [2][]*collective.Work // of the last two passes
-	hook    Hook
-	foreign uint64 // a hook of another language
-	samples float64
-	weight  float64 // the samples behind the gradients that are reduced now
-	join    *joining
-	mode    SyncMode
-	stale   *exchange // in a mode in which ranks step apart
+	sync        bool // forward passes are to be synchronised
+	expect      bool // the last one was
+	pass        *pass
+	works       [2][]*collective.Work // of the last two passes
+	hook        Hook
+	foreign     uint64 // a hook of another language
+	dropForeign func()
+	samples     float64
+	weight      float64 // the samples behind the gradients that are reduced now
+	join        *joining
+	mode        SyncMode
+	stale       *exchange // in a mode in which ranks step apart
 
 	optimizer *optim.Optimizer // of SetSyncMode
 	steps     int              // that it made
@@ -118,7 +120,7 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 	if o.StaticGraph {
 		o.FindUnused = false // the first step finds them for all
 	}
-	r := &Reducer{group: g, options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}}
+	r := &Reducer{group: g, options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}, contexts: map[streamKey]*core.Context{}}
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {
 		if seen[n.Tensor] {
@@ -199,7 +201,15 @@ func (r *Reducer) Close() error {
 			p.remove = nil
 		}
 	}
+	if r.dropForeign != nil {
+		r.dropForeign()
+		r.dropForeign = nil
+	}
 	r.freeBuckets()
+	for _, c := range r.contexts {
+		c.Free()
+	}
+	r.contexts = nil
 	for _, s := range r.streams {
 		if e := s.Close(); err == nil {
 			err = e

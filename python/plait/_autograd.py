@@ -198,7 +198,7 @@ def _batched(
 
 
 # What a pass asks for, as `bind_BackwardStep` numbers it.
-_DERIVATIVE, _HOOK, _PRE_HOOK, _POST_HOOK, _AFTER_HOOK, _SAVED = 1, 2, 3, 4, 6, 7
+_DERIVATIVE, _HOOK, _PRE_HOOK, _POST_HOOK, _BUCKET, _AFTER_HOOK, _SAVED = range(1, 8)
 
 
 class _Passes(threading.local):
@@ -280,6 +280,8 @@ def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
         check(_core.bind_BackwardSaved(run, address(keys)))
         return [unpack(packed, hook) for hook, packed in map(kept, keys)]
     function = kept(_core.bind_BackwardKey(run))
+    if wanted == _BUCKET:
+        return function(_core.bind_BackwardBucket(run))
     buffer = array("q", bytes(8 * _core.bind_BackwardGradCount(run)))
     check(_core.bind_BackwardGrads(run, address(buffer)))
     grads = [own(h) if h else None for h in buffer]

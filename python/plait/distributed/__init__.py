@@ -15,6 +15,7 @@ from typing import Any as _Any
 
 from plait._errors import DistributedError as DistBackendError
 from plait._errors import DistributedError as DistError
+from plait.distributed._bucket import GradBucket
 from plait.distributed._collectives import (
     all_gather,
     all_gather_into_tensor,
@@ -72,6 +73,7 @@ __all__ = [
     "DeviceMesh",
     "DistBackendError",
     "DistError",
+    "GradBucket",
     "GroupMember",
     "P2POp",
     "ProcessGroup",

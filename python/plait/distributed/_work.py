@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import functools
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -91,9 +90,8 @@ class Work(_core.ObjectOwner):
 class Future:
     """What a collective writes, or what was made of it, when it is done."""
 
-    def __init__(self, work: Work, value: Callable[[], Any] | None = None) -> None:
+    def __init__(self, work: Work) -> None:
         self._work = work
-        self._value = functools.cache(work.result if value is None else value)
 
     def done(self) -> bool:
         """Returns whether the collective is done."""
@@ -101,20 +99,60 @@ class Future:
 
     def wait(self) -> Any:
         """Waits for the value and returns it."""
-        return self._value()
+        return self._work.result()
 
     def value(self) -> Any:
         """Returns the value."""
         return self.wait()
 
+    def ordered(self) -> Any:
+        """Returns the value without waiting: what is done with its tensors is done after the collective."""
+        return self._work._result
+
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """Returns a future of what `callback` makes of this one, which is called, once, when that is waited for."""
+        return _Then(self, callback)
 
-        def value() -> Any:
-            self.wait()
-            return callback(self)
 
-        return Future(self._work, value)
+class _Then(Future):
+    """What a callback makes of a future."""
+
+    def __init__(self, before: Future, callback: Callable[[Future], Any]) -> None:
+        self._work = before._work
+        self._before, self._callback = before, callback
+        self._value: list[Any] = []
+
+    def _made(self, wait: bool) -> Any:
+        if not self._value:
+            given = self._before.wait() if wait else self._before.ordered()
+            self._value.append(self._callback(_Known(self._work, given)))
+        return self._value[0]
+
+    def wait(self) -> Any:
+        """Waits for the value and returns it."""
+        self._before.wait()
+        return self._made(True)
+
+    def ordered(self) -> Any:
+        """Returns the value without waiting: what is done with its tensors is done after the collective."""
+        return self._made(False)
+
+
+class _Known(Future):
+    """A value that is there, as far as whoever uses it need know."""
+
+    def __init__(self, work: Work, value: Any) -> None:
+        self._work, self._given = work, value
+
+    def done(self) -> bool:
+        """Returns True."""
+        return True
+
+    def wait(self) -> Any:
+        """Returns the value."""
+        return self._given
+
+    ordered = wait
 
 
 def arrive(work: Work) -> None:

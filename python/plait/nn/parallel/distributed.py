@@ -10,6 +10,8 @@ from typing import Any
 from plait import _core
 from plait._modes import is_grad_enabled
 from plait._runtime import address, check
+from plait._tensor import keep, kept
+from plait.distributed._bucket import GradBucket, reducing
 from plait.distributed._groups import ProcessGroup, require
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import samples_of
@@ -112,6 +114,7 @@ class DistributedDataParallel(Module):
         self.require_backward_grad_sync = True
         self._weighted = weighted
         self._optimizer: Any = None
+        self._hook = 0  # the key of a communication hook in Python
         buffers = list(module.named_buffers())
         flags = (not broadcast_buffers, not init_sync, find_unused_parameters, static_graph, gradient_as_bucket_view)
         options = sum(1 << i for i, on in enumerate((*flags, delay_all_reduce, weighted)) if on)
@@ -173,24 +176,37 @@ class DistributedDataParallel(Module):
         except BaseException:
             _core.bind_ReducerJoinAbandon(self._reducer)
             raise
-        check(_core.bind_ReducerJoinEnd(self._reducer))
+        answer: Any = ()
+        while True:
+            out = array("q", [t._h for t in answer])
+            bucket = check(_core.bind_ReducerJoinEnd(self._reducer, address(out), len(out)))
+            if not bucket:
+                return
+            try:
+                answer = kept(self._hook)(bucket)
+            except BaseException:
+                _core.bind_ReducerJoinAbandon(self._reducer)
+                raise
 
-    def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Makes one of the hooks of `plait.distributed.algorithms.ddp_comm_hooks` reduce the buckets.
+    def register_comm_hook(self, state: object, hook: Callable[[Any, GradBucket], Any]) -> None:
+        """Makes a hook reduce the buckets. Every rank registers the same one.
+
+        The hook gets `state` and a bucket and returns a future of the tensor that takes the place of the bucket's
+        buffer, such as that of an asynchronous `all_reduce`. It runs, as soon as the bucket's gradients are final, on a
+        stream beside backward; what it does with the result of a collective waits for it by itself. Those of
+        `plait.distributed.algorithms.ddp_comm_hooks` run in the engine.
 
         Raises:
             TypeError: if it cannot be called.
             RuntimeError: if there is one, or a step was made.
-            NotImplementedError: if it is another function: only those run, in the engine, while backward goes on.
         """
         if not callable(hook):
             raise TypeError(f"register_comm_hook: want a function, got {type(hook).__name__}")
         engine = getattr(hook, "_engine", None)
         if engine is None:
-            raise NotImplementedError(
-                f"register_comm_hook: {getattr(hook, '__name__', hook)!r} is not one of those of "
-                "plait.distributed.algorithms.ddp_comm_hooks"
-            )
+            self._hook = keep(reducing(hook, state, [p for _, p in self.module.named_parameters()]))
+            check(_core.bind_ReducerHookCaller(self._reducer, self._hook))
+            return
         name, compress = engine
         numbers = array("d", state._numbers() if hasattr(state, "_numbers") else ())
         check(_core.bind_ReducerHook(self._reducer, name, compress, address(numbers), len(numbers)))

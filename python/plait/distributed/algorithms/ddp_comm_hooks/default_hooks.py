@@ -1,55 +1,72 @@
-"""Hooks that average, as the gradients are or rounded to half the bytes."""
+"""Hooks that average, as the gradients are or rounded to half the bytes.
+
+Given to `register_comm_hook` they run in the engine; a hook of one's own may call them.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from plait.distributed.algorithms.ddp_comm_hooks._names import Hook, engine_hook, refuse
+from plait._dtype import bfloat16, dtype, float16
+from plait.distributed._collectives import all_reduce
+from plait.distributed._work import Future, ReduceOp
+from plait.distributed.algorithms.ddp_comm_hooks._names import Hook, engine_hook
 
 
 @engine_hook("allreduce")
 def allreduce_hook(process_group: Any, bucket: Any) -> Any:
     """Averages the gradients as they are."""
-    return refuse()
+    work = all_reduce(bucket.buffer(), op=ReduceOp.AVG, group=process_group, async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 @engine_hook("allreduce", "fp16")
 def fp16_compress_hook(process_group: Any, bucket: Any) -> Any:
     """Averages the gradients rounded to float16; sums are made in float32."""
-    return refuse()
+    return _compressed(allreduce_hook, process_group, bucket, float16)
 
 
 @engine_hook("allreduce", "bf16")
 def bf16_compress_hook(process_group: Any, bucket: Any) -> Any:
     """Averages the gradients rounded to bfloat16; sums are made in float32."""
-    return refuse()
+    return _compressed(allreduce_hook, process_group, bucket, bfloat16)
 
 
 @engine_hook("noop")
 def noop_hook(_: Any, bucket: Any) -> Any:
     """Leaves each rank its own gradients, to measure what communication costs."""
-    return refuse()
+    return bucket.buffer()
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
     """Returns a hook that runs another one on gradients rounded to float16."""
-    return _wrapped(hook, "fp16")
+    return _wrapped(hook, "fp16", float16)
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
     """Returns a hook that runs another one on gradients rounded to bfloat16."""
-    return _wrapped(hook, "bf16")
+    return _wrapped(hook, "bf16", bfloat16)
 
 
-def _wrapped(hook: Hook, compress: str) -> Hook:
-    name, _ = getattr(hook, "_engine", ("", ""))
-    if not name:
-        raise NotImplementedError(
-            "compress_wrapper: want one of the hooks of plait.distributed.algorithms.ddp_comm_hooks"
-        )
+def _compressed(hook: Hook, state: Any, bucket: Any, to: dtype) -> Any:
+    """Runs a hook on a bucket rounded to a smaller dtype."""
+    full = bucket.buffer()
+    bucket.set_buffer(full.to(to))
+    result = hook(state, bucket)
+    bucket.set_buffer(full)
+    if not isinstance(result, Future):
+        return full.copy_(result)
+    return result.then(lambda done: full.copy_(_only(done.value())))
 
-    @engine_hook(name, compress)
+
+def _only(value: Any) -> Any:
+    return value[0] if isinstance(value, list | tuple) else value
+
+
+def _wrapped(hook: Hook, compress: str, to: dtype) -> Hook:
     def wrapped(state: Any, bucket: Any) -> Any:
-        return refuse()
+        return _compressed(hook, state, bucket, to)
 
-    return wrapped
+    name, inner = getattr(hook, "_engine", ("", ""))
+    return engine_hook(name, compress)(wrapped) if name and not inner else wrapped

@@ -1,0 +1,79 @@
+"""Buckets of gradients, for communication hooks written in Python."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plait import _core
+from plait._runtime import address, check, own
+from plait._tensor import Tensor
+from plait.distributed._work import Future
+
+
+class GradBucket(_core.ObjectOwner):
+    """Gradients of one dtype that are reduced together, as a communication hook gets them."""
+
+    def __init__(self, handle: int, parameters: Sequence[Tensor]) -> None:
+        self._h = handle
+        count = check(_core.bind_BucketParameters(handle, 0, 0, 0))
+        numbers, views = array("q", bytes(8 * count)), array("q", bytes(8 * count))
+        check(_core.bind_BucketParameters(handle, address(numbers), address(views), count))
+        self._gradients = [own(h) for h in views]
+        self._parameters = [parameters[i] for i in numbers]
+        self._place = check(_core.bind_BucketPlace(handle))
+        self._buffer: Tensor = own(check(_core.bind_BucketBuffer(handle)))
+
+    def index(self) -> int:
+        """Returns the bucket's place in the order in which buckets are reduced."""
+        return self._place // 2
+
+    def is_last(self) -> bool:
+        """Returns whether the bucket is the last to be reduced."""
+        return bool(self._place % 2)
+
+    def buffer(self) -> Tensor:
+        """Returns the gradients one after the other, in one tensor of one dimension."""
+        return self._buffer
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        """Makes another tensor the one that `buffer` returns."""
+        if not isinstance(buffer, Tensor):
+            raise TypeError(f"set_buffer: want a tensor, got {type(buffer).__name__}")
+        self._buffer = buffer
+
+    def gradients(self) -> list[Tensor]:
+        """Returns views of the bucket's own buffer with the shapes of the parameters."""
+        return list(self._gradients)
+
+    def parameters(self) -> list[Tensor]:
+        """Returns the parameters whose gradients the bucket holds."""
+        return list(self._parameters)
+
+
+def reducing(
+    hook: Callable[[Any, GradBucket], Any], state: object, parameters: Sequence[Tensor]
+) -> Callable[[int], tuple[Tensor]]:
+    """Returns what runs a communication hook on the bucket with a handle, beside backward, and returns its result."""
+
+    def run(handle: int) -> tuple[Tensor]:
+        bucket = GradBucket(check(handle), parameters)
+        before = _core.bind_ModeGet()
+        check(_core.bind_ModeSet(_core.bind_BucketMode(bucket._h)))
+        try:
+            result = hook(state, bucket)
+            if isinstance(result, Future):
+                result = result.ordered()
+        finally:
+            _core.bind_ModeSet(before)
+        if isinstance(result, list | tuple) and len(result) == 1:
+            result = result[0]
+        if not isinstance(result, Tensor):
+            raise TypeError(
+                f"the communication hook {getattr(hook, '__name__', hook)!r} must return a future of a tensor, "
+                f"got {type(result).__name__}"
+            )
+        return (result,)
+
+    return run
