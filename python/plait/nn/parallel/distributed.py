@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from plait import _core
+from plait._kept import keep, kept
 from plait._modes import is_grad_enabled
 from plait._runtime import address, check
-from plait._tensor import keep, kept
 from plait.distributed._bucket import GradBucket, reducing
 from plait.distributed._groups import ProcessGroup, require
 from plait.nn.modules.module import Module
