@@ -8,6 +8,7 @@ import pytest
 from plait import distributed as dist
 from plait import nn
 from plait.distributed import checkpoint as dcp
+from plait.distributed import fsdp
 from plait.distributed._placement import Placement, place
 from plait.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -126,6 +127,102 @@ def test_shards_load_on_other_numbers_of_ranks(tmp_path):
     assert found.tensors["nested.deep.w"].size == (7, 3)
     assert found.tensors["nested.deep.w"].dtype == plait.float32
     assert found.values == {f"seed of {r}": r for r in range(4)}
+
+
+class Odd(nn.Module):
+    """Parameters of every kind: smaller than the world, without dimensions, frozen, shared."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(3, 7), nn.Linear(7, 3)
+        self.scale = nn.Parameter(plait.tensor(1.5))
+        self.pair = nn.Parameter(plait.tensor([0.5, 2.0]))
+        self.frozen = nn.Parameter(plait.ones(3), requires_grad=False)
+        self.again = self.up
+        self.norm = nn.BatchNorm1d(7)
+
+    def forward(self, x):
+        y = self.norm(self.again(x)).tanh() * self.scale
+        return self.down(y) * self.frozen + self.pair.sum()
+
+
+def odd(seed):
+    plait.manual_seed(seed)
+    return Odd()
+
+
+def divided(kind, seed):
+    m = odd(seed)
+    if kind == "ddp":
+        return DistributedDataParallel(m)
+    if kind == "fsdp":
+        fsdp.fully_shard(m.down)
+        fsdp.fully_shard(m)
+        return m
+    if kind == "wrapped":
+        return fsdp.FSDP(m)
+    return m
+
+
+@pytest.mark.parametrize("saving", ["fsdp", "ddp", "wrapped", None])
+@pytest.mark.parametrize("loading", ["fsdp", "ddp", "wrapped", None])
+def test_every_way_of_training_loads_every_other(tmp_path, saving, loading):
+    def save(rank):
+        state = everything(divided(saving, 0))
+        train(state["model"], state["optimizer"], 2, scheduler=state["scheduler"])
+        with plait.no_grad():
+            state["model"](plait.ones(4, 3))  # which leaves parameters gathered
+        # Under names, because not every way has the parameters in one order.
+        weights, optim = get_state_dict(state["model"], state["optimizer"])
+        dcp.save({"model": weights, "optim": optim, "scheduler": state["scheduler"]}, checkpoint_id=tmp_path)
+        return train(state["model"], state["optimizer"], 3, 2, state["scheduler"])
+
+    def load(rank):
+        state = everything(divided(loading, 1))
+        weights, optim = get_state_dict(state["model"], state["optimizer"])
+        dcp.load({"model": weights, "optim": optim, "scheduler": state["scheduler"]}, checkpoint_id=tmp_path)
+        set_state_dict(state["model"], state["optimizer"], model_state_dict=weights, optim_state_dict=optim)
+        return train(state["model"], state["optimizer"], 3, 2, state["scheduler"])
+
+    want = on_ranks(4, save)[0] if saving else save(0)
+    for losses in on_ranks(3, load) if loading else [load(0)]:
+        assert losses == pytest.approx(want, rel=1e-5)
+
+
+def test_the_same_shards_go_on_bit_for_bit(tmp_path):
+    def fn(rank):
+        state = everything(divided("fsdp", 0))
+        train(state["model"], state["optimizer"], 2)
+        dcp.save(state, checkpoint_id=tmp_path)
+        want = train(state["model"], state["optimizer"], 3, 2)
+        other = everything(divided("fsdp", 1))
+        dcp.load(other, checkpoint_id=tmp_path)
+        return want == train(other["model"], other["optimizer"], 3, 2)
+
+    assert on_ranks(3, fn) == [True] * 3
+
+
+def test_whole_states_of_fsdp():
+    def fn(rank):
+        state = everything(divided("fsdp", 0))
+        train(state["model"], state["optimizer"], 2)
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        weights, optim = get_state_dict(state["model"], state["optimizer"], options=options)
+        if rank != 0:
+            assert not weights and not optim
+        other = everything(divided("fsdp", 5))
+        given = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        set_state_dict(
+            other["model"], other["optimizer"], model_state_dict=weights, optim_state_dict=optim, options=given
+        )
+        again, _ = get_state_dict(other["model"], other["optimizer"], options=options)
+        same = all(plait.equal(weights[n], again[n]) for n in weights)
+        return same, [tuple(t.shape) for t in weights.values()], train(other["model"], other["optimizer"], 2, 2)
+
+    first, *others = on_ranks(3, fn)
+    assert all(same for same, _, _ in (first, *others))
+    assert first[1] == [tuple(t.shape) for t in odd(0).state_dict().values()]
+    assert all(losses == first[2] for _, _, losses in others)
 
 
 def test_values_come_back_as_they_were(tmp_path):

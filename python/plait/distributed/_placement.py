@@ -15,8 +15,8 @@ class Placement(NamedTuple):
 
 
 def place(tensor: Any, placement: Placement | None) -> Any:
-    """Says where a tensor belongs, and returns it; None stands for a tensor that is whole."""
-    if placement is not None:
+    """Says where a tensor belongs, unless it knows, and returns it; None stands for a tensor that is whole."""
+    if placement is not None and placement_of(tensor) is None:
         setattr(tensor, _NAME, placement)
     return tensor
 
@@ -24,6 +24,12 @@ def place(tensor: Any, placement: Placement | None) -> Any:
 def placement_of(tensor: Any) -> Placement | None:
     """Returns where a tensor belongs; None for one that is whole."""
     return getattr(tensor, _NAME, None)
+
+
+def settle(tensor: Any) -> None:
+    """Makes a parameter of FSDP that is gathered, such as after a forward pass, the rank's part again."""
+    if placement_of(tensor) is not None and hasattr(tensor, "reshard"):
+        tensor.reshard()
 
 
 def placed_like(tensor: Any, model: Any) -> Any:

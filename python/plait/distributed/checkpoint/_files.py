@@ -17,7 +17,7 @@ from plait._layout import Size
 from plait._runtime import SLICE, address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, require
-from plait.distributed._placement import placement_of
+from plait.distributed.checkpoint._moving import pieces_of
 from plait.distributed.checkpoint._nested import Stateful, fill, flatten
 from plait.distributed.checkpoint._states import States, give, state_of
 from plait.distributed.checkpoint._values import decode, encode
@@ -217,12 +217,12 @@ def _header(name: str, state: dict[str, Any], prepare: Callable[[], None] | None
     try:
         if prepare is not None:
             prepare()
-        for key, value in flatten(state).items():
-            if isinstance(value, Tensor):
-                placed = placement_of(value)
-                pieces.append({"name": key, "shape": placed and placed.shape, "offset": placed and placed.offset})
-                handles.append(value._h)
-            else:
+        flat = flatten(state)
+        for piece, handle in pieces_of({key: v for key, v in flat.items() if isinstance(v, Tensor)}):
+            pieces.append(piece)
+            handles.append(handle)
+        for key, value in flat.items():
+            if not isinstance(value, Tensor):
                 try:
                     values[key] = encode(value)
                 except TypeError as error:

@@ -15,16 +15,23 @@ from plait.distributed._placement import placement_of
 
 def reshard(have: dict[str, Tensor], want: dict[str, Tensor]) -> None:
     """Writes to the tensors that each rank wants what the ranks have, by name. All ranks call it."""
-    tensors = [*have.items(), *want.items()]
-    pieces = []
-    for name, t in tensors:
-        placed = placement_of(t)
-        pieces.append({"name": name, "shape": placed and placed.shape, "offset": placed and placed.offset})
-    handles = array("q", [t._h for _, t in tensors])
+    own, wanted = pieces_of(have), pieces_of(want)
+    header = json.dumps({"pieces": [p for p, _ in own + wanted]})
+    handles = array("q", [h for _, h in own + wanted])
     group = require(None, "checkpoint")._h if is_initialized() else 0
-    check(
-        _core.bind_CheckpointReshard(json.dumps({"pieces": pieces}), address(handles), len(have), len(handles), group)
-    )
+    check(_core.bind_CheckpointReshard(header, address(handles), len(own), len(handles), group))
+
+
+def pieces_of(tensors: dict[str, Tensor]) -> list[tuple[dict[str, Any], int]]:
+    """Returns what the engine must know of tensors: for each its name and place, and its handle."""
+    pieces: list[tuple[dict[str, Any], int]] = []
+    for name, t in tensors.items():
+        placed = placement_of(t)
+        if placed is None:
+            pieces.append(({"name": name}, t._h))
+        elif t.numel():  # else the rank has nothing of it
+            pieces.append(({"name": name, "shape": placed.shape, "offset": placed.offset}, t._h))
+    return pieces
 
 
 def gathered(tensors: dict[str, Tensor], here: bool, device: Any) -> dict[str, Tensor]:
@@ -50,6 +57,8 @@ def local(t: Any, model: Tensor) -> Any:
     placed = placement_of(model)
     if placed is None or not isinstance(t, Tensor) or placement_of(t) is not None or tuple(t.shape) != placed.shape:
         return t
+    if not model.numel():
+        return t.flatten()[:0].reshape(model.shape)
     for dim, (start, length) in enumerate(zip(placed.offset, model.shape, strict=True)):
         t = t.narrow(dim, start, length)
     return t

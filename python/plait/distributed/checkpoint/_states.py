@@ -7,7 +7,8 @@ from typing import Any
 
 from plait import _ops
 from plait._tensor import Tensor
-from plait.distributed._placement import place, placed_like, placement_of
+from plait.distributed._placement import place, placed_like, placement_of, settle
+from plait.distributed.checkpoint._moving import local
 from plait.distributed.checkpoint.metadata import Metadata
 from plait.nn.modules.module import Module
 from plait.nn.parallel.data_parallel import DataParallel
@@ -35,6 +36,8 @@ def plain_names(model: Module) -> Callable[[str], str]:
 def model_state(model: Module) -> dict[str, Any]:
     """Returns a model's state under plain names: tensors that share its memory, and say where they belong."""
     plain = plain_names(model)
+    for p in model.parameters():
+        settle(p)
     return {
         plain(name): place(v.detach(), placement_of(v)) if isinstance(v, Tensor) else v
         for name, v in model.state_dict(keep_vars=True).items()
@@ -43,22 +46,16 @@ def model_state(model: Module) -> dict[str, Any]:
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
     """Returns an optimiser's state; tensors of a parameter's shape belong where that does."""
-    state = optimizer.state_dict()
     params = parameters(optimizer)
-    state["state"] = States(
-        {
-            n: {k: _placed(v, params.get(n)) for k, v in s.items()} if isinstance(s, dict) else s
-            for n, s in state["state"].items()
-        },
-        params,
-    )
+    for p in params.values():
+        settle(p)
+    state = optimizer.state_dict()
+    numbers = {"step", getattr(optimizer, "_count", "step"), *getattr(optimizer, "_numbers", ())}
+    states = States({}, params, numbers)
+    for n, kept in state["state"].items():
+        states[n] = states.placed(n, kept)
+    state["state"] = states
     return state
-
-
-def _placed(value: Any, param: Tensor | None) -> Any:
-    if param is None or not isinstance(value, Tensor) or placement_of(param) is None:
-        return value
-    return placed_like(value.detach(), param)
 
 
 def parameters(optimizer: Optimizer) -> dict[Any, Tensor]:
@@ -70,11 +67,30 @@ class States(dict[Any, Any]):
     """What an optimiser keeps, by parameter.
 
     It knows the parameters, so that loading can make what is not there yet.
+
+    Args:
+        states: what there is
+        params: the parameters, by the same keys
+        numbers: the names of states that are one number, whatever the parameter is
     """
 
-    def __init__(self, states: dict[Any, Any], params: dict[Any, Tensor]) -> None:
+    def __init__(self, states: dict[Any, Any], params: dict[Any, Tensor], numbers: set[str]) -> None:
         super().__init__(states)
-        self.params = params
+        self.params, self.numbers = params, numbers
+
+    def placed(self, key: Any, kept: Any) -> Any:
+        """Returns what is kept for a parameter, with tensors of its shape belonging where it does."""
+        param = self.params.get(key)
+        if param is None or placement_of(param) is None or not isinstance(kept, dict):
+            return kept
+        return {
+            k: placed_like(v.detach(), param) if isinstance(v, Tensor) and k not in self.numbers else v
+            for k, v in kept.items()
+        }
+
+    def local(self, key: Any, kept: dict[str, Any]) -> dict[str, Any]:
+        """Returns what is kept for a parameter, with this rank's parts of whole tensors."""
+        return {k: v if k in self.numbers else local(v, self.params[key]) for k, v in kept.items()}
 
     def make(self, name: str, stored: Metadata) -> None:
         """Makes what a checkpoint holds under `name` and is not here."""
@@ -82,16 +98,16 @@ class States(dict[Any, Any]):
         for entry, info in stored.tensors.items():
             key, _, field = entry.removeprefix(name + ".").rpartition(".")
             if entry.startswith(name + ".") and key in keys and field not in self.get(keys[key], {}):
-                self.setdefault(keys[key], {})[field] = self.empty(keys[key], info.size, info.dtype)
+                self.setdefault(keys[key], {})[field] = self.empty(keys[key], field, info.size, info.dtype)
         for entry, value in stored.values.items():
             key, _, field = entry.removeprefix(name + ".").rpartition(".")
             if entry.startswith(name + ".") and key in keys:
                 self.setdefault(keys[key], {}).setdefault(field, value)
 
-    def empty(self, key: Any, shape: Sequence[int], dtype: Any) -> Tensor:
-        """Returns a tensor for the rank's part of what belongs to a parameter and is of the given shape as a whole."""
+    def empty(self, key: Any, name: str, shape: Sequence[int], dtype: Any) -> Tensor:
+        """Returns a tensor for the rank's part of a parameter's state that has the given shape as a whole."""
         param = self.params[key]
-        placement = placement_of(param)
+        placement = None if name in self.numbers else placement_of(param)
         if placement is None or tuple(shape) != placement.shape:
             return _ops.empty(shape, dtype=dtype, device=param.device)
         return place(_ops.empty(param.shape, dtype=dtype, device=param.device), placement)

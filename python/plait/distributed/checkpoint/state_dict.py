@@ -84,11 +84,12 @@ def get_optimizer_state_dict(
     _no_submodules(submodules)
     o = options or StateDictOptions()
     names = _names(model)
-    states = States({}, {})
+    states = States({}, {}, set())
     groups: list[dict[str, Any]] = []
     for optimizer in _listed(optimizers):
         one = optimizer_state(optimizer)
         by_number = {n: _name(names, p) for n, p in one["state"].params.items()}
+        states.numbers |= one["state"].numbers
         states.params.update({by_number[n]: p for n, p in one["state"].params.items()})
         states.update({by_number[n]: s for n, s in one["state"].items()})
         groups += [{**g, "params": [by_number[n] for n in g["params"]]} for g in one["param_groups"]]
@@ -169,11 +170,8 @@ def set_optimizer_state_dict(
     o = options or StateDictOptions()
     names = _names(model)
     listed = _listed(optimizers)
-    state = optim_state_dict
-    if o.broadcast_from_rank0:
-        state = _from_rank0(
-            state, {_name(names, p): p for opt in listed for g in opt.param_groups for p in g["params"]}
-        )
+    mine: States = get_optimizer_state_dict(model, listed)["state"]
+    state = _from_rank0(optim_state_dict, mine) if o.broadcast_from_rank0 else optim_state_dict
     for optimizer in listed:
         number = 0
         states: dict[int, Any] = {}
@@ -184,9 +182,9 @@ def set_optimizer_state_dict(
             if saved is None:
                 raise ValueError(f"set_optimizer_state_dict: no group of the state has the parameters {own}")
             groups.append({**saved, "params": list(range(number, number + len(own)))})
-            for name, p in zip(own, group["params"], strict=True):
+            for name in own:
                 if name in state["state"]:
-                    states[number] = {k: local(v, p) for k, v in state["state"][name].items()}
+                    states[number] = mine.local(name, state["state"][name])
                 number += 1
         optimizer.load_state_dict({"state": states, "param_groups": groups})
 
@@ -227,7 +225,7 @@ def _given(state: dict[str, Any], o: StateDictOptions) -> dict[str, Any]:
     return fill(state, take)
 
 
-def _from_rank0(state: dict[str, Any], params: dict[str, Tensor]) -> dict[str, Any]:
+def _from_rank0(state: dict[str, Any], mine: States) -> dict[str, Any]:
     """Returns the state of rank 0's optimisers, with this rank's parts of the tensors."""
     from plait.distributed._objects import broadcast_object_list
 
@@ -241,7 +239,7 @@ def _from_rank0(state: dict[str, Any], params: dict[str, Tensor]) -> dict[str, A
         }
         described = [shapes, state["param_groups"]]
     broadcast_object_list(described)
-    states = States({}, params)
+    states = States({}, mine.params, mine.numbers)
     have: dict[str, Tensor] = {}
     want: dict[str, Tensor] = {}
     for name, fields in described[0].items():
@@ -249,7 +247,7 @@ def _from_rank0(state: dict[str, Any], params: dict[str, Tensor]) -> dict[str, A
         for key, v in fields.items():
             states[name][key] = v
             if isinstance(v, tuple):  # stands for a tensor
-                states[name][key] = want[f"{name}.{key}"] = states.empty(name, *v)
+                states[name][key] = want[f"{name}.{key}"] = states.empty(name, key, *v)
                 if _is_rank0():
                     have[f"{name}.{key}"] = state["state"][name][key]
     reshard(have, want)

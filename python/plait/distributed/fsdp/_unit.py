@@ -14,6 +14,7 @@ from plait._layout import Size
 from plait._runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup
+from plait.distributed._placement import Placement
 from plait.nn.parameter import Parameter
 
 
@@ -136,6 +137,10 @@ class Shard(Tensor):
 
     __slots__ = ()
 
+    @property
+    def _placement(self) -> Placement:
+        return _placement(*self.__dict__["_of"])
+
     def full_tensor(self) -> Tensor:
         """Returns the whole, gathered from all ranks, each of which calls it."""
         unit, name = self.__dict__["_of"]
@@ -169,6 +174,16 @@ class ShardedParameter(Parameter):
         """The sizes of the dimensions: of this rank's rows, or, while it is gathered, of the whole."""
         forget_layout(self)  # what it remembers may be out of date
         return super().shape
+
+    @property
+    def _placement(self) -> Placement:
+        return _placement(*self._unit())
+
+    def reshard(self) -> None:
+        """Frees the full parameter, and those of its unit, if they are gathered."""
+        unit, _ = self._unit()
+        if unit.gathered():
+            check(_core.bind_FsdpUnitReshard(unit.handle))
 
     def detach(self) -> Tensor:
         """Returns a tensor with the same memory and no gradient, which can gather the whole if it is a shard."""
@@ -218,6 +233,12 @@ def total_norm(parameters: Sequence[Tensor], norm_type: float, error_if_nonfinit
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(f"clip_grad_norm_: the norm of order {norm_type} is {total.item()}")
     return total
+
+
+def _placement(unit: Unit, name: str) -> Placement:
+    layout = next(x for x in unit.layout() if x.name == name)
+    first = layout.rows[layout.place].offset
+    return Placement(layout.shape, (first, *[0] * (len(layout.shape) - 1)) if layout.shape else ())
 
 
 def _assemble(unit: Unit, name: str, handle: int) -> Tensor:

@@ -184,7 +184,7 @@ class FullyShardedDataParallel(FSDPModule):
         """Returns parameters and buffers by their plain names; full ones by default, which every rank gathers."""
         state = super().state_dict(*args, **kwargs)
         kind, config = self.__dict__.get("_fsdp_state", (StateDictType.FULL_STATE_DICT, FullStateDictConfig()))
-        if kind is not StateDictType.FULL_STATE_DICT:
+        if kind is not StateDictType.FULL_STATE_DICT or kwargs.get("keep_vars"):
             return state
         rank0 = isinstance(config, FullStateDictConfig) and config.rank0_only
         for name, value in list(state.items()):
