@@ -63,10 +63,7 @@ func (c *cell) receive() error {
 	var node *core.Node
 	n := 0
 	for _, p := range c.arriving {
-		t, err := p.take()
-		if err != nil {
-			return err
-		}
+		t := p.take()
 		c.inputs = append(c.inputs, t)
 		if !p.grad || !mode.GradEnabled() {
 			continue
@@ -251,11 +248,7 @@ func (s *Step) beginBackward(a Action, c *cell) error {
 				if p == nil || c.outs[i] == nil {
 					continue
 				}
-				var g *core.Tensor
-				if g, err = p.take(); err != nil {
-					return
-				}
-				roots, grads = append(roots, c.outs[i]), append(grads, g)
+				roots, grads = append(roots, c.outs[i]), append(grads, p.take())
 			}
 			c.returned = nil
 		}

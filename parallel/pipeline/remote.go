@@ -155,7 +155,7 @@ func (r *remote) recv(s *Step, a Action, m *micro, from, tag int) ([]*parcel, er
 			return nil, err
 		}
 		r.works = append(r.works, r.group.Recv(t, from, tag+1))
-		parcels[i] = &parcel{tensor: t, to: mine, grad: h[2] == 1}
+		parcels[i] = &parcel{tensor: t, grad: h[2] == 1}
 	}
 	return parcels, nil
 }

@@ -1,0 +1,94 @@
+package collective
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel/combine"
+)
+
+// A Carrier copies tensors from device to device for one thread that drives them all. What goes from one device to another has
+// streams of its own: it waits for its tensor, and neither for other devices nor for the receiver's work.
+type Carrier struct {
+	rank  int
+	mu    sync.Mutex
+	pairs map[[2]int]*carrierPair
+}
+
+// A carrierPair is what copies from one device to another need.
+type carrierPair struct {
+	from, to *streams
+	relay    *relay
+}
+
+// NewCarrier returns a carrier for the calling thread's rank.
+func NewCarrier() *Carrier {
+	return &Carrier{rank: core.CurrentContext().Rank(), pairs: map[[2]int]*carrierPair{}}
+}
+
+func (c *Carrier) pair(from, to core.Device) *carrierPair {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := [2]int{from.Ordinal(), to.Ordinal()}
+	p := c.pairs[key]
+	if p == nil {
+		p = &carrierPair{from: &streams{rank: c.rank}, to: &streams{rank: c.rank}, relay: &relay{}}
+		c.pairs[key] = p
+	}
+	return p
+}
+
+// Copy replaces to by from, which is of the same dtype and size and on another device; both are contiguous. It returns once the work
+// is launched: what is launched on the tensors later waits for this copy alone.
+func (c *Carrier) Copy(to, from *core.Tensor) error {
+	const name = "copy"
+	for _, t := range []*core.Tensor{from, to} {
+		if err := t.Usable(name); err != nil {
+			return err
+		}
+	}
+	if to.DType() != from.DType() || to.Numel() != from.Numel() || to.Device() == from.Device() {
+		return core.Errorf(core.ShapeError, name, "got %v to be copied to %v", from, to)
+	}
+	n := from.Numel()
+	send := &post{rank: 0, op: &Operation{Kind: KindSend, Ins: []Piece{{Tensor: from, N: n}}, Note: name}, work: newWork(name)}
+	recv := &post{rank: 1, op: &Operation{Kind: KindRecv, Outs: []Piece{{Tensor: to, N: n}}, Note: name}, work: newWork(name)}
+	posts := []*post{send, recv}
+	pair := c.pair(from.Device(), to.Device())
+	for i, s := range []*streams{pair.from, pair.to} {
+		if err := posts[i].lend(s); err != nil {
+			for _, p := range posts[:i+1] {
+				p.work.settle(nil, err)
+				p.work.refused()
+			}
+			return err
+		}
+	}
+	if send.lane.entering != nil || recv.lane.entering != nil {
+		plan := []step{{op: combine.Copy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: n}}
+		relayed(newJob(name, posts, []lane{send.lane, recv.lane}, plan), pair.relay)
+		return nil
+	}
+	call := recv.stream.Begin(combineKernel, name)
+	call.AddWaits(foreign(append(send.waits, recv.waits...), posts)...)
+	call.InLent(send.ins[0], 0, n).OutLent(recv.outs[0], 0, n).Int(combine.Copy).Float(0)
+	recv.stream.Launch(call)
+	end := []core.Event{recv.stream.Record()}
+	send.work.settle(end, nil)
+	recv.work.settle(end, nil)
+	return nil
+}
+
+// Close waits for the copies and ends the carrier's streams.
+func (c *Carrier) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, p := range c.pairs {
+		p.relay.wait()
+		errs = append(errs, p.from.close(), p.to.close())
+	}
+	c.pairs = map[[2]int]*carrierPair{}
+	return errors.Join(errs...)
+}
