@@ -181,7 +181,7 @@ def link(work: Path, modfile: Path, target: Path) -> None:
         # libgcc's unwinder, which the GPU library wants, goes in: the module needs libc alone.
         linker = f"-static-libgcc -Wl,--version-script={ROOT / 'capi/plait.map'}"
         if platform.machine() == "x86_64" and platform.libc_ver()[0] == "glibc":
-            linker += ",--wrap=hypot"  # see capi/libc_linux_amd64.c
+            linker += ",--wrap=hypot,--wrap=_dl_find_object"  # see capi/libc_linux_amd64.c
         flags += f" -extldflags '{linker}'"
     elif sys.platform == "darwin":
         flags += " -extldflags '-undefined dynamic_lookup'"
