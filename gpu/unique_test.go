@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -81,4 +83,32 @@ func TestBinsAreCounted(t *testing.T) {
 			op.BinCount(op.Narrow(x[0], 0, 0, 0), op.Narrow(x[1], 0, 0, 0), 3),
 		}
 	}, core.FromSlice(index), core.FromSlice(weight))
+}
+
+// Draws from more weights than a workgroup sees at once, of which most are 0, as on the CPU but where sums round.
+func TestDrawsFromManyWeights(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		w := op.Relu(op.Randn(2, 100_000))
+		for _, replacement := range []bool{true, false} {
+			core.ManualSeed(5)
+			want := op.Multinomial(w, 2000, replacement, op.RandomOptions{})
+			core.ManualSeed(5)
+			got := op.Multinomial(op.ToDevice(w, d), 2000, replacement, op.RandomOptions{})
+			g, err := core.Values[int64](got)
+			require.NoError(t, err)
+			v, err := core.Values[int64](want)
+			require.NoError(t, err)
+			weights, err := core.Values[float32](w)
+			require.NoError(t, err)
+			other := 0
+			for i := range v {
+				require.Positive(t, weights[i/2000*100_000+int(g[i])])
+				if v[i] != g[i] {
+					other++
+				}
+			}
+			require.Less(t, other, len(v)/10)
+		}
+	})
 }
