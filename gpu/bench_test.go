@@ -255,10 +255,11 @@ func BenchmarkProductsOfGPT2(b *testing.B) {
 	d := hardware(b)
 	for _, c := range [][3]int{{8192, 2304, 768}, {8192, 768, 768}, {8192, 3072, 768}, {8192, 768, 3072}, {8192, 50257, 768}} {
 		tokens, out, in := c[0], c[1], c[2]
-		x, w, g := on(d, tokens, in), on(d, out, in), on(d, tokens, out)
+		x, w, g, bias := on(d, tokens, in), on(d, out, in), on(d, tokens, out), on(d, out)
 		for name, fn := range map[string]func(){
 			"forward": func() { op.MatMul(x, op.Transpose(w, 0, 1)) },
 			"inputs":  func() { op.MatMul(g, w) },
+			"biased":  func() { op.Linear(x, w, bias) },
 			"weights": func() { op.MatMul(op.Transpose(g, 0, 1), x) },
 		} {
 			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
@@ -266,7 +267,7 @@ func BenchmarkProductsOfGPT2(b *testing.B) {
 				b.ReportMetric(2*float64(tokens)*float64(out)*float64(in)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 			})
 		}
-		for _, t := range []*core.Tensor{x, w, g} {
+		for _, t := range []*core.Tensor{x, w, g, bias} {
 			t.Release()
 		}
 	}

@@ -71,3 +71,19 @@ func TestAttentionOfAllSizesAgrees(t *testing.T) {
 		})
 	}
 }
+
+// Loops over several dimensions that go by fours, with operands that repeat an element, rows or nothing, and ones that cannot.
+func TestLoopsOverDimensionsAgree(t *testing.T) {
+	core.Tidy(func() {
+		x, row, column := op.Randn(5, 7, 12), op.Randn(12), op.Randn(5, 1, 1)
+		half := core.Float16
+		same(t, 2e-3, func(x ...*core.Tensor) []*core.Tensor {
+			part := op.Slice(x[0], 2, 4, 12, 1)
+			return []*core.Tensor{
+				op.Add(x[0], x[1]), op.Mul(x[0], x[2]), op.Sub(part, op.Slice(x[1], 0, 4, 12, 1)), op.Mul(part, core.Num(3)), op.Exp(op.Slice(x[0], 2, 1, 9, 1)),
+				op.To(op.Add(op.To(part, half), op.To(x[2], half)), core.Float32), op.Where(op.Gt(part, x[2]), part, core.Num(0)),
+				op.Add(op.To(part, core.Int64), op.To(x[2], core.Int64)), op.Clone(op.Slice(x[0], 0, 1, 5, 2)),
+			}
+		}, x, row, column)
+	})
+}

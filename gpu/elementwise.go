@@ -81,11 +81,17 @@ func (m *elementwise) run(r *recorder, c *core.Call) error {
 		buffers++
 	}
 	shapeOf := elementwiseShape{rank: len(l.sizes), four: four}
-	if four {
-		key.bits[2] = 1 << 8
-	} else {
+	switch {
+	case four:
+		shapeOf.rank = 0
+	case faults:
 		key.bits[1] = 0
-		key.bits[2] = uint64(shapeOf.rank)
+	default:
+		key.bits[1], shapeOf.four = l.rowsOfFours(all)
+	}
+	key.bits[2] = uint64(shapeOf.rank)
+	if shapeOf.four {
+		key.bits[2] |= 1 << 8
 	}
 	w := append(r.begin(), uint32(l.count))
 	for _, o := range all {
@@ -115,7 +121,7 @@ func (m *elementwise) run(r *recorder, c *core.Call) error {
 		mems[buffers] = mem
 		buffers++
 	}
-	if !four {
+	if shapeOf.rank > 0 || !shapeOf.four {
 		kept := layout{sizes: l.sizes}
 		for i, o := range all {
 			if !o.IsNumber {
@@ -130,15 +136,52 @@ func (m *elementwise) run(r *recorder, c *core.Call) error {
 		return err
 	}
 	n := l.count
-	if four {
+	if shapeOf.four {
 		n = (n + 3) / 4
 	}
 	return r.dispatch(p, (n+threads-1)/threads, w, mems[:buffers]...)
 }
 
+// An elementwiseShape is how a program loops: in four elements at a time or one, flat or, where rank says so, through
+// dimensions. Fours of dimensions lie in the innermost.
 type elementwiseShape struct {
 	rank int
 	four bool
+}
+
+// rowsOfFours reports whether the innermost dimension divides into fours that lie aligned in every operand or repeat one
+// element of it; repeated has a bit for each of the latter. The loop is then over fours.
+func (l *layout) rowsOfFours(all []*core.Operand) (repeated uint64, ok bool) {
+	last := len(l.sizes) - 1
+	if last < 1 || l.sizes[last]%4 != 0 {
+		return 0, false
+	}
+	for i, o := range all {
+		if o.IsNumber {
+			continue
+		}
+		switch l.strides[i][last] {
+		case 0:
+			repeated |= 1 << i
+			continue
+		case 1:
+		default:
+			return 0, false
+		}
+		if base(o)%4 != 0 {
+			return 0, false
+		}
+		for _, s := range l.strides[i][:last] {
+			if s%4 != 0 {
+				return 0, false
+			}
+		}
+	}
+	l.sizes[last] /= 4
+	for i := range l.strides {
+		l.strides[i][last] *= 4
+	}
+	return repeated, true
 }
 
 // scalar appends a number of the compute type.
@@ -240,7 +283,24 @@ func (m *elementwise) source(c *core.Call, all []*core.Operand, repeated uint64,
 	fmt.Fprintf(&b, entry, threads)
 	fmt.Fprintf(&b, "  let i = group * %du + li;\n  let n = %s;\n", threads, param(0))
 	if shape.four {
-		m.fours(&b, accesses, bases, names, repeated, kind)
+		if shape.rank > 0 {
+			b.WriteString("  if (i * 4u >= n) { return; }\n")
+			var first []string
+			for i, a := range accesses {
+				if a != nil {
+					first = append(first, bases[i])
+				}
+			}
+			b.WriteString(walk(shape.rank, len(first), next, first))
+			at := 0
+			for i, a := range accesses {
+				if a != nil {
+					bases[i] = "at_" + itoa(at)
+					at++
+				}
+			}
+		}
+		m.fours(&b, accesses, bases, names, repeated, kind, shape.rank > 0)
 	} else {
 		b.WriteString("  if (i >= n) { return; }\n")
 		var used []*access
@@ -270,11 +330,15 @@ func (m *elementwise) source(c *core.Call, all []*core.Operand, repeated uint64,
 	return withLibrary(b.String())
 }
 
-// fours writes the flat loop: four elements at once, and those left over one by one.
-func (m *elementwise) fours(b *strings.Builder, accesses []*access, bases, names []string, repeated uint64, kind func(int) expr.Kind) {
+// fours writes four elements at once and, in a flat loop, those left over one by one. Fours of dimensions begin at bases.
+func (m *elementwise) fours(b *strings.Builder, accesses []*access, bases, names []string, repeated uint64, kind func(int) expr.Kind, dimensions bool) {
 	k, t := m.kernel, m.compute
 	index := func(name string) int { n, _ := strconv.Atoi(name[1:]); return n }
-	b.WriteString("  let e = i * 4u;\n  if (e + 3u < n) {\n")
+	if dimensions {
+		b.WriteString("  let e = 0u;\n  {\n")
+	} else {
+		b.WriteString("  let e = i * 4u;\n  if (e + 3u < n) {\n")
+	}
 	for _, n := range names {
 		i := index(n)
 		if repeated>>i&1 == 1 {
@@ -301,6 +365,10 @@ func (m *elementwise) fours(b *strings.Builder, accesses []*access, bases, names
 			values[v] = fmt.Sprintf("out_%d.r%d", v, j)
 		}
 		b.WriteString(accesses[i].storeFour(t, kind(i), bases[i]+" + e", values))
+	}
+	if dimensions {
+		b.WriteString("  }\n")
+		return
 	}
 	b.WriteString("    return;\n  }\n  for (var j = e; j < n; j++) {\n")
 	var args []string

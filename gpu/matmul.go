@@ -144,11 +144,23 @@ func (p *product) deepFours() bool {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
+// flatten makes a stack with one b a single product where the rows of a and of the results follow each other through it: with
+// fewer, larger edges, and by the program for one product, which NVIDIA's compiler makes 30 % faster.
+func (p *product) flatten() {
+	s := p.batch.strides
+	if len(p.batch.sizes) != 1 || s[0][0] != p.m*p.cr || s[1][0] != p.m*p.ar || s[2][0] != 0 {
+		return
+	}
+	p.m *= p.batch.count
+	p.batch = layout{count: 1, strides: make([][]int, 3)}
+}
+
 // turning is how many rows a product must have for a copy of b whose rows lie in memory as they are to pay: workgroups write it to
 // their tiles without turning it.
 const turning = 1024
 
 func (p *product) run(r *recorder) error {
+	p.flatten()
 	single := true
 	for _, s := range p.batch.strides[2] {
 		single = single && s == 0

@@ -50,7 +50,7 @@ func TestTurnedFactorsAgree(t *testing.T) {
 	core.Tidy(func() {
 		x, y := op.Randn(1030, 65), op.Randn(67, 65)
 		same(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
-			return []*core.Tensor{op.MatMul(x[0], op.Transpose(x[1], 0, 1))}
+			return []*core.Tensor{op.MatMul(x[0], op.Transpose(x[1], 0, 1)), op.MatMul(op.Reshape(x[0], 2, 515, 65), op.Transpose(x[1], 0, 1))}
 		}, x, y)
 	})
 	core.Tidy(func() {

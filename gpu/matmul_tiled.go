@@ -95,6 +95,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 			start = "0u"
 		}
 		w.WriteString(walkAs("at_", "layer / "+piecesWord, len(p.batch.sizes), 3, at, []string{start, firstA, firstB}))
+		// Also where the depth is whole: with constants here NVIDIA's compiler makes the loop of a deep a 30 % slower.
 		begin, end := "piece * "+chunkWord, fmt.Sprintf("min(piece * %s + %s, %s)", chunkWord, chunkWord, k)
 		fmt.Fprintf(&w, "  let begin = %s;\n  let end = %s;\n", begin, end)
 		a.first, b.first = "at_1", "at_2"

@@ -24,7 +24,7 @@ type ending struct {
 const (
 	// eager is how long the owner asks without a pause whether something has ended.
 	eager = 30 * time.Microsecond
-	// pause is how long it then sleeps between two questions.
+	// pause is how long it then sleeps between two questions. Timers of an idle Go program may be a millisecond late.
 	pause = 50 * time.Microsecond
 )
 
@@ -65,7 +65,6 @@ func (o *owner) after(status native.Status, then func(failed bool)) {
 }
 
 func (o *owner) run() {
-	timer := time.NewTimer(pause)
 	moved := time.Now()
 	for {
 		if len(o.pending) == 0 {
@@ -88,13 +87,7 @@ func (o *owner) run() {
 			runtime.Gosched()
 			continue
 		}
-		timer.Reset(pause)
-		select {
-		case fn := <-o.jobs:
-			fn()
-			moved = time.Now()
-		case <-timer.C:
-		}
+		native.Pause(pause)
 	}
 }
 

@@ -15,6 +15,7 @@ package native
 #cgo noescape plaitk_gpu_group
 #cgo nocallback plaitk_gpu_group
 #include <stdlib.h>
+#include <unistd.h>
 #include "shim.h"
 */
 import "C"
@@ -22,6 +23,7 @@ import "C"
 import (
 	"errors"
 	"runtime"
+	"time"
 	"unsafe"
 
 	_ "github.com/cogentcore/webgpu/wgpu" // brings the library to the link
@@ -109,6 +111,9 @@ func (g *GPU) Lose(reason string) {
 
 // Poll lets what has ended say so.
 func (g *GPU) Poll() { C.plaitk_gpu_poll(g.g) }
+
+// Pause blocks the calling thread for about d.
+func Pause(d time.Duration) { C.usleep(C.useconds_t(d.Microseconds())) }
 
 // A Status is a word that the driver changes when something ends.
 type Status struct{ p *C.plaitk_gpu_status }

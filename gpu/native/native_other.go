@@ -2,7 +2,10 @@
 
 package native
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Unsupported is why there are no GPUs on this platform.
 const Unsupported = "GPUs are supported on linux/amd64 and macOS"
@@ -33,6 +36,7 @@ func (*GPU) NewLayout(int, int) *Layout                                  { retur
 func (*GPU) NewPipeline(*Layout, string) (*Pipeline, error)              { return nil, errUnsupported }
 func (*GPU) NewGroup(*Layout, *Buffer, int, []*Buffer) (*Group, error)   { return nil, errUnsupported }
 func (*GPU) Submit(*List, *Buffer, []byte, Status)                       {}
+func Pause(time.Duration)                                                {}
 func NewStatus() Status                                                  { return Status{} }
 func (Status) Free()                                                     {}
 func (Status) Done() (done, failed bool)                                 { return true, true }
