@@ -8,12 +8,12 @@ import (
 )
 
 func TestWithoutCgoOneLineSaysWhatToDo(t *testing.T) {
-	build := exec.Command("go", "build", "./core/...")
+	build := exec.Command("go", "build", "./...")
 	build.Dir = root
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.Error(t, err)
 	require.Equal(t, "# "+module+"/core/internal/needcgo\n"+
 		"core/internal/needcgo/nocgo.go:5:9: undefined: plait_needs_cgo__set_CGO_ENABLED_1_and_install_a_C_compiler\n",
-		string(out), "a package that core/cpu imports and whose files all need cgo wants a nocgo.go like core/cpu/pool's")
+		string(out), "an imported package all of whose files need cgo wants a nocgo.go like core/cpu/pool's")
 }

@@ -1,0 +1,3 @@
+//go:build !cgo
+
+package dlpack // without cgo the build stops in core/internal/needcgo

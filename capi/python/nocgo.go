@@ -1,0 +1,3 @@
+//go:build !cgo
+
+package python // without cgo the build stops in core/internal/needcgo

@@ -1,0 +1,3 @@
+//go:build !cgo
+
+package combine // without cgo the build stops in core/internal/needcgo
