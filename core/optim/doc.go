@@ -1,10 +1,10 @@
 // Package optim trains parameters: optimisers with parameter groups and saved states, learning-rate schedules and gradient
 // clipping. Names of hyperparameters and their defaults are PyTorch's.
 //
-//	opt, err := optim.NewAdamW(model.Parameters(), optim.Hyper{"lr": 3e-4, "weight_decay": 0.1})
+//	opt, err := optim.NewAdamW(nn.Parameters(model), optim.Hyper{"lr": 3e-4, "weight_decay": 0.1})
 //	...
 //	autograd.Backward(loss)
-//	optim.ClipGradNorm(model.Parameters(), 1, optim.ClipOptions{})
+//	optim.ClipGradNorm(nn.Parameters(model), 1, optim.ClipOptions{})
 //	err = opt.Step()
 //	opt.ZeroGrad()
 //
