@@ -32,7 +32,7 @@ func BAddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 // AddMV returns beta * input + alpha * (x @ y) for a matrix x [m, k], a vector y [k] and an input that broadcasts to [m].
 func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 	defer autocast("addmv", &input, &x, &y).end()
-	a := begin("addmv", input, x, y)
+	a := beginGiven("addmv", input, x, y)
 	a.vectorFactors(x, y)
 	a.expandable(input, x, 0)
 	if a.err != nil {
@@ -46,7 +46,7 @@ func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddMVInPlace is [AddMV] into t.
 func AddMVInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	a := begin("addmv_", t, x, y)
+	a := beginGiven("addmv_", t, x, y)
 	a.vectorFactors(x, y)
 	if a.err == nil && (t.Dim() != 1 || t.Numel() != x.Size(0)) {
 		a.failf(core.ShapeError, "got %v to change, want [%d]", t.Shape(), x.Size(0))
@@ -84,7 +84,7 @@ func (a *application) expandable(input, x *core.Tensor, dim int) {
 // [m, n].
 func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 	defer autocast("addr", &input, &x, &y).end()
-	a := begin("addr", input, x, y)
+	a := beginGiven("addr", input, x, y)
 	a.twoVectors(x, y)
 	if a.err != nil {
 		return a.fail()
@@ -97,7 +97,7 @@ func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddRInPlace is [AddR] into t.
 func AddRInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	a := begin("addr_", t, x, y)
+	a := beginGiven("addr_", t, x, y)
 	a.twoVectors(x, y)
 	a.inPlace(t)
 	if a.err != nil {
@@ -121,7 +121,7 @@ func (a *application) twoVectors(x, y *core.Tensor) {
 // for an input that broadcasts to [m, n].
 func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 	defer autocast("addbmm", &input, &x, &y).end()
-	a := begin("addbmm", input, x, y)
+	a := beginGiven("addbmm", input, x, y)
 	a.stacks(x, y)
 	if a.err != nil {
 		return a.fail()
@@ -134,7 +134,7 @@ func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddBMMInPlace is [AddBMM] into t.
 func AddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	a := begin("addbmm_", t, x, y)
+	a := beginGiven("addbmm_", t, x, y)
 	a.stacks(x, y)
 	a.inPlace(t)
 	if a.err != nil {
@@ -190,7 +190,7 @@ func (a *application) checkSum(input, x, y *core.Tensor, rank int, f addForm) []
 
 func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
 	defer autocast(name, &input, &x, &y).end()
-	a := begin(name, input, x, y)
+	a := beginGiven(name, input, x, y)
 	shape := a.checkSum(input, x, y, rank, f)
 	if a.err == nil && !broadcastsTo(input.Shape(), shape) {
 		a.failf(core.ShapeError, "input %v does not broadcast to %v", input.Shape(), shape)
@@ -223,7 +223,7 @@ func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *cor
 }
 
 func addProductInPlace(name string, t, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
-	a := begin(name, t, x, y)
+	a := beginGiven(name, t, x, y)
 	shape := a.checkSum(t, x, y, rank, f)
 	if a.err == nil && !slices.Equal(t.Shape(), shape) {
 		a.failf(core.ShapeError, "got %v to change, want %v", t.Shape(), shape)

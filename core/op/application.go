@@ -294,6 +294,10 @@ func shapes(tensors ...*core.Tensor) string {
 		if i > 0 {
 			s += " x "
 		}
+		if t == nil {
+			s += "nil"
+			continue
+		}
 		s += fmt.Sprint(t.Shape())
 	}
 	return s

@@ -40,6 +40,7 @@ func AllClose(x, y *core.Tensor, rtol, atol float64, equalNaN bool) *core.Tensor
 // Equal returns, as a bool without dimensions, whether x and y have the same shape and equal elements.
 func Equal(x, y *core.Tensor) *core.Tensor {
 	a := beginTensor("equal", x, y)
+	a.given(y)
 	if a.err != nil {
 		return a.fail()
 	}

@@ -165,7 +165,7 @@ func firstError(tensors ...*core.Tensor) error {
 // of y. The result has the other dimensions of x, then those of y.
 func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
 	defer autocast("tensordot", &x, &y).end()
-	a := begin("tensordot", x, y)
+	a := beginGiven("tensordot", x, y)
 	a.multipliable(x, y)
 	if a.err == nil && len(dimsX) != len(dimsY) {
 		a.failf(core.ShapeError, "got %d dimensions %v of the first tensor and %d %v of the second", len(dimsX), dimsX, len(dimsY), dimsY)

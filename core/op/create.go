@@ -118,6 +118,7 @@ func filledLike(name string, t, value *core.Tensor, o TensorOptions) *core.Tenso
 // EmptyLike returns a tensor of t's shape whose elements are undefined until they are written.
 func EmptyLike(t *core.Tensor, o TensorOptions) *core.Tensor {
 	a := beginNew("empty_like", t, o)
+	a.given(t)
 	if a.err != nil {
 		return a.fail()
 	}

@@ -26,6 +26,7 @@ type EmbeddingBagOptions struct {
 // input that begin at the offsets. It returns a row for each bag, of zeros for an empty one.
 func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tensor {
 	a := begin("embedding_bag", input, weight, o.Offsets, o.PerSampleWeights)
+	a.given(input, weight)
 	a.indexDType(input)
 	if o.Mode == "" {
 		o.Mode = "mean"

@@ -55,6 +55,9 @@ func Gather(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
 		})
 	}
 	a.indexShape("a tensor", x, index, dim)
+	if a.err != nil {
+		return a.fail()
+	}
 	out := a.out(x.DType(), shapeOf(index))
 	if a.err != nil {
 		return a.fail()

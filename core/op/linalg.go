@@ -93,7 +93,7 @@ func SolveTriangular(m, b *core.Tensor, upper, unit bool) *core.Tensor {
 // solving brings the operands of an equation to one stack of matrices.
 func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core.Tensor) *core.Tensor {
 	defer autocast(name, &m, &b).end()
-	a := begin(name, m, b)
+	a := beginGiven(name, m, b)
 	a.multipliable(m, b)
 	a.linalgMatrices(m, true)
 	if a.err != nil {

@@ -203,7 +203,7 @@ func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
 // least one.
 func LstSq(m, b *core.Tensor) *core.Tensor {
 	defer autocast("linalg_lstsq", &m, &b).end()
-	a := begin("linalg_lstsq", m, b)
+	a := beginGiven("linalg_lstsq", m, b)
 	a.multipliable(m, b)
 	a.linalgMatrices(m, false)
 	if a.err == nil && (b.Dim() < 2 || b.Size(-2) != m.Size(-2)) {

@@ -133,7 +133,7 @@ func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
 // [*, n, k]. The leading dimensions broadcast.
 func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
 	defer autocast("linalg_lu_solve", &lu, &b).end()
-	a := begin("linalg_lu_solve", lu, pivots, b)
+	a := beginGiven("linalg_lu_solve", lu, pivots, b)
 	a.multipliable(lu, b)
 	a.luPivots(lu, pivots)
 	a.linalgMatrices(lu, true)

@@ -7,6 +7,7 @@ import "github.com/plait-ml/plait/core"
 func Linear(x, weight, bias *core.Tensor) *core.Tensor {
 	defer autocast("linear", &x, &weight, &bias).end()
 	a := begin("linear", x, weight, bias)
+	a.given(x, weight)
 	a.multipliable(x, weight, bias)
 	a.linearShapes(x, weight, bias)
 	if a.err != nil {

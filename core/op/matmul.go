@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core"
 // [*, k, n], it is the stack of products, and the leading dimensions broadcast.
 func MatMul(x, y *core.Tensor) *core.Tensor {
 	defer autocast("matmul", &x, &y).end()
-	a := begin("matmul", x, y)
+	a := beginGiven("matmul", x, y)
 	a.multipliable(x, y)
 	if a.err == nil && (x.Dim() == 0 || y.Dim() == 0) {
 		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x, y))
@@ -51,7 +51,7 @@ func vectorProduct(x, y *core.Tensor) *core.Tensor {
 // ranked is MatMul for factors that must have the given numbers of dimensions.
 func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tensor {
 	defer autocast(name, &x, &y).end()
-	a := begin(name, x, y)
+	a := beginGiven(name, x, y)
 	a.multipliable(x, y)
 	if a.err == nil && (x.Dim() != dx || y.Dim() != dy) {
 		a.failf(core.ShapeError, "want %s, got %s", want, shapes(x, y))

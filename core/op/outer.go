@@ -8,7 +8,7 @@ import (
 
 // Outer returns the products of every element of vector x [m] with every one of vector y [n], of shape [m, n].
 func Outer(x, y *core.Tensor) *core.Tensor {
-	a := begin("outer", x, y)
+	a := beginGiven("outer", x, y)
 	if a.err == nil && (x.Dim() != 1 || y.Dim() != 1 || x.IsNumber() || y.IsNumber()) {
 		a.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
 	}
@@ -22,7 +22,7 @@ func Outer(x, y *core.Tensor) *core.Tensor {
 // result has the other dimensions of x, then those of y. With a 0-d tensor it is the product.
 func Inner(x, y *core.Tensor) *core.Tensor {
 	defer autocast("inner", &x, &y).end()
-	a := begin("inner", x, y)
+	a := beginGiven("inner", x, y)
 	a.multipliable(x, y)
 	if a.err == nil && x.Dim() > 0 && y.Dim() > 0 && x.Size(-1) != y.Size(-1) {
 		a.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
@@ -39,7 +39,7 @@ func Inner(x, y *core.Tensor) *core.Tensor {
 // Kron returns the Kronecker product of x and y: the products of every element of x with all of y, in blocks. The shorter
 // shape gets leading dimensions of size 1.
 func Kron(x, y *core.Tensor) *core.Tensor {
-	a := begin("kron", x, y)
+	a := beginGiven("kron", x, y)
 	if a.err != nil {
 		return a.fail()
 	}
@@ -60,7 +60,7 @@ func Kron(x, y *core.Tensor) *core.Tensor {
 // Trace returns the sum of the diagonal of a matrix.
 func Trace(x *core.Tensor) *core.Tensor {
 	defer autocast("trace", &x).end()
-	a := begin("trace", x)
+	a := beginGiven("trace", x)
 	if a.err == nil && x.Dim() != 2 {
 		a.failf(core.ShapeError, "want a matrix, got %v", x.Shape())
 	}
@@ -75,6 +75,7 @@ func Trace(x *core.Tensor) *core.Tensor {
 func Bilinear(x1, x2, weight, bias *core.Tensor) *core.Tensor {
 	defer autocast("bilinear", &x1, &x2, &weight, &bias).end()
 	a := begin("bilinear", x1, x2, weight, bias)
+	a.given(x1, x2, weight)
 	a.multipliable(x1, x2, weight, bias)
 	switch {
 	case a.err != nil:
@@ -107,7 +108,7 @@ func Bilinear(x1, x2, weight, bias *core.Tensor) *core.Tensor {
 // MatrixPower returns x @ x @ ... with n factors, for a stack of square matrices [*, m, m] and n >= 0.
 func MatrixPower(x *core.Tensor, n int) *core.Tensor {
 	defer autocast("matrix_power", &x).end()
-	a := begin("matrix_power", x)
+	a := beginGiven("matrix_power", x)
 	a.multipliable(x)
 	switch {
 	case a.err != nil:

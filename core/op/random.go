@@ -210,7 +210,7 @@ func RandpermWith(n int, o RandomOptions) *core.Tensor {
 // Bernoulli returns 1 with the probability that p, a floating-point tensor, gives for each element, else 0. A
 // probability outside [0, 1] is an error of execution.
 func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
-	a := begin("bernoulli", p)
+	a := beginGiven("bernoulli", p)
 	a.floating("the probability", p)
 	if a.err == nil && p.IsNumber() {
 		a.failf(core.TypeError, "a number has no shape to draw; use BernoulliInPlace")
@@ -238,7 +238,7 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 //
 // Without replacement this is the method of Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
 func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core.Tensor {
-	a := begin("multinomial", x)
+	a := beginGiven("multinomial", x)
 	a.floating("the weights", x)
 	if a.err != nil {
 		return a.fail()

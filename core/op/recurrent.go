@@ -79,6 +79,7 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 
 // recurrent checks the operands of a recurrent layer, of which c0 may be nil.
 func (a *application) recurrent(gates int, x, h0, c0, wih, whh, bih, bhh *core.Tensor) {
+	a.given(x, wih, whh)
 	a.multipliable(x, h0, c0, wih, whh, bih, bhh)
 	a.floating("the input", x)
 	switch {

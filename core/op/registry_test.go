@@ -370,3 +370,26 @@ func TestErrorsPassThroughEveryOperation(t *testing.T) {
 		}
 	})
 }
+
+func TestNoArgumentMakesAnOperationPanic(t *testing.T) {
+	released := core.FromSlice([]float64{1})
+	released.Release()
+	for name, wrong := range map[string]*core.Tensor{"nil": nil, "released": released, "number": core.Num(1)} {
+		t.Run(name, func(t *testing.T) {
+			eachSample(t, func(t *testing.T, r *op.Row, s op.Sample) {
+				m := newMaker(r.Name, core.Float64, contiguous, false)
+				args := m.arguments(s)
+				for i := range m.leaves {
+					in := slices.Clone(m.leaves)
+					in[i] = wrong
+					delete(m.expand, m.leaves[i])
+					require.NotPanics(t, func() {
+						for _, out := range m.apply(r.Call, args, in) {
+							_ = out.Wait()
+						}
+					}, "argument %d", i)
+				}
+			})
+		})
+	}
+}

@@ -9,7 +9,7 @@ var (
 
 // NextAfter returns the number next to x in the direction of y, elementwise, for float32 and float64.
 func NextAfter(x, y *core.Tensor) *core.Tensor {
-	a := begin("nextafter", x, y)
+	a := beginGiven("nextafter", x, y)
 	a.multipliable(x, y)
 	a.floating("the input", x)
 	if a.err == nil && x.DType().IsHalf() {

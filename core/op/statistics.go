@@ -115,7 +115,7 @@ func Dist(x, y *core.Tensor, p float64) *core.Tensor {
 // leading dimensions broadcast. It needs memory for n*k*m numbers.
 func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 	defer autocast("cdist", &x, &y).end()
-	a := begin("cdist", x, y)
+	a := beginGiven("cdist", x, y)
 	a.matrices(x, y)
 	a.floating("the input", x)
 	if a.err == nil && x.Size(-1) != y.Size(-1) {
@@ -159,7 +159,7 @@ func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
 // Cross returns the cross products of vectors along dim, where x and y have size 3; their other dimensions broadcast.
 func Cross(x, y *core.Tensor, dim int) *core.Tensor {
 	defer autocast("cross", &x, &y).end()
-	a := begin("cross", x, y)
+	a := beginGiven("cross", x, y)
 	shape := a.broadcast(x, y)
 	if a.err == nil {
 		var err error

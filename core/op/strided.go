@@ -10,8 +10,11 @@ var (
 // AsStrided returns a view of t's memory with the given shape, strides and offset, all in elements, the offset relative
 // to t's. The view must lie within t's storage.
 func AsStrided(t *core.Tensor, shape, strides []int, offset int) *core.Tensor {
-	a := begin("as_strided", t)
+	a := beginView("as_strided", t)
 	a.within(t, shape, strides, offset)
+	if a.err != nil {
+		return a.fail()
+	}
 	return a.view(t, shape, strides, t.Offset()+offset, asStridedDeriv, func(n *core.Node) {
 		n.Any = &slice{baseShape: t.Shape(), baseStrides: t.Strides(), shape: shape, strides: strides, offset: offset}
 	})

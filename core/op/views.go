@@ -8,12 +8,20 @@ import (
 
 // beginGiven is begin for inputs of which none may be absent.
 func beginGiven(name string, inputs ...*core.Tensor) application {
-	for _, t := range inputs {
-		if t == nil {
-			return application{name: name, err: t.Usable(name)}
-		}
+	a := application{name: name}
+	if a.given(inputs...); a.err != nil {
+		return a
 	}
 	return begin(name, inputs...)
+}
+
+// given fails if one of the inputs is absent.
+func (a *application) given(inputs ...*core.Tensor) {
+	for _, t := range inputs {
+		if t == nil {
+			a.check(t.Usable(a.name))
+		}
+	}
 }
 
 // beginView is begin for an operation whose result shares x's memory, which a number does not have.
