@@ -154,3 +154,18 @@ def test_ranks_that_want_different_meshes():
             init_device_mesh("cpu", (2, 1) if rank else (1, 2))
 
     on_ranks(2, fn)
+
+
+def test_ddp_along_an_axis():
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        linear = plait.nn.Linear(1, 1, bias=False)
+        m = plait.nn.parallel.DistributedDataParallel(linear, device_mesh=mesh["dp"])
+        m(plait.tensor([[float(rank)]])).sum().backward()
+        with pytest.raises(RuntimeError, match="got both"):
+            plait.nn.parallel.DistributedDataParallel(linear, device_mesh=mesh["dp"], process_group=mesh.get_group(0))
+        with pytest.raises(RuntimeError, match="one axis"):
+            plait.nn.parallel.DistributedDataParallel(linear, device_mesh=mesh)
+        return linear.weight.grad.item()
+
+    assert on_ranks(4, fn) == [1.0, 2.0, 1.0, 2.0]

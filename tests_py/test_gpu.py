@@ -270,3 +270,37 @@ def test_pipelines_over_gpu_and_cpu() -> None:
                     assert (a.grad.to("cpu:0") - b.grad).abs().max() < 1e-5, (name, devices)
                 assert abs(p.evaluate(x, y)[0].item() - want.item()) < 1e-5
     """)
+
+
+def test_ranks_on_a_gpu() -> None:
+    assert run("""
+        from plait import distributed as dist, nn
+        from plait.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        def train(rank):
+            dist.init_process_group()
+            plait.manual_seed(0)
+            m = nn.parallel.DistributedDataParallel(nn.Linear(4, 1).to(plait.get_default_device()))
+            if plait.get_default_device().type == "gpu":
+                try:
+                    m.register_comm_hook(None, lambda state, bucket: bucket.buffer())
+                except NotImplementedError:
+                    pass
+                else:
+                    raise AssertionError("a hook in Python on a GPU is refused")
+            m.register_comm_hook(None, default_hooks.bf16_compress_hook)
+            opt = plait.optim.SGD(m.parameters(), lr=0.1)
+            with m.join():
+                for _ in range(3 + rank):
+                    opt.zero_grad()
+                    x = plait.randn(8, 4)
+                    (m(x) - x.sum(1, keepdim=True)).square().mean().backward()
+                    opt.step()
+            w = [plait.zeros(1, 4) for _ in range(2)]
+            dist.all_gather(w, m.module.weight.detach())
+            assert w[0].equal(w[1])
+
+        for devices in (["gpu:0"], ["gpu:0", "cpu:0"]):
+            dist.spawn(train, nprocs=2, devices=devices)
+        print("done")
+    """).split() == ["done"]

@@ -46,7 +46,7 @@ class DistributedDataParallel(Module):
         delay_all_reduce_named_params: must be None; see `delay_all_reduce`
         param_to_hook_all_reduce: must be None
         mixed_precision: must be None; use `plait.amp`
-        device_mesh: must be None; give `process_group`
+        device_mesh: a mesh of one axis, whose group is used in place of `process_group`
         skip_all_reduce_unused_params: has no effect
         delay_all_reduce: reduce when backward has ended
         weighted: average by the ranks' numbers of samples
@@ -84,11 +84,16 @@ class DistributedDataParallel(Module):
             "delay_all_reduce_named_params": delay_all_reduce_named_params,
             "param_to_hook_all_reduce": param_to_hook_all_reduce,
             "mixed_precision": mixed_precision,
-            "device_mesh": device_mesh,
         }
         for name, value in absent.items():
             if value is not None:
                 raise NotImplementedError(f"DistributedDataParallel: {name} is not available, got {value!r}")
+        if device_mesh is not None:
+            if process_group is not None:
+                raise RuntimeError("DistributedDataParallel: want process_group or device_mesh, got both")
+            if device_mesh.ndim != 1:
+                raise RuntimeError(f"DistributedDataParallel: want a mesh of one axis, got {device_mesh!r}; slice it")
+            process_group = device_mesh.get_group()
         group = require(process_group, "DistributedDataParallel")
         named = list(module.named_parameters())
         if any(
@@ -199,11 +204,17 @@ class DistributedDataParallel(Module):
         Raises:
             TypeError: if it cannot be called.
             RuntimeError: if there is one, or a step was made.
+            NotImplementedError: if the module is on a GPU and the hook is not one of those of the engine.
         """
         if not callable(hook):
             raise TypeError(f"register_comm_hook: want a function, got {type(hook).__name__}")
         engine = getattr(hook, "_engine", None)
         if engine is None:
+            if self.device.type != "cpu":
+                raise NotImplementedError(
+                    f"register_comm_hook: hooks in Python run for modules on the CPU, got {self.device}; those of "
+                    "plait.distributed.algorithms.ddp_comm_hooks run on any device"
+                )
             self._hook = keep(reducing(hook, state, [p for _, p in self.module.named_parameters()]))
             check(_core.bind_ReducerHookCaller(self._reducer, self._hook))
             return
