@@ -19,6 +19,9 @@ func TestCase40And41And44Parity(t *testing.T) {
 		for _, name := range Names() {
 			for _, sum := range []bool{false, true} {
 				for _, devices := range []int{1, 2, 3} {
+					if testing.Short() && devices != 2 {
+						continue
+					}
 					model := mlp(6, 4, 0)
 					p, err := NewPipeline(model, names(devices), Options{Chunks: 4, Schedule: name, Loss: mse(sum), Sum: sum})
 					require.NoError(t, err)
