@@ -3,6 +3,7 @@
     python examples/train_gpt.py    # or: make train
     python examples/train_gpt.py --parallel ddp --devices cpu:0 cpu:1
     python examples/train_gpt.py --parallel pipeline --schedule zb-h1
+    python examples/train_gpt.py --parallel fsdp --devices cpu:0 cpu:1    # parameters are divided too
 
 It prints the loss on text that it does not train on, a sample of generated text, and writes the losses to loss.png.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 import plait
 import plait.nn.functional as F
 from plait import Tensor, distributed, nn
+from plait.distributed.fsdp import fully_shard
 from plait.nn.parallel import DataParallel, DistributedDataParallel
 from plait.optim import AdamW
 from plait.optim.lr_scheduler import LambdaLR
@@ -194,9 +196,10 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="the device, where --parallel is none")
     parser.add_argument(
         "--parallel",
-        choices=("none", "dp", "ddp", "pipeline"),
+        choices=("none", "dp", "ddp", "fsdp", "pipeline"),
         default="none",
-        help="dp: one thread drives all devices; ddp: a rank for each device; pipeline: each device has some layers",
+        help="dp: one thread drives all devices; ddp: a rank for each device; fsdp: the same, each with a part of "
+        "every parameter; pipeline: each device has some layers",
     )
     parser.add_argument("--devices", nargs="+", default=["cpu:0", "cpu:1"], help="the devices of --parallel")
     parser.add_argument("--schedule", default="1f1b", help="the order of a pipeline's passes")
@@ -210,7 +213,7 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
     """Trains, and returns the validation loss at the start and at the end."""
     args = arguments(argv)
     results: list[tuple[float, float]] = []
-    if args.parallel == "ddp":
+    if args.parallel in ("ddp", "fsdp"):
         distributed.spawn(train, args=(args, results), nprocs=len(args.devices), devices=args.devices)
     else:
         train(0, args, results)
@@ -220,7 +223,7 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
 def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]]) -> None:
     """Trains on one rank; the first one reports, and adds its validation losses to `results`."""
     ranks = 1
-    if args.parallel == "ddp":
+    if args.parallel in ("ddp", "fsdp"):
         distributed.init_process_group()
         ranks = distributed.get_world_size()
     device = args.device if args.parallel == "none" else args.devices[rank]
@@ -247,6 +250,12 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
     elif args.parallel == "pipeline":
         stages = [model.start, *model.blocks, nn.Sequential(model.norm, model.head)]
         net = plait.Pipeline(stages, args.devices, args.chunks, args.schedule, loss_of_scores)
+    count, largest = (sum(p.numel() for p in m.parameters()) for m in (model, model.blocks[0]))
+    if args.parallel == "fsdp":
+        for block in model.blocks:
+            fully_shard(block)
+        fully_shard(model)
+        plait.reset_peak_memory_stats(device)  # which was when the model was whole
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -259,7 +268,6 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
         return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, args.steps - warm_up)))
 
     scheduler = LambdaLR(optimizer, rate)
-    count = sum(p.numel() for p in model.parameters())
     if rank == 0:
         where = device if args.parallel == "none" else ", ".join(args.devices)
         print(f"{len(text):,} characters of {len(alphabet)} kinds; {count:,} parameters on {where}")
@@ -267,7 +275,8 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
     start = time.perf_counter()
     losses: list[float] = []
     validated = net if args.parallel == "pipeline" else model
-    validation = {0: validate(validated, validation_batches, device)} if rank == 0 else {}
+    everyone = rank == 0 or args.parallel == "fsdp"  # a divided model runs on all ranks or on none
+    validation = {0: validate(validated, validation_batches, device)} if everyone else {}
     for step, (x, y) in enumerate(progress(batches) if rank == 0 else batches, start=1):
         mine = slice(rank * len(x) // ranks, (rank + 1) * len(x) // ranks)  # this rank's part of the batch
         if isinstance(net, plait.Pipeline):
@@ -280,23 +289,41 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
         scheduler.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-        if rank == 0 and (step % max(1, args.steps // 5) == 0 or step == args.steps):
+        if everyone and (step % max(1, args.steps // 5) == 0 or step == args.steps):
             validation[step] = validate(validated, validation_batches, device)
-            say(f"step {step}: training loss {losses[-1]:.3f}, validation loss {validation[step]:.3f}")
+            if rank == 0:
+                say(f"step {step}: training loss {losses[-1]:.3f}, validation loss {validation[step]:.3f}")
 
+    seconds = time.perf_counter() - start
+    if args.parallel == "fsdp":
+        say_memory(rank, ranks, device, count, largest, args.layers)
+    prompt = plait.tensor([[code[c] for c in "def "]], device=device)
+    writer = model.to(device) if args.parallel == "pipeline" else model
+    sample = writer.generate(prompt, args.sample)[0].tolist() if everyone else []
     if rank != 0:
         return
-    seconds = time.perf_counter() - start
     speed = args.steps * args.batch * args.context / seconds
     print(
         f"validation loss {validation[0]:.3f} -> {validation[args.steps]:.3f} "
         f"in {seconds:.0f} s, {speed:,.0f} characters/s"
     )
-    prompt = plait.tensor([[code[c] for c in "def "]], device=device)
-    sample = model.to(device).generate(prompt, args.sample)[0].tolist()
     print("".join(alphabet[i] for i in sample))
     plot(args.plot, losses, validation)
     results.append((validation[0], validation[args.steps]))
+
+
+def say_memory(rank: int, ranks: int, device: str, count: int, largest: int, blocks: int) -> None:
+    """Prints the peak bytes of each rank, beside activations, and what they may be at most."""
+    peaks = plait.memory_stats(device, rank)
+    mine = sum(peaks[f"peak.{c}"] for c in ("parameters", "gradients", "optimiser", "communication"))
+    every: list[int] = [0] * ranks
+    distributed.all_gather_object(every, mine)
+    # A part of parameters, gradients and two states of AdamW; two blocks gathered and the gradients of two; and the
+    # rest of the model, which is gathered from its forward pass to its backward pass, and its gradients.
+    formula = 4 * (4 * count / ranks + 4 * largest + 2 * (count - blocks * largest))
+    if rank == 0:
+        for r, n in enumerate(every):
+            say(f"rank {r}: at most {n:,} bytes beside activations; the formula allows {formula:,.0f}")
 
 
 def progress(batches: DataLoader) -> Iterator[tuple[Tensor, Tensor]] | DataLoader:

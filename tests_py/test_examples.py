@@ -64,6 +64,17 @@ def test_gpt_in_a_pipeline_is_as_on_one_device(tmp_path: Path) -> None:
         assert together == pytest.approx(alone, rel=1e-5)
 
 
+def test_gpt_divided_over_ranks_is_as_on_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = (
+        "--steps 5 --batch 4 --context 16 --width 16 --layers 2 --heads 2 --characters 20000 --sample 1 --dropout 0 "
+        f"--lr 1e-2 --plot {tmp_path / 'loss.png'}"
+    ).split()
+    train = example("train_gpt").main
+    alone, together = train(sizes), train([*sizes, "--parallel", "fsdp", "--devices", "cpu:0", "cpu:1"])
+    assert together == pytest.approx(alone, rel=1e-5)
+    assert "rank 1: at most" in capsys.readouterr().out
+
+
 def test_digits_are_told_apart() -> None:
     assert example("digits").main(["--epochs", "4"]) >= 0.97
 

@@ -104,6 +104,7 @@ func measure(r *collective.Rank, o fsdp.Options, policy fsdp.Policy, pause time.
 // Case 29: peaks within the formulas, the same with a slow rank; and everything comes back.
 func TestCase29Memory(t *testing.T) {
 	const world = 4
+	devices := []string{"cpu:10", "cpu:11", "cpu:12", "cpu:13"} // on which no other test leaves anything
 	u := 4 * (side*side + side)
 	all := layers * u
 	part := all / world
@@ -115,14 +116,13 @@ func TestCase29Memory(t *testing.T) {
 		{fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}, part + u, 2*part + 2*u},
 		{fsdp.Options{KeepAfterForward: true}, part + all, part + all + 3*u/2},
 	} {
-		err := collective.Spawn(world, nil, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
+		err := collective.Spawn(world, devices, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
 			var first peaks
 			for i, pause := range []time.Duration{0, time.Duration(r.Rank%2) * 3 * time.Millisecond} {
 				p, err := measure(r, c.o, blocks, pause)
 				if err != nil {
 					return err
 				}
-				fmt.Printf("%d %+v formulas %d %d step %d\n", r.Rank, p, c.forward, c.backward, 4*part)
 				state := part // of a parameter, a gradient, and two of Adam's for each
 				if p.forward > c.forward+2*state+room || p.backward > c.backward+2*state+room {
 					return fmt.Errorf("%+v: peaks %+v, want at most %d in forward and %d in backward, and the optimiser's state", c.o, p, c.forward, c.backward)
