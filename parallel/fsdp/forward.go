@@ -58,13 +58,18 @@ func (w *use) watch(x *core.Tensor) {
 	w.inputs++
 	w.hooked = true
 	came := false
-	x.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+	arrived := func() error {
 		if came {
 			return nil
 		}
 		came = true
 		w.inputs--
-		if err := w.unit.release(); err != nil {
+		return w.unit.release()
+	}
+	t := w.unit.tree
+	t.arriving[x.History()] = append(t.arriving[x.History()], arrived)
+	x.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+		if err := arrived(); err != nil {
 			return core.ErrorTensor(err)
 		}
 		return nil
@@ -88,7 +93,15 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 	for _, y := range outputs {
 		if y.Err() == nil && y.RequiresGrad() && !y.IsLeaf() {
 			grad = true
+			h := y.History()
 			y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+				// The units that this was an input of are done, and free their slots before this one takes another.
+				for _, arrived := range t.arriving[h] {
+					if err := arrived(); err != nil {
+						return core.ErrorTensor(err)
+					}
+				}
+				delete(t.arriving, h)
 				if err := u.preBackward(w); err != nil {
 					return core.ErrorTensor(err)
 				}

@@ -50,7 +50,7 @@ func deep(pause time.Duration) *nn.Sequential {
 }
 
 // peaks are the highest numbers of bytes of a step's parts, above what there was before the model was made.
-type peaks struct{ forward, backward, step, zeroed, after int }
+type peaks struct{ forward, backward, step, zeroed, after, gathered int }
 
 // measure trains a model for three steps and returns the peaks of the last.
 func measure(r *collective.Rank, o fsdp.Options, policy fsdp.Policy, pause time.Duration) (p peaks, err error) {
@@ -78,6 +78,7 @@ func measure(r *collective.Rank, o fsdp.Options, policy fsdp.Policy, pause time.
 				return
 			}
 			p.backward = usage().Peak - base
+			p.gathered = core.RankCategoryUsage(r.Device, r.Rank, core.Communication).Peak
 			core.ResetPeak(r.Device)
 			if err = opt.Step(); err != nil {
 				return
@@ -111,10 +112,11 @@ func TestCase29Memory(t *testing.T) {
 	for _, c := range []struct {
 		o                 fsdp.Options
 		forward, backward int
+		gathered          int
 	}{
-		{fsdp.Options{}, part + 2*u, 2*part + 4*u},
-		{fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}, part + u, 2*part + 2*u},
-		{fsdp.Options{KeepAfterForward: true}, part + all, part + all + 3*u/2},
+		{fsdp.Options{}, part + 2*u, 2*part + 4*u, 2 * u},
+		{fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}, part + u, 2*part + 2*u, u},
+		{fsdp.Options{KeepAfterForward: true}, part + all, part + all + 3*u/2, all},
 	} {
 		err := collective.Spawn(world, devices, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
 			var first peaks
@@ -126,6 +128,9 @@ func TestCase29Memory(t *testing.T) {
 				state := part // of a parameter, a gradient, and two of Adam's for each
 				if p.forward > c.forward+2*state+room || p.backward > c.backward+2*state+room {
 					return fmt.Errorf("%+v: peaks %+v, want at most %d in forward and %d in backward, and the optimiser's state", c.o, p, c.forward, c.backward)
+				}
+				if p.gathered > c.gathered+room {
+					return fmt.Errorf("%+v: %d bytes were gathered at once in backward, want at most %d", c.o, p.gathered, c.gathered)
 				}
 				if p.step > 4*part+room || p.zeroed > 3*part+room {
 					return fmt.Errorf("%+v: peaks %+v, want at most %d in the step, and %d after it", c.o, p, 4*part, 3*part)

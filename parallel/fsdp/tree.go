@@ -22,10 +22,11 @@ type Tree struct {
 	ended  []*Unit // in which forward left them, in the last pass with gradients
 	done   int     // backward has come so far down in ended
 
-	wished []*Unit // to be gathered when a slot is free
-	runs   []*autograd.Run
-	held   []*core.Tensor // full gradients that are being reduced
-	works  [2][]*collective.Work
+	arriving map[*core.History][]func() error // what waits for the gradients of units' inputs, in the last pass
+	wished   []*Unit                          // to be gathered when a slot is free
+	runs     []*autograd.Run
+	held     []*core.Tensor // full gradients that are being reduced
+	works    [2][]*collective.Work
 }
 
 // NewTree makes the units those of one model; units[0] is the root. It may take units of other trees, outside of passes.
@@ -33,7 +34,7 @@ func NewTree(units []*Unit) (*Tree, error) {
 	if len(units) == 0 {
 		return nil, core.Errorf(core.ValueError, "fsdp", "got no units")
 	}
-	t := &Tree{streams: map[core.Device]core.Stream{}}
+	t := &Tree{streams: map[core.Device]core.Stream{}, arriving: map[*core.History][]func() error{}}
 	for _, u := range units {
 		if u.closed {
 			return nil, core.Errorf(core.StateError, "fsdp", "the unit %q was closed", u.Name())
@@ -235,6 +236,7 @@ func (t *Tree) begin() error {
 	t.order, t.coming, t.at = t.coming, nil, 0
 	if core.CurrentMode().GradEnabled() {
 		t.ended = nil
+		clear(t.arriving)
 	}
 	return nil
 }
