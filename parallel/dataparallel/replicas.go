@@ -147,13 +147,28 @@ func (r *Replicas) refresh(n int) error {
 			core.WithCategory(core.Parameter, func() { err = r.renew(i, n, lists) })
 		})
 		if err != nil {
-			return err
+			break
 		}
 	}
-	if n == 1 || len(lists[0]) == 0 {
-		return nil
+	if err == nil && n > 1 && len(lists[0]) > 0 {
+		err = collective.BroadcastSyncMany(lists)
 	}
-	return collective.BroadcastSyncMany(lists)
+	if err != nil {
+		r.forget() // some copies may not have got their contents
+	}
+	return err
+}
+
+// forget gives the copies back.
+func (r *Replicas) forget() {
+	for _, list := range r.copies {
+		for i := range list {
+			if t := list[i].tensor; t != nil {
+				t.Release()
+			}
+			list[i] = copied{}
+		}
+	}
 }
 
 // renew gives tensor i new copies on the first n devices, and adds original and copies to the lists of what is to be sent.
@@ -292,13 +307,6 @@ func (r *Replicas) Devices() []core.Device { return r.devices }
 
 // Release gives the copies' memory back, and drops gradients that were not applied yet.
 func (r *Replicas) Release() {
-	for _, list := range r.copies {
-		for i := range list {
-			if t := list[i].tensor; t != nil {
-				t.Release()
-			}
-			list[i] = copied{}
-		}
-	}
+	r.forget()
 	r.stale.drop()
 }

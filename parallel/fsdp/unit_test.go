@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
@@ -302,6 +303,9 @@ func TestCase34Offload(t *testing.T) {
 		want, err = alone(model(), "adam", 3, 2*world)
 		require.NoError(t, err)
 	})
+	device, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	coretest.Settle(t, device) // what came before is not given back while this counts
 	spawn(t, world, func(r *collective.Rank) error {
 		host, err := core.OpenDevice("cpu:2")
 		if err != nil {
