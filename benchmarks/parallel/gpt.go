@@ -5,7 +5,9 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/plait-ml/plait/parallel/fsdp"
 )
 
 // A shape is the size of a GPT and of its batch on each rank.
@@ -25,6 +27,7 @@ type gpt struct {
 	shape
 	params                  []ddp.Named // the embeddings, then twelve for each layer, then the last norm's
 	tokens, places, targets *core.Tensor
+	units                   []*fsdp.Unit // where parameters are divided: all but the layers, and then each layer
 }
 
 // newGPT makes a model with a batch of its own for each rank.
@@ -78,22 +81,69 @@ func newGPT(s shape, rank int, d core.Device) (*gpt, error) {
 	return g, nil
 }
 
-// forward returns the loss for the inputs, with the parameters p. Shapes: B texts, T tokens in each, C channels.
+// divide shares the parameters out to the ranks of a group: each layer is a unit, and what is not in one.
+func (g *gpt) divide(group *collective.Group, o fsdp.Options) error {
+	rest, list := []fsdp.Named{}, make([][]fsdp.Named, g.Layers)
+	for i, p := range g.params {
+		if layer := (i - 2) / 12; i >= 2 && layer < g.Layers {
+			list[layer] = append(list[layer], fsdp.Named(p))
+		} else {
+			rest = append(rest, fsdp.Named(p))
+		}
+	}
+	for _, params := range append([][]fsdp.Named{rest}, list...) {
+		u, err := fsdp.NewUnit(group, params, o)
+		if err != nil {
+			return err
+		}
+		g.units = append(g.units, u)
+	}
+	_, err := fsdp.NewTree(g.units)
+	return err
+}
+
+// in runs f, a part of the model, as the unit of that number; the parts of units are whole meanwhile.
+func (g *gpt) in(unit int, x *core.Tensor, f func(x *core.Tensor) *core.Tensor) *core.Tensor {
+	if g.units == nil {
+		return f(x)
+	}
+	u := g.units[unit]
+	if err := u.PreForward([]*core.Tensor{x}); err != nil {
+		return core.ErrorTensor(err)
+	}
+	y := f(x)
+	if err := u.PostForward([]*core.Tensor{y}); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return y
+}
+
+// forward returns the loss for the inputs, with the parameters p.
 func (g *gpt) forward(p []*core.Tensor, tokens, targets, places *core.Tensor) *core.Tensor {
+	return g.in(0, tokens, func(tokens *core.Tensor) *core.Tensor { return g.loss(p, tokens, targets, places) })
+}
+
+// loss is forward with the parameters that are in no layer. Shapes: B texts, T tokens in each, C channels.
+func (g *gpt) loss(p []*core.Tensor, tokens, targets, places *core.Tensor) *core.Tensor {
 	b, t, c := tokens.Size(0), tokens.Size(1), g.Width
 	x := op.Add(op.Embedding(tokens, p[0], op.EmbeddingOptions{}), op.Embedding(places, p[1], op.EmbeddingOptions{}))
 	for i := range g.Layers {
-		w := p[2+12*i:]
-		h := op.Linear(op.LayerNorm(x, []int{c}, w[0], w[1], 1e-5), w[2], w[3])
-		h = op.Permute(op.Reshape(h, b, t, 3, g.Heads, c/g.Heads), 2, 0, 3, 1, 4)
-		y := op.ScaledDotProductAttention(op.Select(h, 0, 0), op.Select(h, 0, 1), op.Select(h, 0, 2), op.AttentionOptions{Causal: true})
-		x = op.Add(x, op.Linear(op.Reshape(op.Transpose(y, 1, 2), b, t, c), w[4], w[5]))
-		h = op.Gelu(op.Linear(op.LayerNorm(x, []int{c}, w[6], w[7], 1e-5), w[8], w[9]), "tanh")
-		x = op.Add(x, op.Linear(h, w[10], w[11]))
+		x = g.in(1+i, x, func(x *core.Tensor) *core.Tensor { return g.layer(p[2+12*i:], x) })
 	}
 	n := len(p)
 	x = op.LayerNorm(x, []int{c}, p[n-2], p[n-1], 1e-5)
 	return op.CrossEntropy(op.Reshape(op.Linear(x, p[0], nil), b*t, g.Kinds), op.Reshape(targets, b*t), op.CrossEntropyOptions{})
+}
+
+// layer is attention and a perceptron, with the parameters that w begins with. Shapes: as those of loss.
+func (g *gpt) layer(w []*core.Tensor, x *core.Tensor) *core.Tensor {
+	b, t, c := x.Size(0), x.Size(1), g.Width
+	h := op.Linear(op.LayerNorm(x, []int{c}, w[0], w[1], 1e-5), w[2], w[3])
+	h = op.Permute(op.Reshape(h, b, t, 3, g.Heads, c/g.Heads), 2, 0, 3, 1, 4)
+	y := op.ScaledDotProductAttention(op.Select(h, 0, 0), op.Select(h, 0, 1), op.Select(h, 0, 2), op.AttentionOptions{Causal: true})
+	x = op.Add(x, op.Linear(op.Reshape(op.Transpose(y, 1, 2), b, t, c), w[4], w[5]))
+	h = op.Gelu(op.Linear(op.LayerNorm(x, []int{c}, w[6], w[7], 1e-5), w[8], w[9]), "tanh")
+	return op.Add(x, op.Linear(h, w[10], w[11]))
 }
 
 // tensors returns the parameters.

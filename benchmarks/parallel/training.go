@@ -11,6 +11,7 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/dataparallel"
 	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/plait-ml/plait/parallel/fsdp"
 )
 
 // A way is a way of training on several devices.
@@ -18,6 +19,7 @@ type way struct {
 	name    string
 	options ddp.Options
 	hook    ddp.Hook
+	divided *fsdp.Options // in the place of DDP
 }
 
 // training measures steps on one device and on all, each with a batch of its own.
@@ -38,6 +40,9 @@ func (b *bench) training() error {
 		{name: "DDP, reduced after backward", options: ddp.Options{DelayAllReduce: true}},
 		{name: "DDP, gradients packed to bfloat16", options: ddp.Options{BucketView: true}, hook: ddp.CompressHook(core.BFloat16, nil)},
 		{name: "DDP that sends nothing", hook: ddp.NoopHook},
+		{name: "FSDP", divided: &fsdp.Options{}},
+		{name: "FSDP, parameters kept after forward", divided: &fsdp.Options{KeepAfterForward: true}},
+		{name: "FSDP without prefetching", divided: &fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}},
 	} {
 		var seconds float64
 		var staged int
@@ -72,7 +77,16 @@ func (b *bench) train(r *collective.Rank, w *way) (seconds float64, staged int, 
 		return 0, 0, err
 	}
 	var reducer *ddp.Reducer
-	if w != nil {
+	if w != nil && w.divided != nil {
+		if err := g.divide(r.World, *w.divided); err != nil {
+			return 0, 0, err
+		}
+		defer func() {
+			for _, u := range g.units {
+				u.Release()
+			}
+		}()
+	} else if w != nil {
 		if reducer, err = ddp.NewReducer(r.World, g.params, w.options); err != nil {
 			return 0, 0, err
 		}
