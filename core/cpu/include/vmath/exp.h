@@ -104,7 +104,8 @@ PLAIT_INLINE float plait_vm_expm1f(float x) {
   return plait_vm_copysignf(y, x);
 }
 
-// tanh(x), within 1.5 ulp: a polynomial, or 1 - 2 / (exp(2x) + 1).
+// tanh(x), within 1.6 ulp: a polynomial, or 1 - 2 / (exp(2x) + 1), whose exponential is 2^n 2^f with f = 2x / ln 2 - n. The
+// rounding of f is less than the quotient is damped by, and from 9.5 on the result is 1.
 PLAIT_INLINE float plait_vm_tanhf(float x) {
   float a = plait_vm_absf(x), z = a * a;
   float p = -0x1.750ce4p-8f;
@@ -113,10 +114,17 @@ PLAIT_INLINE float plait_vm_tanhf(float x) {
   p = p * z + 0x1.1106f6p-3f;
   p = p * z - 0x1.555532p-2f;
   float small = a + a * z * p;
-  float t, r = plait_vm_exp_splitf(a + a, PLAIT_VM_ROUNDERF + 127.0f, &t);
+  float y = a > 9.5f ? 9.5f : a; // a NaN stays
+  float t = y * 0x1.715476p+1f + (PLAIT_VM_ROUNDERF + 127.0f);
+  float f = y * 0x1.715476p+1f - (t - (PLAIT_VM_ROUNDERF + 127.0f));
   float s = plait_bits_f32(plait_f32_bits(t) << 23);
-  float large = 1.0f - 2.0f / (plait_vm_exp_polyf(r) * (s * r) + (s + 1.0f));
-  large = a > 9.5f ? 1.0f : large;
+  float g = 0x1.41fbbcp-13f; // (2^f - 1) / f for |f| <= 1/2
+  g = g * f + 0x1.5f3e54p-10f;
+  g = g * f + 0x1.3b2d4cp-7f;
+  g = g * f + 0x1.c6aee8p-5f;
+  g = g * f + 0x1.ebfbdcp-3f;
+  g = g * f + 0x1.62e430p-1f;
+  float large = 1.0f - 2.0f / (g * (s * f) + (s + 1.0f));
   return plait_vm_copysignf(a < 0.625f ? small : large, x);
 }
 

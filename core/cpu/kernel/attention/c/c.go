@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x6d186f3f
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf786e2cd
 #cgo LDFLAGS: -lm
 */
 import "C"

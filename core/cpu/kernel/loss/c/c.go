@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x9512dae0
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x45775fba
 #cgo LDFLAGS: -lm
 */
 import "C"

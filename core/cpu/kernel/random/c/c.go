@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xd91d62a2
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x980815d9
 #cgo LDFLAGS: -lm
 */
 import "C"

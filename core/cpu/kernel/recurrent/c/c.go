@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x7b24ec75
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf87a5faa
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xd8c1a577
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x53acce23
 #cgo LDFLAGS: -lm
 */
 import "C"

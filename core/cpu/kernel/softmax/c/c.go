@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xcb11c3bf
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfa1f34ff
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xaf8b343b
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x604e363c
 #cgo LDFLAGS: -lm
 */
 import "C"

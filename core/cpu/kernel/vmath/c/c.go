@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x8fe25fc9
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x44a56b7c
 #cgo LDFLAGS: -lm
 */
 import "C"
