@@ -304,3 +304,58 @@ def test_ranks_on_a_gpu() -> None:
             dist.spawn(train, nprocs=2, devices=devices)
         print("done")
     """).split() == ["done"]
+
+
+def test_parameters_divided_over_ranks_on_gpus(tmp_path: Path) -> None:
+    assert run(
+        f"""
+        from plait import distributed as dist, nn
+        from plait.distributed import checkpoint, fsdp
+
+        def steps(m, rank, world, count):
+            opt = plait.optim.AdamW(m.parameters(), lr=0.05)
+            losses = []
+            for i in range(count):
+                x = (plait.arange(48.0).reshape(8, 6) + i).sin().chunk(world)[rank].to(plait.get_default_device())
+                loss = m(x).square().mean()
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                losses.append(loss.item())
+            return losses
+
+        def model():
+            plait.manual_seed(0)
+            layers = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.LayerNorm(7), nn.Linear(7, 3))
+            return layers.to(plait.get_default_device())
+
+        want = steps(model(), 0, 1, 4)
+
+        def train(rank):
+            dist.init_process_group()
+            m = model()
+            fsdp.fully_shard(m[0])
+            fsdp.fully_shard(m)
+            mean = plait.tensor(steps(m, rank, 2, 4))
+            dist.all_reduce(mean, dist.ReduceOp.AVG)
+            assert max(abs(a - b) for a, b in zip(mean.tolist(), want)) < 1e-5, (mean.tolist(), want)
+            checkpoint.save({{"m": m}}, checkpoint_id={str(tmp_path)!r})
+
+        for devices in (["gpu:0", "gpu:1"], ["gpu:0", "cpu:0"]):
+            dist.spawn(train, nprocs=2, devices=devices)
+            m = model()
+            steps(m, 0, 1, 4)
+            other = model()
+            checkpoint.load({{"m": other}}, checkpoint_id={str(tmp_path)!r})
+            for a, b in zip(m.parameters(), other.parameters()):
+                assert (a - b).abs().max() < 1e-4
+        try:
+            dist.spawn(train, nprocs=2, devices=["gpu:0"])
+        except plait.DeviceError as error:
+            assert "ranks 0 and 1 are both on gpu:0" in str(error), error
+        else:
+            raise AssertionError("two ranks on one GPU are refused")
+        print("done")
+    """,
+        PLAIT_SOFTWARE_GPU="2",
+    ).split() == ["done"]

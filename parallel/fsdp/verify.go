@@ -15,6 +15,7 @@ type description struct {
 	Unit    string
 	Params  []described
 	Options string
+	GPU     string `json:",omitempty"` // on which it computes, if it does on one
 	Problem string // what keeps the rank from dividing it
 }
 
@@ -54,6 +55,9 @@ func (u *Unit) verifyIn(g *collective.Group, problem error) error {
 	} else {
 		for _, p := range u.params {
 			t := p.tensor
+			if !t.Device().HostAccessible() {
+				d.GPU = t.Device().String()
+			}
 			d.Params = append(d.Params, described{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad()})
 		}
 		d.Options = fmt.Sprintf("keep after forward %v, partial %d, precision %v, offload %v, broadcast %v", o.KeepAfterForward, o.Partial, o.Precision, o.Offload != nil, o.Broadcast)
@@ -119,6 +123,14 @@ func compare(ranks []description) error {
 		})
 		if err != nil {
 			return err
+		}
+	}
+	for i, d := range ranks {
+		for j, e := range ranks[:i] {
+			if d.GPU != "" && d.GPU == e.GPU {
+				// Their gathers and reductions would wait for each other on it.
+				return core.Errorf(core.DeviceError, "fsdp", "ranks %d and %d are both on %s: each needs a GPU of its own, or a CPU device", j, i, d.GPU)
+			}
 		}
 	}
 	return differ("how the unit is divided", func(d description) string { return d.Options })
