@@ -202,7 +202,7 @@ def test_the_same_shards_go_on_bit_for_bit(tmp_path):
     assert on_ranks(3, fn) == [True] * 3
 
 
-def test_whole_states_of_fsdp():
+def test_whole_states_of_fsdp(tmp_path):
     def fn(rank):
         state = everything(divided("fsdp", 0))
         train(state["model"], state["optimizer"], 2)
@@ -210,6 +210,10 @@ def test_whole_states_of_fsdp():
         weights, optim = get_state_dict(state["model"], state["optimizer"], options=options)
         if rank != 0:
             assert not weights and not optim
+        else:
+            plait.save(optim, tmp_path / "optim.pt")
+            again = plait.load(tmp_path / "optim.pt")
+            assert again["state"].keys() == optim["state"].keys()
         other = everything(divided("fsdp", 5))
         given = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
         set_state_dict(

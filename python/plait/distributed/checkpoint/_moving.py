@@ -10,7 +10,7 @@ from plait import _core, _ops
 from plait._runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import is_initialized, require
-from plait.distributed._placement import placement_of
+from plait.distributed._placement import placement_of, settle
 
 
 def reshard(have: dict[str, Tensor], want: dict[str, Tensor]) -> None:
@@ -55,6 +55,7 @@ def gathered(tensors: dict[str, Tensor], here: bool, device: Any) -> dict[str, T
 def local(t: Any, model: Tensor) -> Any:
     """Returns the part of a whole tensor that belongs to a rank, if `model` is such a part of one of its shape."""
     placed = placement_of(model)
+    settle(model)
     if placed is None or not isinstance(t, Tensor) or placement_of(t) is not None or tuple(t.shape) != placed.shape:
         return t
     if not model.numel():

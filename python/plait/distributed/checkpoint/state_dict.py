@@ -98,7 +98,8 @@ def get_optimizer_state_dict(
             states.pop(name, None)
             del states.params[name]
             groups = [{**g, "params": [n for n in g["params"] if n != name]} for g in groups]
-    return _given({"state": states, "param_groups": groups}, o)
+    # A whole state is for files too, where parameters have no place.
+    return _given({"state": dict(states) if o.full_state_dict else states, "param_groups": groups}, o)
 
 
 def get_state_dict(

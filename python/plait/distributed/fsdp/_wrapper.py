@@ -29,7 +29,6 @@ from plait.distributed.fsdp._policies import (
     StateDictConfig,
     StateDictType,
 )
-from plait.distributed.fsdp._unit import ShardedParameter
 from plait.distributed.fsdp.wrap import asks
 from plait.nn.modules.module import Module
 
@@ -208,30 +207,19 @@ class FullyShardedDataParallel(FSDPModule):
             model: the divided module
             optim: its optimiser
             optim_input: has no effect
-            rank0_only: the other ranks get an empty state
+            rank0_only: on the CPU, and the other ranks get an empty state
             group: has no effect
         """
-        unit = unit_of(model)
-        keep = not rank0_only or unit is None or all(g is None or g.rank() == 0 for g in unit.groups)
-        names = {id(p): n for n, p in model.named_parameters()}
-        state: dict[str, Any] = {}
-        for group_ in optim.param_groups:
-            for p in group_["params"]:
-                kept = {}
-                for key, value in optim.state[p].items():
-                    divided = key != "step" and isinstance(p, ShardedParameter) and isinstance(value, Tensor)
-                    kept[key] = p.assemble(value) if divided and value.shape == p.shape else value
-                if keep:
-                    state[names[id(p)]] = kept
-        groups = [
-            {**{k: v for k, v in g.items() if k != "params"}, "params": [names[id(p)] for p in g["params"]]}
-            for g in optim.param_groups
-        ]
-        return {"state": state, "param_groups": groups} if keep else {}
+        from plait.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=rank0_only)
+        return get_optimizer_state_dict(model, optim, options=options)
 
     @staticmethod
     def shard_full_optim_state_dict(full_optim_state_dict: dict[str, Any], model: Module, *args: Any) -> dict[str, Any]:
         """Returns the rank's part of what `full_optim_state_dict` returned, for `load_state_dict` of its optimiser."""
+        from plait.distributed.checkpoint._moving import local
+
         params = dict(model.named_parameters())
         numbers: dict[str, int] = {}
         groups = []
@@ -242,15 +230,8 @@ class FullyShardedDataParallel(FSDPModule):
         state = {}
         for name, kept in full_optim_state_dict["state"].items():
             p = params[name]
-            state[numbers[name]] = {k: _rows(p, v) if k != "step" else v for k, v in kept.items()}
+            state[numbers[name]] = {k: local(v, p) if k != "step" else v for k, v in kept.items()}
         return {"state": state, "param_groups": groups}
-
-
-def _rows(p: Any, value: Any) -> Any:
-    """Returns the rank's rows of a state that has the whole parameter's shape; another as it is."""
-    if not isinstance(p, ShardedParameter) or not isinstance(value, Tensor):
-        return value
-    return p.rows_of(value).clone() if tuple(value.shape) == p.layout_of_rows.shape else value
 
 
 def _divide_all(
