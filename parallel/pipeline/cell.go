@@ -13,7 +13,7 @@ import (
 type cell struct {
 	arriving []*parcel // inputs
 	inputs   []*core.Tensor
-	first    *core.Tensor // stands for the inputs in the graph, if their gradients are wanted
+	first    *core.Tensor // stands for one of the inputs in the graph, if their gradients are wanted
 	caught   []*core.Tensor
 	outs     []*core.Tensor // where its backward pass begins
 	returned []*parcel      // gradients of the outputs
@@ -31,17 +31,7 @@ func (s *Step) beginForward(a Action, c *cell) error {
 	var err error
 	s.in(a, s.batch.Train, func() {
 		if a.Stage == 0 {
-			for i, t := range s.batch.Inputs[a.Micro] {
-				if err = t.Usable("pipeline"); err != nil {
-					err = core.Errorf(core.ValueError, "pipeline", "input %d: %w", i, err)
-					return
-				}
-				core.NoGrad(func() { t = op.ToDevice(t, dev).Keep() })
-				if err = t.Err(); err != nil {
-					return
-				}
-				c.inputs = append(c.inputs, t)
-			}
+			err = c.begin(s.batch.Inputs[a.Micro], dev)
 		} else {
 			err = c.receive()
 		}
@@ -54,6 +44,27 @@ func (s *Step) beginForward(a Action, c *cell) error {
 	}
 	s.marks.begin(s.at, a, c.inputs)
 	s.call = &Call{What: CallForward, Stage: a.Stage, Micro: a.Micro, Inputs: c.inputs, Mode: s.mode(a, s.batch.Train)}
+	return nil
+}
+
+// begin takes a part of the batch to the first stage's device.
+func (c *cell) begin(inputs []*core.Tensor, dev core.Device) error {
+	for i, t := range inputs {
+		if err := t.Usable("pipeline"); err != nil {
+			return core.Errorf(core.ValueError, "pipeline", "input %d: %w", i, err)
+		}
+		t = op.ToDevice(t, dev).Keep()
+		if err := t.Err(); err != nil {
+			return err
+		}
+		c.inputs = append(c.inputs, t)
+		if c.first == nil && t.RequiresGrad() && core.CurrentMode().GradEnabled() {
+			var err error
+			if c.first, err = stand(t); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

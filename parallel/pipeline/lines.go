@@ -12,20 +12,33 @@ import (
 type lines struct {
 	rank    int
 	carrier *collective.Carrier
-	// Memory for what arrives comes from a stream on which nothing runs, so that it may arrive while the device is busy.
-	inboxes map[int]core.Stream
+	inboxes map[int]*inbox // by device
 }
 
+// An inbox is where memory for what arrives on a device comes from: streams on which nothing runs, so that it may arrive while
+// the device is busy. Memory that comes back is used again after what the device then did with it; streams take turns so that
+// this was long ago, and no sender waits for a receiver that is a little behind.
+type inbox struct {
+	streams [turns]core.Stream
+	next    int
+}
+
+const turns = 8
+
 func newLines(rank int) *lines {
-	return &lines{rank: rank, carrier: collective.NewCarrier(), inboxes: map[int]core.Stream{}}
+	return &lines{rank: rank, carrier: collective.NewCarrier(), inboxes: map[int]*inbox{}}
 }
 
 func (l *lines) close() error {
 	errs := []error{l.carrier.Close()}
-	for _, s := range l.inboxes {
-		errs = append(errs, s.Close())
+	for _, b := range l.inboxes {
+		for _, s := range b.streams {
+			if s != nil {
+				errs = append(errs, s.Close())
+			}
+		}
 	}
-	l.inboxes = map[int]core.Stream{}
+	l.inboxes = map[int]*inbox{}
 	return errors.Join(errs...)
 }
 
@@ -60,14 +73,19 @@ func (l *lines) send(t *core.Tensor, to core.Device, grad bool) (*parcel, error)
 	return p, nil
 }
 
-// inbox returns the stream that memory for what arrives on a device comes from.
+// inbox returns the stream that memory for what arrives next on a device comes from.
 func (l *lines) inbox(dev core.Device) core.Stream {
-	s := l.inboxes[dev.Ordinal()]
-	if s == nil {
-		s = dev.NewStream(l.rank)
-		l.inboxes[dev.Ordinal()] = s
+	b := l.inboxes[dev.Ordinal()]
+	if b == nil {
+		b = &inbox{}
+		l.inboxes[dev.Ordinal()] = b
 	}
-	return s
+	s := &b.streams[b.next]
+	b.next = (b.next + 1) % turns
+	if *s == nil {
+		*s = dev.NewStream(l.rank)
+	}
+	return *s
 }
 
 // take returns the tensor, which belongs to the caller from now on.

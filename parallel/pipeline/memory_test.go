@@ -34,7 +34,8 @@ func TestCase39Peaks(t *testing.T) {
 			}
 			pipe, err := NewPipeline(nn.NewSequential(layers...), names(p), Options{Chunks: m, Schedule: name, Loss: mse(false)})
 			require.NoError(t, err)
-			x, target := op.Rand(m*rows, 64), op.Rand(m*rows, 64)
+			// The target is where the loss is.
+			x, target := op.Rand(m*rows, 64), op.ToDevice(op.Rand(m*rows, 64), pipe.Executor().Device(p*chunks-1))
 			measure := func() (peaks [p]float64) {
 				var before [p]int
 				for d := range p {

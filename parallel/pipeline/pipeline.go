@@ -270,6 +270,12 @@ func (p *Pipeline) run(x, target *core.Tensor, train bool) (loss, output *core.T
 	}
 	var targets []*core.Tensor
 	out := core.RunScope(func() []*core.Tensor {
+		if wanted { // all at once: a part of it would wait for what its device is doing then
+			if target = op.ToDevice(target, p.executor.Device(p.executor.Stages()-1)); target.Err() != nil {
+				err = target.Err()
+				return nil
+			}
+		}
 		at := 0
 		for _, n := range sizes {
 			b.Inputs = append(b.Inputs, []*core.Tensor{op.Narrow(x, 0, at, n)})
@@ -341,7 +347,7 @@ func (p *Pipeline) answer(s *Step, c *Call, target *core.Tensor) (err error) {
 		core.RunScope(func() []*core.Tensor {
 			x := c.Inputs[0]
 			if c.What == CallLoss {
-				x = p.options.Loss(x, op.ToDevice(target, x.Device()))
+				x = p.options.Loss(x, target)
 			} else {
 				for i, l := range p.stages[c.Stage] {
 					if own := p.layer(c.Stage, i); own != l && own.(interface{ Training() bool }).Training() {

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"fmt"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -233,6 +235,54 @@ func TestHandWrittenSchedule(t *testing.T) {
 		_, _, err = p.Step(op.Rand(2, 4), op.Rand(2, 4)) // fewer micro-batches
 		require.NoError(t, err)
 		require.NoError(t, p.Release())
+	})
+}
+
+// TestStagesWaitForNobodyBehindThem has a stage do all its passes while the device of the next one is busy with something else.
+func TestStagesWaitForNobodyBehindThem(t *testing.T) {
+	in64(t, func() {
+		p, err := NewPipeline(mlp(2, 4, 0), names(2), Options{Chunks: turns, Loss: mse(false)})
+		require.NoError(t, err)
+		x, target := op.Rand(turns, 4), op.Rand(turns, 4)
+		first, busy := core.CurrentContext().Stream(p.Executor().Device(0)), core.CurrentContext().Stream(p.Executor().Device(1))
+		_, _, err = p.Evaluate(x, target)
+		require.NoError(t, err)
+		require.NoError(t, core.Synchronize())
+		open := make(chan struct{})
+		c := busy.Begin(-1, "wait")
+		c.Fn = func() error { <-open; return nil }
+		c.Work = math.MaxInt32
+		busy.Launch(c)
+		loss, _, err := p.Evaluate(x, target)
+		require.NoError(t, err)
+		assert.True(t, first.Record().WaitFor(20*time.Second), "the first stage waits for the second")
+		close(open)
+		_, err = loss.Item()
+		require.NoError(t, err)
+		require.NoError(t, p.Release())
+	})
+}
+
+// TestInputsGetGradients has the gradient of a batch that is on another device than the first stage.
+func TestInputsGetGradients(t *testing.T) {
+	in64(t, func() {
+		for _, name := range Names() {
+			model := mlp(6, 4, 0)
+			x, target := op.Rand(7, 4).Keep().SetRequiresGrad(true), op.Rand(7, 4)
+			whole(t, model, x, target, mse(false))
+			want := vals(t, x.Grad())
+			for _, devices := range [][]string{{"cpu:0", "cpu:1"}, {"cpu:1", "cpu:0"}} {
+				x.SetGrad(nil)
+				p, err := NewPipeline(model, devices, Options{Chunks: 3, Schedule: name, Loss: mse(false)})
+				require.NoError(t, err)
+				_, _, err = p.Step(x, target)
+				require.NoError(t, err)
+				assert.InDeltaSlice(t, want, vals(t, x.Grad()), 1e-12, name)
+				grads(t, p)
+				require.NoError(t, p.Release())
+			}
+			x.Release()
+		}
 	})
 }
 

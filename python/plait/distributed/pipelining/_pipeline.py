@@ -207,6 +207,8 @@ class Pipeline(Module):
         if samples == 0:
             raise ValueError("Pipeline: got an input without samples along dimension 0")
         sizes = cut_batch(samples, self.chunks)
+        # All at once: a part of it would wait for what its device is doing by then.
+        target = _to(target, self.devices[self._executor.placement[-1]])
         parts = split((x, target), len(sizes), _cutter(sizes))
         packed = [pack(part[0]) for part in parts]
         stages = [self._stage(s) for s in range(len(self._stages))]
@@ -224,8 +226,7 @@ class Pipeline(Module):
 
         def loss(micro: int, tensors: list[Tensor]) -> Tensor:
             assert self.loss_fn is not None
-            there = _to(parts[micro][1], tensors[0].device)
-            return self.loss_fn(rebuild[micro](tensors), there)
+            return self.loss_fn(rebuild[micro](tensors), parts[micro][1])
 
         wanted = self.loss_fn is not None and (train or target is not None)
         total = self._executor.run(

@@ -200,7 +200,9 @@ class _Schedule:
         sizes = cut_batch(samples, m) if samples else [1] * m
         if len(sizes) < m:
             raise ValueError(f"{name}: got {samples} samples for {m} microbatches")
-        cuts = split((args, target, kwargs), m, _cutter(sizes))
+        # All at once: a part would wait for what its device is doing by then.
+        device = next(iter(self._stages.values())).device
+        cuts = split((args, _to(target, device), _to(kwargs, device)), m, _cutter(sizes))
         packed = [pack(c[0]) for c in cuts]
         outputs: list[Any] = [None] * m
         found: list[Any] = [None] * m
@@ -208,14 +210,14 @@ class _Schedule:
         def forward(stage: int, micro: int, tensors: list[Tensor]) -> list[Tensor]:
             here = self._stages[stage]
             values = packed[micro][1](tensors) if stage == 0 else tensors
-            out = here(*values, **_to(cuts[micro][2], here.device))
+            out = here(*values, **cuts[micro][2])
             if here.is_last:
                 outputs[micro] = out
             return pack(out)[0]
 
         def loss(micro: int, _tensors: list[Tensor]) -> Tensor:
             assert self.loss_fn is not None
-            value = self.loss_fn(outputs[micro], _to(cuts[micro][1], _tensors[0].device))
+            value = self.loss_fn(outputs[micro], cuts[micro][1])
             found[micro] = value.detach()
             outputs[micro] = join([outputs[micro]], lambda ts: ts[0].detach()) if keep else None
             return value
