@@ -13,6 +13,7 @@ type Context struct {
 	parent   *Context
 	shared   *rankState
 	random   *randomState
+	home     Device // the rank's own, whatever its default is now
 	device   Device
 	dtype    DType
 	category Category
@@ -48,7 +49,7 @@ func newContext(parent *Context, rank int) *Context {
 // default device (nil: the process's). Free it with [Context.Free].
 func NewRankContext(rank int, dev Device) *Context {
 	c := newContext(nil, rank)
-	c.device = dev
+	c.home, c.device = dev, dev
 	return c
 }
 
@@ -105,6 +106,14 @@ func (c *Context) SetDefaultDType(d DType) error {
 func (c *Context) DefaultDevice() (Device, error) {
 	if c.device != nil {
 		return c.device, nil
+	}
+	return OpenDevice("cpu:0")
+}
+
+// Home returns the device that the rank was given, or cpu:0, whatever its default device is now.
+func (c *Context) Home() (Device, error) {
+	if c.home != nil {
+		return c.home, nil
 	}
 	return OpenDevice("cpu:0")
 }
@@ -201,6 +210,11 @@ func WithStream(s Stream, fn func()) {
 		streams[i] = s
 		c.streams = streams
 	}, fn)
+}
+
+// WithDevice runs fn with d as the device of new tensors.
+func WithDevice(d Device, fn func()) {
+	withDerived(func(c *Context) { c.device = d }, fn)
 }
 
 // WithCategory runs fn with new storages counted under the given memory category.

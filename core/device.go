@@ -10,6 +10,9 @@ import (
 	"unsafe"
 )
 
+// MetaKind is the kind of the device whose tensors have no values: see package core/meta.
+const MetaKind = "meta"
+
 // A Device runs kernels on streams and owns memory. Package core/cpu implements it for CPU cores.
 type Device interface {
 	// String returns the device's name, such as "cpu:0".

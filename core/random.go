@@ -58,8 +58,13 @@ func mix(z uint64) uint64 {
 }
 
 // Generator returns the rank's generator for device d. All start from the rank's seed, so the same draws give the same
-// numbers on every device.
+// numbers on every device. The meta device draws from that of the rank's home.
 func (c *Context) Generator(d Device) *Generator {
+	if d.Kind() == MetaKind {
+		if home, err := c.Home(); err == nil {
+			d = home
+		}
+	}
 	i := d.Ordinal()
 	if g := c.random.generators.Load(); g != nil && i < len(*g) && (*g)[i] != nil {
 		return (*g)[i]

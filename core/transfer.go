@@ -135,6 +135,9 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	if t.isNumber {
 		return nil, Errorf(TypeError, "read", "a number has no memory to read")
 	}
+	if t.Device().Kind() == MetaKind {
+		return nil, Errorf(NotImplemented, "read", "a tensor on the meta device has a shape, %v, and no values; materialize makes them, and to_empty memory without them", t.shape)
+	}
 	if err := t.storage.Wait(); err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"core/op"},
 	{"core/autograd"},
 	{"core/safetensors", "core/data"},
-	{"core/nn", "core/optim"},
+	{"core/nn", "core/optim", "core/meta"},
 	{"gpu", "parallel"},
 	{"capi/handle", "capi/dlpack", "capi/python"},
 	{"capi/bind"},

@@ -33,6 +33,7 @@ type Device struct {
 	index, ordinal int
 	pool           atomic.Pointer[pool.Pool]
 	reserved       atomic.Int64
+	limit          atomic.Int64 // on reserved; 0 for none
 
 	mu      sync.Mutex
 	streams []*stream
@@ -201,6 +202,11 @@ func (d *Device) allocate(class, bytes int) (core.Memory, error) {
 	}
 	if m, ok := d.reserve(class); ok {
 		return m, nil
+	}
+	if own := d.limit.Load(); own > 0 {
+		return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
+			"out of memory: no room for %d bytes on %v; %d bytes of its tensors are in use, it holds %d of the %d bytes it may",
+			bytes, d, core.MemoryUsage(d).Current, d.reserved.Load(), own)
 	}
 	return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
 		"out of memory: no room for %d bytes on %v; %d bytes of its tensors are in use, CPU devices hold %d of the %d bytes they may (PLAIT_CPU_MEMORY)",

@@ -80,6 +80,10 @@ func MemoryLimit() int {
 // SetMemoryLimit sets the bytes that CPU devices may hold together.
 func SetMemoryLimit(bytes int) { budget.limit.Store(int64(bytes)) }
 
+// SetMemoryLimit sets the bytes that this device may hold, within those of all; 0 sets no limit. So CPU devices rehearse
+// ones with memory of their own.
+func (d *Device) SetMemoryLimit(bytes int) { d.limit.Store(int64(bytes)) }
+
 func defaultLimit() int64 {
 	if n, ok := parseBytes(os.Getenv("PLAIT_CPU_MEMORY")); ok {
 		return n
@@ -200,16 +204,20 @@ func pending(events []core.Event) bool {
 
 // reserve takes a piece of the given class from the system, within the budget; ok is false if there is none.
 func (d *Device) reserve(class int) (m core.Memory, ok bool) {
-	if budget.used.Add(int64(class)) > int64(MemoryLimit()) {
-		budget.used.Add(-int64(class))
-		return core.Memory{}, false
+	var p unsafe.Pointer
+	own := d.limit.Load()
+	if d.reserved.Add(int64(class)) <= own || own == 0 {
+		if budget.used.Add(int64(class)) <= int64(MemoryLimit()) {
+			p = systemAlloc(class)
+		}
+		if p == nil {
+			budget.used.Add(-int64(class))
+		}
 	}
-	p := systemAlloc(class)
 	if p == nil {
-		budget.used.Add(-int64(class))
+		d.reserved.Add(-int64(class))
 		return core.Memory{}, false
 	}
-	d.reserved.Add(int64(class))
 	return core.Memory{Ptr: p, Size: class}.Shadowed(), true
 }
 

@@ -35,6 +35,9 @@ func elementwise(name, signature, body string, grads ...string) *Elementwise {
 	}
 	e := &Elementwise{Name: name, kernel: k, grads: make([]*gradient, len(k.In))}
 	e.ids = kernelIDs(k)
+	for _, id := range e.ids {
+		elementwiseKernels[id] = true
+	}
 	for i, src := range grads {
 		if src == "" {
 			continue
@@ -50,6 +53,12 @@ func elementwise(name, signature, body string, grads ...string) *Elementwise {
 	elementwiseOps[name] = e
 	return e
 }
+
+// elementwiseKernels has the kernels of operations, and those of copies.
+var elementwiseKernels = map[core.KernelID]bool{copyKernel: true, fillKernel: true}
+
+// IsElementwise reports whether an element that the kernel writes depends on nothing but the inputs' elements in its place.
+func IsElementwise(k core.KernelID) bool { return elementwiseKernels[k] }
 
 // elementwiseOps finds the operations that the functions of derivatives stand for.
 var elementwiseOps = map[string]*Elementwise{}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,4 +170,12 @@ func alone(m nn.Layer, optimiser string, steps, samples int) ([]float64, error) 
 		}
 	}
 	return values(nn.Parameters(m))
+}
+
+// contains returns an error unless err says what is wanted.
+func contains(err error, want string) error {
+	if err == nil || !strings.Contains(err.Error(), want) {
+		return fmt.Errorf("got %v, want %s", err, want)
+	}
+	return nil
 }

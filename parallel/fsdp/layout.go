@@ -51,7 +51,8 @@ func (u *Unit) Shard(name string) *core.Tensor {
 	return nil
 }
 
-// Part returns this rank's rows of a full tensor of a parameter's shape, as a view; an error tensor if the shape is another.
+// Part returns this rank's rows of a full tensor of a parameter's shape: a view, or, of a tensor of the meta device, their
+// values. It returns an error tensor if the shape is another.
 func (u *Unit) Part(name string, full *core.Tensor) *core.Tensor {
 	for _, p := range u.params {
 		if p.name != name {
@@ -62,6 +63,9 @@ func (u *Unit) Part(name string, full *core.Tensor) *core.Tensor {
 		}
 		if !slices.Equal(full.Shape(), p.shape) {
 			return core.ErrorTensor(core.Errorf(core.ShapeError, "fsdp", "parameter %s has shape %v in full, got %v", name, p.shape, full.Shape()))
+		}
+		if full.Device().Kind() == core.MetaKind {
+			return p.own(full)
 		}
 		return p.mine(full)
 	}

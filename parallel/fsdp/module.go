@@ -43,7 +43,8 @@ func ByType(examples ...nn.Module) Policy {
 }
 
 // New divides the parameters of m over the ranks of group, except those of the modules in ignored; every rank calls it with
-// its own copy. Parts that the policy picks become units, which must be layers that m calls by [nn.Call]; a nil policy makes
+// its own copy. A model made on the meta device has no values yet ([core.WithDevice]): each rank makes those of its shards,
+// the same that the whole model would have, and no device ever holds more. Parts that the policy picks become units, which must be layers that m calls by [nn.Call]; a nil policy makes
 // one unit of all. The name of o is not used.
 func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored ...nn.Module) (*FullyShardedDataParallel, error) {
 	if err := nn.Err(m); err != nil {
@@ -108,11 +109,27 @@ func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored
 	units := slices.Clone(f.units)
 	slices.Reverse(units)
 	var err error
-	f.tree, err = NewTree(units)
+	if f.tree, err = NewTree(units); err == nil {
+		err = f.materialize()
+	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// materialize gives what is not divided, buffers and ignored parameters, its values if it is on the meta device.
+func (f *FullyShardedDataParallel) materialize() error {
+	for _, n := range nn.NamedTensors(f.Module) {
+		cat := core.Buffer
+		if n.Kind == nn.Parameter {
+			cat = core.Parameter
+		}
+		if err := Materialize(n.Tensor, f.tree.root().device, cat); err != nil {
+			return core.Errorf(core.StateError, "fsdp", "%s: %w", n.Name, err)
+		}
+	}
+	return nil
 }
 
 // add makes a unit of parameters, gathered when the layer is called.

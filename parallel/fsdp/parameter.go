@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/meta"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -107,12 +108,7 @@ func (p *parameter) split() error {
 	core.NoGrad(func() {
 		core.WithCategory(core.Parameter, func() {
 			core.Tidy(func() {
-				made = op.Clone(p.mine(t.Detach())).Keep()
-				if o := u.options.Offload; o != nil && made.Err() == nil && made.Device() != o {
-					moved := op.ToDevice(made, o).Keep()
-					made.Release()
-					made = moved
-				}
+				made = p.own(t).Keep()
 			})
 		})
 	})
@@ -144,6 +140,48 @@ func (p *parameter) split() error {
 		return nil
 	}})
 	return nil
+}
+
+// own returns this rank's rows of a full tensor as one of their own, where shards are kept. Of one on the meta device no
+// others are made.
+func (p *parameter) own(full *core.Tensor) *core.Tensor {
+	u := p.unit
+	if full.Device().Kind() != core.MetaKind {
+		made := op.Clone(p.mine(full.Detach()))
+		if o := u.options.Offload; o != nil && made.Err() == nil {
+			return op.ToDevice(made, o)
+		}
+		return made
+	}
+	dev := u.device
+	if u.options.Offload != nil {
+		dev = u.options.Offload
+	}
+	r, from := u.rank(), 0
+	for _, n := range p.sizes[:r] {
+		from += n
+	}
+	made := meta.Part(full.Detach(), from, from+p.sizes[r], dev)
+	if made.Err() != nil {
+		return core.ErrorTensor(core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, made.Err()))
+	}
+	return op.Reshape(made, p.shapeOf(p.rows[r+1]-p.rows[r])...)
+}
+
+// Materialize gives a tensor of the meta device, a module's parameter or buffer, the values that it would have and the
+// device dev, where it counts under a category; another one it leaves as it is.
+func Materialize(t *core.Tensor, dev core.Device, cat core.Category) error {
+	if t.Device().Kind() != core.MetaKind {
+		return nil
+	}
+	made := meta.Materialize(t.Detach(), dev).Keep()
+	if err := made.Err(); err != nil {
+		return err
+	}
+	defer made.Release()
+	made.Storage().SetCategory(cat)
+	made.SetRequiresGrad(t.RequiresGrad())
+	return t.Exchange(made)
 }
 
 // release frees what the unit added to the module's tensor, which stays the shard.

@@ -95,11 +95,18 @@ func (u *Unit) accept(p *parameter) error {
 	if !t.IsLeaf() {
 		return core.Errorf(core.ValueError, "fsdp", "parameter %s is the result of an operation, want a leaf", p.name)
 	}
-	if u.device == nil {
-		u.device = t.Device()
+	dev := t.Device()
+	if dev.Kind() == core.MetaKind {
+		var err error
+		if dev, err = core.CurrentContext().Home(); err != nil {
+			return err
+		}
 	}
-	if t.Device() != u.device {
-		return core.Errorf(core.DeviceError, "fsdp", "want all parameters of a unit on one device, got %v and %v of %s", u.device, t.Device(), p.name)
+	if u.device == nil {
+		u.device = dev
+	}
+	if dev != u.device {
+		return core.Errorf(core.DeviceError, "fsdp", "want all parameters of a unit on one device, got %v and %v of %s", u.device, dev, p.name)
 	}
 	p.divide(t.Shape(), sizeOf(u.group))
 	return nil
@@ -130,20 +137,10 @@ func (u *Unit) start() error {
 			}
 		}
 	}
-	if u.options.Broadcast {
-		var list []*core.Tensor
-		for _, p := range u.params {
-			list = append(list, p.tensor.Detach())
-		}
-		for _, g := range []*collective.Group{u.group, u.options.Replicas} {
-			if g != nil && len(list) > 0 {
-				if err := g.BroadcastMany(list, 0).Wait(); err != nil {
-					return err
-				}
-			}
-		}
-	}
 	for _, p := range u.params {
+		if err := u.begin(p); err != nil {
+			return err
+		}
 		if u.group == nil {
 			p.remove = p.tensor.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
 				if err := u.arrived(p); err != nil {
@@ -155,6 +152,26 @@ func (u *Unit) start() error {
 		}
 		if err := p.split(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// begin gives a parameter its values, where it has none or others are wanted.
+func (u *Unit) begin(p *parameter) error {
+	if p.tensor.Device().Kind() == core.MetaKind && (u.group == nil || u.options.Broadcast) {
+		if err := Materialize(p.tensor, u.device, core.Parameter); err != nil {
+			return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
+		}
+	}
+	if !u.options.Broadcast {
+		return nil
+	}
+	for _, g := range []*collective.Group{u.group, u.options.Replicas} {
+		if g != nil {
+			if err := g.Broadcast(p.tensor.Detach(), 0).Wait(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

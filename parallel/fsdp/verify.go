@@ -55,8 +55,8 @@ func (u *Unit) verifyIn(g *collective.Group, problem error) error {
 	} else {
 		for _, p := range u.params {
 			t := p.tensor
-			if !t.Device().HostAccessible() {
-				d.GPU = t.Device().String()
+			if !u.device.HostAccessible() {
+				d.GPU = u.device.String()
 			}
 			d.Params = append(d.Params, described{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad()})
 		}
