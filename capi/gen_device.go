@@ -34,6 +34,11 @@ func plait_device_traffic(d C.plait_device, counter C.int64_t) C.int64_t {
 	return C.int64_t(bind.DeviceTraffic(int64(d), int64(counter)))
 }
 
+//export plait_device_limit
+func plait_device_limit(d C.plait_device, limit C.int64_t) C.int64_t {
+	return C.int64_t(bind.DeviceLimit(int64(d), int64(limit)))
+}
+
 //export plait_device_count
 func plait_device_count(kind C.plait_string) C.int64_t {
 	return C.int64_t(bind.DeviceCount(C.GoString(kind)))

@@ -398,6 +398,12 @@ char *plait_device_description(plait_device d);
 // none of these.
 int64_t plait_device_traffic(plait_device d, int64_t counter);
 
+// plait_device_limit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a
+// workgroup's memory, 2 the invocations of a workgroup, 3 the workgroups along a side of a grid, 4 the bytes
+// that the device may hold, 0 of them meaning what the driver gives; 5 is 1 where the GPU is made of
+// software. CPU devices have none of these.
+int64_t plait_device_limit(plait_device d, int64_t limit);
+
 // plait_device_count returns how many devices of a kind, such as "cpu", can be opened.
 int64_t plait_device_count(plait_string kind);
 

@@ -1,6 +1,7 @@
 """Trains a small GPT, one character at a time, on the source of Python's standard library, and shows what it learnt.
 
     python examples/train_gpt.py    # or: make train
+    python examples/train_gpt.py --device gpu --log losses.txt
     python examples/train_gpt.py --parallel ddp --devices cpu:0 cpu:1
     python examples/train_gpt.py --parallel pipeline --schedule zb-h1
     python examples/train_gpt.py --parallel fsdp --devices cpu:0 cpu:1    # parameters are divided too
@@ -15,6 +16,7 @@ import math
 import re
 import sysconfig
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -206,6 +208,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--chunks", type=int, default=4, help="micro-batches of a pipeline")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plot", type=Path, default=Path("loss.png"))
+    parser.add_argument("--log", type=Path, help="a file to write the loss of each step to, one a line")
     return parser.parse_args(argv)
 
 
@@ -235,13 +238,15 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
     codes = plait.tensor([code[c] for c in text])
     cut = len(codes) * 9 // 10
     training, held_out = Windows(codes[:cut], args.context), Windows(codes[cut:], args.context)
-    order = plait.Generator().manual_seed(args.seed)  # of its own, so that all ranks see the same batches
+    # Batches have generators of their own: all ranks see the same ones, and dropout's numbers do not depend on them.
+    order = plait.Generator().manual_seed(args.seed)
     sampler = RandomSampler(training, replacement=True, num_samples=args.steps * args.batch, generator=order)
-    batches = DataLoader(training, batch_size=args.batch, sampler=sampler)
+    batches = DataLoader(training, batch_size=args.batch, sampler=sampler, generator=order)
     validation_sampler = range(0, len(held_out), max(1, len(held_out) // 480))
-    validation_batches = DataLoader(held_out, batch_size=48, sampler=validation_sampler)
+    validation_batches = DataLoader(held_out, batch_size=48, sampler=validation_sampler, generator=plait.Generator())
 
     model = GPT(len(alphabet), args.context, args.width, args.layers, args.heads, args.dropout).to(device)
+    plait.manual_seed(args.seed + 1)  # so have devices: after making the model, any of them draws the same for dropout
     net: nn.Module = model
     if args.parallel == "dp":
         net = DataParallel(model, args.devices)
@@ -274,10 +279,12 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
 
     start = time.perf_counter()
     losses: list[float] = []
+    moved: Counter[str] = Counter()  # between the host and a GPU, by training steps
     validated = net if args.parallel == "pipeline" else model
     everyone = rank == 0 or args.parallel == "fsdp"  # a divided model runs on all ranks or on none
     validation = {0: validate(validated, validation_batches, device)} if everyone else {}
     for step, (x, y) in enumerate(progress(batches) if rank == 0 else batches, start=1):
+        before = transfers(device)
         mine = slice(rank * len(x) // ranks, (rank + 1) * len(x) // ranks)  # this rank's part of the batch
         if isinstance(net, plait.Pipeline):
             loss, _ = net.step(x, y, return_outputs=False)
@@ -289,6 +296,7 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
         scheduler.step()
         optimizer.zero_grad()
         losses.append(loss.item())
+        moved.update({what: n - before[what] for what, n in transfers(device).items()})
         if everyone and (step % max(1, args.steps // 5) == 0 or step == args.steps):
             validation[step] = validate(validated, validation_batches, device)
             if rank == 0:
@@ -307,7 +315,15 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
         f"validation loss {validation[0]:.3f} -> {validation[args.steps]:.3f} "
         f"in {seconds:.0f} s, {speed:,.0f} characters/s"
     )
+    if moved:
+        print(
+            f"the steps sent {moved['to_device']} tensors to {device} "
+            f"({moved['to_device.bytes']:,} bytes of codes and targets) "
+            f"and read {moved['from_device']} ({moved['from_device.bytes']:,} bytes of losses)"
+        )
     print("".join(alphabet[i] for i in sample))
+    if args.log:
+        args.log.write_text("".join(f"{v:.9g}\n" for v in losses))
     plot(args.plot, losses, validation)
     results.append((validation[0], validation[args.steps]))
 
@@ -324,6 +340,11 @@ def say_memory(rank: int, ranks: int, device: str, count: int, largest: int, blo
     if rank == 0:
         for r, n in enumerate(every):
             say(f"rank {r}: at most {n:,} bytes beside activations; the formula allows {formula:,.0f}")
+
+
+def transfers(device: str) -> dict[str, int]:
+    """Returns what has moved between the host and a GPU so far; nothing for CPU devices."""
+    return plait.cuda.transfer_stats(device) if plait.device(device).type == "gpu" else {}
 
 
 def progress(batches: DataLoader) -> Iterator[tuple[Tensor, Tensor]] | DataLoader:

@@ -76,6 +76,9 @@ func (d *Device) Software() bool { return d.adapter.Software }
 // Limits returns what the adapter can do.
 func (d *Device) Limits() native.Limits { return d.limits }
 
+// MemoryLimit returns the bytes that the device may hold; 0 means what the driver gives, which it does not say beforehand.
+func (d *Device) MemoryLimit() int { return d.memory.limit }
+
 // Traffic is what a device has moved and run since it was opened.
 type Traffic struct {
 	Uploads, Downloads           int // transfers between the host and the device

@@ -49,7 +49,9 @@ def test_without_a_gpu_the_reason_is_said() -> None:
 def test_tensors_on_a_gpu() -> None:
     run("""
         assert plait.cuda.device_count() >= 1
-        assert plait.cuda.get_device_name()
+        properties = plait.cuda.get_device_properties()
+        assert properties.name == plait.cuda.get_device_name() != ""
+        assert properties.max_tensor_size >= 1 << 27 and properties.max_threads_per_workgroup >= 256, properties
         x = plait.arange(6, dtype=plait.float32, device="cuda").reshape(2, 3)
         assert x.device == plait.device("gpu:0"), x.device
         y = (x.T @ x).sum(0) * 2
@@ -143,8 +145,7 @@ def test_interrupts_during_long_waits() -> None:
 
 
 NETWORKS = """
-        from plait import _core, nn
-        from plait._device import open_device
+        from plait import nn
         from plait.nn import functional as F
 
         class Block(nn.Module):
@@ -195,8 +196,9 @@ NETWORKS = """
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 losses.append(loss.item())
-                moved.append([_core.bind_DeviceTraffic(open_device(device), counter) for counter in range(4)])
-            return losses, [[b - a for a, b in zip(*pair)] for pair in zip(moved, moved[1:])]
+                moved.append(plait.cuda.transfer_stats(device) if device != "cpu" else {})
+            names = "to_device", "from_device", "to_device.bytes", "from_device.bytes"
+            return losses, [[b.get(n, 0) - a.get(n, 0) for n in names] for a, b in zip(moved, moved[1:])]
 
         for make in images, texts:
             (cpu, _), (gpu, moved) = train(make, "cpu"), train(make, "gpu:0")
@@ -212,6 +214,7 @@ def test_networks_train_with_one_number_read_a_step() -> None:
 def test_the_example_trains_as_on_the_cpu(tmp_path: Path) -> None:
     run("")  # skips without a GPU
     losses = []
+    log = tmp_path / "losses.txt"
     for device in "cpu", "gpu":
         options = [
             "--steps",
@@ -227,7 +230,9 @@ def test_the_example_trains_as_on_the_cpu(tmp_path: Path) -> None:
             "--heads",
             "2",
             "--dropout",
-            "0",
+            "0.1",
+            "--log",
+            str(log),
         ]
         options += ["--characters", "20000", "--sample", "1", "--plot", str(tmp_path / "loss.png"), "--device", device]
         example = Path(__file__).parents[1] / "examples" / "train_gpt.py"
@@ -242,9 +247,10 @@ def test_the_example_trains_as_on_the_cpu(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         found = re.search(r"validation loss ([\d.]+) -> ([\d.]+)", done.stdout)
         assert found, done.stdout
-        losses.append([float(v) for v in found.groups()])
-    assert losses[0] == pytest.approx(losses[1], abs=2e-3)
+        losses.append([float(v) for v in (*found.groups(), *log.read_text().split())])
+    assert losses[0] == pytest.approx(losses[1], abs=2e-3), "dropout too draws the same on both"
     assert losses[1][1] < losses[1][0]
+    assert "to gpu (3,072 bytes of codes and targets) and read 6 (24 bytes of losses)" in done.stdout
 
 
 def test_pipelines_over_gpu_and_cpu() -> None:

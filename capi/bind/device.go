@@ -56,6 +56,26 @@ func DeviceTraffic(d Device, counter int64) int64 {
 	return int64(counters[counter])
 }
 
+// DeviceLimit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a workgroup's memory, 2 the invocations
+// of a workgroup, 3 the workgroups along a side of a grid, 4 the bytes that the device may hold, 0 of them meaning what the driver
+// gives; 5 is 1 where the GPU is made of software. CPU devices have none of these.
+func DeviceLimit(d Device, limit int64) int64 {
+	g, ok := device(d).(*gpu.Device)
+	if !ok {
+		return 0
+	}
+	l := g.Limits()
+	software := 0
+	if g.Software() {
+		software = 1
+	}
+	limits := [...]int{l.Binding, l.WorkgroupStorage, l.Invocations, l.Workgroups, g.MemoryLimit(), software}
+	if limit < 0 || limit >= int64(len(limits)) {
+		return 0
+	}
+	return int64(limits[limit])
+}
+
 // DeviceCount returns how many devices of a kind, such as "cpu", can be opened.
 func DeviceCount(kind string) int64 { return int64(core.DeviceCount(kind)) }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from plait._device import DeviceLike
 from plait._device import device as _device
@@ -18,6 +18,7 @@ __all__ = [
     "device_count",
     "empty_cache",
     "get_device_name",
+    "get_device_properties",
     "get_rng_state",
     "init",
     "is_available",
@@ -36,6 +37,7 @@ __all__ = [
     "set_device",
     "set_rng_state",
     "synchronize",
+    "transfer_stats",
 ]
 
 _current = 0
@@ -104,6 +106,44 @@ def get_device_name(device: DeviceLike | None = None) -> str:
     from plait._device import open_device
 
     return _core.bind_DeviceDescription(open_device(_gpu(device)))
+
+
+class DeviceProperties(NamedTuple):
+    """What a GPU is and can do; sizes are in bytes."""
+
+    name: str
+    is_software: bool  # computes on the CPU
+    memory_limit: int  # what the device may hold; 0 for what the driver gives, which it does not say beforehand
+    max_tensor_size: int
+    max_workgroup_memory: int
+    max_threads_per_workgroup: int
+    max_workgroups: int  # along a side of a grid; longer grids fold
+
+
+def get_device_properties(device: DeviceLike | None = None) -> DeviceProperties:
+    """Returns the name and the limits of a GPU."""
+    from plait import _core
+    from plait._device import open_device
+
+    number = open_device(_gpu(device))
+    size, shared, threads, groups, memory, software = (_core.bind_DeviceLimit(number, i) for i in range(6))
+    name = _core.bind_DeviceDescription(number)
+    return DeviceProperties(name, bool(software), memory, size, shared, threads, groups)
+
+
+def transfer_stats(device: DeviceLike | None = None) -> dict[str, int]:
+    """Returns what a GPU has moved and run since it was opened.
+
+    Returns:
+        A dict with the transfers "to_device" and "from_device", their bytes "to_device.bytes" and "from_device.bytes",
+        the kernels run, "dispatches", and the batches in which they went to the GPU, "submits".
+    """
+    from plait import _core
+    from plait._device import open_device
+
+    number = open_device(_gpu(device))
+    names = ("to_device", "from_device", "to_device.bytes", "from_device.bytes", "dispatches", "submits")
+    return {name: _core.bind_DeviceTraffic(number, i) for i, name in enumerate(names)}
 
 
 def synchronize(device: DeviceLike | None = None) -> None:
