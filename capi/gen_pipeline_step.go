@@ -28,14 +28,19 @@ func plait_pipeline_tie(h C.plait_object, t C.plait_tensor, stage C.int64_t) C.p
 	return C.plait_tensor(bind.PipelineTie(int64(h), int64(t), int64(stage)))
 }
 
+//export plait_pipeline_share
+func plait_pipeline_share(h C.plait_object, t C.plait_tensor, stages C.plait_ints, n C.int64_t) C.plait_status {
+	return C.plait_status(bind.PipelineShare(int64(h), int64(t), int64(uintptr(unsafe.Pointer(stages))), int64(n)))
+}
+
 //export plait_pipeline_release
 func plait_pipeline_release(h C.plait_object) C.plait_status {
 	return C.plait_status(bind.PipelineRelease(int64(h)))
 }
 
 //export plait_pipeline_begin
-func plait_pipeline_begin(h C.plait_object, schedule C.plait_object, inputs C.plait_tensors, each C.int64_t, n C.int64_t, weights C.plait_floats, weightsLen C.int64_t, train C.bool, loss C.bool) C.plait_object {
-	return C.plait_object(bind.PipelineBegin(int64(h), int64(schedule), int64(uintptr(unsafe.Pointer(inputs))), int64(each), int64(n), int64(uintptr(unsafe.Pointer(weights))), int64(weightsLen), bool(train), bool(loss)))
+func plait_pipeline_begin(h C.plait_object, schedule C.plait_object, inputs C.plait_tensors, each C.int64_t, n C.int64_t, weights C.plait_floats, weightsLen C.int64_t, scale C.double, train C.bool, loss C.bool) C.plait_object {
+	return C.plait_object(bind.PipelineBegin(int64(h), int64(schedule), int64(uintptr(unsafe.Pointer(inputs))), int64(each), int64(n), int64(uintptr(unsafe.Pointer(weights))), int64(weightsLen), float64(scale), bool(train), bool(loss)))
 }
 
 //export plait_pipeline_next

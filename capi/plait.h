@@ -1208,16 +1208,21 @@ plait_object plait_pipeline_new_rank(plait_object g, plait_device on, plait_ints
 // on the stage's device, whose gradient ends up in the tensor's. It may wait for the device.
 plait_tensor plait_pipeline_tie(plait_object h, plait_tensor t, int64_t stage);
 
+// plait_pipeline_share says that n stages of ranks use one tensor, of which t is the calling rank's copy: it
+// gets the gradient of all uses. Every rank with one of the stages says so, in the same order for tensors of
+// the same stages.
+plait_status plait_pipeline_share(plait_object h, plait_tensor t, plait_ints stages, int64_t n);
+
 // plait_pipeline_release ends the life of h, with its streams and copies. It may wait for the device.
 plait_status plait_pipeline_release(plait_object h);
 
 // plait_pipeline_begin prepares a step. inputs are those of the first stage, each tensors of one micro-batch
 // after those of another; n is the number of micro-batches for which there are some, 0 on a rank without that
-// stage. weights are what the micro-batches' losses count; weights_len may be 0 where none is computed. train
-// asks for gradients, and loss for a call for each output's loss. End the step with plait_pipeline_end. It
-// may wait for the device.
+// stage. weights are what the micro-batches' losses count; weights_len may be 0 where none is computed. scale
+// multiplies the gradients, and not the losses. train asks for gradients, and loss for a call for each
+// output's loss. End the step with plait_pipeline_end. It may wait for the device.
 plait_object plait_pipeline_begin(plait_object h, plait_object schedule, plait_tensors inputs, int64_t each,
-		int64_t n, plait_floats weights, int64_t weights_len, bool train, bool loss);
+		int64_t n, plait_floats weights, int64_t weights_len, double scale, bool train, bool loss);
 
 // plait_pipeline_next goes on with a step. It returns 0 when the step has ended, and otherwise what it wants
 // of the caller: 16 a stage's forward pass on plait_pipeline_inputs, 17 the loss of these, the last stage's

@@ -489,6 +489,145 @@ def test_a_failing_rank_ends_the_others(failing):
     assert f"raised in stage {failing} on cpu:{failing}, forward of micro-batch 2" in caught.value.__notes__
 
 
+@pytest.mark.parametrize("name", ["GPipe", "1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"])
+def test_weights_tied_between_ranks(name):
+    cls = pipelining.get_schedule_class(name)
+    ranks, m = 2, 3
+    chunks = 2 if name == "ZBVZeroBubble" else 1
+    x, y = plait.randint(0, 7, (6, 3)), plait.randint(0, 7, (6, 3))
+
+    def loss_fn(out, target):
+        return nn.functional.cross_entropy(out.flatten(0, 1), target.flatten())
+
+    def build(seed=2):
+        plait.manual_seed(seed)
+        embedding, middle = nn.Embedding(7, 4), nn.Linear(4, 4)
+        again = nn.Linear(4, 4)
+        again.weight = middle.weight
+        return nn.Sequential(embedding, middle, block(), again, Head(embedding.weight)).double().to("cpu:0")
+
+    whole_model, states, norms, losses_of = build(), {}, [], []
+    optimizer = plait.optim.SGD(whole_model.parameters(), lr=0.3)
+    for _ in range(3):
+        for _ in range(2):  # gradients add up over two steps
+            loss = loss_fn(whole_model(x), y)
+            loss.backward()
+        losses_of.append(loss.item())
+        norms.append(nn.utils.clip_grad_norm_(whole_model.parameters(), 0.5).item())
+        optimizer.step()
+        optimizer.zero_grad()
+    want = {n: p.detach().numpy().copy() for n, p in whole_model.named_parameters(remove_duplicate=False)}
+
+    def run(rank):
+        dist.init_process_group()
+        full = build() if rank == 0 else build(9)
+        if rank:  # all but what is tied with the first rank is as there
+            full.load_state_dict({**build().state_dict(), "0.weight": full[0].weight, "4.weight": full[0].weight})
+        spec = {"2": SplitPoint.BEGINNING} if chunks == 1 else {str(i): SplitPoint.BEGINNING for i in (1, 3, 4)}
+        pipe = pipelining.pipeline(full, (x[:1],), split_spec=spec)
+        mine = [rank] if chunks == 1 else [rank, 3 - rank]
+        stages = [pipe.build_stage(i, f"cpu:{rank}") for i in mine]
+        schedule = cls(stages if chunks > 1 else stages[0], m, loss_fn)
+        first, last = any(s.is_first for s in stages), any(s.is_last for s in stages)
+        params = {id(p): p for s in stages for p in s.submod.parameters()}
+        optimizer = plait.optim.SGD(list(params.values()), lr=0.3)
+        for i in range(3):
+            for _ in range(2):
+                losses = []
+                schedule.step(*((x,) if first else ()), **({"target": y, "losses": losses} if last else {}))
+            if last:
+                assert abs(sum(v.item() for v in losses) / m - losses_of[i]) < 1e-12
+            assert abs(schedule.clip_grad_norm_(0.5).item() - norms[i]) < 1e-12
+            optimizer.step()
+            optimizer.zero_grad()
+        for s in stages:
+            for n, p in s.submod.named_parameters():
+                states[n, rank] = p.detach().numpy().copy()
+
+    dist.spawn(run, nprocs=ranks)
+    for (n, _), value in states.items():
+        np.testing.assert_allclose(value, want[n], atol=1e-12, err_msg=n)
+    assert {n for n, _ in states} == set(want)
+
+
+def test_wrong_ties_are_named():
+    def run(rank):
+        dist.init_process_group()
+        layer = nn.Linear(4, 4)
+        with pytest.raises(ValueError, match=r"weight is tied between the stages \[0, 2\], not 1"):
+            PipelineStage(layer, 1, 3, "cpu:0", tied={"weight": [0, 2]})
+        with pytest.raises(AttributeError, match="wheight"):
+            PipelineStage(layer, 1, 3, "cpu:0", tied={"wheight": [0, 1]})
+        stage = PipelineStage(layer, rank, 2, f"cpu:{rank}", tied={"weight": [0, 1, 5]})
+        with pytest.raises(ValueError, match=r"shared by the stages \[0 1 5\], there are 2"):
+            pipelining.Schedule1F1B(stage, 2)
+        stages = [
+            PipelineStage(nn.Linear(4, 4), i, 4, f"cpu:{rank}", tied={"weight": [0, 1, 2, 3]}) for i in (rank, 3 - rank)
+        ]
+        with pytest.raises(ValueError, match=r"different tensors that are tied between the stages \[0, 1, 2, 3\]"):
+            pipelining.ScheduleZBVZeroBubble(stages, 2)
+
+    dist.spawn(run, nprocs=2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scaled_gradients(name):
+    x, y = batch(6)
+    a = model()
+    p = plait.Pipeline(model(), DEVICES, 3, name, nn.MSELoss())
+    scalers = [plait.amp.GradScaler(init_scale=1024.0, growth_interval=1) for _ in range(2)]
+    optimizers = [plait.optim.SGD(m.parameters(), lr=0.1) for m in (a, p)]
+    for step in range(3):
+        want = nn.functional.mse_loss(a(x), y)
+        scalers[0].scale(want).backward()
+        loss, _ = p.step(x, y, scaler=scalers[1])
+        assert abs(loss.item() - want.item()) < 1e-12
+        if step == 1:  # one bad gradient, on one of the devices, leaves the step out
+            for m in (a, p):
+                list(m.parameters())[-1].grad[0] = float("inf")
+        for s, o in zip(scalers, optimizers, strict=True):
+            s.step(o)
+            s.update()
+            o.zero_grad()
+        assert scalers[0].get_scale() == scalers[1].get_scale() == (2048, 1024, 2048)[step]
+    for u, v in zip(a.parameters(), p.parameters(), strict=True):
+        np.testing.assert_allclose(u.detach().numpy(), v.detach().numpy(), atol=1e-12)
+
+
+def test_splits_below_the_top_level():
+    def build():
+        plait.manual_seed(4)
+        return nn.Sequential(nn.Linear(4, 4), nn.Sequential(block(), nn.Sequential(block(), block())), block()).double()
+
+    m, x = build(), batch(2)[0]
+    begin, end = SplitPoint.BEGINNING, SplitPoint.END
+    for spec, want in (
+        ({"1.1": begin}, [["0", "1.0"], ["1.1.0", "1.1.1", "2"]]),
+        ({"1.1.1": begin}, [["0", "1.0", "1.1.0"], ["1.1.1", "2"]]),
+        ({"1.1.0": begin, "1": end}, [["0", "1.0"], ["1.1.0", "1.1.1"], ["2"]]),
+        ({"1.0": begin, "1": begin, "1.1.1": end}, [["0"], ["1.0", "1.1.0", "1.1.1"], ["2"]]),
+        ({"0": begin, "2": end}, [["0", "1.0", "1.1.0", "1.1.1", "2"]]),
+    ):
+        pipe = pipelining.pipeline(m, (x,), split_spec=spec)
+        names = [n for part in pipe.info()["parameters"] for n in part]
+        assert names == [n for n, _ in m.named_parameters()], spec
+        for i, layers in enumerate(want):
+            found = {n for n, _ in pipe.get_stage_module(i).named_modules() if n in sum(want, [])}
+            assert sorted(found) == layers, spec
+        value = x
+        for i in range(pipe.num_stages):
+            value = pipe.get_stage_module(i)(value)
+        np.testing.assert_array_equal(value.detach().numpy(), m(x).detach().numpy())
+    with pytest.raises(TypeError, match="0 is a Linear, want a Sequential to be split below it"):
+        pipelining.pipeline(m, (x,), split_spec={"0.weight": begin})
+    with pytest.raises(ValueError, match="no layer '1.7' to split at, only 1.0, 1.1"):
+        pipelining.pipeline(m, (x,), split_spec={"1.7": begin})
+    with pytest.raises(TypeError, match="want a SplitPoint for '1', got 'begin'"):
+        pipelining.pipeline(m, (x,), split_spec={"1": "begin"})
+    m.eval()
+    assert not any(part.training for part in pipelining.pipeline(m, (x,), split_spec={"1.1": begin})._stages)
+
+
 def test_pipeline_function():
     m = model(4)
     pipe = pipelining.pipeline(m, (batch(2)[0],), split_spec={"2": SplitPoint.BEGINNING, "0": SplitPoint.END})

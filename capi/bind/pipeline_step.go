@@ -60,6 +60,13 @@ func PipelineTie(h Object, t Tensor, stage int64) (status Tensor) {
 	return result(c.Alias(true))
 }
 
+// PipelineShare says that n stages of ranks use one tensor, of which t is the calling rank's copy: it gets the gradient of all uses.
+// Every rank with one of the stages says so, in the same order for tensors of the same stages.
+func PipelineShare(h Object, t Tensor, stages Ints, n int64) (status Status) {
+	defer protect("pipeline", &status)
+	return failure(executor(h).Share(tensor(t), handle.Ints(stages, n)))
+}
+
 // PipelineRelease ends the life of h, with its streams and copies.
 //
 //plait:waits
@@ -89,13 +96,13 @@ func stepOf(h Object) *pipelineStep {
 
 // PipelineBegin prepares a step. inputs are those of the first stage, each tensors of one micro-batch after those of another; n is
 // the number of micro-batches for which there are some, 0 on a rank without that stage. weights are what the micro-batches' losses
-// count; weightsLen may be 0 where none is computed. train asks for gradients, and loss for a call for each output's loss. End
+// count; weightsLen may be 0 where none is computed. scale multiplies the gradients, and not the losses. train asks for gradients, and loss for a call for each output's loss. End
 // the step with [PipelineEnd].
 //
 //plait:waits
-func PipelineBegin(h Object, schedule Object, inputs Tensors, each, n int64, weights Floats, weightsLen int64, train bool, loss bool) (status Object) {
+func PipelineBegin(h Object, schedule Object, inputs Tensors, each, n int64, weights Floats, weightsLen int64, scale float64, train bool, loss bool) (status Object) {
 	defer protect("pipeline", &status)
-	b := pipeline.Batch{Schedule: scheduleOf(schedule), Weights: append([]float64(nil), handle.Slice[float64](weights, weightsLen)...), Train: train, Loss: loss}
+	b := pipeline.Batch{Schedule: scheduleOf(schedule), Weights: append([]float64(nil), handle.Slice[float64](weights, weightsLen)...), Scale: scale, Train: train, Loss: loss}
 	list := tensors(inputs, each*n)
 	for i := range n {
 		b.Inputs = append(b.Inputs, list[i*each:(i+1)*each])

@@ -251,7 +251,7 @@ func (s *Step) beginBackward(a Action, c *cell) error {
 	s.in(a, true, func() {
 		if c.loss != nil {
 			core.NoGrad(func() {
-				g := op.Mul(op.OnesLike(c.loss, op.TensorOptions{}), core.Num(s.batch.Weights[a.Micro])).Keep()
+				g := op.Mul(op.OnesLike(c.loss, op.TensorOptions{}), core.Num(s.batch.Weights[a.Micro]*s.batch.Scale)).Keep()
 				roots, grads, err = []*core.Tensor{c.loss}, []*core.Tensor{g}, g.Err()
 			})
 		} else {

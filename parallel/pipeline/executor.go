@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"math"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/parallel/collective"
 )
@@ -11,6 +13,7 @@ type Executor struct {
 	place   []int         // by stage
 	lines   *lines
 	ties    []*tie
+	shares  []*share
 	group   *collective.Group // of ranks that have one row each; nil if one thread drives all
 }
 
@@ -72,6 +75,8 @@ type Batch struct {
 	// Weights are what each micro-batch's loss counts: the parts of the samples, for a loss that is a mean over them, and 1 for
 	// one that is a sum.
 	Weights []float64
+	// Scale multiplies the gradients, and not the losses, for types in which small ones vanish; 0 means 1.
+	Scale float64
 	// Train asks for gradients. Without it only the schedule's forward passes run.
 	Train bool
 	// Loss asks the caller for a loss of each micro-batch's output. Without it the last stage's output is the loss.
@@ -104,6 +109,11 @@ func (x *Executor) check(b *Batch) error {
 	}
 	if x.mine(stages-1) && (b.Train || b.Loss) && len(b.Weights) != micro {
 		return core.Errorf(core.ValueError, op, "got %d weights of losses for %d micro-batches", len(b.Weights), micro)
+	}
+	if b.Scale == 0 {
+		b.Scale = 1
+	} else if !(b.Scale > 0) || math.IsInf(b.Scale, 0) {
+		return core.Errorf(core.ValueError, op, "got gradients to be multiplied by %v, want a number above 0", b.Scale)
 	}
 	if b.Train && !core.CurrentMode().GradEnabled() {
 		return core.Errorf(core.StateError, op, "a training step without recording gradients (under no_grad) has nothing to do; evaluate instead")

@@ -319,7 +319,6 @@ func TestCase45Replicas(t *testing.T) {
 func TestRanks(t *testing.T) {
 	in64(t, func() {
 		x, target := op.Rand(7, 4), op.Rand(7, 4)
-		sizes := Sizes(7, 4)
 		for _, name := range Names() {
 			chunks, err := Chunks(name, 0)
 			require.NoError(t, err)
@@ -340,46 +339,8 @@ func TestRanks(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				b := Batch{Schedule: schedule, Train: true, Loss: true, Weights: Weights(sizes, false)}
-				at := 0
-				for _, n := range sizes {
-					b.Inputs = append(b.Inputs, []*core.Tensor{op.Narrow(x, 0, at, n)})
-					at += n
-				}
-				s, err := e.Begin(b)
-				if err != nil {
+				if losses[r.Rank], err = rankStep(r, e, schedule, mine, x, target); err != nil {
 					return err
-				}
-				defer s.Release()
-				for {
-					c, err := s.Next()
-					if err != nil {
-						return err
-					}
-					if c == nil {
-						break
-					}
-					core.WithMode(func(core.Mode) core.Mode { return c.Mode }, func() {
-						y := c.Inputs[0]
-						if c.What == CallLoss {
-							at := 0
-							for _, n := range sizes[:c.Micro] {
-								at += n
-							}
-							y = mse(false)(y, op.ToDevice(op.Narrow(target, 0, at, sizes[c.Micro]), r.Device))
-						} else {
-							y = nn.Call(mine.Layers[c.Stage], y)
-						}
-						err = s.Answer([]*core.Tensor{y})
-					})
-					if err != nil {
-						return err
-					}
-				}
-				if l := s.Loss(); l != nil {
-					if losses[r.Rank], err = core.Values[float64](l); err != nil {
-						return err
-					}
 				}
 				got[r.Rank] = map[string][]float64{}
 				for _, n := range nn.NamedParameters(mine) {

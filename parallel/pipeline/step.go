@@ -43,6 +43,7 @@ type Step struct {
 	call    *Call
 	err     error
 	closed  bool
+	joined  bool           // the gradients of tensors that several stages have
 	losses  []*core.Tensor // weighted
 	outputs [][]*core.Tensor
 }
@@ -81,10 +82,13 @@ func (x *Executor) Begin(b Batch) (*Step, error) {
 		s.remote = &remote{group: x.group, lines: x.lines}
 	}
 	for _, y := range x.ties {
-		if err := y.refresh(); err != nil {
+		if err := y.refresh(x.lines); err != nil {
 			s.Close()
 			return nil, err
 		}
+	}
+	for _, y := range x.shares {
+		y.begin(s.remote, b.Train)
 	}
 	return s, nil
 }
@@ -297,16 +301,24 @@ func (s *Step) finish(d time.Duration) (again bool, err error) {
 	if s.closed {
 		return false, s.err
 	}
-	if s.remote != nil {
+	if s.batch.Train && !s.joined {
+		s.joined = true
+		for _, y := range s.x.ties {
+			if s.err == nil {
+				s.err = y.collect(s.x.lines)
+			}
+		}
+		for _, y := range s.x.shares {
+			if s.err == nil {
+				s.err = y.collect(s.remote)
+			}
+		}
+	}
+	if s.remote != nil && s.err == nil {
 		again, s.err = s.remote.leave(d)
 	}
 	if again {
 		return true, nil
-	}
-	for _, y := range s.x.ties {
-		if s.err == nil && s.batch.Train {
-			s.err = y.collect()
-		}
 	}
 	s.Close()
 	return false, s.err
@@ -351,6 +363,9 @@ func (s *Step) Close() {
 		for _, y := range s.x.ties {
 			y.forget()
 		}
+	}
+	for _, y := range s.x.shares {
+		y.forget()
 	}
 	for _, row := range s.cells {
 		for _, c := range row {

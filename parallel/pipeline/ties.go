@@ -56,14 +56,21 @@ func (x *Executor) Tie(t *core.Tensor, stage int) (*core.Tensor, error) {
 }
 
 // refresh gives the copies the owner's values, if it has changed.
-func (y *tie) refresh() error {
+func (y *tie) refresh(l *lines) error {
 	var err error
 	for _, c := range y.copies {
 		s := y.owner.Storage()
 		if c.source == s && c.version == s.Version() {
 			continue
 		}
-		core.NoGrad(func() { err = op.CopyInPlace(c.tensor, y.owner).Err() })
+		core.Tidy(func() {
+			core.NoGrad(func() {
+				value := op.Contiguous(y.owner.Detach())
+				if err = value.Err(); err == nil {
+					err = l.carrier.Copy(c.tensor.Detach(), value)
+				}
+			})
+		})
 		if err != nil {
 			return err
 		}
@@ -73,7 +80,7 @@ func (y *tie) refresh() error {
 }
 
 // collect adds the copies' gradients to the owner's.
-func (y *tie) collect() error {
+func (y *tie) collect(l *lines) error {
 	for _, c := range y.copies {
 		g := c.tensor.Grad()
 		if g == nil {
@@ -82,16 +89,16 @@ func (y *tie) collect() error {
 		var err error
 		core.NoGrad(func() {
 			core.WithCategory(core.Gradient, func() {
-				moved := op.ToDevice(g, y.owner.Device())
-				if err = moved.Err(); err != nil {
+				var p *parcel
+				if p, err = l.send(g, y.owner.Device(), false); err != nil {
 					return
 				}
 				if old := y.owner.Grad(); old != nil {
-					err = op.AddInPlace(old, moved).Err()
-					moved.Release()
+					err = op.AddInPlace(old, p.tensor).Err()
+					p.drop()
 					return
 				}
-				y.owner.SetGrad(moved.Keep())
+				y.owner.SetGrad(p.take())
 			})
 		})
 		if err != nil {

@@ -42,6 +42,11 @@ class Executor:
         h = check(_core.bind_PipelineTie(self._h, t._h, stage))
         return own(h) if h else t
 
+    def share(self, t: Tensor, stages: Sequence[int]) -> None:
+        """Says that stages of several ranks use a tensor, of which this rank has a copy."""
+        numbers = array("q", stages)
+        check(_core.bind_PipelineShare(self._h, t._h, address(numbers), len(numbers)))
+
     def run(
         self,
         schedule: Schedule,
@@ -50,6 +55,7 @@ class Executor:
         train: bool,
         forward: Callable[[int, int, list[Tensor]], Sequence[Tensor]],
         loss: Callable[[int, list[Tensor]], Tensor] | None,
+        scale: float = 1.0,
     ) -> Tensor | None:
         """Runs a step and returns the sum of the losses, each with its weight.
 
@@ -60,6 +66,7 @@ class Executor:
             train: whether gradients are wanted
             forward: runs a stage on a micro-batch's tensors
             loss: returns the loss of the last stage's tensors
+            scale: multiplies the gradients, and not the losses
         """
         self._end()
         each = len(inputs[0]) if inputs else 0
@@ -74,6 +81,7 @@ class Executor:
             len(inputs),
             address(counts),
             len(counts),
+            scale,
             train,
             loss is not None,
         )

@@ -11,6 +11,7 @@ from plait._device import device as Device
 from plait._modes import is_grad_enabled, no_grad
 from plait._runtime import address, check
 from plait._tensor import Tensor
+from plait.amp.grad_scaler import GradScaler
 from plait.distributed.pipelining._executor import Executor
 from plait.distributed.pipelining._model import balance, estimate, layers_of, measure, tensors_of, try_stages
 from plait.distributed.pipelining._schedule import Picture, Schedule, Timeline, placement
@@ -172,13 +173,16 @@ class Pipeline(Module):
         """Returns the layers of a stage."""
         return list(self._stages[index])
 
-    def step(self, x: Any, target: Any = None, *, return_outputs: bool = True) -> tuple[Tensor, Any]:
+    def step(
+        self, x: Any, target: Any = None, *, return_outputs: bool = True, scaler: GradScaler | None = None
+    ) -> tuple[Tensor, Any]:
         """Runs the model forward and backward on a batch, and adds the gradients to those of the parameters.
 
         Args:
             x: the input, a tensor or tensors in tuples, lists and dicts, all with the samples along dimension 0
             target: what the loss compares the output with
             return_outputs: whether to keep the output of every micro-batch
+            scaler: multiplies the gradients by its factor, which its own `step` divides them by
 
         Returns:
             The loss of the batch, and the output, None without `loss_fn` or `return_outputs`. If it fails, the
@@ -190,7 +194,8 @@ class Pipeline(Module):
         """
         if not is_grad_enabled():
             raise RuntimeError("Pipeline.step: gradients are not recorded (under no_grad); evaluate instead")
-        loss, output = self._run(x, target, True, return_outputs and self.loss_fn is not None)
+        scale = 1.0 if scaler is None else scaler.get_scale()
+        loss, output = self._run(x, target, True, return_outputs and self.loss_fn is not None, scale)
         assert loss is not None
         return loss, output
 
@@ -202,7 +207,9 @@ class Pipeline(Module):
         """Returns the model's output, without gradients: these come from `step`."""
         return self.evaluate(x)[1]
 
-    def _run(self, x: Any, target: Any, train: bool, keep: bool) -> tuple[Tensor | None, Any]:
+    def _run(
+        self, x: Any, target: Any, train: bool, keep: bool, scale: float = 1.0
+    ) -> tuple[Tensor | None, Any]:
         samples = samples_of((x,), {}, 0)
         if samples == 0:
             raise ValueError("Pipeline: got an input without samples along dimension 0")
@@ -236,6 +243,7 @@ class Pipeline(Module):
             train,
             forward,
             loss if wanted else None,
+            scale,
         )
         return total, join(outputs, _joined) if keep else None
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from plait import _ops
 from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
+from plait.distributed._collectives import all_reduce
 from plait.distributed._groups import require
+from plait.distributed._work import ReduceOp
 from plait.distributed.pipelining._executor import Executor
 from plait.distributed.pipelining._pipeline import _cutter, _joined, _to, cut_batch, weights_of
 from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import join, samples_of, split
+from plait.nn.utils.clip_grad import clip_grads_with_norm_, get_total_norm
 
 
 class PipelineStage:
     """One stage of a model, on the rank that runs it.
 
-    Parameters that stages of several ranks share are not tied: sum their gradients, or use `plait.Pipeline`.
+    A parameter that stages of several ranks share has a copy on each. The copies begin with the values on the rank of
+    the first of these stages, and after a step every one has the gradient of all uses, so that optimisers alike keep
+    them equal. `Pipe.build_stage` finds such parameters.
 
     Args:
         submodule: the stage's part of the model
@@ -34,9 +41,12 @@ class PipelineStage:
         group: the ranks of the pipeline; the default group if not given
         dw_builder: has no effect: the engine splits backward passes itself
         get_mesh: has no effect
+        tied: the parameters that other stages have too: by name, the numbers of all stages that do, in the same order
+            for parameters of the same stages
 
     Raises:
         ValueError: if there is no such stage.
+        AttributeError: if there is no such parameter.
     """
 
     def __init__(
@@ -52,12 +62,18 @@ class PipelineStage:
         group: Any = None,
         dw_builder: Any = None,
         get_mesh: Any = None,
+        tied: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         if not 0 <= stage_index < num_stages:
             raise ValueError(f"PipelineStage: stage index {stage_index} is out of range of {num_stages} stages")
         self.submod, self.stage_index, self.num_stages = submodule.to(device), stage_index, num_stages
         self.device, self.group = device, require(group, "PipelineStage")
         self.input_args, self.output_args = input_args, output_args
+        self.tied: list[tuple[Tensor, list[int]]] = []
+        for name, stages in (tied or {}).items():
+            if stage_index not in stages:
+                raise ValueError(f"PipelineStage: {name} is tied between the stages {list(stages)}, not {stage_index}")
+            self.tied.append((submodule.get_parameter(name), sorted(stages)))
 
     @property
     def is_first(self) -> bool:
@@ -127,6 +143,26 @@ class _Schedule:
         self.schedule = Schedule(self._name, ranks, self.n_microbatches, len(stages))
         self._place = place
         self._executor = Executor([first.device], place, first.group)
+        self._share(stages)
+
+    def _share(self, stages: Sequence[PipelineStage]) -> None:
+        """Ties parameters of stages to their copies on other ranks."""
+        shared: dict[int, tuple[Tensor, list[int]]] = {}
+        for s in stages:
+            for p, users in s.tied:
+                shared.setdefault(id(p), (p, users))
+        mine = {tuple(users): 0 for _, users in shared.values()}
+        for p, users in shared.values():
+            mine[tuple(users)] += 1
+            self._executor.share(p, users)
+        for s in stages:
+            for users, n in mine.items():
+                if s.stage_index in users and sum(tuple(u) == users for _, u in s.tied) != n:
+                    raise ValueError(
+                        f"{type(self).__name__}: stages of this rank have different tensors that are tied between the "
+                        f"stages {list(users)}, want one that they share"
+                    )
+        self._copies = {id(p) for p, users in shared.values() if self._place[users[0]] != self._executor.group.rank()}
 
     def step(
         self,
@@ -170,6 +206,29 @@ class _Schedule:
         """Runs a batch forward, without gradients. Arguments are as for `step`."""
         with no_grad():
             return self._run(args, kwargs, target, losses, False, return_outputs)
+
+    @no_grad()
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
+        """Scales the gradients of all ranks so that their norm is at most max_norm, and returns what it was.
+
+        Every rank calls it after a step. A parameter that several stages share counts once.
+        """
+        p = float(norm_type)
+        seen = {id(q): q for s in self._stages.values() for q in s.submod.parameters() if q.grad is not None}
+        own = [q.grad for i, q in seen.items() if i not in self._copies and q.grad is not None]
+        total = get_total_norm(own, p)
+        if not own:
+            first = next((q for s in self._stages.values() for q in s.submod.parameters()), total)
+            total = _ops.zeros((), dtype=first.dtype, device=self._executor.devices[0])
+        op = {math.inf: ReduceOp.MAX, -math.inf: ReduceOp.MIN}.get(p, ReduceOp.SUM)
+        powers = op is ReduceOp.SUM and p != 0
+        total = total**p if powers else total
+        all_reduce(total, op, self._executor.group)
+        total = total ** (1 / p) if powers else total
+        if error_if_nonfinite and not math.isfinite(total.item()):
+            raise RuntimeError(f"clip_grad_norm_: the norm of order {p} is {total.item()}")
+        clip_grads_with_norm_(list(seen.values()), max_norm, total)
+        return total
 
     def timeline(self) -> Timeline | None:
         """Waits for the last step and returns when this rank's passes were done."""
