@@ -38,12 +38,32 @@ func plait_replicas_clocks(h C.plait_object, out *C.int64_t, n C.int64_t) C.plai
 	return C.plait_status(bind.ReplicasClocks(int64(h), int64(uintptr(unsafe.Pointer(out))), int64(n)))
 }
 
-//export plait_replicas_release
-func plait_replicas_release(h C.plait_object) C.plait_status {
-	return C.plait_status(bind.ReplicasRelease(int64(h)))
-}
-
 //export plait_batch_sizes
 func plait_batch_sizes(n C.int64_t, devices C.int64_t, weights C.plait_floats, weightsLen C.int64_t, out *C.int64_t) C.plait_status {
 	return C.plait_status(bind.BatchSizes(int64(n), int64(devices), int64(uintptr(unsafe.Pointer(weights))), int64(weightsLen), int64(uintptr(unsafe.Pointer(out)))))
+}
+
+//export plait_batch_scatter
+func plait_batch_scatter(ts C.plait_tensors, n C.int64_t, devices C.plait_ints, devicesLen C.int64_t, weights C.plait_floats, weightsLen C.int64_t, dim C.int64_t, sizes *C.int64_t, parts *C.plait_tensor) C.int64_t {
+	return C.int64_t(bind.BatchScatter(int64(uintptr(unsafe.Pointer(ts))), int64(n), int64(uintptr(unsafe.Pointer(devices))), int64(devicesLen), int64(uintptr(unsafe.Pointer(weights))), int64(weightsLen), int64(dim), int64(uintptr(unsafe.Pointer(sizes))), int64(uintptr(unsafe.Pointer(parts)))))
+}
+
+//export plait_batch_gather
+func plait_batch_gather(parts C.plait_tensors, n C.int64_t, on C.plait_device, dim C.int64_t) C.plait_tensor {
+	return C.plait_tensor(bind.BatchGather(int64(uintptr(unsafe.Pointer(parts))), int64(n), int64(on), int64(dim)))
+}
+
+//export plait_measure_new
+func plait_measure_new(of C.plait_object, ts C.plait_tensors, n C.int64_t, dim C.int64_t) C.plait_object {
+	return C.plait_object(bind.MeasureNew(int64(of), int64(uintptr(unsafe.Pointer(ts))), int64(n), int64(dim)))
+}
+
+//export plait_measure_next
+func plait_measure_next(h C.plait_object, out *C.plait_tensor, parts *C.plait_tensor) C.int64_t {
+	return C.int64_t(bind.MeasureNext(int64(h), int64(uintptr(unsafe.Pointer(out))), int64(uintptr(unsafe.Pointer(parts)))))
+}
+
+//export plait_measure_weights
+func plait_measure_weights(h C.plait_object, out *C.double) C.plait_status {
+	return C.plait_status(bind.MeasureWeights(int64(h), int64(uintptr(unsafe.Pointer(out)))))
 }

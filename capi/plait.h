@@ -700,8 +700,8 @@ plait_status plait_all_reduce_sync(plait_tensors ts, int64_t devices, int64_t co
 // --- dataparallel ---
 
 // plait_replicas_new returns what copies n tensors, parameters and buffers with the given names, separated by
-// line breaks, from the first of some devices to the others, and sums the gradients of the copies. End it
-// with plait_replicas_release. It may wait for the device.
+// line breaks, from the first of some devices to the others, and sums the gradients of the copies. It may
+// wait for the device.
 plait_object plait_replicas_new(plait_tensors ts, int64_t n, plait_string names, plait_ints devices,
 		int64_t devices_len);
 
@@ -720,12 +720,32 @@ plait_status plait_replicas_flush(plait_object h);
 // returns the largest number of steps that one has come late.
 plait_status plait_replicas_clocks(plait_object h, int64_t *out, int64_t n);
 
-// plait_replicas_release gives the copies' memory back and ends the life of h. It may wait for the device.
-plait_status plait_replicas_release(plait_object h);
-
 // plait_batch_sizes writes how many of n samples each of the devices gets; weights_len is 0 for equal shares.
 plait_status plait_batch_sizes(int64_t n, int64_t devices, plait_floats weights, int64_t weights_len,
 		int64_t *out);
+
+// plait_batch_scatter divides n inputs along dimension dim over devices by the given weights, of which
+// weights_len is 0 for equal parts. It writes how many samples each device gets to sizes, and to parts,
+// device after device, the parts of the inputs; 0 for those of a device that gets none. It returns how many
+// devices there are up to the last that gets any. It may wait for the device.
+int64_t plait_batch_scatter(plait_tensors ts, int64_t n, plait_ints devices, int64_t devices_len,
+		plait_floats weights, int64_t weights_len, int64_t dim, int64_t *sizes, plait_tensor *parts);
+
+// plait_batch_gather joins the n parts of a batch along dimension dim on a device; parts without dimensions
+// become a vector. It may wait for the device.
+plait_tensor plait_batch_gather(plait_tensors parts, int64_t n, plait_device on, int64_t dim);
+
+// plait_measure_new begins to measure how fast the devices of replicas are, with n inputs that are cut along
+// dimension dim. It may wait for the device.
+plait_object plait_measure_new(plait_object of, plait_tensors ts, int64_t n, int64_t dim);
+
+// plait_measure_next ends a pass and begins the next one: it returns the number of the device among those of
+// the replicas, and writes its tensors and its parts of the inputs, or returns the number of devices when all
+// have run. It may wait for the device.
+int64_t plait_measure_next(plait_object h, plait_tensor *out, plait_tensor *parts);
+
+// plait_measure_weights writes the speeds of the devices as parts of 1, when all have run.
+plait_status plait_measure_weights(plait_object h, double *out);
 
 // --- ddp ---
 

@@ -13,6 +13,12 @@ type Loan struct {
 // Lend hands the memory of t, which must be contiguous, to work that is done when until is. The work writes to it if write
 // is set, and only reads it otherwise. The memory stays valid until then, also if the tensor is released.
 func Lend(op string, t *Tensor, until Event, write bool) (Loan, error) {
+	return LendMade(op, t, nil, until, write)
+}
+
+// LendMade is [Lend] of a tensor that nothing launched after made uses: the work need not wait for the rest of the tensor's
+// stream. A nil made stands for all that was launched.
+func LendMade(op string, t *Tensor, made, until Event, write bool) (Loan, error) {
 	if err := t.Usable(op); err != nil {
 		return Loan{}, err
 	}
@@ -25,7 +31,7 @@ func Lend(op string, t *Tensor, until Event, write bool) (Loan, error) {
 	s := t.storage
 	l := Loan{numel: t.Numel(), shared: s.shared.Load() > 0}
 	l.operand = Operand{Memory: s.memory, Offset: t.offset, DType: t.dtype, present: true, storage: s, epoch: s.epoch}
-	l.waits = s.lend(until, write)
+	l.waits = s.lend(made, until, write)
 	if write && !CurrentMode().Inference() {
 		s.BumpVersion()
 	}
@@ -33,11 +39,14 @@ func Lend(op string, t *Tensor, until Event, write bool) (Loan, error) {
 }
 
 // lend records that the storage is used by work that is done when until is, and returns what the work must wait for.
-func (s *Storage) lend(until Event, write bool) []Event {
+func (s *Storage) lend(made, until Event, write bool) []Event {
+	if made == nil {
+		made = s.home.Record()
+	}
 	c := s.cleanup
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waits := []Event{s.home.Record()}
+	waits := []Event{made}
 	kept := c.uses[:0]
 	for _, u := range c.uses {
 		switch {

@@ -15,6 +15,10 @@ type Node struct {
 	ID   uint64 // unique in the process; later nodes have higher ids
 	Name string // of the operation
 
+	// Prompt makes backward run the node as soon as its gradients are there, before others: it starts work that goes on beside
+	// theirs.
+	Prompt bool
+
 	// Ints, Floats and Any hold what else the derivative needs to know.
 	Ints   []int
 	Floats []float64

@@ -155,6 +155,34 @@ func TestCase23PackedOnGPUs(t *testing.T) {
 	require.Equal(t, staged[false], 2*staged[true])
 }
 
+// 8. The thread that drives the devices waits for none of them where it gathers outputs and gradients.
+func TestCase08WaitsForNoDevice(t *testing.T) {
+	needGPU(t)
+	there, err := core.OpenDevice("gpu:0")
+	require.NoError(t, err)
+	leave := make(chan struct{})
+	core.Tidy(func() {
+		x := op.Full([]int{3}, core.Num(2), op.TensorOptions{}).Detach().SetRequiresGrad(true)
+		y := op.Mul(x, core.Num(3))
+		s := core.CurrentContext().Stream(y.Device())
+		c := s.Begin(-1, "hold").Out(y)
+		c.Fn = func() error { <-leave; return nil }
+		c.Work = math.MaxInt32 // on the stream's own thread
+		s.Launch(c)
+		z := op.Sum(dataparallel.Gather([]*core.Tensor{y}, there, 0), nil, false)
+		require.NoError(t, z.Err())
+		require.False(t, y.WaitFor(0)) // and yet the calls return
+		close(leave)
+		require.NoError(t, autograd.Backward(z))
+		v, err := core.Values[float32](x.Grad())
+		require.NoError(t, err)
+		require.Equal(t, []float32{3, 3, 3}, v)
+		sum, err := z.Item()
+		require.NoError(t, err)
+		require.EqualValues(t, 18, sum)
+	})
+}
+
 // 8. One thread trains a model on a GPU and the CPU as on one device.
 func TestCase08OnGPUs(t *testing.T) {
 	needGPU(t)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
@@ -57,9 +56,6 @@ func (b *bench) training() error {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		b.row(w.name, seconds*1e3, n*alone/seconds, staged>>20)
-	}
-	if slices.Contains(b.devices[1:], b.devices[0]) {
-		return nil // DataParallel wants different devices
 	}
 	seconds, err := b.dataParallel()
 	if err != nil {
@@ -163,9 +159,9 @@ func (b *bench) dataParallel() (float64, error) {
 			}
 			var losses []*core.Tensor
 			for i, m := range models {
-				losses = append(losses, op.ToDevice(g.forward(copies[i], m.tokens, m.targets, m.places), devices[0]))
+				losses = append(losses, g.forward(copies[i], m.tokens, m.targets, m.places))
 			}
-			loss := op.Mean(op.Stack(losses, 0), nil, false)
+			loss := op.Mean(dataparallel.Gather(losses, devices[0], 0), nil, false)
 			if err = autograd.Backward(loss); err != nil {
 				return
 			}

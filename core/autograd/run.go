@@ -261,17 +261,19 @@ func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	return sum, sum.Err()
 }
 
-// queue is a heap of nodes: leaves first, then the newest.
+// queue is a heap of nodes: leaves and prompt ones first, then the newest.
 type queue []*core.Node
 
 func (q queue) Len() int      { return len(q) }
 func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 func (q queue) Less(i, j int) bool {
-	if a, b := q[i].Leaf() != nil, q[j].Leaf() != nil; a != b {
+	if a, b := early(q[i]), early(q[j]); a != b {
 		return a
 	}
 	return q[i].ID > q[j].ID
 }
+
+func early(n *core.Node) bool { return n.Prompt || n.Leaf() != nil }
 
 func (q *queue) Push(x any) { *q = append(*q, x.(*core.Node)) }
 

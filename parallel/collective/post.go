@@ -15,6 +15,7 @@ type post struct {
 	work   *Work
 	stream core.Stream // where the rank's share of the work runs; nil without tensors
 	lane   lane        // if the host cannot address the tensors
+	made   core.Event  // after which nothing that was launched uses the tensors; nil means all
 	waits  []core.Event
 	ins    []*core.Loan // of the pieces
 	outs   []*core.Loan
@@ -41,7 +42,7 @@ func (p *post) lend(streams *streams) error {
 		for _, piece := range pieces {
 			loan := loans[piece.Tensor]
 			if loan == nil || write && !slices.Contains(p.work.written, loan) {
-				made, err := core.Lend(name, piece.Tensor, end, write)
+				made, err := core.LendMade(name, piece.Tensor, p.made, end, write)
 				if err != nil {
 					return nil, err
 				}

@@ -22,21 +22,23 @@ func AllReduceSync(tensors []*core.Tensor, o ReduceOp) error {
 // lists[d][i] is the tensor i of device d. A replica may itself be on several devices: its tensors are then reduced device by
 // device.
 func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
-	return together("all_reduce_sync", KindAllReduce, lists, o)
+	return together("all_reduce_sync", KindAllReduce, lists, o, nil)
 }
 
-// ReduceSyncMany is [AllReduceSyncMany] of which only the tensors of the first device are replaced.
-func ReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
-	return together("reduce_sync", KindReduce, lists, o)
+// ReduceSyncMany is [AllReduceSyncMany] of which only the tensors of the first device are replaced. made[d], if there is one,
+// is an event of device d's stream after which nothing that was launched uses its tensors, so that the work need not wait for
+// what was launched since.
+func ReduceSyncMany(lists [][]*core.Tensor, o ReduceOp, made []core.Event) error {
+	return together("reduce_sync", KindReduce, lists, o, made)
 }
 
 // BroadcastSyncMany replaces the tensors of all devices by those of the first; see [AllReduceSyncMany].
 func BroadcastSyncMany(lists [][]*core.Tensor) error {
-	return together("broadcast_sync", KindBroadcast, lists, Sum)
+	return together("broadcast_sync", KindBroadcast, lists, Sum, nil)
 }
 
 // together launches collectives of which the calling thread has the tensors of all.
-func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp) error {
+func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made []core.Event) error {
 	if len(lists) == 0 {
 		return core.Errorf(core.ValueError, name, "got no tensors")
 	}
@@ -72,7 +74,7 @@ func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp) error 
 		groups[k] = append(groups[k], i)
 	}
 	for _, g := range groups {
-		if err := launchTogether(&Operation{Kind: kind, Op: o, Note: name}, lists, g); err != nil {
+		if err := launchTogether(&Operation{Kind: kind, Op: o, Note: name}, lists, g, made); err != nil {
 			return err
 		}
 	}
@@ -80,7 +82,7 @@ func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp) error 
 }
 
 // launchTogether launches a collective of the tensors with the given numbers.
-func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int) error {
+func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made []core.Event) error {
 	posts := make([]*post, len(lists))
 	for d, list := range lists {
 		o := *like
@@ -90,6 +92,9 @@ func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int) erro
 		}
 		if o.Kind == KindAllReduce || (o.Kind == KindReduce) == (d == 0) {
 			p.op.Outs = p.op.Ins
+		}
+		if made != nil {
+			p.made = made[d]
 		}
 		posts[d] = p
 	}

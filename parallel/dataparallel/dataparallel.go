@@ -3,11 +3,9 @@ package dataparallel
 import (
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/nn"
-	"github.com/plait-ml/plait/core/op"
 )
 
 // Options say how a [DataParallel] divides its work.
@@ -126,57 +124,18 @@ func (d *DataParallel) Run(forward Forward, inputs ...*core.Tensor) []*core.Tens
 }
 
 func (d *DataParallel) run(forward Forward, inputs []*core.Tensor) ([]*core.Tensor, error) {
-	if len(inputs) == 0 {
-		return nil, core.Errorf(core.ValueError, "data_parallel", "got no inputs to cut")
+	parts, sizes, err := Scatter(inputs, d.devices, d.options.Weights, d.options.Dim)
+	if err != nil {
+		return nil, err
 	}
-	parts := make([][]*core.Tensor, len(d.devices))
-	var sizes []int
-	for i, x := range inputs {
-		if err := x.Usable("data_parallel"); err != nil {
-			return nil, err
-		}
-		dim, err := core.WrapDim("data_parallel", d.options.Dim, x.Dim())
-		if err != nil {
-			return nil, err
-		}
-		if x.Dim() == 0 {
-			return nil, core.Errorf(core.ShapeError, "data_parallel", "input %d has no dimension to be cut along", i)
-		}
-		mine := Sizes(x.Size(dim), len(d.devices), d.options.Weights)
-		if x.Size(dim) == 0 {
-			mine[0] = -1 // an empty batch goes to the first device
-		}
-		if i == 0 {
-			sizes = mine
-		}
-		for k := range mine {
-			if (mine[k] != 0) != (sizes[k] != 0) {
-				return nil, core.Errorf(core.ShapeError, "data_parallel", "inputs of %d and %d samples do not go to the same devices", inputs[0].Size(d.options.Dim), x.Size(dim))
-			}
-		}
-		if mine[0] < 0 {
-			parts[0] = append(parts[0], op.ToDevice(x, d.devices[0]))
-			continue
-		}
-		for k, p := range Scatter(x, d.devices, mine, dim) {
-			parts[k] = append(parts[k], p)
-		}
-	}
-	d.sizes = make([]int, len(sizes))
-	last := 0
-	for k, n := range sizes {
-		d.sizes[k] = max(n, 0)
-		if n != 0 {
-			last = k
-		}
-	}
-	tensors, err := d.replicas.Replicate(last + 1)
+	d.sizes = sizes
+	tensors, err := d.replicas.Replicate(len(parts))
 	if err != nil {
 		return nil, err
 	}
 	var outs [][]*core.Tensor
-	for k := range last + 1 {
-		if sizes[k] == 0 {
+	for k := range parts {
+		if parts[k] == nil {
 			continue
 		}
 		out, err := d.apply(k, tensors[k], forward, parts[k])
@@ -239,66 +198,6 @@ func (d *DataParallel) apply(k int, tensors []*core.Tensor, forward Forward, in 
 		return nil, fail(core.Errorf(core.ValueError, "forward", "got no outputs"))
 	}
 	return out, nil
-}
-
-// Measure runs forward on each device alone with an equal part of the inputs, twice, and makes the weights proportional to
-// the devices' speed the second time. Buffers and random generators are left as they were.
-func (d *DataParallel) Measure(forward Forward, inputs ...*core.Tensor) error {
-	d.options.Measure = false
-	var err error
-	weights := make([]float64, len(d.devices))
-	core.NoGrad(func() {
-		core.Tidy(func() {
-			for k, dev := range d.devices {
-				if weights[k], err = d.speed(k, dev, forward, inputs); err != nil {
-					return
-				}
-			}
-		})
-	})
-	if err == nil {
-		d.options.Weights = weights
-	}
-	return err
-}
-
-// speed returns the passes per second of device k on an equal part of the inputs.
-func (d *DataParallel) speed(k int, dev core.Device, forward Forward, inputs []*core.Tensor) (float64, error) {
-	g := core.CurrentContext().Generator(dev)
-	defer g.SetState(g.State())
-	var parts []*core.Tensor
-	for _, x := range inputs {
-		dim, err := core.WrapDim("data_parallel", d.options.Dim, x.Dim())
-		if err != nil {
-			return 0, err
-		}
-		n := max(x.Size(dim)/len(d.devices), min(x.Size(dim), 1))
-		parts = append(parts, op.ToDevice(op.Narrow(x, dim, 0, n), dev))
-	}
-	tensors := make([]*core.Tensor, len(d.replicas.tensors))
-	for i, t := range d.replicas.tensors {
-		if tensors[i] = op.ToDevice(t, dev); k == 0 {
-			tensors[i] = op.Clone(t) // forward may change buffers
-		}
-		if err := tensors[i].Err(); err != nil {
-			return 0, err
-		}
-	}
-	var took time.Duration
-	for range 2 {
-		if err := dev.Synchronize(); err != nil {
-			return 0, err
-		}
-		start := time.Now()
-		if _, err := d.apply(k, tensors, forward, parts); err != nil {
-			return 0, err
-		}
-		if err := dev.Synchronize(); err != nil {
-			return 0, err
-		}
-		took = time.Since(start)
-	}
-	return 1 / max(took.Seconds(), 1e-9), nil
 }
 
 // Release gives the memory of the replicas back.

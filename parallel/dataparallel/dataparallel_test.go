@@ -72,14 +72,25 @@ func values(t *testing.T, list ...*core.Tensor) (all []float64) {
 }
 
 func parallel(t *testing.T, m nn.Module, o dataparallel.Options) *dataparallel.DataParallel {
+	return parallelOn(t, m, devices, o)
+}
+
+func parallelOn(t *testing.T, m nn.Module, devices []string, o dataparallel.Options) *dataparallel.DataParallel {
 	d, err := dataparallel.New(m, devices, o)
 	require.NoError(t, err)
 	t.Cleanup(d.Release)
 	return d
 }
 
-// Case 8: output, loss and gradients are those of one device, for batches of any size and weights of any kind.
+// Case 8: output, loss and gradients are those of one device, for batches of any size and weights of any kind, on different
+// devices and with several replicas on one.
 func TestCase08AsOneDevice(t *testing.T) {
+	for _, on := range [][]string{devices, {"cpu:0", "cpu:0", "cpu:0"}, {"cpu:0", "cpu:1", "cpu:0"}} {
+		t.Run(fmt.Sprint(on), func(t *testing.T) { asOneDevice(t, on) })
+	}
+}
+
+func asOneDevice(t *testing.T, on []string) {
 	in64(t, func() {
 		for _, n := range []int{1, 2, 3, 4, 30} {
 			for _, weights := range [][]float64{nil, {3, 1, 1}, {0, 1, 2}} {
@@ -90,7 +101,7 @@ func TestCase08AsOneDevice(t *testing.T) {
 				require.NoError(t, autograd.Backward(loss))
 
 				m := mlp(7)
-				d := parallel(t, m, dataparallel.Options{Weights: weights, OutputDevice: "cpu:1"})
+				d := parallelOn(t, m, on, dataparallel.Options{Weights: weights, OutputDevice: "cpu:1"})
 				got := d.Forward(x)
 				require.NoError(t, got.Err())
 				require.Equal(t, "cpu:1", got.Device().String())
@@ -215,7 +226,6 @@ func TestCase11WrongDevice(t *testing.T) {
 		want    string
 	}{
 		{nil, dataparallel.Options{}, "no devices"},
-		{[]string{"cpu:1", "cpu:1"}, dataparallel.Options{}, "twice"},
 		{[]string{"nowhere:0"}, dataparallel.Options{}, "nowhere"},
 		{[]string{"cpu:1"}, dataparallel.Options{Weights: []float64{1, 2}}, "2 weights for 1 devices"},
 		{[]string{"cpu:1", "cpu:0"}, dataparallel.Options{Weights: []float64{1, -2}}, "not negative"},
@@ -254,7 +264,7 @@ func TestCase12ReplicaFails(t *testing.T) {
 			require.NoError(t, core.Synchronize())
 		}
 		d := parallel(t, mlp(1), dataparallel.Options{})
-		require.ErrorContains(t, d.Forward(core.Scalar(1.0)).Err(), "no dimension")
+		require.ErrorContains(t, d.Forward(core.Scalar(1.0)).Err(), "no input with a dimension")
 		require.Error(t, d.Forward(core.ErrorTensor(errors.New("before"))).Err())
 	})
 }
@@ -307,6 +317,43 @@ func TestCase13Weights(t *testing.T) {
 		require.NoError(t, d.SetWeights(nil))
 		require.ErrorContains(t, d.SetWeights([]float64{1}), "1 weights")
 	})
+}
+
+// Gradients are summed while backward goes on: those of the last layer are there although a device is stuck in the first one.
+func TestSumsBesideBackward(t *testing.T) {
+	in64(t, func() {
+		leave := make(chan struct{})
+		const wide = dataparallel.BucketBytes/8/8 + 1
+		m := nn.NewSequential(nn.NewLinear(width, 8, nn.LinearOptions{}), nn.NewFunc(func(x *core.Tensor) *core.Tensor {
+			y := op.Mul(x, core.Num(1))
+			y.TensorHooks().Add(core.Hook{Fn: func(g *core.Tensor) *core.Tensor {
+				if g.Device().Index() == 1 {
+					hold(g, leave)
+				}
+				return nil
+			}})
+			return y
+		}), nn.NewLinear(8, wide, nn.LinearOptions{NoBias: true}))
+		d := parallelOn(t, m, devices[:2], dataparallel.Options{})
+		x, _ := batch(1, 2)
+		require.NoError(t, autograd.Backward(op.Mean(d.Forward(x), nil, false)))
+		params := nn.Parameters(m)
+		there := params[2].Grad().WaitFor(time.Minute)
+		early := params[0].Grad().WaitFor(0)
+		close(leave)
+		require.True(t, there)
+		require.False(t, early)
+		require.NoError(t, core.Synchronize())
+	})
+}
+
+// hold makes the device of x stand still until leave is closed.
+func hold(x *core.Tensor, leave chan struct{}) {
+	s := core.CurrentContext().Stream(x.Device())
+	c := s.Begin(-1, "hold")
+	c.Fn = func() error { <-leave; return nil }
+	c.Work = math.MaxInt32 // on the stream's own thread
+	s.Launch(c)
 }
 
 // sleep makes the device of x stand still.

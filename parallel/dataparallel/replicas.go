@@ -6,14 +6,19 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// BucketBytes is the size of gradients that are summed together while backward goes on.
-const BucketBytes = 25 << 20
+// BucketBytes is the size of gradients that are summed together while backward goes on, and of parameters that are sent
+// together while forward does. The first parameters are sent in a smaller piece, so that devices begin soon.
+const (
+	BucketBytes = 25 << 20
+	firstBytes  = 1 << 20
+)
 
 // Replicas copies tensors from the first of some devices to the others, and sums the gradients of the copies into those of
 // the originals.
 type Replicas struct {
 	devices []core.Device
 	tensors []*core.Tensor
+	names   []string
 	buckets [][]int // of tensors, by number
 
 	copies [][]copied // by device and tensor, but for the first device
@@ -28,29 +33,19 @@ type copied struct {
 }
 
 // NewReplicas returns what copies the tensors, parameters and buffers of a module in the order of their use, to the devices.
-// They must be on the first device.
+// They must be on the first device. A device that is given twice has two replicas.
 func NewReplicas(tensors []*core.Tensor, names []string, devices []core.Device) (*Replicas, error) {
 	if len(devices) == 0 {
 		return nil, core.Errorf(core.ValueError, "data_parallel", "got no devices")
 	}
-	for i, d := range devices {
-		for _, e := range devices[:i] {
-			if d == e {
-				return nil, core.Errorf(core.ValueError, "data_parallel", "got the device %v twice", d)
-			}
-		}
-	}
-	r := &Replicas{devices: devices, tensors: tensors, copies: make([][]copied, len(devices))}
+	r := &Replicas{devices: devices, tensors: tensors, names: make([]string, len(tensors)), copies: make([][]copied, len(devices))}
+	copy(r.names, names)
 	for i, t := range tensors {
-		name := ""
-		if i < len(names) {
-			name = names[i]
-		}
 		if err := t.Usable("data_parallel"); err != nil {
-			return nil, core.Errorf(core.StateError, "data_parallel", "%s: %w", name, err)
+			return nil, core.Errorf(core.StateError, "data_parallel", "%s: %w", r.names[i], err)
 		}
 	}
-	if err := r.check(names); err != nil {
+	if err := r.check(); err != nil {
 		return nil, err
 	}
 	for d := range r.copies {
@@ -61,14 +56,10 @@ func NewReplicas(tensors []*core.Tensor, names []string, devices []core.Device) 
 }
 
 // check returns an error that names both devices if a tensor is not on the first.
-func (r *Replicas) check(names []string) error {
+func (r *Replicas) check() error {
 	for i, t := range r.tensors {
 		if t.Device() != r.devices[0] {
-			name := ""
-			if i < len(names) {
-				name = names[i] + " "
-			}
-			return core.Errorf(core.DeviceError, "data_parallel", "parameters and buffers must be on %v, the first device, but %sis on %v", r.devices[0], name, t.Device())
+			return core.Errorf(core.DeviceError, "data_parallel", "parameters and buffers must be on %v, the first device, but %s is on %v", r.devices[0], r.names[i], t.Device())
 		}
 	}
 	return nil
@@ -103,7 +94,7 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	if n < 1 || n > len(r.devices) {
 		return nil, core.Errorf(core.ValueError, "data_parallel", "got %d replicas to make on %d devices", n, len(r.devices))
 	}
-	if err := r.check(nil); err != nil {
+	if err := r.check(); err != nil {
 		return nil, err
 	}
 	if err := r.refresh(n); err != nil {
@@ -130,10 +121,16 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	return out, nil
 }
 
-// refresh makes the copies on the first n devices anew of which the originals have changed, all at once.
-func (r *Replicas) refresh(n int) error {
+// refresh makes the copies on the first n devices anew of which the originals have changed. They are sent in the order of their
+// use and some at a time, so that a device begins while the rest is on its way.
+func (r *Replicas) refresh(n int) (err error) {
+	defer func() {
+		if err != nil {
+			r.forget() // some copies may not have got their contents
+		}
+	}()
 	lists := make([][]*core.Tensor, n)
-	var err error
+	bytes, limit := 0, firstBytes
 	for i, t := range r.tensors {
 		fresh := true
 		for d := 1; d < n; d++ {
@@ -147,14 +144,26 @@ func (r *Replicas) refresh(n int) error {
 			core.WithCategory(core.Parameter, func() { err = r.renew(i, n, lists) })
 		})
 		if err != nil {
-			break
+			return err
+		}
+		if bytes += t.Numel() * t.DType().Size(); bytes >= limit {
+			if err := broadcast(lists); err != nil {
+				return err
+			}
+			bytes, limit = 0, BucketBytes
 		}
 	}
-	if err == nil && n > 1 && len(lists[0]) > 0 {
-		err = collective.BroadcastSyncMany(lists)
+	return broadcast(lists)
+}
+
+// broadcast sends the tensors of the first device to the others, and empties the lists.
+func broadcast(lists [][]*core.Tensor) error {
+	if len(lists) == 1 || len(lists[0]) == 0 {
+		return nil
 	}
-	if err != nil {
-		r.forget() // some copies may not have got their contents
+	err := collective.BroadcastSyncMany(lists)
+	for d := range lists {
+		lists[d] = nil
 	}
 	return err
 }
@@ -198,108 +207,6 @@ func (r *Replicas) renew(i, n int, lists [][]*core.Tensor) error {
 		lists[0] = append(lists[0], r.tensors[i])
 	}
 	return nil
-}
-
-// record makes the copies of a bucket's tensors, as far as they are trained, outputs of a node that sums their gradients.
-func (r *Replicas) record(m core.Mode, b int, list []int, out [][]*core.Tensor, clock int) {
-	var trained []*core.Tensor
-	var at []int
-	for _, i := range list {
-		if r.tensors[i].RequiresGrad() {
-			trained = append(trained, r.tensors[i])
-			at = append(at, i)
-		}
-	}
-	if len(trained) == 0 {
-		return
-	}
-	replicas := len(out)
-	node := core.NewNode(m, "replicate", func(d *core.Derivation) { r.derive(d, b, replicas, len(at), clock) }, trained...)
-	for d := range out {
-		for k, i := range at {
-			node.Attach(out[d][i], d*len(at)+k)
-		}
-	}
-	node.Release()
-}
-
-// derive sums the gradients of a bucket's copies.
-func (r *Replicas) derive(d *core.Derivation, b, replicas, n, clock int) {
-	grads := make([][]*core.Tensor, replicas)
-	for dev := range grads {
-		grads[dev] = make([]*core.Tensor, n)
-		for k := range n {
-			grads[dev][k] = d.GradAt(dev*n + k)
-		}
-	}
-	switch {
-	case d.CreateGraph():
-		for k := range n {
-			if g := r.sum(grads, k); g != nil {
-				d.Set(k, g)
-			}
-		}
-		return
-	case r.stale.deferred():
-		r.postpone(d, b, grads, clock)
-		return
-	}
-	var lists [][]*core.Tensor
-	var used []int
-	for k := range n {
-		for dev := range grads {
-			if grads[dev][k] != nil {
-				used = append(used, k)
-				break
-			}
-		}
-	}
-	for dev := range grads {
-		var list []*core.Tensor
-		for _, k := range used {
-			g := grads[dev][k]
-			if g == nil {
-				dt := d.InputDType(k)
-				g = op.ZerosWith(d.InputShape(k), op.TensorOptions{DType: &dt, Device: r.devices[dev]})
-			} else if !g.Contiguous() || g.Storage().Refs() > 1 {
-				g = op.Clone(g) // somebody else reads it
-			}
-			if err := g.Err(); err != nil {
-				d.Fail(err)
-				return
-			}
-			list = append(list, g)
-		}
-		lists = append(lists, list)
-	}
-	if len(used) == 0 {
-		return
-	}
-	if replicas > 1 {
-		if err := collective.ReduceSyncMany(lists, collective.Sum); err != nil {
-			d.Fail(err)
-			return
-		}
-	}
-	for j, k := range used {
-		d.Set(k, lists[0][j])
-	}
-}
-
-// sum returns the sum of gradient k over the devices, on the first, by differentiable operations; nil if there are none.
-func (r *Replicas) sum(grads [][]*core.Tensor, k int) *core.Tensor {
-	var total *core.Tensor
-	for _, list := range grads {
-		g := list[k]
-		if g == nil {
-			continue
-		}
-		if g = op.ToDevice(g, r.devices[0]); total != nil {
-			g = op.Add(total, g)
-		}
-		total = g
-	}
-	return total
 }
 
 // Devices returns the devices.

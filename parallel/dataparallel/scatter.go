@@ -65,31 +65,88 @@ func checkWeights(weights []float64, devices int) error {
 	return nil
 }
 
-// Scatter returns the parts of x along dimension dim, of the given sizes, each on its device; nil where the size is 0.
+// Scatter divides a batch: it returns, by device, the parts of the inputs along dimension dim, and how many samples of the
+// first input each device gets. Devices after the last that gets any are left out, and one without samples among the
+// others has no parts; an empty batch is the first device's. An input without dimensions goes to every device as it is.
 // Gradients flow back.
-func Scatter(x *core.Tensor, devices []core.Device, sizes []int, dim int) []*core.Tensor {
-	parts := make([]*core.Tensor, len(devices))
-	at := 0
-	for i, n := range sizes {
-		if n > 0 {
-			parts[i] = op.ToDevice(op.Narrow(x, dim, at, n), devices[i])
-		}
-		at += n
+func Scatter(inputs []*core.Tensor, devices []core.Device, weights []float64, dim int) (parts [][]*core.Tensor, sizes []int, err error) {
+	const name = "scatter"
+	if len(devices) == 0 {
+		return nil, nil, core.Errorf(core.ValueError, name, "got no devices")
 	}
-	return parts
+	if err := checkWeights(weights, len(devices)); err != nil {
+		return nil, nil, err
+	}
+	cuts := make([][]int, len(inputs)) // nil for what is not cut
+	first := 0
+	for i, x := range inputs {
+		if err := x.Usable(name); err != nil {
+			return nil, nil, err
+		}
+		if x.Dim() == 0 {
+			continue
+		}
+		d, err := core.WrapDim(name, dim, x.Dim())
+		if err != nil {
+			return nil, nil, err
+		}
+		cuts[i] = Sizes(x.Size(d), len(devices), weights)
+		if sizes == nil {
+			sizes, first = cuts[i], x.Size(d)
+		}
+		for k, n := range cuts[i] {
+			if (n != 0) != (sizes[k] != 0) {
+				return nil, nil, core.Errorf(core.ShapeError, name, "inputs of %d and %d samples, in dimension %d, do not go to the same devices", first, x.Size(d), dim)
+			}
+		}
+	}
+	if sizes == nil {
+		return nil, nil, core.Errorf(core.ValueError, name, "got no input with a dimension to be cut along")
+	}
+	used := 1
+	for k, n := range sizes {
+		if n > 0 {
+			used = k + 1
+		}
+	}
+	parts = make([][]*core.Tensor, used)
+	for k := range parts {
+		if sizes[k] == 0 && first > 0 {
+			continue
+		}
+		for i, x := range inputs {
+			p := x
+			if cuts[i] != nil {
+				at := 0
+				for _, n := range cuts[i][:k] {
+					at += n
+				}
+				d, _ := core.WrapDim(name, dim, x.Dim())
+				p = op.Narrow(x, d, at, cuts[i][k])
+			}
+			if p = move(p, devices[k]); p.Err() != nil {
+				return nil, nil, p.Err()
+			}
+			parts[k] = append(parts[k], p)
+		}
+	}
+	return parts, sizes, nil
 }
 
 // Gather returns the parts joined along dimension dim on dev; parts of no dimension become a vector. Gradients flow back.
 func Gather(parts []*core.Tensor, dev core.Device, dim int) *core.Tensor {
+	if len(parts) == 0 || dev == nil {
+		return core.ErrorTensor(core.Errorf(core.ValueError, "gather", "got no parts, or no device"))
+	}
 	moved := make([]*core.Tensor, len(parts))
 	for i, p := range parts {
 		if err := p.Usable("gather"); err != nil {
 			return core.ErrorTensor(err)
 		}
 		if p.Dim() == 0 {
-			p = op.Reshape(p, 1)
+			p, dim = op.Reshape(p, 1), 0
 		}
-		moved[i] = op.ToDevice(p, dev)
+		moved[i] = move(p, dev)
 	}
 	if len(moved) == 1 {
 		return moved[0]

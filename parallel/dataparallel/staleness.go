@@ -85,7 +85,7 @@ func (r *Replicas) Flush() (err error) {
 							continue
 						}
 						t := u.targets[k]
-						moved := op.ToDevice(g, r.devices[0])
+						moved := move(g, r.devices[0])
 						if old := t.Grad(); old != nil {
 							err = op.AddInPlace(old, moved).Err()
 						} else if err = moved.Err(); err == nil {
@@ -132,8 +132,8 @@ func (r *Replicas) Staleness() int { return r.stale.largest }
 
 // postpone keeps the gradients of a step, and sets as gradients the sum of those, in the order of steps and devices, that are
 // due or done.
-func (r *Replicas) postpone(d *core.Derivation, b int, grads [][]*core.Tensor, clock int) {
-	s := &r.stale
+func (r *Replicas) postpone(d *core.Derivation, j *joint, grads [][]*core.Tensor) {
+	s, b, clock := &r.stale, j.bucket, j.clock
 	var targets []*core.Tensor
 	for _, i := range r.buckets[b] {
 		if r.tensors[i].RequiresGrad() {
@@ -149,7 +149,9 @@ func (r *Replicas) postpone(d *core.Derivation, b int, grads [][]*core.Tensor, c
 			}
 			u.grads = append(u.grads, g)
 		}
-		u.done = ctx.Stream(r.devices[dev]).Record()
+		if u.done = j.made[dev]; u.done == nil {
+			u.done = ctx.Stream(r.devices[dev]).Record()
+		}
 		s.queues[b] = append(s.queues[b], u)
 	}
 	sums := make([]*core.Tensor, len(grads[0]))
@@ -164,7 +166,7 @@ func (r *Replicas) postpone(d *core.Derivation, b int, grads [][]*core.Tensor, c
 			if g == nil || k < 0 { // frozen meanwhile
 				continue
 			}
-			if g = op.ToDevice(g, r.devices[0]); sums[k] != nil {
+			if g = move(g, r.devices[0]); sums[k] != nil {
 				g = op.Add(sums[k], g)
 			}
 			sums[k] = g

@@ -10,6 +10,9 @@ from plait.nn.parallel.modes import (
     bounded_staleness,
     synchronous,
 )
+from plait.nn.parallel.parallel_apply import parallel_apply
+from plait.nn.parallel.replicate import replicate
+from plait.nn.parallel.scatter_gather import gather, scatter, scatter_kwargs
 
 __all__ = [
     "Asynchronous",
@@ -20,5 +23,10 @@ __all__ = [
     "asynchronous",
     "bounded_staleness",
     "data_parallel",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+    "scatter_kwargs",
     "synchronous",
 ]

@@ -1,0 +1,161 @@
+package dataparallel
+
+import (
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// measuredPasses is how often each device runs in a [Measurement]. The best time counts: the first pass compiles and allocates.
+const measuredPasses = 3
+
+// A Measurement finds how fast the devices of [Replicas] are, each by itself with an equal part of a batch. Parameters, buffers
+// and random generators stay as they are.
+type Measurement struct {
+	replicas   *Replicas
+	inputs     []*core.Tensor
+	dim        int
+	generators [][2]uint64 // states at the beginning
+
+	passes  int // that have begun
+	tensors []*core.Tensor
+	parts   []*core.Tensor
+	start   time.Time
+	best    []time.Duration
+}
+
+// Measure begins a measurement with the inputs of a forward pass. End it with [Measurement.Release].
+func (r *Replicas) Measure(inputs []*core.Tensor, dim int) (*Measurement, error) {
+	if _, _, err := Scatter(inputs, r.devices[:1], nil, dim); err != nil {
+		return nil, err
+	}
+	m := &Measurement{replicas: r, inputs: inputs, dim: dim, best: make([]time.Duration, len(r.devices))}
+	for _, d := range r.devices {
+		seed, offset := core.CurrentContext().Generator(d).State()
+		m.generators = append(m.generators, [2]uint64{seed, offset})
+	}
+	return m, nil
+}
+
+// Next ends a pass and begins the next one: it returns the device to run on, by number, its replica's tensors, which belong to the
+// measurement, and its parts of the inputs; -1 when all have run. It waits for the device. Call it without the recording of
+// gradients.
+func (m *Measurement) Next() (device int, tensors, parts []*core.Tensor, err error) {
+	if m.passes > 0 {
+		last := (m.passes - 1) / measuredPasses
+		if err := m.replicas.devices[last].Synchronize(); err != nil {
+			return 0, nil, nil, err
+		}
+		if took := max(time.Since(m.start), 1); m.best[last] == 0 || took < m.best[last] {
+			m.best[last] = took
+		}
+	}
+	device = m.passes / measuredPasses
+	if device == len(m.best) {
+		return -1, nil, nil, nil
+	}
+	if m.passes%measuredPasses == 0 {
+		if err := m.prepare(device); err != nil {
+			return 0, nil, nil, err
+		}
+	}
+	m.passes++
+	if err := m.replicas.devices[device].Synchronize(); err != nil {
+		return 0, nil, nil, err
+	}
+	m.start = time.Now()
+	return device, m.tensors, m.parts, nil
+}
+
+// prepare copies what a device needs to it.
+func (m *Measurement) prepare(device int) (err error) {
+	m.drop()
+	dev := m.replicas.devices[device]
+	keep := func(list *[]*core.Tensor, t *core.Tensor) error {
+		*list = append(*list, t.Keep())
+		return t.Err()
+	}
+	core.NoGrad(func() {
+		core.Tidy(func() {
+			for _, t := range m.replicas.tensors {
+				c := move(t, dev)
+				if !t.RequiresGrad() {
+					c = op.Clone(c) // a buffer, which forward may change
+				}
+				if err = keep(&m.tensors, c); err != nil {
+					return
+				}
+			}
+			for _, x := range m.inputs {
+				if x.Dim() > 0 {
+					dim, _ := core.WrapDim("measure", m.dim, x.Dim())
+					n := x.Size(dim)
+					x = op.Narrow(x, dim, 0, max(n/len(m.best), min(n, 1)))
+				}
+				if err = keep(&m.parts, move(x, dev)); err != nil {
+					return
+				}
+			}
+		})
+	})
+	return err
+}
+
+// Weights returns the devices' speeds, as parts of 1; call it when all have run.
+func (m *Measurement) Weights() []float64 {
+	weights := make([]float64, len(m.best))
+	total := 0.0
+	for k, took := range m.best {
+		if took > 0 {
+			weights[k] = 1 / took.Seconds()
+		}
+		total += weights[k]
+	}
+	for k := range weights {
+		weights[k] /= total
+	}
+	return weights
+}
+
+// Release ends the measurement, which may have stopped midway.
+func (m *Measurement) Release() {
+	m.drop()
+	for k, s := range m.generators {
+		core.CurrentContext().Generator(m.replicas.devices[k]).SetState(s[0], s[1])
+	}
+	m.generators = nil
+}
+
+func (m *Measurement) drop() {
+	for _, list := range [][]*core.Tensor{m.tensors, m.parts} {
+		for _, t := range list {
+			t.Release()
+		}
+	}
+	m.tensors, m.parts = nil, nil
+}
+
+// Measure makes the weights proportional to the devices' speeds: see [Measurement].
+func (d *DataParallel) Measure(forward Forward, inputs ...*core.Tensor) error {
+	d.options.Measure = false
+	m, err := d.replicas.Measure(inputs, d.options.Dim)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	core.NoGrad(func() {
+		for err == nil {
+			var k int
+			var tensors, parts []*core.Tensor
+			if k, tensors, parts, err = m.Next(); err != nil || k < 0 {
+				return
+			}
+			core.Tidy(func() { _, err = d.apply(k, tensors, forward, parts) })
+		}
+	})
+	if err == nil {
+		d.options.Weights = m.Weights()
+	}
+	return err
+}

@@ -1,0 +1,63 @@
+package dataparallel
+
+import (
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+)
+
+// carriers copy tensors from device to device, for the threads of each rank.
+var carriers struct {
+	sync.Mutex
+	byRank map[int]*collective.Carrier
+}
+
+func carrier() *collective.Carrier {
+	rank := core.CurrentContext().Rank()
+	carriers.Lock()
+	defer carriers.Unlock()
+	c := carriers.byRank[rank]
+	if c == nil {
+		if carriers.byRank == nil {
+			carriers.byRank = map[int]*collective.Carrier{}
+		}
+		c = collective.NewCarrier()
+		carriers.byRank[rank] = c
+	}
+	return c
+}
+
+// move returns x on dev; gradients flow back. Unlike [op.ToDevice] it does not wait for a value that a GPU has yet to compute:
+// the thread goes on to give work to the other devices.
+func move(x *core.Tensor, dev core.Device) *core.Tensor {
+	if err := x.Usable("to"); err != nil {
+		return core.ErrorTensor(err)
+	}
+	from := x.Device()
+	if x.IsNumber() || from == dev || from.HostAccessible() && (dev.HostAccessible() || x.WaitFor(0)) {
+		return op.ToDevice(x, dev)
+	}
+	var out *core.Tensor
+	core.NoGrad(func() {
+		dense := op.Contiguous(x)
+		defer dense.Release()
+		if out = dense; dense.Err() != nil {
+			return
+		}
+		dt := x.DType()
+		if out = op.EmptyWith(x.Shape(), op.TensorOptions{DType: &dt, Device: dev}); out.Err() != nil {
+			return
+		}
+		if err := carrier().Copy(out, dense); err != nil {
+			out.Release()
+			out = core.ErrorTensor(err)
+		}
+	})
+	if m := core.CurrentMode(); m.GradEnabled() && x.RequiresGrad() && out.Err() == nil {
+		n := core.NewNode(m, "to", func(d *core.Derivation) { d.Set(0, move(d.Grad(), from)) }, x)
+		n.AttachLast(out, 0)
+	}
+	return out
+}

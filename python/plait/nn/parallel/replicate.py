@@ -1,0 +1,87 @@
+"""Copies of a module on several devices."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from plait import _core
+from plait._device import open_device
+from plait._modes import no_grad
+from plait._runtime import address, check, own
+from plait._tensor import Tensor
+from plait.nn.modules.module import Module
+
+
+def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
+    """Returns copies of a module on some devices, the first of which shares its tensors.
+
+    Gradients of the copies add up to the module's. What a copy is changed to is lost, but for the buffers of the first.
+
+    Args:
+        network: its parameters and buffers are on the first device
+        devices: where the copies are to be; a device may be there several times
+        detach: no gradients flow back
+    """
+    copies = Replicas(network, devices)
+    if not detach:
+        return copies.make(network, len(devices))
+    with no_grad():
+        return copies.make(network, len(devices))
+
+
+class Replicas(_core.ObjectOwner):
+    """What copies the tensors of a module to devices, and sums the gradients of the copies."""
+
+    def __init__(self, module: Module, devices: Sequence[Any]) -> None:
+        named = tensors_of(module)
+        self.known, self.devices = [t._h for _, t in named], list(devices)
+        handles, numbers = array("q", self.known), array("q", [open_device(d) for d in devices])
+        self._h = check(
+            _core.bind_ReplicasNew(
+                address(handles), len(handles), "\n".join(n for n, _ in named), address(numbers), len(numbers)
+            )
+        )
+
+    def serves(self, module: Module, devices: Sequence[Any]) -> bool:
+        """Whether these are still the module's tensors, and the devices."""
+        return self.devices == list(devices) and self.known == [t._h for _, t in tensors_of(module)]
+
+    def make(self, module: Module, n: int) -> list[Module]:
+        """Returns the module's copies on the first n devices."""
+        count = len(self.known)
+        out = array("q", bytes(8 * n * count))
+        check(_core.bind_ReplicasMake(self._h, n, address(out)))
+        copies = [own(h) for h in out]
+        return [self.replica(module, copies[d * count : (d + 1) * count], d == 0) for d in range(n)]
+
+    def replica(self, module: Module, tensors: Sequence[Tensor], first: bool = False) -> Module:
+        """Returns a copy of the module with the given tensors; the first one's buffers are the module's own."""
+        mapping = {id(t): c for (_, t), c in zip(tensors_of(module), tensors, strict=True)}
+        if first:
+            mapping.update({id(b): b for b in module.buffers()})
+        return _copy(module, mapping, {})
+
+
+def tensors_of(module: Module) -> list[tuple[str, Tensor]]:
+    """Returns the parameters and buffers of a module with their names."""
+    return [*module.named_parameters(), *module.named_buffers()]
+
+
+def _copy(module: Module, tensors: dict[int, Tensor], made: dict[int, Module]) -> Module:
+    """Returns a shallow copy of a tree of modules with other tensors in it."""
+    if id(module) in made:
+        return made[id(module)]
+    replica = module.__new__(type(module))
+    replica.__dict__ = dict(module.__dict__)
+    made[id(module)] = replica
+    # Plain tensors in the place of parameters: they are results, through which gradients flow back.
+    replica.__dict__["_parameters"] = {}
+    replica.__dict__["_buffers"] = {k: None if b is None else tensors[id(b)] for k, b in module._buffers.items()}
+    replica.__dict__["_modules"] = {
+        k: None if m is None else _copy(m, tensors, made) for k, m in module._modules.items()
+    }
+    for k, p in module._parameters.items():
+        replica.__dict__["_parameters"][k] = None if p is None else tensors[id(p)]
+    return replica
