@@ -1,6 +1,8 @@
 package fsdp
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
@@ -53,7 +55,7 @@ func (u *Unit) reduce() error {
 			g := p.full().Grad()
 			d := u.reduceDType(p)
 			if g == nil {
-				p.absent = true
+				p.absent = p.partial == nil
 				g = op.Full(p.shape, core.Num(0), op.TensorOptions{DType: &d, Device: u.device})
 			}
 			g = op.Contiguous(u.cast(g.Detach(), d))
@@ -251,34 +253,59 @@ func (u *Unit) tell(params []*parameter) error {
 	return nil
 }
 
-// settleAbsent drops the gradients of parameters that no rank has one for. The ranks tell each other what they have; only
-// one that lacks some waits for the others.
+// averaged are the groups over which gradients were averaged in a backward pass, one after the other.
+type averaged [2]*collective.Group
+
+func (u *Unit) averaged() averaged {
+	if u.defers() {
+		return averaged{u.group}
+	}
+	return averaged{u.group, u.options.Replicas}
+}
+
+// settleAbsent drops the gradients of parameters that no rank has one for.
 func (t *Tree) settleAbsent() error {
-	for _, g := range t.groups() {
-		var params []*parameter
-		missing := false
-		for _, u := range t.units {
-			if u.everyone() != g || !u.reduced {
-				continue
-			}
-			u.reduced = false
-			for _, p := range u.params {
-				if p.full().RequiresGrad() {
-					params = append(params, p)
-					missing = missing || p.absent
-				}
-			}
-		}
-		if len(params) == 0 {
+	var order []averaged
+	params := map[averaged][]*parameter{}
+	for _, u := range t.units {
+		if !u.reduced {
 			continue
 		}
-		mine := make([]byte, len(params))
-		for i, p := range params {
-			if !p.absent {
-				mine[i] = 1
+		u.reduced = false
+		for _, p := range u.params {
+			if p.full().RequiresGrad() {
+				over := u.averaged()
+				if params[over] == nil {
+					order = append(order, over)
+				}
+				params[over] = append(params[over], p)
 			}
 		}
-		w := g.StartExchange("which parameters have a gradient", mine)
+	}
+	for _, over := range order {
+		if err := t.settle(over, params[over]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle is settleAbsent of parameters that are averaged over the same ranks. These tell each other what they have, and
+// replicas what their groups have. Only a rank that lacks some waits for the others: one that lacks none knows that its group
+// lacks none.
+func (t *Tree) settle(over averaged, params []*parameter) error {
+	used, missing := make([]byte, len(params)), false
+	for i, p := range params {
+		missing = missing || p.absent
+		if !p.absent {
+			used[i] = 1
+		}
+	}
+	for _, g := range over {
+		if g == nil {
+			continue
+		}
+		w := g.StartExchange("which parameters have a gradient", slices.Clone(used))
 		if !missing {
 			t.works[0] = append(t.works[0], w)
 			continue
@@ -286,14 +313,17 @@ func (t *Tree) settleAbsent() error {
 		if err := w.Wait(); err != nil {
 			return err
 		}
-		for i, p := range params {
-			used := false
-			for _, of := range w.Payloads() {
-				used = used || i < len(of) && of[i] == 1
+		for _, of := range w.Payloads() {
+			for i := range min(len(of), len(used)) {
+				used[i] |= of[i]
 			}
-			if p.absent && !used && !p.had {
-				p.shard().SetGrad(nil)
-			}
+		}
+	}
+	for i, p := range params {
+		if p.absent && used[i] == 0 && !p.had {
+			p.shard().SetGrad(nil)
+			p.partial.Release()
+			p.partial = nil
 		}
 	}
 	return nil

@@ -262,17 +262,6 @@ func (t *Tree) sweep() {
 	}
 }
 
-// groups returns the groups over all of whose ranks gradients are averaged.
-func (t *Tree) groups() []*collective.Group {
-	var list []*collective.Group
-	for _, u := range t.units {
-		if g := u.everyone(); g != nil && !slices.Contains(list, g) {
-			list = append(list, g)
-		}
-	}
-	return list
-}
-
 // abandon gives up a backward pass that an error has ended: everything gathered is freed, and gradients that were not reduced,
 // but those that add up without synchronisation, are dropped.
 func (t *Tree) abandon() {

@@ -188,17 +188,6 @@ func (u *Unit) rank() int {
 	return u.group.Rank()
 }
 
-// everyone returns the group of all ranks over which gradients are averaged; nil if there is no one such group, or none.
-func (u *Unit) everyone() *collective.Group {
-	switch {
-	case u.options.Replicas == nil:
-		return u.group
-	case u.group == nil:
-		return u.options.Replicas
-	}
-	return nil
-}
-
 // Name returns the unit's name.
 func (u *Unit) Name() string { return u.options.Name }
 

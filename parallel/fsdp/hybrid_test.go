@@ -1,0 +1,136 @@
+package fsdp_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/stretchr/testify/require"
+)
+
+// grid returns the group of two, of four ranks, that divide a model with this one, and that of the two with the same shards.
+func grid(r *collective.Rank) (shards, copies *collective.Group, err error) {
+	for _, ranks := range [][]int{{0, 1}, {2, 3}, {0, 2}, {1, 3}} {
+		g, err := r.World.New(ranks, collective.Options{})
+		if err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case g == nil:
+		case ranks[1]-ranks[0] == 1:
+			shards = g
+		default:
+			copies = g
+		}
+	}
+	return shards, copies, nil
+}
+
+// Case 33: groups of two ranks that divide, twice, are as four that do; and copies alone are as DDP.
+func TestCase33HybridSharding(t *testing.T) {
+	const world = 4
+	var want []float64
+	in64(t, func() {
+		var err error
+		want, err = alone(model(), "adam", 4, 2*world)
+		require.NoError(t, err)
+	})
+	spawn(t, world, func(r *collective.Rank) error {
+		shards, copies, err := grid(r)
+		if err != nil {
+			return err
+		}
+		for _, c := range []struct {
+			group *collective.Group
+			o     fsdp.Options
+		}{
+			{shards, fsdp.Options{Replicas: copies}},
+			{shards, fsdp.Options{Replicas: copies, KeepAfterForward: true}},
+			{nil, fsdp.Options{Replicas: r.World}},
+		} {
+			m := model()
+			f, err := fsdp.New(m, c.group, blocks, c.o)
+			if err != nil {
+				return err
+			}
+			opt, err := optimisers["adam"](nn.Parameters(m))
+			if err != nil {
+				return err
+			}
+			for s := range 4 {
+				x, y := batch(s, r.Rank*2, (r.Rank+1)*2)
+				if _, err := step(f.Forward, opt, x, y); err != nil {
+					return err
+				}
+			}
+			got, err := gathered(f)
+			if err := errors.Join(err, near("parameters", got, want, 1e-9), f.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Of a parameter that only one of the ranks uses, which shares neither rows nor columns of the grid with all others, every rank
+// has the average; of one that none uses, no gradient, also where sums stayed within the groups for a while.
+func TestHybridUnusedParameters(t *testing.T) {
+	const world = 4
+	spawn(t, world, func(r *collective.Rank) error {
+		shards, copies, err := grid(r)
+		if err != nil {
+			return err
+		}
+		for _, deferred := range []bool{false, true} {
+			a, b, c := nn.NewLinear(width, 2, nn.LinearOptions{}), nn.NewLinear(width, 2, nn.LinearOptions{}), nn.NewLinear(width, 2, nn.LinearOptions{})
+			f, err := fsdp.New(nn.NewSequential(a, b, c), shards, nil, fsdp.Options{Replicas: copies})
+			if err != nil {
+				return err
+			}
+			x, y := batch(0, 0, 2)
+			pass := func(withB bool) error {
+				out, err := f.Run(func(in []*core.Tensor) []*core.Tensor {
+					z := nn.Call(a, in[0])
+					if withB {
+						z = op.Add(z, nn.Call(b, in[0]))
+					}
+					return []*core.Tensor{mse(z, in[1])}
+				}, x, y)
+				if err != nil {
+					return err
+				}
+				return autograd.Backward(out[0])
+			}
+			u := f.Tree().Units()[0]
+			if deferred {
+				u.SetAllReduce(false)
+				if err := pass(r.Rank == 3); err != nil {
+					return err
+				}
+				u.SetAllReduce(true)
+			}
+			if err := pass(r.Rank == 3 && !deferred); err != nil {
+				return err
+			}
+			for i, l := range []*nn.Linear{a, b, c} {
+				if has := l.Weight.Grad() != nil; has != (i < 2) {
+					return fmt.Errorf("deferred %v: layer %d has a gradient: %v", deferred, i, has)
+				}
+			}
+			sum, err := op.Sum(op.Abs(b.Bias.Grad()), nil, false).Item()
+			if err != nil || sum == 0 {
+				return fmt.Errorf("deferred %v: the gradient of what one rank uses is %v, %w", deferred, sum, err)
+			}
+			if err := f.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

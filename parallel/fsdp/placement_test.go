@@ -1,0 +1,110 @@
+package fsdp_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/stretchr/testify/require"
+)
+
+// Case 34: shards on another device train as those on the one that computes, whose memory they leave.
+func TestCase34Offload(t *testing.T) {
+	const world = 2
+	var want []float64
+	in64(t, func() {
+		var err error
+		want, err = alone(model(), "adam", 3, 2*world)
+		require.NoError(t, err)
+	})
+	device, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	coretest.Settle(t, device) // what came before is not given back while this counts
+	spawn(t, world, func(r *collective.Rank) error {
+		host, err := core.OpenDevice("cpu:2")
+		if err != nil {
+			return err
+		}
+		used := func(c core.Category) int { return core.RankCategoryUsage(r.Device, r.Rank, c).Current }
+		params, states := used(core.Parameter), used(core.OptimizerState)
+		m := model()
+		f, err := fsdp.New(m, r.World, blocks, fsdp.Options{Offload: host})
+		if err != nil {
+			return err
+		}
+		if n := used(core.Parameter) - params; n != 0 {
+			return fmt.Errorf("%d bytes of parameters are left on %v", n, r.Device)
+		}
+		opt, err := optimisers["adam"](nn.Parameters(m))
+		if err != nil {
+			return err
+		}
+		for s := range 3 {
+			x, y := batch(s, r.Rank*2, (r.Rank+1)*2)
+			if _, err := step(f.Forward, opt, x, y); err != nil {
+				return err
+			}
+		}
+		if n := used(core.OptimizerState) - states; n != 0 {
+			return fmt.Errorf("%d bytes of the optimiser's state are on %v", n, r.Device)
+		}
+		got, err := gathered(f)
+		opt.Release()
+		return errors.Join(err, near("parameters", got, want, 1e-9), f.Close())
+	})
+}
+
+// Case 36: a rank has 1/n of the optimiser's state. Case 37: what goes over the wire.
+func TestCase36And37StateAndBytes(t *testing.T) {
+	const world = 4
+	for _, keep := range []bool{false, true} {
+		err := collective.Spawn(world, []string{"cpu:0"}, collective.Options{}, func(r *collective.Rank) error {
+			m := deep(0)
+			f, err := fsdp.New(m, r.World, blocks, fsdp.Options{KeepAfterForward: keep})
+			if err != nil {
+				return err
+			}
+			opt, err := optimisers["adam"](nn.Parameters(m))
+			if err != nil {
+				return err
+			}
+			total := 4 * layers * (side*side + side)
+			for s := range 3 {
+				before := r.World.Stats().Bytes
+				core.Tidy(func() {
+					opt.ZeroGrad()
+					if err = autograd.Backward(op.Mean(f.Forward(op.Ones(1, side)), nil, false)); err == nil {
+						err = opt.Step()
+					}
+				})
+				if err != nil {
+					return err
+				}
+				after := r.World.Stats().Bytes
+				gathers := 2
+				if keep {
+					gathers = 1
+				}
+				share := total * (world - 1) / world
+				if got := after["all_gather"] - before["all_gather"]; got != gathers*share {
+					return fmt.Errorf("step %d gathered %d bytes, want %d", s, got, gathers*share)
+				}
+				if got := after["reduce_scatter"] - before["reduce_scatter"]; got != share {
+					return fmt.Errorf("step %d reduced %d bytes, want %d", s, got, share)
+				}
+			}
+			if got := opt.StateBytes(); got != 2*total/world {
+				return fmt.Errorf("the optimiser's state has %d bytes, want %d", got, 2*total/world)
+			}
+			return f.Close()
+		})
+		require.NoError(t, err)
+	}
+}
