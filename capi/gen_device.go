@@ -133,3 +133,8 @@ func plait_object_release(h C.plait_object) C.plait_status {
 func plait_object_count() C.int64_t {
 	return C.int64_t(bind.ObjectCount())
 }
+
+//export plait_tensor_materialize
+func plait_tensor_materialize(t C.plait_tensor, d C.plait_device) C.plait_tensor {
+	return C.plait_tensor(bind.TensorMaterialize(int64(t), int64(d)))
+}

@@ -245,7 +245,11 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
     validation_sampler = range(0, len(held_out), max(1, len(held_out) // 480))
     validation_batches = DataLoader(held_out, batch_size=48, sampler=validation_sampler, generator=plait.Generator())
 
-    model = GPT(len(alphabet), args.context, args.width, args.layers, args.heads, args.dropout).to(device)
+    divided = args.parallel == "fsdp"
+    with plait.device("meta" if divided else plait.get_default_device()):  # a divided model is never whole
+        model = GPT(len(alphabet), args.context, args.width, args.layers, args.heads, args.dropout)
+    if not divided:
+        model.to(device)
     plait.manual_seed(args.seed + 1)  # so have devices: after making the model, any of them draws the same for dropout
     net: nn.Module = model
     if args.parallel == "dp":
@@ -256,11 +260,10 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
         stages = [model.start, *model.blocks, nn.Sequential(model.norm, model.head)]
         net = plait.Pipeline(stages, args.devices, args.chunks, args.schedule, loss_of_scores)
     count, largest = (sum(p.numel() for p in m.parameters()) for m in (model, model.blocks[0]))
-    if args.parallel == "fsdp":
+    if divided:
         for block in model.blocks:
             fully_shard(block)
         fully_shard(model)
-        plait.reset_peak_memory_stats(device)  # which was when the model was whole
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]

@@ -6,6 +6,7 @@ import (
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu"
+	"github.com/plait-ml/plait/core/meta"
 	"github.com/plait-ml/plait/gpu"
 )
 
@@ -232,3 +233,19 @@ func ObjectRelease(h Object) Status {
 
 // ObjectCount returns how many objects and errors have handles.
 func ObjectCount() int64 { return handle.Objects.Len() + handle.Errors() }
+
+// TensorMaterialize returns a tensor on a device, -1 meaning the rank's own, with the values that a tensor of the meta device
+// would have.
+//
+//plait:waits
+func TensorMaterialize(t Tensor, d Device) (status Tensor) {
+	defer protect("materialize", &status)
+	dev := device(d)
+	if dev == nil {
+		var err error
+		if dev, err = core.CurrentContext().Home(); err != nil {
+			return failure(err)
+		}
+	}
+	return result(meta.Materialize(tensor(t), dev))
+}

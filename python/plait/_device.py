@@ -93,7 +93,7 @@ def open_device(d: DeviceLike) -> int:
     if number is None:
         with _lock:
             number = _numbers[name] = check(_core.bind_DeviceOpen(name))
-            _by_number[number] = device(name)
+            _by_number[number] = device("meta") if d.type == "meta" else device(name)
     return number
 
 

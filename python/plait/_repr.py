@@ -73,7 +73,7 @@ def tensor_repr(t: Tensor) -> str:
     suffix = []
     if t.device.type != "cpu":
         suffix.append(f"device='{t.device}'")
-    if t.numel() == 0 and len(t.shape) != 1:
+    if t.numel() == 0 and len(t.shape) != 1 and not t.is_meta:
         suffix.append(f"size={tuple(t.shape)}")
     if dtype not in (dt.get_default_dtype(), dt.int64, dt.bool_) or (
         t.numel() == 0 and dtype is not dt.get_default_dtype()
@@ -84,6 +84,8 @@ def tensor_repr(t: Tensor) -> str:
     elif t.requires_grad:
         suffix.append("requires_grad=True")
     prefix = ("Parameter containing:\n" if type(t).__name__ == "Parameter" else "") + "tensor("
+    if t.is_meta:
+        return prefix + ", ".join(["...", f"size={tuple(t.shape)}", *suffix]) + ")"
     values = to_numpy(_summary(t)) if t.numel() else None
     body = "[]" if values is None else _format(values, t, len("tensor("))
     return prefix + ", ".join([body, *suffix]) + ")"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait import _ops
 from plait._errors import MissingFeatureError
@@ -17,6 +20,34 @@ if TYPE_CHECKING:
 _LINEAR = {
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid",
 }  # fmt: skip
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@contextlib.contextmanager
+def whole(tensor: Tensor) -> Iterator[Tensor]:
+    """Inside, what to initialise in the place of a tensor: itself, or the whole of which it is a rank's part.
+
+    The whole has no memory: at the end, the part's values are made alone.
+    """
+    if hasattr(tensor, "as_whole"):
+        with tensor.as_whole() as stand_in:
+            yield stand_in
+    else:
+        yield tensor
+
+
+def _initialiser(function: F) -> F:
+    """Makes a function that overwrites a tensor one that records no gradients and knows divided parameters."""
+
+    @functools.wraps(function)
+    def run(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        with no_grad(), whole(tensor) as given:
+            function(given, *args, **kwargs)
+        return tensor
+
+    return run  # type: ignore[return-value]
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
@@ -46,8 +77,9 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """Returns how many inputs an output of a weight has, and how many outputs an input."""
     if tensor.dim() < 2:
         raise ValueError(f"init: fan in and fan out need 2 dimensions or more, got shape {list(tensor.shape)}")
-    field = math.prod(tensor.shape[2:])
-    return tensor.shape[1] * field, tensor.shape[0] * field
+    shape = getattr(tensor, "whole_shape", tensor.shape)
+    field = math.prod(shape[2:])
+    return shape[1] * field, shape[0] * field
 
 
 def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
@@ -57,19 +89,19 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
-@no_grad()
+@_initialiser
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fills with uniform random numbers in [a, b)."""
     return _ops.uniform_(tensor, a, b, generator=generator)
 
 
-@no_grad()
+@_initialiser
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fills with normal random numbers."""
     return _ops.normal_(tensor, mean, std, generator=generator)
 
 
-@no_grad()
+@_initialiser
 def trunc_normal_(
     tensor: Tensor,
     mean: float = 0.0,
@@ -82,25 +114,25 @@ def trunc_normal_(
     return _ops.trunc_normal_(tensor, mean, std, a, b, generator=generator)
 
 
-@no_grad()
+@_initialiser
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fills with a value."""
     return _ops.copy_(tensor, _ops.full_like(tensor, val)) if tensor.numel() else tensor
 
 
-@no_grad()
+@_initialiser
 def ones_(tensor: Tensor) -> Tensor:
     """Fills with 1."""
     return constant_(tensor, 1.0)
 
 
-@no_grad()
+@_initialiser
 def zeros_(tensor: Tensor) -> Tensor:
     """Fills with 0."""
     return _ops.zero_(tensor)
 
 
-@no_grad()
+@_initialiser
 def eye_(tensor: Tensor) -> Tensor:
     """Makes a matrix the identity, as far as it is square."""
     if tensor.dim() != 2:
@@ -108,7 +140,7 @@ def eye_(tensor: Tensor) -> Tensor:
     return _ops.copy_(tensor, _ops.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
-@no_grad()
+@_initialiser
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Makes a convolution's weight pass its inputs on: 1 at the centre of matching channels, else 0."""
     shape = tensor.shape
@@ -125,7 +157,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return tensor
 
 
-@no_grad()
+@_initialiser
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fills with uniform random numbers of variance gain^2 * 2 / (fan in + fan out) (Glorot and Bengio, 2010)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
@@ -133,7 +165,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | No
     return uniform_(tensor, -bound, bound, generator)
 
 
-@no_grad()
+@_initialiser
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fills with normal random numbers of variance gain^2 * 2 / (fan in + fan out) (Glorot and Bengio, 2010)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
@@ -151,7 +183,7 @@ def _empty(tensor: Tensor) -> bool:
     return False
 
 
-@no_grad()
+@_initialiser
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,
@@ -174,7 +206,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
-@no_grad()
+@_initialiser
 def kaiming_normal_(
     tensor: Tensor,
     a: float = 0,
@@ -188,7 +220,7 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
-@no_grad()
+@_initialiser
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """Fills with a random (semi-)orthogonal matrix times gain; later dimensions count as one (Saxe et al., 2013)."""
     if tensor.dim() < 2:
@@ -204,7 +236,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     return _ops.copy_(tensor, _ops.mul(_ops.reshape(q, tuple(tensor.shape)), float(gain)))
 
 
-@no_grad()
+@_initialiser
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
     """Fills a matrix with normal random numbers, and a share `sparsity` of each column with 0 (Martens, 2010)."""
     if tensor.dim() != 2:

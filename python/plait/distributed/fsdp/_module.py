@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, NoReturn
 from plait import _core
 from plait._device import open_device
 from plait._dtype import dtype
-from plait._runtime import address, check
+from plait._runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, require
 from plait.distributed.fsdp._policies import CPUOffloadPolicy, OffloadPolicy, precision_of
 from plait.distributed.fsdp._unit import Shard, ShardedParameter, Tree, Unit
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import tensors_in
-from plait.nn.parameter import Parameter, is_lazy
+from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
 
 SYNC, ALL_REDUCE, RESHARD_FORWARD, RESHARD_BACKWARD = range(4)  # of FsdpUnitSet
 
@@ -34,6 +34,7 @@ class Choices(NamedTuple):
     prefetch_forward: bool = True
     prefetch_backward: int = 0
     slots: int = 0
+    init: Callable[[Module], Any] | None = None  # gives a module of the meta device its values
 
 
 def unit_of(module: Module) -> Unit | None:
@@ -52,6 +53,7 @@ def divide(
         if unit_of(module) is not None:
             raise RuntimeError(f"fully_shard: {type(module).__name__} was given to fully_shard before")
         for label, owner in _own_modules(module, prefix):
+            _begin(owner, choices.init, ignored)
             tables += _tables(owner)
             for key, p in owner._parameters.items():
                 if p is None or id(p) in ignored or p in named:
@@ -88,6 +90,23 @@ def divide(
     for module in modules:
         module.__dict__["_fsdp_unit"] = unit
     return unit
+
+
+def _begin(owner: Module, init: Callable[[Module], Any] | None, ignored: set[int]) -> None:
+    """Gives what of a module is on the meta device and is not divided its values, or with `init` all of it."""
+    own_tensors = (*owner._parameters.values(), *owner._buffers.values())
+    if init is not None and any(t is not None and t.is_meta for t in own_tensors):
+        init(owner)
+    number = -1  # the rank's own device
+    for name, b in owner._buffers.items():
+        if b is not None and not is_lazy(b) and b.is_meta:
+            made = own(check(_core.bind_TensorMaterialize(b._h, number)))
+            set_category(made, BUFFER)
+            owner._buffers[name] = made
+    for p in owner._parameters.values():
+        if p is not None and id(p) in ignored and not is_lazy(p) and p.is_meta:
+            adopt(p, own(check(_core.bind_TensorMaterialize(p._h, number))))
+            set_category(p, PARAMETER)
 
 
 def _own_modules(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:
@@ -258,6 +277,10 @@ class FSDPModule(Module):
         """Sets which modules' parameters to gather when this one's backward begins, as far as there are slots."""
         self._prefetch(modules, True)
 
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
+        """Returns self: dividing has given the shards memory, and the values of a module of the meta device."""
+        return self
+
     def fsdp_layout(self) -> list[Any]:
         """Returns how each parameter of this module and those below is divided: see `ParameterLayout`."""
         names = {id(p): n for n, p in self.named_parameters()}
@@ -344,6 +367,10 @@ def fully_shard(
     for the module's forward and backward pass and freed after it. Apply it to the inner modules first, each of which
     becomes a unit that is gathered at once, and then to the whole model; make the optimiser afterwards. Every rank
     calls it with its own copy of the model.
+
+    A model made under `plait.device("meta")` takes no memory; each rank makes the values of its own rows alone, which
+    have the bits of those of a model made on its device. So may functions of `nn.init`, methods that draw random
+    numbers and `reset_parameters`, afterwards: ranks with the same seed get their rows of what the whole would get.
 
     Args:
         module: or a list of modules that make one unit

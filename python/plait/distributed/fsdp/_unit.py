@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from plait import _core
+from plait import _core, _ops
 from plait._functions._common import forget_layout
 from plait._layout import Size
+from plait._modes import no_grad
 from plait._runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup
@@ -132,14 +134,69 @@ class Unit:
             _core.bind_ObjectRelease(self.handle)
 
 
-class Shard(Tensor):
-    """A rank's rows of a parameter, or of what has its shape, without a gradient: a value of a sharded `state_dict`."""
+def _drawing(name: str) -> Callable[..., Any]:
+    """Returns a method of tensors that draws random numbers, for a part: with those that the whole would get."""
+
+    def draw(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.as_whole() as whole:
+            getattr(Tensor, name)(whole, *args, **kwargs)
+        return self
+
+    draw.__name__, draw.__doc__ = name, getattr(Tensor, name).__doc__
+    return draw
+
+
+class Part:
+    """What shards and divided parameters have in common: they are a rank's rows of a whole."""
 
     __slots__ = ()
 
+    def _unit(self: Any) -> tuple[Unit, str]:
+        return self.__dict__["_of"]
+
     @property
     def _placement(self) -> Placement:
-        return _placement(*self.__dict__["_of"])
+        return _placement(*self._unit())
+
+    @property
+    def layout_of_rows(self) -> ParameterLayout:
+        """How the parameter lies on the ranks."""
+        unit, name = self._unit()
+        return next(x for x in unit.layout() if x.name == name)
+
+    @property
+    def whole_shape(self) -> Size:
+        """The sizes of the dimensions of the whole."""
+        return Size(self.layout_of_rows.shape)
+
+    def rows_of(self, full: Tensor) -> Tensor:
+        """Returns this rank's rows of a tensor of the whole parameter's shape, one of the meta device too."""
+        unit, name = self._unit()
+        return own(check(_core.bind_FsdpUnitPart(unit.handle, name, full._h)))
+
+    @contextlib.contextmanager
+    def as_whole(self: Any) -> Iterator[Tensor]:
+        """Inside, a tensor without memory in the place of the whole; at the end, the rank's rows get its values.
+
+        What does not overwrite all of it leaves the rest undefined. While the parameter is gathered, it is itself.
+        """
+        if isinstance(self, Parameter) and self._unit()[0].gathered():
+            yield self
+            return
+        whole = _ops.empty(tuple(self.whole_shape), dtype=self.dtype, device="meta")
+        yield whole
+        with no_grad():
+            self.copy_(self.rows_of(whole))
+
+    bernoulli_, cauchy_, exponential_ = _drawing("bernoulli_"), _drawing("cauchy_"), _drawing("exponential_")
+    geometric_, log_normal_, normal_ = _drawing("geometric_"), _drawing("log_normal_"), _drawing("normal_")
+    random_, uniform_ = _drawing("random_"), _drawing("uniform_")
+
+
+class Shard(Part, Tensor):  # type: ignore[misc]
+    """A rank's rows of a parameter, or of what has its shape, without a gradient: a value of a sharded `state_dict`."""
+
+    __slots__ = ()
 
     def full_tensor(self) -> Tensor:
         """Returns the whole, gathered from all ranks, each of which calls it."""
@@ -151,7 +208,7 @@ class Shard(Tensor):
         return own(check(_core.bind_TensorDetach(self._h)))
 
 
-class ShardedParameter(Parameter):
+class ShardedParameter(Part, Parameter):  # type: ignore[misc]
     """A parameter of which each rank has a part: between passes its values are this rank's rows."""
 
     __slots__ = ()
@@ -161,6 +218,7 @@ class ShardedParameter(Parameter):
     def _make(p: Parameter, unit: Unit, name: str) -> None:
         p.__class__ = ShardedParameter
         p.__dict__["_of"] = weakref.ref(unit), name
+        forget_layout(p)  # one of the meta device is on another now
 
     def _unit(self) -> tuple[Unit, str]:
         found, name = self.__dict__["_of"]
@@ -174,10 +232,6 @@ class ShardedParameter(Parameter):
         """The sizes of the dimensions: of this rank's rows, or, while it is gathered, of the whole."""
         forget_layout(self)  # what it remembers may be out of date
         return super().shape
-
-    @property
-    def _placement(self) -> Placement:
-        return _placement(*self._unit())
 
     def reshard(self) -> None:
         """Frees the full parameter, and those of its unit, if they are gathered."""
@@ -204,17 +258,6 @@ class ShardedParameter(Parameter):
         Every rank calls it.
         """
         return _assemble(*self._unit(), part._h)
-
-    def rows_of(self, full: Tensor) -> Tensor:
-        """Returns this rank's rows of a tensor of the whole parameter's shape."""
-        unit, name = self._unit()
-        return own(check(_core.bind_FsdpUnitPart(unit.handle, name, full._h)))
-
-    @property
-    def layout_of_rows(self) -> ParameterLayout:
-        """How the parameter lies on the ranks."""
-        unit, name = self._unit()
-        return next(x for x in unit.layout() if x.name == name)
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise TypeError("a parameter that is divided over ranks cannot be copied; take the full_tensor of each")

@@ -57,7 +57,9 @@ class FullyShardedDataParallel(FSDPModule):
         backward_prefetch: when backward gathers the unit that comes next; None for when it is needed
         mixed_precision: in which dtypes to compute and reduce
         ignored_modules: whose parameters stay whole, and whose gradients are not averaged
-        param_init_fn: must be None
+        param_init_fn: called with each module that has parameters or buffers on the meta device, to give them memory
+            and values, such as by `to_empty(device=..., recurse=False)` and `reset_parameters()`; without it they get
+            the values that they would have, and each rank makes those of its shards alone
         device_id: has no effect: the module is on its device
         sync_module_states: begin with the parameters and buffers of rank 0
         forward_prefetch: gather the next unit while one computes
@@ -253,8 +255,6 @@ def _divide_all(
     device_mesh: Any = None,
 ) -> None:
     what = "FullyShardedDataParallel"
-    if param_init_fn is not None:
-        raise NotImplementedError(f"{what}: param_init_fn is not available")
     if not limit_all_gathers:
         raise NotImplementedError(
             f"{what}: limit_all_gathers=False is not available: the number gathered at once is bounded"
@@ -292,11 +292,17 @@ def _divide_all(
         sync_module_states,
         forward_prefetch,
         2 if backward_prefetch is None else int(backward_prefetch is BackwardPrefetch.BACKWARD_POST),
+        init=param_init_fn,
     )
     if mixed_precision is not None and mixed_precision.buffer_dtype is not None:
         for b in module.buffers():
             if b.is_floating_point():
                 b.data = b.data.to(mixed_precision.buffer_dtype)
+    if auto_wrap_policy is not None:
+        _wrap_below(module, "", asks(auto_wrap_policy), choices, ignored, skipped, _users(module))
+    divide([module], choices, ignored, root=True)
+    accept_full_states(module)
+    swap_class(module, FullyShardedDataParallel)
     if sync_module_states:
         from plait.distributed._collectives import broadcast
 
@@ -304,11 +310,6 @@ def _divide_all(
             for g in groups:
                 if g is not None:
                     broadcast(b, group=g, group_src=0)
-    if auto_wrap_policy is not None:
-        _wrap_below(module, "", asks(auto_wrap_policy), choices, ignored, skipped, _users(module))
-    divide([module], choices, ignored, root=True)
-    accept_full_states(module)
-    swap_class(module, FullyShardedDataParallel)
 
 
 def _users(module: Module) -> dict[int, list[str]]:

@@ -16,7 +16,7 @@ from plait.nn.utils.fusion import (
     fuse_linear_bn_eval,
     fuse_linear_bn_weights,
 )
-from plait.nn.utils.init import skip_init
+from plait.nn.utils.init import materialize, skip_init
 from plait.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from plait.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
@@ -30,6 +30,7 @@ __all__ = [
     "fuse_linear_bn_eval",
     "fuse_linear_bn_weights",
     "get_total_norm",
+    "materialize",
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
