@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/pprof"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +23,7 @@ import (
 // needGPU skips a test where there is neither a GPU nor lavapipe.
 func needGPU(t testing.TB) {
 	t.Helper()
-	os.Setenv("PLAIT_SOFTWARE_GPU", "1")
+	os.Setenv("PLAIT_SOFTWARE_GPU", "2")
 	if gpu.Count() == 0 {
 		const line = "no GPU to test on (%s); apt-get install libvulkan1 mesa-vulkan-drivers brings one made of software"
 		if os.Getenv("CI") == "true" {
@@ -37,12 +40,48 @@ var places = map[string][]string{"gpu": {"gpu:0"}, "mixed": {"gpu:0", "cpu:0"}, 
 func on(t *testing.T, n int, devices []string, fn func(r *collective.Rank) ([][]byte, error)) [][][]byte {
 	t.Helper()
 	got := make([][][]byte, n)
-	o := collective.Options{Timeout: 2 * time.Minute, Log: func(string) {}}
-	require.NoError(t, collective.Spawn(n, devices, o, func(r *collective.Rank) (err error) {
+	require.NoError(t, spawn(t, n, devices, func(r *collective.Rank) (err error) {
 		got[r.Rank], err = fn(r)
 		return err
 	}))
 	return got
+}
+
+// limit is how long ranks of a test may take.
+const limit = time.Minute
+
+// spawn is [collective.Spawn] for at most [limit], after which the test fails with what the ranks did last and where every
+// goroutine is.
+func spawn(t *testing.T, n int, devices []string, fn func(r *collective.Rank) error) error {
+	t.Helper()
+	worlds := make([]*collective.Group, n)
+	var mu sync.Mutex
+	ended := make(chan error, 1)
+	go func() {
+		o := collective.Options{Timeout: limit, Log: func(string) {}}
+		ended <- collective.Spawn(n, devices, o, func(r *collective.Rank) error {
+			mu.Lock()
+			worlds[r.Rank] = r.World
+			mu.Unlock()
+			return fn(r)
+		})
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(limit):
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for i, g := range worlds {
+		if g != nil {
+			t.Logf("rank %d: %v", i, g.Recorder())
+		}
+	}
+	var stacks strings.Builder
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 1))
+	t.Fatalf("%d ranks on %v have not come to an end in %v\n%s", n, devices, limit, stacks.String())
+	return nil
 }
 
 // random returns n numbers on the rank's device, the same for the same salt on any device.
@@ -260,8 +299,7 @@ func TestFailuresOnGPUs(t *testing.T) {
 		assert.NoError(t, r.World.AllReduce(sound, collective.Sum).Wait())
 		return nil, nil
 	})
-	o := collective.Options{Timeout: 2 * time.Minute, Log: func(string) {}}
-	err := collective.Spawn(2, []string{"gpu:0"}, o, func(r *collective.Rank) error {
+	err := spawn(t, 2, []string{"gpu:0"}, func(r *collective.Rank) error {
 		x := random(r, 10, 1, core.Float32)
 		if err := r.World.AllReduce(x, collective.Sum).Wait(); err != nil || r.Rank == 1 {
 			return err

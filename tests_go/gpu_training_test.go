@@ -3,7 +3,6 @@ package tests_go
 import (
 	"math"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,22 +42,34 @@ func samples(step, from, to int, d core.Device) (x, y *core.Tensor) {
 
 // train makes steps of a model on rows [from, to) and returns its parameters.
 func train(m nn.Layer, from, to int, d core.Device) ([]float32, error) {
-	optimizer, err := optim.NewAdam(nn.Parameters(m), optim.Hyper{"lr": 0.01})
-	if err != nil {
+	forward := func(x *core.Tensor) *core.Tensor { return nn.Call(m, x) }
+	if err := fit(nn.Parameters(m), forward, from, to, d, nil); err != nil {
 		return nil, err
+	}
+	return parameters(m)
+}
+
+// fit makes steps of an optimiser of params on rows [from, to). between, if not nil, runs before each backward pass.
+func fit(params []*core.Tensor, forward func(x *core.Tensor) *core.Tensor, from, to int, d core.Device, between func(step int)) error {
+	optimizer, err := optim.NewAdam(params, optim.Hyper{"lr": 0.01})
+	if err != nil {
+		return err
 	}
 	for step := range 4 {
 		x, y := samples(step, from, to, d)
-		e := op.Sub(nn.Call(m, x), y)
+		e := op.Sub(forward(x), y)
+		if between != nil {
+			between(step)
+		}
 		if err := autograd.Backward(op.Mean(op.Mul(e, e), nil, false)); err != nil {
-			return nil, err
+			return err
 		}
 		if err := optimizer.Step(); err != nil {
-			return nil, err
+			return err
 		}
 		optimizer.ZeroGrad()
 	}
-	return parameters(m)
+	return nil
 }
 
 func parameters(m nn.Module) (all []float32, err error) {
@@ -96,8 +107,7 @@ func TestCase14And15OnGPUs(t *testing.T) {
 				"delayed": {DelayAllReduce: true},
 			} {
 				got := make([][]float32, world)
-				o := collective.Options{Timeout: 2 * time.Minute, Log: func(string) {}}
-				err := collective.Spawn(world, devices, o, func(r *collective.Rank) error {
+				err := spawn(t, world, devices, func(r *collective.Rank) error {
 					m, err := network(r.Device)
 					if err != nil {
 						return err
@@ -127,8 +137,7 @@ func TestCase23PackedOnGPUs(t *testing.T) {
 	needGPU(t)
 	staged := map[bool]int{}
 	for _, packed := range []bool{false, true} {
-		o := collective.Options{Timeout: 2 * time.Minute, Log: func(string) {}}
-		err := collective.Spawn(2, []string{"gpu:0"}, o, func(r *collective.Rank) error {
+		err := spawn(t, 2, []string{"gpu:0"}, func(r *collective.Rank) error {
 			m, err := network(r.Device)
 			if err != nil {
 				return err

@@ -97,7 +97,6 @@ func (r *relay) run(before <-chan struct{}, idle chan<- struct{}) {
 		go func(own delivery) {
 			share(c.works)
 			<-room
-			// In order: what a later job writes may wait for an earlier one on the same stream.
 			if before.done != nil {
 				<-before.done
 			}

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
@@ -22,6 +23,7 @@ type job struct {
 	waits  [][]core.Event // of each post
 	chunks []*chunk
 	began  bool
+	last   []core.Event // of each post, the end of what was launched on its stream
 	end    ending
 }
 
@@ -43,12 +45,13 @@ type chunk struct {
 	fetched []core.Fetched // of each post
 	errs    []error        // of the posts' copies
 	works   []work
+	direct  []direct     // what devices copy themselves
 	stages  []core.Stage // of each post
 	stored  []core.Event
 }
 
 func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
-	j := &job{name: name, posts: posts, lanes: lanes, end: newEnding()}
+	j := &job{name: name, posts: posts, lanes: lanes, last: make([]core.Event, len(posts)), end: newEnding()}
 	for _, p := range posts {
 		j.waits = append(j.waits, foreign(p.waits, posts))
 	}
@@ -99,8 +102,14 @@ func (j *job) region(s source, p *part) core.Region {
 // away reports whether the host cannot address the memory of a piece.
 func (j *job) away(s source) bool { return j.lanes[s.rank].entering != nil }
 
-// direct reports whether a device copies a part to one of its outs itself.
-func (j *job) direct(p *part, out source) bool {
+// A direct is a part that a device copies to one of its outs itself.
+type direct struct {
+	*part
+	out source
+}
+
+// inside reports whether a part goes to one of its outs without leaving a device.
+func (j *job) inside(p *part, out source) bool {
 	in := p.ins[0]
 	return p.op == combine.Copy && j.away(in) && j.away(out) &&
 		j.lanes[in.rank].entering.Device() == j.lanes[out.rank].entering.Device()
@@ -121,7 +130,7 @@ func (c *chunk) fetch() {
 		p := &c.parts[i]
 		needed := false
 		for _, out := range p.outs {
-			needed = needed || !j.direct(p, out)
+			needed = needed || !j.inside(p, out)
 		}
 		for _, in := range p.ins {
 			at := -1
@@ -168,7 +177,8 @@ func (c *chunk) prepare() {
 	}
 }
 
-// store starts the copies from the stages, after the works are done.
+// store starts the copies from the stages and those within devices, after the works are done and the chunks before have
+// started theirs: the streams are in order, and what a later job waits for may itself wait for the end of an earlier one.
 func (c *chunk) store() {
 	j := c.job
 	for r, f := range c.fetched {
@@ -176,13 +186,17 @@ func (c *chunk) store() {
 			f.Release()
 		}
 	}
+	for _, d := range c.direct {
+		j.copy(d.part, d.out)
+	}
 	for r, s := range c.stages {
 		if s != nil {
-			c.stored = append(c.stored, s.Store(pending(j.waits[r])...))
+			j.last[r] = s.Store(pending(j.waits[r])...)
+			c.stored = append(c.stored, j.last[r])
 		}
 	}
 	if c == j.chunks[len(j.chunks)-1] {
-		j.finish()
+		j.end.finish(slices.DeleteFunc(j.last, func(e core.Event) bool { return e == nil }))
 	}
 }
 
@@ -226,15 +240,14 @@ func (c *chunk) sound() []*part {
 	return list
 }
 
-// place returns the stages of the posts that the parts write to, and for each part the addresses to write to. What a device
-// copies itself is launched.
+// place returns the stages of the posts that the parts write to, and for each part the addresses to write to.
 func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Pointer) {
 	j := c.job
 	regions := make([][]core.Region, len(j.posts))
 	for _, p := range parts {
 		for _, out := range p.outs {
-			if j.direct(p, out) {
-				j.copy(p, out)
+			if j.inside(p, out) {
+				c.direct = append(c.direct, direct{p, out})
 			} else if j.away(out) {
 				regions[out.rank] = append(regions[out.rank], j.region(out, p))
 			}
@@ -257,7 +270,7 @@ func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Po
 		for _, out := range p.outs {
 			r := out.rank
 			switch {
-			case j.direct(p, out):
+			case j.inside(p, out):
 			case !j.away(out):
 				targets[i] = append(targets[i], host(j.region(out, p), true))
 			case errs[r] != nil:
@@ -279,16 +292,6 @@ func (j *job) copy(p *part, out source) {
 	call.AddWaits(pending(j.waits[in.rank])...)
 	call.AddWaits(pending(j.waits[out.rank])...)
 	call.OutLent(j.loan(out), j.piece(out).From+p.from, p.n).InLent(j.loan(in), j.piece(in).From+p.from, p.n)
+	j.last[out.rank] = stream.Next()
 	stream.Launch(call)
-}
-
-// finish says what the end of the job hangs on.
-func (j *job) finish() {
-	var events []core.Event
-	for _, l := range j.lanes {
-		if l.entering != nil {
-			events = append(events, l.entering.Record())
-		}
-	}
-	j.end.finish(events)
 }

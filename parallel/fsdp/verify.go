@@ -15,7 +15,6 @@ type description struct {
 	Unit    string
 	Params  []described
 	Options string
-	GPU     string `json:",omitempty"` // on which it computes, if it does on one
 	Problem string // what keeps the rank from dividing it
 }
 
@@ -55,9 +54,6 @@ func (u *Unit) verifyIn(g *collective.Group, problem error) error {
 	} else {
 		for _, p := range u.params {
 			t := p.tensor
-			if !u.device.HostAccessible() {
-				d.GPU = u.device.String()
-			}
 			d.Params = append(d.Params, described{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad()})
 		}
 		d.Options = fmt.Sprintf("keep after forward %v, partial %d, precision %v, offload %v, broadcast %v", o.KeepAfterForward, o.Partial, o.Precision, o.Offload != nil, o.Broadcast)
@@ -123,14 +119,6 @@ func compare(ranks []description) error {
 		})
 		if err != nil {
 			return err
-		}
-	}
-	for i, d := range ranks {
-		for j, e := range ranks[:i] {
-			if d.GPU != "" && d.GPU == e.GPU {
-				// Their gathers and reductions would wait for each other on it.
-				return core.Errorf(core.DeviceError, "fsdp", "ranks %d and %d are both on %s: each needs a GPU of its own, or a CPU device", j, i, d.GPU)
-			}
 		}
 	}
 	return differ("how the unit is divided", func(d description) string { return d.Options })

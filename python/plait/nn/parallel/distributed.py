@@ -204,17 +204,11 @@ class DistributedDataParallel(Module):
         Raises:
             TypeError: if it cannot be called.
             RuntimeError: if there is one, or a step was made.
-            NotImplementedError: if the module is on a GPU and the hook is not one of those of the engine.
         """
         if not callable(hook):
             raise TypeError(f"register_comm_hook: want a function, got {type(hook).__name__}")
         engine = getattr(hook, "_engine", None)
         if engine is None:
-            if self.device.type != "cpu":
-                raise NotImplementedError(
-                    f"register_comm_hook: hooks in Python run for modules on the CPU, got {self.device}; those of "
-                    "plait.distributed.algorithms.ddp_comm_hooks run on any device"
-                )
             self._hook = keep(reducing(hook, state, [p for _, p in self.module.named_parameters()]))
             check(_core.bind_ReducerHookCaller(self._reducer, self._hook))
             return
