@@ -50,8 +50,13 @@ func named(name, arguments string, fn func(x *core.Tensor) *core.Tensor) *Func {
 	return &Func{Fn: fn, name: name, arguments: arguments}
 }
 
-// NewFunc returns fn as a layer, such as an activation within a [Sequential].
+// NewFunc returns fn as a layer, such as an activation within a [Sequential]. What carries an error passes it by.
 func NewFunc(fn func(x *core.Tensor) *core.Tensor) *Func { return &Func{Fn: fn} }
 
-// Forward returns Fn(x).
-func (f *Func) Forward(x *core.Tensor) *core.Tensor { return f.Fn(x) }
+// Forward returns Fn(x), or x if it carries an error.
+func (f *Func) Forward(x *core.Tensor) *core.Tensor {
+	if x.Err() != nil {
+		return x
+	}
+	return f.Fn(x)
+}
