@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,11 @@ func slopes(t *testing.T, y *core.Tensor, x ...*core.Tensor) []*core.Tensor {
 func TestRowsOfAllLengthsAgree(t *testing.T) {
 	for _, n := range []int{5, 64, 68, 516, 1028, 2052, 2053} {
 		core.Tidy(func() {
-			x, w, b := op.Randn(3, n).SetRequiresGrad(true), op.Randn(n).SetRequiresGrad(true), op.Randn(n).SetRequiresGrad(true)
+			rows := 3
+			if n < 600 {
+				rows = 37
+			}
+			x, w, b := op.Randn(rows, n).SetRequiresGrad(true), op.Randn(n).SetRequiresGrad(true), op.Randn(n).SetRequiresGrad(true)
 			for _, shifted := range []bool{false, true} {
 				same(t, 2e-5, func(x ...*core.Tensor) []*core.Tensor {
 					v := x[0]
@@ -41,6 +46,67 @@ func TestRowsOfAllLengthsAgree(t *testing.T) {
 					return append(out, op.Sum(v, []int{1}, false), op.Amax(v, []int{1}, false), op.Sum(v, []int{0}, false), op.Mean(v, nil, false))
 				}, x, w, b)
 			}
+		})
+	}
+}
+
+// Rows with NaN, infinities, nothing but minus infinity, and values so far below the largest that they vanish.
+func TestSoftmaxOfExtremesAgrees(t *testing.T) {
+	inf := math.Inf(1)
+	for _, n := range []int{12, 13, 2052} {
+		core.Tidy(func() {
+			var v []float32
+			for _, odd := range []float64{1, math.NaN(), inf, -inf, 3e38, -3e38, -104, -88} {
+				for i := range n {
+					x := float64(i%7) - 3
+					if i%5 == 3 {
+						x = odd
+					}
+					v = append(v, float32(x))
+				}
+			}
+			for range n {
+				v = append(v, float32(-inf))
+			}
+			x := core.FromSlice(v, len(v)/n, n)
+			same(t, 2e-5, func(x ...*core.Tensor) []*core.Tensor {
+				return []*core.Tensor{op.Softmax(x[0], -1), op.LogSoftmax(x[0], -1), op.Softmax(op.Transpose(x[0], 0, 1), 0)}
+			}, x)
+		})
+	}
+}
+
+// Reductions of elements that are read by fours and of ones that cannot be, with and without pieces; and of columns.
+func TestReductionsByFoursAgree(t *testing.T) {
+	for _, shape := range [][]int{{4096, 36}, {4096, 37}, {3, 20_000}, {3, 20_001}, {2, 50, 8}, {70, 12, 20}} {
+		core.Tidy(func() {
+			x := op.Randn(shape...)
+			for _, shifted := range []bool{false, true} {
+				same(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
+					v := x[0]
+					if shifted {
+						v = unaligned(v)
+					}
+					var out []*core.Tensor
+					for _, dims := range [][]int{nil, {0}, {-1}, {0, len(shape) - 1}} {
+						out = append(out, op.Mean(v, dims, false), op.Var(v, dims, 1, true), op.Amin(v, dims, false), op.LogSumExp(v, dims, false))
+					}
+					largest, where := op.Max(v, 0, false)
+					return append(out, largest, where, op.ArgMin(v, nil, false), op.Sum(op.Transpose(v, 0, 1), []int{1}, false))
+				}, x)
+			}
+		})
+	}
+}
+
+// Transposing copies by fours and one by one, over the edges of squares and in stacks.
+func TestTransposesAgree(t *testing.T) {
+	for _, shape := range [][]int{{132, 68}, {65, 200}, {3, 100, 132}, {1100, 24}, {2, 64, 3, 64}} {
+		core.Tidy(func() {
+			x := op.Randn(shape...)
+			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+				return []*core.Tensor{op.Contiguous(op.Transpose(x[0], -1, -2)), op.Contiguous(op.Transpose(x[0], 0, -1)), op.Contiguous(op.Transpose(unaligned(x[0]), 0, 1))}
+			}, x)
 		})
 	}
 }

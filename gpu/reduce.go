@@ -86,35 +86,92 @@ const (
 	busy = 1 << 17
 )
 
-// run reduces: each result by a workgroup where its elements are neighbours, or by one invocation where results are
-// neighbours. Where there are too few results for that, pieces are reduced to states first and these then joined.
-func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Operand, dims []int64, x float64) error {
-	kept, reduced := split(in, outs, dims)
-	if kept.count == 0 {
-		return nil
+// A folding is how a reduction is divided over invocations: each result by a workgroup where its elements are neighbours, or
+// by one invocation where results are neighbours. Where there are too few results for that, pieces are reduced to states first
+// and these then joined.
+type folding struct {
+	kept, reduced layout
+	width         int  // invocations for each result
+	four          bool // elements are read by fours: of one result, or of four
+	pieces, chunk int  // of the elements of a result, in such fours if they are of one
+}
+
+func (f *fold) divide(in *core.Operand, outs []*core.Operand, dims []int64) *folding {
+	p := &folding{width: 1}
+	p.kept, p.reduced = split(in, outs, dims)
+	n := p.reduced.count
+	rows := n > 16 && len(p.reduced.sizes) > 0
+	if rows && len(p.kept.sizes) > 0 {
+		inner, across := p.kept.strides[0][len(p.kept.sizes)-1], p.reduced.strides[0][len(p.reduced.sizes)-1]
+		rows = across <= inner || p.kept.count < 64
 	}
-	n := reduced.count
-	rows := n > 16 && len(reduced.sizes) > 0
-	if rows && len(kept.sizes) > 0 {
-		inner, across := kept.strides[0][len(kept.sizes)-1], reduced.strides[0][len(reduced.sizes)-1]
-		rows = across <= inner || kept.count < 64
-	}
-	width := 1 // invocations for each result
 	if rows {
-		if width = 64; n > 512 {
-			width = 256
+		if p.width = 64; n > 512 {
+			p.width = 256
 		}
 	}
-	pieces := 1
-	if each := n / width; each > 64 && kept.count*width < busy {
-		pieces = min(max(busy/(kept.count*width), 1), each/32, 1024)
+	p.four = f.kind == expr.Number && p.fours(in)
+	results := p.kept.count
+	switch {
+	case p.four && rows:
+		n /= 4
+	case p.four:
+		results /= 4
 	}
-	pieces = max(pieces, (n+longLoop*width-1)/(longLoop*width))
-	chunk := (n + pieces - 1) / pieces
+	p.pieces = 1
+	if each := n / p.width; each > 64 && results*p.width < busy {
+		p.pieces = min(max(busy/(results*p.width), 1), each/16, 1024)
+	}
+	p.pieces = max(p.pieces, ceil(n, longLoop*p.width))
+	p.chunk = ceil(n, p.pieces)
+	return p
+}
+
+// fours reports whether elements can be read by fours: of a result where its elements are neighbours, or of as many results.
+func (p *folding) fours(in *core.Operand) bool {
+	if in.DType != core.Float32 || base(in)%4 != 0 {
+		return false
+	}
+	inner, other := &p.reduced, &p.kept
+	if p.width == 1 {
+		inner, other = other, inner
+	}
+	last := len(inner.sizes) - 1
+	if last < 0 || inner.strides[0][last] != 1 || inner.sizes[last]%4 != 0 {
+		return false
+	}
+	divides := func(n int) bool { return n%4 == 0 }
+	return all(inner.strides[0][:last], divides) && all(other.strides[0], divides)
+}
+
+func all(list []int, ok func(int) bool) bool {
+	return !slices.ContainsFunc(list, func(n int) bool { return !ok(n) })
+}
+
+// quarter returns a loop over fours of the innermost dimension.
+func (l *layout) quarter() layout {
+	q := layout{sizes: slices.Clone(l.sizes), count: l.count / 4}
+	last := len(q.sizes) - 1
+	q.sizes[last] /= 4
+	for _, s := range l.strides {
+		s = slices.Clone(s)
+		s[last] *= 4
+		q.strides = append(q.strides, s)
+	}
+	return q
+}
+
+// run reduces.
+func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Operand, dims []int64, x float64) error {
+	p := f.divide(in, outs, dims)
+	if p.kept.count == 0 {
+		return nil
+	}
+	n, width := p.reduced.count, p.width
 	var states core.Memory
-	if pieces > 1 {
+	if p.pieces > 1 {
 		var err error
-		if states, err = r.temp(4 * f.words() * pieces * kept.count); err != nil {
+		if states, err = r.temp(4 * f.words() * p.pieces * p.kept.count); err != nil {
 			return err
 		}
 	}
@@ -124,24 +181,35 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 		t = expr.I64
 	}
 	from := s.in("x", in, t, f.kind)
-	total, count, chunkWord, results, piecesWord := s.uint(n), s.uint(n), s.uint(chunk), s.uint(kept.count), s.uint(pieces)
+	s.binds[0].four = s.flag(p.four)
+	kept, reduced, total := p.kept, p.reduced, n
+	lanes := 1 // results of an invocation
+	switch {
+	case p.four && width > 1:
+		reduced, total = reduced.quarter(), n/4
+	case p.four:
+		kept, lanes = kept.quarter(), 4
+	}
+	totalWord, count, chunkWord, results, piecesWord := s.uint(total), s.uint(n), s.uint(p.chunk), s.uint(kept.count), s.uint(p.pieces)
 	number := s.float(x)
-	var to []string
-	second := pieces > 1
-	s.flag(second)
+	var to, steps []string
+	second := s.flag(p.pieces > 1)
 	s.choose(width / 64)
 	if second {
 		to = []string{s.wordsOf("states", states)}
 	} else {
 		for i, o := range outs {
 			to = append(to, s.out("y"+itoa(i), o, f.typeOf(i, t), f.kindOf(i)))
+			if lanes > 1 {
+				steps = append(steps, s.uint(p.kept.strides[1+i][len(kept.sizes)-1]))
+			}
 		}
 	}
 	s.choose(len(kept.sizes))
 	s.choose(len(reduced.sizes))
 	keptAt, reducedAt := s.loop(&kept), s.loop(&reduced)
-	unroll := s.flag(chunk >= 8*width)
-	groups := kept.count * pieces
+	unroll := s.flag(p.chunk >= 8*width)
+	groups := kept.count * p.pieces
 	if width == 1 {
 		groups = groupsFor(groups)
 	}
@@ -150,34 +218,66 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 		b.WriteString(f.functions(number, count))
 		f.open(&b, width, results, piecesWord)
 		b.WriteString(walkAs("at_", "row", len(kept.sizes), 1+len(outs), keptAt, append([]string{from}, starts(to, len(outs), second)...)))
-		fmt.Fprintf(&b, "  let first = piece * %s;\n  let last = min(first + %s, %s);\n", chunkWord, chunkWord, total)
-		element := walkAs("in_", "j", len(reduced.sizes), 1, reducedAt, []string{"at_0"})
-		b.WriteString("  var a = zero();\n  var i0 = first + lane;\n")
+		fmt.Fprintf(&b, "  let first = piece * %s;\n  let last = min(first + %s, %s);\n", chunkWord, chunkWord, totalWord)
+		for l := range lanes {
+			fmt.Fprintf(&b, "  var a%d = zero();\n", l)
+		}
+		load, element := "ld_x(in_0)", walkAs("in_", "j", len(reduced.sizes), 1, reducedAt, []string{"at_0"})
+		if p.four {
+			load = "x[in_0 >> 2u]"
+		}
+		// add takes what was loaded for j.
+		add := func(v, j string) {
+			switch {
+			case lanes > 1:
+				for l := range lanes {
+					fmt.Fprintf(&b, "    a%d = add(a%d, %s.%c, %s);\n", l, l, v, "xyzw"[l], j)
+				}
+			case p.four:
+				for l := range 4 {
+					fmt.Fprintf(&b, "    a0 = add(a0, %s.%c, (%s) * 4u + %du);\n", v, "xyzw"[l], j, l)
+				}
+			default:
+				fmt.Fprintf(&b, "    a0 = add(a0, %s, %s);\n", v, j)
+			}
+		}
+		b.WriteString("  var i0 = first + lane;\n")
 		if unroll {
 			// Four loads are on their way at a time.
 			fmt.Fprintf(&b, "  for (; i0 + %du < last; i0 += %du) {\n", 3*width, 4*width)
 			for k := range 4 {
-				fmt.Fprintf(&b, "    var v%d = ld_x(0u);\n    {\n    let j = i0 + %du;\n%s    v%d = ld_x(in_0);\n    }\n", k, k*width, element, k)
+				fmt.Fprintf(&b, "    var v%d = %s;\n    {\n    let j = i0 + %du;\n%s    v%d = %s;\n    }\n", k, strings.Replace(load, "in_0", "0u", 1), k*width, element, k, load)
 			}
 			for k := range 4 {
-				fmt.Fprintf(&b, "    a = add(a, v%d, i0 + %du);\n", k, k*width)
+				add(fmt.Sprint("v", k), fmt.Sprintf("i0 + %du", k*width))
 			}
 			b.WriteString("  }\n")
 		}
-		fmt.Fprintf(&b, "  for (; i0 < last; i0 += %du) {\n    let j = i0;\n%s    a = add(a, ld_x(in_0), j);\n  }\n", width, element)
-		f.tree(&b, width)
-		if second {
-			f.keep(&b, to[0], results)
-		} else {
-			f.finish(&b, len(outs))
+		fmt.Fprintf(&b, "  for (; i0 < last; i0 += %du) {\n    let j = i0;\n%s    let v = %s;\n", width, element, load)
+		add("v", "j")
+		b.WriteString("  }\n")
+		for l := range lanes {
+			b.WriteString("  {\n  var a = a" + itoa(l) + ";\n")
+			f.tree(&b, width, 1)
+			if second {
+				f.keep(&b, to[0], fmt.Sprintf("(piece * %s + row) * %du + %du", results, lanes, l))
+			} else {
+				f.finish(&b, func(i int) string {
+					if lanes == 1 {
+						return fmt.Sprintf("at_%d", i+1)
+					}
+					return fmt.Sprintf("at_%d + %du * %s", i+1, l, steps[i])
+				}, len(outs))
+			}
+			b.WriteString("  }\n")
 		}
 		b.WriteString("}\n")
 		return b.String()
 	})
-	if err != nil || pieces == 1 {
+	if err != nil || p.pieces == 1 {
 		return err
 	}
-	return f.joinStates(r, name, states, pieces, kept, outs, t, x, n)
+	return f.joinStates(r, name, states, 0, p.pieces, p.kept, outs, t, x, n)
 }
 
 // starts returns the first positions of the outputs, or zeros if states are kept instead.
@@ -192,11 +292,12 @@ func starts(to []string, n int, states bool) []string {
 	return out
 }
 
-// joinStates is the second pass: one workgroup of 64 for each result.
-func (f *fold) joinStates(r *recorder, name string, states core.Memory, pieces int, kept layout, outs []*core.Operand, t expr.Type, x float64, n int) error {
+// joinStates is the second pass. Many results are joined side by side, so that what neighbours read is in memory side by side.
+// skip is how many words of the memory come before the states.
+func (f *fold) joinStates(r *recorder, name string, states core.Memory, skip, pieces int, kept layout, outs []*core.Operand, t expr.Type, x float64, n int) error {
 	s := newShader(r, name+" (join)")
 	from := s.wordsOf("states", states)
-	count, results, piecesWord := s.uint(n), s.uint(kept.count), s.uint(pieces)
+	count, results, piecesWord, skipWord := s.uint(n), s.uint(kept.count), s.uint(pieces), s.uint(skip)
 	number := s.float(x)
 	var to []string
 	for i, o := range outs {
@@ -208,16 +309,21 @@ func (f *fold) joinStates(r *recorder, name string, states core.Memory, pieces i
 	s.choose(len(kept.sizes))
 	outer := layout{sizes: kept.sizes, strides: kept.strides[1:]}
 	at := s.loop(&outer)
-	return s.run(r, kept.count, func() string {
+	side := 1 // results of a workgroup
+	if kept.count >= 16 {
+		side = 16
+	}
+	s.choose(side)
+	return s.run(r, ceil(kept.count, side), func() string {
+		const width = threads
 		var b strings.Builder
 		b.WriteString(f.functions(number, count))
-		f.open(&b, 64, results, "1u")
+		f.share(&b, width)
+		fmt.Fprintf(&b, entry, width)
+		fmt.Fprintf(&b, "  if (group * %du >= %s) { return; }\n  let lane = li / %du;\n  let row = min(group * %du + li %% %du, %s - 1u);\n", side, results, side, side, side, results)
 		b.WriteString(walkAs("to_", "row", len(outer.sizes), len(outs), at, to))
-		for i := range outs {
-			fmt.Fprintf(&b, "  let at_%d = to_%d;\n", i+1, i)
-		}
-		fmt.Fprintf(&b, "  var a = zero();\n  for (var j = lane; j < %s; j += 64u) {\n", piecesWord)
-		fmt.Fprintf(&b, "    let slot = %s + (j * %s + row) * %du;\n    var b: state;\n", from, results, f.words())
+		fmt.Fprintf(&b, "  var a = zero();\n  for (var j = lane; j < %s; j += %du) {\n", piecesWord, width/side)
+		fmt.Fprintf(&b, "    let slot = %s + %s + (j * %s + row) * %du;\n    var b: state;\n", from, skipWord, results, f.words())
 		at := 0
 		for i, t := range f.fields {
 			switch t {
@@ -232,8 +338,9 @@ func (f *fold) joinStates(r *recorder, name string, states core.Memory, pieces i
 			at++
 		}
 		b.WriteString("    a = join(a, b);\n  }\n")
-		f.tree(&b, 64)
-		f.finish(&b, len(outs))
+		f.tree(&b, width/side, side)
+		fmt.Fprintf(&b, "  if (group * %du + li >= %s) { return; }\n", side, results)
+		f.finish(&b, func(i int) string { return fmt.Sprintf("to_%d", i) }, len(outs))
 		b.WriteString("}\n")
 		return b.String()
 	})
@@ -248,30 +355,35 @@ func (f *fold) open(b *strings.Builder, width int, results, pieces string) {
 		fmt.Fprintf(b, "  let row = i %% %s;\n  let piece = i / %s;\n  let lane = 0u;\n", results, results)
 		return
 	}
-	for i, t := range f.fields {
-		fmt.Fprintf(b, "var<workgroup> shared_%d: array<%s, %d>;\n", i, t, width)
-	}
+	f.share(b, width)
 	fmt.Fprintf(b, entry, width)
 	fmt.Fprintf(b, "  if (group >= %s * %s) { return; }\n", results, pieces)
 	fmt.Fprintf(b, "  let row = group %% %s;\n  let piece = group / %s;\n  let lane = li;\n", results, results)
 }
 
-// tree joins the states of a workgroup's invocations; the first has the whole.
-func (f *fold) tree(b *strings.Builder, width int) {
-	if width == 1 {
+// share declares the workgroup memory that tree uses.
+func (f *fold) share(b *strings.Builder, invocations int) {
+	for i, t := range f.fields {
+		fmt.Fprintf(b, "var<workgroup> shared_%d: array<%s, %d>;\n", i, t, invocations)
+	}
+}
+
+// tree joins the states of lanes in a workgroup, each of as many results as lie side by side in it; those of lane 0 have the whole.
+func (f *fold) tree(b *strings.Builder, lanes, side int) {
+	if lanes == 1 {
 		return
 	}
 	put := func() {
 		for i := range f.fields {
-			fmt.Fprintf(b, "  shared_%d[lane] = a.f%d;\n", i, i)
+			fmt.Fprintf(b, "  shared_%d[li] = a.f%d;\n", i, i)
 		}
 	}
 	put()
 	b.WriteString("  workgroupBarrier();\n")
-	for step := width / 2; step > 0; step /= 2 {
+	for step := lanes / 2; step > 0; step /= 2 {
 		var fields []string
 		for i := range f.fields {
-			fields = append(fields, fmt.Sprintf("shared_%d[lane + %du]", i, step))
+			fields = append(fields, fmt.Sprintf("shared_%d[li + %du]", i, step*side))
 		}
 		fmt.Fprintf(b, "  if (lane < %du) {\n  a = join(a, state(%s));\n", step, strings.Join(fields, ", "))
 		put()
@@ -280,9 +392,9 @@ func (f *fold) tree(b *strings.Builder, width int) {
 	b.WriteString("  if (lane > 0u) { return; }\n")
 }
 
-// keep writes the state to memory for the second pass.
-func (f *fold) keep(b *strings.Builder, to, results string) {
-	fmt.Fprintf(b, "  let slot = %s + (piece * %s + row) * %du;\n", to, results, f.words())
+// keep writes the state to memory for the second pass. place is its number there.
+func (f *fold) keep(b *strings.Builder, to, place string) {
+	fmt.Fprintf(b, "  let slot = %s + (%s) * %du;\n", to, place, f.words())
 	at := 0
 	for i, t := range f.fields {
 		switch t {
@@ -298,9 +410,9 @@ func (f *fold) keep(b *strings.Builder, to, results string) {
 	}
 }
 
-// finish writes the results.
-func (f *fold) finish(b *strings.Builder, outs int) {
+// finish writes the results, each at its position.
+func (f *fold) finish(b *strings.Builder, position func(i int) string, outs int) {
 	for i := range outs {
-		fmt.Fprintf(b, "  st_y%d(at_%d, result_%d(a));\n", i, i+1, i)
+		fmt.Fprintf(b, "  st_y%d(%s, result_%d(a));\n", i, position(i), i)
 	}
 }

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -31,15 +32,37 @@ func rowWidth(n int) int {
 }
 
 // together returns the function whole_NAME(lane, v), which every invocation of a workgroup calls and which returns what join
-// makes of all their values.
+// makes of all their values, in the same order each time: a few invocations join some each, and then all join what these have.
+// Of the two barriers each keeps the writes of the next call from the reads of this one.
 func together(name, typ, join string, width int) string {
-	text := fmt.Sprintf("var<workgroup> sh_%s: array<%s, %d>;\nfn whole_%s(lane: u32, v: %s) -> %s {\n  sh_%s[lane] = v;\n  workgroupBarrier();\n",
-		name, typ, width, name, typ, typ, name)
-	for step := width / 2; step > 0; step /= 2 {
-		text += fmt.Sprintf("  if (lane < %du) { let a = sh_%s[lane]; let b = sh_%s[lane + %du]; sh_%s[lane] = %s; }\n  workgroupBarrier();\n",
-			step, name, name, step, name, join)
+	few := 8
+	if width > 64 {
+		few = 16
 	}
-	return text + fmt.Sprintf("  let all = sh_%s[0];\n  workgroupBarrier();\n  return all;\n}\n", name)
+	return fmt.Sprintf(`var<workgroup> sh_%[1]s: array<%[2]s, %[4]d>;
+var<workgroup> few_%[1]s: array<%[2]s, %[5]d>;
+fn join_%[1]s(a: %[2]s, b: %[2]s) -> %[2]s { return %[3]s; }
+fn whole_%[1]s(lane: u32, v: %[2]s) -> %[2]s {
+  sh_%[1]s[lane] = v;
+  workgroupBarrier();
+  if (lane < %[5]du) {
+    var t = v;
+%[6]s    few_%[1]s[lane] = t;
+  }
+  workgroupBarrier();
+  var t = few_%[1]s[0];
+%[7]s  return t;
+}
+`, name, typ, join, width, few, joins(name, "    t = join_%s(t, sh_%s[lane + %du]);\n", few, width, few), joins(name, "  t = join_%s(t, few_%s[%d]);\n", 1, few, 1))
+}
+
+// joins returns a line of text for each number from first up to last.
+func joins(name, text string, first, last, step int) string {
+	var b strings.Builder
+	for i := first; i < last; i += step {
+		fmt.Fprintf(&b, text, name, name, i)
+	}
+	return b.String()
 }
 
 func wholeSum(width int) string { return together("sum", "f32", "a + b", width) }
@@ -94,17 +117,17 @@ func softmaxCall(r *recorder, c *core.Call, name string, log bool) error {
 		return nil
 	}
 	return s.run(r, t.line.rows(), func() string {
-		value, last := "plait_exp_f32($x - most) / total", ""
+		// The exponential does not know NaN, which makes the sum NaN instead, and so all of the row.
+		term, value, last := "t = t + plait_exp_share($x - most);", "plait_exp_share($x - most) * share", "  let share = 1.0 / total;\n"
+		if t.held > 0 && !log {
+			term, value = "$x = plait_exp_share($x - most); t = t + $x;", "$x * share"
+		}
 		if log {
 			value, last = "($x - most) - log_total", "  let log_total = plait_log_f32(total);\n"
 		}
-		term := "t = t + plait_exp_f32($x - most);"
-		if t.held > 0 && !log {
-			term, value = "$x = plait_exp_f32($x - most); t = t + $x;", "$x / total"
-		}
-		return together("most", "f32", "select(a, b, b > a || plait_isnan_f32(b))", t.width) + wholeSum(t.width) + head +
-			"  var m = -" + infinity + ";\n" + t.pass("m = select(m, $x, $x > m || plait_isnan_f32($x));") +
-			"  let most = whole_most(lane, m);\n  var t = 0.0;\n" + t.pass(term) +
+		return together("most", "f32", "max(a, b)", t.width) + wholeSum(t.width) + head +
+			"  var m = -" + infinity + ";\n  var bits = 0u;\n" + t.pass("m = max(m, $x); bits = max(bits, bitcast<u32>($x) & 0x7fffffffu);") +
+			"  let most = whole_most(lane, m);\n  var t = select(0.0, plait_nan(), bits > 0x7f800000u);\n" + t.pass(term) +
 			"  let total = whole_sum(lane, t);\n" + last + t.pass("$y = "+value+";") + "}\n"
 	})
 }
@@ -217,7 +240,13 @@ func columnSums(r *recorder, c *core.Call, rows, n int, rms bool) error {
 	if !dw.Present() && !db.Present() {
 		return nil
 	}
-	pieces := min(max(busy/n, 1), ceil(max(rows, 1), 16), 256)
+	x, g := &c.Ins[0], &c.Ins[1]
+	four := n%4 == 0 && x.DType == core.Float32 && g.DType == core.Float32 && base(x)%4 == 0 && base(g)%4 == 0
+	wide := 1 // columns of an invocation
+	if four {
+		wide = 4
+	}
+	pieces := min(max(busy*wide/n, 1), ceil(max(rows, 1), 16), 256)
 	pieces = max(pieces, ceil(rows, longLoop))
 	chunk := ceil(max(rows, 1), pieces)
 	parts, err := r.temp(8 * n * pieces)
@@ -225,31 +254,53 @@ func columnSums(r *recorder, c *core.Call, rows, n int, rms bool) error {
 		return err
 	}
 	s := newShader(r, "layer_norm_backward (parts)")
-	x, g, stats := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.in("g", &c.Ins[1], expr.F32, expr.Number), ""
-	stats = s.in("stats", &c.Ins[3], expr.F32, expr.Number)
+	from, grad := s.in("x", x, expr.F32, expr.Number), s.in("g", g, expr.F32, expr.Number)
+	s.flag(four)
+	s.binds[0].four, s.binds[1].four = four, four
+	stats := s.in("stats", &c.Ins[3], expr.F32, expr.Number)
 	to := s.floatsOf("parts", parts)
-	count, rowsWord, cols, chunkWord := s.uint(n*pieces), s.uint(rows), s.uint(n), s.uint(chunk)
+	count, total, rowsWord, cols, chunkWord := s.uint(n/wide*pieces), s.uint(n*pieces), s.uint(rows), s.uint(n/wide), s.uint(chunk)
 	s.flag(rms)
-	err = s.run(r, groupsFor(n*pieces), func() string {
+	unroll := s.flag(chunk >= 8)
+	err = s.run(r, groupsFor(n/wide*pieces), func() string {
+		typ := "f32"
+		load := func(name, first string) string { return "ld_" + name + "(" + first + " + at)" }
+		if four {
+			typ = "vec4<f32>"
+			load = func(name, first string) string { return name + "[(" + first + " >> 2u) + at]" }
+		}
 		mean := "ld_stats(" + stats + " + row)"
 		if rms {
 			mean = "0.0"
 		}
-		return each(count, `
-  let col = i % `+cols+`;
-  let begin = (i / `+cols+`) * `+chunkWord+`;
-  let end = min(begin + `+chunkWord+`, `+rowsWord+`);
-  var a = 0.0;
-  var b = 0.0;
-  for (var row = begin; row < end; row++) {
-    let at = row * `+cols+` + col;
-    let d = ld_g(`+g+` + at);
-    a = a + d * ((ld_x(`+x+` + at) - `+mean+`) * ld_stats(`+stats+` + `+rowsWord+` + row));
-    b = b + d;
-  }
-  parts[`+to+` + i] = a;
-  parts[`+to+` + `+count+` + i] = b;
-`)
+		row := func(k int) string {
+			return fmt.Sprintf("    let row = r + %du;\n    let at = row * %s + col;\n    x%[1]d = (%[3]s - %[4]s) * ld_stats(%[5]s + %[6]s + row);\n    g%[1]d = %[7]s;\n",
+				k, cols, load("x", from), mean, stats, rowsWord, load("g", grad))
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "  let col = i %% %[1]s;\n  let begin = (i / %[1]s) * %[2]s;\n  let end = min(begin + %[2]s, %[3]s);\n  var a = %[4]s();\n  var b = %[4]s();\n  var r = begin;\n",
+			cols, chunkWord, rowsWord, typ)
+		for _, rounds := range []int{4, 1} {
+			if rounds > 1 && !unroll {
+				continue
+			}
+			fmt.Fprintf(&b, "  for (; r + %du < end; r += %du) {\n", rounds-1, rounds)
+			for k := range rounds {
+				fmt.Fprintf(&b, "    var x%d: %s;\n    var g%d: %s;\n    {\n%s    }\n", k, typ, k, typ, row(k))
+			}
+			for k := range rounds {
+				fmt.Fprintf(&b, "    a = a + g%d * x%d;\n    b = b + g%d;\n", k, k, k)
+			}
+			b.WriteString("  }\n")
+		}
+		for c := range wide {
+			part := ""
+			if four {
+				part = "." + string("xyzw"[c])
+			}
+			fmt.Fprintf(&b, "  parts[%s + i * %du + %du] = a%s;\n  parts[%s + %s + i * %du + %du] = b%s;\n", to, wide, c, part, to, total, wide, c, part)
+		}
+		return each(count, b.String())
 	})
 	if err != nil {
 		return err
@@ -265,16 +316,8 @@ func columnSums(r *recorder, c *core.Call, rows, n int, rms bool) error {
 	return nil
 }
 
-// sumParts writes the sums of pieces x n numbers over the pieces.
+// sumParts writes the sums of pieces x n numbers over the pieces. skip is how many numbers come before them.
 func sumParts(r *recorder, parts core.Memory, skip, pieces, n int, out *core.Operand) error {
-	s := newShader(r, "sum of parts")
-	from, to := s.floatsOf("parts", parts), s.out("y", out, expr.F32, expr.Number)
-	skipWord, count, piecesWord := s.uint(skip), s.uint(n), s.uint(pieces)
-	return s.run(r, groupsFor(n), func() string {
-		return each(count, `
-  var sum = 0.0;
-  for (var j = 0u; j < `+piecesWord+`; j++) { sum = sum + parts[`+from+` + `+skipWord+` + j * `+count+` + i]; }
-  st_y(`+to+` + i, sum);
-`)
-	})
+	kept := layout{sizes: []int{n}, strides: [][]int{{0}, {1}}, count: n}
+	return sumFloat.joinStates(r, "sum of parts", parts, skip, pieces, kept, []*core.Operand{out}, expr.F32, 0, pieces)
 }

@@ -16,7 +16,8 @@ type rowText struct {
 	line  line
 	width int
 	four  bool
-	held  int // fours of a row that an invocation holds
+	held  int  // fours of a row that an invocation holds
+	full  bool // all of these are in the row
 	rows  []rowOperand
 }
 
@@ -27,12 +28,12 @@ type rowOperand struct {
 	same, out   bool
 }
 
-// mostHeld is how many fours of an operand an invocation holds at most.
-const mostHeld = 4
+// mostHeld is how many fours of all operands an invocation holds at most.
+const mostHeld = 16
 
 // row begins a program over the rows of a line.
 func (s *shader) row(l line) *rowText {
-	return &rowText{s: s, line: l, width: rowWidth(l.n), four: l.inner == 1 && l.n%4 == 0}
+	return &rowText{s: s, line: l, four: l.inner == 1 && l.n%4 == 0}
 }
 
 // in adds an operand with the rows' elements. Passes know them as $name.
@@ -57,15 +58,12 @@ func (t *rowText) add(name string, o *core.Operand, x rowOperand) {
 
 // open ends the list of operands and returns the beginning of main. software says that long programs compile slowly.
 func (t *rowText) open(software bool) string {
-	t.s.flag(t.four)
-	most := mostHeld
-	if software {
-		most = 2
-	}
-	if n := ceil(t.line.n, 4*t.width); t.four && n <= most {
-		t.held = n
+	t.width = rowWidth(t.line.n)
+	if t.s.flag(t.four) {
+		t.hold(software)
 	}
 	t.s.choose(t.held)
+	t.full = t.s.flag(t.line.n == 4*t.width*t.held)
 	for _, x := range t.rows {
 		t.s.binds[x.binding].four = t.four
 	}
@@ -75,10 +73,37 @@ func (t *rowText) open(software bool) string {
 			continue
 		}
 		for r := range t.held {
-			text += fmt.Sprintf("  var %s_%d = vec4<f32>();\n  if (lane + %du < n / 4u) { %s_%d = %s; }\n", x.name, r, r*t.width, x.name, r, t.at(x, fmt.Sprintf("(lane + %du)", r*t.width)))
+			at := t.at(x, fmt.Sprintf("(lane + %du)", r*t.width))
+			if t.full {
+				text += fmt.Sprintf("  var %s_%d = %s;\n", x.name, r, at)
+				continue
+			}
+			text += fmt.Sprintf("  var %s_%d = vec4<f32>();\n  if (lane + %du < n / 4u) { %s_%d = %s; }\n", x.name, r, r*t.width, x.name, r, at)
 		}
 	}
 	return text
+}
+
+// hold chooses how many invocations share a row that they hold: of few, some four of each operand's fours, so that they need not
+// wait for many others.
+func (t *rowText) hold(software bool) {
+	operands := 0
+	for _, x := range t.rows {
+		if !x.same && !x.out {
+			operands++
+		}
+	}
+	few, most := 4, mostHeld/operands
+	if software {
+		few, most = 2, 2
+	}
+	width := 64
+	for width < 256 && ceil(t.line.n, 4*width) > few {
+		width *= 2
+	}
+	if n := ceil(t.line.n, 4*width); n <= most {
+		t.width, t.held = width, n
+	}
 }
 
 // at returns WGSL for a four of an operand's row.
@@ -145,7 +170,11 @@ func (t *rowText) pass(body string) string {
 	}
 	text := ""
 	for r := range t.held {
-		text += fmt.Sprintf("  if (lane + %du < n / 4u) {\n    let q = lane + %du;\n%s  }\n", r*t.width, r*t.width, round(itoa(r), "q"))
+		head := "  {\n"
+		if !t.full {
+			head = fmt.Sprintf("  if (lane + %du < n / 4u) {\n", r*t.width)
+		}
+		text += head + fmt.Sprintf("    let q = lane + %du;\n%s  }\n", r*t.width, round(itoa(r), "q"))
 	}
 	return text
 }

@@ -35,6 +35,8 @@ func transposes(l *layout, out, in *core.Operand) (across, down int, ok bool) {
 func transpose(r *recorder, l *layout, out, in *core.Operand, across, down int) error {
 	s := newShader(r, "transpose")
 	x, y := s.in("x", in, expr.F32, expr.Number), s.out("y", out, expr.F32, expr.Number)
+	four := s.flag(transposesFours(l, out, in, across, down))
+	s.binds[0].four, s.binds[1].four = four, four
 	var outer layout
 	outer.strides, outer.count = make([][]int, 2), 1
 	for d, n := range l.sizes {
@@ -53,12 +55,20 @@ func transpose(r *recorder, l *layout, out, in *core.Operand, across, down int) 
 	return s.run(r, groups, func() string {
 		const n = transposeSide
 		var w strings.Builder
-		fmt.Fprintf(&w, "var<workgroup> square: array<f32, %d>;\n", n*(n+1))
+		if four {
+			fmt.Fprintf(&w, "var<workgroup> square: array<vec4<f32>, %d>;\n", n*n/4)
+		} else {
+			fmt.Fprintf(&w, "var<workgroup> square: array<f32, %d>;\n", n*(n+1))
+		}
 		fmt.Fprintf(&w, entry, threads)
 		fmt.Fprintf(&w, "  if (group >= %s) { return; }\n", count)
 		fmt.Fprintf(&w, "  let square_row = group / %s;\n  let col0 = group %% %s * %du;\n  let row0 = square_row %% %s * %du;\n",
 			tilesWide, tilesWide, n, tilesHigh, n)
 		w.WriteString(walkAs("at_", "square_row / "+tilesHigh, rank, 2, at, []string{y, x}))
+		if four {
+			transposeFours(&w, step, toStep, cols, rows)
+			return w.String()
+		}
 		fmt.Fprintf(&w, "  let near = li %% %du;\n  let far = li / %du;\n", n, n)
 		for i := range n * n / threads { // reads past the edges are harmless
 			fmt.Fprintf(&w, "  let v%d = ld_x(at_1 + (col0 + far + %du) * %s + row0 + near);\n", i, i*threads/n, step)
@@ -74,6 +84,38 @@ func transpose(r *recorder, l *layout, out, in *core.Operand, across, down int) 
 		w.WriteString("}\n")
 		return w.String()
 	})
+}
+
+// transposesFours reports whether both sides can be accessed by fours.
+func transposesFours(l *layout, out, in *core.Operand, across, down int) bool {
+	if in.DType != core.Float32 || base(in)%4 != 0 || base(out)%4 != 0 || l.sizes[across]%4 != 0 || l.sizes[down]%4 != 0 {
+		return false
+	}
+	for d := range l.sizes {
+		if d != across && l.strides[0][d]%4 != 0 || d != down && l.strides[1][d]%4 != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// transposeFours turns squares of four by four in registers. In workgroup memory rows of the output have their fours in an order
+// that depends on the row, so that writing and reading it meets no bank twice.
+func transposeFours(w *strings.Builder, step, toStep, cols, rows string) {
+	const side = transposeSide / 4
+	fmt.Fprintf(w, "  let near = li %% %du;\n  let far = li / %du;\n", side, side)
+	for i := range 4 {
+		fmt.Fprintf(w, "  let v%d = x[(at_1 + (col0 + far * 4u + %du) * %s + row0 + near * 4u) >> 2u];\n", i, i, step)
+	}
+	for c := range 4 {
+		fmt.Fprintf(w, "  square[(near * 4u + %du) * %du + (far ^ near)] = vec4<f32>(v0.%[3]c, v1.%[3]c, v2.%[3]c, v3.%[3]c);\n", c, side, "xyzw"[c])
+	}
+	fmt.Fprintf(w, "  workgroupBarrier();\n  if (col0 + near * 4u >= %s) { return; }\n", cols)
+	for i := range 4 {
+		fmt.Fprintf(w, "  {\n    let row = far + %du;\n    if (row0 + row < %s) { y[(at_0 + (row0 + row) * %s + col0 + near * 4u) >> 2u] = square[row * %du + (near ^ (row >> 2u))]; }\n  }\n",
+			i*threads/side, rows, toStep, side)
+	}
+	w.WriteString("}\n")
 }
 
 // turned returns a copy of a matrix, stored column by column, whose rows lie in memory one after the other, each from a multiple

@@ -71,7 +71,14 @@ fn plait_exp_parts(x: f32) -> vec2<f32> {
 fn plait_exp_f32(x: f32) -> f32 {
   if (plait_isnan_f32(x)) { return x; }
   let e = plait_exp_parts(clamp(x, -104.0, 89.0));
-  return plait_scale(1.0 + e.y, i32(e.x));
+  let n = i32(e.x);
+  let half = n >> 1u;
+  return (1.0 + e.y) * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(n - half + 127) << 23u);
+}
+// exp(x) for x up to 0, in fewer steps: what would be denormal may be zero, and NaN is anything.
+fn plait_exp_share(x: f32) -> f32 {
+  let e = plait_exp_parts(max(x, -89.5));
+  return bitcast<f32>(max(bitcast<i32>(1.0 + e.y) + (i32(e.x) << 23u), 0));
 }
 fn plait_exp2_f32(x: f32) -> f32 {
   if (plait_isnan_f32(x)) { return x; }
@@ -350,9 +357,11 @@ fn plait_cosh_f32(x: f32) -> f32 {
   return (0.5 * h) * h + 0.5 / (h * h);
 }
 fn plait_tanh_f32(x: f32) -> f32 {
-  if (plait_isnan_f32(x)) { return x; }
-  let e = plait_expm1_f32(2.0 * min(abs(x), 10.0));
-  return plait_copysign_f32(e / (e + 2.0), x);
+  // expm1 of 2 |x|, which is small enough for one scale.
+  let e = plait_exp_parts(2.0 * min(abs(x), 10.0));
+  let s = bitcast<f32>(u32(i32(e.x) + 127) << 23u);
+  let m = s * e.y + (s - 1.0);
+  return select(plait_copysign_f32(m / (m + 2.0), x), x, plait_isnan_f32(x));
 }
 fn plait_asinh_f32(x: f32) -> f32 {
   let a = abs(x);
