@@ -187,20 +187,21 @@ func (s *Schedule) State() ScheduleState {
 
 // Load puts a schedule of the same kind in the state st. The optimiser's rates are not touched: load its state too.
 func (s *Schedule) Load(st ScheduleState) error {
-	if err := s.fits(st); err != nil {
+	if err := s.Fits(st); err != nil {
 		return err
 	}
 	s.load(st)
 	return nil
 }
 
-func (s *Schedule) fits(st ScheduleState) error {
+// Fits returns the error that [Schedule.Load] would.
+func (s *Schedule) Fits(st ScheduleState) error {
 	if st.Kind != s.kind || len(st.Base) != len(s.base) || len(st.Set) != len(s.set) || len(st.Children) != len(s.children) {
 		return core.Errorf(core.ValueError, s.kind, "the state is of another schedule, got %q for %d groups made of %d, want %q for %d made of %d",
 			st.Kind, len(st.Base), len(st.Children), s.kind, len(s.base), len(s.children))
 	}
 	for i, c := range s.children {
-		if err := c.fits(st.Children[i]); err != nil {
+		if err := c.Fits(st.Children[i]); err != nil {
 			return err
 		}
 	}

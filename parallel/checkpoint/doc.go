@@ -14,6 +14,9 @@
 // [Load] takes from the files what lies in the pieces that the ranks want now, after it has checked all of it: the index
 // holds the size of every file and a checksum of every piece. [Gather] and [Scatter] move whole tensors between one rank
 // and the pieces of all, without files.
+//
+// [Training] is a module with its optimiser, schedule and random numbers: it names their pieces, and gives back what was loaded,
+// in any way of training.
 package checkpoint
 
 import "github.com/plait-ml/plait/core"

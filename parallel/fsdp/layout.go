@@ -80,3 +80,32 @@ func (t *Tree) Layout() []Layout {
 	}
 	return list
 }
+
+// Settle makes the module's tensors the shards, where the whole ones are in their places for a while, such as after a forward
+// pass. It is an error in the middle of a pass.
+func (f *FullyShardedDataParallel) Settle() error {
+	for _, u := range f.units {
+		if u.using > 0 || u.back {
+			return core.Errorf(core.StateError, "fsdp", "the unit %q is in the middle of a pass", u.Name())
+		}
+		u.Reshard()
+	}
+	return nil
+}
+
+// Place returns the shape of the whole parameter of which t, one of the module's tensors, is this rank's rows, and where they
+// begin; nil if t is not divided.
+func (f *FullyShardedDataParallel) Place(t *core.Tensor) (shape, offset []int) {
+	for _, u := range f.units {
+		for _, p := range u.params {
+			if p.tensor == t && !u.whole() {
+				offset = make([]int, len(p.shape))
+				if len(offset) > 0 {
+					offset[0] = p.rows[u.rank()]
+				}
+				return slices.Clone(p.shape), offset
+			}
+		}
+	}
+	return nil, nil
+}
