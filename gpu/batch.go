@@ -69,13 +69,16 @@ func (b *batch) putWords(align int, words []uint32) int {
 // submit gives the batch to the driver. It runs on the owner.
 func (d *Device) submit(s *stream, b *batch) {
 	gpu := d.owner.gpu
-	if gpu.Lost() { // the library ends the process where such a device is given work
-		d.lose(gpu.TakeError())
-		for _, r := range b.reads {
-			r.finish(nil)
+	defer func() {
+		if x := recover(); x != nil {
+			d.owner.fail(x)
+			if b.open == 0 { // else somebody waits for it, and learns that the device is lost
+				d.abandon(s, b)
+			}
 		}
-		b.open, b.lost = 1, true
-		s.ended(b)
+	}()
+	if gpu.Lost() { // the library ends the process where such a device is given work
+		d.abandon(s, b)
 		return
 	}
 	for _, u := range b.uploads {
@@ -119,4 +122,14 @@ func (d *Device) submit(s *stream, b *batch) {
 		}
 		s.ended(b)
 	})
+}
+
+// abandon ends a batch that a lost device was not given. It runs on the owner.
+func (d *Device) abandon(s *stream, b *batch) {
+	d.lose(d.owner.gpu.TakeError())
+	for _, r := range b.reads {
+		r.finish(nil)
+	}
+	b.open, b.lost = 1, true
+	s.ended(b)
 }

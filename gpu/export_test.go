@@ -1,5 +1,7 @@
 package gpu
 
+import "runtime"
+
 // SetTiles replaces the tiles that products choose from by one, given by its rows, columns, depth, and the rows and columns of
 // an invocation, and returns a function that brings them back. Programs that were compiled for the old ones are dropped.
 func SetTiles(d *Device, double bool, rows, cols, depth, high, wide int) func() {
@@ -21,6 +23,17 @@ func (d *Device) dropPrograms() {
 
 // Lose has the driver say that the device is lost.
 func Lose(d *Device, reason string) { d.owner.do(func() { d.owner.gpu.Lose(reason) }) }
+
+// KillThread ends the thread that calls the driver.
+func KillThread(d *Device) {
+	d.owner.post(func() {
+		runtime.LockOSThread() // a goroutine that ends bound to a thread takes it along
+		runtime.Goexit()
+	})
+}
+
+// Panic has the goroutine that calls the driver panic.
+func Panic(d *Device, reason string) { d.owner.post(func() { panic(reason) }) }
 
 // LimitMemory sets how many bytes the device may hold.
 func LimitMemory(d *Device, bytes int) { d.memory.limit = bytes }

@@ -51,6 +51,42 @@ func TestALostDeviceFailsWhatIsItsAlone(t *testing.T) {
 	})
 }
 
+// A thread that dies takes nothing along: another one talks to the driver.
+func TestAKilledDeviceThreadIsReplaced(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		x := on(d, 1000)
+		for i := range 40 {
+			x = op.Add(x, core.Num(1))
+			gpu.KillThread(d)
+			if i%8 == 0 {
+				require.Equal(t, float64(i)+1.5, value(t, op.Amax(x, nil, false)))
+			}
+		}
+		back := op.ToDevice(op.ToDevice(x, cpuDevice(t)), d)
+		gpu.KillThread(d)
+		require.Equal(t, 40.5, value(t, op.Amin(back, nil, false)))
+		require.NoError(t, d.Synchronize())
+	})
+}
+
+func TestAPanicOfTheDeviceThreadIsAnError(t *testing.T) {
+	d := another(t, "gpu:4")
+	core.Tidy(func() {
+		pending := on(d, 1<<20)
+		for range 50 {
+			pending = op.Add(op.Exp(pending), core.Num(1))
+		}
+		gpu.Panic(d, "a bug")
+		_, err := pending.Bytes()
+		require.ErrorContains(t, err, "is lost: internal error: a bug")
+		kind, _ := core.KindOf(err)
+		require.Equal(t, core.DeviceError, kind)
+		require.ErrorContains(t, op.Add(pending, pending).Err(), "is lost")
+		require.Equal(t, 100.0, value(t, op.Sum(on(device(t), 200), nil, false)), "others go on")
+	})
+}
+
 func TestWaitsAreLongerThanTheDriversPatience(t *testing.T) {
 	if testing.Short() {
 		t.Skip("longer than five seconds")

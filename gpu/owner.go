@@ -1,7 +1,10 @@
 package gpu
 
 import (
+	"fmt"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/plait-ml/plait/gpu/native"
@@ -37,7 +40,7 @@ func startOwner(adapter int) (*owner, error) {
 		o.gpu = gpu
 		opened <- err
 		if err == nil {
-			o.run()
+			o.serve()
 		}
 	}()
 	if err := <-opened; err != nil {
@@ -49,20 +52,37 @@ func startOwner(adapter int) (*owner, error) {
 // post has the owner run fn some time.
 func (o *owner) post(fn func()) { o.jobs <- fn }
 
-// do has the owner run fn and waits for it. fn must not use the owner.
+// do has the owner run fn and waits for it. fn must not use the owner. A panic of fn is the caller's.
 func (o *owner) do(fn func()) {
-	done := make(chan struct{})
+	done := make(chan any, 1)
 	o.jobs <- func() {
+		defer func() { done <- recover() }()
 		fn()
-		close(done)
 	}
-	<-done
+	if x := <-done; x != nil {
+		panic(x)
+	}
 }
 
 // after has then run on the owner when status is done. The owner calls it.
 func (o *owner) after(status native.Status, then func(failed bool)) {
 	o.pending = append(o.pending, ending{status, then})
 }
+
+// serve runs jobs for ever. Should its goroutine end, with the thread that it was bound to or by a panic, another takes over;
+// after a panic nobody knows what the driver has been told, so the device is lost.
+func (o *owner) serve() {
+	defer func() {
+		if x := recover(); x != nil {
+			o.fail(x)
+		}
+		go o.serve()
+	}()
+	o.run()
+}
+
+// fail has the device count as lost for what a panic said.
+func (o *owner) fail(x any) { o.gpu.Lose(fmt.Sprintf("internal error: %v\n%s", x, debug.Stack())) }
 
 func (o *owner) run() {
 	moved := time.Now()
@@ -99,7 +119,11 @@ func (o *owner) look() bool {
 	list := o.pending
 	o.pending = nil // what runs below may add to it
 	var kept []ending
-	for _, e := range list {
+	next := 0
+	defer func() { o.pending = slices.Concat(kept, list[next:], o.pending) }()
+	for next < len(list) {
+		e := list[next]
+		next++
 		done, failed := e.status.Done()
 		if !done && !lost {
 			kept = append(kept, e)
@@ -111,6 +135,5 @@ func (o *owner) look() bool {
 		}
 		e.then(failed || lost)
 	}
-	o.pending = append(kept, o.pending...)
 	return ended
 }

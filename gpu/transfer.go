@@ -1,6 +1,9 @@
 package gpu
 
 import (
+	"runtime"
+	"sync"
+
 	"github.com/plait-ml/plait/core"
 )
 
@@ -127,6 +130,23 @@ func (g *staged) Store(after ...core.Event) core.Event {
 // Release implements [core.Stage].
 func (g *staged) Release() { g.stream.device.staging.put(g.stage) }
 
+// copyWide copies bytes by as many goroutines as are of use: one thread copies at a fraction of what memory and the bus can do.
+func copyWide(dst, src []byte) {
+	const least = 1 << 20
+	parts := min(runtime.GOMAXPROCS(0), len(src)/least, 8)
+	if parts < 2 {
+		copy(dst, src)
+		return
+	}
+	var wait sync.WaitGroup
+	each := ceil(len(src), parts)
+	for at := 0; at < len(src); at += each {
+		end := min(at+each, len(src))
+		wait.Go(func() { copy(dst[at:end], src[at:end]) })
+	}
+	wait.Wait()
+}
+
 // Upload implements [core.Stream].
 func (s *stream) Upload(m core.Memory, offset int, src []byte) {
 	d := s.device
@@ -143,7 +163,7 @@ func (s *stream) Upload(m core.Memory, offset int, src []byte) {
 				s.fail(err)
 				return
 			}
-			copy(g.Bytes(0), src[:n])
+			copyWide(g.Bytes(0), src[:n])
 			s.transfer("upload", &g.transfer, nil)
 		}
 		src, offset = src[n:], offset+n
@@ -161,7 +181,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 		f := queue[0]
 		queue = queue[1:]
 		if f.Wait() == nil {
-			copy(dst, f.Bytes(0))
+			copyWide(dst[:f.regions[0].Size], f.Bytes(0))
 		}
 		dst = dst[f.regions[0].Size:]
 		f.Release()
