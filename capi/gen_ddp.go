@@ -14,13 +14,18 @@ import (
 )
 
 //export plait_reducer_new
-func plait_reducer_new(of C.plait_object, params C.plait_tensors, n C.int64_t, names C.plait_string, buffers C.plait_tensors, buffersLen C.int64_t, bufferNames C.plait_string, firstBytes C.int64_t, bucketBytes C.int64_t, options C.int64_t) C.plait_object {
-	return C.plait_object(bind.ReducerNew(int64(of), int64(uintptr(unsafe.Pointer(params))), int64(n), C.GoString(names), int64(uintptr(unsafe.Pointer(buffers))), int64(buffersLen), C.GoString(bufferNames), int64(firstBytes), int64(bucketBytes), int64(options)))
+func plait_reducer_new(of C.plait_object, params C.plait_tensors, n C.int64_t, names C.plait_string, buffers C.plait_tensors, buffersLen C.int64_t, bufferNames C.plait_string, firstBytes C.int64_t, bucketBytes C.int64_t, options C.int64_t, delayed C.plait_tensors, delayedLen C.int64_t, until C.plait_tensor, paramDType C.plait_dtype, reduceDType C.plait_dtype, bufferDType C.plait_dtype) C.plait_object {
+	return C.plait_object(bind.ReducerNew(int64(of), int64(uintptr(unsafe.Pointer(params))), int64(n), C.GoString(names), int64(uintptr(unsafe.Pointer(buffers))), int64(buffersLen), C.GoString(bufferNames), int64(firstBytes), int64(bucketBytes), int64(options), int64(uintptr(unsafe.Pointer(delayed))), int64(delayedLen), int64(until), int64(paramDType), int64(reduceDType), int64(bufferDType)))
 }
 
 //export plait_reducer_forward
 func plait_reducer_forward(h C.plait_object, samples C.int64_t) C.plait_status {
 	return C.plait_status(bind.ReducerForward(int64(h), int64(samples)))
+}
+
+//export plait_reducer_lowered
+func plait_reducer_lowered(h C.plait_object, out *C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.ReducerLowered(int64(h), int64(uintptr(unsafe.Pointer(out)))))
 }
 
 //export plait_reducer_set_sync

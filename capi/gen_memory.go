@@ -43,6 +43,11 @@ func plait_tensor_item(t C.plait_tensor, value *C.double) C.plait_status {
 	return C.plait_status(bind.TensorItem(int64(t), int64(uintptr(unsafe.Pointer(value)))))
 }
 
+//export plait_tensor_peek
+func plait_tensor_peek(t C.plait_tensor, real *C.double, whole *C.int64_t) C.plait_status {
+	return C.plait_status(bind.TensorPeek(int64(t), int64(uintptr(unsafe.Pointer(real))), int64(uintptr(unsafe.Pointer(whole)))))
+}
+
 //export plait_tensor_int
 func plait_tensor_int(t C.plait_tensor, value *C.int64_t) C.plait_status {
 	return C.plait_status(bind.TensorInt(int64(t), int64(uintptr(unsafe.Pointer(value)))))

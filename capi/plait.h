@@ -216,6 +216,11 @@ plait_status plait_tensor_read(plait_tensor t, void *out, int64_t bytes);
 // the device.
 plait_status plait_tensor_item(plait_tensor t, double *value);
 
+// plait_tensor_peek writes the value of a tensor with one element, if it is known and lies in the host's
+// memory, and returns 1 for a floating-point number in real, 2 for an integer and 3 for a bool in whole, and
+// 0 otherwise, also where it cannot be read. It does not wait.
+plait_status plait_tensor_peek(plait_tensor t, double *real, int64_t *whole);
+
 // plait_tensor_int waits for the value of a tensor with one element and writes it, as an integer, to value.
 // It may wait for the device.
 plait_status plait_tensor_int(plait_tensor t, int64_t *value);
@@ -758,15 +763,22 @@ plait_status plait_measure_weights(plait_object h, double *out);
 // breaks. first_bytes and bucket_bytes are the sizes of buckets, 0 meaning the defaults. options is the sum
 // of 1 not to send buffers before each pass, 2 to leave the tensors as each rank has them, 4 to find
 // parameters without a gradient, 8 for a graph that stays as it is, 16 for gradients that are views of
-// buckets, 32 to reduce when backward has ended, and 64 to weight ranks by their numbers of samples. Close it
-// with plait_reducer_close. It may wait for the device.
+// buckets, 32 to reduce when backward has ended, 64 to weight ranks by their numbers of samples, 128 not to
+// send buckets without a gradient, and 256 to leave inputs in their dtype. delayed are parameters that are
+// reduced when until, 0 if there are none, has its gradient. The dtypes are those of mixed precision, -1
+// where it changes nothing. Close it with plait_reducer_close. It may wait for the device.
 plait_object plait_reducer_new(plait_object of, plait_tensors params, int64_t n, plait_string names,
 		plait_tensors buffers, int64_t buffers_len, plait_string buffer_names, int64_t first_bytes,
-		int64_t bucket_bytes, int64_t options);
+		int64_t bucket_bytes, int64_t options, plait_tensors delayed, int64_t delayed_len, plait_tensor until,
+		plait_dtype param_dtype, plait_dtype reduce_dtype, plait_dtype buffer_dtype);
 
 // plait_reducer_forward tells a reducer that a forward pass on a batch of so many samples begins. It may wait
 // for the device.
 plait_status plait_reducer_forward(plait_object h, int64_t samples);
+
+// plait_reducer_lowered writes the parameters, shared ones once, in the dtype of mixed precision, for a
+// forward pass. It may wait for the device.
+plait_status plait_reducer_lowered(plait_object h, plait_tensor *out);
 
 // plait_reducer_set_sync says whether passes from now on are to be synchronised, and returns 1 if they were,
 // else 0.

@@ -22,6 +22,7 @@ from plait.nn.parallel import (
     scatter,
     scatter_kwargs,
 )
+from plait.nn.parallel.distributed import _MixedPrecision
 
 N = 3
 
@@ -373,6 +374,90 @@ def test_case27_state_dicts():
     on_ranks(fn, 2)
 
 
+def test_case16_delayed_parameters():
+    """The gradients of two micro-batches are averaged once, when the last has come."""
+
+    def fn(rank):
+        m = model()
+        last = m[0].weight  # backward comes to it at the end
+        many = DistributedDataParallel(
+            m,
+            delay_all_reduce_named_params=[(n, p) for n, p in m.named_parameters() if p is not last],
+            param_to_hook_all_reduce=last,
+        )
+        x, y = part(rank)
+        nn.functional.mse_loss(many(x), y).backward()
+        return [p.grad.numpy().copy() for p in m.parameters()]
+
+    m, (x, y) = model(), batch()
+    nn.functional.mse_loss(m(x), y).backward()
+    for grads in on_ranks(fn):
+        assert_close(grads, [p.grad.numpy() for p in m.parameters()])
+
+
+def test_case14_mixed_precision():
+    seen = []
+
+    class Watched(nn.Sequential):
+        def forward(self, x):
+            seen.append((x.dtype, self[0].weight.dtype))
+            return super().forward(x)
+
+    def fn(rank):
+        plait.manual_seed(5)
+        m = Watched(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
+        lowered = _MixedPrecision(param_dtype=plait.bfloat16, reduce_dtype=plait.float16, buffer_dtype=plait.bfloat16)
+        many = DistributedDataParallel(m, mixed_precision=lowered)
+        x, y = (t.float() for t in part(rank))
+        opt = plait.optim.SGD(many.parameters(), lr=0.1)
+        for _ in range(3):
+            opt.zero_grad()
+            out = many(x)
+            assert out.dtype == plait.bfloat16
+            nn.functional.mse_loss(out.float(), y).backward()
+            opt.step()
+        assert all(p.dtype == p.grad.dtype == plait.float32 for p in many.parameters())
+        assert all(v.dtype == plait.float32 for v in many.state_dict().values())
+        return values(many)
+
+    results = on_ranks(fn)
+    assert set(seen) == {(plait.bfloat16, plait.bfloat16)}
+    for other in results[1:]:
+        assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
+    want = one_device(3, make=lambda p: plait.optim.SGD(p, lr=0.1))
+    assert_close(results[0], want, rtol=0.03)
+
+
+def test_device_ids_move_inputs():
+    def fn(rank):
+        here = f"cpu:{rank}"
+        many = DistributedDataParallel(model().to(here), device_ids=[here], output_device="cpu:2")
+        x, y = batch()
+        out = many(x)  # from cpu:0
+        nn.functional.mse_loss(out, y.to("cpu:2")).backward()
+        return str(out.device), [p.grad.numpy().copy() for p in many.parameters()]
+
+    for where, grads in on_ranks(fn):
+        assert where == "cpu:2"
+        assert len(grads) == 4
+
+
+def test_a_module_is_its_own_again():
+    """When the wrapper goes, the module's gradients are no longer averaged."""
+
+    def fn(rank):
+        many = DistributedDataParallel(model())
+        x, y = part(rank)
+        nn.functional.mse_loss(many(x), y).backward()
+        m = many.module
+        del many
+        m.zero_grad()
+        if rank == 0:  # on no other rank
+            nn.functional.mse_loss(m(x), y).backward()
+
+    on_ranks(fn)
+
+
 def test_ddp_arguments():
     def fn(rank):
         frozen = nn.Linear(2, 2).requires_grad_(False)
@@ -382,8 +467,12 @@ def test_ddp_arguments():
             DistributedDataParallel(model(), device_ids=[0, 1])
         with pytest.raises(RuntimeError, match="shape yet"):
             DistributedDataParallel(nn.LazyLinear(3))
-        with pytest.raises(NotImplementedError, match="mixed_precision"):
+        with pytest.raises(TypeError, match="mixed_precision"):
             DistributedDataParallel(model(), mixed_precision="bf16")
+        with pytest.raises(ValueError, match="device_ids"):
+            DistributedDataParallel(model().to(f"cpu:{rank}"), device_ids=["cpu:7"])
+        with pytest.raises(ValueError, match="want one another"):
+            DistributedDataParallel(model(), param_to_hook_all_reduce=nn.Parameter(plait.ones(1)))
         with pytest.raises(ValueError, match="bucket_cap_mb"):
             DistributedDataParallel(model(), bucket_cap_mb=0)
 

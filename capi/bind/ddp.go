@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/plait-ml/plait/capi/handle"
@@ -26,17 +27,21 @@ func named(a Tensors, n int64, names string) []ddp.Named {
 // those of the parameters, and bufferNames those of the buffers, separated by line breaks. firstBytes and bucketBytes are the
 // sizes of buckets, 0 meaning the defaults. options is the sum of 1 not to send buffers before each pass, 2 to leave the
 // tensors as each rank has them, 4 to find parameters without a gradient, 8 for a graph that stays as it is, 16 for gradients
-// that are views of buckets, 32 to reduce when backward has ended, and 64 to weight ranks by their numbers of samples.
+// that are views of buckets, 32 to reduce when backward has ended, 64 to weight ranks by their numbers of samples, 128 not to send
+// buckets without a gradient, and 256 to leave inputs in their dtype. delayed are parameters that are reduced when until, 0 if there
+// are none, has its gradient. The dtypes are those of mixed precision, -1 where it changes nothing.
 // Close it with [ReducerClose].
 //
 //plait:waits
-func ReducerNew(of Object, params Tensors, n int64, names string, buffers Tensors, buffersLen int64, bufferNames string, firstBytes, bucketBytes, options int64) (status Object) {
+func ReducerNew(of Object, params Tensors, n int64, names string, buffers Tensors, buffersLen int64, bufferNames string, firstBytes, bucketBytes, options int64, delayed Tensors, delayedLen int64, until Tensor, paramDType, reduceDType, bufferDType DType) (status Object) {
 	defer protect("DistributedDataParallel", &status)
 	has := func(bit int64) bool { return options&bit != 0 }
 	r, err := ddp.NewReducer(group(of), named(params, n, names), ddp.Options{
 		FirstBucketBytes: int(firstBytes), BucketBytes: int(bucketBytes), Buffers: named(buffers, buffersLen, bufferNames),
 		KeepBuffers: has(1), SkipInit: has(2), FindUnused: has(4), StaticGraph: has(8), BucketView: has(16),
-		DelayAllReduce: has(32), Weighted: has(64),
+		DelayAllReduce: has(32), Weighted: has(64), SkipUnused: has(128),
+		Delayed: slices.Clone(tensors(delayed, delayedLen)), Until: tensorOrNil(until),
+		Precision: ddp.Precision{Param: dtype(paramDType), Reduce: dtype(reduceDType), Buffer: dtype(bufferDType), KeepInputs: has(256)},
 	})
 	if err != nil {
 		return failure(err)
@@ -58,6 +63,21 @@ func reducer(h Object) *ddp.Reducer {
 func ReducerForward(h Object, samples int64) (status Status) {
 	defer protect("DistributedDataParallel", &status)
 	return failure(reducer(h).Forward(int(samples)))
+}
+
+// ReducerLowered writes the parameters, shared ones once, in the dtype of mixed precision, for a forward pass.
+//
+//plait:waits
+func ReducerLowered(h Object, out TensorsOut) (status Status) {
+	defer protect("DistributedDataParallel", &status)
+	list, err := reducer(h).Lowered()
+	if err != nil {
+		return failure(err)
+	}
+	for i, t := range list {
+		handle.Slice[int64](out, int64(len(list)))[i] = result(t.Alias(true))
+	}
+	return 0
 }
 
 // ReducerSetSync says whether passes from now on are to be synchronised, and returns 1 if they were, else 0.

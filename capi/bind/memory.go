@@ -105,6 +105,34 @@ func TensorItem(t Tensor, value FloatsOut) (status Status) {
 	return 0
 }
 
+// TensorPeek writes the value of a tensor with one element, if it is known and lies in the host's memory, and returns 1 for a
+// floating-point number in real, 2 for an integer and 3 for a bool in whole, and 0 otherwise, also where it cannot be read. It does
+// not wait.
+func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
+	defer protect("item", &status)
+	x := tensor(t)
+	if x.Err() != nil || x.IsNumber() || x.Numel() != 1 || !x.Device().HostAccessible() || !x.WaitFor(0) {
+		return 0
+	}
+	if x.DType().IsFloat() {
+		v, err := x.Item()
+		if err != nil {
+			return 0
+		}
+		handle.Slice[float64](real, 1)[0] = v
+		return 1
+	}
+	v, err := x.Int()
+	if err != nil {
+		return 0
+	}
+	handle.Slice[int64](whole, 1)[0] = v
+	if x.DType() == core.Bool {
+		return 3
+	}
+	return 2
+}
+
 // TensorInt waits for the value of a tensor with one element and writes it, as an integer, to value.
 //
 //plait:waits

@@ -8,6 +8,7 @@
 #include <Python.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <structmember.h>
 
 long long bind_TensorRelease(long long);
@@ -16,6 +17,7 @@ long long bind_Add(long long, long long, double);
 long long bind_Sub(long long, long long, double);
 long long bind_Mul(long long, long long, double);
 long long bind_Div(long long, long long, double);
+long long bind_TensorPeek(long long, long long, long long);
 
 enum { FLOAT = -1 };  // what stands for a floating-point number in the place of a tensor
 
@@ -141,7 +143,21 @@ static PyObject *set_operators(PyObject *module, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+// The only element of a tensor as a Python number; None if it takes more than a look: a wait, a copy, or an error.
+static PyObject *peek(PyObject *module, PyObject *t) {
+  (void)module;
+  double real;
+  long long whole, h = PyObject_TypeCheck(t, &tensor_owner) && !forked ? handle_of(t) : 0;
+  switch (h ? bind_TensorPeek(h, (long long)(intptr_t)&real, (long long)(intptr_t)&whole) : 0) {
+    case 1: return PyFloat_FromDouble(real);
+    case 2: return PyLong_FromLongLong(whole);
+    case 3: return PyBool_FromLong(whole != 0);
+  }
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
     {"set_tensor_class", set_tensor_class, METH_O, "Says of which class `own` makes tensors."},
     {"set_operators", set_operators, METH_VARARGS,
      "Takes the functions of x, y and a status for what `+`, `-`, `*` and `/` do not do themselves."},

@@ -18,6 +18,7 @@ type Bucket struct {
 	device  core.Device
 	offsets []int // of the gradients in the buffer, in elements
 	numel   int
+	delayed bool // of parameters that wait for another
 
 	flat  *core.Tensor   // the buffer; nil where gradients go to the group as they are
 	views []*core.Tensor // of it, one a parameter
@@ -81,8 +82,9 @@ func (r *Reducer) changed() bool {
 // assign puts the parameters that require a gradient into buckets, in the reducer's order.
 func (r *Reducer) assign() error {
 	type key struct {
-		d   core.DType
-		dev core.Device
+		d       core.DType
+		dev     core.Device
+		delayed bool
 	}
 	old := r.buckets
 	r.buckets = nil
@@ -95,10 +97,10 @@ func (r *Reducer) assign() error {
 		if !p.active {
 			continue
 		}
-		k := key{p.Tensor.DType(), p.Tensor.Device()}
+		k := key{p.Tensor.DType(), p.Tensor.Device(), p.delayed}
 		b := open[k]
 		if b == nil {
-			b = &Bucket{reducer: r, dtype: k.d, device: k.dev}
+			b = &Bucket{reducer: r, dtype: k.d, device: k.dev, delayed: k.delayed}
 			open[k], bytes[k] = b, 0
 			r.buckets = append(r.buckets, b)
 		}
@@ -110,6 +112,9 @@ func (r *Reducer) assign() error {
 			b.numel += b.numel % 2 // a word of a device's memory has one owner
 		}
 		last[b] = at
+		if b.delayed {
+			last[b] += len(r.order) // after all others
+		}
 		bytes[k] += p.Tensor.Numel() * k.d.Size()
 		limit := r.options.BucketBytes
 		if !started[k] {

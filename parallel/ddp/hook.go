@@ -20,7 +20,7 @@ func (r *Reducer) RegisterHook(h Hook) error {
 	if err := r.hookable(); err != nil {
 		return err
 	}
-	r.hook = h
+	r.hook, r.own = h, false
 	return r.assign()
 }
 
@@ -35,12 +35,13 @@ func (r *Reducer) RegisterForeignHook(id uint64, drop func()) error {
 		return err
 	}
 	r.foreign, r.dropForeign = id, drop
+	r.hook, r.own = nil, false
 	return r.assign()
 }
 
 func (r *Reducer) hookable() error {
 	switch {
-	case r.hook != nil || r.foreign != 0:
+	case r.hook != nil && !r.own || r.foreign != 0:
 		return core.Errorf(core.StateError, "register_comm_hook", "a hook was registered before, and there can be only one")
 	case r.stats.Passes > 0 || r.pass != nil:
 		return core.Errorf(core.StateError, "register_comm_hook", "hooks must be registered before the first step")

@@ -11,6 +11,9 @@ import (
 
 // launch reduces a bucket, all of whose gradients are final.
 func (r *Reducer) launch(b *Bucket) error {
+	if r.options.FindUnused && r.options.SkipUnused && !r.pass.shadow && !slices.ContainsFunc(b.params, func(i int) bool { return r.params[i].Tensor.Grad() != nil }) {
+		return nil // on no rank, as was promised
+	}
 	r.stats.Buckets++
 	r.stats.Bytes += b.Bytes()
 	r.stats.LastBytes += b.Bytes()

@@ -60,7 +60,24 @@ func (d *DistributedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 	if err := d.Begin(x.Size(0)); err != nil {
 		return core.ErrorTensor(err)
 	}
-	return nn.Call(l, x)
+	if d.reducer.options.Precision.Param == nil {
+		return nn.Call(l, x)
+	}
+	lowered, err := d.reducer.Lowered()
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	to := map[*core.Tensor]*core.Tensor{}
+	for i, p := range d.reducer.params {
+		to[p.Tensor] = lowered[i]
+	}
+	m := nn.Replicate(d.Module, func(n nn.Named) *core.Tensor {
+		if t := to[n.Tensor]; t != nil {
+			return t
+		}
+		return n.Tensor
+	})
+	return nn.Call(m.(nn.Layer), d.reducer.LoweredInput(x, false))
 }
 
 // Begin is to be called before each forward pass of a module that is not a layer, with the number of samples in the batch:

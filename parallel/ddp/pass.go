@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plait-ml/plait/core"
@@ -28,33 +29,51 @@ func (r *Reducer) arrived(i int) error {
 	if r.mode.stale() {
 		return nil
 	}
-	if !r.expect || !p.active {
+	if !r.expect || !p.active || p.delayed {
 		if p.bucket != nil && r.options.BucketView {
-			return p.bucket.adopt(p.slot)
+			if err := p.bucket.adopt(p.slot); err != nil {
+				return err
+			}
+		}
+		if p.Tensor == r.options.Until {
+			return r.released()
 		}
 		return nil
 	}
-	if r.pass == nil || r.pass.done {
-		if err := r.begin(false); err != nil {
-			return err
-		}
+	if err := r.enter(); err != nil {
+		return err
 	}
 	s := r.pass
-	if run := autograd.CurrentRun(); run != s.run {
-		s.run = run
-		if err := autograd.QueueCallback(r.backwardEnded); err != nil {
-			return err
-		}
-		if err := r.skipUnused(run); err != nil {
-			return err
-		}
-	}
 	if s.ready[i] {
 		return core.Errorf(core.StateError, "ddp", "parameter %s on rank %d got its final gradient twice in one step: it is used in two backward passes of which neither has all parameters, or the graph is not the static one that was promised",
 			p.Name, r.group.Rank())
 	}
 	s.came = append(s.came, i)
-	return r.markReady(i)
+	if err := r.markReady(i); err != nil {
+		return err
+	}
+	if p.Tensor == r.options.Until {
+		return r.released()
+	}
+	return nil
+}
+
+// enter begins a pass, unless one is under way, and takes note of the backward pass that calls.
+func (r *Reducer) enter() error {
+	if r.pass == nil || r.pass.done {
+		if err := r.begin(false); err != nil {
+			return err
+		}
+	}
+	run := autograd.CurrentRun()
+	if run == r.pass.run {
+		return nil
+	}
+	r.pass.run = run
+	if err := autograd.QueueCallback(r.backwardEnded); err != nil {
+		return err
+	}
+	return r.skipUnused(run)
 }
 
 // begin starts a pass.
@@ -63,6 +82,9 @@ func (r *Reducer) begin(shadow bool) error {
 	r.pass = s
 	for _, b := range r.buckets {
 		b.pending = len(b.params)
+		if b.delayed {
+			b.pending = 1 // the parameter that they wait for
+		}
 		b.absent = nil
 		s.remaining += b.pending
 	}
@@ -137,7 +159,7 @@ func (r *Reducer) launchReady() error {
 // skipUnused counts the parameters that the backward pass will not reach as ready, where that is allowed.
 func (r *Reducer) skipUnused(run *autograd.Run) error {
 	for i, p := range r.params {
-		if !p.active || r.pass.ready[i] {
+		if !p.active || p.delayed || r.pass.ready[i] {
 			continue
 		}
 		if r.options.FindUnused && !run.Reaches(p.Tensor) || r.options.StaticGraph && r.unused[i] {
@@ -172,13 +194,13 @@ func (r *Reducer) backwardEnded() error {
 // markRest counts all parameters as ready.
 func (r *Reducer) markRest() error {
 	for i, p := range r.params {
-		if p.active && !r.pass.ready[i] {
+		if p.active && !p.delayed && !r.pass.ready[i] {
 			if err := r.markReady(i); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return r.markDelayed()
 }
 
 // finish runs when all buckets of a pass have gone.
@@ -195,7 +217,10 @@ func (r *Reducer) finish() error {
 	if r.observed == nil && !r.options.FindUnused {
 		r.observed = append([]int{}, s.came...)
 	}
-	if !r.options.FindUnused && !(r.options.StaticGraph && r.unused == nil) {
+	switch {
+	case r.options.FindUnused && r.options.SkipUnused:
+		return r.fillAbsent(make([]int32, len(r.params)))
+	case !r.options.FindUnused && !(r.options.StaticGraph && r.unused == nil):
 		return r.fillAbsent(nil)
 	}
 	used, err := r.usedAnywhere()
@@ -210,6 +235,11 @@ func (r *Reducer) usedAnywhere() ([]int32, error) {
 	counts := make([]int32, len(r.params))
 	for _, i := range r.pass.came {
 		counts[i] = 1
+	}
+	for i, p := range r.params {
+		if p.delayed && p.Tensor.Grad() != nil {
+			counts[i] = 1
+		}
 	}
 	missing := false
 	for _, b := range r.buckets {
@@ -269,9 +299,12 @@ func (r *Reducer) unfinished() error {
 	}
 	var names []string
 	for i, p := range r.params {
-		if p.active && !s.ready[i] {
+		if p.active && !p.delayed && !s.ready[i] {
 			names = append(names, p.Name)
 		}
+	}
+	if slices.ContainsFunc(r.buckets, func(b *Bucket) bool { return b.delayed && b.pending > 0 }) {
+		names = append(names, "the parameter that the delayed ones wait for")
 	}
 	r.pass = nil
 	const most = 20

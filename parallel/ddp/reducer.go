@@ -40,6 +40,15 @@ type Options struct {
 	BucketView bool
 	// DelayAllReduce reduces when backward has ended.
 	DelayAllReduce bool
+	// Delayed are parameters that may get gradients in several backward passes of a step. They are reduced, after all others, once
+	// Until, a parameter of this or of another module, has its gradient. What they lack by then counts as zero.
+	Delayed []*core.Tensor `json:"-"`
+	Until   *core.Tensor   `json:"-"`
+	// SkipUnused promises, with FindUnused, that the ranks leave the same parameters without a gradient: buckets without any are
+	// not sent.
+	SkipUnused bool
+	// Precision says in which dtypes to compute and to reduce.
+	Precision Precision
 	// Weighted makes the result the gradient of the mean over the joined batch where the ranks' batches differ in size, by
 	// the numbers of samples given to [Reducer.Forward]. Otherwise it is the mean of the ranks' gradients.
 	Weighted bool
@@ -48,10 +57,11 @@ type Options struct {
 // A parameter is a tensor that is trained.
 type parameter struct {
 	Named
-	remove func()  // takes the hook away
-	active bool    // requires a gradient, as of the last forward pass
-	bucket *Bucket // nil if not active
-	slot   int     // in the bucket
+	remove  func() // takes the hook away
+	active  bool   // requires a gradient, as of the last forward pass
+	delayed bool
+	bucket  *Bucket // nil if not active
+	slot    int     // in the bucket
 }
 
 // A Reducer averages the gradients of parameters over the ranks of a group. Its methods belong to the thread of its rank.
@@ -67,6 +77,7 @@ type Reducer struct {
 	contexts map[streamKey]*core.Context // in which hooks of another language work on them
 	rebuilt  bool                        // the order is that of a backward pass
 	observed []int                       // the order in which gradients came in the first
+	unhook   func()                      // takes the hook on Options.Until away
 	unused   map[int]bool                // with StaticGraph, the parameters that no rank uses; nil before the first step
 
 	sync        bool // forward passes are to be synchronised
@@ -74,6 +85,7 @@ type Reducer struct {
 	pass        *pass
 	works       [2][]*collective.Work // of the last two passes
 	hook        Hook
+	own         bool   // the hook is that of Options.Precision
 	foreign     uint64 // a hook of another language
 	dropForeign func()
 	samples     float64
@@ -130,6 +142,12 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 		r.params = append(r.params, &parameter{Named: n})
 	}
 	problem := r.check()
+	if problem == nil {
+		problem = r.prepareDelayed()
+	}
+	if problem == nil {
+		problem = r.lower()
+	}
 	if !o.SkipInit {
 		if err := r.verify(problem); err != nil {
 			return nil, err
@@ -146,6 +164,14 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 	for i, p := range r.params {
 		p.remove = p.Tensor.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
 			if err := r.arrived(i); err != nil {
+				return core.ErrorTensor(err)
+			}
+			return nil
+		}})
+	}
+	if t := o.Until; t != nil && !seen[t] {
+		r.unhook = t.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+			if err := r.released(); err != nil {
 				return core.ErrorTensor(err)
 			}
 			return nil
@@ -195,11 +221,36 @@ func (r *Reducer) Close() error {
 	if r.stale != nil {
 		err = errors.Join(err, r.SetSyncMode(SyncMode{}, nil))
 	}
+	streams := r.detach()
+	for _, s := range streams {
+		if e := s.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// Release does what [Reducer.Close] does, but waits for nobody: for a reducer that was dropped.
+func (r *Reducer) Release() {
+	streams := r.detach()
+	go func() {
+		for _, s := range streams {
+			s.Close() // when what was launched has run
+		}
+	}()
+}
+
+// detach takes the hooks off and gives memory back. It returns the streams, which are to be closed.
+func (r *Reducer) detach() map[streamKey]core.Stream {
 	for _, p := range r.params {
 		if p.remove != nil {
 			p.remove()
 			p.remove = nil
 		}
+	}
+	if r.unhook != nil {
+		r.unhook()
+		r.unhook = nil
 	}
 	if r.dropForeign != nil {
 		r.dropForeign()
@@ -209,14 +260,9 @@ func (r *Reducer) Close() error {
 	for _, c := range r.contexts {
 		c.Free()
 	}
-	r.contexts = nil
-	for _, s := range r.streams {
-		if e := s.Close(); err == nil {
-			err = e
-		}
-	}
-	r.streams = nil
-	return err
+	streams := r.streams
+	r.contexts, r.streams = nil, nil
+	return streams
 }
 
 // NoSync runs fn with the forward passes in it left alone: backward only adds to the rank's own gradients, and sends

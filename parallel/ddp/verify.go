@@ -21,6 +21,7 @@ type described struct {
 	DType        core.DType
 	Shape        []int
 	RequiresGrad bool
+	Delayed      bool
 }
 
 func (d described) String() string {
@@ -28,11 +29,14 @@ func (d described) String() string {
 	if !d.RequiresGrad {
 		s += " without a gradient"
 	}
+	if d.Delayed {
+		s += " whose reduction is delayed"
+	}
 	return s
 }
 
 func describe(n Named) described {
-	return described{n.Name, n.Tensor.DType(), slices.Clone(n.Tensor.Shape()), n.Tensor.RequiresGrad()}
+	return described{n.Name, n.Tensor.DType(), slices.Clone(n.Tensor.Shape()), n.Tensor.RequiresGrad(), false}
 }
 
 // verify compares the ranks' parameters, buffers and options. All ranks return the same error.
@@ -43,7 +47,9 @@ func (r *Reducer) verify(problem error) error {
 		d.Problem = problem.Error()
 	} else {
 		for _, p := range r.params {
-			d.Params = append(d.Params, describe(p.Named))
+			s := describe(p.Named)
+			s.Delayed = p.delayed
+			d.Params = append(d.Params, s)
 		}
 		for _, b := range r.buffers {
 			d.Buffers = append(d.Buffers, describe(b))
@@ -107,7 +113,11 @@ func compare(ranks []description) error {
 			return core.Errorf(core.DistributedError, "ddp", "the ranks' models differ: %s; the first that some lack is %q", strings.Join(v, ", "), extra)
 		}
 	}
-	if v := group(ranks, func(r int) string { return fmt.Sprintf("%+v", ranks[r].Options) }); len(v) > 1 {
+	options := func(r int) string {
+		b, _ := json.Marshal(ranks[r].Options) // as it came, without pointers
+		return string(b)
+	}
+	if v := group(ranks, options); len(v) > 1 {
 		return core.Errorf(core.DistributedError, "ddp", "the ranks' options differ: %s", strings.Join(v, ", "))
 	}
 	return nil

@@ -66,6 +66,15 @@ def is_tensor(obj: Any) -> TypeGuard[Tensor]:
     return isinstance(obj, TensorBase)
 
 
+class Owner(_core.ObjectOwner):
+    """Owns the handle of an object of the engine for something that cannot be such an owner itself."""
+
+    __slots__ = ()
+
+    def __init__(self, handle: int) -> None:
+        self._h = handle
+
+
 def own_list(handle: int) -> tuple[Tensor, ...]:
     """Returns the tensors of a list object of the engine."""
     out = array("q", bytes(8 * _core.bind_ListLen(handle)))
@@ -284,6 +293,7 @@ __all__ = [
     "BUSY",
     "EXCEPTIONS",
     "MAX_DIMS",
+    "Owner",
     "TensorBase",
     "address",
     "call",

@@ -76,6 +76,9 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
         Raises:
             ValueError: if there is not exactly one element.
         """
+        value: Number | None = _core.peek(self)
+        if value is not None:
+            return value
         wait_value(self._h)
         if self.dtype.is_floating_point:
             real = array("d", (0.0,))

@@ -56,7 +56,7 @@ def init_device_mesh(
     return DeviceMesh._made(device_type, shape, None, mesh_dim_names)
 
 
-class DeviceMesh:
+class DeviceMesh(_core.ObjectOwner):
     """An n-dimensional arrangement of ranks, and a group along each of its axes.
 
     `init_device_mesh` makes one of all ranks. Slicing by names of axes gives a mesh that shares the groups:
@@ -88,8 +88,8 @@ class DeviceMesh:
         shape, ranks = _places(mesh)
         other = DeviceMesh._made(device_type, shape, ranks, mesh_dim_names, sort=not preserve_rank_order)
         self.__dict__.update(other.__dict__)
-        # The handle has one owner.
-        other.__dict__.clear()
+        self._h = other._h
+        del other._h  # the handle has one owner
         self._root = self
 
     @classmethod
@@ -332,12 +332,6 @@ class DeviceMesh:
 
     def __reduce__(self) -> Any:
         raise TypeError("a DeviceMesh belongs to its rank and cannot be pickled")
-
-    def __del__(self) -> None:
-        try:
-            _core.bind_ObjectRelease(self._h)
-        except AttributeError:
-            return
 
 
 def _kind(device_type: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from plait import _core
 from plait._arrays import as_tensor, tensor
 from plait._modes import no_grad
-from plait._runtime import address, call, check, own
+from plait._runtime import Owner, address, call, check, own
 from plait._tensor import Tensor
 from plait.optim.optimizer import Closure, Optimizer, evaluate
 
@@ -81,16 +81,13 @@ class EngineOptimizer(Optimizer):
     def _prepare(self) -> None:
         super()._prepare()
         self._handle = 0
+        self._owner: Owner | None = None  # of the handle
         self._sent: list[tuple[float, ...]] = []  # hyperparameters that the engine has
         self._members: list[list[int]] = []  # ids of the parameters that it has
         self._names = ",".join(name for name, _, _ in self._hyper)
         self._states = States(self)
         self._places: dict[int, int] = {}
         self._pending: dict[Any, Any] = {}  # states to load when the engine's optimiser is made
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", 0):
-            _core.bind_ObjectRelease(self._handle)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -155,30 +152,26 @@ class EngineOptimizer(Optimizer):
     def _rebuild(self) -> None:
         """Makes the engine's optimiser anew for other parameters; states move over."""
         states = {**self._pending, **dict(self.state)} if self._handle else self._pending
-        handle, sent, members = 0, [], []
-        try:
-            for g in self.param_groups:
-                values = self._values(g)
-                numbers = array("d", values)
-                params = array("q", [p._h for p in g["params"]])
-                given = (self._names, address(numbers), len(numbers), address(params), len(params))
-                if handle:
-                    check(_core.bind_OptimAddGroup(handle, *given))
-                else:
-                    handle = check(_core.bind_OptimNew(self._algorithm, *given))
-                sent.append(values)
-                members.append(list(map(id, g["params"])))
-            places = {id(p): i for i, p in enumerate(p for g in self.param_groups for p in g["params"])}
-            if states:
-                self._send(handle, places, states)
-        except BaseException:
-            _core.bind_ObjectRelease(handle)
-            raise
-        old, self._handle = self._handle, handle
+        owner: Owner | None = None
+        sent, members = [], []
+        for g in self.param_groups:
+            values = self._values(g)
+            numbers = array("d", values)
+            params = array("q", [p._h for p in g["params"]])
+            given = (self._names, address(numbers), len(numbers), address(params), len(params))
+            if owner is None:
+                owner = Owner(check(_core.bind_OptimNew(self._algorithm, *given)))
+            else:
+                check(_core.bind_OptimAddGroup(owner._h, *given))
+            sent.append(values)
+            members.append(list(map(id, g["params"])))
+        places = {id(p): i for i, p in enumerate(p for g in self.param_groups for p in g["params"])}
+        handle = owner._h if owner is not None else 0
+        if states:
+            self._send(handle, places, states)
+        self._owner, self._handle = owner, handle
         self._sent, self._members, self._places = sent, members, places
         self._pending = {}
-        if old:
-            _core.bind_ObjectRelease(old)
 
     def _replace(self, states: dict[Any, Any]) -> None:
         self._send(self._handle, self._places, states)

@@ -13,7 +13,7 @@ from plait import _core, _ops
 from plait._functions._common import forget_layout
 from plait._layout import Size
 from plait._modes import no_grad
-from plait._runtime import address, check, own
+from plait._runtime import Owner, address, check, own
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup
 from plait.distributed._placement import Placement
@@ -51,15 +51,12 @@ class Tree:
 
     def __init__(self, units: Sequence[Unit]) -> None:
         handles = array("q", [u.handle for u in units])
-        self.handle = check(_core.bind_FsdpTreeNew(address(handles), len(handles)))
+        self._owner = Owner(check(_core.bind_FsdpTreeNew(address(handles), len(handles))))
+        self.handle = self._owner._h
 
     def wait(self) -> None:
         """Waits until the gradients of the last pass are known."""
         check(_core.bind_FsdpTreeWait(self.handle))
-
-    def __del__(self) -> None:
-        if "handle" in self.__dict__:
-            _core.bind_ObjectRelease(self.handle)
 
 
 class Unit:
@@ -93,6 +90,7 @@ class Unit:
                 len(given),
             )
         )
+        self._owner = Owner(self.handle)
         for label, p in named:
             ShardedParameter._make(p, self, label)
 
@@ -128,10 +126,6 @@ class Unit:
     def close(self) -> None:
         """Waits for the unit's last collectives and ends its life; modules keep the shards."""
         check(_core.bind_FsdpUnitClose(self.handle))
-
-    def __del__(self) -> None:
-        if "handle" in self.__dict__:
-            _core.bind_ObjectRelease(self.handle)
 
 
 def _drawing(name: str) -> Callable[..., Any]:

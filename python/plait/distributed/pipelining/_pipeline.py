@@ -207,9 +207,7 @@ class Pipeline(Module):
         """Returns the model's output, without gradients: these come from `step`."""
         return self.evaluate(x)[1]
 
-    def _run(
-        self, x: Any, target: Any, train: bool, keep: bool, scale: float = 1.0
-    ) -> tuple[Tensor | None, Any]:
+    def _run(self, x: Any, target: Any, train: bool, keep: bool, scale: float = 1.0) -> tuple[Tensor | None, Any]:
         samples = samples_of((x,), {}, 0)
         if samples == 0:
             raise ValueError("Pipeline: got an input without samples along dimension 0")

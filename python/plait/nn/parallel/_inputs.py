@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from plait._device import device
+from plait._pytree import tree_map
 from plait._tensor import Tensor
 
 
@@ -18,6 +20,11 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, list | tuple):
         for v in value:
             yield from tensors_in(v)
+
+
+def to_device(value: Any, where: device) -> Any:
+    """Returns a nested value with its tensors on a device; gradients flow back."""
+    return tree_map(lambda v: v.to(where) if isinstance(v, Tensor) else v, value)
 
 
 def samples_of(inputs: Sequence[Any], kwargs: dict[str, Any], dim: int) -> int:

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from plait import _core
+from plait._device import device as Device
+from plait._dtype import dtype
 from plait._kept import keep, kept
 from plait._modes import is_grad_enabled
-from plait._runtime import address, check
+from plait._pytree import tree_map
+from plait._runtime import Owner, address, check, dtype_number, is_tensor, own
 from plait.distributed._bucket import GradBucket, reducing
 from plait.distributed._groups import ProcessGroup, require
 from plait.nn.modules.module import Module
-from plait.nn.parallel._inputs import samples_of
+from plait.nn.parallel._inputs import samples_of, to_device
 from plait.nn.parallel.modes import BoundedStaleness, Synchronous, SyncMode, as_mode
-from plait.nn.parameter import UninitializedBuffer, UninitializedParameter
+from plait.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from plait.nn.utils.stateless import functional_call
 from plait.optim._engine import EngineOptimizer
 
 _MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class _MixedPrecision:
+    """In which dtypes `DistributedDataParallel` computes and reduces. Parameters and their gradients keep their own.
+
+    Only floating-point tensors are cast. A dtype that is None changes nothing.
+
+    Attributes:
+        param_dtype: of parameters in forward, and so of computation
+        reduce_dtype: in which gradients are averaged; by default param_dtype
+        buffer_dtype: of buffers, from the beginning on
+        cast_forward_inputs: cast the inputs to param_dtype
+    """
+
+    param_dtype: dtype | None = None
+    reduce_dtype: dtype | None = None
+    buffer_dtype: dtype | None = None
+    cast_forward_inputs: bool = True
 
 
 class DistributedDataParallel(Module):
@@ -32,8 +56,8 @@ class DistributedDataParallel(Module):
 
     Args:
         module: the rank's copy, on one device
-        device_ids: None, or the one device of the module
-        output_device: has no effect
+        device_ids: the one device of the module, to which inputs are then moved; None leaves them where they are
+        output_device: the device to which outputs are moved, if `device_ids` are given; that of the module by default
         dim: the dimension of inputs that counts samples, for `weighted`
         broadcast_buffers: send rank 0's buffers before each forward pass in training
         init_sync: verify at the beginning that the ranks' modules agree, and make them equal
@@ -43,15 +67,18 @@ class DistributedDataParallel(Module):
         check_reduction: has no effect
         gradient_as_bucket_view: gradients are views of the buckets, which saves the memory of one copy
         static_graph: each step uses the same parameters, which are found in the first
-        delay_all_reduce_named_params: must be None; see `delay_all_reduce`
-        param_to_hook_all_reduce: must be None
-        mixed_precision: must be None; use `plait.amp`
+        delay_all_reduce_named_params: names and parameters whose gradients may come from several backward passes of a
+            step; they are averaged when `param_to_hook_all_reduce` has its gradient, after all others
+        param_to_hook_all_reduce: a parameter of this module or another
+        mixed_precision: a `_MixedPrecision`, which says in which dtypes to compute and to reduce
         device_mesh: a mesh of one axis, whose group is used in place of `process_group`
-        skip_all_reduce_unused_params: has no effect
+        skip_all_reduce_unused_params: with `find_unused_parameters`, do not send buckets without a gradient: all ranks
+            leave the same parameters unused
         delay_all_reduce: reduce when backward has ended
         weighted: average by the ranks' numbers of samples
 
     Raises:
+        ValueError: if devices, or delayed parameters and the one that they wait for, do not fit.
         RuntimeError: if no parameter requires a gradient, or some have no shape yet.
         plait.DistributedError: on every rank, if the ranks' modules differ.
     """
@@ -70,9 +97,9 @@ class DistributedDataParallel(Module):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
-        delay_all_reduce_named_params: Any = None,
-        param_to_hook_all_reduce: Any = None,
-        mixed_precision: Any = None,
+        delay_all_reduce_named_params: Sequence[tuple[str, Parameter]] | None = None,
+        param_to_hook_all_reduce: Parameter | None = None,
+        mixed_precision: _MixedPrecision | None = None,
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
         *,
@@ -80,14 +107,10 @@ class DistributedDataParallel(Module):
         weighted: bool = False,
     ) -> None:
         super().__init__()
-        absent = {
-            "delay_all_reduce_named_params": delay_all_reduce_named_params,
-            "param_to_hook_all_reduce": param_to_hook_all_reduce,
-            "mixed_precision": mixed_precision,
-        }
-        for name, value in absent.items():
-            if value is not None:
-                raise NotImplementedError(f"DistributedDataParallel: {name} is not available, got {value!r}")
+        if mixed_precision is not None and not isinstance(mixed_precision, _MixedPrecision):
+            raise TypeError(
+                f"DistributedDataParallel: want mixed_precision=_MixedPrecision(...), got {mixed_precision!r}"
+            )
         if device_mesh is not None:
             if process_group is not None:
                 raise RuntimeError("DistributedDataParallel: want process_group or device_mesh, got both")
@@ -108,11 +131,18 @@ class DistributedDataParallel(Module):
         if device_ids is not None and len(device_ids) > 1:
             raise ValueError(f"DistributedDataParallel: want one device for each rank, got device_ids={device_ids}")
         devices = {str(p.device) for _, p in named}
+        if device_ids and {str(Device(device_ids[0]))} != devices:
+            raise ValueError(
+                f"DistributedDataParallel: the module is on {sorted(devices)}, not on device_ids={list(device_ids)}"
+            )
         if len(devices) > 1:
             raise ValueError(f"DistributedDataParallel: want all parameters on one device, got {sorted(devices)}")
         if bucket_cap_mb is not None and bucket_cap_mb <= 0:
             raise ValueError(f"DistributedDataParallel: want a positive bucket_cap_mb, got {bucket_cap_mb}")
         self.module = module
+        self.device_ids = [Device(d) for d in device_ids] if device_ids else None
+        self.output_device = None if output_device is None else Device(output_device)
+        self.mixed_precision = mixed_precision
         self.process_group, self.dim, self.device = group, dim, next(iter(named))[1].device
         self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
@@ -122,7 +152,11 @@ class DistributedDataParallel(Module):
         self._hook = 0  # the key of a communication hook in Python
         buffers = list(module.named_buffers())
         flags = (not broadcast_buffers, not init_sync, find_unused_parameters, static_graph, gradient_as_bucket_view)
-        options = sum(1 << i for i, on in enumerate((*flags, delay_all_reduce, weighted)) if on)
+        keep_inputs = mixed_precision is not None and not mixed_precision.cast_forward_inputs
+        flags = (*flags, delay_all_reduce, weighted, skip_all_reduce_unused_params, keep_inputs)
+        options = sum(1 << i for i, on in enumerate(flags) if on)
+        delayed = array("q", [p._h for _, p in delay_all_reduce_named_params or ()])
+        precision = mixed_precision or _MixedPrecision()
         size = 0 if bucket_cap_mb is None else max(1, int(bucket_cap_mb * _MIB))
         p, b = array("q", [t._h for _, t in named]), array("q", [t._h for _, t in buffers])
         self._reducer = check(
@@ -137,15 +171,39 @@ class DistributedDataParallel(Module):
                 size,
                 size,
                 options,
+                address(delayed),
+                len(delayed),
+                0 if param_to_hook_all_reduce is None else param_to_hook_all_reduce._h,
+                *map(dtype_number, (precision.param_dtype, precision.reduce_dtype, precision.buffer_dtype)),
             )
         )
+        self._owner = Owner(self._reducer)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Runs the module; with gradients, the backward pass that follows averages them."""
         if is_grad_enabled():
             samples = samples_of(inputs, kwargs, self.dim) if self._weighted else 0
             check(_core.bind_ReducerForward(self._reducer, samples))
-        return self.module(*inputs, **kwargs)
+        if self.device_ids:
+            inputs, kwargs = to_device((inputs, kwargs), self.device_ids[0])
+        out = self._lowered(inputs, kwargs) if self.mixed_precision else self.module(*inputs, **kwargs)
+        return out if not self.device_ids or self.output_device is None else to_device(out, self.output_device)
+
+    def _lowered(self, inputs: Any, kwargs: Any) -> Any:
+        """Runs the module with parameters, and inputs, in the dtype of mixed precision."""
+        assert self.mixed_precision is not None
+        wanted = self.mixed_precision.param_dtype
+        if wanted is None:
+            return self.module(*inputs, **kwargs)
+        names = [n for n, _ in self.module.named_parameters()]
+        out = array("q", bytes(8 * len(names)))
+        check(_core.bind_ReducerLowered(self._reducer, address(out)))
+        values = dict(zip(names, map(own, out), strict=True))
+        if self.mixed_precision.cast_forward_inputs:
+            inputs, kwargs = tree_map(
+                lambda v: v.to(wanted) if is_tensor(v) and v.is_floating_point() else v, (inputs, kwargs)
+            )
+        return functional_call(self.module, values, inputs, kwargs)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -274,8 +332,3 @@ class DistributedDataParallel(Module):
 
     def __reduce__(self) -> Any:
         raise TypeError("DistributedDataParallel belongs to its rank and cannot be pickled; pickle its module")
-
-    def __del__(self) -> None:
-        reducer = self.__dict__.get("_reducer")
-        if reducer is not None:
-            _core.bind_ObjectRelease(reducer)

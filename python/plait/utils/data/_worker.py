@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,8 @@ class Worker:
         self.info = info
         self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.results: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
-        args = (info, fetch, init, self.tasks, self.results, _core.bind_ModeGet(), place.rank)
+        self._owners: list[weakref.ref[Any]] = []
+        args = (info, fetch, init, self.tasks, self.results, _core.bind_ModeGet(), place.rank, self._owners)
         self.thread = threading.Thread(target=_work, args=args, daemon=True, name=f"DataLoader worker {info.id}")
         self.thread.start()
 
@@ -76,6 +78,10 @@ class Worker:
             if of == epoch:
                 return value, error
 
+    def end_with(self, owner: object) -> None:
+        """Ends the thread when an object is gone: without a finaliser in Python, in which a Ctrl-C would be lost."""
+        self._owners.append(weakref.ref(owner, self.tasks.put))
+
     def stop(self) -> None:
         """Ends the thread once it has made what it is at."""
         self.tasks.put(None)
@@ -89,6 +95,7 @@ def _work(
     results: queue.SimpleQueue[Any],
     mode: int,
     rank: Rank | None,
+    _owners: list[weakref.ref[Any]],
 ) -> None:
     _local.info = info
     place.rank = rank
@@ -104,7 +111,7 @@ def _work(
         failed = _noted(error, info.id)
     samples: Iterator[Any] | None = None
     ended = False
-    while (task := tasks.get()) is not None:
+    while isinstance(task := tasks.get(), tuple):
         epoch, what = task
         if what is End:
             ended = False

@@ -140,10 +140,6 @@ class DataLoader(Generic[T_co]):
         self.__dict__.update(state)
         self._workers, self._passes = [], itertools.count()
 
-    def __del__(self) -> None:
-        for w in getattr(self, "_workers", ()):
-            w.stop()
-
     def _index(self) -> Iterator[Any]:
         """Returns what a pass asks the workers for."""
         if self._iterable:
@@ -190,6 +186,8 @@ class DataLoader(Generic[T_co]):
         ]
         if self.persistent_workers:
             self._workers = workers
+            for w in workers:
+                w.end_with(self)
         return workers
 
 
@@ -225,6 +223,8 @@ class _Pass:
         self._workers = loader._start_workers()
         self._epoch = next(loader._passes)
         for w in self._workers:
+            if not loader.persistent_workers:
+                w.end_with(self)
             w.start(self._epoch)
         self._asks: Iterator[Any] = loader._index()
         self._waiting: deque[int] = deque()  # the workers that were asked, in order
@@ -280,7 +280,3 @@ class _Pass:
             for w in self._workers:
                 w.stop()
         self._done = True
-
-    def __del__(self) -> None:
-        if hasattr(self, "_done"):
-            self._stop()

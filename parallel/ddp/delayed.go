@@ -1,0 +1,62 @@
+package ddp
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// prepareDelayed marks the parameters of [Options.Delayed].
+func (r *Reducer) prepareDelayed() error {
+	o := r.options
+	switch {
+	case (len(o.Delayed) == 0) != (o.Until == nil):
+		return core.Errorf(core.ValueError, "ddp", "parameters whose reduction is delayed, and the one that they wait for, want one another; got %d and %v", len(o.Delayed), o.Until)
+	case o.Until == nil:
+		return nil
+	}
+	if err := o.Until.Usable("ddp"); err != nil {
+		return err
+	}
+	if !o.Until.IsLeaf() || !o.Until.RequiresGrad() {
+		return core.Errorf(core.ValueError, "ddp", "what delayed parameters wait for must be a parameter that requires a gradient, got %v", o.Until)
+	}
+	for i, t := range o.Delayed {
+		at := slices.IndexFunc(r.params, func(p *parameter) bool { return p.Tensor == t })
+		if at < 0 {
+			return core.Errorf(core.ValueError, "ddp", "delayed parameter %d is not one of the module", i)
+		}
+		r.params[at].delayed = true
+	}
+	return nil
+}
+
+// released is told that the gradient which the delayed parameters wait for has come.
+func (r *Reducer) released() error {
+	if !r.expect || r.mode.stale() {
+		return nil
+	}
+	if err := r.enter(); err != nil {
+		return err
+	}
+	for _, b := range r.buckets {
+		if b.delayed && b.pending == 0 {
+			return core.Errorf(core.StateError, "ddp", "the parameter that the delayed ones wait for got its gradient twice in one step on rank %d", r.group.Rank())
+		}
+	}
+	return r.markDelayed()
+}
+
+// markDelayed counts the delayed buckets as ready.
+func (r *Reducer) markDelayed() error {
+	for _, b := range r.buckets {
+		if b.delayed && b.pending > 0 {
+			b.pending = 0
+			r.pass.remaining--
+		}
+	}
+	if r.delays() {
+		return nil
+	}
+	return r.launchReady()
+}

@@ -1,0 +1,172 @@
+package ddp_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/stretchr/testify/require"
+)
+
+// Case 16: parameters whose reduction is delayed until another has its gradient train as the others do.
+func TestCase16DelayedParameters(t *testing.T) {
+	for _, view := range []bool{false, true} {
+		spawn(t, 3, func(r *collective.Rank) error {
+			var results [2][]float64
+			for i, delayed := range []bool{false, true} {
+				m := mlpLike(4)
+				params := nn.Parameters(m)
+				o := small
+				o.BucketView = view
+				if delayed {
+					o.Delayed, o.Until = params[1:4], params[0]
+				}
+				p, err := ddp.New(m, r.World, o)
+				if err != nil {
+					return err
+				}
+				opt, err := optimisers["adam"](params)
+				if err != nil {
+					return err
+				}
+				for s := range 4 {
+					x, y := batch(s, 4*r.Rank, 4*r.Rank+4)
+					if _, err := step(p, opt, x, y); err != nil {
+						return err
+					}
+				}
+				if results[i], err = values(m); err != nil {
+					return err
+				}
+				if s := p.Reducer().Stats(); s.Passes != 4 {
+					return fmt.Errorf("%d passes", s.Passes)
+				}
+				if err := p.Close(); err != nil {
+					return err
+				}
+			}
+			return equal("with delayed parameters", results[1], results[0])
+		})
+	}
+}
+
+// Case 16: delayed parameters may get gradients in several backward passes of a step; all may be delayed, and what they wait for
+// may belong to another module.
+func TestCase16DelayedOverSeveralPasses(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		run := func(delayed bool) ([]float64, error) {
+			m := mlpLike(4)
+			gate := op.Zeros(width).Detach().SetRequiresGrad(true)
+			o := small
+			if delayed {
+				o.Delayed, o.Until = nn.Parameters(m), gate
+			}
+			p, err := ddp.New(m, r.World, o)
+			if err != nil {
+				return nil, err
+			}
+			defer p.Close()
+			for i := range 3 {
+				x, y := batch(i, 4*r.Rank, 4*r.Rank+4)
+				backward := func() error {
+					if i == 2 {
+						x = op.Add(x, gate) // the gradient that comes last
+					}
+					return autograd.Backward(mse(p.Forward(x), y))
+				}
+				if !delayed && i < 2 {
+					err = p.NoSync(backward)
+				} else {
+					err = backward()
+				}
+				if err != nil {
+					return nil, err
+				}
+				if delayed && i < 2 && p.Reducer().Stats().Buckets > 0 {
+					return nil, fmt.Errorf("reduced in pass %d", i)
+				}
+			}
+			return grads(m)
+		}
+		want, err := run(false)
+		if err != nil {
+			return err
+		}
+		got, err := run(true)
+		if err != nil {
+			return err
+		}
+		return near("gradients of three passes", got, want, 1e-12)
+	})
+}
+
+// Wrong parameters to delay, and an Until that does not come, are errors.
+func TestCase16DelayedWrongly(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		m, other := mlpLike(4), mlpLike(5)
+		params := nn.Parameters(m)
+		for want, o := range map[string]ddp.Options{
+			"want one another":      {Delayed: params[:1]},
+			"not one of the module": {Delayed: nn.Parameters(other)[:1], Until: params[0]},
+			"requires a gradient":   {Delayed: params[:1], Until: op.Zeros(2)},
+		} {
+			_, err := ddp.New(m, r.World, o)
+			require.ErrorContains(t, err, want)
+		}
+		p, err := ddp.New(m, r.World, ddp.Options{Delayed: params[:1], Until: nn.Parameters(other)[0]})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		x, y := batch(0, 0, 4)
+		if err := autograd.Backward(mse(p.Forward(x), y)); err != nil {
+			return err
+		}
+		require.ErrorContains(t, p.Forward(x).Err(), "the delayed ones wait for")
+		return nil
+	})
+}
+
+// Case 20: buckets that no rank uses need not be sent.
+func TestCase20SkipUnused(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		var sent [2]int
+		var results [2][]float64
+		for i, skip := range []bool{false, true} {
+			core.ManualSeed(9)
+			m := newBranches()
+			m.use = "left"
+			o := small
+			o.FindUnused, o.SkipUnused, o.BucketBytes = true, skip, 1
+			p, err := ddp.New(m, r.World, o)
+			if err != nil {
+				return err
+			}
+			for s := range 2 {
+				nn.ZeroGrad(m)
+				if err := backward(p, r, s); err != nil {
+					return err
+				}
+			}
+			if m.Right.Weight.Grad() != nil {
+				return fmt.Errorf("an unused parameter got a gradient")
+			}
+			sent[i] = r.World.Stats().Bytes["all_reduce"]
+			if results[i], err = grads(m); err != nil {
+				return err
+			}
+			if err := p.Close(); err != nil {
+				return err
+			}
+		}
+		if sent[1]-sent[0] >= sent[0] {
+			return fmt.Errorf("sent %d bytes in all, and %d without the unused", sent[0], sent[1]-sent[0])
+		}
+		return equal("gradients", results[1], results[0])
+	})
+}

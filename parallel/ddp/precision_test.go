@@ -1,0 +1,105 @@
+package ddp_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/optim"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/stretchr/testify/require"
+)
+
+// Case 14: with mixed precision forward computes in another dtype. Parameters and gradients keep theirs, are the same on all ranks,
+// and near those of full precision.
+func TestCase14MixedPrecision(t *testing.T) {
+	bf16, fp16 := core.BFloat16, core.Float16
+	want := trainMixed(t, ddp.Precision{}, core.Float32)
+	for name, c := range map[string]struct {
+		precision ddp.Precision
+		computed  core.DType
+	}{
+		"parameters and buffers": {ddp.Precision{Param: &bf16, Buffer: &bf16}, bf16},
+		"reduction":              {ddp.Precision{Reduce: &fp16}, core.Float32},
+		"both":                   {ddp.Precision{Param: &bf16, Reduce: &fp16, Buffer: &bf16}, bf16},
+	} {
+		got := trainMixed(t, c.precision, c.computed)
+		require.Equal(t, got[0], got[1], name) // case 15
+		for i, v := range got[0] {
+			require.InDelta(t, want[0][i], v, 0.03, name)
+		}
+		require.NotEqual(t, want[0], got[0], name)
+	}
+}
+
+// trainMixed returns the parameters of each rank after some steps, in which the module computed in a dtype.
+func trainMixed(t *testing.T, precision ddp.Precision, computed core.DType) [2][]float32 {
+	var results [2][]float32
+	spawn(t, 2, func(r *collective.Rank) error {
+		if err := core.CurrentContext().SetDefaultDType(core.Float32); err != nil {
+			return err
+		}
+		core.ManualSeed(4)
+		var seen core.DType
+		norm := nn.NewBatchNorm1d(8, nn.BatchNormOptions{})
+		m := nn.NewSequential(nn.NewLinear(width, 8, nn.LinearOptions{}), norm, nn.NewFunc(func(x *core.Tensor) *core.Tensor {
+			seen = x.DType()
+			return op.Tanh(x)
+		}), nn.NewLinear(8, 2, nn.LinearOptions{}))
+		p, err := ddp.New(m, r.World, ddp.Options{Precision: precision})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		if d := precision.Buffer; d != nil && norm.RunningMean.DType() != *d {
+			return fmt.Errorf("the running mean is %v", norm.RunningMean)
+		}
+		o, err := optim.NewSGD(nn.Parameters(m), optim.Hyper{"lr": 0.05})
+		if err != nil {
+			return err
+		}
+		for s := range 5 {
+			x, y := batch(s, 8*r.Rank, 8*r.Rank+8)
+			if _, err := step(p, o, x, y); err != nil {
+				return err
+			}
+		}
+		if seen != computed {
+			return fmt.Errorf("computed in %v, want %v", seen, computed)
+		}
+		for _, t := range nn.Parameters(m) {
+			if t.Grad().DType() != core.Float32 {
+				return fmt.Errorf("a gradient is %v", t.Grad())
+			}
+			v, err := core.Values[float32](t)
+			if err != nil {
+				return err
+			}
+			results[r.Rank] = append(results[r.Rank], v...)
+		}
+		return nil
+	})
+	return results
+}
+
+// A hook takes the place of the reduction in another dtype, and dtypes that are none of numbers are refused.
+func TestMixedPrecisionWithHook(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		bf16, whole := core.BFloat16, core.Int64
+		_, err := ddp.New(mlp(), r.World, ddp.Options{Precision: ddp.Precision{Param: &whole}})
+		require.ErrorContains(t, err, "floating-point")
+		p, err := ddp.New(mlp(), r.World, ddp.Options{Precision: ddp.Precision{Reduce: &bf16}})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		if err := p.Reducer().RegisterHook(ddp.AllReduceHook); err != nil {
+			return err
+		}
+		require.ErrorContains(t, p.Reducer().RegisterHook(ddp.AllReduceHook), "only one")
+		return nil
+	})
+}
