@@ -94,6 +94,9 @@ type Call struct {
 	InPlace bool
 	// Fn replaces the kernel for work done by a Go function.
 	Fn func() error
+	// Mark replaces the kernel for a call of a Go function when the device is done with what came before and the inputs are
+	// there. What comes after does not wait for it: a GPU goes on meanwhile. It must not block.
+	Mark func()
 
 	stream Stream
 	waits  []Event
@@ -113,7 +116,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Fn, c.shared = 0, false, nil, false
+	c.Work, c.InPlace, c.Fn, c.Mark, c.shared = 0, false, nil, nil, false
 }
 
 // Clear lets go of what the call refers to.
@@ -121,7 +124,7 @@ func (c *Call) Clear() {
 	clear(c.Outs)
 	clear(c.Ins)
 	clear(c.waits)
-	c.Fn = nil
+	c.Fn, c.Mark = nil, nil
 	// Calls over long lists, such as the parameters of a model, do not leave their room in every slot of the queue.
 	if cap(c.Outs) > longList {
 		c.Outs = nil

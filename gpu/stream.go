@@ -47,6 +47,9 @@ type stream struct {
 	doneMu  sync.Mutex
 	doneCv  sync.Cond
 
+	markMu sync.Mutex
+	marks  []mark // in order
+
 	spare   chan *batch
 	failure atomic.Pointer[failure] // the first unread error
 }
@@ -83,7 +86,7 @@ func (s *stream) Alloc(bytes int) (core.Memory, error) {
 	class := sizeClass(bytes)
 	b, ok := s.cache.take(class)
 	if !ok {
-		return s.device.allocate(s.rank, class, bytes)
+		return s.device.allocate(class, bytes)
 	}
 	for _, e := range b.after {
 		if !e.Done() {
@@ -275,6 +278,21 @@ func (s *stream) Crowded() bool { return s.crowded.Load() }
 func (s *stream) MakeRoom() {
 	if t := s.tail.Load(); t > queueSize/2 {
 		s.waitTaken(t - queueSize/2)
+	}
+}
+
+// Failure returns the first unread error, and leaves it unread.
+func (s *stream) Failure() error {
+	if f := s.failure.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// Explain puts a better error in the place of the first unread one, if that is old.
+func (s *stream) Explain(old, better error) {
+	if f := s.failure.Load(); f != nil && f.err == old {
+		s.failure.CompareAndSwap(f, &failure{better})
 	}
 }
 

@@ -37,6 +37,49 @@ func TestStreamsOfOneDeviceWaitForOneAnother(t *testing.T) {
 	})
 }
 
+// TestMarksFollowTheWork has marks called in order, each once, when the work before them is done and what they wait for is there.
+func TestMarksFollowTheWork(t *testing.T) {
+	d := device(t)
+	s, other := d.NewStream(0), d.NewStream(0)
+	defer s.Close()
+	defer other.Close()
+	core.Tidy(func() {
+		var mu sync.Mutex
+		var reached []int
+		mark := func(s core.Stream, i int, wait *core.Tensor) {
+			c := s.Begin(-1, "mark")
+			if wait != nil {
+				c.In(wait)
+			}
+			c.Mark = func() {
+				mu.Lock()
+				defer mu.Unlock()
+				reached = append(reached, i)
+			}
+			s.Launch(c)
+		}
+		mark(s, 0, nil) // before any work
+		var x *core.Tensor
+		core.WithStream(s, func() {
+			x = on(d, 1000)
+			for i := range 20 {
+				x = op.Add(x, core.Num(1))
+				mark(s, 2*i+1, nil)
+				mark(s, 2*i+2, nil)
+			}
+		})
+		mark(other, 41, x)
+		require.NoError(t, other.Synchronize())
+		want := make([]int, 42)
+		for i := range want {
+			want[i] = i
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, want, reached)
+	})
+}
+
 func TestDevicesWaitForOneAnother(t *testing.T) {
 	d := device(t)
 	host, err := core.OpenDevice("cpu")

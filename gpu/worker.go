@@ -3,6 +3,8 @@ package gpu
 import (
 	"encoding/binary"
 	"runtime/debug"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -26,7 +28,9 @@ func (s *stream) work() {
 		slot := &s.slots[(next-1)%queueSize]
 		s.order(r, slot.call.Waits())
 		s.record(r, slot)
-		r.batch.last = next
+		if s.sent.Load() < next {
+			r.batch.last = next
+		}
 		slot.call.Clear()
 		slot.transfer = nil
 		s.taken.Store(next)
@@ -34,7 +38,7 @@ func (s *stream) work() {
 			core.Crowd(-1)
 		}
 		s.notify()
-		if r.batch.full() || s.awaited(next) || core.ActiveProfile() != nil {
+		if r.batch.full() || core.ActiveProfile() != nil {
 			s.send(r)
 		}
 	}
@@ -44,13 +48,6 @@ func (s *stream) work() {
 // to do.
 func (s *stream) ripe(b *batch) bool {
 	return !b.empty() && (s.wanted.Load() > s.sent.Load() || s.flying.Load() == 0)
-}
-
-// awaited reports whether call n is the last that somebody waits for. What comes behind it does not hold it back: a stream that
-// copies its results to the host has its turn on the GPU right after it.
-func (s *stream) awaited(n uint64) bool {
-	w := s.wanted.Load()
-	return w <= n && w > s.sent.Load()
 }
 
 // await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
@@ -81,20 +78,14 @@ func (s *stream) order(r *recorder, events []core.Event) {
 		if e.Done() {
 			continue
 		}
-		g, here := e.(event)
-		if here = here && g.stream.device == s.device; here && g.stream.sent.Load() >= g.number {
-			continue
-		}
 		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
 			s.send(r)
 		}
-		if here {
+		if g, ok := e.(event); ok && g.stream.device == s.device {
 			g.stream.waitSent(g.number)
-		} else if j, ok := e.(core.Joint); ok {
-			s.order(r, j.Parts())
-		} else {
-			e.Wait()
+			continue
 		}
+		e.Wait()
 	}
 }
 
@@ -144,9 +135,13 @@ func (s *stream) execute(r *recorder, c *core.Call) (err error) {
 	if err := s.Refuse(c); err != nil {
 		return err
 	}
-	if c.Fn != nil {
+	switch {
+	case c.Fn != nil:
 		s.drain(r)
 		return c.Fn()
+	case c.Mark != nil:
+		s.mark(r, c)
+		return nil
 	}
 	return lookup(c.Kernel)(r, c)
 }
@@ -157,7 +152,7 @@ func (s *stream) Refuse(c *core.Call) error {
 	if f := s.device.lost.Load(); f != nil {
 		return f.err
 	}
-	if c.Fn != nil {
+	if c.Fn != nil || c.Mark != nil {
 		return nil
 	}
 	switch c.Kernel {
@@ -185,6 +180,56 @@ func (s *stream) drain(r *recorder) {
 	s.wait(s.sent.Load())
 }
 
+// A mark is a function to be called when call number after is done.
+type mark struct {
+	after uint64
+	fn    func()
+}
+
+// mark has the call's function called when the GPU is done with what is recorded, which goes to it as a batch of its own, and
+// with what other streams make of its inputs.
+func (s *stream) mark(r *recorder, c *core.Call) {
+	if r.batch.list.Len() > 0 {
+		r.batch.last = s.taken.Load() + 1
+		s.send(r)
+	}
+	var left atomic.Int32
+	reached := c.Mark
+	fn := func() {
+		if left.Add(-1) == 0 {
+			reached()
+		}
+	}
+	left.Store(1)
+	for _, e := range c.Waits() {
+		if g, ok := e.(event); ok && g.stream.device == s.device {
+			left.Add(1)
+			g.stream.addMark(mark{g.number, fn})
+		}
+	}
+	s.addMark(mark{s.sent.Load(), fn})
+}
+
+func (s *stream) addMark(m mark) {
+	s.markMu.Lock()
+	defer s.markMu.Unlock()
+	i := len(s.marks)
+	for i > 0 && s.marks[i-1].after > m.after {
+		i--
+	}
+	s.marks = slices.Insert(s.marks, i, m)
+	s.reach(s.done.Load())
+}
+
+// reach calls the functions of the marks up to call number done. The caller holds markMu.
+func (s *stream) reach(done uint64) {
+	for len(s.marks) > 0 && s.marks[0].after <= done {
+		s.marks[0].fn()
+		s.marks[0] = mark{}
+		s.marks = s.marks[1:]
+	}
+}
+
 // send hands the batch to the owner, and waits while too many are on the GPU.
 func (s *stream) send(r *recorder) {
 	b := r.batch
@@ -198,7 +243,6 @@ func (s *stream) send(r *recorder) {
 		<-s.wake
 	}
 	s.flying.Add(1)
-	b.last = max(b.last, s.sent.Load()) // of a call that has many commands, part is sent before the rest is recorded
 	last := b.last
 	d := s.device
 	d.owner.post(func() { d.submit(s, b) })
@@ -234,7 +278,10 @@ func (s *stream) ended(b *batch) {
 	case s.spare <- b:
 	default:
 	}
+	s.markMu.Lock()
+	s.reach(last)
 	s.done.Store(last)
+	s.markMu.Unlock()
 	s.flying.Add(-1)
 	s.notify()
 	s.rouse()

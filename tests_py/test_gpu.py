@@ -253,8 +253,9 @@ def test_the_example_trains_as_on_the_cpu(tmp_path: Path) -> None:
     assert "to gpu (3,072 bytes of codes and targets) and read 6 (24 bytes of losses)" in done.stdout
 
 
-def test_pipelines_over_gpu_and_cpu() -> None:
-    run("""
+def test_pipelines_over_gpus_and_cpu() -> None:
+    run(
+        """
         from plait import nn
         from plait.distributed import pipelining
 
@@ -268,14 +269,18 @@ def test_pipelines_over_gpu_and_cpu() -> None:
         want = nn.functional.mse_loss(m(x), y)
         want.backward()
         for name in pipelining.schedule_names():
-            for devices in (["cpu:0", "gpu:0"], ["gpu:0", "cpu:1"]):
+            for devices in (["cpu:0", "gpu:0"], ["gpu:0", "cpu:1"], ["gpu:0", "gpu:1"], ["gpu:0", "gpu:0"]):
                 p = plait.Pipeline(model(), devices, 4, name, nn.MSELoss())
                 loss, _ = p.step(x, y)
                 assert abs(loss.item() - want.item()) < 1e-5
                 for a, b in zip(p.parameters(), m.parameters(), strict=True):
                     assert (a.grad.to("cpu:0") - b.grad).abs().max() < 1e-5, (name, devices)
+                spans = p.timeline().spans
+                assert len(spans) == str(p.schedule(4)).count(",") + 2, name
                 assert abs(p.evaluate(x, y)[0].item() - want.item()) < 1e-5
-    """)
+        """,
+        PLAIT_SOFTWARE_GPU="2",
+    )
 
 
 def test_ranks_on_a_gpu() -> None:

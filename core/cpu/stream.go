@@ -78,7 +78,7 @@ func (s *stream) Alloc(bytes int) (core.Memory, error) {
 	class := sizeClass(bytes)
 	b, ok := s.cache.take(class)
 	if !ok {
-		return s.device.allocate(s.rank, class, bytes)
+		return s.device.allocate(class, bytes)
 	}
 	for _, e := range b.after {
 		if !e.Done() {
@@ -231,8 +231,12 @@ func execute(ctx *kernel.Context, c *core.Call) (err error) {
 		}
 	}()
 	c.Touch()
-	if c.Fn != nil {
+	switch {
+	case c.Fn != nil:
 		return c.Fn()
+	case c.Mark != nil:
+		c.Mark()
+		return nil
 	}
 	f := kernel.Lookup(c.Kernel)
 	if f == nil {

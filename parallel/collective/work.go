@@ -228,15 +228,10 @@ func (e *event) Done() bool {
 
 // Wait implements [core.Event].
 func (e *event) Wait() {
-	for _, o := range e.Parts() {
+	(*Work)(e).arrivedWithin(-1)
+	for _, o := range e.events {
 		o.Wait()
 	}
-}
-
-// Parts implements [core.Joint].
-func (e *event) Parts() []core.Event {
-	(*Work)(e).arrivedWithin(-1)
-	return e.events
 }
 
 // WaitFor implements [core.Event].

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -16,29 +17,33 @@ type marks struct {
 	began   []atomic.Int64 // nanoseconds since start, by action
 	ended   []atomic.Int64
 	done    []core.Event
+	before  []error // the stream's unread error when the action began, of streams that find failures after the work
 	failed  atomic.Pointer[stageError]
+}
+
+// A finder is a stream that finds some failures only after the work, such as an index past the end on a GPU: they are the
+// stream's, and no tensor's.
+type finder interface {
+	// Failure returns the first unread error, and leaves it unread.
+	Failure() error
+	// Explain puts a better error in its place.
+	Explain(old, better error)
 }
 
 func newMarks(x *Executor, actions []Action) *marks {
 	return &marks{x: x, actions: actions, start: time.Now(), began: make([]atomic.Int64, len(actions)),
-		ended: make([]atomic.Int64, len(actions)), done: make([]core.Event, len(actions))}
+		ended: make([]atomic.Int64, len(actions)), done: make([]core.Event, len(actions)), before: make([]error, len(actions))}
 }
 
-// stream returns the stream on which a stage works; nil if marks cost too much there.
+// stream returns the stream on which a stage works.
 func (m *marks) stream(a Action) core.Stream {
-	dev := m.x.Device(a.Stage)
-	if !dev.HostAccessible() {
-		return nil
-	}
-	return core.CurrentContext().Stream(dev)
+	return core.CurrentContext().Stream(m.x.Device(a.Stage))
 }
 
 // begin marks the beginning of action number i, which waits for the tensors.
 func (m *marks) begin(i int, a Action, wait []*core.Tensor) {
 	s := m.stream(a)
-	if s == nil {
-		return
-	}
+	find, late := s.(finder)
 	c := s.Begin(-1, "pipeline")
 	for _, t := range wait {
 		if t.Err() == nil {
@@ -46,9 +51,11 @@ func (m *marks) begin(i int, a Action, wait []*core.Tensor) {
 		}
 	}
 	c.Work = 0
-	c.Fn = func() error {
+	c.Mark = func() {
+		if late {
+			m.before[i] = find.Failure()
+		}
 		m.began[i].Store(int64(time.Since(m.start)) + 1)
-		return nil
 	}
 	s.Launch(c)
 }
@@ -56,10 +63,8 @@ func (m *marks) begin(i int, a Action, wait []*core.Tensor) {
 // end marks the end of action number i, which has made outs.
 func (m *marks) end(i int, a Action, outs []*core.Tensor) {
 	s := m.stream(a)
-	if s == nil {
-		return
-	}
 	dev := s.Device()
+	find, late := s.(finder)
 	var views []*core.Tensor
 	mode := core.CurrentMode()
 	for _, t := range outs {
@@ -75,14 +80,24 @@ func (m *marks) end(i int, a Action, outs []*core.Tensor) {
 			loans = append(loans, l)
 		}
 	}
-	c.Fn = func() error {
+	c.Mark = func() {
 		m.ended[i].Store(int64(time.Since(m.start)) + 1)
+		var found error
+		if late && m.began[i].Load() > 0 {
+			if err := find.Failure(); err != m.before[i] {
+				found = err
+			}
+		}
+		if found != nil {
+			better := m.blame(a, dev, found)
+			find.Explain(found, better)
+			found = better
+		}
 		for k := range loans {
-			if err := loans[k].Err(); err != nil {
+			if err := cmp.Or(loans[k].Err(), found); err != nil {
 				loans[k].Fail(m.blame(a, dev, err))
 			}
 		}
-		return nil
 	}
 	s.Launch(c)
 	release(views)

@@ -350,7 +350,7 @@ func (s *Step) Losses() []*core.Tensor { return s.losses }
 // Outputs returns the last stage's outputs by micro-batch, if they were asked for. They belong to the step.
 func (s *Step) Outputs() [][]*core.Tensor { return s.outputs }
 
-// Measured waits for the step's work and returns when it was done; nil for devices whose memory the host cannot address.
+// Measured waits for the work of the step and returns when it was done.
 func (s *Step) Measured() *Timeline { return s.marks.timeline(s.batch.Schedule) }
 
 // Close lets go of everything that the step holds but losses and outputs, which [Step.Release] gives back.

@@ -18,7 +18,7 @@ from plait.distributed.pipelining._schedule import Picture, Schedule, Timeline, 
 from plait.distributed.pipelining._values import pack
 from plait.nn.modules.module import Module, _convert
 from plait.nn.parallel._inputs import join, samples_of, split
-from plait.nn.parallel.data_parallel import _copy
+from plait.nn.parallel.replicate import _copy
 
 
 def cut_batch(samples: int, chunks: int) -> list[int]:
