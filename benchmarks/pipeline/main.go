@@ -2,8 +2,10 @@
 // timelines.
 //
 //	go run ./benchmarks/pipeline
+//	go run ./benchmarks/pipeline -devices gpu:0,gpu:1
 //
-// Stages that sleep show the executor alone, on any number of cores; stages that compute show a model.
+// Stages that sleep show the executor alone, on any number of cores; stages that compute show a model. With -devices, a GPT is trained
+// on these; one device may stand there several times.
 package main
 
 import (
@@ -22,12 +24,51 @@ import (
 )
 
 func main() {
-	out := flag.String("o", filepath.Join("benchmarks", "reports", time.Now().Format("2006-01-02")+"-pipeline.md"), "the report's file")
+	out := flag.String("o", "", "the report's file")
+	on := flag.String("devices", "", "train a GPT on these, in place of the other measurements")
+	model := flag.String("model", "gpt2", "the GPT: gpt2, small or tiny")
+	chunks := flag.Int("chunks", 8, "micro-batches of a GPT")
+	schedules := flag.String("schedules", strings.Join(pipeline.Names(), ","), "the schedules of a GPT")
 	flag.Parse()
-	if err := run(*out); err != nil {
-		fmt.Fprintln(os.Stderr, "pipeline:", err)
-		os.Exit(1)
+	sections := onCPUs
+	name := "-pipeline.md"
+	if *on != "" {
+		s, ok := shapes[*model]
+		if !ok {
+			fail(fmt.Errorf("there is no model %q", *model))
+		}
+		g := &training{s, strings.Split(*on, ","), *chunks, strings.Split(*schedules, ",")}
+		g.batch = max(g.batch, g.chunks)
+		about, err := g.about()
+		if err != nil {
+			fail(err)
+		}
+		sections = []section{{s.name, about, g.rows}}
+		name = "-pipeline-gpt.md"
 	}
+	if *out == "" {
+		*out = filepath.Join("benchmarks", "reports", time.Now().Format("2006-01-02")+name)
+	}
+	if err := run(*out, sections); err != nil {
+		fail(err)
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "pipeline:", err)
+	os.Exit(1)
+}
+
+// A section is a part of the report.
+type section struct {
+	title, about string
+	rows         func() ([]row, error)
+}
+
+var onCPUs = []section{
+	{"Stages that sleep, of equal cost", fmt.Sprintf("%d devices; of a device's share of a micro-batch, the forward pass, the gradients of its input and those of its weights take %v each.", devices, unit), equal},
+	{"Stages that sleep, of unequal cost", "The same with devices that take " + fmt.Sprint(unequalCosts[:devices]) + " times as long.", unequal},
+	{"Stages that compute", fmt.Sprintf("A sequence of %d blocks of width %d on two CPU devices, %d samples; predicted from the stages' median times in the same step.", blocks, width, samples), computing},
 }
 
 // A row is a schedule with what was predicted of it and what came out.
@@ -40,19 +81,12 @@ type row struct {
 // ratio returns the measured time over the predicted.
 func (r row) ratio() float64 { return r.measured.Time / r.predicted.Time }
 
-func run(out string) error {
+func run(out string, sections []section) error {
 	var s strings.Builder
 	fmt.Fprintf(&s, "# Pipelines, predicted and measured, %s\n\n", time.Now().Format("2 January 2006"))
-	fmt.Fprintf(&s, "```sh\ngo run ./benchmarks/pipeline\n```\n\n%d cores; %s; load average before the run %s. Each figure is the best of %d steps by time; a bubble is the part of the devices' time in which they do nothing.\n", runtime.NumCPU(), runtime.Version(), load(), steps)
+	fmt.Fprintf(&s, "```sh\n%s\n```\n\n%d cores; %s; load average before the run %s. Each figure is the best of %d steps by time; a bubble is the part of the devices' time in which they do nothing.\n", strings.Join(append([]string{"go run ./benchmarks/pipeline"}, os.Args[1:]...), " "), runtime.NumCPU(), runtime.Version(), load(), steps)
 	folder := strings.TrimSuffix(out, ".md")
-	for _, section := range []struct {
-		title, about string
-		rows         func() ([]row, error)
-	}{
-		{"Stages that sleep, of equal cost", fmt.Sprintf("%d devices; of a device's share of a micro-batch, the forward pass, the gradients of its input and those of its weights take %v each.", devices, unit), equal},
-		{"Stages that sleep, of unequal cost", "The same with devices that take " + fmt.Sprint(unequalCosts[:devices]) + " times as long.", unequal},
-		{"Stages that compute", fmt.Sprintf("A sequence of %d blocks of width %d on two CPU devices, %d samples; predicted from the stages' median times in the same step.", blocks, width, samples), computing},
-	} {
+	for _, section := range sections {
 		rows, err := section.rows()
 		if err != nil {
 			return err
