@@ -13,3 +13,18 @@ func MayWait() bool {
 	ask := mayWait.Load()
 	return ask == nil || (*ask)()
 }
+
+var waiting atomic.Pointer[func(wait func())]
+
+// SetWaiting sets how [Waiting] waits.
+func SetWaiting(run func(wait func())) { waiting.Store(&run) }
+
+// Waiting runs wait, which waits for a device in the midst of a call that cannot return before. A caller with a lock without which
+// other ranks cannot go on gives it up meanwhile: the device may be waiting for them.
+func Waiting(wait func()) {
+	if run := waiting.Load(); run != nil {
+		(*run)(wait)
+		return
+	}
+	wait()
+}

@@ -141,7 +141,7 @@ func (s *stream) Launch(c *core.Call) {
 	s.mu.Unlock()
 	s.rouse()
 	if wait {
-		s.wait(t)
+		core.Waiting(func() { s.wait(t) })
 	}
 }
 

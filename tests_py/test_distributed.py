@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import numpy as np
 import plait
@@ -211,6 +212,24 @@ def test_numpy_memory_is_ready_when_a_call_returns():
 
     for a in on_ranks(2, fn):
         assert (a == 3).all()
+
+
+def test_shared_memory_keeps_no_rank_out():
+    """An operation on NumPy's memory waits for its device, which may wait for a rank that has yet to come."""
+    shared = plait.from_numpy(np.ones(1 << 16, np.float32))
+
+    def fn(rank):
+        t = plait.ones(4, device=f"cpu:{rank}")
+        for _ in range(3):
+            if rank == 1:
+                time.sleep(0.05)
+            dist.all_reduce(t, async_op=True)
+            t = t / 2  # behind the collective on the rank's stream
+            mine = shared.to(f"cpu:{rank}") if rank else shared
+            assert (mine * 2).sum().item() == 2 << 16
+        return t.tolist()
+
+    assert on_ranks(2, fn) == [[1] * 4] * 2
 
 
 def test_all_reduce_sync():

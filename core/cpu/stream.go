@@ -148,7 +148,7 @@ func (s *stream) Launch(c *core.Call) {
 		s.wake <- struct{}{}
 	}
 	if wait {
-		s.wait(t)
+		core.Waiting(func() { s.wait(t) })
 	}
 }
 
