@@ -74,8 +74,18 @@ func plait_fsdp_unit_take(h C.plait_object, from C.plait_object, t C.plait_tenso
 }
 
 //export plait_fsdp_summon
-func plait_fsdp_summon(h C.plait_object, readOnly C.bool, alone C.bool, end C.bool) C.plait_status {
-	return C.plait_status(bind.FsdpSummon(int64(h), bool(readOnly), bool(alone), bool(end)))
+func plait_fsdp_summon(h C.plait_object, how C.int64_t, on C.plait_device, end C.bool) C.plait_status {
+	return C.plait_status(bind.FsdpSummon(int64(h), int64(how), int64(on), bool(end)))
+}
+
+//export plait_fsdp_unit_hook
+func plait_fsdp_unit_hook(h C.plait_object, key C.int64_t) C.plait_status {
+	return C.plait_status(bind.FsdpUnitHook(int64(h), int64(key)))
+}
+
+//export plait_fsdp_reduction
+func plait_fsdp_reduction(h C.plait_object, out *C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.FsdpReduction(int64(h), int64(uintptr(unsafe.Pointer(out)))))
 }
 
 //export plait_fsdp_unit_assemble

@@ -28,6 +28,11 @@ func plait_scaler_unscale(h C.plait_object, key C.int64_t, params C.plait_tensor
 	}
 }
 
+//export plait_scaler_found
+func plait_scaler_found(h C.plait_object, key C.int64_t, out *C.plait_tensor, room C.int64_t) C.int64_t {
+	return C.int64_t(bind.ScalerFound(int64(h), int64(key), int64(uintptr(unsafe.Pointer(out))), int64(room)))
+}
+
 //export plait_scaler_check
 func plait_scaler_check(h C.plait_object, key C.int64_t, params C.plait_tensors, n C.int64_t) C.int64_t {
 	return C.int64_t(bind.ScalerCheck(int64(h), int64(key), int64(uintptr(unsafe.Pointer(params))), int64(n)))

@@ -326,7 +326,8 @@ plait_status plait_backward_grads(plait_object h, plait_tensor *out);
 // has.
 plait_status plait_backward_answer(plait_object h, plait_tensors grads, int64_t n);
 
-// plait_backward_bucket returns the bucket of gradients that a pass asks to be reduced.
+// plait_backward_bucket returns the gradients that a pass asks to be reduced: a bucket, or what
+// plait_fsdp_reduction takes.
 plait_object plait_backward_bucket(plait_object h);
 
 // plait_backward_take writes the handles of the gradients of a pass made by plait_backward_grad_new to out, 0
@@ -948,10 +949,19 @@ plait_status plait_fsdp_unit_prefetch(plait_object h, bool backward, plait_ints 
 // plait_fsdp_unit_take moves a parameter that modules of both units use from one unit to another.
 plait_status plait_fsdp_unit_take(plait_object h, plait_object from, plait_tensor t);
 
-// plait_fsdp_summon gathers the parameters of all units of a unit's tree, or with alone set its own, and with
-// end set frees them, after copying changes to the shards unless read_only is set. It may wait for the
-// device.
-plait_status plait_fsdp_summon(plait_object h, bool read_only, bool alone, bool end);
+// plait_fsdp_summon gathers the parameters of a unit and shows them on a device, -1 meaning where they are
+// gathered, and with end set frees them. how is a sum of 1 to copy no changes to the shards, 2 to show
+// gradients too, and 4 to show them on the first rank alone. It may wait for the device.
+plait_status plait_fsdp_summon(plait_object h, int64_t how, plait_device on, bool end);
+
+// plait_fsdp_unit_hook makes the function with the given key reduce a unit's gradients: plait_backward_step
+// asks for it, and its argument is what plait_fsdp_reduction takes.
+plait_status plait_fsdp_unit_hook(plait_object h, int64_t key);
+
+// plait_fsdp_reduction writes the tensors that a hook of plait_fsdp_unit_hook is about: the gradients of all
+// ranks' rows, and this rank's part of their average, which it is to write; the latter is 0 where parameters
+// are not divided, and the former to be averaged.
+plait_status plait_fsdp_reduction(plait_object h, plait_tensor *out);
 
 // plait_fsdp_unit_assemble returns the full tensor of which each rank gives its rows, those of its shard of
 // the named parameter; 0 gives the shard itself. It may wait for the device.
@@ -1350,6 +1360,10 @@ plait_object plait_scaler_new(double scale, double growth, double backoff, int64
 // plait_scaler_unscale divides the gradients of n parameters by the factor; key tells their optimiser from
 // others.
 plait_status plait_scaler_unscale(plait_object h, int64_t key, plait_tensors params, int64_t n);
+
+// plait_scaler_found writes up to room tensors, one for each device, that are not 0 if a gradient of the
+// optimiser there was not finite, and returns how many there are.
+int64_t plait_scaler_found(plait_object h, int64_t key, plait_tensor *out, int64_t room);
 
 // plait_scaler_check unscales the gradients if need be, waits for them, and returns 1 if the optimiser's step
 // shall be made, 0 if a gradient is not finite. It may wait for the device.

@@ -76,7 +76,7 @@ def test_shapes_without_values():
     out.sum().backward()
     assert m.head.weight.grad.shape == (3, 8)
     assert repr(m.fold.detach()) == "tensor(..., size=(5, 8), device='meta')"
-    for read in (out.sum().item, out.tolist, out.numpy, lambda: out.to("cpu"), lambda: m.cpu()):
+    for read in (out.sum().item, out.tolist, out.numpy, lambda: out.to("cpu"), m.cpu):
         with pytest.raises((NotImplementedError, RuntimeError, TypeError)):
             read()
     assert {v.device.type for v in m.to_empty(device="cpu").state_dict().values()} == {"cpu"}
@@ -197,7 +197,7 @@ def test_initialisers_of_divided_parameters():
 def test_param_init_fn():
     def init(m):
         m.to_empty(device="cpu", recurse=False)
-        for n, p in m.named_parameters(recurse=False):
+        for p in m.parameters(recurse=False):
             nn.init.constant_(p, math.prod(p.shape))
         for b in m.buffers(recurse=False):
             b.fill_(7.0)

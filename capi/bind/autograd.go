@@ -5,6 +5,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/plait-ml/plait/parallel/fsdp"
 )
 
 // RequiresGrad returns 1 if gradients flow to the tensor, else 0.
@@ -258,10 +259,13 @@ func answers(a Tensors, n int64) (list []*core.Tensor) {
 	return list
 }
 
-// BackwardBucket returns the bucket of gradients that a pass asks to be reduced.
+// BackwardBucket returns the gradients that a pass asks to be reduced: a bucket, or what [FsdpReduction] takes.
 func BackwardBucket(h Object) Object {
 	if p, ok := handle.Object[*pass](h); ok && p.request != nil {
-		if b, ok := p.request.Payload.(*ddp.Bucket); ok {
+		switch b := p.request.Payload.(type) {
+		case *ddp.Bucket:
+			return handle.AddObject(b)
+		case *fsdp.Reduction:
 			return handle.AddObject(b)
 		}
 	}

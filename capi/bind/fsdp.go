@@ -175,17 +175,45 @@ func FsdpUnitTake(h, from Object, t Tensor) (status Status) {
 	return failure(fsdpUnit(h).Take(fsdpUnit(from), tensor(t)))
 }
 
-// FsdpSummon gathers the parameters of all units of a unit's tree, or with alone set its own, and with end set frees them,
-// after copying changes to the shards unless readOnly is set.
+// FsdpSummon gathers the parameters of a unit and shows them on a device, -1 meaning where they are gathered, and with end set
+// frees them. how is a sum of 1 to copy no changes to the shards, 2 to show gradients too, and 4 to show them on the first rank
+// alone.
 //
 //plait:waits
-func FsdpSummon(h Object, readOnly, alone, end bool) (status Status) {
+func FsdpSummon(h Object, how int64, on Device, end bool) (status Status) {
 	defer protect("summon_full_params", &status)
-	o := fsdp.SummonOptions{ReadOnly: readOnly, Alone: alone}
+	o := fsdp.SummonOptions{Alone: true, ReadOnly: how&1 != 0, Gradients: how&2 != 0, First: how&4 != 0, Device: device(on)}
 	if end {
 		return failure(fsdpUnit(h).SummonEnd(o))
 	}
 	return failure(fsdpUnit(h).SummonBegin(o))
+}
+
+// FsdpUnitHook makes the function with the given key reduce a unit's gradients: [BackwardStep] asks for it, and its argument is
+// what [FsdpReduction] takes.
+func FsdpUnitHook(h Object, key int64) (status Status) {
+	defer protect("register_comm_hook", &status)
+	err := fsdpUnit(h).RegisterForeignHook(uint64(key), func() { drop(key) })
+	if err != nil {
+		drop(key)
+	}
+	return failure(err)
+}
+
+// FsdpReduction writes the tensors that a hook of [FsdpUnitHook] is about: the gradients of all ranks' rows, and this rank's part
+// of their average, which it is to write; the latter is 0 where parameters are not divided, and the former to be averaged.
+func FsdpReduction(h Object, out TensorsOut) (status Status) {
+	defer protect("register_comm_hook", &status)
+	r, ok := handle.Object[*fsdp.Reduction](h)
+	if !ok {
+		return failf(core.StateError, "register_comm_hook", "got no reduction")
+	}
+	to := handle.Slice[int64](out, 2)
+	to[0], to[1] = handle.Tensors.Add(r.Full.Alias(true)), 0
+	if r.Part != r.Full {
+		to[1] = handle.Tensors.Add(r.Part.Alias(true))
+	}
+	return 0
 }
 
 // FsdpUnitAssemble returns the full tensor of which each rank gives its rows, those of its shard of the named parameter; 0

@@ -38,6 +38,22 @@ func ScalerUnscale(h Object, key int64, params Tensors, n int64) (status Status)
 	return failure(s.Unscale(key, tensors(params, n)))
 }
 
+// ScalerFound writes up to room tensors, one for each device, that are not 0 if a gradient of the optimiser there was not finite,
+// and returns how many there are.
+func ScalerFound(h Object, key int64, out TensorsOut, room int64) (status int64) {
+	defer protect("unscale_", &status)
+	s, err := scaler(h)
+	if err != nil {
+		return failure(err)
+	}
+	found := s.Found(key)
+	to := handle.Slice[int64](out, min(room, int64(len(found))))
+	for i := range to {
+		to[i] = handle.Tensors.Add(found[i].Alias(false))
+	}
+	return int64(len(found))
+}
+
 // ScalerCheck unscales the gradients if need be, waits for them, and returns 1 if the optimiser's step shall be made, 0 if
 // a gradient is not finite.
 //

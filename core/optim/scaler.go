@@ -96,6 +96,15 @@ func (s *GradScaler) Unscale(optimizer any, params []*core.Tensor) error {
 	return err
 }
 
+// Found returns, for each device, a number that is not 0 if [GradScaler.Unscale] found a gradient there that is not finite, for
+// ranks with parts of the gradients to agree on before [GradScaler.Check].
+func (s *GradScaler) Found(optimizer any) []*core.Tensor {
+	if step := s.steps[optimizer]; step != nil {
+		return step.found
+	}
+	return nil
+}
+
 // Check says that an optimiser is about to step: it unscales the gradients if need be, waits for them, and reports whether
 // all are finite, so that the step shall be made.
 func (s *GradScaler) Check(optimizer any, params []*core.Tensor) (finite bool, err error) {

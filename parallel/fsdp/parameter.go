@@ -18,14 +18,16 @@ type parameter struct {
 	rows   []int        // rank r has the rows [rows[r], rows[r+1])
 	sizes  []int        // elements by rank
 
-	gathered uint32       // the version of the shard that the full parameter was last gathered from
-	second   *core.Tensor // with [Options.Partial], this rank's part between forward and backward
-	partial  *core.Tensor // the gradient so far, summed over the shard group but not over the replicas
-	waits    bool         // its gradient comes in this backward pass
-	absent   bool         // none came in the last one
-	shown    uint32       // the version of the full parameter when it was summoned
-	had      bool         // the shard had a gradient before it
-	remove   func()       // takes the hook on the full parameter away
+	gathered  uint32       // the version of the shard that the full parameter was last gathered from
+	second    *core.Tensor // with [Options.Partial], this rank's part between forward and backward
+	partial   *core.Tensor // the gradient so far, summed over the shard group but not over the replicas
+	waits     bool         // its gradient comes in this backward pass
+	absent    bool         // none came in the last one
+	shownGrad uint32       // and that of its gradient
+	shown     uint32       // the version of the full parameter when it was summoned
+	lent      *core.Tensor // the full parameter, while a copy on another device is shown
+	had       bool         // the shard had a gradient before it
+	remove    func()       // takes the hook on the full parameter away
 }
 
 // rowsOf returns how n ranks divide rows.

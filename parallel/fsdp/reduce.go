@@ -22,6 +22,10 @@ func (u *Unit) reduce() error {
 	if len(params) == 0 {
 		return nil
 	}
+	if u.hooked() && u.divisor() > 1 {
+		u.stats.Reductions++
+		return u.reduceByHook(params)
+	}
 	u.stats.Reductions++
 	if u.whole() {
 		return u.average(params)

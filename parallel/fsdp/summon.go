@@ -15,6 +15,12 @@ type SummonOptions struct {
 	ReadOnly bool
 	// Alone shows the unit itself, and not the others of its tree.
 	Alone bool
+	// Gradients shows the full gradients too, where shards have some; changes go back as those of parameters do.
+	Gradients bool
+	// First shows them on the first rank alone; it needs ReadOnly. The others have their shards.
+	First bool
+	// Device is where the full tensors are shown, one unit at a time moved there; nil means where they are gathered.
+	Device core.Device
 }
 
 // Summon gathers the parameters of all units of u's tree and runs fn, in which the module's tensors are the full ones, in the
@@ -28,33 +34,122 @@ func (u *Unit) Summon(o SummonOptions, fn func() error) error {
 
 // SummonBegin begins what [Unit.SummonEnd] ends: see [Unit.Summon].
 func (u *Unit) SummonBegin(o SummonOptions) error {
+	if o.First && !o.ReadOnly {
+		return core.Errorf(core.ValueError, "summon_full_params", "full parameters that one rank alone has cannot be written back")
+	}
 	for _, x := range u.summoned(o) {
 		if x.using > 0 || x.back {
 			return core.Errorf(core.StateError, "summon_full_params", "the unit %q is in the middle of a pass", x.Name())
 		}
 	}
 	for _, x := range u.summoned(o) {
-		if err := x.Unshard(); err != nil {
-			return errors.Join(err, u.SummonEnd(SummonOptions{ReadOnly: true, Alone: o.Alone}))
-		}
-		if !o.ReadOnly {
-			for _, p := range x.params {
-				p.shown = p.full().Storage().Version()
-			}
+		if err := x.reveal(o); err != nil {
+			o.ReadOnly = true
+			return errors.Join(err, u.SummonEnd(o))
 		}
 	}
 	return nil
+}
+
+// reveal is SummonBegin of one unit.
+func (u *Unit) reveal(o SummonOptions) error {
+	err := u.Unshard()
+	first := !o.First || u.rank() == 0 && (u.options.Replicas == nil || u.options.Replicas.Rank() == 0)
+	for _, p := range u.params {
+		if g := p.shard().Grad(); err == nil && o.Gradients && g != nil && !u.whole() {
+			var full *core.Tensor
+			if full, err = p.assemble(g); err == nil {
+				p.full().SetGrad(full)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !first {
+		u.conceal(SummonOptions{ReadOnly: true})
+		return nil
+	}
+	for _, p := range u.params {
+		if o.Device != nil && o.Device != u.device {
+			if err := p.lend(o.Device); err != nil {
+				return err
+			}
+		}
+		p.shown = p.tensor.Storage().Version()
+		if g := p.tensor.Grad(); g != nil {
+			p.shownGrad = g.Storage().Version()
+		}
+	}
+	return nil
+}
+
+// lend puts a copy of the full parameter, on another device, in the module's place of it.
+func (p *parameter) lend(dev core.Device) (err error) {
+	core.NoGrad(func() {
+		core.WithCategory(core.Communication, func() {
+			copied := op.ToDevice(p.tensor.Detach(), dev).Keep()
+			if err = copied.Err(); err != nil {
+				return
+			}
+			copied.SetRequiresGrad(p.tensor.RequiresGrad())
+			if g := p.tensor.Grad(); g != nil {
+				moved := op.ToDevice(g.Detach(), dev).Keep()
+				if err = moved.Err(); err != nil {
+					copied.Release()
+					return
+				}
+				copied.SetGrad(moved)
+			}
+			if err = p.tensor.Exchange(copied); err != nil {
+				copied.Release()
+				return
+			}
+			p.lent = copied // by now the full parameter
+			if !p.unit.whole() {
+				p.lent.Storage().Empty()
+			}
+		})
+	})
+	return err
 }
 
 // SummonEnd writes changed full parameters back, and frees them.
 func (u *Unit) SummonEnd(o SummonOptions) error {
 	var err error
 	for _, x := range u.summoned(o) {
-		if !o.ReadOnly && x.open {
-			err = errors.Join(err, x.writeBack())
-		}
-		x.Reshard()
+		err = errors.Join(err, x.conceal(o))
 	}
+	return err
+}
+
+// conceal is SummonEnd of one unit.
+func (u *Unit) conceal(o SummonOptions) (err error) {
+	core.NoGrad(func() {
+		core.Tidy(func() {
+			for _, p := range u.params {
+				shown, grad := p.tensor.Detach(), p.tensor.Grad()
+				version := p.tensor.Storage().Version()
+				if p.lent != nil {
+					err = errors.Join(err, p.tensor.Exchange(p.lent))
+				}
+				if !o.ReadOnly && (u.open || p.lent != nil) && version != p.shown {
+					err = errors.Join(err, op.CopyInPlace(p.shard().Detach(), p.mine(shown)).Err())
+				}
+				if own := p.shard().Grad(); !o.ReadOnly && o.Gradients && grad != nil && own != nil && own != grad && grad.Storage().Version() != p.shownGrad {
+					err = errors.Join(err, op.CopyInPlace(own, p.mine(grad)).Err())
+				}
+				if o.Gradients && !u.whole() {
+					p.full().SetGrad(nil)
+				}
+				if p.lent != nil {
+					p.lent.Release()
+					p.lent = nil
+				}
+			}
+		})
+	})
+	u.Reshard()
 	return err
 }
 
@@ -63,23 +158,6 @@ func (u *Unit) summoned(o SummonOptions) []*Unit {
 		return []*Unit{u}
 	}
 	return u.tree.Units()
-}
-
-// writeBack copies the rank's rows of full parameters that were changed to the shards.
-func (u *Unit) writeBack() (err error) {
-	core.NoGrad(func() {
-		core.Tidy(func() {
-			for _, p := range u.params {
-				if p.full().Storage().Version() == p.shown {
-					continue
-				}
-				if err = op.CopyInPlace(p.shard().Detach(), p.mine(p.full().Detach())).Err(); err != nil {
-					return
-				}
-			}
-		})
-	})
-	return err
 }
 
 // Summon runs fn with the module's parameters in full: see [Unit.Summon].

@@ -39,6 +39,9 @@ type Unit struct {
 	next            []*Unit // to prefetch in forward and in backward, where not found by itself
 	before          []*Unit
 	stats           Stats
+	hook            Hook
+	foreign         uint64 // a hook of another language
+	dropForeign     func()
 	closed          bool
 }
 
@@ -269,6 +272,7 @@ func (u *Unit) Close() error {
 	var err error
 	u.shut()
 	u.empty()
+	u.dropHook()
 	if u.tree != nil {
 		err = u.tree.leave(u)
 	}
@@ -289,6 +293,7 @@ func (u *Unit) Release() {
 	u.closed = true
 	u.shut()
 	u.empty()
+	u.dropHook()
 	for _, p := range u.params {
 		p.release()
 	}

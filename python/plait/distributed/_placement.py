@@ -38,3 +38,20 @@ def placed_like(tensor: Any, model: Any) -> Any:
     if placement is not None and tensor.shape == model.shape:
         place(tensor, placement)
     return tensor
+
+
+def local(tensor: Any, model: Any) -> Any:
+    """Returns the part of a whole tensor that belongs to a rank, if `model` is such a part of one of its shape.
+
+    Anything else comes back as it is.
+    """
+    placed = placement_of(model)
+    settle(model)
+    whole = getattr(tensor, "shape", None)
+    if placed is None or whole is None or placement_of(tensor) is not None or tuple(whole) != placed.shape:
+        return tensor
+    if not model.numel():
+        return tensor.flatten()[:0].reshape(model.shape)
+    for dim, (start, length) in enumerate(zip(placed.offset, model.shape, strict=True)):
+        tensor = tensor.narrow(dim, start, length)
+    return tensor

@@ -19,7 +19,7 @@ from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, require
 from plait.distributed.checkpoint._moving import pieces_of
 from plait.distributed.checkpoint._nested import Stateful, fill, flatten
-from plait.distributed.checkpoint._states import States, give, state_of
+from plait.distributed.checkpoint._states import FlatStates, States, give, state_of
 from plait.distributed.checkpoint._values import decode, encode
 from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
 
@@ -156,7 +156,7 @@ def load(
 
     def complete(at: Any, name: str) -> None:
         """Makes what optimisers that have not made a step will keep."""
-        if isinstance(at, States):
+        if isinstance(at, States | FlatStates):
             if not stored:
                 stored.append(inspect(folder))
             at.make(name, stored[0])

@@ -10,7 +10,7 @@ from plait import _core, _ops
 from plait._runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import is_initialized, require
-from plait.distributed._placement import placement_of, settle
+from plait.distributed._placement import placement_of
 
 
 def reshard(have: dict[str, Tensor], want: dict[str, Tensor]) -> None:
@@ -50,16 +50,3 @@ def gathered(tensors: dict[str, Tensor], here: bool, device: Any) -> dict[str, T
             whole[name] = _ops.empty(shape, dtype=t.dtype, device=t.device if device is None else device)
     reshard(tensors, whole)
     return whole
-
-
-def local(t: Any, model: Tensor) -> Any:
-    """Returns the part of a whole tensor that belongs to a rank, if `model` is such a part of one of its shape."""
-    placed = placement_of(model)
-    settle(model)
-    if placed is None or not isinstance(t, Tensor) or placement_of(t) is not None or tuple(t.shape) != placed.shape:
-        return t
-    if not model.numel():
-        return t.flatten()[:0].reshape(model.shape)
-    for dim, (start, length) in enumerate(zip(placed.offset, model.shape, strict=True)):
-        t = t.narrow(dim, start, length)
-    return t

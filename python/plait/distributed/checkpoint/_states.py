@@ -7,8 +7,7 @@ from typing import Any
 
 from plait import _ops
 from plait._tensor import Tensor
-from plait.distributed._placement import place, placed_like, placement_of, settle
-from plait.distributed.checkpoint._moving import local
+from plait.distributed._placement import local, place, placed_like, placement_of, settle
 from plait.distributed.checkpoint.metadata import Metadata
 from plait.nn.modules.module import Module
 from plait.nn.parallel.data_parallel import DataParallel
@@ -111,6 +110,50 @@ class States(dict[Any, Any]):
         if placement is None or tuple(shape) != placement.shape:
             return _ops.empty(shape, dtype=dtype, device=param.device)
         return place(_ops.empty(param.shape, dtype=dtype, device=param.device), placement)
+
+
+class FlatStates(dict[str, Any]):
+    """An optimiser's state without nested dicts: "state.0.weight.exp_avg", "param_groups.0.weight.lr".
+
+    Every parameter has its group's values under its name, so that ranks with other parameters can save theirs together.
+    """
+
+    def __init__(self, states: dict[Any, Any], groups: list[dict[str, Any]]) -> None:
+        super().__init__()
+        self.states = states
+        for group in groups:
+            for name in group["params"]:
+                self.update({f"param_groups.{name}.{k}": v for k, v in group.items() if k != "params"})
+        self._spread()
+
+    def _spread(self) -> None:
+        for name, kept in self.states.items():
+            self.update({f"state.{name}.{k}": v for k, v in kept.items()})
+
+    def make(self, name: str, stored: Metadata) -> None:
+        """Makes what a checkpoint holds under `name` and is not here."""
+        if isinstance(self.states, States):
+            self.states.make(f"{name}.state" if name else "state", stored)
+            self._spread()
+
+
+def nested(flat: dict[str, Any], groups: list[list[str]]) -> dict[str, Any]:
+    """Returns a state like that of `FlatStates` with "state" and "param_groups", for groups of parameters."""
+    tables: dict[str, dict[str, dict[str, Any]]] = {"state": {}, "param_groups": {}}
+    for key, value in flat.items():
+        table, _, rest = key.partition(".")
+        name, _, field = rest.rpartition(".")
+        if table not in tables:
+            raise ValueError(f"set_optimizer_state_dict: {key!r} is no entry of an optimiser's state")
+        tables[table].setdefault(name, {})[field] = value
+    made = []
+    for params in groups:
+        if params:
+            values = [tables["param_groups"].get(name) for name in params]
+            if any(v is None or v != values[0] for v in values):
+                raise ValueError(f"set_optimizer_state_dict: {params} are one group, the state has others: {values}")
+            made.append({**(values[0] or {}), "params": params})
+    return {"state": tables["state"], "param_groups": made}
 
 
 def state_of(obj: Any) -> Any:

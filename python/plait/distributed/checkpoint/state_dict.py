@@ -14,10 +14,17 @@ from plait._device import device
 from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._groups import get_rank, is_initialized
-from plait.distributed._placement import place, placement_of
-from plait.distributed.checkpoint._moving import gathered, local, reshard
+from plait.distributed._placement import local, place, placement_of
+from plait.distributed.checkpoint._moving import gathered, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
-from plait.distributed.checkpoint._states import States, model_state, optimizer_state, plain_names
+from plait.distributed.checkpoint._states import (
+    FlatStates,
+    States,
+    model_state,
+    nested,
+    optimizer_state,
+    plain_names,
+)
 from plait.nn.modules._state import IncompatibleKeys
 from plait.nn.modules.module import Module
 from plait.optim.optimizer import Optimizer
@@ -36,7 +43,8 @@ class StateDictOptions:
         keep_submodule_prefixes: must be True
         strict: names must agree when a model takes a state
         broadcast_from_rank0: rank 0 has the state, which must be whole, and the others' is not used
-        flatten_optimizer_state_dict: must be False
+        flatten_optimizer_state_dict: an optimiser's state is one dict, with the values of groups under each parameter:
+            for ranks that have different parameters, such as stages of a pipeline
     """
 
     full_state_dict: bool = False
@@ -50,10 +58,8 @@ class StateDictOptions:
     def __post_init__(self) -> None:
         if self.broadcast_from_rank0 and not self.full_state_dict:
             raise ValueError("StateDictOptions: broadcast_from_rank0 needs full_state_dict")
-        if not self.keep_submodule_prefixes or self.flatten_optimizer_state_dict:
-            raise NotImplementedError(
-                "StateDictOptions: keep_submodule_prefixes must be True and flatten_optimizer_state_dict False"
-            )
+        if not self.keep_submodule_prefixes:
+            raise NotImplementedError("StateDictOptions: keep_submodule_prefixes must be True")
 
 
 @no_grad()
@@ -79,7 +85,7 @@ def get_optimizer_state_dict(
     """Returns the state of a model's optimisers by the plain names of its parameters. All ranks call it.
 
     Returns:
-        "state", by name, and "param_groups", whose "params" are names.
+        "state", by name, and "param_groups", whose "params" are names; or all of it in one flat dict.
     """
     _no_submodules(submodules)
     o = options or StateDictOptions()
@@ -98,6 +104,8 @@ def get_optimizer_state_dict(
             states.pop(name, None)
             del states.params[name]
             groups = [{**g, "params": [n for n in g["params"] if n != name]} for g in groups]
+    if o.flatten_optimizer_state_dict:
+        return _given(FlatStates(dict(states) if o.full_state_dict else states, groups), o)
     # A whole state is for files too, where parameters have no place.
     return _given({"state": dict(states) if o.full_state_dict else states, "param_groups": groups}, o)
 
@@ -172,7 +180,12 @@ def set_optimizer_state_dict(
     names = _names(model)
     listed = _listed(optimizers)
     mine: States = get_optimizer_state_dict(model, listed)["state"]
-    state = _from_rank0(optim_state_dict, mine) if o.broadcast_from_rank0 else optim_state_dict
+    state = optim_state_dict
+    if "param_groups" not in state:
+        own_groups = [[_name(names, p) for p in g["params"]] for optimizer in listed for g in optimizer.param_groups]
+        state = nested(state, own_groups if state else [])
+    if o.broadcast_from_rank0:
+        state = _from_rank0(state, mine)
     for optimizer in listed:
         number = 0
         states: dict[int, Any] = {}
@@ -253,6 +266,16 @@ def _from_rank0(state: dict[str, Any], mine: States) -> dict[str, Any]:
                     have[f"{name}.{key}"] = state["state"][name][key]
     reshard(have, want)
     return {"state": states, "param_groups": described[1]}
+
+
+def state_from_rank0(state: dict[str, Any], params: dict[str, Tensor]) -> dict[str, Any]:
+    """Returns an optimiser's whole state, which rank 0 has, with this rank's parts of the tensors. All ranks call it.
+
+    Args:
+        state: on rank 0, by the names of parameters
+        params: by name
+    """
+    return _from_rank0(state, States({}, dict(params), {"step"}))
 
 
 def _is_rank0() -> bool:

@@ -5,12 +5,8 @@ one thing: both change a module in place, and the modules they make may be mixed
 """
 
 from plait.distributed.fsdp import wrap
-from plait.distributed.fsdp._module import (
-    FSDPModule,
-    UnshardHandle,
-    fully_shard,
-    register_fsdp_forward_method,
-)
+from plait.distributed.fsdp._fully_shard import fully_shard, register_fsdp_forward_method
+from plait.distributed.fsdp._module import FSDPModule, UnshardHandle
 from plait.distributed.fsdp._policies import (
     BackwardPrefetch,
     CPUOffload,
@@ -25,8 +21,10 @@ from plait.distributed.fsdp._policies import (
     StateDictConfig,
     StateDictType,
 )
+from plait.distributed.fsdp._states import StateDictSettings
 from plait.distributed.fsdp._unit import ParameterLayout, Rows, Shard, ShardedParameter
-from plait.distributed.fsdp._wrapper import FullyShardedDataParallel, StateDictSettings
+from plait.distributed.fsdp._wrapper import FullyShardedDataParallel
+from plait.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 FSDP = FullyShardedDataParallel
 
@@ -45,6 +43,7 @@ __all__ = [
     "ParameterLayout",
     "Rows",
     "Shard",
+    "ShardedGradScaler",
     "ShardedParameter",
     "ShardedStateDictConfig",
     "ShardingStrategy",

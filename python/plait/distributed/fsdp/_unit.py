@@ -163,24 +163,20 @@ class Part:
         """The sizes of the dimensions of the whole."""
         return Size(self.layout_of_rows.shape)
 
-    def rows_of(self, full: Tensor) -> Tensor:
-        """Returns this rank's rows of a tensor of the whole parameter's shape, one of the meta device too."""
-        unit, name = self._unit()
-        return own(check(_core.bind_FsdpUnitPart(unit.handle, name, full._h)))
-
     @contextlib.contextmanager
     def as_whole(self: Any) -> Iterator[Tensor]:
         """Inside, a tensor without memory in the place of the whole; at the end, the rank's rows get its values.
 
         What does not overwrite all of it leaves the rest undefined. While the parameter is gathered, it is itself.
         """
-        if isinstance(self, Parameter) and self._unit()[0].gathered():
+        unit, name = self._unit()
+        if isinstance(self, Parameter) and unit.gathered():
             yield self
             return
         whole = _ops.empty(tuple(self.whole_shape), dtype=self.dtype, device="meta")
         yield whole
         with no_grad():
-            self.copy_(self.rows_of(whole))
+            self.copy_(own(check(_core.bind_FsdpUnitPart(unit.handle, name, whole._h))))
 
     bernoulli_, cauchy_, exponential_ = _drawing("bernoulli_"), _drawing("cauchy_"), _drawing("exponential_")
     geometric_, log_normal_, normal_ = _drawing("geometric_"), _drawing("log_normal_"), _drawing("normal_")

@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from plait import _core
-from plait._runtime import check
+from plait._device import open_device
+from plait._kept import keep
+from plait._runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup
-from plait.distributed.fsdp._module import (
-    Choices,
-    FSDPModule,
-    accept_full_states,
-    divide,
-    groups_of_mesh,
-    swap_class,
-    unit_of,
-    without_sync,
-)
-from plait.distributed.fsdp._policies import (
-    BackwardPrefetch,
-    CPUOffload,
-    FullStateDictConfig,
-    MixedPrecision,
-    ShardingStrategy,
-    StateDictConfig,
-    StateDictType,
-)
+from plait.distributed.fsdp._fully_shard import groups_of_mesh
+from plait.distributed.fsdp._module import Choices, accept_full_states, divide, swap_class, unit_of, without_sync
+from plait.distributed.fsdp._policies import BackwardPrefetch, CPUOffload, MixedPrecision, ShardingStrategy
+from plait.distributed.fsdp._states import StateMethods
 from plait.distributed.fsdp.wrap import asks
 from plait.nn.modules.module import Module
 
 
-class StateDictSettings(NamedTuple):
-    """What `state_dict` returns."""
-
-    state_dict_type: StateDictType
-    state_dict_config: StateDictConfig
-
-
-class FullyShardedDataParallel(FSDPModule):
+class FullyShardedDataParallel(StateMethods):
     """Divides a module's parameters over ranks: each keeps 1/N of parameters, gradients and optimiser state.
 
     The module itself is changed and returned, of a class that is also this one: names are its own. Parts that the
@@ -122,118 +103,54 @@ class FullyShardedDataParallel(FSDPModule):
             module: which has the units
             recurse: those below too
             writeback: keep changes made in place, which must be the same on every rank
-            rank0_only: has no effect: every rank gathers
-            offload_to_cpu: must be False
-            with_grads: must be False
+            rank0_only: on the first rank alone, without writeback; the others see their shards
+            offload_to_cpu: on the CPU
+            with_grads: their gradients too
         """
-        if offload_to_cpu or with_grads:
-            raise NotImplementedError("summon_full_params: offload_to_cpu and with_grads are not available")
         if rank0_only and writeback:
             raise NotImplementedError("summon_full_params: rank0_only wants writeback=False")
         units = list(dict.fromkeys(u for m in module.modules() if (u := unit_of(m)) is not None))
         if not recurse:
             own = unit_of(module)
             units = [] if own is None else [own]
+        how = (not writeback) + 2 * with_grads + 4 * rank0_only
+        where = open_device("cpu") if offload_to_cpu else -1
         shown = []
         try:
             for u in units:
-                check(_core.bind_FsdpSummon(u.handle, not writeback, True, False))
+                check(_core.bind_FsdpSummon(u.handle, how, where, False))
                 shown.append(u)
             yield
         finally:
             for u in shown:
-                check(_core.bind_FsdpSummon(u.handle, not writeback, True, True))
+                check(_core.bind_FsdpSummon(u.handle, how, where, True))
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Is not available: use mixed_precision's reduce_dtype."""
-        raise NotImplementedError(
-            "register_comm_hook: not available; MixedPrecision(reduce_dtype=...) sends fewer bytes"
-        )
+        """Makes a hook reduce the gradients of the units here and below. Every rank registers the same one.
 
-    # --- state ---
+        It is called as `hook(state, gradients, part)`: the gradients of a unit in one dimension, as many elements for
+        each rank, and where to put this rank's part of their average; or as `hook(state, gradients)` where parameters
+        are not divided, to average them in place. `plait.distributed.algorithms._comm_hooks` has some.
 
-    @staticmethod
-    def set_state_dict_type(
-        module: Module,
-        state_dict_type: StateDictType,
-        state_dict_config: StateDictConfig | None = None,
-        optim_state_dict_config: Any = None,
-    ) -> StateDictSettings:
-        """Sets what `state_dict` returns of the units at and below a module, and returns what was set."""
-        before = StateDictSettings(StateDictType.FULL_STATE_DICT, FullStateDictConfig())
-        for m in FullyShardedDataParallel.fsdp_modules(module):
-            before = m.__dict__.get("_fsdp_state", before)
-            m.__dict__["_fsdp_state"] = StateDictSettings(state_dict_type, state_dict_config or FullStateDictConfig())
-        return before
-
-    @staticmethod
-    @contextlib.contextmanager
-    def state_dict_type(
-        module: Module,
-        state_dict_type: StateDictType,
-        state_dict_config: StateDictConfig | None = None,
-        optim_state_dict_config: Any = None,
-    ) -> Iterator[None]:
-        """Inside, `state_dict` returns full parameters, or this rank's shards."""
-        before = FullyShardedDataParallel.set_state_dict_type(module, state_dict_type, state_dict_config)
-        try:
-            yield
-        finally:
-            FullyShardedDataParallel.set_state_dict_type(module, *before)
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns parameters and buffers by their plain names; full ones by default, which every rank gathers."""
-        state = super().state_dict(*args, **kwargs)
-        kind, config = self.__dict__.get("_fsdp_state", (StateDictType.FULL_STATE_DICT, FullStateDictConfig()))
-        if kind is not StateDictType.FULL_STATE_DICT or kwargs.get("keep_vars"):
-            return state
-        rank0 = isinstance(config, FullStateDictConfig) and config.rank0_only
-        for name, value in list(state.items()):
-            full = value.full_tensor() if hasattr(value, "full_tensor") else value
-            if isinstance(full, Tensor) and config.offload_to_cpu:
-                full = full.to("cpu")
-            state[name] = full
-        if rank0:
-            shards, copies = unit_of(self).groups  # type: ignore[union-attr]
-            if any(g is not None and g.rank() != 0 for g in (shards, copies)):
-                state.clear()
-        return state
-
-    @staticmethod
-    def full_optim_state_dict(
-        model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
-    ) -> dict[str, Any]:
-        """Returns an optimiser's state with full tensors, by the names of parameters. Every rank calls it.
-
-        Args:
-            model: the divided module
-            optim: its optimiser
-            optim_input: has no effect
-            rank0_only: on the CPU, and the other ranks get an empty state
-            group: has no effect
+        Raises:
+            TypeError: if it is no function.
+            RuntimeError: if there is one, or after the first step.
+            NotImplementedError: with hybrid sharding.
         """
-        from plait.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+        if not callable(hook):
+            raise TypeError(f"register_comm_hook: want a function, got {type(hook).__name__}")
 
-        options = StateDictOptions(full_state_dict=True, cpu_offload=rank0_only)
-        return get_optimizer_state_dict(model, optim, options=options)
+        def run(reduction: int) -> tuple[()]:
+            out = array("q", bytes(16))
+            try:
+                check(_core.bind_FsdpReduction(check(reduction), address(out)))
+            finally:
+                _core.bind_ObjectRelease(reduction)
+            hook(state, *(own(h) for h in out if h))
+            return ()
 
-    @staticmethod
-    def shard_full_optim_state_dict(full_optim_state_dict: dict[str, Any], model: Module, *args: Any) -> dict[str, Any]:
-        """Returns the rank's part of what `full_optim_state_dict` returned, for `load_state_dict` of its optimiser."""
-        from plait.distributed.checkpoint._moving import local
-
-        params = dict(model.named_parameters())
-        numbers: dict[str, int] = {}
-        groups = []
-        for g in full_optim_state_dict["param_groups"]:
-            for n in g["params"]:
-                numbers[n] = len(numbers)
-            groups.append({**g, "params": [numbers[n] for n in g["params"]]})
-        state = {}
-        for name, kept in full_optim_state_dict["state"].items():
-            p = params[name]
-            state[numbers[name]] = {k: local(v, p) if k != "step" else v for k, v in kept.items()}
-        return {"state": state, "param_groups": groups}
+        for unit in self._units(True):
+            check(_core.bind_FsdpUnitHook(unit.handle, keep(run)))
 
 
 def _divide_all(

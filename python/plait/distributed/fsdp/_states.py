@@ -1,0 +1,175 @@
+"""What `FullyShardedDataParallel` says of the states of modules and optimisers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from plait._tensor import Tensor
+from plait.distributed._placement import local
+from plait.distributed.fsdp._module import FSDPModule, unit_of
+from plait.distributed.fsdp._policies import FullStateDictConfig, StateDictConfig, StateDictType
+from plait.nn.modules.module import Module
+
+
+class StateDictSettings(NamedTuple):
+    """What `state_dict` returns."""
+
+    state_dict_type: StateDictType
+    state_dict_config: StateDictConfig
+
+
+class StateMethods(FSDPModule):
+    """The methods of states."""
+
+    @staticmethod
+    def set_state_dict_type(
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: StateDictConfig | None = None,
+        optim_state_dict_config: Any = None,
+    ) -> StateDictSettings:
+        """Sets what `state_dict` returns of the units at and below a module, and returns what was set."""
+        before = StateMethods.get_state_dict_type(module)
+        for m in _units(module):
+            m.__dict__["_fsdp_state"] = StateDictSettings(state_dict_type, state_dict_config or FullStateDictConfig())
+        return before
+
+    @staticmethod
+    def get_state_dict_type(module: Module) -> StateDictSettings:
+        """Returns what `state_dict` of the units at and below a module returns."""
+        for m in _units(module)[:1]:
+            if "_fsdp_state" in m.__dict__:
+                return m.__dict__["_fsdp_state"]
+        return StateDictSettings(StateDictType.FULL_STATE_DICT, FullStateDictConfig())
+
+    @staticmethod
+    @contextlib.contextmanager
+    def state_dict_type(
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: StateDictConfig | None = None,
+        optim_state_dict_config: Any = None,
+    ) -> Iterator[None]:
+        """Inside, `state_dict` returns full parameters, or this rank's shards."""
+        before = StateMethods.set_state_dict_type(module, state_dict_type, state_dict_config)
+        try:
+            yield
+        finally:
+            StateMethods.set_state_dict_type(module, *before)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns parameters and buffers by their plain names; full ones by default, which every rank gathers."""
+        state = super().state_dict(*args, **kwargs)
+        kind, config = self.__dict__.get("_fsdp_state", (StateDictType.FULL_STATE_DICT, FullStateDictConfig()))
+        if kind is not StateDictType.FULL_STATE_DICT or kwargs.get("keep_vars"):
+            return state
+        rank0 = isinstance(config, FullStateDictConfig) and config.rank0_only
+        for name, value in list(state.items()):
+            full = value.full_tensor() if hasattr(value, "full_tensor") else value
+            if isinstance(full, Tensor) and config.offload_to_cpu:
+                full = full.to("cpu")
+            state[name] = full
+        if rank0:
+            shards, copies = unit_of(self).groups  # type: ignore[union-attr]
+            if any(g is not None and g.rank() != 0 for g in (shards, copies)):
+                state.clear()
+        return state
+
+    @staticmethod
+    def full_optim_state_dict(
+        model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
+    ) -> dict[str, Any]:
+        """Returns an optimiser's state with full tensors, by the names of parameters. Every rank calls it.
+
+        Args:
+            model: the divided module
+            optim: its optimiser
+            optim_input: has no effect
+            rank0_only: on the CPU, and the other ranks get an empty state
+            group: has no effect
+        """
+        from plait.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=rank0_only)
+        return get_optimizer_state_dict(model, optim, options=options)
+
+    @staticmethod
+    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
+        """Returns an optimiser's state with this rank's parts of tensors, by the names of parameters."""
+        from plait.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+        return get_optimizer_state_dict(model, optim)
+
+    @staticmethod
+    def optim_state_dict(model: Module, optim: Any, optim_state_dict: Any = None, group: Any = None) -> dict[str, Any]:
+        """Returns an optimiser's state by the names of parameters, whole or not as `set_state_dict_type` says."""
+        kind, config = StateMethods.get_state_dict_type(model)
+        if kind is not StateDictType.FULL_STATE_DICT:
+            return StateMethods.sharded_optim_state_dict(model, optim)
+        rank0 = isinstance(config, FullStateDictConfig) and config.rank0_only
+        return StateMethods.full_optim_state_dict(model, optim, rank0_only=rank0)
+
+    @staticmethod
+    def optim_state_dict_to_load(
+        model: Module,
+        optim: Any,
+        optim_state_dict: dict[str, Any],
+        is_named_optimizer: bool = False,
+        load_directly: bool = False,
+        group: Any = None,
+    ) -> dict[str, Any]:
+        """Returns what `optim_state_dict` returned as `load_state_dict` of the optimiser takes it.
+
+        Args:
+            model: the divided module
+            optim: its optimiser
+            optim_state_dict: with tensors that are whole, or the rank's parts
+            is_named_optimizer: must be False
+            load_directly: load it, too
+            group: has no effect
+        """
+        if is_named_optimizer:
+            raise NotImplementedError("optim_state_dict_to_load: is_named_optimizer must be False")
+        state = StateMethods.shard_full_optim_state_dict(optim_state_dict, model)
+        if load_directly:
+            optim.load_state_dict(state)
+        return state
+
+    @staticmethod
+    def scatter_full_optim_state_dict(
+        full_optim_state_dict: dict[str, Any] | None,
+        model: Module,
+        optim_input: Any = None,
+        optim: Any = None,
+        group: Any = None,
+    ) -> dict[str, Any]:
+        """Returns the rank's part of a state that rank 0 has, for `load_state_dict` of its optimiser.
+
+        Every rank calls it.
+        """
+        from plait.distributed.checkpoint.state_dict import state_from_rank0
+
+        state = state_from_rank0(full_optim_state_dict or {}, dict(model.named_parameters()))
+        return StateMethods.shard_full_optim_state_dict(state, model)
+
+    @staticmethod
+    def shard_full_optim_state_dict(full_optim_state_dict: dict[str, Any], model: Module, *args: Any) -> dict[str, Any]:
+        """Returns the rank's part of what `full_optim_state_dict` returned, for `load_state_dict` of its optimiser."""
+        params = dict(model.named_parameters())
+        numbers: dict[str, int] = {}
+        groups = []
+        for g in full_optim_state_dict["param_groups"]:
+            for n in g["params"]:
+                numbers[n] = len(numbers)
+            groups.append({**g, "params": [numbers[n] for n in g["params"]]})
+        state = {}
+        for name, kept in full_optim_state_dict["state"].items():
+            p = params[name]
+            state[numbers[name]] = {k: local(v, p) if k != "step" else v for k, v in kept.items()}
+        return {"state": state, "param_groups": groups}
+
+
+def _units(module: Module) -> list[Module]:
+    return [m for m in module.modules() if isinstance(m, StateMethods)]
