@@ -8,11 +8,11 @@ import "slices"
 func (t *Tensor) Adopt(u *Tensor) error {
 	const name = "set_"
 	for _, x := range [...]*Tensor{t, u} {
-		if x == nil || x.err == nil && x.isNumber {
+		if x == nil || x.isNumber {
 			return Errorf(TypeError, name, "want two tensors, got %v and %v", t, u)
 		}
-		if x.err != nil {
-			return x.err
+		if err := x.failed(); err != nil {
+			return err
 		}
 		if x.released.Load() {
 			return Errorf(StateError, name, "got a tensor that was released")
@@ -45,7 +45,7 @@ func (h *History) reshape(name string, d DType, shape []int) error {
 	}
 	h.dtype, h.shape = d, slices.Clone(shape)
 	if n := h.accumulate; n != nil {
-		n.outputs[0] = outputMeta{h.dtype, h.shape}
+		n.DeclareOutput(0, h.dtype, h.shape)
 	}
 	return nil
 }

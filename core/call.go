@@ -145,6 +145,9 @@ const longList = 16
 
 // Touch tells the race detector what the call reads and writes.
 func (c *Call) Touch() {
+	if !shadowed {
+		return
+	}
 	for i := range c.Ins {
 		c.Ins[i].Memory.Touch(false)
 	}
@@ -161,20 +164,31 @@ func (c *Call) Waits() []Event { return c.waits }
 
 // Out adds an output that the call writes entirely; nil adds an absent one.
 func (c *Call) Out(t *Tensor) *Call {
-	c.Outs = append(c.Outs, Operand{})
+	o := addOperand(&c.Outs)
 	if t != nil {
-		c.operand(&c.Outs[len(c.Outs)-1], t, true)
+		c.operand(o, t, true)
 	}
 	return c
 }
 
 // In adds an input; nil adds an absent one.
 func (c *Call) In(t *Tensor) *Call {
-	c.Ins = append(c.Ins, Operand{})
+	o := addOperand(&c.Ins)
 	if t != nil {
-		c.operand(&c.Ins[len(c.Ins)-1], t, false)
+		c.operand(o, t, false)
 	}
 	return c
+}
+
+// addOperand makes the list longer by an operand, which is zero: Clear has seen to that where the list was longer before.
+func addOperand(list *[]Operand) *Operand {
+	n := len(*list)
+	if n == cap(*list) {
+		*list = append(*list, Operand{})
+	} else {
+		*list = (*list)[:n+1]
+	}
+	return &(*list)[n]
 }
 
 // Int adds integer attributes.
@@ -210,16 +224,16 @@ func (c *Call) Float(v ...float64) *Call {
 func (c *Call) operand(o *Operand, t *Tensor, write bool) {
 	o.present, o.DType, o.Shape, o.Strides = true, t.dtype, t.shape, t.strides
 	if t.isNumber {
-		o.IsNumber, o.Number = true, t.number
+		o.IsNumber, o.Number = true, t.other.number
 		return
 	}
 	s := t.storage
-	o.Memory, o.Offset, o.storage, o.epoch = s.memory, t.offset, s, s.epoch
+	o.Memory, o.Offset, o.storage, o.epoch = s.held.memory, t.offset, s, s.epoch
 	c.Work = max(c.Work, Numel(t.shape))
 	if s.shared.Load() > 0 {
 		c.shared = true
 	}
-	if s.home != c.stream || s.foreign.Load() {
+	if s.held.home != c.stream || s.foreign.load() {
 		c.waits = s.use(c.stream, write, c.waits)
 	}
 }

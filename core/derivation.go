@@ -47,8 +47,8 @@ func (d *Derivation) Inner(grads []*Tensor) ([]*Tensor, error) {
 
 // Set sets the gradient of input i. It must have the input's shape.
 func (d *Derivation) Set(i int, g *Tensor) {
-	if g != nil && g.err != nil && d.err == nil {
-		d.err = g.err
+	if g != nil && g.failed() != nil && d.err == nil {
+		d.err = g.failed()
 	}
 	d.out[i] = g
 }
@@ -78,16 +78,22 @@ func (d *Derivation) Saved(i int) *Tensor {
 func (d *Derivation) CreateGraph() bool { return d.mode.GradEnabled() }
 
 // InputShape returns the shape of input i.
-func (d *Derivation) InputShape(i int) []int { return d.Node.inputs[i].shape }
+func (d *Derivation) InputShape(i int) []int { return d.Node.metas[i].shape }
 
 // InputDType returns the dtype of input i.
-func (d *Derivation) InputDType(i int) DType { return d.Node.inputs[i].dtype }
+func (d *Derivation) InputDType(i int) DType { return d.Node.metas[i].dtype }
 
 // OutputShape returns the shape of output i.
-func (d *Derivation) OutputShape(i int) []int { return d.Node.outputs[i].shape }
+func (d *Derivation) OutputShape(i int) []int {
+	_, shape := d.Node.OutputMeta(i)
+	return shape
+}
 
 // OutputDType returns the dtype of output i.
-func (d *Derivation) OutputDType(i int) DType { return d.Node.outputs[i].dtype }
+func (d *Derivation) OutputDType(i int) DType {
+	dtype, _ := d.Node.OutputMeta(i)
+	return dtype
+}
 
 // Run runs the node's derivative and returns the gradients of the inputs, nil where none is wanted.
 func (d *Derivation) Run() ([]*Tensor, error) {

@@ -7,8 +7,8 @@ func NewEmptied(m Mode, s Stream, d DType, shape []int, cat Category) *Tensor {
 	n := t.setShape(shape)
 	ContiguousStrides(t.shape, t.strides)
 	st := newHeader()
-	st.size, st.home, st.category = n*d.Size(), s, cat
-	st.refs.Store(1)
+	st.held.size, st.held.home, st.held.category = n*d.Size(), s, cat
+	st.refs.set(1)
 	t.storage = st
 	m.register(t)
 	return t
@@ -20,10 +20,10 @@ func (t *Tensor) Exchange(u *Tensor) error {
 	const op = "exchange"
 	for _, x := range [...]*Tensor{t, u} {
 		switch {
-		case x == nil || x.err == nil && x.isNumber:
+		case x == nil || x.isNumber:
 			return Errorf(TypeError, op, "want two tensors, got %v and %v", t, u)
-		case x.err != nil:
-			return x.err
+		case x.failed() != nil:
+			return x.failed()
 		case x.released.Load():
 			return Errorf(StateError, op, "got a tensor that was released")
 		case x.view != nil:

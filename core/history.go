@@ -10,24 +10,22 @@ import (
 // tensor share it; an operation in place moves it to the operation's node.
 type History struct {
 	refs   atomicCount
-	wanted atomic.Bool // a gradient is: it is a leaf that requires one, or a node's output
+	wanted flag // a gradient is: it is a leaf that requires one, or a node's output
 	// refused is the error of recorded operations on a leaf: see Refuse.
 	refused atomic.Pointer[error]
 
 	mu         sync.Mutex // guards what follows
 	node       *Node      // the node that made the value; nil for a leaf
 	index      int        // which of its outputs
+	rebased    uint32     // counts operations in place, for views
 	requires   bool       // a leaf that wants a gradient
 	guarded    bool       // an output of a foreign function that has the memory of another tensor
 	keeps      bool       // keeps its gradient although not a leaf: node knows of it
+	dtype      DType
+	shape      []int
 	grad       *Tensor
-	accumulate *Node  // the leaf's node that receives its gradient
-	rebased    uint32 // counts operations in place, for views
-
-	leaf *leafHooks // made when a hook is registered on a leaf
-
-	dtype DType
-	shape []int
+	accumulate *Node      // the leaf's node that receives its gradient
+	leaf       *leafHooks // made when a hook is registered on a leaf
 }
 
 // viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.
@@ -51,7 +49,7 @@ func (h *History) Release() { h.release() }
 // At returns a tensor over t's memory whose place in the graph is h.
 func (t *Tensor) At(h *History) *Tensor {
 	a := t.Alias(false)
-	if a.err == nil && !a.isNumber {
+	if a.other == nil {
 		h.retain()
 		a.history.Store(h)
 	}
@@ -59,7 +57,7 @@ func (t *Tensor) At(h *History) *Tensor {
 }
 
 func (h *History) release() {
-	if !h.refs.dec() {
+	if h.refs.dec() != 0 {
 		return
 	}
 	h.mu.Lock()
@@ -100,7 +98,7 @@ func (t *Tensor) EnsureHistory() *History {
 // RequiresGrad reports whether operations on t record gradients.
 func (t *Tensor) RequiresGrad() bool {
 	h := t.current()
-	return h != nil && h.wanted.Load()
+	return h != nil && h.wanted.load()
 }
 
 // IsLeaf reports whether t was made by the user and not by a recorded operation.
@@ -133,7 +131,7 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 		return ErrorTensor(Errorf(StateError, "requires_grad", "can only be turned off for leaves; use Detach for the result of %s", h.node.Name))
 	}
 	h.requires = h.node == nil && on
-	h.wanted.Store(on)
+	h.wanted.store(on)
 	return t
 }
 
@@ -171,7 +169,7 @@ func (t *Tensor) SetGrad(g *Tensor) { t.EnsureHistory().SetGrad(g) }
 func (h *History) SetGrad(g *Tensor) {
 	if g != nil {
 		g.kept = true
-		if g.storage != nil && g.storage.category == Activation {
+		if g.storage != nil && g.storage.held.category == Activation {
 			g.storage.SetCategory(Gradient)
 		}
 	}
@@ -220,7 +218,7 @@ func (t *Tensor) current() *History {
 	node.Release()
 	fresh := &History{dtype: t.dtype, shape: t.shape, node: n}
 	fresh.refs.set(1)
-	fresh.wanted.Store(true)
+	fresh.wanted.set(true)
 	n.DeclareOutput(0, t.dtype, t.shape)
 	v.rebased = rebased
 	t.history.Store(fresh)
@@ -243,7 +241,7 @@ var RegenerateView func(base *Node, index int, dtype DType, shape, strides []int
 
 // MarkView records that t is a view of u's storage, so that operations in place through one are seen by the other.
 func (t *Tensor) MarkView(u *Tensor) {
-	if t.err != nil || u.err != nil || t == u || t.isNumber {
+	if t.other != nil || u.other != nil || t == u {
 		return
 	}
 	if w := u.view; w != nil {
@@ -278,7 +276,7 @@ func (h *History) Rebase(n *Node, index int) {
 	h.mu.Lock()
 	old := h.node
 	h.node, h.index = n, index
-	h.wanted.Store(true)
+	h.wanted.store(true)
 	h.rebased++
 	if h.keeps {
 		old.forgetGrad(h)
@@ -291,7 +289,7 @@ func (h *History) Rebase(n *Node, index int) {
 }
 
 // Wanted reports whether a gradient is.
-func (h *History) Wanted() bool { return h.wanted.Load() }
+func (h *History) Wanted() bool { return h.wanted.load() }
 
 // Guard makes operations in place on h's tensor, and its views, an error while gradients are recorded.
 func (h *History) Guard() { h.guarded = true }
@@ -316,7 +314,7 @@ func (h *History) NeedsGradLeaf() bool {
 // Edge returns the edge along which h's gradient flows, with a reference of its own: to the node that made it, or to the
 // node that accumulates a leaf's gradient. The edge is empty if no gradient is wanted.
 func (h *History) Edge() Edge {
-	if h == nil || !h.wanted.Load() {
+	if h == nil || !h.wanted.load() {
 		return Edge{}
 	}
 	h.mu.Lock()
@@ -330,7 +328,8 @@ func (h *History) Edge() Edge {
 	}
 	h.refs.inc()
 	if h.accumulate == nil {
-		h.accumulate = &Node{ID: nodeIDs.Add(1), Name: "accumulate_grad", leaf: h, outputs: []outputMeta{{h.dtype, h.shape}}}
+		h.accumulate = &Node{ID: nodeIDs.Add(1), Name: "accumulate_grad", leaf: h}
+		h.accumulate.DeclareOutput(0, h.dtype, h.shape)
 	}
 	return Edge{h.accumulate, 0}
 }

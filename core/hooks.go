@@ -5,26 +5,6 @@ import (
 	"sync/atomic"
 )
 
-type atomicCount struct{ n atomic.Int32 }
-
-func (c *atomicCount) set(n int32) { c.n.Store(n) }
-func (c *atomicCount) inc()        { c.n.Add(1) }
-
-// dec reports whether the count reached zero.
-func (c *atomicCount) dec() bool { return c.n.Add(-1) == 0 }
-
-func (c *atomicCount) incUnlessZero() bool {
-	for {
-		n := c.n.Load()
-		if n <= 0 {
-			return false
-		}
-		if c.n.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
 // A Hook runs on a gradient during backward. Its result, if not nil, replaces the gradient. A hook with Foreign set
 // belongs to another language: backward hands it to its caller.
 type Hook struct {

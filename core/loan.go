@@ -30,7 +30,7 @@ func LendMade(op string, t *Tensor, made, until Event, write bool) (Loan, error)
 	}
 	s := t.storage
 	l := Loan{numel: t.Numel(), shared: s.shared.Load() > 0}
-	l.operand = Operand{Memory: s.memory, Offset: t.offset, DType: t.dtype, present: true, storage: s, epoch: s.epoch}
+	l.operand = Operand{Memory: s.held.memory, Offset: t.offset, DType: t.dtype, present: true, storage: s, epoch: s.epoch}
 	l.waits = s.lend(made, until, write)
 	if write && !CurrentMode().Inference() {
 		s.BumpVersion()
@@ -40,15 +40,15 @@ func LendMade(op string, t *Tensor, made, until Event, write bool) (Loan, error)
 
 // lend records that the storage is used by work that is done when until is, and returns what the work must wait for.
 func (s *Storage) lend(made, until Event, write bool) []Event {
+	h := s.held
 	if made == nil {
-		made = s.home.Record()
+		made = h.home.Record()
 	}
-	c := s.cleanup
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	waits := []Event{made}
-	kept := c.uses[:0]
-	for _, u := range c.uses {
+	kept := h.uses[:0]
+	for _, u := range h.uses {
 		switch {
 		case u.event == until: // lent to the same work before
 			write = write || u.write
@@ -60,8 +60,8 @@ func (s *Storage) lend(made, until Event, write bool) []Event {
 		}
 		kept = append(kept, u)
 	}
-	c.uses = append(kept, foreignUse{event: until, write: write})
-	s.foreign.Store(true)
+	h.uses = append(kept, foreignUse{event: until, write: write})
+	s.isForeign(true)
 	return waits
 }
 

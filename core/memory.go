@@ -26,13 +26,6 @@ func Categories() []Category {
 	return []Category{Activation, Parameter, Gradient, OptimizerState, Communication, Buffer}
 }
 
-// An account is a storage's entry in the statistics.
-type account struct {
-	counters Counters
-	category Category
-	bytes    int64
-}
-
 // Counters are where the memory of one stream is counted. A stream gets them once, from [NewCounters].
 type Counters struct {
 	device *deviceGauges
@@ -98,18 +91,15 @@ func gaugesOf(ordinal int) *deviceGauges {
 	return d
 }
 
-func (a *account) add()    { a.count(a.bytes) }
-func (a *account) remove() { a.count(-a.bytes) }
-
-func (a *account) count(n int64) {
-	if a.category == External {
+// count adds n bytes, which may be negative.
+func (c Counters) count(cat Category, n int64) {
+	if cat == External {
 		return
 	}
-	d := a.counters.device
-	d.mu.Lock()
-	d.all.add(a.category, n)
-	a.counters.rank.add(a.category, n)
-	d.mu.Unlock()
+	c.device.mu.Lock()
+	c.device.all.add(cat, n)
+	c.rank.add(cat, n)
+	c.device.mu.Unlock()
 }
 
 // A Usage is a number of bytes now and at its highest since the last [ResetPeak].

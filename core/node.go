@@ -30,23 +30,23 @@ type Node struct {
 	deriv   Deriv
 	leaf    *History // of an accumulating node
 	inner   *Node    // whose derivative this one's calls
-	refs    atomicCount
 	context *Context
 	edges   []Edge
-	inputs  []outputMeta
-	outputs []outputMeta
+	metas   []valueMeta // of the inputs, then of the outputs but the first, which is history's
 	mu      sync.Mutex
 	saved   []saved
+	problem *error
+	extra   *nodeExtra
+
+	refs    atomicCount
+	outputs int32
 	freed   bool
-	problem error
 	// foreignSaved says that some of saved may be another language's.
 	foreignSaved bool
-	extra        *nodeExtra
 
-	edgeBuf   [2]Edge
-	inputBuf  [2]outputMeta
-	outputBuf [1]outputMeta
-	history   History // of output 0, to save an allocation
+	edgeBuf [2]Edge
+	metaBuf [2]valueMeta
+	history History // of output 0, to save an allocation
 }
 
 // nodeExtra is what few nodes have.
@@ -65,7 +65,7 @@ type Edge struct {
 	Index int
 }
 
-type outputMeta struct {
+type valueMeta struct {
 	dtype DType
 	shape []int
 }
@@ -83,20 +83,20 @@ func newNode(name string, deriv Deriv) *Node {
 func NewNode(m Mode, name string, deriv Deriv, inputs ...*Tensor) *Node {
 	n := newNode(name, deriv)
 	n.context = m.Context()
-	n.edges, n.inputs = n.edgeBuf[:0], n.inputBuf[:0]
+	n.edges, n.metas = n.edgeBuf[:0], n.metaBuf[:0]
 	for _, t := range inputs {
 		if t == nil {
-			n.edges, n.inputs = append(n.edges, Edge{}), append(n.inputs, outputMeta{})
+			n.edges, n.metas = append(n.edges, Edge{}), append(n.metas, valueMeta{})
 			continue
 		}
 		h := t.current()
 		if h != nil {
 			if err := h.refused.Load(); err != nil {
-				n.problem = *err
+				n.problem = err
 			}
 		}
 		n.edges = append(n.edges, h.Edge())
-		n.inputs = append(n.inputs, outputMeta{t.dtype, t.shape})
+		n.metas = append(n.metas, valueMeta{t.dtype, t.shape})
 	}
 	if m.Anomaly() {
 		n.extras().trace = stack()
@@ -109,10 +109,11 @@ func NewNodeWithEdges(m Mode, name string, deriv Deriv, edges []Edge) *Node {
 	n := newNode(name, deriv)
 	n.context = m.Context()
 	n.edges = edges
-	n.inputs = make([]outputMeta, len(edges))
+	n.metas = make([]valueMeta, len(edges))
 	for i, e := range edges {
-		if e.Node != nil && e.Index < len(e.Node.outputs) {
-			n.inputs[i] = e.Node.outputs[e.Index]
+		if e.Node != nil && e.Index < e.Node.Outputs() {
+			d, shape := e.Node.OutputMeta(e.Index)
+			n.metas[i] = valueMeta{d, shape}
 		}
 	}
 	return n
@@ -133,7 +134,7 @@ func (n *Node) AttachLast(t *Tensor, index int) {
 	}
 	h.node, h.index, h.dtype, h.shape = n, index, t.dtype, t.shape
 	h.refs.set(1)
-	h.wanted.Store(true)
+	h.wanted.set(true)
 	if old := t.history.Swap(h); old != nil {
 		old.release()
 	}
@@ -141,13 +142,16 @@ func (n *Node) AttachLast(t *Tensor, index int) {
 
 // DeclareOutput tells the node what its output index looks like.
 func (n *Node) DeclareOutput(index int, d DType, shape []int) {
-	if n.outputs == nil {
-		n.outputs = n.outputBuf[:0]
+	n.outputs = max(n.outputs, int32(index)+1)
+	if index == 0 {
+		n.history.dtype, n.history.shape = d, shape
+		return
 	}
-	for len(n.outputs) <= index {
-		n.outputs = append(n.outputs, outputMeta{})
+	i := len(n.edges) + index - 1
+	for len(n.metas) <= i {
+		n.metas = append(n.metas, valueMeta{})
 	}
-	n.outputs[index] = outputMeta{d, shape}
+	n.metas[i] = valueMeta{d, shape}
 }
 
 // Retain adds a reference.
@@ -169,7 +173,7 @@ func (n *Node) drop() bool {
 		n.leaf.release()
 		return false
 	}
-	return n.refs.dec()
+	return n.refs.dec() == 0
 }
 
 // Release drops a reference. The last one frees what the node saved and drops its references to other nodes, without
@@ -200,16 +204,22 @@ func (n *Node) Release() {
 func (n *Node) Edges() []Edge { return n.edges }
 
 // Outputs returns the number of outputs.
-func (n *Node) Outputs() int { return len(n.outputs) }
+func (n *Node) Outputs() int { return int(n.outputs) }
 
 // OutputMeta returns dtype and shape of an output.
-func (n *Node) OutputMeta(i int) (DType, []int) { return n.outputs[i].dtype, n.outputs[i].shape }
+func (n *Node) OutputMeta(i int) (DType, []int) {
+	if i == 0 {
+		return n.history.dtype, n.history.shape
+	}
+	m := n.metas[len(n.edges)+i-1]
+	return m.dtype, m.shape
+}
 
 // InputMeta returns dtype and shape of an input.
-func (n *Node) InputMeta(i int) (DType, []int) { return n.inputs[i].dtype, n.inputs[i].shape }
+func (n *Node) InputMeta(i int) (DType, []int) { return n.metas[i].dtype, n.metas[i].shape }
 
 // SetInputMeta sets dtype and shape of an input.
-func (n *Node) SetInputMeta(i int, d DType, shape []int) { n.inputs[i] = outputMeta{d, shape} }
+func (n *Node) SetInputMeta(i int, d DType, shape []int) { n.metas[i] = valueMeta{d, shape} }
 
 // SetInner makes inner, whose derivative n's derivative calls, live as long as n.
 func (n *Node) SetInner(inner *Node) {

@@ -117,7 +117,7 @@ func (n *Node) Stand(index int) (*Tensor, error) {
 	n.retain()
 	h := &History{node: n, index: index, dtype: d, shape: t.shape}
 	h.refs.set(1)
-	h.wanted.Store(true)
+	h.wanted.set(true)
 	t.history.Store(h)
 	return t, nil
 }

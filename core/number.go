@@ -33,17 +33,22 @@ func truncate(v float64) int64 {
 // Num returns a 0-d tensor that stands for the number v. It has no memory, promotes as a Python number does, and is
 // taken by every operation that takes a tensor and a scalar: op.Mul(x, core.Num(2)).
 func Num(v float64) *Tensor {
-	return &Tensor{number: FloatNumber(v), isNumber: true, dtype: CurrentContext().DefaultDType()}
+	return numberTensor(FloatNumber(v), CurrentContext().DefaultDType())
 }
 
 // IntNum is [Num] for an integer, which promotes as an integer.
-func IntNum(v int64) *Tensor { return &Tensor{number: IntNumber(v), isNumber: true, dtype: Int64} }
+func IntNum(v int64) *Tensor { return numberTensor(IntNumber(v), Int64) }
 
 // BoolNum is [Num] for a bool.
-func BoolNum(v bool) *Tensor { return &Tensor{number: BoolNumber(v), isNumber: true, dtype: Bool} }
+func BoolNum(v bool) *Tensor { return numberTensor(BoolNumber(v), Bool) }
 
 // IsNumber reports whether t stands for a plain number (see [Num]).
 func (t *Tensor) IsNumber() bool { return t.isNumber }
 
-// Number returns the number that t stands for.
-func (t *Tensor) Number() Number { return t.number }
+// Number returns the number that t stands for; the zero Number if it stands for none.
+func (t *Tensor) Number() Number {
+	if t.other == nil {
+		return Number{}
+	}
+	return t.other.number
+}

@@ -46,12 +46,13 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 	}
 	s.dtype, s.output, s.index = t.dtype, output, index
 	if t.isNumber {
-		v := t.number
+		v := t.other.number
 		s.number = &v
 		return
 	}
 	if t.storage.inference {
-		n.problem, s.absent = errInference(n.Name), true
+		err := errInference(n.Name)
+		n.problem, s.absent = &err, true
 		return
 	}
 	if !output {
@@ -84,7 +85,12 @@ func errInference(name string) error {
 }
 
 // Problem returns the error that makes the operation that the node records fail, or nil.
-func (n *Node) Problem() error { return n.problem }
+func (n *Node) Problem() error {
+	if n.problem == nil {
+		return nil
+	}
+	return *n.problem
+}
 
 // FreeSaved frees what the node saved; its derivative cannot run any more.
 func (n *Node) FreeSaved() {
@@ -130,13 +136,13 @@ func (n *Node) unpack(i int, m Mode, given map[*ForeignValue]*Tensor) (*Tensor, 
 	}
 	s := &n.saved[i]
 	if n.problem != nil {
-		return nil, n.problem
+		return nil, *n.problem
 	}
 	if s.absent {
 		return nil, nil
 	}
 	if s.number != nil {
-		return &Tensor{isNumber: true, number: *s.number, dtype: s.dtype}, nil
+		return numberTensor(*s.number, s.dtype), nil
 	}
 	var t *Tensor
 	if s.isPacked {
@@ -163,7 +169,7 @@ func (n *Node) unpack(i int, m Mode, given map[*ForeignValue]*Tensor) (*Tensor, 
 			h := &History{node: n, index: s.index, dtype: s.dtype, shape: s.shape}
 			n.retain()
 			h.refs.set(1)
-			h.wanted.Store(true)
+			h.wanted.set(true)
 			t.history.Store(h)
 		case s.history != nil:
 			s.history.retain()

@@ -2,6 +2,8 @@
 
 package core
 
+const shadowed = false
+
 // A shadow stands for a piece of memory on the Go heap under the race detector, which does not see other memory.
 type shadow struct{}
 

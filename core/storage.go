@@ -13,21 +13,15 @@ import (
 // A storage can be emptied and refilled in place ([Storage.Empty], [Storage.Refill]): tensors and saved values that
 // refer to it stay valid.
 type Storage struct {
-	memory    Memory
-	size      int // bytes asked for
-	home      Stream
-	refs      atomic.Int32
+	held      *holding
+	refs      atomicCount
 	version   atomic.Uint32
 	epoch     uint32 // counts the lives of a recycled Storage
-	category  Category
-	inference bool // made in inference mode: not versioned, and of no use to derivatives
+	inference bool   // made in inference mode: not versioned, and of no use to derivatives
 	failure   atomic.Pointer[failure]
 
 	shared  atomic.Int32 // how many others, such as NumPy arrays, read and write the memory without a stream
-	foreign atomic.Bool  // used on streams other than home since home last waited for them
-	release func()       // for memory that is not ours: called when the last reference goes
-
-	cleanup *cleanupState
+	foreign flag         // used on streams other than home since home last waited for them
 }
 
 type failure struct {
@@ -40,13 +34,14 @@ type foreignUse struct {
 	write bool
 }
 
-// cleanupState is what a storage's cleanup needs when the storage itself is gone.
-type cleanupState struct {
-	home   Stream
-	memory Memory
-	acct   account
-	live   atomic.Bool // holds memory that must be returned
-	free   func()
+// A holding is what a storage holds, apart from it for the cleanup that runs when the storage itself is gone.
+type holding struct {
+	home     Stream
+	memory   Memory
+	size     int // bytes asked for
+	category Category
+	live     flag   // holds memory that must be returned
+	free     func() // for memory that is not ours: called when the last reference goes
 
 	mu   sync.Mutex
 	uses []foreignUse // on other streams than home, not known to be done
@@ -58,22 +53,26 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := m.header()
-	st.memory, st.size, st.home, st.category, st.inference = m, bytes, s, cat, false
-	st.refs.Store(1)
-	st.version.Store(0)
-	st.foreign.Store(len(st.cleanup.uses) > 0)
-	st.track()
-	return st, nil
+	return makeStorage(s, m, bytes, cat, nil), nil
 }
 
 // WrapStorage returns a storage over memory that belongs to somebody else; release is called when it is no longer used.
 func WrapStorage(s Stream, m Memory, release func()) *Storage {
+	return makeStorage(s, m, m.Size, External, release)
+}
+
+func makeStorage(s Stream, m Memory, bytes int, cat Category, free func()) *Storage {
 	st := m.header()
-	st.memory, st.size, st.home, st.category, st.release, st.inference = m, m.Size, s, External, release, false
-	st.refs.Store(1)
-	st.version.Store(0)
-	st.track()
+	h := st.held
+	h.home, h.memory, h.size, h.category, h.free = s, m, bytes, cat, free
+	st.inference = false
+	st.refs.set(1)
+	if st.version.Load() != 0 {
+		st.version.Store(0)
+	}
+	st.isForeign(len(h.uses) > 0)
+	h.count(1)
+	h.live.set(true)
 	return st
 }
 
@@ -92,65 +91,60 @@ func (m *Memory) header() *Storage {
 }
 
 func newHeader() *Storage {
-	s := &Storage{cleanup: &cleanupState{}}
-	runtime.AddCleanup(s, collected, s.cleanup)
+	s := &Storage{held: &holding{}}
+	runtime.AddCleanup(s, collected, s.held)
 	return s
 }
 
-// track accounts the storage's memory and arms its cleanup.
-func (s *Storage) track() {
-	c := s.cleanup
-	c.home, c.memory, c.free = s.home, s.memory, s.release
-	c.acct = account{counters: s.home.Counters(), category: s.category, bytes: accounted(s.size)}
-	c.acct.add()
-	c.live.Store(true)
-}
+// count adds the memory to the statistics, or takes it out with sign -1.
+func (h *holding) count(sign int64) { h.home.Counters().count(h.category, sign*accounted(h.size)) }
 
-// untrack undoes track and reports whether the memory is still to be returned.
-func (c *cleanupState) untrack() bool {
-	if !c.live.CompareAndSwap(true, false) {
+// untrack disarms the cleanup and reports whether the memory is still to be returned.
+func (h *holding) untrack() bool {
+	if !h.live.take() {
 		return false
 	}
-	c.acct.remove()
+	h.count(-1)
 	return true
 }
 
 // collected returns the memory of a storage that nobody released.
-func collected(c *cleanupState) {
-	if c.untrack() {
-		c.giveBack()
+func collected(h *holding) {
+	if h.untrack() {
+		h.giveBack(nil)
 	}
 }
 
-func (c *cleanupState) giveBack() {
-	c.mu.Lock()
+// giveBack returns the memory, with the header that is to be used again for it, or nil.
+func (h *holding) giveBack(header *Storage) {
+	h.mu.Lock()
 	var after []Event
-	kept := c.uses[:0]
-	for _, u := range c.uses {
+	kept := h.uses[:0]
+	for _, u := range h.uses {
 		if !u.event.Done() {
 			after = append(after, u.event)
 			kept = append(kept, u)
 		}
 	}
-	c.uses = nil
-	c.mu.Unlock()
-	if c.free == nil {
-		m := c.memory
-		c.memory.storage = nil
+	h.uses = nil
+	h.mu.Unlock()
+	if h.free == nil {
+		m := h.memory
+		m.storage = header
 		if len(kept) > 0 {
 			// The home stream waits for them by itself. Another stream that is the first to use the memory in its next life
 			// would not know: it only waits for what was launched at home.
 			if m.storage == nil {
 				m.storage = newHeader()
 			}
-			m.storage.cleanup.uses = kept
+			m.storage.held.uses = kept
 		}
-		c.home.Free(m, after...)
+		h.home.Free(m, after...)
 		return
 	}
-	after = append(after, c.home.Record())
-	free := c.free
-	c.free = nil
+	after = append(after, h.home.Record())
+	free := h.free
+	h.free = nil
 	go func() {
 		for _, e := range after {
 			e.Wait()
@@ -160,42 +154,41 @@ func (c *cleanupState) giveBack() {
 }
 
 // Retain adds a reference.
-func (s *Storage) Retain() { s.refs.Add(1) }
+func (s *Storage) Retain() { s.refs.inc() }
 
 // Release drops a reference; the last one returns the memory.
 func (s *Storage) Release() {
-	switch n := s.refs.Add(-1); {
+	switch n := s.refs.dec(); {
 	case n > 0:
+		return
 	case n < 0:
 		panic("core: storage released more often than retained")
-	default:
-		s.epoch++ // a failure stays: calls on their way know the old epoch, and must not take the contents for sound
-		s.foreign.Store(false)
-		c, ours := s.cleanup, s.release == nil
-		s.memory, s.home, s.release = Memory{}, nil, nil
-		if c.untrack() {
-			if ours {
-				c.memory.storage = s
-			}
-			c.giveBack()
+	}
+	s.epoch++ // a failure stays: calls on their way know the old epoch, and must not take the contents for sound
+	s.isForeign(false)
+	if h := s.held; h.untrack() {
+		if h.free == nil {
+			h.giveBack(s)
+		} else {
+			h.giveBack(nil)
 		}
 	}
 }
 
 // Refs returns the number of references.
-func (s *Storage) Refs() int { return int(s.refs.Load()) }
+func (s *Storage) Refs() int { return int(s.refs.load()) }
 
 // Size returns the size in bytes.
-func (s *Storage) Size() int { return s.size }
+func (s *Storage) Size() int { return s.held.size }
 
 // Memory returns the memory behind the storage.
-func (s *Storage) Memory() Memory { return s.memory }
+func (s *Storage) Memory() Memory { return s.held.memory }
 
 // Stream returns the stream the memory came from.
-func (s *Storage) Stream() Stream { return s.home }
+func (s *Storage) Stream() Stream { return s.held.home }
 
 // Device returns the device the memory is on.
-func (s *Storage) Device() Device { return s.home.Device() }
+func (s *Storage) Device() Device { return s.held.home.Device() }
 
 // Version returns how often the contents were changed in place.
 func (s *Storage) Version() uint32 { return s.version.Load() }
@@ -209,74 +202,85 @@ func (s *Storage) SetVersion(v uint32) { s.version.Store(v) }
 
 // SetCategory moves the storage's bytes to another category of the memory statistics.
 func (s *Storage) SetCategory(cat Category) {
-	if s.category == cat || s.category == External {
+	h := s.held
+	if h.category == cat || h.category == External {
 		return
 	}
-	s.category = cat
-	c := s.cleanup
-	if c.live.Load() {
-		c.acct.remove()
-		c.acct.category = cat
-		c.acct.add()
+	live := h.live.load()
+	if live {
+		h.count(-1)
+	}
+	h.category = cat
+	if live {
+		h.count(1)
 	}
 }
 
 // Empty gives the memory back and leaves the storage without any. Using a tensor on it is an error until Refill.
 func (s *Storage) Empty() {
-	s.foreign.Store(false)
-	if s.cleanup.untrack() {
-		s.cleanup.giveBack()
+	s.isForeign(false)
+	if s.held.untrack() {
+		s.held.giveBack(nil)
 	}
-	s.memory = Memory{}
+	s.held.memory = Memory{}
 }
 
 // IsEmpty reports whether the storage was emptied.
-func (s *Storage) IsEmpty() bool { return !s.cleanup.live.Load() }
+func (s *Storage) IsEmpty() bool { return !s.held.live.load() }
 
 // Refill allocates the memory of an emptied storage again, with undefined contents.
 func (s *Storage) Refill() error {
 	if !s.IsEmpty() {
 		return nil
 	}
-	m, err := s.home.Alloc(s.size)
+	h := s.held
+	m, err := h.home.Alloc(h.size)
 	if err != nil {
 		return err
 	}
-	if h := m.storage; h != nil {
-		s.cleanup.uses, h.cleanup.uses, m.storage = h.cleanup.uses, nil, nil
-		s.foreign.Store(len(s.cleanup.uses) > 0)
+	if old := m.storage; old != nil {
+		h.uses, old.held.uses, m.storage = old.held.uses, nil, nil
+		s.isForeign(len(h.uses) > 0)
 	}
-	s.memory = m
+	h.memory = m
 	s.epoch++
-	s.track()
+	h.count(1)
+	h.live.store(true)
 	return nil
+}
+
+// isForeign sets whether other streams than home use the memory, which is seldom news.
+func (s *Storage) isForeign(yes bool) {
+	if s.foreign.load() != yes {
+		s.foreign.store(yes)
+	}
 }
 
 // use records that the storage is used on stream by, whose next call must wait for the events appended to waits. It is
 // only called when the storage belongs to another stream or has been used on one.
 func (s *Storage) use(by Stream, write bool, waits []Event) []Event {
-	c := s.cleanup
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	kept := c.uses[:0]
-	for _, u := range c.uses {
+	h := s.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := h.uses[:0]
+	for _, u := range h.uses {
 		if u.event.Done() {
 			continue
 		}
 		if u.event.Stream() != by && (write || u.write) {
 			waits = append(waits, u.event)
-			if by == s.home {
+			if by == h.home {
 				continue // home is ordered after it from now on
 			}
 		}
 		kept = append(kept, u)
 	}
-	c.uses = kept
-	if by != s.home {
-		waits = append(waits, s.home.Record())
-		c.uses = append(c.uses, foreignUse{event: by.Next(), write: write})
+	h.uses = kept
+	if by != h.home {
+		waits = append(waits, h.home.Record())
+		h.uses = append(h.uses, foreignUse{event: by.Next(), write: write})
 	}
-	s.foreign.Store(len(c.uses) > 0)
+	s.isForeign(len(h.uses) > 0)
 	return waits
 }
 

@@ -23,13 +23,36 @@ type Tensor struct {
 	released atomic.Bool
 	history  atomic.Pointer[History]
 	view     *viewOf
-	err      error
-	number   Number
+	other    *noTensor
 	dims     [8]int // backs shape and strides of tensors with up to 4 dimensions
 }
 
+// A noTensor is what a tensor without memory has: an error or a number.
+type noTensor struct {
+	err    error
+	number Number
+}
+
 // ErrorTensor returns a tensor that carries err.
-func ErrorTensor(err error) *Tensor { return &Tensor{err: err} }
+func ErrorTensor(err error) *Tensor { return &Tensor{other: &noTensor{err: err}} }
+
+// numberTensor returns a tensor that stands for v.
+func numberTensor(v Number, d DType) *Tensor {
+	t := &struct {
+		Tensor
+		of noTensor
+	}{of: noTensor{number: v}}
+	t.dtype, t.isNumber, t.other = d, true, &t.of
+	return &t.Tensor
+}
+
+// failed returns the error that the tensor carries, or nil.
+func (t *Tensor) failed() error {
+	if t.other == nil {
+		return nil
+	}
+	return t.other.err
+}
 
 // NewTensor returns an uninitialised contiguous tensor on stream s. Operations use it for their results.
 func NewTensor(m Mode, s Stream, d DType, shape []int) *Tensor {
@@ -80,7 +103,7 @@ func (m Mode) register(t *Tensor) {
 
 // Alias returns a new tensor with the same storage, layout and, if withHistory, the same place in the graph as t.
 func (t *Tensor) Alias(withHistory bool) *Tensor {
-	if t.err != nil || t.isNumber {
+	if t.other != nil {
 		return t
 	}
 	if err := t.Usable("alias"); err != nil {
@@ -126,10 +149,8 @@ func (t *Tensor) Usable(op string) error {
 	switch {
 	case t == nil:
 		return Errorf(TypeError, op, "got a nil tensor")
-	case t.err != nil:
-		return t.err
-	case t.isNumber:
-		return nil
+	case t.other != nil:
+		return t.other.err
 	case t.released.Load():
 		return Errorf(StateError, op, "got a tensor that was released")
 	case t.storage.IsEmpty():
@@ -144,7 +165,7 @@ func (t *Tensor) Err() error {
 	if t == nil {
 		return Errorf(TypeError, "tensor", "nil tensor")
 	}
-	return t.err
+	return t.failed()
 }
 
 // DType returns the dtype of the elements.
@@ -200,10 +221,10 @@ func (t *Tensor) String() string {
 	switch {
 	case t == nil:
 		return "nil tensor"
-	case t.err != nil:
-		return "error: " + t.err.Error()
+	case t.failed() != nil:
+		return "error: " + t.failed().Error()
 	case t.isNumber:
-		return fmt.Sprintf("number %v", t.number.Float)
+		return fmt.Sprintf("number %v", t.other.number.Float)
 	case t.released.Load():
 		return "released tensor"
 	}

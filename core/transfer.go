@@ -73,8 +73,8 @@ func FromBytes(d DType, data []byte, shape ...int) *Tensor {
 	}
 	s := m.Context().Stream(dev)
 	t := NewTensor(m, s, d, shape)
-	if t.err == nil && n > 0 {
-		s.Upload(t.storage.memory, 0, data)
+	if t.other == nil && n > 0 {
+		s.Upload(t.storage.held.memory, 0, data)
 	}
 	return t
 }
@@ -90,19 +90,19 @@ func (t *Tensor) Wait() error {
 // Wait blocks until everything launched so far that uses the storage is done, and returns the error of execution that
 // made its contents undefined, or else the first unread error of its stream.
 func (s *Storage) Wait() error {
-	s.home.Record().Wait()
-	c := s.cleanup
-	c.mu.Lock()
-	uses := append([]foreignUse(nil), c.uses...)
-	c.mu.Unlock()
+	s.held.home.Record().Wait()
+	h := s.held
+	h.mu.Lock()
+	uses := append([]foreignUse(nil), h.uses...)
+	h.mu.Unlock()
 	for _, u := range uses {
 		u.event.Wait()
 	}
 	if err := s.Err(); err != nil {
-		s.home.TakeError()
+		s.held.home.TakeError()
 		return err
 	}
-	return s.home.TakeError()
+	return s.held.home.TakeError()
 }
 
 // WaitFor is [Tensor.Wait] for at most d, without the error; it reports whether the value, or its error, is known.
@@ -112,13 +112,13 @@ func (t *Tensor) WaitFor(d time.Duration) bool {
 	}
 	deadline := time.Now().Add(d)
 	s := t.storage
-	if !s.home.Record().WaitFor(d) {
+	if !s.held.home.Record().WaitFor(d) {
 		return false
 	}
-	c := s.cleanup
-	c.mu.Lock()
-	uses := append([]foreignUse(nil), c.uses...)
-	c.mu.Unlock()
+	h := s.held
+	h.mu.Lock()
+	uses := append([]foreignUse(nil), h.uses...)
+	h.mu.Unlock()
 	for _, u := range uses {
 		if !u.event.WaitFor(time.Until(deadline)) {
 			return false
@@ -147,7 +147,7 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	}
 	out := make([]byte, n*size)
 	if t.Contiguous() {
-		t.storage.home.Download(out, t.storage.memory, t.offset*size)
+		t.storage.held.home.Download(out, t.storage.held.memory, t.offset*size)
 		return out, nil
 	}
 	low, high := t.offset, t.offset
@@ -159,7 +159,7 @@ func (t *Tensor) Bytes() ([]byte, error) {
 		}
 	}
 	span := make([]byte, (high-low+1)*size)
-	t.storage.home.Download(span, t.storage.memory, low*size)
+	t.storage.held.home.Download(span, t.storage.held.memory, low*size)
 	index := make([]int, len(t.shape))
 	at := t.offset - low
 	for i := range n {
@@ -184,9 +184,9 @@ func Values[T Element](t *Tensor) ([]T, error) {
 	}
 	if t.isNumber {
 		if t.dtype.IsFloat() {
-			return []T{fromFloat[T](t.number.Float)}, nil
+			return []T{fromFloat[T](t.other.number.Float)}, nil
 		}
-		return []T{fromInt[T](t.number.Int)}, nil
+		return []T{fromInt[T](t.other.number.Int)}, nil
 	}
 	raw, err := t.Bytes()
 	if err != nil {

@@ -34,6 +34,7 @@ type Device struct {
 	pool           atomic.Pointer[pool.Pool]
 	reserved       atomic.Int64
 	limit          atomic.Int64 // on reserved; 0 for none
+	slabs          slabs
 
 	mu      sync.Mutex
 	streams []*stream

@@ -1,18 +1,22 @@
 package cpu
 
 /*
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Large pieces are mapped, so that giving them back returns them to the system, and huge pages are asked for.
-static void *plaitk_cpu_map(size_t n) {
-  void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+// Maps n bytes at a multiple of align, a power of two: in huge pages if that is the size of one or more.
+static void *plaitk_cpu_map(size_t n, size_t align) {
+  char *p = mmap(NULL, n + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
+  size_t before = -(uintptr_t)p & (align - 1);
+  if (before > 0) munmap(p, before);
+  munmap(p + before + n, align - before);
 #ifdef MADV_HUGEPAGE
-  if (n >= (4u << 20)) madvise(p, n, MADV_HUGEPAGE);
+  if (align >= (2u << 20)) madvise(p + before, n, MADV_HUGEPAGE);
 #endif
-  return p;
+  return p + before;
 }
 static void *plaitk_cpu_alloc(size_t n) {
   void *p = NULL;
@@ -33,8 +37,11 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// mapThreshold is the size from which pieces are mapped on their own.
-const mapThreshold = 1 << 20
+const (
+	// mapThreshold is the size from which pieces are mapped on their own, so that giving them back returns them to the system.
+	mapThreshold = 1 << 20
+	pageSize     = 4 << 10
+)
 
 // sizeClass rounds a size up so that at most an eighth is wasted and pieces are found again.
 func sizeClass(bytes int) int {
@@ -43,9 +50,19 @@ func sizeClass(bytes int) int {
 	return (n + step - 1) &^ (step - 1)
 }
 
+// classIndex numbers the classes that sizeClass returns, from 0 on: 16 up to 1 KiB, then 8 for each doubling.
+func classIndex(class int) int {
+	n := uint(class - 1)
+	shift := max(bits.Len(n), 10) - 4
+	return (shift-6)<<3 + int(n>>shift)
+}
+
 func systemAlloc(size int) unsafe.Pointer {
-	if size >= mapThreshold {
-		return C.plaitk_cpu_map(C.size_t(size))
+	switch {
+	case size >= slabSize:
+		return C.plaitk_cpu_map(C.size_t(size), slabSize)
+	case size >= mapThreshold:
+		return C.plaitk_cpu_map(C.size_t(size), pageSize)
 	}
 	return C.plaitk_cpu_alloc(C.size_t(size))
 }
@@ -126,30 +143,33 @@ type block struct {
 type cache struct {
 	device *Device
 	mu     sync.Mutex
-	free   map[int][]block
+	free   [][]block // by class index
 	closed bool
 }
 
 func (c *cache) take(class int) (block, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := c.free[class]
-	if len(list) == 0 {
+	index := classIndex(class)
+	if index >= len(c.free) || len(c.free[index]) == 0 {
 		return block{}, false
 	}
-	b := list[len(list)-1]
-	list[len(list)-1] = block{}
-	c.free[class] = list[:len(list)-1]
+	list := &c.free[index]
+	last := len(*list) - 1
+	b := (*list)[last]
+	(*list)[last] = block{}
+	*list = (*list)[:last]
 	return b, true
 }
 
 func (c *cache) put(b block) {
 	c.mu.Lock()
 	if !c.closed {
-		if c.free == nil {
-			c.free = map[int][]block{}
+		index := classIndex(b.memory.Size)
+		for index >= len(c.free) {
+			c.free = append(c.free, nil)
 		}
-		c.free[b.memory.Size] = append(c.free[b.memory.Size], b)
+		c.free[index] = append(c.free[index], b)
 		c.mu.Unlock()
 		return
 	}
@@ -180,7 +200,7 @@ func (c *cache) close() {
 func (c *cache) empty(done uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for class, list := range c.free {
+	for i, list := range c.free {
 		kept := list[:0]
 		for _, b := range list {
 			if b.freed > done || pending(b.after) {
@@ -189,7 +209,8 @@ func (c *cache) empty(done uint64) {
 			}
 			c.device.release(b.memory)
 		}
-		c.free[class] = kept
+		clear(list[len(kept):])
+		c.free[i] = kept
 	}
 }
 
@@ -202,27 +223,48 @@ func pending(events []core.Event) bool {
 	return false
 }
 
-// reserve takes a piece of the given class from the system, within the budget; ok is false if there is none.
+// reserve takes a piece of the given class from a slab or the system, within the budget; ok is false if there is none.
 func (d *Device) reserve(class int) (m core.Memory, ok bool) {
 	var p unsafe.Pointer
-	own := d.limit.Load()
-	if d.reserved.Add(int64(class)) <= own || own == 0 {
-		if budget.used.Add(int64(class)) <= int64(MemoryLimit()) {
-			p = systemAlloc(class)
-		}
-		if p == nil {
-			budget.used.Add(-int64(class))
-		}
+	if class <= slabPiece {
+		p = d.slabs.take(class, func() unsafe.Pointer { return d.fromSystem(slabSize) })
 	}
 	if p == nil {
-		d.reserved.Add(-int64(class))
+		p = d.fromSystem(class)
+	}
+	if p == nil {
 		return core.Memory{}, false
 	}
 	return core.Memory{Ptr: p, Size: class}.Shadowed(), true
 }
 
 func (d *Device) release(m core.Memory) {
-	systemFree(m.Ptr, m.Size)
-	budget.used.Add(-int64(m.Size))
-	d.reserved.Add(-int64(m.Size))
+	p, size := m.Ptr, m.Size
+	if ours, slab := d.slabs.give(p, size); ours {
+		p, size = slab, slabSize
+	}
+	if p != nil {
+		d.toSystem(p, size)
+	}
+}
+
+// fromSystem takes memory from the system within the device's limit and the budget, or returns nil.
+func (d *Device) fromSystem(size int) unsafe.Pointer {
+	own := d.limit.Load()
+	if d.reserved.Add(int64(size)) <= own || own == 0 {
+		if budget.used.Add(int64(size)) <= int64(MemoryLimit()) {
+			if p := systemAlloc(size); p != nil {
+				return p
+			}
+		}
+		budget.used.Add(-int64(size))
+	}
+	d.reserved.Add(-int64(size))
+	return nil
+}
+
+func (d *Device) toSystem(p unsafe.Pointer, size int) {
+	systemFree(p, size)
+	budget.used.Add(-int64(size))
+	d.reserved.Add(-int64(size))
 }

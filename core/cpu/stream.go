@@ -35,6 +35,7 @@ type stream struct {
 
 	mu      sync.Mutex // held from Begin to Launch
 	slots   []core.Call
+	first   uint64       // the number of slots[0]'s call, or that plus a multiple of queueSize
 	pending []core.Event // of other streams, that the next call must wait for
 	inline  kernel.Context
 	worker  bool // the goroutine runs
@@ -103,10 +104,16 @@ func (s *stream) Begin(k core.KernelID, op string) *core.Call {
 		s.mu.Lock()
 		t = s.tail.Load()
 	}
-	c := &s.slots[t%queueSize]
+	if s.done.Load() == t {
+		s.first = t + 1 // calls that run at once all use the same slot, which stays in the cache
+	}
+	c := s.slot(t + 1)
 	c.Reset(s, k, op)
 	return c
 }
+
+// slot returns where call n is kept.
+func (s *stream) slot(n uint64) *core.Call { return &s.slots[(n-s.first)%queueSize] }
 
 // Abandon implements [core.Stream].
 func (s *stream) Abandon(c *core.Call) {
@@ -161,7 +168,7 @@ func (s *stream) work() {
 			return
 		}
 		next := s.done.Load() + 1
-		c := &s.slots[(next-1)%queueSize]
+		c := s.slot(next)
 		for _, e := range c.Waits() {
 			e.Wait()
 		}

@@ -34,12 +34,17 @@ type application struct {
 
 // begin starts an application. The inputs, of which optional ones may be nil, must be usable and on one device; its
 // current stream is where the kernels will run.
-func begin(name string, inputs ...*core.Tensor) application {
+func begin(name string, inputs ...*core.Tensor) application { return start(name, true, inputs) }
+
+// beginGiven is begin for inputs none of which is optional.
+func beginGiven(name string, inputs ...*core.Tensor) application { return start(name, false, inputs) }
+
+func start(name string, optional bool, inputs []*core.Tensor) application {
 	a := application{name: name, mode: core.CurrentMode()}
 	record := a.mode.GradEnabled()
 	var dev core.Device
 	for _, t := range inputs {
-		if t == nil {
+		if t == nil && optional {
 			continue
 		}
 		if err := t.Usable(name); err != nil {

@@ -252,7 +252,7 @@ func (e *Elementwise) dtype(a *application, in []*core.Tensor) core.DType {
 		return core.Bool
 	}
 	d := core.ResultType(list...)
-	domain := e.kernel.Program.Domain()
+	domain := e.kernel.Domain
 	switch {
 	case d.IsFloat() && domain&expr.Floats == 0:
 		a.failf(core.DTypeError, "got %v, want an integer dtype", d)

@@ -6,15 +6,6 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// beginGiven is begin for inputs of which none may be absent.
-func beginGiven(name string, inputs ...*core.Tensor) application {
-	a := application{name: name}
-	if a.given(inputs...); a.err != nil {
-		return a
-	}
-	return begin(name, inputs...)
-}
-
 // given fails if one of the inputs is absent.
 func (a *application) given(inputs ...*core.Tensor) {
 	for _, t := range inputs {

@@ -4,9 +4,15 @@ package elementwise
 
 /*
 #cgo CFLAGS: -DPLAIT_HEADERS=0x4ea78837
-#cgo noescape plaitk_elementwise_run
-#cgo nocallback plaitk_elementwise_run
+#cgo noescape plaitk_elementwise_start
+#cgo nocallback plaitk_elementwise_start
 #include "c/elementwise.h"
+
+// A call by another name: cgo looks for Go pointers behind every pointer to a type with pointers, and a call lies in C memory.
+struct plaitk_elementwise_opaque;
+static int64_t plaitk_elementwise_start(plait_pool *pool, struct plaitk_elementwise_opaque *call) {
+  return plaitk_elementwise_run(pool, (const plaitk_elementwise_call *)call);
+}
 */
 import "C"
 
@@ -63,7 +69,7 @@ func run(ctx *kernel.Context, c *core.Call, k *C.plaitk_elementwise_kernel) erro
 	for i, v := range c.Ints {
 		*(*int64)(unsafe.Pointer(&call.attr[i])) = v
 	}
-	if C.plaitk_elementwise_run((*C.plait_pool)(ctx.Pool), call) != 0 {
+	if C.plaitk_elementwise_start((*C.plait_pool)(ctx.Pool), (*C.struct_plaitk_elementwise_opaque)(scratch)) != 0 {
 		return core.Errorf(core.ValueError, c.Op, "integer division by zero")
 	}
 	return nil
