@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"encoding/binary"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -247,7 +248,9 @@ func (s *stream) send(r *recorder) {
 	d := s.device
 	d.owner.post(func() { d.submit(s, b) })
 	s.sent.Store(last)
-	s.notify()
+	if s.notify(); s.waiters.Load() > 0 {
+		runtime.Gosched() // a stream that has waited for this sends what it has before this one sends more
+	}
 	r.batch = s.newBatch()
 }
 

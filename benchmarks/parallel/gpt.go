@@ -17,10 +17,12 @@ type shape struct {
 	Batch                                int
 }
 
-var (
-	gpt2  = shape{"GPT-2 124M", 50257, 1024, 768, 12, 12, 8}
-	small = shape{"GPT 4x128", 96, 128, 128, 4, 4, 8}
-)
+// models are the shapes by name.
+var models = map[string]shape{
+	"gpt2":  {"GPT-2 124M", 50257, 1024, 768, 12, 12, 8},
+	"small": {"GPT 4x128", 96, 128, 128, 4, 4, 8},
+	"tiny":  {"GPT 4x64", 96, 32, 64, 4, 4, 4},
+}
 
 // A gpt is a transformer of the kind of GPT-2.
 type gpt struct {

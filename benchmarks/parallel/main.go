@@ -25,11 +25,13 @@ import (
 
 func main() {
 	devices := flag.String("devices", "cpu:0,cpu:1", "the devices of the ranks")
-	model := flag.String("model", "small", "the model to train: small or gpt2")
+	model := flag.String("model", "small", "the model to train: tiny, small or gpt2")
 	steps := flag.Int("steps", 5, "steps of training, of which the best counts")
 	mib := flag.Int("mib", 64, "the size of the large all-reduce")
 	out := flag.String("o", "", "a file to write the report to, too")
-	sections := flag.String("only", "collectives,training", "what to measure")
+	sections := flag.String("only", "collectives,training", "what to measure: collectives, training, overlap")
+	link := flag.Float64("link", 0, "MB/s of the links in overlap; 0 for half as long as computation takes")
+	drawing := flag.String("trace", "", "a file for a drawing, SVG, of a step of overlap")
 	flag.Parse()
 	w := io.Writer(os.Stdout)
 	if *out != "" {
@@ -40,9 +42,10 @@ func main() {
 		defer f.Close()
 		w = io.MultiWriter(w, f)
 	}
-	b := &bench{w: w, devices: strings.Split(*devices, ","), steps: *steps, mib: *mib, model: small}
-	if *model == "gpt2" {
-		b.model = gpt2
+	b := &bench{w: w, devices: strings.Split(*devices, ","), steps: *steps, mib: *mib, link: *link, drawing: *drawing}
+	var known bool
+	if b.model, known = models[*model]; !known {
+		fail(fmt.Errorf("no model %q", *model))
 	}
 	if err := b.run(strings.Split(*sections, ",")); err != nil {
 		fail(err)
@@ -60,6 +63,8 @@ type bench struct {
 	steps   int
 	mib     int
 	model   shape
+	link    float64
+	drawing string
 }
 
 func (b *bench) run(sections []string) error {
@@ -81,7 +86,7 @@ func (b *bench) run(sections []string) error {
 	for _, s := range []struct {
 		name string
 		run  func() error
-	}{{"collectives", b.collectives}, {"training", b.training}} {
+	}{{"collectives", b.collectives}, {"training", b.training}, {"overlap", b.overlap}} {
 		if !slices.Contains(sections, s.name) {
 			continue
 		}

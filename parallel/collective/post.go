@@ -80,7 +80,22 @@ func (p *post) lend(streams *streams) error {
 	if p.outs, err = lend(p.op.Outs, true); err == nil {
 		p.ins, err = lend(p.op.Ins, false)
 	}
+	if p.lane.entering != nil {
+		p.hurry()
+	}
 	return err
+}
+
+// hurry has what the post waits for sent to its device, which may hold it back until more has come together: copies to the host
+// then have their turn right behind it.
+func (p *post) hurry() {
+	var seen []core.Stream
+	for _, e := range slices.Backward(p.waits) {
+		if s := e.Stream(); s != nil && !slices.Contains(seen, s) {
+			seen = append(seen, s)
+			e.WaitFor(0)
+		}
+	}
 }
 
 // count adds to what the rank has moved between the host and its device.

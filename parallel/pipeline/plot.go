@@ -2,17 +2,8 @@ package pipeline
 
 import (
 	"fmt"
-	"html"
-	"strings"
-)
 
-// The sizes of a drawing, in pixels.
-const (
-	plotWidth  = 960
-	plotLeft   = 64
-	plotRow    = 26
-	plotTitle  = 34
-	plotBottom = 40
+	"github.com/plait-ml/plait/parallel/timeline"
 )
 
 // colors of the kinds of actions; those of a device's later stages are darker.
@@ -26,25 +17,18 @@ var colors = [...][2]string{
 // Plot draws timelines as an SVG image, one below the other on the same scale of time, each with its time and bubble. unit is the
 // unit of time.
 func Plot(unit string, timelines ...*Timeline) string {
-	height, longest := plotBottom, 0.0
-	for _, t := range timelines {
-		height += plotTitle + plotRow*len(t.Spans)
-		longest = max(longest, t.Time)
+	var legend []timeline.Key
+	for _, k := range []Kind{Forward, Backward, InputGrad, WeightGrad} {
+		legend = append(legend, timeline.Key{Color: colors[k][0], Name: k.word()})
 	}
-	if longest == 0 {
-		longest = 1
+	if unit != "" {
+		unit = " " + unit
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", plotWidth, height, plotWidth, height)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", plotWidth, height)
-	y := 0
-	scale := float64(plotWidth-plotLeft-8) / longest
-	for _, t := range timelines {
-		fmt.Fprintf(&b, `<text x="8" y="%d" font-size="13">%s: %s%s, bubble %.1f %%</text>`+"\n", y+22, html.EscapeString(t.Name), short(t.Time), space(unit), 100*t.Bubble)
-		y += plotTitle
+	charts := make([]timeline.Chart, len(timelines))
+	for i, t := range timelines {
+		charts[i].Title = fmt.Sprintf("%s: %s%s, bubble %.1f %%", t.Name, short(t.Time), unit, 100*t.Bubble)
 		for d, row := range t.Spans {
-			fmt.Fprintf(&b, `<text x="8" y="%d">device %d</text>`+"\n", y+17, d)
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="#f0f0f0"/>`+"\n", plotLeft, y+2, plotWidth-plotLeft-8, plotRow-4)
+			r := timeline.Row{Name: fmt.Sprint("device ", d)}
 			first := -1
 			for _, x := range row {
 				if first < 0 || x.Stage < first {
@@ -52,40 +36,24 @@ func Plot(unit string, timelines ...*Timeline) string {
 				}
 			}
 			for _, x := range row {
-				x.draw(&b, y, scale, x.Stage > first)
+				r.Spans = append(r.Spans, x.drawn(x.Stage > first))
 			}
-			y += plotRow
+			charts[i].Rows = append(charts[i].Rows, r)
 		}
 	}
-	at := plotLeft
-	for _, k := range []Kind{Forward, Backward, InputGrad, WeightGrad} {
-		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="14" height="14" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n", at, y+14, colors[k][0], at+19, y+25, k.word())
-		at += 110
-	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return timeline.Draw(legend, charts...)
 }
 
-// draw draws a span, in a row at y.
-func (x Span) draw(b *strings.Builder, y int, scale float64, later bool) {
+// drawn returns how the span is drawn; later stages of a device are darker than its first.
+func (x Span) drawn(later bool) timeline.Span {
 	shade := 0
 	if later {
 		shade = 1
 	}
-	left, width := plotLeft+x.Start*scale, (x.End-x.Start)*scale
-	fmt.Fprintf(b, `<g><title>%s: %s of micro-batch %d in stage %d, %s to %s</title>`, x.Action, x.Kind.word(), x.Micro, x.Stage, short(x.Start), short(x.End))
-	fmt.Fprintf(b, `<rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" stroke="white" stroke-width="0.5"/>`, left, y+2, width, plotRow-4, colors[x.Kind][shade])
-	if text := fmt.Sprint(x.Micro); width > 7*float64(len(text)) {
-		fmt.Fprintf(b, `<text x="%.2f" y="%d" text-anchor="middle">%s</text>`, left+width/2, y+17, text)
+	return timeline.Span{
+		Start: x.Start, End: x.End, Color: colors[x.Kind][shade], Label: fmt.Sprint(x.Micro),
+		Title: fmt.Sprintf("%s: %s of micro-batch %d in stage %d, %s to %s", x.Action, x.Kind.word(), x.Micro, x.Stage, short(x.Start), short(x.End)),
 	}
-	b.WriteString("</g>\n")
 }
 
 func short(v float64) string { return fmt.Sprintf("%.4g", v) }
-
-func space(unit string) string {
-	if unit == "" {
-		return ""
-	}
-	return " " + html.EscapeString(unit)
-}
