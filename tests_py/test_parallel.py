@@ -10,6 +10,7 @@ import pytest
 from plait import distributed as dist
 from plait import nn
 from plait.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, topk_hook
+from plait.distributed.algorithms.join import Join
 from plait.nn.parallel import (
     DataParallel,
     DistributedDataParallel,
@@ -140,6 +141,25 @@ def test_case18_no_sync():
     for before, grads in on_ranks(fn):
         assert before == 0
         assert_close(grads, [p.grad.numpy() for p in m.parameters()])
+
+
+def test_case19_join_under_its_other_name():
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        x, y = part(rank)
+        opt = plait.optim.SGD(m.parameters(), lr=0.1)
+        with Join([m], divide_by_initial_world_size=False):
+            for _ in range(rank + 1):
+                opt.zero_grad()
+                nn.functional.mse_loss(m(x), y).backward()
+                opt.step()
+        with pytest.raises(ValueError, match="one DistributedDataParallel, got Linear"):
+            Join([nn.Linear(2, 2)])
+        return values(m)
+
+    results = on_ranks(fn)
+    for other in results[1:]:
+        assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
 
 
 def test_case19_join():
@@ -473,6 +493,15 @@ def test_ddp_arguments():
             DistributedDataParallel(model().to(f"cpu:{rank}"), device_ids=["cpu:7"])
         with pytest.raises(ValueError, match="want one another"):
             DistributedDataParallel(model(), param_to_hook_all_reduce=nn.Parameter(plait.ones(1)))
+        for wrong in (
+            {"device_ids": "cpu:0"},
+            {"bucket_cap_mb": "1"},
+            {"delay_all_reduce_named_params": model().parameters()},
+        ):
+            with pytest.raises(TypeError, match=next(iter(wrong))):
+                DistributedDataParallel(model(), **wrong)
+        with pytest.raises(TypeError, match="want a module"):
+            DistributedDataParallel(3)
         with pytest.raises(ValueError, match="bucket_cap_mb"):
             DistributedDataParallel(model(), bucket_cap_mb=0)
 
@@ -675,3 +704,8 @@ def test_data_parallel_around_the_edges():
     assert out.shape == (4, 1, 3)
     assert all(k.startswith("module.") for k in m.state_dict())
     m.load_state_dict(m.module.state_dict())
+    for wrong in (3, [model()]):
+        with pytest.raises(TypeError, match="want a module"):
+            DataParallel(wrong, ["cpu:0"])
+    with pytest.raises(TypeError, match="list of devices"):
+        DataParallel(model(), "cpu:0")

@@ -71,7 +71,7 @@ func size(bytes int) string {
 }
 
 // rounds is how often something is measured that takes so long.
-func rounds(bytes int) int { return max(8, min(2000, (64<<20)/max(bytes, 1))) }
+func rounds(bytes int) int { return max(24, min(2000, (64<<20)/max(bytes, 1))) }
 
 // allReduce returns the seconds that an all-reduce takes on rank 0.
 func (b *bench) allReduce(bytes int) (seconds float64, err error) {
@@ -87,7 +87,7 @@ func (b *bench) allReduce(bytes int) (seconds float64, err error) {
 }
 
 // copies returns the seconds in which every rank at once copies as many bytes as it reads and writes in an all-reduce: on the
-// CPU within memory, on a device that the host cannot address to the host, from it, or both.
+// CPU within the memory of tensors, on a device that the host cannot address to the host, from it, or both.
 func (b *bench) copies(bytes int, there, back bool) (float64, error) {
 	var works []func() error
 	for i, name := range b.devices {
@@ -96,11 +96,17 @@ func (b *bench) copies(bytes int, there, back bool) (float64, error) {
 			return 0, err
 		}
 		if d.HostAccessible() {
-			from, to := make([]byte, bytes), make([]byte, bytes)
-			for i := range from {
-				from[i], to[i] = byte(i), 1
-			}
-			works = append(works, func() error { copy(to, from); return nil })
+			kind := core.Uint8
+			o := op.TensorOptions{DType: &kind, Device: d}
+			from, to := op.Full([]int{bytes}, core.Num(1), o).Keep(), op.ZerosWith([]int{bytes}, o).Keep()
+			defer from.Release()
+			defer to.Release()
+			works = append(works, func() error {
+				if err := op.CopyInPlace(to, from).Err(); err != nil {
+					return err
+				}
+				return d.Synchronize()
+			})
 			continue
 		}
 		s := d.NewStream(i)
@@ -115,7 +121,7 @@ func (b *bench) copies(bytes int, there, back bool) (float64, error) {
 		works = append(works, func() error { return across(stager, m, bytes, there, back) })
 		defer s.Close()
 	}
-	return best(8, func() error {
+	return best(rounds(bytes), func() error {
 		errs := make([]error, len(works))
 		var wg sync.WaitGroup
 		for i, w := range works {

@@ -228,6 +228,17 @@ def get_rank(group: Any = None) -> int:
     return -1 if is_outside(group) else require(group, "get_rank").rank()
 
 
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """Returns this rank's number on its machine: ranks of one process are all on one.
+
+    Args:
+        fallback_rank: the answer where there is no default group
+    """
+    if here().world is None and fallback_rank is not None:
+        return fallback_rank
+    return get_rank()
+
+
 def get_world_size(group: Any = None) -> int:
     """Returns the number of ranks in a group; -1 outside it."""
     return -1 if is_outside(group) else require(group, "get_world_size").size()

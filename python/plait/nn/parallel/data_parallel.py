@@ -48,6 +48,10 @@ class DataParallel(Module):
         weights: Sequence[float] | str | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(module, Module):
+            raise TypeError(f"DataParallel: want a module, got {type(module).__name__}")
+        if isinstance(device_ids, str | int | Device):
+            raise TypeError(f"DataParallel: want a list of devices, got {device_ids!r}")
         if device_ids is None:
             device_ids = [Device("gpu", i) for i in range(device_count("gpu"))]
         self.module, self.dim = module, dim

@@ -107,6 +107,17 @@ class DistributedDataParallel(Module):
         weighted: bool = False,
     ) -> None:
         super().__init__()
+        if not isinstance(module, Module):
+            raise TypeError(f"DistributedDataParallel: want a module, got {type(module).__name__}")
+        if isinstance(device_ids, str | int | Device):
+            raise TypeError(f"DistributedDataParallel: want a list of one device, got device_ids={device_ids!r}")
+        delay = list(delay_all_reduce_named_params or ())
+        if not all(
+            isinstance(d, tuple) and [isinstance(d[0], str), *map(is_tensor, d[1:])] == [True, True] for d in delay
+        ):
+            raise TypeError(
+                "DistributedDataParallel: delay_all_reduce_named_params wants pairs of a name and a parameter"
+            )
         if mixed_precision is not None and not isinstance(mixed_precision, _MixedPrecision):
             raise TypeError(
                 f"DistributedDataParallel: want mixed_precision=_MixedPrecision(...), got {mixed_precision!r}"
@@ -137,6 +148,8 @@ class DistributedDataParallel(Module):
             )
         if len(devices) > 1:
             raise ValueError(f"DistributedDataParallel: want all parameters on one device, got {sorted(devices)}")
+        if bucket_cap_mb is not None and not isinstance(bucket_cap_mb, int | float):
+            raise TypeError(f"DistributedDataParallel: want bucket_cap_mb in MiB, got {bucket_cap_mb!r}")
         if bucket_cap_mb is not None and bucket_cap_mb <= 0:
             raise ValueError(f"DistributedDataParallel: want a positive bucket_cap_mb, got {bucket_cap_mb}")
         self.module = module
@@ -151,11 +164,20 @@ class DistributedDataParallel(Module):
         self._optimizer: Any = None
         self._hook = 0  # the key of a communication hook in Python
         buffers = list(module.named_buffers())
-        flags = (not broadcast_buffers, not init_sync, find_unused_parameters, static_graph, gradient_as_bucket_view)
         keep_inputs = mixed_precision is not None and not mixed_precision.cast_forward_inputs
-        flags = (*flags, delay_all_reduce, weighted, skip_all_reduce_unused_params, keep_inputs)
+        flags = (
+            not broadcast_buffers,
+            not init_sync,
+            find_unused_parameters,
+            static_graph,
+            gradient_as_bucket_view,
+            delay_all_reduce,
+            weighted,
+            skip_all_reduce_unused_params,
+            keep_inputs,
+        )
         options = sum(1 << i for i, on in enumerate(flags) if on)
-        delayed = array("q", [p._h for _, p in delay_all_reduce_named_params or ()])
+        delayed = array("q", [p._h for _, p in delay])
         precision = mixed_precision or _MixedPrecision()
         size = 0 if bucket_cap_mb is None else max(1, int(bucket_cap_mb * _MIB))
         p, b = array("q", [t._h for _, t in named]), array("q", [t._h for _, t in buffers])
