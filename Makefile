@@ -60,7 +60,7 @@ test: setup software-gpu  ## what CI runs: generated files, build, unit tests (O
 	@internal/make/stage --summary
 
 test-race: setup  ## every package under the race detector
-	@go test -race ./...
+	@go test -race -timeout 40m ./...
 
 test-python: extension  ## the tests of the Python package, its examples and its documents
 	@PLAIT_BLAS= .venv/bin/python -m pytest -n 2 --dist loadfile -m "not slow"
