@@ -24,6 +24,7 @@ from plait.nn.parallel import (
     scatter_kwargs,
 )
 from plait.nn.parallel.distributed import _MixedPrecision
+from plait.utils.checkpoint import checkpoint
 
 N = 3
 
@@ -446,6 +447,35 @@ def test_case14_mixed_precision():
         assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
     want = one_device(3, make=lambda p: plait.optim.SGD(p, lr=0.1))
     assert_close(results[0], want, rtol=0.03)
+
+
+def test_case26_mixed_precision_of_checkpointed_blocks():
+    """A block that is run again in backward has the parameters that it had in forward."""
+
+    class Blocks(nn.Module):
+        def __init__(self, again):
+            super().__init__()
+            self.first, self.last, self.again = nn.Linear(6, 8), nn.Linear(8, 2), again
+
+        def block(self, x):
+            return plait.tanh(self.first(x))
+
+        def forward(self, x):
+            x = checkpoint(self.block, x, use_reentrant=False) if self.again else self.block(x)
+            return self.last(x)
+
+    def fn(rank):
+        grads = []
+        for again in (False, True):
+            plait.manual_seed(5)
+            many = DistributedDataParallel(Blocks(again), mixed_precision=_MixedPrecision(param_dtype=plait.bfloat16))
+            x, _ = part(rank)
+            many(x.float()).sum().backward()
+            grads.append([p.grad.numpy().copy() for p in many.parameters()])
+        return grads
+
+    for plain, again in on_ranks(fn):
+        assert all((a == b).all() for a, b in zip(plain, again, strict=True))
 
 
 def test_device_ids_move_inputs():

@@ -14,6 +14,7 @@ from plait._autograd import passes
 from plait._modes import autocast_of, enable_grad, no_grad
 from plait._random import get_rng_state, set_rng_state
 from plait._saved import saved_tensors_hooks
+from plait._swapped import places, swapped
 from plait._tensor import Tensor
 from plait.autograd.function import FunctionCtx, saved_by
 
@@ -89,6 +90,7 @@ class Frame:
         self._function, self._kwargs, self._random, self._again = function, kwargs, random, again
         self._early_stop, self._describe = early_stop, describe
         self._mode = _core.bind_ModeGet()
+        self._swapped = places()
         # Tensors are in the saver's keeping.
         self._args = [None if isinstance(a, Tensor) else a for a in args]
         self._places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
@@ -169,6 +171,7 @@ class Frame:
             saved_tensors_hooks(pack, lambda t: t),
             enable_grad(),
             autocast_of(self._mode),
+            swapped(self._swapped),
             self._again,
         ):
             self._function(*args, **self._kwargs)

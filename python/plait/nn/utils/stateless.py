@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+from plait._swapped import Place, swapped
 from plait._tensor import Tensor
 from plait.nn.modules.module import Module
 
 
-@contextmanager
-def _swapped(module: Module, values: Mapping[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
+def _swapped(
+    module: Module, values: Mapping[str, Tensor], tie_weights: bool, strict: bool
+) -> AbstractContextManager[None]:
     """Puts tensors in the places of a module's own, by dotted name, inside `with`."""
     every = {
         **dict(module.named_parameters(remove_duplicate=False)),
@@ -28,18 +30,12 @@ def _swapped(module: Module, values: Mapping[str, Tensor], tie_weights: bool, st
         for n, t in every.items():
             if n not in wanted and id(t) in by_tensor:
                 wanted[n] = by_tensor[id(t)]
-    kept = []
-    try:
-        for name, value in wanted.items():
-            where, _, last = name.rpartition(".")
-            owner = module.get_submodule(where)
-            table: dict[str, Any] = owner._parameters if last in owner._parameters else owner._buffers
-            kept.append((table, last, table[last]))
-            table[last] = value
-        yield
-    finally:
-        for table, last, own in reversed(kept):
-            table[last] = own
+    places: list[Place] = []
+    for name, value in wanted.items():
+        where, _, last = name.rpartition(".")
+        owner = module.get_submodule(where)
+        places.append((owner._parameters if last in owner._parameters else owner._buffers, last, value))
+    return swapped(places)
 
 
 def functional_call(
