@@ -1,5 +1,8 @@
 """Pipelines train as one device does, for every schedule, and say what is wrong with what they are given."""
 
+import copy
+import pickle
+
 import numpy as np
 import plait
 import pytest
@@ -368,10 +371,86 @@ def test_bad_input():
         p.step(*batch(0))
     with pytest.raises(ValueError, match="the batch has 4 samples, a tensor of shape"):
         p.step(batch(4)[0], batch(3)[1])
+    with pytest.raises(TypeError, match="want a tensor, or tensors in tuples, lists and dicts, got ndarray"):
+        p.step(batch(4)[0].numpy(), batch(4)[1])
+    with pytest.raises(TypeError, match="want a GradScaler, got int"):
+        p.step(*batch(4), scaler=3)
+    for wrong_devices in ([], "cpu:0"):
+        with pytest.raises(TypeError, match="want a list of devices, got"):
+            plait.Pipeline(model(), wrong_devices, 2)
+    for chunks in ("4", 4.0, True):
+        with pytest.raises(TypeError, match="want a whole number of chunks, got"):
+            plait.Pipeline(model(), DEVICES, chunks)
+    with pytest.raises(TypeError, match="want a loss_fn that can be called, got 'mse'"):
+        plait.Pipeline(model(), DEVICES, 2, loss_fn="mse")
+    with pytest.raises(TypeError, match="want a schedule or its name, got None"):
+        plait.Pipeline(model(), DEVICES, 2, None)
+    with pytest.raises(TypeError, match='split must be "balanced" or numbers of layers, got 3'):
+        plait.Pipeline(model(), DEVICES, 2, split=3)
+    with pytest.raises(TypeError, match="want a Sequential, or a list of modules, got list of Linear, function"):
+        plait.Pipeline([nn.Linear(1, 1), lambda x: x], DEVICES, 2)
     wrong = nn.Sequential(nn.Linear(4, 5), nn.Linear(7, 4))
     with pytest.raises((ValueError, RuntimeError), match=r"got input .2 5. and weight .4 7.") as caught:
         plait.Pipeline(wrong, DEVICES, 2, example=plait.randn(2, 4), split=[1, 1])
     assert caught.value.__notes__ == ["raised in stage 1, which gets [2, 5] from stage 0"]
+
+
+def test_copies_files_and_dtypes():
+    x, y = plait.randint(0, 7, (6, 3)), plait.randint(0, 7, (6, 3))
+
+    def loss_fn(out, target):
+        return nn.functional.cross_entropy(out.flatten(0, 1), target.flatten())
+
+    p = plait.Pipeline(tied(), DEVICES, 3, "ZB-H1", loss_fn, split=[1, 3])
+    loss, _ = p.step(x, y)
+    want = grads(p)
+    for q in (copy.deepcopy(p), copy.deepcopy(p.eval()).train()):
+        assert [len(q.stage(i)) for i in range(2)] == [1, 3]
+        assert q.step(x, y)[0].item() == loss.item()
+        assert_same(grads(q), want, 0)
+    assert not copy.deepcopy(p.eval()).training
+    p.train()
+    table = next(iter(p.parameters()))
+    table.requires_grad_(False)  # so is the other stage's copy
+    p.step(x, y)
+    assert table.grad is None
+    assert_same(grads(p), {n: g for n, g in want.items() if n != "0.weight"}, 0)
+    table.requires_grad_()
+    for change in (lambda: p.to("cpu:0"), p.float):  # what the stages have stays on their devices
+        change()
+        assert {str(q.device) for q in p.parameters()} == set(DEVICES)
+        assert abs(p.step(x, y)[0].item() - loss.item()) < 1e-6
+        assert_same(grads(p), want, 1e-6)
+    s = Schedule("zb-v", 2, 4)
+    assert str(copy.copy(s)) == str(pickle.loads(pickle.dumps(s))) == str(s)
+    with pytest.raises(TypeError, match="cannot be copied or saved"):
+        copy.copy(s.simulate())
+    m = plait.Pipeline(model(), DEVICES, 4, loss_fn=nn.MSELoss())
+    loss, _ = m.step(*(data := batch(8)))
+    assert pickle.loads(pickle.dumps(m)).step(*data)[0].item() == loss.item()
+
+
+def test_an_interrupted_step_leaves_the_pipeline_sound():
+    interrupted = False
+
+    class Interrupted(nn.Module):
+        def forward(self, v):
+            if interrupted:
+                raise KeyboardInterrupt
+            return v
+
+    x, y = batch(8)
+    stages = [block().double(), nn.Sequential(Interrupted(), block().double())]
+    p = plait.Pipeline(stages, DEVICES, 4, loss_fn=nn.MSELoss())
+    loss, _ = p.step(x, y)
+    want = grads(p)
+    interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        p.step(x, y)
+    interrupted = False
+    p.zero_grad()
+    assert p.step(x, y)[0].item() == loss.item()
+    assert_same(grads(p), want, 0)
 
 
 def test_replicas_of_a_pipeline():
@@ -454,6 +533,17 @@ def test_ranks_say_what_is_wrong():
             s.step(losses=())
         with pytest.raises(RuntimeError, match="requires gradients to be enabled"), plait.no_grad():
             s.step()
+        for wrong in (None, [], nn.Linear(1, 1)):
+            with pytest.raises(TypeError, match="want a PipelineStage, or a list of some, got"):
+                pipelining.Schedule1F1B(wrong, 2)
+        with pytest.raises(TypeError, match="want a whole number of microbatches, got '2'"):
+            pipelining.Schedule1F1B(stage, "2")
+        with pytest.raises(TypeError, match="want a loss_fn that can be called, got 'mse'"):
+            pipelining.Schedule1F1B(stage, 2, "mse")
+        with pytest.raises(TypeError, match="PipelineStage: want a module, got str"):
+            PipelineStage("m", 0, 2, "cpu:0")
+        with pytest.raises(TypeError, match="want whole numbers of stages, got '0' of 2"):
+            PipelineStage(nn.Linear(4, 4), "0", 2, "cpu:0")
         if rank == 0:
             with pytest.raises(ValueError, match="the target goes to the rank with the last stage"):
                 s.step(plait.randn(4, 4), target=plait.randn(4, 4))
@@ -611,8 +701,9 @@ def test_splits_below_the_top_level():
         pipe = pipelining.pipeline(m, (x,), split_spec=spec)
         names = [n for part in pipe.info()["parameters"] for n in part]
         assert names == [n for n, _ in m.named_parameters()], spec
+        every = {n for layers in want for n in layers}
         for i, layers in enumerate(want):
-            found = {n for n, _ in pipe.get_stage_module(i).named_modules() if n in sum(want, [])}
+            found = {n for n, _ in pipe.get_stage_module(i).named_modules() if n in every}
             assert sorted(found) == layers, spec
         value = x
         for i in range(pipe.num_stages):
@@ -620,7 +711,7 @@ def test_splits_below_the_top_level():
         np.testing.assert_array_equal(value.detach().numpy(), m(x).detach().numpy())
     with pytest.raises(TypeError, match="0 is a Linear, want a Sequential to be split below it"):
         pipelining.pipeline(m, (x,), split_spec={"0.weight": begin})
-    with pytest.raises(ValueError, match="no layer '1.7' to split at, only 1.0, 1.1"):
+    with pytest.raises(ValueError, match=r"no layer '1\.7' to split at, only 1\.0, 1\.1"):
         pipelining.pipeline(m, (x,), split_spec={"1.7": begin})
     with pytest.raises(TypeError, match="want a SplitPoint for '1', got 'begin'"):
         pipelining.pipeline(m, (x,), split_spec={"1": "begin"})
@@ -637,5 +728,9 @@ def test_pipeline_function():
     with pytest.raises(ValueError, match="no layer 'x'"):
         pipelining.pipeline(m, (batch(2)[0],), split_spec={"x": SplitPoint.END})
     assert pipelining.pipeline(m, (batch(2)[0],), split_policy=lambda _: [3, 1]).num_stages == 2
+    with pytest.raises(TypeError, match="want mb_args to be a tuple of arguments, got Tensor"):
+        pipelining.pipeline(m, batch(2)[0])
+    with pytest.raises(TypeError, match="want a name, got 3"):
+        pipelining.get_schedule_class(3)
     with pytest.raises(ValueError, match="unknown schedule name"):
         pipelining.get_schedule_class("2F2B")

@@ -59,6 +59,9 @@ func (x *Executor) Tie(t *core.Tensor, stage int) (*core.Tensor, error) {
 func (y *tie) refresh(l *lines) error {
 	var err error
 	for _, c := range y.copies {
+		if want := y.owner.RequiresGrad(); c.tensor.RequiresGrad() != want { // it may have been frozen
+			c.tensor.SetRequiresGrad(want)
+		}
 		s := y.owner.Storage()
 		if c.source == s && c.version == s.Version() {
 			continue

@@ -29,7 +29,10 @@ def layers_of(model: Any) -> Sequential:
         return model
     if isinstance(model, list | tuple) and model and all(isinstance(m, Module) for m in model):
         return Sequential(*model)
-    raise TypeError(f"Pipeline: want a Sequential, or a list of modules, got {type(model).__name__}")
+    got = type(model).__name__
+    if isinstance(model, list | tuple):
+        got += f" of {', '.join(type(m).__name__ for m in model) or 'nothing'}"
+    raise TypeError(f"Pipeline: want a Sequential, or a list of modules, got {got}")
 
 
 def balance(costs: Sequence[float], parts: int) -> list[int]:
@@ -154,6 +157,8 @@ def pipeline(
         TypeError: if the model, or what holds a layer to split at, is not a sequence of layers.
     """
     model = layers_of(module)
+    if not isinstance(mb_args, list | tuple):
+        raise TypeError(f"pipeline: want mb_args to be a tuple of arguments, got {type(mb_args).__name__}")
     if split_spec is not None and split_policy is not None:
         raise ValueError("pipeline: want one of split_spec and split_policy, got both")
     if split_policy is not None:
@@ -188,7 +193,7 @@ def _cut(layers: Sequential, points: dict[tuple[str, ...], SplitPoint], prefix: 
         below = {path[1:]: point for path, point in points.items() if path[0] == name and len(path) > 1}
         inner: list[Any] = [layer]
         if below:
-            if type(layer).forward is not Sequential.forward:
+            if not isinstance(layer, Sequential) or type(layer).forward is not Sequential.forward:
                 raise TypeError(
                     f"pipeline: {prefix}{name} is a {type(layer).__name__}, want a Sequential to be split below it"
                 )

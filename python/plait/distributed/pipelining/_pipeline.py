@@ -16,8 +16,9 @@ from plait.distributed.pipelining._executor import Executor
 from plait.distributed.pipelining._model import balance, estimate, layers_of, measure, tensors_of, try_stages
 from plait.distributed.pipelining._schedule import Picture, Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
+from plait.nn.modules.container import Sequential
 from plait.nn.modules.module import Module, _convert
-from plait.nn.parallel._inputs import join, samples_of, split
+from plait.nn.parallel._inputs import join, samples_of, split, tensors_in
 from plait.nn.parallel.replicate import _copy
 
 
@@ -54,6 +55,7 @@ class Pipeline(Module):
             which else goes by the number of parameters
 
     Raises:
+        TypeError: if an argument is not what it should be.
         ValueError: if there are fewer layers than stages, or fewer chunks than devices, or the schedule does not fit
             or keeps too much.
     """
@@ -73,10 +75,18 @@ class Pipeline(Module):
         example: Any = None,
     ) -> None:
         super().__init__()
+        if isinstance(devices, str | Device) or not devices:
+            raise TypeError(f"Pipeline: want a list of devices, got {devices!r}")
+        if not isinstance(chunks, int) or isinstance(chunks, bool):
+            raise TypeError(f"Pipeline: want a whole number of chunks, got {chunks!r}")
+        if not isinstance(schedule, str | Schedule):
+            raise TypeError(f"Pipeline: want a schedule or its name, got {schedule!r}")
+        if loss_fn is not None and not callable(loss_fn):
+            raise TypeError(f"Pipeline: want a loss_fn that can be called, got {loss_fn!r}")
         layers = layers_of(model)
         self.__dict__["_modules"] = layers._modules  # under the names that they have in the model
         self.__dict__["loss_fn"] = loss_fn  # no layer, if it is a module
-        self.devices, self.chunks = [str(d) for d in devices], int(chunks)
+        self.devices, self.chunks = [str(d) for d in devices], chunks
         if chunks < len(self.devices):
             raise ValueError(
                 f"Pipeline: want at least as many micro-batches as devices, got {chunks} for {len(self.devices)}"
@@ -88,6 +98,7 @@ class Pipeline(Module):
         if max_live is not None:
             self.schedule().check_memory(max_live)
         sizes = self._sizes(layers, split, len(place), example)
+        self._made = (schedule if isinstance(schedule, str) else str(schedule), sizes, stages_per_device)
         modules = list(layers)
         self._stages: list[list[Module]] = []
         for n in sizes:
@@ -102,7 +113,7 @@ class Pipeline(Module):
         """Says by number of micro-batches which schedule to use, and returns the device of each stage."""
         n = len(self.devices)
         custom = schedule if isinstance(schedule, Schedule) else None
-        if isinstance(schedule, str) and "F" in schedule:
+        if isinstance(schedule, str) and any(c in schedule for c in ", \n"):
             custom = Schedule.parse(schedule)
         self._schedules: dict[int, Schedule] = {}
         if custom is None:
@@ -120,7 +131,9 @@ class Pipeline(Module):
 
     def _sizes(self, layers: Any, split: str | Sequence[int], stages: int, example: Any) -> list[int]:
         if not isinstance(split, str):
-            sizes = [int(n) for n in split]
+            if not isinstance(split, Sequence) or not all(isinstance(n, int) for n in split):
+                raise TypeError(f'Pipeline: split must be "balanced" or numbers of layers, got {split!r}')
+            sizes: list[int] = list(split)
             if len(sizes) != stages or sum(sizes) != len(layers) or min(sizes) < 1:
                 raise ValueError(
                     f"Pipeline: want {stages} stages that make up {len(layers)} layers, got a split of {sizes}"
@@ -146,6 +159,22 @@ class Pipeline(Module):
             copies = {id(t): self._executor.tie(t, s) for t in tensors_of(stage)}
             foreign = any(copies[id(t)] is not t for t in tensors_of(stage))
             self._copies.append(copies if foreign else {})
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Pipeline:
+        """Changes parameters and buffers as for any module, such as their dtype; they stay on their stage's device."""
+        super()._apply(fn, recurse)
+        self._executor = Executor(self.devices, self._executor.placement)
+        self._copies = []
+        self._place()
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Copies and files have the model and how it is cut, and make streams and copies of shared tensors anew.
+        schedule, sizes, stages_per_device = self._made
+        layers = Sequential()
+        layers.__dict__["_modules"] = self._modules
+        arguments = (layers, self.devices, self.chunks, schedule, self.loss_fn, sizes, self.reduction)
+        return _remade, (*arguments, stages_per_device, self.training)
 
     def _move(self, module: Module, stage: int, owned: dict[int, int]) -> None:
         """Moves those of a module's own tensors that the stage owns."""
@@ -190,10 +219,13 @@ class Pipeline(Module):
 
         Raises:
             RuntimeError: under no_grad, or if the loss is not a scalar.
+            TypeError: if there is no tensor in the input.
             ValueError: if there are no samples.
         """
         if not is_grad_enabled():
             raise RuntimeError("Pipeline.step: gradients are not recorded (under no_grad); evaluate instead")
+        if scaler is not None and not isinstance(scaler, GradScaler):
+            raise TypeError(f"Pipeline.step: want a GradScaler, got {type(scaler).__name__}")
         scale = 1.0 if scaler is None else scaler.get_scale()
         loss, output = self._run(x, target, True, return_outputs and self.loss_fn is not None, scale)
         assert loss is not None
@@ -208,6 +240,8 @@ class Pipeline(Module):
         return self.evaluate(x)[1]
 
     def _run(self, x: Any, target: Any, train: bool, keep: bool, scale: float = 1.0) -> tuple[Tensor | None, Any]:
+        if not any(True for _ in tensors_in(x)):
+            raise TypeError(f"Pipeline: want a tensor, or tensors in tuples, lists and dicts, got {type(x).__name__}")
         samples = samples_of((x,), {}, 0)
         if samples == 0:
             raise ValueError("Pipeline: got an input without samples along dimension 0")
@@ -269,6 +303,32 @@ class Pipeline(Module):
 
     def _repr_svg_(self) -> str:
         return self.plot().svg
+
+
+def _remade(
+    layers: Any,
+    devices: Any,
+    chunks: int,
+    schedule: str,
+    loss_fn: Any,
+    split: Any,
+    reduction: str,
+    stages_per_device: int | None,
+    training: bool,
+) -> Pipeline:
+    """Makes a pipeline of what a copy or a file has of one."""
+    made = Pipeline(
+        layers,
+        devices,
+        chunks,
+        schedule,
+        loss_fn,
+        split=split,
+        reduction=reduction,
+        stages_per_device=stages_per_device,
+    )
+    made.training = training
+    return made
 
 
 class _Chain(Module):

@@ -17,6 +17,9 @@ class _Owner:
 
     _h = 0
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"{type(self).__name__}: it belongs to the engine, and cannot be copied or saved")
+
     def __del__(self) -> None:
         if self._h:
             _core.bind_ObjectRelease(self._h)
@@ -226,6 +229,9 @@ class Schedule(_Owner):
 
     def __str__(self) -> str:
         return _core.bind_PipelineText(self._h)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return Schedule.parse, (str(self),)
 
     def __repr__(self) -> str:
         name = str(self).partition("\n")[0][2:]

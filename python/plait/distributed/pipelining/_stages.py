@@ -46,6 +46,7 @@ class PipelineStage:
 
     Raises:
         ValueError: if there is no such stage.
+        TypeError: if it is no module, or numbers are not.
         AttributeError: if there is no such parameter.
     """
 
@@ -64,6 +65,10 @@ class PipelineStage:
         get_mesh: Any = None,
         tied: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
+        if not isinstance(submodule, Module):
+            raise TypeError(f"PipelineStage: want a module, got {type(submodule).__name__}")
+        if not isinstance(stage_index, int) or not isinstance(num_stages, int):
+            raise TypeError(f"PipelineStage: want whole numbers of stages, got {stage_index!r} of {num_stages!r}")
         if not 0 <= stage_index < num_stages:
             raise ValueError(f"PipelineStage: stage index {stage_index} is out of range of {num_stages} stages")
         self.submod, self.stage_index, self.num_stages = submodule.to(device), stage_index, num_stages
@@ -103,6 +108,7 @@ class _Schedule:
         scale_grads: whether the batch's loss is the mean of the micro-batches', weighted by their samples, or their sum
 
     Raises:
+        TypeError: if an argument is not what it should be.
         ValueError: if there are fewer micro-batches than stages, or this rank has other stages than the schedule says.
     """
 
@@ -121,7 +127,14 @@ class _Schedule:
     ) -> None:
         if not (args_chunk_spec is None and kwargs_chunk_spec is None and output_merge_spec is None):
             raise NotImplementedError(f"{type(self).__name__}: batches are cut and joined along dimension 0 only")
-        stages = [stage] if isinstance(stage, PipelineStage) else sorted(stage, key=lambda s: s.stage_index)
+        given = [stage] if isinstance(stage, PipelineStage) else stage
+        if not isinstance(given, list | tuple) or not given or not all(isinstance(s, PipelineStage) for s in given):
+            raise TypeError(f"{type(self).__name__}: want a PipelineStage, or a list of some, got {stage!r}")
+        if not isinstance(n_microbatches, int):
+            raise TypeError(f"{type(self).__name__}: want a whole number of microbatches, got {n_microbatches!r}")
+        if loss_fn is not None and not callable(loss_fn):
+            raise TypeError(f"{type(self).__name__}: want a loss_fn that can be called, got {loss_fn!r}")
+        stages = sorted(given, key=lambda s: s.stage_index)
         first = stages[0]
         ranks, rank = first.group.size(), first.group.rank()
         if n_microbatches < ranks:
@@ -138,7 +151,7 @@ class _Schedule:
                 f"{list(self._stages)} of {first.num_stages}"
             )
         _check_fit(stages)
-        self.n_microbatches, self.loss_fn, self.scale_grads = int(n_microbatches), loss_fn, scale_grads
+        self.n_microbatches, self.loss_fn, self.scale_grads = n_microbatches, loss_fn, scale_grads
         self._has_backward = loss_fn is not None
         self.schedule = Schedule(self._name, ranks, self.n_microbatches, len(stages))
         self._place = place
@@ -156,11 +169,11 @@ class _Schedule:
             mine[tuple(users)] += 1
             self._executor.share(p, users)
         for s in stages:
-            for users, n in mine.items():
-                if s.stage_index in users and sum(tuple(u) == users for _, u in s.tied) != n:
+            for sharing, n in mine.items():
+                if s.stage_index in sharing and sum(tuple(users) == sharing for _, users in s.tied) != n:
                     raise ValueError(
                         f"{type(self).__name__}: stages of this rank have different tensors that are tied between the "
-                        f"stages {list(users)}, want one that they share"
+                        f"stages {list(sharing)}, want one that they share"
                     )
         self._copies = {id(p) for p, users in shared.values() if self._place[users[0]] != self._executor.group.rank()}
 
@@ -345,6 +358,8 @@ def get_schedule_class(schedule_name: str) -> type[_Schedule]:
     Raises:
         ValueError: if there is none.
     """
+    if not isinstance(schedule_name, str):
+        raise TypeError(f"get_schedule_class: want a name, got {schedule_name!r}")
     classes = (
         ScheduleGPipe,
         Schedule1F1B,
