@@ -41,13 +41,12 @@ func newAttention(c *core.Call) *attentionProblem {
 // sliceWidth is how many columns of its result a program has: longer vectors take several runs.
 const sliceWidth = 128
 
-// blocks begins the text of a program whose result has the given width, and returns how many runs it takes. column is the
-// first column's parameter.
+// blocks begins the text of a program whose result has the given width. column is the first column's parameter.
 func (a *attentionProblem) blocks(r *recorder, s *shader, width, column int) (*blockText, error) {
 	b := &blockText{unroll: s.flag(!r.device.adapter.Software), column: s.uint(column)}
 	b.groups = s.choose(max(ceil(min(width-column, sliceWidth), blockSide), 1))
-	if !b.room(r.device.limits.WorkgroupStorage) {
-		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%v has too little workgroup memory, %d bytes", r.device, r.device.limits.WorkgroupStorage)
+	if most := r.device.limits.WorkgroupStorage; b.room() > most {
+		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%v has too little workgroup memory, %d bytes of %d", r.device, most, b.room())
 	}
 	return b, nil
 }
@@ -101,7 +100,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		b.registers()
 		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
 		b.WriteString(q.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head") + o.at("batch", "head"))
-		b.accumulators("o", b.groups)
+		b.accumulators("o", b.fours())
 		b.eachRow("  var l_$i = 0.0;\n")
 		b.WriteString("  var most = vec4<f32>(-" + infinity + ");\n") // of rows 4 li to 4 li + 3
 		end := keys
@@ -110,10 +109,10 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		}
 		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0"}
 		next := scores
-		next.y0 = fmt.Sprintf("col0 + %du", blockSide)
+		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
 		b.fetchOuter(scores)
-		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSide)
+		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSpan)
 		b.accumulators("s", 1)
 		b.outer("s", scores)
 		b.fetchAdd(&v, "col0")
@@ -121,7 +120,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		b.eachRow("  let m_$i = max(max(s_$i_0.x, s_$i_0.y), max(s_$i_0.z, s_$i_0.w));\n")
 		b.rows("m")
 		b.WriteString("  workgroupBarrier();\n  if (li < 16u) {\n    var m = most;\n")
-		for t := range 16 {
+		for t := range blockAcross {
 			fmt.Fprintf(b, "    m = max(m, sh_p[%d][li]);\n", t)
 		}
 		b.WriteString("    let safe = select(m, vec4<f32>(), m == vec4<f32>(-" + infinity + "));\n" +
@@ -133,7 +132,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		if cells.dropped() != "" {
 			b.eachRow("  s_$i_0 = s_$i_0" + cells.dropped() + ";\n")
 		}
-		for h := range b.groups {
+		for h := range b.fours() {
 			b.eachRow(fmt.Sprintf("  o_$i_%d = o_$i_%d * shrunk.$c;\n", h, h))
 		}
 		b.put("s")
@@ -142,7 +141,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		b.WriteString("  }\n  workgroupBarrier();\n")
 		b.rows("l")
 		b.WriteString("  workgroupBarrier();\n  if (li < 16u) {\n    var total = vec4<f32>();\n")
-		for t := range 16 {
+		for t := range blockAcross {
 			fmt.Fprintf(b, "    total = total + sh_p[%d][li];\n", t)
 		}
 		b.WriteString("    sh_x[0][li] = select(1.0 / total, vec4<f32>(), total == vec4<f32>());\n")

@@ -96,17 +96,17 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 		b.WriteString(q.at("batch", "head") + g.at("batch", "head") + dq.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
 		fmt.Fprintf(b, "  let rows0 = %s + (batch * %s + head) * %s + row0;\n", sums, cells.heads, queries)
 		b.eachRow("  let delta_$i = stats[rows0 + ty * 4u + $iu];\n  let lse_$i = stats[rows0 + " + count + " + ty * 4u + $iu];\n")
-		b.accumulators("dq", b.groups)
+		b.accumulators("dq", b.fours())
 		end := keys
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
 		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0"}
 		next, weights := scores, factors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true}
-		next.y0 = fmt.Sprintf("col0 + %du", blockSide)
+		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
 		b.fetchOuter(scores)
-		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSide)
+		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSpan)
 		b.accumulators("s", 1)
 		b.accumulators("t", 1)
 		b.outer("s", scores)
@@ -158,11 +158,11 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 		b.WriteString(place + "  let kv_head = place;\n" + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
 		if withK {
 			b.WriteString(dk.at("batch", "kv_head"))
-			b.accumulators("dk", b.groups)
+			b.accumulators("dk", b.fours())
 		}
 		if withV {
 			b.WriteString(dv.at("batch", "kv_head"))
-			b.accumulators("dv", b.groups)
+			b.accumulators("dv", b.fours())
 		}
 		fmt.Fprintf(b, "  for (var member = 0u; member < %s; member++) {\n  let head = kv_head * %s + member;\n", cells.group, cells.group)
 		b.WriteString(q.at("batch", "head") + g.at("batch", "head"))
@@ -172,10 +172,10 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 		}
 		scores := factors{x: &k, y: &q, x0: "row0", y0: "col0"}
 		next, weights := scores, factors{x: &v, y: &g, x0: "row0", y0: "col0", bounded: true}
-		next.y0 = fmt.Sprintf("col0 + %du", blockSide)
+		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		fmt.Fprintf(b, "  var col0 = %s;\n", begin)
 		b.fetchOuter(scores)
-		fmt.Fprintf(b, "  for (; col0 < %s; col0 += %du) {\n", queries, blockSide)
+		fmt.Fprintf(b, "  for (; col0 < %s; col0 += %du) {\n", queries, blockSpan)
 		fmt.Fprintf(b, "  let query0 = col0 + tx * 4u;\n  let stat0 = %s + (batch * %s + head) * %s + query0;\n  var lse = vec4<f32>();\n  var delta = vec4<f32>();\n", sums, cells.heads, queries)
 		for j := range 4 {
 			fmt.Fprintf(b, "  if (query0 + %du < %s) { delta.%c = stats[stat0 + %du]; lse.%c = stats[stat0 + %s + %du]; }\n", j, queries, "xyzw"[j], j, "xyzw"[j], count, j)

@@ -2,19 +2,24 @@ package gpu
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
-// Programs of attention go through the scores by blocks, in registers: a workgroup of 256 invocations holds a block of 64
-// rows, queries or keys, and 64 columns of the other, each invocation 4 x 4 of them. What is not the block's own comes
-// through workgroup memory. Nothing of the size of the scores is ever stored.
+// Programs of attention go through the scores by blocks, in registers: a workgroup holds a block of 64 rows, queries or keys,
+// and 32 columns of the other, each invocation 4 x 4 of them. What is not the block's own comes through workgroup memory, of
+// which it takes less than 16 KiB: where a workgroup takes more, NVIDIA's driver lets one or two run at a time on a
+// multiprocessor, instead of four. Nothing of the size of the scores is ever stored.
 
 const (
 	blockSide    = 64
-	blockThreads = 256
+	blockSpan    = 32
+	blockThreads = 128
+	blockAcross  = blockSpan / 4 // invocations along the columns of a block
+	blockDepth   = 16            // how much of the depth of a product is in workgroup memory at a time
 )
 
 // A vectors is an operand [batch, heads, length, dim] of a program of blocks. Its fields are WGSL but for the last.
@@ -77,46 +82,46 @@ func (v *vectors) fetch(register, row, col string, bounded bool) string {
 type blockText struct {
 	strings.Builder
 	unroll bool
-	depth  int    // of vectors, of which outer has in workgroup memory at a time
-	deep   int    // rows of the second factor that add has in workgroup memory at a time
 	groups int    // of 64 columns of what add adds to
 	column string // the first of them
 }
 
-// memory declares workgroup memory: parts of two factors of a product of vectors, a block of weights, and rows that they are
-// multiplied with.
+// memory declares workgroup memory: parts of the two factors of a product of vectors, the first of which makes place for rows
+// of what a block is multiplied with, and the block.
 func (b *blockText) memory() {
-	fmt.Fprintf(b, "var<workgroup> sh_x: array<array<vec4<f32>, %d>, %d>;\nvar<workgroup> sh_y: array<array<vec4<f32>, %d>, %d>;\n",
-		blockSide/4+1, b.depth, blockSide/4+1, b.depth)
-	fmt.Fprintf(b, "var<workgroup> sh_p: array<array<vec4<f32>, %d>, %d>;\n", blockSide/4, blockSide)
-	fmt.Fprintf(b, "var<workgroup> sh_v: array<array<vec4<f32>, %d>, %d>;\n", b.groups*blockSide/4, b.deep)
+	fmt.Fprintf(b, "var<workgroup> sh_x: array<array<vec4<f32>, %d>, %d>;\n", b.width(), blockDepth)
+	fmt.Fprintf(b, "var<workgroup> sh_y: array<array<vec4<f32>, %d>, %d>;\n", blockSpan/4+1, blockDepth)
+	fmt.Fprintf(b, "var<workgroup> sh_p: array<array<vec4<f32>, %d>, %d>;\n", blockSide/4, blockSpan)
 }
 
-// room chooses how much is in workgroup memory at a time, and reports whether there is any way.
-func (b *blockText) room(limit int) bool {
-	for b.depth = 32; b.depth >= 16; b.depth /= 2 {
-		for b.deep = b.depth; b.deep >= 4; b.deep /= 2 {
-			used := 4*2*b.depth*(blockSide+4) + 4*blockSide*blockSide + 4*b.deep*b.groups*blockSide
-			if used <= limit && b.deep*b.groups*blockSide/4 >= blockThreads && (b.deep == b.depth || b.depth == 16) {
-				return true
-			}
-		}
-	}
-	return false
+func (b *blockText) width() int { return max(blockSide/4+1, b.groups*blockSide/4) }
+
+// room returns how many bytes memory declares.
+func (b *blockText) room() int {
+	return 16*blockDepth*(b.width()+blockSpan/4+1) + 4*blockSide*blockSpan
 }
 
-// loads returns how many fours an invocation loads of what outer has of each factor, and of what add has.
-func (b *blockText) loads() (outer, add int) {
-	return blockSide * b.depth / 4 / blockThreads, b.deep * b.groups * blockSide / 4 / blockThreads
-}
+// How many fours an invocation loads of the parts of the factors of a product of vectors; loads returns how many of the rows of
+// what a block is multiplied with.
+const (
+	loadsX = blockSide * blockDepth / 4 / blockThreads
+	loadsY = blockSpan * blockDepth / 4 / blockThreads
+)
+
+func (b *blockText) loads() int { return b.groups * blockSide * blockDepth / 4 / blockThreads }
+
+// fours returns how many fours of a row of the results an invocation has.
+func (b *blockText) fours() int { return b.groups * blockSide / 4 / blockAcross }
 
 // registers defines those that the factors go through.
 func (b *blockText) registers() {
-	outer, add := b.loads()
-	for l := range outer {
-		fmt.Fprintf(b, "  var x%d: vec4<f32>;\n  var y%d: vec4<f32>;\n", l, l)
+	for l := range loadsX {
+		fmt.Fprintf(b, "  var x%d: vec4<f32>;\n", l)
 	}
-	for l := range add {
+	for l := range loadsY {
+		fmt.Fprintf(b, "  var y%d: vec4<f32>;\n", l)
+	}
+	for l := range b.loads() {
 		fmt.Fprintf(b, "  var v%d: vec4<f32>;\n", l)
 	}
 }
@@ -133,24 +138,33 @@ type factors struct {
 func (b *blockText) fetchOuter(f factors) { b.fetchPart(f, "0u") }
 
 func (b *blockText) fetchPart(f factors, at string) {
-	outer, _ := b.loads()
-	for l := range outer {
-		row, col := fmt.Sprintf(" + li / 2u %% %du", blockSide), fmt.Sprintf("%s + %s", at, b.deepPlace(l))
-		b.WriteString(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+row, col, false))
-		b.WriteString(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+row, col, f.bounded))
+	for l := range loadsX {
+		row, deep := place(blockSide, l)
+		b.WriteString(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+" + "+row, at+" + "+deep, false))
 	}
+	for l := range loadsY {
+		row, deep := place(blockSpan, l)
+		b.WriteString(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+" + "+row, at+" + "+deep, f.bounded))
+	}
+}
+
+// place returns WGSL for which of so many vectors, and where along it, load l of an invocation is of. Two neighbours read 32
+// bytes of one.
+func place(vectors, l int) (row, deep string) {
+	e := fmt.Sprintf("(li + %du)", l*blockThreads)
+	return fmt.Sprintf("%s / 2u %% %du", e, vectors), fmt.Sprintf("(%s / %du * 8u + li %% 2u * 4u)", e, 2*vectors)
 }
 
 // open begins main and defines an invocation's place: rows 4 ty + i and columns 4 tx + j of a block.
 func (b *blockText) open() {
 	fmt.Fprintf(b, entry, blockThreads)
-	b.WriteString("  let tx = li / 32u % 2u * 8u + li % 8u;\n  let ty = li / 64u * 4u + li / 8u % 4u;\n")
+	b.WriteString(lanes(blockAcross))
 }
 
-// accumulators defines registers NAME_I_H, zero: four of row I.
-func (b *blockText) accumulators(name string, groups int) {
+// accumulators defines registers NAME_I_H, zero: so many fours of row I.
+func (b *blockText) accumulators(name string, fours int) {
 	for i := range 4 {
-		for h := range groups {
+		for h := range fours {
 			fmt.Fprintf(b, "  var %s_%d_%d = vec4<f32>();\n", name, i, h)
 		}
 	}
@@ -163,44 +177,42 @@ func (b *blockText) eachRow(text string) {
 	}
 }
 
-// deepPlace returns WGSL for where along the vectors load l of an invocation goes.
-func (b *blockText) deepPlace(l int) string {
-	return fmt.Sprintf("(%du + li / 128u * 8u + li %% 2u * 4u)", l*blockThreads/16)
-}
-
 // outer adds to block NAME the products of vectors that fetchOuter began to load. It begins with a barrier.
 func (b *blockText) outer(name string, f factors) {
 	if f.x.size == 0 {
 		b.WriteString("  workgroupBarrier();\n")
 		return
 	}
-	loads, _ := b.loads()
-	fmt.Fprintf(b, "  for (var d = 0u; d < %s; d += %du) {\n    workgroupBarrier();\n", f.x.dim, b.depth)
-	for l := range loads {
-		for i := range 4 {
-			for _, n := range []string{"x", "y"} {
-				fmt.Fprintf(b, "    sh_%s[%s + %du][(li >> 3u) & 15u][(li >> 1u) & 3u] = %s%d.%c;\n", n, b.deepPlace(l), i, n, l, "xyzw"[i])
+	fmt.Fprintf(b, "  for (var d = 0u; d < %s; d += %du) {\n    workgroupBarrier();\n", f.x.dim, blockDepth)
+	put := func(name string, vectors, loads int) {
+		for l := range loads {
+			row, deep := place(vectors, l)
+			for i := range 4 {
+				fmt.Fprintf(b, "    sh_%s[%s + %du][(%s) >> 2u][(li >> 1u) & 3u] = %s%d.%c;\n", name, deep, i, row, name, l, "xyzw"[i])
 			}
 		}
 	}
-	b.WriteString("    workgroupBarrier();\n") // past the end, loads are harmless and not used
-	b.fetchPart(f, fmt.Sprintf("d + %du", b.depth))
-	b.steps(b.depth, 1, func(k string) {
+	put("x", blockSide, loadsX)
+	put("y", blockSpan, loadsY)
+	fmt.Fprintf(b, "    workgroupBarrier();\n    if (d + %du < %s) {\n", blockDepth, f.x.dim)
+	b.fetchPart(f, fmt.Sprintf("d + %du", blockDepth))
+	b.WriteString("    }\n")
+	b.steps(blockDepth, func(k string) {
 		fmt.Fprintf(b, "      let a = sh_x[%s][ty];\n      let b0 = sh_y[%s][tx];\n", k, k)
 		b.eachRow("      " + name + "_$i_0 = fma(vec4<f32>(a.$c), b0, " + name + "_$i_0);\n")
 	})
 	b.WriteString("  }\n")
 }
 
-// steps writes a loop over k from 0 to n, by the step, or its rounds one after the other.
-func (b *blockText) steps(n, step int, body func(k string)) {
+// steps writes a loop over k from 0 to n, or its rounds one after the other.
+func (b *blockText) steps(n int, body func(k string)) {
 	if !b.unroll {
-		fmt.Fprintf(b, "    for (var k = 0u; k < %du; k += %du) {\n", n, step)
+		fmt.Fprintf(b, "    for (var k = 0u; k < %du; k++) {\n", n)
 		body("k")
 		b.WriteString("    }\n")
 		return
 	}
-	for k := 0; k < n; k += step {
+	for k := range n {
 		b.WriteString("    {\n")
 		body(fmt.Sprintf("%du", k))
 		b.WriteString("    }\n")
@@ -210,11 +222,16 @@ func (b *blockText) steps(n, step int, body func(k string)) {
 // put writes a block to workgroup memory, column by column. Columns are turned so that what invocations write at a time lies in
 // different banks.
 func (b *blockText) put(name string) {
+	b.WriteString("  {\n  let turn = " + turned4("tx") + ";\n")
 	for j := range 4 {
 		c := "xyzw"[j]
-		fmt.Fprintf(b, "  sh_p[tx * 4u + %du][ty ^ (tx & 7u)] = vec4<f32>(%s_0_0.%c, %s_1_0.%c, %s_2_0.%c, %s_3_0.%c);\n", j, name, c, name, c, name, c, name, c)
+		fmt.Fprintf(b, "  sh_p[tx * 4u + %du][ty ^ turn] = vec4<f32>(%s_0_0.%c, %s_1_0.%c, %s_2_0.%c, %s_3_0.%c);\n", j, name, c, name, c, name, c, name, c)
 	}
+	b.WriteString("  }\n")
 }
+
+// turned4 returns WGSL for what the places of rows are turned by in the columns of four number n.
+func turned4(n string) string { return fmt.Sprintf("((%s & 1u) << 2u | (%s >> 1u) & 3u)", n, n) }
 
 // rows writes one number for each row of an invocation, NAME_I, to workgroup memory: sh_p[tx] has four rows in each place.
 func (b *blockText) rows(name string) {
@@ -226,47 +243,70 @@ func (b *blockText) fetchAdd(v *vectors, row0 string) { b.fetchRows(v, row0, "0u
 
 func (b *blockText) fetchRows(v *vectors, row0, at string) {
 	wide := b.groups * blockSide / 4
-	_, loads := b.loads()
-	for l := range loads {
+	for l := range b.loads() {
 		e := fmt.Sprintf("(li + %du)", l*blockThreads)
 		b.WriteString(v.fetch(fmt.Sprintf("v%d", l), fmt.Sprintf("%s + %s + %s / %du", row0, at, e, wide), fmt.Sprintf("%s + %s %% %du * 4u", b.column, e, wide), true))
 	}
 }
 
 // add adds to registers NAME the product of the block that was put and the rows of v from row0 on, which fetchAdd began to
-// load.
+// load. Where it is unrolled, places in workgroup memory are constants, which are not checked.
 func (b *blockText) add(name string, v *vectors, row0 string) {
 	wide := b.groups * blockSide / 4
-	_, loads := b.loads()
-	fmt.Fprintf(b, "    for (var c = 0u; c < %du; c += %du) {\n    workgroupBarrier();\n", blockSide, b.deep)
-	for l := range loads {
-		e := fmt.Sprintf("(li + %du)", l*blockThreads)
-		fmt.Fprintf(b, "    sh_v[%s / %du][%s %% %du] = v%d;\n", e, wide, e, wide, l)
-	}
-	b.WriteString("    workgroupBarrier();\n")
-	b.fetchRows(v, row0, fmt.Sprintf("c + %du", b.deep))
-	b.steps(b.deep, 4, func(k string) {
-		fmt.Fprintf(b, "      let z = ty ^ (((c + %s) >> 2u) & 7u);\n", k)
-		for i := range 4 {
-			b.WriteString("      {\n")
-			fmt.Fprintf(b, "      let a = sh_p[c + %s + %du][z];\n", k, i)
-			for h := range b.groups {
-				fmt.Fprintf(b, "      let b%d = sh_v[%s + %du][%du + tx];\n", h, k, i, h*blockSide/4)
+	round := func(c string, next func()) {
+		b.WriteString("    workgroupBarrier();\n")
+		for l := range b.loads() {
+			e := fmt.Sprintf("(li + %du)", l*blockThreads)
+			fmt.Fprintf(b, "    sh_x[%s / %du][%s %% %du] = v%d;\n", e, wide, e, wide, l)
+		}
+		b.WriteString("    workgroupBarrier();\n")
+		next()
+		b.steps(blockDepth, func(k string) {
+			row := sum(c, k)
+			fmt.Fprintf(b, "      let turn = %s;\n", turned4("("+row+" >> 2u)"))
+			fmt.Fprintf(b, "      let a = sh_p[%s][ty ^ turn];\n", row)
+			for h := range b.fours() {
+				fmt.Fprintf(b, "      let b%d = sh_x[%s][%du + tx];\n", h, k, h*blockAcross)
 			}
-			for h := range b.groups {
+			for h := range b.fours() {
 				b.eachRow(fmt.Sprintf("      %s_$i_%d = fma(vec4<f32>(a.$c), b%d, %s_$i_%d);\n", name, h, h, name, h))
 			}
-			b.WriteString("      }\n")
-		}
-	})
-	b.WriteString("    }\n")
+		})
+	}
+	if !b.unroll {
+		fmt.Fprintf(b, "    for (var c = 0u; c < %du; c += %du) {\n", blockSpan, blockDepth)
+		round("c", func() {
+			fmt.Fprintf(b, "    if (c + %du < %du) {\n", blockDepth, blockSpan)
+			b.fetchRows(v, row0, fmt.Sprintf("c + %du", blockDepth))
+			b.WriteString("    }\n")
+		})
+		b.WriteString("    }\n")
+		return
+	}
+	for c := 0; c < blockSpan; c += blockDepth {
+		round(fmt.Sprintf("%du", c), func() {
+			if c+blockDepth < blockSpan {
+				b.fetchRows(v, row0, fmt.Sprintf("%du", c+blockDepth))
+			}
+		})
+	}
 }
 
-// store writes registers NAME, times what factor says for row G, I, to rows of v from row0 on.
+// sum returns WGSL for the sum of two numbers: a constant if both are.
+func sum(a, b string) string {
+	x, err := strconv.Atoi(strings.TrimSuffix(a, "u"))
+	y, or := strconv.Atoi(strings.TrimSuffix(b, "u"))
+	if err == nil && or == nil {
+		return fmt.Sprintf("%du", x+y)
+	}
+	return a + " + " + b
+}
+
+// store writes registers NAME, times what factor says for a row, to rows of v from row0 on.
 func (b *blockText) store(name string, v *vectors, row0, factor string) {
-	for h := range b.groups {
+	for h := range b.fours() {
 		text := fmt.Sprintf("  {\n    let row = %s + ty * 4u + $iu;\n    let col = %s + (%du + tx) * 4u;\n    let v = %s_$i_%d * %s;\n    let at = at_%s + row * %s + col;\n",
-			row0, b.column, h*blockSide/4, name, h, factor, v.name, v.row)
+			row0, b.column, h*blockAcross, name, h, factor, v.name, v.row)
 		if v.four {
 			text += fmt.Sprintf("    if (row < %s && col < %s) { %s[at >> 2u] = v; }\n  }\n", v.rows, v.dim, v.name)
 		} else {
@@ -278,4 +318,12 @@ func (b *blockText) store(name string, v *vectors, row0, factor string) {
 		}
 		b.eachRow(text)
 	}
+}
+
+// lanes defines an invocation's place, tx and ty, in a grid that is wide places wide, a multiple of 8. Those that run together, 32 of
+// them, are 8 x 4. Of two neighbours one is below the other, and of those two apart one beside the other: NVIDIA's reads of
+// vectors in workgroup memory take half the time where in all pairs of one or the other kind both read the same.
+func lanes(wide int) string {
+	return fmt.Sprintf("  let tx = li / 32u %% %du * 8u + ((li >> 1u) & 1u) + ((li >> 3u) & 3u) * 2u;\n", wide/8) +
+		fmt.Sprintf("  let ty = li / %du * 4u + (li & 1u) + ((li >> 2u) & 1u) * 2u;\n", 4*wide)
 }

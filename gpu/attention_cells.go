@@ -67,15 +67,15 @@ func (c *cells) functions() string {
 // head are defined.
 func (c *cells) scores(b *blockText, name, row0, col0 string) {
 	b.eachRow("  " + name + "_$i_0 = " + name + "_$i_0 * " + c.scale + ";\n")
-	query0, key0 := row0, col0
+	query0, key0, queries, keys := row0, col0, blockSide, blockSpan
 	if c.rowsAreKeys {
-		query0, key0 = col0, row0
+		query0, key0, queries, keys = col0, row0, blockSpan, blockSide
 	}
 	hidden := "key >= " + c.keys + " || query >= " + c.queries
-	test := fmt.Sprintf("%s + %du > %s || %s + %du > %s", key0, blockSide, c.keys, query0, blockSide, c.queries)
+	test := fmt.Sprintf("%s + %du > %s || %s + %du > %s", key0, keys, c.keys, query0, queries, c.queries)
 	if c.a.causal {
 		hidden += " || key > query"
-		test += fmt.Sprintf(" || %s + %du > %s", key0, blockSide-1, query0)
+		test += fmt.Sprintf(" || %s + %du > %s", key0, keys-1, query0)
 	}
 	if c.mask != "" {
 		fmt.Fprintf(b, "  let mask_head = %s + batch * %s + head * %s;\n", c.mask, c.maskSteps[0], c.maskSteps[1])
@@ -104,7 +104,7 @@ func (c *cells) scores(b *blockText, name, row0, col0 string) {
 	b.WriteString("  }\n")
 }
 
-// drop defines registers keep_G_I_0, what dropout multiplies the weights of a block with.
+// drop defines registers keep_I_0, what dropout multiplies the weights of a block with.
 func (c *cells) drop(b *blockText, row0, col0 string) {
 	if c.seed == "" {
 		return

@@ -118,6 +118,7 @@ func TestAttentionOfAllSizesAgrees(t *testing.T) {
 		o                            op.AttentionOptions
 	}{
 		{65, 130, 20, 20, op.AttentionOptions{}},
+		{90, 270, 12, 33, op.AttentionOptions{Causal: true, DropoutP: 0.3}},
 		{130, 65, 8, 72, op.AttentionOptions{Causal: true}},
 		{70, 70, 7, 130, op.AttentionOptions{Causal: true}},
 		{3, 67, 132, 6, op.AttentionOptions{DropoutP: 0.3}},

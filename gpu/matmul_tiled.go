@@ -70,6 +70,8 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		s.binds[len(s.binds)-1].four = four
 	}
 	ragged := s.flag(p.k%t.depth != 0)
+	// Neighbours write neighbours where rows of the results cannot be written by fours.
+	staged := s.flag(!four && (parts != nil || p.cc == 1) && t.rows/t.high <= t.depth)
 	// What the compilers of drivers make of these loops differs; measured on an H200.
 	double, clamped := t.double && !a.deep && !b.deep, b.deep
 	s.choose(len(p.batch.sizes))
@@ -136,7 +138,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		} else {
 			w.WriteString("  let c0 = at_0;\n")
 		}
-		t.store(&w, m, n, cr, cc, four, parts == nil)
+		t.store(&w, m, n, cr, cc, four, parts == nil, staged)
 		w.WriteString("}\n")
 		return w.String()
 	})
@@ -252,11 +254,9 @@ const swizzle = `  let tile_number = wg.y * grid.x + wg.x;
 `
 
 // accumulators defines the registers of an invocation's results: c_G_I_H for row I of row group G and columns group H. The
-// groups of an invocation lie apart by those of the others, so that neighbours read neighbours. Those that run together, 32
-// of them, make a block of the tile 8 wide, so that they read few different places.
+// groups of an invocation lie apart by those of the others, so that neighbours read neighbours.
 func (t tile) accumulators(w *strings.Builder) {
-	wide := t.cols / t.wide
-	fmt.Fprintf(w, "  let tx = li / 32u %% %du * 8u + li %% 8u;\n  let ty = li / %du * 4u + li / 8u %% 4u;\n", wide/8, 4*wide)
+	w.WriteString(lanes(t.cols / t.wide))
 	for g := range t.high / 4 {
 		for i := range 4 {
 			for h := range t.wide / 4 {
@@ -297,8 +297,8 @@ func (t tile) multiply(w *strings.Builder, buffer string, unroll bool) {
 	w.WriteString("    }\n")
 }
 
-// store writes an invocation's results.
-func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished bool) {
+// store writes an invocation's results. staged says that they go through workgroup memory.
+func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, staged bool) {
 	value := func(v, at, col string) string {
 		if finished {
 			return "finish(" + v + ", " + at + ", " + col + ")"
@@ -313,6 +313,10 @@ func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished bool
 			return "c[(" + at + ") >> 2u][(" + at + ") & 3u] = " + v
 		}
 		return "c[" + at + "] = " + v
+	}
+	if staged {
+		t.storeRows(w, m, n, cr, func(at, col, v string) string { return put(at, value(v, at, col)) })
+		return
 	}
 	for g := range t.high / 4 {
 		for i := range 4 {
@@ -335,6 +339,26 @@ func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished bool
 				w.WriteString("      }\n")
 			}
 			w.WriteString("    }\n  }\n")
+		}
+	}
+}
+
+// storeRows writes the results by way of the tile of b, in which there is room for a row of each row of invocations: those
+// that run together then write elements that follow one another.
+func (t tile) storeRows(w *strings.Builder, m, n, cr string, put func(at, col, v string) string) {
+	down := t.rows / t.high
+	for g := range t.high / 4 {
+		for i := range 4 {
+			w.WriteString("  workgroupBarrier();\n")
+			for h := range t.wide / 4 {
+				fmt.Fprintf(w, "  sh_b[ty][%du + tx] = c_%d_%d_%d;\n", h*t.cols/t.wide, g, i, h)
+			}
+			w.WriteString("  workgroupBarrier();\n")
+			for l := range down * t.cols / t.threads() {
+				fmt.Fprintf(w, "  {\n    let line = (li + %du) / %du;\n    let place = (li + %du) %% %du;\n", l*t.threads(), t.cols, l*t.threads(), t.cols)
+				fmt.Fprintf(w, "    let row = row0 + (%du + line) * 4u + %du;\n    let col = col0 + place;\n    let at = c0 + row * %s + col;\n", g*down, i, cr)
+				fmt.Fprintf(w, "    if (row < %s && col < %s) { %s; }\n  }\n", m, n, put("at", "col", "sh_b[line][place >> 2u][place & 3u]"))
+			}
 		}
 	}
 }
