@@ -91,6 +91,13 @@ type Event interface {
 	Stream() Stream
 }
 
+// A Joint is an event that is done when others are, which may not be known when it is waited for.
+type Joint interface {
+	Event
+	// Parts waits until the others are known, and returns them. Those may have to be waited for yet.
+	Parts() []Event
+}
+
 // Memory is a piece of device memory, off the Go heap.
 type Memory struct {
 	shadow

@@ -168,9 +168,12 @@ func (m *memory) trim() {
 	}
 }
 
-// allocate returns memory of the class. If there is none, it empties caches, and waits for work to end before, where the
-// caller may wait, and tries once more.
-func (d *Device) allocate(class, bytes int) (core.Memory, error) {
+// patience is how long an allocation waits for the work of other ranks, which may itself wait for this one.
+const patience = time.Second
+
+// allocate returns memory of the class to a rank. If there is none, it empties caches, and waits for work to end before, where
+// the caller may wait, and tries once more.
+func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
 	if class > d.limits.Binding {
 		return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
 			"%d bytes are more than a program on %v (%s) can see of one tensor, %d", bytes, d, d.Name(), d.limits.Binding)
@@ -183,16 +186,13 @@ func (d *Device) allocate(class, bytes int) (core.Memory, error) {
 		return x, nil
 	}
 	if core.MayWait() {
-		for _, s := range d.list() {
-			s.wait(s.tail.Load())
-		}
+		end := time.Now().Add(patience)
+		d.settle(rank, end)
 		for range 2 { // the cleanups of unreleased storages give theirs back
 			runtime.GC()
 			time.Sleep(time.Millisecond)
 		}
-		for _, s := range d.list() {
-			s.wait(s.tail.Load())
-		}
+		d.settle(rank, end)
 	}
 	d.EmptyCache()
 	if x, err = d.memory.take(class); err == nil {
@@ -201,6 +201,17 @@ func (d *Device) allocate(class, bytes int) (core.Memory, error) {
 	return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
 		"out of memory: no room for %d bytes on %v (%s); %d bytes of its tensors are in use, %d are held from the driver (PLAIT_GPU_MEMORY limits them): %v",
 		bytes, d, d.Name(), core.MemoryUsage(d).Current, d.Reserved(), err)
+}
+
+// settle waits for the work of a rank, and for that of others until end.
+func (d *Device) settle(rank int, end time.Time) {
+	for _, s := range d.list() {
+		if s.rank == rank {
+			s.wait(s.tail.Load())
+		} else {
+			s.waitFor(s.tail.Load(), time.Until(end))
+		}
+	}
 }
 
 // block is a free piece of memory in a stream's cache.

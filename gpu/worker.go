@@ -39,7 +39,7 @@ func (s *stream) work() {
 			core.Crowd(-1)
 		}
 		s.notify()
-		if r.batch.full() || core.ActiveProfile() != nil {
+		if r.batch.full() || s.awaited(next) || core.ActiveProfile() != nil {
 			s.send(r)
 		}
 	}
@@ -49,6 +49,13 @@ func (s *stream) work() {
 // to do.
 func (s *stream) ripe(b *batch) bool {
 	return !b.empty() && (s.wanted.Load() > s.sent.Load() || s.flying.Load() == 0)
+}
+
+// awaited reports whether call n is the last that somebody waits for. What comes behind it does not hold it back: a stream that
+// copies its results to the host has its turn on the GPU right after it.
+func (s *stream) awaited(n uint64) bool {
+	w := s.wanted.Load()
+	return w <= n && w > s.sent.Load()
 }
 
 // await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
@@ -79,14 +86,20 @@ func (s *stream) order(r *recorder, events []core.Event) {
 		if e.Done() {
 			continue
 		}
+		g, here := e.(event)
+		if here = here && g.stream.device == s.device; here && g.stream.sent.Load() >= g.number {
+			continue
+		}
 		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
 			s.send(r)
 		}
-		if g, ok := e.(event); ok && g.stream.device == s.device {
+		if here {
 			g.stream.waitSent(g.number)
-			continue
+		} else if j, ok := e.(core.Joint); ok {
+			s.order(r, j.Parts())
+		} else {
+			e.Wait()
 		}
-		e.Wait()
 	}
 }
 
@@ -244,6 +257,7 @@ func (s *stream) send(r *recorder) {
 		<-s.wake
 	}
 	s.flying.Add(1)
+	b.last = max(b.last, s.sent.Load()) // of a call that has many commands, part is sent before the rest is recorded
 	last := b.last
 	d := s.device
 	d.owner.post(func() { d.submit(s, b) })

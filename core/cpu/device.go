@@ -181,9 +181,12 @@ func (d *Device) EmptyCache() {
 	}
 }
 
-// allocate returns memory of the class. If there is none, it empties caches, and waits for work to end before, where the
-// caller may wait, and tries once more.
-func (d *Device) allocate(class, bytes int) (core.Memory, error) {
+// patience is how long an allocation waits for the work of other ranks, which may itself wait for this one.
+const patience = time.Second
+
+// allocate returns memory of the class to a rank. If there is none, it empties caches, and waits for work to end before, where
+// the caller may wait, and tries once more.
+func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
 	if m, ok := d.reserve(class); ok {
 		return m, nil
 	}
@@ -191,9 +194,14 @@ func (d *Device) allocate(class, bytes int) (core.Memory, error) {
 	all := slices.Clone(machine.devices)
 	machine.Unlock()
 	if core.MayWait() {
+		end := time.Now().Add(patience)
 		for _, o := range all {
 			for _, s := range o.list() {
-				s.wait(s.tail.Load())
+				if s.rank == rank {
+					s.wait(s.tail.Load())
+				} else {
+					s.waitFor(s.tail.Load(), time.Until(end))
+				}
 			}
 		}
 		collect()

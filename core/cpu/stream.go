@@ -79,7 +79,7 @@ func (s *stream) Alloc(bytes int) (core.Memory, error) {
 	class := sizeClass(bytes)
 	b, ok := s.cache.take(class)
 	if !ok {
-		return s.device.allocate(class, bytes)
+		return s.device.allocate(s.rank, class, bytes)
 	}
 	for _, e := range b.after {
 		if !e.Done() {

@@ -423,3 +423,59 @@ func TestFailureReachesTheTensor(t *testing.T) {
 		return err
 	}))
 }
+
+// A rank that finds no memory before it has come to a collective waits for the others' work within bounds: it may be waiting
+// for this rank. The allocation fails as one without other ranks does.
+func TestNoMemoryWhileOthersWait(t *testing.T) {
+	d, err := core.OpenDevice("cpu:7")
+	require.NoError(t, err)
+	limited := d.(interface{ SetMemoryLimit(bytes int) })
+	limited.SetMemoryLimit(64 << 20)
+	defer limited.SetMemoryLimit(0)
+	gone := make(chan struct{})
+	require.NoError(t, Spawn(2, []string{"cpu:7"}, patient, func(r *Rank) error {
+		x := op.Ones(100)
+		if r.Rank == 0 {
+			<-gone
+			require.ErrorContains(t, op.Ones(64<<20).Err(), "out of memory")
+			return r.World.AllReduce(x, Sum).Wait()
+		}
+		w := r.World.AllReduce(x, Sum)
+		y := op.Mul(x, core.Num(2)) // waits for the other rank
+		close(gone)
+		if err := w.Wait(); err != nil {
+			return err
+		}
+		v, err := core.Values[float32](y)
+		require.Equal(t, float32(4), v[0])
+		return err
+	}))
+}
+
+// Links that are slowed change no result, of any number of bytes.
+func TestLinkRate(t *testing.T) {
+	o := patient
+	o.LinkRate = 50e6
+	require.NoError(t, Spawn(3, nil, o, func(r *Rank) error {
+		x := tensorOf(integers(3000, r.Rank, 1), core.Float32)
+		works := Works{r.World.AllReduce(x, Sum)}
+		got := op.Zeros(3000)
+		works = append(works, r.World.Send(x, (r.Rank+1)%3, 0), r.World.Recv(got, (r.Rank+2)%3, 0))
+		if err := works.Wait(); err != nil {
+			return err
+		}
+		v, err := core.Values[float64](got)
+		if err != nil {
+			return err
+		}
+		one, two, three := integers(3000, 0, 1), integers(3000, 1, 1), integers(3000, 2, 1)
+		for i := range v {
+			if want := one[i] + two[i] + three[i]; v[i] != want {
+				return fmt.Errorf("element %d is %v, want %v", i, v[i], want)
+			}
+		}
+		return nil
+	}))
+	_, err := NewWorld(2, Options{LinkRate: -1})
+	require.ErrorContains(t, err, "link rate")
+}

@@ -21,6 +21,9 @@ type Options struct {
 	Timeout time.Duration // how long a rank waits for the others; 0 means DefaultTimeout
 	// Log is told what the ranks did last when a timeout passes; nil writes to standard error.
 	Log func(string)
+	// LinkRate, of a world, is how many bytes a second a rank moves at most, to rehearse slower links than the memory of one
+	// machine; 0 sets no limit. Its groups have the same.
+	LinkRate float64
 }
 
 // A Group is one rank's handle on a set of ranks that act together. Every rank calls the same methods in the same order;
@@ -72,6 +75,9 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 	if o.Timeout < 0 {
 		return nil, core.Errorf(core.ValueError, "world", "got a timeout of %v, want a positive one", o.Timeout)
 	}
+	if !(o.LinkRate >= 0) {
+		return nil, core.Errorf(core.ValueError, "world", "got a link rate of %v, want bytes a second", o.LinkRate)
+	}
 	if o.Log == nil {
 		o.Log = func(s string) { fmt.Fprint(os.Stderr, s) }
 	}
@@ -85,7 +91,7 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	m := newMeeting(&world{absent: map[int]error{}}, ranks)
+	m := newMeeting(&world{absent: map[int]error{}, rate: o.LinkRate}, ranks)
 	groups := make([]*Group, size)
 	for i := range groups {
 		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o)

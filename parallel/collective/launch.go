@@ -32,11 +32,16 @@ func launch(posts []*post, last int, through *relay) bool {
 		return true
 	}
 	var used []core.Stream
+	link := linkTime(posts)
 	for i := range plan {
 		s := &plan[i]
 		stream := posts[s.owner].stream
+		first := !slices.Contains(used, stream)
+		if first && link > 0 {
+			hold(stream, ops[0].name(), link, waits)
+		}
 		c := stream.Begin(combineKernel, ops[0].name())
-		if !slices.Contains(used, stream) {
+		if first {
 			used = append(used, stream)
 			c.AddWaits(waits...)
 		}

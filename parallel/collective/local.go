@@ -32,6 +32,8 @@ type child struct {
 
 // A world is all ranks of a process that were started together, and the meetings of their groups.
 type world struct {
+	rate float64 // see Options.LinkRate
+
 	mu       sync.Mutex
 	meetings []*meeting
 	absent   map[int]error

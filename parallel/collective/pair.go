@@ -80,12 +80,12 @@ func (m *meeting) transfer(send, recv *post) {
 		relayed(newJob("recv", posts, lanes, plan), m.relayOf(send.rank, recv.rank))
 		return
 	}
-	c := stream.Begin(combineKernel, "recv")
-	for _, e := range slices.Concat(send.waits, recv.waits) {
-		if e != send.work.Event() && e != recv.work.Event() {
-			c.AddWaits(e)
-		}
+	waits := foreign(slices.Concat(send.waits, recv.waits), []*post{send, recv})
+	if link := linkTime([]*post{send, recv}); link > 0 {
+		hold(stream, "recv", link, waits)
 	}
+	c := stream.Begin(combineKernel, "recv")
+	c.AddWaits(waits...)
 	c.InLent(send.ins[0], from.From, from.N).OutLent(recv.outs[0], to.From, to.N).Int(combine.Copy).Float(0)
 	stream.Launch(c)
 	end := []core.Event{stream.Record()}

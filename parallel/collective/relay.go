@@ -147,10 +147,15 @@ func (e ending) Done() bool { return e.known.Load() && len(pending(e.events)) ==
 
 // Wait implements [core.Event].
 func (e ending) Wait() {
-	<-e.joined
-	for _, o := range e.events {
+	for _, o := range e.Parts() {
 		o.Wait()
 	}
+}
+
+// Parts implements [core.Joint].
+func (e ending) Parts() []core.Event {
+	<-e.joined
+	return e.events
 }
 
 // WaitFor implements [core.Event].

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
@@ -22,6 +23,7 @@ type job struct {
 	lanes  []lane         // of each post
 	waits  [][]core.Event // of each post
 	chunks []*chunk
+	link   time.Duration // see linkTime
 	began  bool
 	last   []core.Event // of each post, the end of what was launched on its stream
 	end    ending
@@ -51,7 +53,7 @@ type chunk struct {
 }
 
 func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
-	j := &job{name: name, posts: posts, lanes: lanes, last: make([]core.Event, len(posts)), end: newEnding()}
+	j := &job{name: name, posts: posts, lanes: lanes, link: linkTime(posts), last: make([]core.Event, len(posts)), end: newEnding()}
 	for _, p := range posts {
 		j.waits = append(j.waits, foreign(p.waits, posts))
 	}
@@ -157,6 +159,9 @@ func (c *chunk) prepare() {
 		if f != nil && c.errs[r] == nil {
 			c.errs[r] = f.Wait()
 		}
+	}
+	if j.link > 0 {
+		time.Sleep(j.link / time.Duration(len(j.chunks)))
 	}
 	sound := c.sound()
 	stages, targets := c.place(sound)

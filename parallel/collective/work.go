@@ -228,10 +228,15 @@ func (e *event) Done() bool {
 
 // Wait implements [core.Event].
 func (e *event) Wait() {
-	(*Work)(e).arrivedWithin(-1)
-	for _, o := range e.events {
+	for _, o := range e.Parts() {
 		o.Wait()
 	}
+}
+
+// Parts implements [core.Joint].
+func (e *event) Parts() []core.Event {
+	(*Work)(e).arrivedWithin(-1)
+	return e.events
 }
 
 // WaitFor implements [core.Event].
