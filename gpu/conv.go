@@ -74,28 +74,61 @@ func convForwardCall(r *recorder, c *core.Call) error {
 		return v.addBias(r, c, y)
 	}
 	some := v.together(r)
-	m, err := r.temp(4 * some * v.groups * depth * places)
+	cols, err := v.room(r, some*v.groups*depth*places)
 	if err != nil {
 		return err
 	}
-	cols := &core.Operand{Memory: m, DType: core.Float32}
-	size := v.groups * depth * places
+	rows, err := v.room(r, some*v.groups*v.outputs*places)
+	if err != nil {
+		return err
+	}
 	for n := 0; n < v.images; n += some {
 		k := min(some, v.images-n)
+		long := k * places
 		from := image(x, n, v.groups*v.channels*product3(v.in))
-		if err := v.columns(r, from, cols, k, v.groups*v.channels, [3]int{size, v.taps() * places, places}); err != nil {
+		if err := v.columns(r, from, cols, k, v.groups*v.channels, [3]int{places, v.taps() * long, long}); err != nil {
 			return err
 		}
+		to := image(y, n, v.groups*v.outputs*places)
+		out := rows
+		if k == 1 {
+			out = to
+		}
 		p := product{
-			m: v.outputs, n: places, k: depth, out: image(y, n, v.groups*v.outputs*places), a: w, b: cols, alpha: 1,
-			ar: depth, ac: 1, br: places, bc: 1, cr: places, cc: 1,
-			batch: stackOf(k, v.groups, [2]int{v.groups * v.outputs * places, v.outputs * places}, [2]int{0, v.outputs * depth}, [2]int{size, depth * places}),
+			m: v.outputs, n: long, k: depth, out: out, a: w, b: cols, alpha: 1,
+			ar: depth, ac: 1, br: long, bc: 1, cr: long, cc: 1,
+			batch: stackOf(1, v.groups, [2]int{0, v.outputs * long}, [2]int{0, v.outputs * depth}, [2]int{0, depth * long}),
 		}
 		if err := p.run(r); err != nil {
 			return err
 		}
+		if k > 1 {
+			if err := v.arrange(r, c, rows, to, k, false); err != nil {
+				return err
+			}
+		}
 	}
 	return v.addBias(r, c, y)
+}
+
+// room returns scratch memory for float32 numbers.
+func (v *convolution) room(r *recorder, n int) (*core.Operand, error) {
+	m, err := r.temp(4 * max(n, 1))
+	return &core.Operand{Memory: m, DType: core.Float32}, err
+}
+
+// arrange copies the results of images, y, from rows that have the places of all images after one another, or back to these: so
+// that one product serves all images.
+func (v *convolution) arrange(r *recorder, c *core.Call, rows, y *core.Operand, images int, back bool) error {
+	places, outputs := product3(v.out), v.groups*v.outputs
+	from, to := *rows, *y
+	from.Shape = []int{outputs, images, places}
+	from.Strides = []int{images * places, places, 1}
+	to.Shape, to.Strides = from.Shape, []int{places, outputs * places, 1}
+	if back {
+		from, to = to, from
+	}
+	return copyCall(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}})
 }
 
 // addBias adds Ins[2], where it is given, to each image's outputs.
@@ -121,30 +154,36 @@ func convInputGradCall(r *recorder, c *core.Call) error {
 		return nil
 	}
 	some := v.together(r)
-	size := v.groups * depth * places
-	m, err := r.temp(4 * max(some*size, 1))
+	cols, err := v.room(r, some*v.groups*depth*places)
 	if err != nil {
 		return err
 	}
-	cols := &core.Operand{Memory: m, DType: core.Float32}
+	rows, err := v.room(r, some*v.groups*v.outputs*places)
+	if err != nil {
+		return err
+	}
 	var bias *core.Operand
 	if len(c.Ins) > 2 && c.Ins[2].Present() {
 		bias = &c.Ins[2]
 	}
 	for n := 0; n < v.images; n += some {
 		k := min(some, v.images-n)
-		p := product{
-			m: depth, n: places, k: v.outputs, out: cols, a: w, b: image(y, n, v.groups*v.outputs*places), alpha: 1,
-			ar: 1, ac: depth, br: places, bc: 1, cr: places, cc: 1,
-			batch: stackOf(k, v.groups, [2]int{size, depth * places}, [2]int{0, v.outputs * depth}, [2]int{v.groups * v.outputs * places, v.outputs * places}),
-		}
+		long := k * places
 		if places > 0 {
+			if err := v.arrange(r, c, rows, image(y, n, v.groups*v.outputs*places), k, true); err != nil {
+				return err
+			}
+			p := product{
+				m: depth, n: long, k: v.outputs, out: cols, a: w, b: rows, alpha: 1,
+				ar: 1, ac: depth, br: long, bc: 1, cr: long, cc: 1,
+				batch: stackOf(1, v.groups, [2]int{0, depth * long}, [2]int{0, v.outputs * depth}, [2]int{0, v.outputs * long}),
+			}
 			if err := p.run(r); err != nil {
 				return err
 			}
 		}
 		to := image(x, n, v.groups*v.channels*product3(v.in))
-		if err := v.window.images(r, cols, to, bias, k, v.groups*v.channels); err != nil {
+		if err := v.window.images(r, cols, to, bias, k, v.groups*v.channels, [3]int{places, v.taps() * long, long}); err != nil {
 			return err
 		}
 	}
@@ -165,15 +204,14 @@ func convWeightGradCall(r *recorder, c *core.Call) error {
 		return copyCall(r, &zero)
 	}
 	some := v.together(r)
-	m, err := r.temp(4 * some * v.groups * depth * places)
+	cols, err := v.room(r, some*v.groups*depth*places)
 	if err != nil {
 		return err
 	}
-	rows, err := r.temp(4 * some * v.groups * v.outputs * places)
+	rows, err := v.room(r, some*v.groups*v.outputs*places)
 	if err != nil {
 		return err
 	}
-	cols := &core.Operand{Memory: m, DType: core.Float32}
 	for n := 0; n < v.images; n += some {
 		k := min(some, v.images-n)
 		long := k * places
@@ -181,14 +219,11 @@ func convWeightGradCall(r *recorder, c *core.Call) error {
 		if err := v.columns(r, from, cols, k, v.groups*v.channels, [3]int{places, v.taps() * long, long}); err != nil {
 			return err
 		}
-		grad := image(y, n, v.groups*v.outputs*places)
-		grad.Shape, grad.Strides = []int{v.groups * v.outputs, k, places}, []int{places, v.groups * v.outputs * places, 1}
-		flat := core.Operand{Memory: rows, DType: core.Float32, Shape: grad.Shape, Strides: []int{long, places, 1}}
-		if err := copyCall(r, &core.Call{Op: c.Op, Outs: []core.Operand{flat}, Ins: []core.Operand{*grad}}); err != nil {
+		if err := v.arrange(r, c, rows, image(y, n, v.groups*v.outputs*places), k, true); err != nil {
 			return err
 		}
 		p := product{
-			m: v.outputs, n: depth, k: long, out: w, a: &flat, b: cols, alpha: 1,
+			m: v.outputs, n: depth, k: long, out: w, a: rows, b: cols, alpha: 1,
 			ar: long, ac: 1, br: 1, bc: long, cr: depth, cc: 1,
 			batch: stackOf(1, v.groups, [2]int{0, v.outputs * depth}, [2]int{0, v.outputs * long}, [2]int{0, depth * long}),
 		}

@@ -119,7 +119,7 @@ func (n normed) apply(r *recorder, c *core.Call, stats *core.Operand) error {
 // sums writes, for each channel, the sums of dy xhat and of dy to parts, in pieces: element [piece, which, channel]. Pieces
 // are runs of images.
 func (n normed) sums(r *recorder, x, g, stats *core.Operand) (parts core.Memory, pieces int, err error) {
-	pieces = min(n.batch, max(busy/(n.channels*256), 1))
+	pieces = min(n.batch, max(4*busy/(n.channels*256), 1)) // an invocation has few loads on their way
 	if parts, err = r.temp(8 * pieces * n.channels); err != nil {
 		return parts, 0, err
 	}
@@ -130,11 +130,19 @@ func (n normed) sums(r *recorder, x, g, stats *core.Operand) (parts core.Memory,
 	s.flag(n.groups == 0)
 	total, at := n.statistics(s)
 	totalWord := s.uint(total)
+	width := 1
+	for width < min(n.inner, 256) {
+		width *= 2
+	}
+	across := s.uint(width)
 	return parts, pieces, s.run(r, pieces*n.channels, func() string {
+		// As many invocations as a plane needs, and of the rest others for other images: no divisions inside.
 		return wholeSum(256) + "fn sums(li: u32, c: u32, begin: u32, end: u32) -> vec2<f32> {\n  var t = vec2<f32>();\n" +
-			"  for (var j = li; j < (end - begin) * " + inner + "; j += 256u) {\n    let b = begin + j / " + inner + ";\n    let at = " + at + ";\n" +
-			"    let e = (b * " + channels + " + c) * " + inner + " + j % " + inner + ";\n    let d = ld_g(" + grad + " + e);\n" +
-			"    t = t + vec2<f32>(d * ((ld_x(" + from + " + e) - ld_stats(" + stat + " + at)) * ld_stats(" + stat + " + " + totalWord + " + at)), d);\n  }\n  return t;\n}\n" +
+			"  for (var b = begin + li / " + across + "; b < end; b += 256u / " + across + ") {\n    let at = " + at + ";\n" +
+			"    let mean = ld_stats(" + stat + " + at);\n    let scale = ld_stats(" + stat + " + " + totalWord + " + at);\n" +
+			"    let first = (b * " + channels + " + c) * " + inner + ";\n    for (var j = li % " + across + "; j < " + inner + "; j += " + across + ") {\n" +
+			"      let d = ld_g(" + grad + " + first + j);\n" +
+			"      t = t + vec2<f32>(d * ((ld_x(" + from + " + first + j) - mean) * scale), d);\n    }\n  }\n  return t;\n}\n" +
 			`@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {
   let group = wg.y * grid.x + wg.x;

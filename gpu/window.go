@@ -62,56 +62,76 @@ func (t windowText) reach() string {
 	return text + "  let inside = x_0 >= 0 && x_1 >= 0 && x_2 >= 0 && x_0 < i32(" + t.in[0] + ") && x_1 < i32(" + t.in[1] + ") && x_2 < i32(" + t.in[2] + ");\n"
 }
 
-// columns writes the patches of images to columns: element [image, channel, tap, place] at the given strides.
+// taps returns loops over the taps, k_0 to k_2, that run body, of which tap is the number.
+func (t windowText) taps(body string) string {
+	return "  var tap = 0u;\n  for (var k_0 = 0u; k_0 < " + t.kernel[0] + "; k_0++) {\n  for (var k_1 = 0u; k_1 < " + t.kernel[1] + "; k_1++) {\n  for (var k_2 = 0u; k_2 < " + t.kernel[2] + "; k_2++) {\n" +
+		body + "    tap++;\n  }}}\n"
+}
+
+// columns writes the patches of images to columns: element [image, channel, tap, place] at the given strides, the last being 1.
+// An invocation writes all taps of a place, because divisions for each would take longer than its copy.
 func (w *window) columns(r *recorder, x, y *core.Operand, images, channels int, strides [3]int) error {
 	s := newShader(r, "im2col")
 	t := numbersOf(x.DType)
 	from, to := s.in("x", x, t, expr.Number), s.out("y", y, t, expr.Number)
-	places, taps := product3(w.out), w.taps()
-	n := images * channels * taps * places
-	count, placesWord, tapsWord, channelsWord, plane := s.uint(n), s.uint(places), s.uint(taps), s.uint(channels), s.uint(product3(w.in))
+	places := product3(w.out)
+	n := images * channels * places
+	count, placesWord, channelsWord, plane := s.uint(n), s.uint(places), s.uint(channels), s.uint(product3(w.in))
 	si, sc, sk := s.uint(strides[0]), s.uint(strides[1]), s.uint(strides[2])
 	g := w.bind(s)
-	if n == 0 {
+	if n == 0 || w.taps() == 0 {
 		return nil
 	}
 	return s.run(r, groupsFor(n), func() string {
-		return each(count, "  let place = i % "+placesWord+";\n  let tap = (i / "+placesWord+") % "+tapsWord+";\n"+
-			"  let channel = (i / ("+placesWord+" * "+tapsWord+")) % "+channelsWord+";\n  let image = i / ("+placesWord+" * "+tapsWord+" * "+channelsWord+");\n"+
-			unfold("o", "place", g.out)+unfold("k", "tap", g.kernel)+g.reach()+
-			"  var v: "+wgslType(t, expr.Number)+";\n  if (inside) { v = ld_x("+from+" + (image * "+channelsWord+" + channel) * "+plane+
-			" + (u32(x_0) * "+g.in[1]+" + u32(x_1)) * "+g.in[2]+" + u32(x_2)); }\n"+
-			"  st_y("+to+" + image * "+si+" + channel * "+sc+" + tap * "+sk+" + place, v);\n")
+		return each(count, "  let row = i / "+placesWord+";\n  let place = i - row * "+placesWord+";\n"+
+			"  let image = row / "+channelsWord+";\n  let channel = row - image * "+channelsWord+";\n"+unfold("o", "place", g.out)+
+			"  let source = "+from+" + row * "+plane+";\n  let destination = "+to+" + image * "+si+" + channel * "+sc+" + place;\n"+
+			"  var v: "+wgslType(t, expr.Number)+";\n"+
+			g.taps(g.reach()+"    v = "+wgslType(t, expr.Number)+"();\n"+
+				"    if (inside) { v = ld_x(source + (u32(x_0) * "+g.in[1]+" + u32(x_1)) * "+g.in[2]+" + u32(x_2)); }\n"+
+				"    st_y(destination + tap * "+sk+", v);\n"))
 	})
 }
 
-// images adds columns up to images, the transpose of columns: each element takes what the taps over it have.
-func (w *window) images(r *recorder, x, y, bias *core.Operand, images, channels int) error {
+// images adds columns, which have the given strides, up to images, the transpose of columns: each element takes what the taps
+// over it have.
+func (w *window) images(r *recorder, x, y, bias *core.Operand, images, channels int, strides [3]int) error {
 	s := newShader(r, "col2im")
 	from, to := s.in("x", x, expr.F32, expr.Number), s.out("y", y, expr.F32, expr.Number)
 	n := images * channels * product3(w.in)
-	count, places, taps, plane, channelsWord := s.uint(n), s.uint(product3(w.out)), s.uint(w.taps()), s.uint(product3(w.in)), s.uint(channels)
+	count, plane, channelsWord := s.uint(n), s.uint(product3(w.in)), s.uint(channels)
+	si, sc, sk := s.uint(strides[0]), s.uint(strides[1]), s.uint(strides[2])
 	g := w.bind(s)
 	start := "0.0"
 	if s.flag(bias != nil) {
-		start = "ld_b(" + s.in("b", bias, expr.F32, expr.Number) + " + (i / " + plane + ") % " + channelsWord + ")"
+		start = "ld_b(" + s.in("b", bias, expr.F32, expr.Number) + " + channel)"
+	}
+	for _, step := range w.stride {
+		s.flag(step == 1)
 	}
 	if n == 0 {
 		return nil
 	}
 	return s.run(r, groupsFor(n), func() string {
-		text := "  let row = i / " + plane + ";\n" + unfold("x", "i % "+plane, g.in) + "  var sum = " + start + ";\n" +
-			"  for (var tap = 0u; tap < " + taps + "; tap++) {\n" + unfold("k", "tap", g.kernel)
+		text := "  let row = i / " + plane + ";\n  let image = row / " + channelsWord + ";\n  let channel = row - image * " + channelsWord + ";\n" +
+			unfold("x", "i - row * "+plane, g.in) + "  let source = " + from + " + image * " + si + " + channel * " + sc + ";\n  var sum = " + start + ";\n"
+		body := ""
 		var inside []string
 		for d := range 3 {
 			n := itoa(d)
-			text += "  let t_" + n + " = i32(x_" + n + " + " + g.padding[d] + ") - i32(k_" + n + " * " + g.dilation[d] + ");\n" +
-				"  let o_" + n + " = t_" + n + " / i32(" + g.stride[d] + ");\n"
-			inside = append(inside, "t_"+n+" >= 0 && o_"+n+" * i32("+g.stride[d]+") == t_"+n+" && o_"+n+" < i32("+g.out[d]+")")
+			// What is before the first place wraps to a large number.
+			body += "    let t_" + n + " = x_" + n + " + " + g.padding[d] + " - k_" + n + " * " + g.dilation[d] + ";\n"
+			if w.stride[d] == 1 {
+				body += "    let o_" + n + " = t_" + n + ";\n"
+				inside = append(inside, "o_"+n+" < "+g.out[d])
+				continue
+			}
+			body += "    let o_" + n + " = t_" + n + " / " + g.stride[d] + ";\n"
+			inside = append(inside, "t_"+n+" < 0x80000000u && o_"+n+" * "+g.stride[d]+" == t_"+n+" && o_"+n+" < "+g.out[d])
 		}
-		text += "  if (" + strings.Join(inside, " && ") + ") {\n    sum = sum + ld_x(" + from + " + (row * " + taps + " + tap) * " + places +
-			" + (u32(o_0) * " + g.out[1] + " + u32(o_1)) * " + g.out[2] + " + u32(o_2));\n  }\n  }\n"
-		return each(count, text+"  st_y("+to+" + i, sum);\n")
+		body += "    if (" + strings.Join(inside, " && ") + ") {\n      sum = sum + ld_x(source + tap * " + sk +
+			" + (o_0 * " + g.out[1] + " + o_1) * " + g.out[2] + " + o_2);\n    }\n"
+		return each(count, text+g.taps(body)+"  st_y("+to+" + i, sum);\n")
 	})
 }
 
@@ -125,7 +145,8 @@ func init() {
 	register("col2im", func(r *recorder, c *core.Call) error {
 		x, y := &c.Ins[0], &c.Outs[0]
 		w := newWindow(y.Shape, places(c), c.Ints[0:2], c.Ints[2:4], c.Ints[4:6], c.Ints[6:8])
-		return w.images(r, x, y, nil, y.Shape[0], y.Shape[1])
+		ch, l := y.Shape[1], product3(w.out)
+		return w.images(r, x, y, nil, y.Shape[0], ch, [3]int{ch * w.taps() * l, w.taps() * l, l})
 	})
 }
 
