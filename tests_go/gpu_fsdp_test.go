@@ -2,15 +2,54 @@ package tests_go
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
 )
+
+// Models of the meta device get their values on GPUs, each rank its rows, with the bits of one that was made there.
+func TestMetaOnGPUs(t *testing.T) {
+	needGPU(t)
+	none, err := core.OpenDevice("meta")
+	require.NoError(t, err)
+	for name, devices := range places {
+		err := spawn(t, 3, devices, func(r *collective.Rank) error {
+			var all [][]float32
+			for _, made := range []core.Device{r.Device, none} {
+				core.ManualSeed(4)
+				var m *nn.Sequential
+				core.WithDevice(made, func() {
+					m = nn.NewSequential(nn.NewLinear(7, 10, nn.LinearOptions{}), nn.NewBatchNorm1d(10, nn.BatchNormOptions{}))
+					nn.InitNormal(m.Layers[0].(*nn.Linear).Weight, 0, 0.02)
+				})
+				p, err := fsdp.New(m, r.World, nil, fsdp.Options{})
+				if err != nil {
+					return err
+				}
+				err = p.Summon(fsdp.SummonOptions{}, func() error {
+					got, err := parameters(m)
+					all = append(all, got)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+			}
+			if !slices.Equal(all[0], all[1]) {
+				return fmt.Errorf("%s: got %v, want %v", r.Device, all[1], all[0])
+			}
+			return nil
+		})
+		require.NoError(t, err, name)
+	}
+}
 
 // 28. Ranks that share a GPU, or GPUs and CPUs in turn, train divided models as one device does on the joined batch, also
 // where one rank is slow to enqueue.

@@ -68,6 +68,25 @@ func TestBadInput(t *testing.T) {
 			_, err = f.Load(map[string]*core.Tensor{"3.bias": op.Ones(3), "x": op.Ones(1)}, true)
 			return err
 		}, "3.bias (got [3], want [2])"},
+		{func(r *collective.Rank) error { // a state without an entry, and with one of its own
+			f, err := fsdp.New(model(), r.World, nil, fsdp.Options{})
+			if err != nil {
+				return err
+			}
+			_, err = f.Load(map[string]*core.Tensor{"tail": op.Ones(1)}, true)
+			if e := contains(err, "missing: 0.0.weight"); e != nil {
+				return e
+			}
+			return err
+		}, "unexpected: tail"},
+		{func(r *collective.Rank) error { // a method of the module that is not a forward pass
+			m := model()
+			if _, err := fsdp.New(m, r.World, blocks, fsdp.Options{}); err != nil {
+				return err
+			}
+			x, _ := batch(0, 0, 1)
+			return m.Layers[3].Forward(nn.Call(m.Layers[2], nn.Call(m.Layers[1], nn.Call(m.Layers[0], x)))).Err()
+		}, `parameter 3.weight is divided over ranks and is not gathered now: call the module`},
 		{func(r *collective.Rank) error {
 			_, err := fsdp.New(model(), r.World, nil, fsdp.Options{Partial: 2})
 			return err
