@@ -125,12 +125,15 @@ func (c *Call) Clear() {
 	clear(c.Ins)
 	clear(c.waits)
 	c.Fn, c.Mark = nil, nil
-	// Calls over long lists, such as the parameters of a model, do not leave their room in every slot of the queue.
+	// Calls over long lists, such as the parameters of a model, do not leave their room in every slot of the queue. Their first
+	// operands stand in the call as well, from before the lists grew.
 	if cap(c.Outs) > longList {
 		c.Outs = nil
+		clear(c.outs[:])
 	}
 	if cap(c.Ins) > longList {
 		c.Ins = nil
+		clear(c.ins[:])
 	}
 	if cap(c.Ints) > 16*longList {
 		c.Ints = nil
