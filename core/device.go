@@ -13,6 +13,10 @@ import (
 // MetaKind is the kind of the device whose tensors have no values: see package core/meta.
 const MetaKind = "meta"
 
+// MetaKept is how many bytes of values from other devices the meta device remembers of a tensor: numbers and small tables, not
+// weights. Of larger ones nothing is read.
+const MetaKept = 1 << 20
+
 // A Device runs kernels on streams and owns memory. Package core/cpu implements it for CPU cores.
 type Device interface {
 	// String returns the device's name, such as "cpu:0".

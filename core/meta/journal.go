@@ -8,12 +8,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-const (
-	// kept is up to how many bytes from elsewhere are remembered: numbers and small tables, not weights.
-	kept = 1 << 20
-	// longest is how many calls on one piece of memory are remembered, so that nobody who trains here runs out of memory.
-	longest = 1 << 12
-)
+// longest is how many calls on one piece of memory are remembered, so that nobody who trains here runs out of memory.
+const longest = 1 << 12
 
 // A journal knows what every tensor's values follow from.
 type journal struct {
@@ -90,12 +86,12 @@ func (j *journal) record(c *core.Call) {
 	j.add(s)
 }
 
-// upload writes down that bytes from elsewhere are copied to m.
+// upload writes down that bytes from elsewhere, nil for ones that are not known, are copied to m.
 func (j *journal) upload(m core.Memory, offset int, src []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := &step{op: "to", outs: []operand{{value: j.values[m.Handle], present: true, offset: offset}}}
-	if len(src) > kept {
+	if len(src) > core.MetaKept || src == nil {
 		s.problem = "its values lay on another device"
 	} else {
 		s.data = slices.Clone(src)

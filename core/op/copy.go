@@ -75,6 +75,10 @@ func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
 
 // upload copies t to out, on another device, through the host.
 func upload(s core.Stream, out, t *core.Tensor) error {
+	if s.Device().Kind() == core.MetaKind && t.Numel()*t.DType().Size() > core.MetaKept {
+		s.Upload(out.Storage().Memory(), 0, nil)
+		return nil
+	}
 	data, err := t.Bytes()
 	if err != nil || len(data) == 0 {
 		return err
