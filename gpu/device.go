@@ -33,7 +33,7 @@ type Device struct {
 }
 
 func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
-	o, err := startOwner(a.Index)
+	o, err := startOwner(a)
 	if err != nil {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
 	}

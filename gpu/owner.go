@@ -16,6 +16,7 @@ type owner struct {
 	gpu     *native.GPU
 	jobs    chan func()
 	pending []ending
+	eager   time.Duration
 }
 
 // An ending is something that the driver will end, and what to do then.
@@ -25,18 +26,23 @@ type ending struct {
 }
 
 const (
-	// eager is how long the owner asks without a pause whether something has ended.
-	eager = 30 * time.Microsecond
+	// eager is how long the owner of a GPU asks without a pause whether something has ended; of one made of software it is less,
+	// because it takes the time from what it waits for.
+	eager         = 500 * time.Microsecond
+	eagerSoftware = 30 * time.Microsecond
 	// pause is how long it then sleeps between two questions. Timers of an idle Go program may be a millisecond late.
 	pause = 50 * time.Microsecond
 )
 
 // startOwner opens the GPU on the goroutine that will own it.
-func startOwner(adapter int) (*owner, error) {
-	o := &owner{jobs: make(chan func(), 64)}
+func startOwner(a native.Adapter) (*owner, error) {
+	o := &owner{jobs: make(chan func(), 64), eager: eager}
+	if a.Software {
+		o.eager = eagerSoftware
+	}
 	opened := make(chan error)
 	go func() {
-		gpu, err := native.Open(adapter)
+		gpu, err := native.Open(a.Index)
 		o.gpu = gpu
 		opened <- err
 		if err == nil {
@@ -103,7 +109,7 @@ func (o *owner) run() {
 			moved = time.Now()
 			continue
 		}
-		if time.Since(moved) < eager {
+		if time.Since(moved) < o.eager {
 			runtime.Gosched()
 			continue
 		}

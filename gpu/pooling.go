@@ -78,6 +78,27 @@ func loops(t windowText, body string) string {
 	return text + "    let at = (u32(x_0) * " + t.in[1] + " + u32(x_1)) * " + t.in[2] + " + u32(x_2);\n" + body + "  }}}\n"
 }
 
+// holders returns a loop over the outputs o whose windows may hold element e: a range along each dimension.
+func (p *pool) holders(t windowText, body string) string {
+	text := ""
+	for d := range 3 {
+		n := itoa(d)
+		if p.adaptive {
+			text += "  let low_" + n + " = e_" + n + " * " + t.out[d] + " / " + t.in[d] + ";\n" +
+				"  let high_" + n + " = min(((e_" + n + " + 1u) * " + t.out[d] + " + " + t.in[d] + " - 1u) / " + t.in[d] + ", " + t.out[d] + ");\n"
+			continue
+		}
+		reach := "i32((" + t.kernel[d] + " - 1u) * " + t.dilation[d] + ") + 1"
+		text += "  let high_" + n + " = min((e_" + n + " + " + t.padding[d] + ") / " + t.stride[d] + " + 1u, " + t.out[d] + ");\n" +
+			"  let low_" + n + " = u32(max(i32(e_" + n + " + " + t.padding[d] + ") - (" + reach + ") + i32(" + t.stride[d] + "), 0)) / " + t.stride[d] + ";\n"
+	}
+	for d := range 3 {
+		n := itoa(d)
+		text += "  for (var o_" + n + " = low_" + n + "; o_" + n + " < high_" + n + "; o_" + n + "++) {\n"
+	}
+	return text + body + "  }}}\n"
+}
+
 // maxPoolCall: Outs[0] = the largest elements of the windows of Ins[0], Outs[1], which may be missing, int64, their positions
 // in their planes. A NaN is larger than everything; of equal elements the first is taken.
 func maxPoolCall(r *recorder, c *core.Call) error {
@@ -134,25 +155,9 @@ func averageCall(r *recorder, c *core.Call, large, small *core.Operand, transpos
 			return each(n, "  let plane = i / "+places+";\n"+unfold("o", "i % "+places, g.out)+p.spans(g, divisor)+"  var sum = 0.0;\n"+
 				loops(g, "    sum = sum + ld_x("+from+" + plane * "+plane+" + at);\n")+"  st_y("+to+" + i, sum / f32(size));\n")
 		}
-		// The outputs whose windows hold the element: a range along each dimension.
 		text := "  let plane = i / " + plane + ";\n" + unfold("e", "i % "+plane, g.in) + "  var sum = 0.0;\n"
-		for d := range 3 {
-			n := itoa(d)
-			if p.adaptive {
-				text += "  let low_" + n + " = e_" + n + " * " + g.out[d] + " / " + g.in[d] + ";\n" +
-					"  let high_" + n + " = min(((e_" + n + " + 1u) * " + g.out[d] + " + " + g.in[d] + " - 1u) / " + g.in[d] + ", " + g.out[d] + ");\n"
-				continue
-			}
-			text += "  let high_" + n + " = min((e_" + n + " + " + g.padding[d] + ") / " + g.stride[d] + " + 1u, " + g.out[d] + ");\n" +
-				"  let low_" + n + " = u32(max(i32(e_" + n + " + " + g.padding[d] + ") - i32(" + g.kernel[d] + ") + i32(" + g.stride[d] + "), 0)) / " + g.stride[d] + ";\n"
-		}
-		for d := range 3 {
-			n := itoa(d)
-			text += "  for (var o_" + n + " = low_" + n + "; o_" + n + " < high_" + n + "; o_" + n + "++) {\n"
-		}
-		text += p.spans(g, divisor) +
-			"    sum = sum + ld_x(" + from + " + plane * " + places + " + (o_0 * " + g.out[1] + " + o_1) * " + g.out[2] + " + o_2) / f32(size);\n  }}}\n"
-		return each(n, text+"  st_y("+to+" + i, sum);\n")
+		return each(n, text+p.holders(g, p.spans(g, divisor)+
+			"    sum = sum + ld_x("+from+" + plane * "+places+" + (o_0 * "+g.out[1]+" + o_1) * "+g.out[2]+" + o_2) / f32(size);\n")+"  st_y("+to+" + i, sum);\n")
 	})
 }
 
@@ -181,10 +186,36 @@ func planeGatherCall(r *recorder, c *core.Call) error {
 	})
 }
 
+// maxPoolGradient is a scatter to the places of maxima in windows: each element takes the sum of Ins[0] over the windows of which
+// Ins[1] has its position. It looks at those that may hold it, not at the whole plane.
+func maxPoolGradient(r *recorder, c *core.Call) error {
+	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	p := newPool(&core.Call{Ints: c.Ints[2:]}, out.Shape, in.Shape)
+	s := newShader(r, "max_pool_grad")
+	t := numbersOf(in.DType)
+	x, k, y := s.in("x", in, t, expr.Number), s.in("index", index, expr.I64, expr.Number), s.out("y", out, t, expr.Number)
+	n, plane, places := s.uint(out.Numel()), s.uint(product3(p.in)), s.uint(product3(p.out))
+	s.flag(p.adaptive)
+	g := p.bind(s)
+	if out.Numel() == 0 {
+		return nil
+	}
+	return s.run(r, groupsFor(out.Numel()), func() string {
+		return each(n, "  let plane = i / "+plane+";\n  let own = i - plane * "+plane+";\n"+unfold("e", "own", g.in)+
+			"  var sum: "+wgslType(t, expr.Number)+";\n"+
+			p.holders(g, "    let j = plane * "+places+" + (o_0 * "+g.out[1]+" + o_1) * "+g.out[2]+" + o_2;\n"+
+				"    if (ld_index("+k+" + j).x == own) { sum = "+combined(addMode, t, "sum", "ld_x("+x+" + j)")+"; }\n")+
+			"  st_y("+y+" + i, sum);\n")
+	})
+}
+
 // planeScatterCall: Outs[0] = 0, then Outs[0][p, Ins[1][p, i]] += Ins[0][p, i], or = if Ints[1] is 0, for planes of the last
 // Ints[0] dimensions. Contiguous. Of the elements of a plane that go to one place, the first takes them all, in their order,
-// or the last is the one.
+// or the last is the one. Where the index is a max pooling's, its attributes follow in Ints.
 func planeScatterCall(r *recorder, c *core.Call) error {
+	if len(c.Ints) > 2 {
+		return maxPoolGradient(r, c)
+	}
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	zero := core.Call{Op: c.Op, Outs: []core.Operand{*out}, Ins: []core.Operand{{IsNumber: true}}}
 	if err := copyCall(r, &zero); err != nil {

@@ -1,7 +1,9 @@
 package op
 
 import (
+	"runtime"
 	"slices"
+	"unsafe"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -75,15 +77,31 @@ func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
 
 // upload copies t to out, on another device, through the host.
 func upload(s core.Stream, out, t *core.Tensor) error {
-	if s.Device().Kind() == core.MetaKind && t.Numel()*t.DType().Size() > core.MetaKept {
+	n, size := t.Numel()*t.DType().Size(), t.DType().Size()
+	meta := s.Device().Kind() == core.MetaKind // which keeps what it is given
+	switch {
+	case meta && n > core.MetaKept:
 		s.Upload(out.Storage().Memory(), 0, nil)
 		return nil
+	case n == 0:
+		return nil
 	}
-	data, err := t.Bytes()
-	if err != nil || len(data) == 0 {
-		return err
+	var data []byte
+	if t.Device().HostAccessible() && t.Contiguous() && !meta {
+		if err := t.Storage().Wait(); err != nil {
+			return err
+		}
+		m := t.Storage().Memory()
+		m.Touch(false)
+		data = unsafe.Slice((*byte)(unsafe.Add(m.Ptr, t.Offset()*size)), n)
+	} else {
+		var err error
+		if data, err = t.Bytes(); err != nil {
+			return err
+		}
 	}
-	s.Upload(out.Storage().Memory(), out.Offset()*out.DType().Size(), data)
+	s.Upload(out.Storage().Memory(), out.Offset()*size, data) // which is done with data when it returns
+	runtime.KeepAlive(t)
 	return nil
 }
 

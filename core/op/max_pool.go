@@ -155,7 +155,7 @@ func maxUnpool(name string, nd int, x, indices *core.Tensor, kernel []int, o Max
 			return a.fail()
 		}
 	}
-	return planeScatter(name, x, indices, out, false)
+	return planeScatter(name, x, indices, out, false, nil)
 }
 
 func init() {

@@ -150,12 +150,12 @@ func (a *application) maxPool(x *core.Tensor, p *pooling, indices bool) (y, inde
 
 func maxPoolDeriv(d *core.Derivation) {
 	p := d.Node.Any.(*pooling)
-	d.Set(0, planeScatter("max_pool_grad", d.Grad(), d.Saved(0), p.in, true))
+	d.Set(0, planeScatter("max_pool_grad", d.Grad(), d.Saved(0), p.in, true, p))
 }
 
 // planeScatter returns zeros with last sizes `sizes` to which the elements of x are added at the positions in index; or
-// in which, if add is false, the last one of a position stays.
-func planeScatter(name string, x, index *core.Tensor, sizes []int, add bool) *core.Tensor {
+// in which, if add is false, the last one of a position stays. p is the max pooling that made the index, or nil.
+func planeScatter(name string, x, index *core.Tensor, sizes []int, add bool, p *pooling) *core.Tensor {
 	a := begin(name, x, index)
 	if a.err != nil {
 		return a.fail()
@@ -165,7 +165,11 @@ func planeScatter(name string, x, index *core.Tensor, sizes []int, add bool) *co
 	if a.err != nil {
 		return a.fail()
 	}
-	a.launch(a.call(planeScatterKernel).Out(out).In(in).In(at).Int(int64(len(sizes))).Bool(add))
+	c := a.call(planeScatterKernel).Out(out).In(in).In(at).Int(int64(len(sizes))).Bool(add)
+	if p != nil {
+		p.attributes(c)
+	}
+	a.launch(c)
 	dropCopy(in, x)
 	dropCopy(at, index)
 	if a.grad {
@@ -203,7 +207,7 @@ func planeGather(x, index *core.Tensor, nd int) *core.Tensor {
 }
 
 func planeGatherDeriv(d *core.Derivation) {
-	d.Set(0, planeScatter("max_pool_grad", d.Grad(), d.Saved(0), d.Node.Ints, true))
+	d.Set(0, planeScatter("max_pool_grad", d.Grad(), d.Saved(0), d.Node.Ints, true, nil))
 }
 
 // avgPool applies p.

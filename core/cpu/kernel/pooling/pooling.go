@@ -143,7 +143,7 @@ func gatherCall(ctx *kernel.Context, c *core.Call) error {
 }
 
 // plane_scatter: Outs[0] = 0, then Outs[0][p, Ins[1][p, i]] += Ins[0][p, i], or = if Ints[1] is 0, for planes of the last
-// Ints[0] dimensions. Contiguous.
+// Ints[0] dimensions. Contiguous. The attributes of the max pooling that made the index may follow in Ints; they are not needed.
 func scatterCall(ctx *kernel.Context, c *core.Call) error {
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	n, nOut := planes(out.Shape, int(c.Ints[0]))
