@@ -208,7 +208,13 @@ func convWeightGradCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	rows, err := v.room(r, some*v.groups*v.outputs*places)
+	// The product is of cols with the gradient turned, which is small beside them, and so is its own transpose.
+	outputs := v.groups * v.outputs
+	turned, err := v.room(r, some*outputs*places)
+	if err != nil {
+		return err
+	}
+	sums, err := v.room(r, v.groups*depth*v.outputs)
 	if err != nil {
 		return err
 	}
@@ -219,13 +225,16 @@ func convWeightGradCall(r *recorder, c *core.Call) error {
 		if err := v.columns(r, from, cols, k, v.groups*v.channels, [3]int{places, v.taps() * long, long}); err != nil {
 			return err
 		}
-		if err := v.arrange(r, c, rows, image(y, n, v.groups*v.outputs*places), k, true); err != nil {
+		grad, to := *image(y, n, outputs*places), *turned
+		grad.Shape, grad.Strides = []int{k, places, outputs}, []int{outputs * places, 1, places}
+		to.Shape, to.Strides = grad.Shape, []int{places * outputs, outputs, 1}
+		if err := copyCall(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{grad}}); err != nil {
 			return err
 		}
 		p := product{
-			m: v.outputs, n: depth, k: long, out: w, a: rows, b: cols, alpha: 1,
-			ar: long, ac: 1, br: 1, bc: long, cr: depth, cc: 1,
-			batch: stackOf(1, v.groups, [2]int{0, v.outputs * depth}, [2]int{0, v.outputs * long}, [2]int{0, depth * long}),
+			m: depth, n: v.outputs, k: long, out: sums, a: cols, b: turned, alpha: 1,
+			ar: long, ac: 1, br: outputs, bc: 1, cr: v.outputs, cc: 1,
+			batch: stackOf(1, v.groups, [2]int{0, depth * v.outputs}, [2]int{0, depth * long}, [2]int{0, v.outputs}),
 		}
 		if n > 0 {
 			p.beta = 1
@@ -234,5 +243,8 @@ func convWeightGradCall(r *recorder, c *core.Call) error {
 			return err
 		}
 	}
-	return nil
+	from, to := *sums, *w
+	from.Shape, from.Strides = []int{v.groups, v.outputs, depth}, []int{depth * v.outputs, 1, v.outputs}
+	to.Shape, to.Strides = from.Shape, []int{v.outputs * depth, depth, 1}
+	return copyCall(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}})
 }

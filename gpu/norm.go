@@ -99,6 +99,7 @@ func (n normed) moments(r *recorder, x *core.Operand, dims []int64, stats *core.
 func (n normed) apply(r *recorder, c *core.Call, stats *core.Operand) error {
 	s := newShader(r, "norm")
 	x, y := s.in("x", &c.Ins[0], expr.F32, expr.Number), s.out("y", &c.Outs[0], expr.F32, expr.Number)
+	w := n.access(s, &c.Ins[0], &c.Outs[0])
 	stat := s.in("stats", stats, expr.F32, expr.Number)
 	affine := ""
 	for i, name := range []string{"w", "a"} {
@@ -106,14 +107,47 @@ func (n normed) apply(r *recorder, c *core.Call, stats *core.Operand) error {
 			affine += "  v = v " + []string{"*", "+"}[i] + " ld_" + name + "(" + s.in(name, o, expr.F32, expr.Number) + " + c);\n"
 		}
 	}
-	count, inner, channels := s.uint(n.count()), s.uint(n.inner), s.uint(n.channels)
+	count, inner, channels := s.uint(n.count()/w.step), s.uint(n.inner/w.step), s.uint(n.channels)
 	s.flag(n.groups == 0)
 	total, at := n.statistics(s)
 	totalWord := s.uint(total)
-	return s.run(r, groupsFor(n.count()), func() string {
-		return each(count, "  let c = (i / "+inner+") % "+channels+";\n  let b = i / ("+inner+" * "+channels+");\n  let at = "+at+";\n"+
-			"  var v = (ld_x("+x+" + i) - ld_stats("+stat+" + at)) * ld_stats("+stat+" + "+totalWord+" + at);\n"+affine+"  st_y("+y+" + i, v);\n")
+	return s.run(r, groupsFor(n.count()/w.step), func() string {
+		return each(count, "  let plane = i / "+inner+";\n  let b = plane / "+channels+";\n  let c = plane - b * "+channels+";\n  let at = "+at+";\n"+
+			"  var v = ("+w.load("x", x)+" - ld_stats("+stat+" + at)) * ld_stats("+stat+" + "+totalWord+" + at);\n"+affine+w.store("y", y, "v"))
 	})
+}
+
+// A planeAccess is how programs access elements of planes: one by one or by fours, of one channel each.
+type planeAccess struct{ step int }
+
+// access decides for the operands, which are the shader's last.
+func (n normed) access(s *shader, operands ...*core.Operand) planeAccess {
+	four := n.inner%4 == 0
+	for _, o := range operands {
+		four = four && o.DType == core.Float32 && base(o)%4 == 0
+	}
+	if !s.flag(four) {
+		return planeAccess{1}
+	}
+	for i := range operands {
+		s.binds[len(s.binds)-1-i].four = true
+	}
+	return planeAccess{4}
+}
+
+// load returns WGSL for what invocation i reads of an operand that begins at first.
+func (w planeAccess) load(name, first string) string {
+	if w.step == 4 {
+		return name + "[(" + first + " >> 2u) + i]"
+	}
+	return "ld_" + name + "(" + first + " + i)"
+}
+
+func (w planeAccess) store(name, first, value string) string {
+	if w.step == 4 {
+		return "  " + name + "[(" + first + " >> 2u) + i] = " + value + ";\n"
+	}
+	return "  st_" + name + "(" + first + " + i, " + value + ");\n"
 }
 
 // sums writes, for each channel, the sums of dy xhat and of dy to parts, in pieces: element [piece, which, channel]. Pieces
@@ -284,20 +318,22 @@ func batchNormBackwardCall(r *recorder, c *core.Call) error {
 		return err
 	}
 	s := newShader(r, "batch_norm_backward")
-	from, grad, stat := s.in("x", x, expr.F32, expr.Number), s.in("g", g, expr.F32, expr.Number), s.in("stats", stats, expr.F32, expr.Number)
-	sum, dx := s.in("sums", sums, expr.F32, expr.Number), s.out("dx", &c.Outs[0], expr.F32, expr.Number)
+	from, grad, dx := s.in("x", x, expr.F32, expr.Number), s.in("g", g, expr.F32, expr.Number), s.out("dx", &c.Outs[0], expr.F32, expr.Number)
+	access := n.access(s, x, g, &c.Outs[0])
+	stat, sum := s.in("stats", stats, expr.F32, expr.Number), s.in("sums", sums, expr.F32, expr.Number)
 	factor := "scale"
 	if s.flag(w.Present()) {
 		factor += " * ld_w(" + s.in("w", w, expr.F32, expr.Number) + " + c)"
 	}
-	count, inner, channels, size := s.uint(n.count()), s.uint(n.inner), s.uint(n.channels), s.float(1/float64(n.batch*n.inner))
+	step := access.step
+	count, inner, channels, size := s.uint(n.count()/step), s.uint(n.inner/step), s.uint(n.channels), s.float(1/float64(n.batch*n.inner))
 	s.flag(training)
-	return s.run(r, groupsFor(n.count()), func() string {
-		text := "  let c = (i / " + inner + ") % " + channels + ";\n  let scale = ld_stats(" + stat + " + " + channels + " + c);\n  var d = ld_g(" + grad + " + i);\n"
+	return s.run(r, groupsFor(n.count()/step), func() string {
+		text := "  let c = (i / " + inner + ") % " + channels + ";\n  let scale = ld_stats(" + stat + " + " + channels + " + c);\n  var d = " + access.load("g", grad) + ";\n"
 		if training {
-			text += "  let hat = (ld_x(" + from + " + i) - ld_stats(" + stat + " + c)) * scale;\n" +
+			text += "  let hat = (" + access.load("x", from) + " - ld_stats(" + stat + " + c)) * scale;\n" +
 				"  d = d - ld_sums(" + sum + " + " + channels + " + c) * " + size + " - hat * (ld_sums(" + sum + " + c) * " + size + ");\n"
 		}
-		return each(count, text+"  st_dx("+dx+" + i, d * "+factor+");\n")
+		return each(count, text+access.store("dx", dx, "d * "+factor))
 	})
 }
