@@ -41,8 +41,14 @@ func newAttention(c *core.Call) *attentionProblem {
 // sliceWidth is how many columns of its result a program has: longer vectors take several runs.
 const sliceWidth = 128
 
-// blocks begins the text of a program whose result has the given width. column is the first column's parameter.
-func (a *attentionProblem) blocks(r *recorder, s *shader, width, column int) (*blockText, error) {
+// blocks begins the text of a program whose result has the given width and whose workgroups go over so many columns of scores.
+// column is the first column's parameter.
+func (a *attentionProblem) blocks(r *recorder, s *shader, width, column, scores int) (*blockText, error) {
+	// lavapipe ends loops after 65535 rounds; of a block's at most four products, two are along its vectors.
+	products := 2*ceil(max(a.dim, a.valueDim), blockDepth) + 2*blockSpan/blockDepth
+	if rounds := ceil(scores, blockSpan) * (products*(blockDepth+1) + 1); r.device.adapter.Software && rounds > 1<<16-1 {
+		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%d queries and %d keys are too many for %s", a.queries, a.keys, r.device.Name())
+	}
 	b := &blockText{unroll: s.flag(!r.device.adapter.Software), column: s.uint(column)}
 	b.groups = s.choose(max(ceil(min(width-column, sliceWidth), blockSide), 1))
 	if most := r.device.limits.WorkgroupStorage; b.room() > most {
@@ -88,7 +94,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 	v, o := s.vectors("v", a.v, keys, valueDim, false), s.vectors("o", &a.c.Outs[0], queries, valueDim, true)
 	lse := s.out("lse", &a.c.Outs[1], expr.F32, expr.Number)
 	cells := a.cells(s, false)
-	b, err := a.blocks(r, s, a.valueDim, column)
+	b, err := a.blocks(r, s, a.valueDim, column, a.keys)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 	dq := s.vectors("dq", &a.c.Outs[0], queries, dim, true)
 	sums, count := s.floatsOf("stats", stats), s.uint(rows)
 	cells := a.cells(s, false)
-	b, err := a.blocks(r, s, a.dim, column)
+	b, err := a.blocks(r, s, a.dim, column, a.keys)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 	}
 	sums, count := s.floatsOf("stats", stats), s.uint(rows)
 	cells := a.cells(s, true)
-	b, err := a.blocks(r, s, max(a.dim, a.valueDim), column)
+	b, err := a.blocks(r, s, max(a.dim, a.valueDim), column, a.group*a.queries)
 	if err != nil {
 		return err
 	}

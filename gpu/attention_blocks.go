@@ -294,9 +294,9 @@ func (b *blockText) add(name string, v *vectors, row0 string) {
 
 // sum returns WGSL for the sum of two numbers: a constant if both are.
 func sum(a, b string) string {
-	x, err := strconv.Atoi(strings.TrimSuffix(a, "u"))
-	y, or := strconv.Atoi(strings.TrimSuffix(b, "u"))
-	if err == nil && or == nil {
+	x, notX := strconv.Atoi(strings.TrimSuffix(a, "u"))
+	y, notY := strconv.Atoi(strings.TrimSuffix(b, "u"))
+	if notX == nil && notY == nil {
 		return fmt.Sprintf("%du", x+y)
 	}
 	return a + " + " + b
