@@ -1,7 +1,6 @@
 package autograd
 
 import (
-	"container/heap"
 	"fmt"
 	"time"
 
@@ -16,7 +15,7 @@ type Run struct {
 	mode      core.Mode                   // of the derivatives, on the caller's streams
 	modes     map[*core.Context]core.Mode // of those recorded on other streams
 	states    map[*core.Node]*state
-	ready     queue
+	ready     ready
 	inputs    []*core.Tensor
 	targets   []core.Edge // of the inputs
 	captures  map[core.Edge][]int
@@ -109,12 +108,11 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 		}
 		seeds[i].Release()
 	}
-	for n, s := range r.states {
-		if s.waiting == 0 && s.needed {
-			r.ready = append(r.ready, n)
+	for _, n := range order { // the same each time, as the order in which gradients are added up must be
+		if s := r.states[n]; s.waiting == 0 && s.needed {
+			r.offer(n)
 		}
 	}
-	heap.Init(&r.ready)
 	return r, nil
 }
 
@@ -247,6 +245,18 @@ func (r *Run) arrive(e core.Edge, g *core.Tensor) error {
 	return nil
 }
 
+// offer makes n, whose gradients have all arrived, one that can run.
+func (r *Run) offer(n *core.Node) {
+	var device core.Device
+	for _, g := range r.states[n].grads {
+		if g != nil && g.Err() == nil {
+			device = g.Device()
+			break
+		}
+	}
+	r.ready.add(n, device)
+}
+
 // add returns a + b and takes both over, using a's memory if nothing else does.
 func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	var sum *core.Tensor
@@ -259,30 +269,6 @@ func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	a.Release()
 	b.Release()
 	return sum, sum.Err()
-}
-
-// queue is a heap of nodes: leaves and prompt ones first, then the newest.
-type queue []*core.Node
-
-func (q queue) Len() int      { return len(q) }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q queue) Less(i, j int) bool {
-	if a, b := early(q[i]), early(q[j]); a != b {
-		return a
-	}
-	return q[i].ID > q[j].ID
-}
-
-func early(n *core.Node) bool { return n.Prompt || n.Leaf() != nil }
-
-func (q *queue) Push(x any) { *q = append(*q, x.(*core.Node)) }
-
-func (q *queue) Pop() any {
-	old := *q
-	n := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return n
 }
 
 // Reaches reports whether the walk adds to the gradient of the leaf t.
@@ -357,5 +343,5 @@ func (r *Run) Close() {
 	for _, m := range r.modes {
 		m.Context().Free()
 	}
-	r.states, r.captured, r.ready, r.modes = nil, nil, nil, nil
+	r.states, r.captured, r.ready, r.modes = nil, nil, ready{}, nil
 }

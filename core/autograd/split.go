@@ -1,8 +1,6 @@
 package autograd
 
 import (
-	"container/heap"
-
 	"github.com/plait-ml/plait/core"
 )
 
@@ -15,9 +13,10 @@ func (r *Run) Rest() {
 		return
 	}
 	r.split = false
-	r.ready = append(r.ready, r.later...)
+	for _, n := range r.later {
+		r.offer(n)
+	}
 	r.later = nil
-	heap.Init(&r.ready)
 }
 
 // divide marks the nodes that lead to the tensors whose gradients come first.

@@ -1,7 +1,6 @@
 package autograd
 
 import (
-	"container/heap"
 	"runtime"
 	"slices"
 	"time"
@@ -109,7 +108,7 @@ func (r *Run) advance() (*Request, error) {
 			p.stages = append(r.asked, p.stages[1:]...)
 			r.asked = nil
 		}
-		if len(r.ready) == 0 {
+		if r.ready.count == 0 {
 			done, err := r.end()
 			if done || err != nil {
 				return nil, err
@@ -119,7 +118,7 @@ func (r *Run) advance() (*Request, error) {
 		if r.pause(moved) {
 			return nil, nil
 		}
-		n := heap.Pop(&r.ready).(*core.Node)
+		n := r.ready.next()
 		if r.split && !r.states[n].first {
 			r.later = append(r.later, n)
 			continue
@@ -393,7 +392,7 @@ func (r *Run) finishNode(n *core.Node) {
 		s := r.states[n]
 		// A foreign function may make gradients out of none: it is asked for as if zeros had arrived.
 		if n.Foreign != 0 || slices.ContainsFunc(s.grads, func(g *core.Tensor) bool { return g != nil }) {
-			heap.Push(&r.ready, n)
+			r.offer(n)
 			continue
 		}
 		for _, e := range n.Edges() {

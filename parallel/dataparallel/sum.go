@@ -18,8 +18,8 @@ type joint struct {
 }
 
 // record makes the copies of a bucket's tensors, as far as they are trained, outputs of a node for each device, which notes when
-// the device has made their gradients, and these outputs of one that sums them. A thread gives all of one device's backward
-// pass out before it comes to the next device's: without the notes a sum would wait for all of the first.
+// the device has made their gradients, and these outputs of one that sums them. Without the notes a sum would also wait for what
+// the other devices were given while the thread came to the last one's gradients.
 func (r *Replicas) record(m core.Mode, b int, list []int, out [][]*core.Tensor, clock int) {
 	var trained []*core.Tensor
 	var at []int
