@@ -283,6 +283,43 @@ def test_pipelines_over_gpus_and_cpu() -> None:
     )
 
 
+def test_stages_of_ranks_on_gpus() -> None:
+    run(
+        """
+        from plait import distributed as dist, nn
+        from plait.distributed import pipelining
+
+        def model():
+            plait.manual_seed(3)
+            first, last = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
+            last.weight = first.weight
+            return nn.Sequential(first, nn.Sequential(nn.LayerNorm(4), nn.Tanh()), nn.Linear(4, 4), last)
+
+        x, y, whole = plait.randn(10, 4), plait.randn(10, 4), model()
+        nn.functional.mse_loss(whole(x), y).backward()
+        want = {n: p.grad for n, p in whole.named_parameters(remove_duplicate=False)}
+        begin = pipelining.SplitPoint.BEGINNING
+        for cls, cuts in ((pipelining.Schedule1F1B, "2"), (pipelining.ScheduleZBVZeroBubble, "123")):
+            for devices in (["gpu:0", "gpu:1"], ["gpu:0", "gpu:0"], ["cpu:0", "gpu:1"]):
+
+                def train(rank):
+                    dist.init_process_group()
+                    pipe = pipelining.pipeline(model().to("cpu:0"), (x[:1],), split_spec=dict.fromkeys(cuts, begin))
+                    mine = [rank] if pipe.num_stages == 2 else [rank, 3 - rank]
+                    stages = [pipe.build_stage(i, devices[rank]) for i in mine]
+                    schedule = cls(stages if len(stages) > 1 else stages[0], 4, nn.MSELoss())
+                    args = (x,) if stages[0].is_first else ()
+                    schedule.step(*args, **({"target": y} if stages[-1].is_last else {}))
+                    for s in stages:
+                        for n, p in s.submod.named_parameters():
+                            assert (p.grad.to("cpu:0") - want[n]).abs().max() < 1e-6, (cls, devices, n)
+
+                dist.spawn(train, nprocs=2)
+        """,
+        PLAIT_SOFTWARE_GPU="2",
+    )
+
+
 def test_ranks_on_a_gpu() -> None:
     assert run("""
         from plait import distributed as dist, nn

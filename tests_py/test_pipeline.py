@@ -9,6 +9,7 @@ import pytest
 from plait import distributed as dist
 from plait import nn
 from plait.distributed import pipelining
+from plait.distributed.fsdp import fully_shard
 from plait.distributed.pipelining import PipelineStage, Schedule, SplitPoint
 from plait.utils.checkpoint import checkpoint
 
@@ -577,6 +578,56 @@ def test_a_failing_rank_ends_the_others(failing):
     with pytest.raises(KeyError, match="boom") as caught:
         dist.spawn(run, nprocs=2)
     assert f"raised in stage {failing} on cpu:{failing}, forward of micro-batch 2" in caught.value.__notes__
+
+
+@pytest.mark.parametrize("name", ["1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"])
+@pytest.mark.parametrize("way", ["fsdp", "ddp"])
+def test_data_parallel_stages(name, way):
+    """Each of two pipelines of two ranks has half of the batch; the ranks with the same stages divide or copy them."""
+    cls = pipelining.get_schedule_class(name)
+    chunks = 2 if name == "ZBVZeroBubble" else 1
+    count, (x, y) = 2 * chunks, batch(8)
+    reference = model(count)
+    optimizer = plait.optim.AdamW(reference.parameters(), lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(reference(x), y).backward()
+        optimizer.step()
+    got = {}
+
+    def run(rank):
+        dist.init_process_group()
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("stages", "copies"))
+        place, half = mesh["stages"].get_local_rank(), mesh["copies"].get_local_rank()
+        spec = {str(i): SplitPoint.BEGINNING for i in range(1, count)}
+        pipe = pipelining.pipeline(model(count).to("cpu:0"), (x[:1],), split_spec=spec)
+        mine = [place] if chunks == 1 else [place, 3 - place]
+        stages = []
+        for i in mine:
+            part = pipe.get_stage_module(i).to(f"cpu:{rank}")
+            if way == "fsdp":
+                fully_shard(part, mesh=mesh["copies"])
+            else:
+                part = nn.parallel.DistributedDataParallel(part, process_group=mesh["copies"].get_group())
+            stages.append(PipelineStage(part, i, count, f"cpu:{rank}", group=mesh["stages"].get_group()))
+        schedule = cls(stages if chunks > 1 else stages[0], 2, nn.MSELoss())
+        optimizer = plait.optim.AdamW([p for s in stages for p in s.submod.parameters()], lr=0.01)
+        args = (x.split(4)[half],) if 0 in mine else ()
+        kwargs = {"target": y.split(4)[half]} if count - 1 in mine else {}
+        for _ in range(3):
+            optimizer.zero_grad()
+            schedule.step(*args, **kwargs)
+            optimizer.step()
+        for s in stages:
+            for n, p in s.submod.named_parameters():
+                full = p.full_tensor() if way == "fsdp" else p.detach()
+                got[n.removeprefix("module."), half] = full.numpy().copy()
+
+    dist.spawn(run, nprocs=4)
+    want = {n: p.detach().numpy() for n, p in reference.named_parameters()}
+    assert {n for n, _ in got} == set(want)
+    for (n, _), value in got.items():
+        np.testing.assert_allclose(value, want[n], atol=1e-12, err_msg=n)
 
 
 @pytest.mark.parametrize("name", ["GPipe", "1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"])

@@ -133,7 +133,7 @@ class Pipeline(Module):
         if not isinstance(split, str):
             if not isinstance(split, Sequence) or not all(isinstance(n, int) for n in split):
                 raise TypeError(f'Pipeline: split must be "balanced" or numbers of layers, got {split!r}')
-            sizes: list[int] = list(split)
+            sizes = [int(n) for n in split]
             if len(sizes) != stages or sum(sizes) != len(layers) or min(sizes) < 1:
                 raise ValueError(
                     f"Pipeline: want {stages} stages that make up {len(layers)} layers, got a split of {sizes}"
