@@ -580,12 +580,15 @@ def test_a_failing_rank_ends_the_others(failing):
     assert f"raised in stage {failing} on cpu:{failing}, forward of micro-batch 2" in caught.value.__notes__
 
 
-@pytest.mark.parametrize("name", ["1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"])
-@pytest.mark.parametrize("way", ["fsdp", "ddp"])
-def test_data_parallel_stages(name, way):
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [("fsdp", n) for n in ("GPipe", "1F1B", "Interleaved1F1B")]
+    + [("ddp", n) for n in ("1F1B", "InterleavedZeroBubble", "ZBVZeroBubble")],
+)
+def test_data_parallel_stages(way, name):
     """Each of two pipelines of two ranks has half of the batch; the ranks with the same stages divide or copy them."""
     cls = pipelining.get_schedule_class(name)
-    chunks = 2 if name == "ZBVZeroBubble" else 1
+    chunks = 2 if name in ("ZBVZeroBubble", "Interleaved1F1B") else 1
     count, (x, y) = 2 * chunks, batch(8)
     reference = model(count)
     optimizer = plait.optim.AdamW(reference.parameters(), lr=0.01)
@@ -601,7 +604,7 @@ def test_data_parallel_stages(name, way):
         place, half = mesh["stages"].get_local_rank(), mesh["copies"].get_local_rank()
         spec = {str(i): SplitPoint.BEGINNING for i in range(1, count)}
         pipe = pipelining.pipeline(model(count).to("cpu:0"), (x[:1],), split_spec=spec)
-        mine = [place] if chunks == 1 else [place, 3 - place]
+        mine = [i for i, r in enumerate(pipelining._stages.placement(cls._name, 2, chunks)) if r == place]
         stages = []
         for i in mine:
             part = pipe.get_stage_module(i).to(f"cpu:{rank}")
@@ -628,6 +631,18 @@ def test_data_parallel_stages(name, way):
     assert {n for n, _ in got} == set(want)
     for (n, _), value in got.items():
         np.testing.assert_allclose(value, want[n], atol=1e-12, err_msg=n)
+
+
+def test_divided_parameters_want_whole_backward_passes():
+    def run(rank):
+        dist.init_process_group()
+        mesh = dist.init_device_mesh("cpu", (2, 1), mesh_dim_names=("stages", "parts"))
+        part = fully_shard(nn.Linear(4, 4), mesh=mesh["parts"])
+        stage = PipelineStage(part, rank, 2, f"cpu:{rank}", group=mesh["stages"].get_group())
+        with pytest.raises(NotImplementedError, match=r"parameters that ranks divide \(FSDP\) are not whole any more"):
+            pipelining.ScheduleInterleavedZeroBubble(stage, 2)
+
+    dist.spawn(run, nprocs=2)
 
 
 @pytest.mark.parametrize("name", ["GPipe", "1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"])

@@ -84,7 +84,7 @@ func (r row) ratio() float64 { return r.measured.Time / r.predicted.Time }
 func run(out string, sections []section) error {
 	var s strings.Builder
 	fmt.Fprintf(&s, "# Pipelines, predicted and measured, %s\n\n", time.Now().Format("2 January 2006"))
-	fmt.Fprintf(&s, "```sh\n%s\n```\n\n%d cores; %s; load average before the run %s. Each figure is the best of %d steps by time; a bubble is the part of the devices' time in which they do nothing.\n", strings.Join(append([]string{"go run ./benchmarks/pipeline"}, os.Args[1:]...), " "), runtime.NumCPU(), runtime.Version(), load(), steps)
+	fmt.Fprintf(&s, "```sh\n%s\n```\n\n%d cores; %s; load average before the run %s. Each figure is the best of %d steps by time; a bubble is the part of the devices' time in which they do nothing.\n", command(), runtime.NumCPU(), runtime.Version(), load(), steps)
 	folder := strings.TrimSuffix(out, ".md")
 	for _, section := range sections {
 		rows, err := section.rows()
@@ -111,6 +111,17 @@ func run(out string, sections []section) error {
 		}
 	}
 	return os.WriteFile(out, []byte(s.String()), 0o644)
+}
+
+// command returns how the report is made again.
+func command() string {
+	line := "go run ./benchmarks/pipeline"
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name != "o" {
+			line += fmt.Sprintf(" -%s %s", f.Name, f.Value)
+		}
+	})
+	return line
 }
 
 // steps is how often a step is measured.

@@ -151,6 +151,11 @@ class Schedule(_Owner):
         check(_core.bind_PipelineValidate(self._h))
 
     @property
+    def splits(self) -> bool:
+        """Whether gradients of inputs and of weights are two passes."""
+        return "I" in str(self).partition("\n")[2]
+
+    @property
     def placement(self) -> list[int]:
         """The number of the device of each stage."""
         out = array("q", bytes(8 * self.stages))
