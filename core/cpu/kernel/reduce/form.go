@@ -31,6 +31,8 @@ const (
 	grain = 1 << 16
 	// enough chunks to keep every core of a machine busy; more are only made where they come for free.
 	enough = 256
+	// enoughColumns is as much where pieces leave behind a state for each column, which is written and read again.
+	enoughColumns = 64
 )
 
 // normalise brings the reduction of a tensor over dims, which are sorted, into normal form. The output has the reduced
@@ -87,7 +89,7 @@ func (f *form) plan(work int, ordered, twice bool) {
 		if f.nr > 1 && f.nk > 0 && k.Reach() < f.reduce[f.nr-2].Reach() {
 			together = min(k.Size, batch)
 		}
-		f.cut(f.kept, together, f.reduced, blockElems, work)
+		f.cut(f.kept, together, f.reduced, blockElems, work, enough)
 		return
 	}
 	f.gather = k.In != 1
@@ -107,13 +109,13 @@ func (f *form) plan(work int, ordered, twice bool) {
 	blocks := (k.Size + limit - 1) / limit
 	f.width = min(k.Size, ((k.Size+blocks-1)/blocks+63)&^63)
 	blocks = (k.Size + f.width - 1) / f.width
-	f.cut(f.kept/k.Size*blocks, 1, f.reduced, blockRows*f.fold, work*f.width)
+	f.cut(f.kept/k.Size*blocks, 1, f.reduced, blockRows*f.fold, work*f.width, enoughColumns)
 }
 
 // cut divides `units` reductions of n elements (of a cost of `work` additions each), of which so many belong together, into
-// chunks. Where they are few and large they are cut into pieces, of a multiple of `block` elements, whose states are
-// merged afterwards.
-func (f *form) cut(units, together, n, block, work int) {
+// chunks. Where they are fewer than enough and large they are cut into pieces, of a multiple of `block` elements, whose states
+// are merged afterwards.
+func (f *form) cut(units, together, n, block, work, enough int) {
 	f.pieces, f.piece = 1, n
 	groups, cost := (units+together-1)/together, max(n, 1)*work
 	if groups < enough && cost*together >= 2*grain {

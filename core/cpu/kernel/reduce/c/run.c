@@ -128,17 +128,17 @@ static struct state partial(const struct plaitk_reduce *r, int64_t piece, int64_
   return state_at(s, piece * r->kept + k);
 }
 
-static void copy_states(struct state to, struct state from, int64_t n) {
+static void copy_states(const struct plaitk_reduce *r, struct state to, struct state from, int64_t n) {
   memcpy(to.a, from.a, (size_t)n * 8);
   memcpy(to.b, from.b, (size_t)n * 8);
-  memcpy(to.c, from.c, (size_t)n * 8);
+  if (r->op == REDUCE_VAR || r->op == REDUCE_STD) memcpy(to.c, from.c, (size_t)n * 8);
 }
 
 // emit keeps the finished states of one piece, or writes results where there is only one piece. The kept positions
 // [k, k+n) lie within one innermost kept dimension.
 static void emit(const struct plaitk_reduce *r, struct state s, int64_t piece, int64_t k, int64_t n) {
   if (r->pieces > 1) {
-    copy_states(partial(r, piece, k), s, n);
+    copy_states(r, partial(r, piece, k), s, n);
     return;
   }
   int64_t step;
