@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/native"
@@ -27,6 +28,7 @@ type batch struct {
 	faults  *readback // of the checks' slots
 	open    int       // what has to end before the batch has: the commands, and each read
 	lost    bool
+	begun   time.Time // when the GPU got it
 }
 
 // A check is a call that may find a fault in its arguments when it runs, and what to say if it did.
@@ -43,8 +45,9 @@ func (b *batch) reset() {
 
 func (b *batch) empty() bool { return b.list.Len() == 0 && b.last == 0 }
 
-func (b *batch) full() bool {
-	return b.list.Len() >= fullBatch || len(b.params) > paramsRoom/2 || len(b.checks) >= faultSlots
+// full reports whether a batch of at most so many commands takes no more.
+func (b *batch) full(commands int) bool {
+	return b.list.Len() >= commands || len(b.params) > paramsRoom/2 || len(b.checks) >= faultSlots
 }
 
 // put appends data to the parameters at a multiple of align, and returns where.
@@ -88,6 +91,7 @@ func (d *Device) submit(s *stream, b *batch) {
 	status := native.NewStatus()
 	gpu.Submit(&b.list, d.params, b.params, status)
 	d.submits.Add(1)
+	b.begun = time.Now()
 	err := gpu.TakeError()
 	if err != nil {
 		if gpu.Lost() {

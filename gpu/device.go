@@ -23,6 +23,7 @@ type Device struct {
 	memory         memory
 	programs       programs
 	staging        staging
+	turns          turns
 	params         *native.Buffer
 	lost           atomic.Pointer[failure]
 

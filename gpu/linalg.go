@@ -172,7 +172,7 @@ func (x *matrices) steps(r *recorder, name string, n, cost int, bind func(s *sha
 		if err != nil {
 			return err
 		}
-		if r.batch.full() {
+		if r.batch.full(fullBatch) {
 			r.stream.send(r)
 		}
 	}

@@ -90,7 +90,7 @@ func (r *recorder) transcribe(m core.Memory, words []uint32) {
 		from := r.batch.putWords(4, words[:n])
 		r.batch.list.Copy(slab.buffer, at, r.device.params, from, 4*n)
 		words, at = words[n:], at+4*n
-		if r.batch.full() {
+		if r.batch.full(fullBatch) {
 			r.stream.send(r)
 		}
 	}

@@ -56,6 +56,7 @@ type fetched struct {
 func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched, error) {
 	s.device.downloads.Add(1)
 	s.device.downloaded.Add(int64(sizeOf(regions)))
+	s.device.turns.take()
 	return s.fetch(regions, after)
 }
 
@@ -102,6 +103,7 @@ type staged struct {
 func (s *stream) Stage(regions []core.Region) (core.Stage, error) {
 	s.device.uploads.Add(1)
 	s.device.uploaded.Add(int64(sizeOf(regions)))
+	s.device.turns.take()
 	return s.newStaged(regions)
 }
 

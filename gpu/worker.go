@@ -39,7 +39,7 @@ func (s *stream) work() {
 			core.Crowd(-1)
 		}
 		s.notify()
-		if r.batch.full() || s.awaited(next) || core.ActiveProfile() != nil {
+		if r.batch.full(s.device.turns.size()) || s.awaited(next) || core.ActiveProfile() != nil {
 			s.send(r)
 		}
 	}
@@ -253,10 +253,11 @@ func (s *stream) send(r *recorder) {
 	if len(b.checks) > 0 {
 		s.collectFaults(b)
 	}
-	for s.flying.Load() >= inFlight {
+	for s.flying.Load() >= s.device.turns.ahead() {
 		<-s.wake
 	}
 	s.flying.Add(1)
+	s.device.turns.sent()
 	b.last = max(b.last, s.sent.Load()) // of a call that has many commands, part is sent before the rest is recorded
 	last := b.last
 	d := s.device
@@ -288,6 +289,7 @@ func (s *stream) ended(b *batch) {
 		}
 	}
 	s.checkFaults(b)
+	s.device.turns.measure(b.list.Len(), b.begun)
 	last := b.last
 	b.last = 0
 	b.reset()

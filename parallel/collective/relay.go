@@ -13,11 +13,11 @@ import (
 
 const (
 	// ahead is how many chunks are on their way to the host while others are joined.
-	ahead = 4
+	ahead = 12
 	// abreast is how many are joined at the same time: the last goroutines of one do not keep the others waiting.
 	abreast = 3
 	// behind is how many may be on their way from the host.
-	behind = 6
+	behind = 12
 )
 
 // A relay takes the jobs of one group, or of one pair of ranks, through the host, in their order. It has two goroutines while

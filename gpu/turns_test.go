@@ -1,0 +1,43 @@
+package gpu
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTurnsAreShortWhileThereAreCopies(t *testing.T) {
+	var u turns
+	require.Equal(t, fullBatch, u.size())
+	require.EqualValues(t, inFlight, u.ahead())
+	u.measure(100, time.Now().Add(-100*turn)) // a command takes a turn or more
+	require.Equal(t, fullBatch, u.size(), "nobody copies")
+
+	u.take()
+	require.Equal(t, leastTurn, u.size())
+	require.EqualValues(t, turnsAhead, u.ahead())
+	for range 100 {
+		u.measure(fullBatch, time.Now()) // next to nothing
+	}
+	require.Equal(t, fullBatch, u.size(), "short commands fill a batch")
+	u.measure(leastTurn-1, time.Now().Add(-time.Hour))
+	require.Equal(t, fullBatch, u.size(), "copies say nothing about commands")
+	u.ended = time.Time{}
+	u.measure(100, time.Now().Add(-1000*turn))
+	require.Less(t, u.size(), fullBatch)
+
+	for range turnsKept {
+		u.sent()
+	}
+	require.Equal(t, fullBatch, u.size())
+	require.EqualValues(t, inFlight, u.ahead())
+}
+
+func TestTurnsMeasureFromTheEndOfTheBatchBefore(t *testing.T) {
+	var u turns
+	u.measure(1, time.Now()) // ends now
+	u.measure(1000, time.Now().Add(-time.Hour))
+	u.take()
+	require.Equal(t, fullBatch, u.size(), "the hour belongs to the batch before")
+}
