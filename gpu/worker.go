@@ -201,12 +201,8 @@ type mark struct {
 }
 
 // mark has the call's function called when the GPU is done with what is recorded, which goes to it as a batch of its own, and
-// with what other streams make of its inputs.
+// with what other streams make of its inputs. It is known before the batch is sent: who waits for that must find it.
 func (s *stream) mark(r *recorder, c *core.Call) {
-	if r.batch.list.Len() > 0 {
-		r.batch.last = s.taken.Load() + 1
-		s.send(r)
-	}
 	var left atomic.Int32
 	reached := c.Mark
 	fn := func() {
@@ -221,7 +217,13 @@ func (s *stream) mark(r *recorder, c *core.Call) {
 			g.stream.addMark(mark{g.number, fn})
 		}
 	}
-	s.addMark(mark{s.sent.Load(), fn})
+	if r.batch.list.Len() == 0 {
+		s.addMark(mark{s.sent.Load(), fn})
+		return
+	}
+	r.batch.last = s.taken.Load() + 1
+	s.addMark(mark{r.batch.last, fn})
+	s.send(r)
 }
 
 func (s *stream) addMark(m mark) {
