@@ -158,6 +158,8 @@ def quicken(source: str) -> str:
         lines += ["        return NULL;", "    }"]
         for i, (kind, target) in enumerate(zip(kinds, targets, strict=True)):
             lines.append(f"    {target} = {convert[kind].format(f'args[{i}]')};")
+            if kind != "O":  # a later conversion may call Python, which must not find an error
+                lines.append(f"    if ({target} == -1 && PyErr_Occurred()) return NULL;")
         lines += ["    if (PyErr_Occurred()) {", ""]
         body = body.replace(parse[0], "\n".join(lines))
         body = re.sub(r"    const char \*keywords.*\n", "", body)

@@ -419,8 +419,8 @@ plait_device plait_device_default(void);
 // plait_device_set_default sets the calling rank's default device; -1 means cpu:0.
 plait_status plait_device_set_default(plait_device d);
 
-// plait_device_synchronize waits until a device is idle, -1 meaning all, and returns the first error that
-// nobody has read. It may wait for the device.
+// plait_device_synchronize waits until a device has done what was launched, in a rank what the rank launched,
+// and returns the first error that nobody has read. -1 means all devices. It may wait for the device.
 plait_status plait_device_synchronize(plait_device d);
 
 // plait_dtype_default returns the number of the dtype of new floating-point tensors.

@@ -23,6 +23,7 @@ type Context struct {
 
 // rankState is what the contexts derived from one rank's share.
 type rankState struct {
+	ranked  bool // of a rank, not of a program without ranks
 	mu      sync.Mutex
 	streams atomic.Pointer[[]Stream] // the rank's default stream per device ordinal
 	casts   castCache
@@ -49,6 +50,7 @@ func newContext(parent *Context, rank int) *Context {
 // default device (nil: the process's). Free it with [Context.Free].
 func NewRankContext(rank int, dev Device) *Context {
 	c := newContext(nil, rank)
+	c.shared.ranked = true
 	c.home, c.device = dev, dev
 	return c
 }
@@ -89,6 +91,10 @@ func (c *Context) Worker(seed uint64) *Context {
 
 // Rank returns the rank the context belongs to; 0 without ranks.
 func (c *Context) Rank() int { return c.rank }
+
+// Concerns reports whether a thread of the context that waits for a device waits for the stream: a rank waits for its own, since
+// those of others may be waiting for it, and a program without ranks for all.
+func (c *Context) Concerns(s Stream) bool { return !c.shared.ranked || s.Rank() == c.rank }
 
 // DefaultDType returns the dtype of new floating-point tensors.
 func (c *Context) DefaultDType() DType { return c.dtype }

@@ -31,7 +31,7 @@ type Device interface {
 	NewStream(rank int) Stream
 	// Supports reports whether the device has the kernel.
 	Supports(k KernelID) bool
-	// Synchronize waits for every stream and returns the first unread error.
+	// Synchronize waits for every stream, in a rank for those of the rank, and returns their unread errors.
 	Synchronize() error
 	// EmptyCache gives unused cached memory back to the system.
 	EmptyCache()
@@ -189,7 +189,7 @@ func DeviceCount(kind string) int {
 	return b.Count()
 }
 
-// Synchronize waits for every stream of every device and returns the first unread error.
+// Synchronize waits for every stream of every device, in a rank for those of the rank, and returns the first unread error.
 func Synchronize() error {
 	var first error
 	for _, d := range OpenDevices() {

@@ -122,7 +122,11 @@ func (d *Device) forget(s *stream) {
 // Synchronize implements [core.Device].
 func (d *Device) Synchronize() error {
 	var errs []error
+	here := core.CurrentContext()
 	for _, s := range d.list() {
+		if !here.Concerns(s) {
+			continue
+		}
 		if err := s.Synchronize(); err != nil {
 			errs = append(errs, err)
 		}

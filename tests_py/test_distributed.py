@@ -232,6 +232,27 @@ def test_shared_memory_keeps_no_rank_out():
     assert on_ranks(2, fn) == [[1] * 4] * 2
 
 
+def test_a_rank_waits_for_its_own_work_alone():
+    launched = threading.Event()
+
+    def body(rank):
+        dist.init_process_group()
+        x = plait.ones(1000)
+        if rank == 1:
+            work = dist.all_reduce(x, async_op=True)
+            y = x * 2  # behind a collective that rank 0 has not called
+            launched.set()
+            work.wait()
+            plait.cpu.synchronize()
+            assert y.sum().item() == 4000
+        else:
+            assert launched.wait(60)
+            plait.cpu.synchronize()
+            dist.all_reduce(x)
+
+    dist.spawn(body, nprocs=2)
+
+
 def test_all_reduce_sync():
     a, b = plait.tensor([1.0, 2.0]), plait.tensor([3.0, 6.0], device="cpu:1")
     dist.all_reduce_sync([a, b])

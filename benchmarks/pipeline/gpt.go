@@ -22,7 +22,7 @@ type shape struct {
 }
 
 var shapes = map[string]shape{
-	"gpt2":  {"GPT-2 124M", 50257, 1024, 768, 12, 12, 16},
+	"gpt2":  {"GPT-2 124M", 50257, 1024, 768, 12, 12, 8},
 	"small": {"GPT 4x128", 96, 128, 128, 4, 4, 8},
 	"tiny":  {"GPT 6x32", 17, 16, 32, 6, 2, 4},
 }

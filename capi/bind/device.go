@@ -99,7 +99,8 @@ func DeviceSetDefault(d Device) Status {
 	return 0
 }
 
-// DeviceSynchronize waits until a device is idle, -1 meaning all, and returns the first error that nobody has read.
+// DeviceSynchronize waits until a device has done what was launched, in a rank what the rank launched, and returns the first error
+// that nobody has read. -1 means all devices.
 //
 //plait:waits
 func DeviceSynchronize(d Device) (status Status) {

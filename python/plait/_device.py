@@ -124,7 +124,11 @@ def device_count(type: str = "cpu") -> int:
 
 
 def synchronize(d: DeviceLike | None = None) -> None:
-    """Waits until a device, or with None every device, is idle, and raises the first error that nobody has read."""
+    """Waits until a device, or every device, has done what was launched, in a rank what the rank launched.
+
+    Raises:
+        RuntimeError: the first error that nobody has read.
+    """
     number = -1 if d is None else open_device(d)
     wait_devices(range(_core.bind_DeviceOpenCount()) if number < 0 else (number,))
     check(_core.bind_DeviceSynchronize(number))
