@@ -218,7 +218,7 @@ plait_status plait_tensor_item(plait_tensor t, double *value);
 
 // plait_tensor_peek writes the value of a tensor with one element, if it is known and lies in the host's
 // memory, and returns 1 for a floating-point number in real, 2 for an integer and 3 for a bool in whole, and
-// 0 otherwise, also where it cannot be read. It does not wait.
+// 0 otherwise, also where it cannot be read. It does not wait, and leaves errors to who does.
 plait_status plait_tensor_peek(plait_tensor t, double *real, int64_t *whole);
 
 // plait_tensor_int waits for the value of a tensor with one element and writes it, as an integer, to value.

@@ -154,3 +154,14 @@ func TestLoopsOverDimensionsAgree(t *testing.T) {
 		}, x, row, column)
 	})
 }
+
+func TestReductionsWithoutResults(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		x := on(d, 0, 20001)
+		for _, y := range []*core.Tensor{op.Sum(x, []int{1}, false), op.Amax(x, []int{1}, true), op.Softmax(x, 1)} {
+			require.NoError(t, y.Wait())
+			require.Zero(t, y.Numel())
+		}
+	})
+}

@@ -47,7 +47,7 @@ func (f *fold) divide(in *core.Operand, outs []*core.Operand, dims []int64) *fol
 		results /= 4
 	}
 	p.pieces = 1
-	if each := n / p.width; each > 64 && results*p.width < busy {
+	if each := n / p.width; each > 64 && results > 0 && results*p.width < busy {
 		p.pieces = min(max(busy/(results*p.width), 1), each/16, 1024)
 	}
 	p.pieces = max(p.pieces, ceil(n, longLoop*p.width))

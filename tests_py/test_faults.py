@@ -350,3 +350,10 @@ def test_released_tensors_are_errors():
         with pytest.raises(TypeError, match="was it released"):
             f()
     forged._h = 0
+
+
+def test_item_raises_what_an_operation_in_place_could_not_do():
+    x = plait.tensor([6])
+    x //= plait.tensor([0])
+    with pytest.raises(ValueError, match="zero"):
+        x.item()

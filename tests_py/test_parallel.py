@@ -396,7 +396,7 @@ def test_case27_state_dicts():
 
 
 def test_case16_delayed_parameters():
-    """The gradients of two micro-batches are averaged once, when the last has come."""
+    """Gradients that are averaged after all others are the same averages."""
 
     def fn(rank):
         m = model()

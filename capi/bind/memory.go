@@ -107,11 +107,14 @@ func TensorItem(t Tensor, value FloatsOut) (status Status) {
 
 // TensorPeek writes the value of a tensor with one element, if it is known and lies in the host's memory, and returns 1 for a
 // floating-point number in real, 2 for an integer and 3 for a bool in whole, and 0 otherwise, also where it cannot be read. It does
-// not wait.
+// not wait, and leaves errors to who does.
 func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
 	defer protect("item", &status)
 	x := tensor(t)
-	if x.Err() != nil || x.IsNumber() || x.Numel() != 1 || !x.Device().HostAccessible() || !x.WaitFor(0) {
+	if x.Usable("item") != nil || x.IsNumber() || x.Numel() != 1 || !x.Device().HostAccessible() || !x.WaitFor(0) {
+		return 0
+	}
+	if s, ok := x.Storage().Stream().(interface{ Failure() error }); !ok || s.Failure() != nil || x.Storage().Err() != nil {
 		return 0
 	}
 	if x.DType().IsFloat() {

@@ -121,6 +121,9 @@ func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 	if err := t.Usable("backward"); err != nil {
 		return nil, err
 	}
+	if t.IsNumber() {
+		return nil, core.Errorf(core.StateError, "backward", "output %d is the number %v, which no gradient leads to", i, t)
+	}
 	if err := t.Storage().Stream().TakeError(); err != nil {
 		return nil, err
 	}

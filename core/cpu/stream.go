@@ -374,6 +374,14 @@ func (s *stream) MakeRoom() {
 	}
 }
 
+// Failure returns the first unread error, and leaves it unread.
+func (s *stream) Failure() error {
+	if f := s.failure.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
 // TakeError implements [core.Stream].
 func (s *stream) TakeError() error {
 	if s.failure.Load() == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// longest is how many calls on one piece of memory are remembered, so that nobody who trains here runs out of memory.
+// longest is how many calls on one piece of memory are remembered. What new memory is made of is remembered without a limit.
 const longest = 1 << 12
 
 // A journal knows what every tensor's values follow from.
@@ -106,11 +106,12 @@ func (j *journal) add(s *step) {
 		if o.value == nil {
 			continue
 		}
+		kept := s
 		if len(o.value.steps) >= longest {
-			s = &step{seq: s.seq, op: s.op, problem: "it was changed too often", outs: s.outs}
+			kept = &step{seq: s.seq, op: s.op, problem: "it was changed too often", outs: s.outs}
 			o.value.steps = nil
 		}
-		o.value.steps = append(o.value.steps, s)
+		o.value.steps = append(o.value.steps, kept)
 	}
 }
 

@@ -86,7 +86,10 @@ func newBatchNorm(channels, low, high int, o BatchNormOptions) *BatchNorm {
 
 // Forward maps [n, channels, ...] to the same shape.
 func (l *BatchNorm) Forward(x *core.Tensor) *core.Tensor {
-	if d := x.Dim(); x.Err() == nil && (d < l.low || d > l.high) {
+	if err := x.Usable("batch_norm"); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if d := x.Dim(); d < l.low || d > l.high {
 		return core.ErrorTensor(core.Errorf(core.ShapeError, "batch_norm", "got an input of shape %v, want %d to %d dimensions", x.Shape(), l.low, l.high))
 	}
 	batch := l.Training() || l.RunningMean == nil
@@ -155,8 +158,8 @@ func newInstanceNorm(channels, spatial int, o InstanceNormOptions) *InstanceNorm
 
 // Forward maps [n, channels, ...] to the same shape; an input without n is one sample.
 func (l *InstanceNorm) Forward(x *core.Tensor) *core.Tensor {
-	if x.Err() != nil {
-		return x
+	if err := x.Usable("instance_norm"); err != nil {
+		return core.ErrorTensor(err)
 	}
 	if x.Dim() == l.spatial+1 {
 		one := op.Unsqueeze(x, 0)

@@ -13,7 +13,10 @@ func NewSequential(layers ...Layer) *Sequential { return &Sequential{Layers: lay
 
 // Forward passes x through every layer.
 func (s *Sequential) Forward(x *core.Tensor) *core.Tensor {
-	for _, l := range s.Layers {
+	for i, l := range s.Layers {
+		if l == nil {
+			return core.ErrorTensor(core.Errorf(core.TypeError, "sequential", "layer %d is nil", i))
+		}
 		x = Call(l, x)
 	}
 	return x

@@ -108,11 +108,13 @@ func (r *recurrent) run(x, h0, c0 *core.Tensor, cells bool) (y, h, c *core.Tenso
 		e := core.ErrorTensor(err)
 		return e, e, e
 	}
-	switch {
-	case r.err != nil:
+	if r.err != nil {
 		return fail(r.err)
-	case x.Err() != nil:
-		return x, x, x
+	}
+	if err := x.Usable(r.kind); err != nil {
+		return fail(err)
+	}
+	switch {
 	case x.Dim() == 2: // one sequence
 		one := func(t *core.Tensor) *core.Tensor {
 			if t == nil {

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -111,6 +112,7 @@ func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
 		}
 	}
 	d := e.dtype(&a, in)
+	e.fit(&a, d, attrs)
 	result := d
 	if e.kernel.Program.Results[0].Kind() == expr.Logic {
 		result = core.Bool
@@ -146,6 +148,7 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 	a := beginGiven(e.Name+"_", in...)
 	a.inPlace(t)
 	d := e.dtype(&a, in)
+	e.fit(&a, d, attrs)
 	shape := a.commonShape(in)
 	if a.err == nil && !slices.Equal(shape, t.Shape()) {
 		a.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", t.Shape(), shape)
@@ -181,6 +184,19 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 		}
 	}
 	return a.done(t)
+}
+
+// fit fails where integers are to be computed with a fraction.
+func (e *Elementwise) fit(a *application, d core.DType, attrs []float64) {
+	if a.err != nil || d.IsFloat() {
+		return
+	}
+	for i, v := range attrs {
+		if v != math.Trunc(v) {
+			a.failf(core.DTypeError, "got %s = %v for %v, want a whole number, or a floating-point dtype", e.kernel.Attrs[i], v, d)
+			return
+		}
+	}
 }
 
 // fill adds inputs and attributes to a call of the kernel computed for dtype d.

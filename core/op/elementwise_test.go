@@ -134,3 +134,18 @@ func TestEveryFunctionIsAnOperation(t *testing.T) {
 		}
 	}
 }
+
+func TestIntegersAreNotComputedWithFractions(t *testing.T) {
+	core.Tidy(func() {
+		x := core.FromSlice([]int64{-2, 3}, 2)
+		for name, y := range map[string]*core.Tensor{
+			"add":        AddScaled(x, x, 0.75),
+			"leaky_relu": LeakyRelu(x, 0.1),
+			"in place":   LeakyReluInPlace(Clone(x), 0.1),
+			"addcmul":    Addcmul(x, x, x, 0.5),
+		} {
+			require.ErrorContains(t, y.Err(), "want a whole number", name)
+		}
+		require.Equal(t, []float64{-6, 9}, values(t, AddScaled(x, x, 2)))
+	})
+}

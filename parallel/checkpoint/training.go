@@ -215,6 +215,9 @@ func (t *Training) collect() (State, error) {
 		put(randomPrefix+strconv.Itoa(ctx.Rank()), [2]uint64{seed, offset})
 	}
 	for k, v := range t.Values {
+		if _, taken := s.Values[k]; taken || strings.HasPrefix(k, randomPrefix) {
+			return State{}, errorf(core.ValueError, "value %q: the training itself has something of that name", k)
+		}
 		put(k, v)
 	}
 	return s, err

@@ -11,7 +11,7 @@ import (
 
 // launch reduces a bucket, all of whose gradients are final.
 func (r *Reducer) launch(b *Bucket) error {
-	if r.options.FindUnused && r.options.SkipUnused && !r.pass.shadow && !slices.ContainsFunc(b.params, func(i int) bool { return r.params[i].Tensor.Grad() != nil }) {
+	if r.options.FindUnused && r.options.SkipUnused && r.join == nil && !slices.ContainsFunc(b.params, func(i int) bool { return r.params[i].Tensor.Grad() != nil }) {
 		return nil // on no rank, as was promised
 	}
 	r.stats.Buckets++

@@ -40,8 +40,9 @@ type Options struct {
 	BucketView bool
 	// DelayAllReduce reduces when backward has ended.
 	DelayAllReduce bool
-	// Delayed are parameters that may get gradients in several backward passes of a step. They are reduced, after all others, once
-	// Until, a parameter of this or of another module, has its gradient. What they lack by then counts as zero.
+	// Delayed are parameters that may get gradients in several backward passes of a forward pass, or, where all parameters are
+	// delayed, of several. They are reduced, after all others, once Until, a parameter of this or of another module, has its
+	// gradient. What they lack by then counts as zero.
 	Delayed []*core.Tensor `json:"-"`
 	Until   *core.Tensor   `json:"-"`
 	// SkipUnused promises, with FindUnused, that the ranks leave the same parameters without a gradient: buckets without any are

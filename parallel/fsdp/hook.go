@@ -67,6 +67,8 @@ func (u *Unit) hooked() bool { return u.hook != nil || u.foreign != 0 }
 func (u *Unit) reduceByHook(params []*parameter) error {
 	r, err := u.pack(params)
 	if err != nil {
+		r.Full.Release()
+		r.Part.Release()
 		return err
 	}
 	finish := func() error {

@@ -22,7 +22,7 @@ func (u *Unit) reduce() error {
 	if len(params) == 0 {
 		return nil
 	}
-	if u.hooked() && u.divisor() > 1 {
+	if u.hooked() && sizeOf(u.group)*sizeOf(u.options.Replicas) > 1 {
 		u.stats.Reductions++
 		return u.reduceByHook(params)
 	}

@@ -41,6 +41,9 @@ func (u *Unit) SummonBegin(o SummonOptions) error {
 		if x.using > 0 || x.back {
 			return core.Errorf(core.StateError, "summon_full_params", "the unit %q is in the middle of a pass", x.Name())
 		}
+		if o.Gradients && !x.whole() && x.pending() {
+			return core.Errorf(core.StateError, "summon_full_params", "the unit %q has gradients that are this rank's alone, of passes without synchronisation; want a pass with it before they are shown", x.Name())
+		}
 	}
 	for _, x := range u.summoned(o) {
 		if err := x.reveal(o); err != nil {

@@ -259,7 +259,7 @@ class FSDPModule(Module):
         """Has no effect: gradients are always summed, and divided once."""
 
     def set_gradient_divide_factor(self, factor: float) -> None:
-        """Sets by what sums of gradients are divided, in the place of the number of ranks."""
+        """Sets by what sums of gradients are divided, in the place of the number of ranks; hooks do not see it."""
         if factor <= 0:
             raise ValueError(f"set_gradient_divide_factor: want a positive factor, got {factor}")
         for unit in self._units(True):

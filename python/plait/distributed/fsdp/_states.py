@@ -30,7 +30,14 @@ class StateMethods(FSDPModule):
         state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: Any = None,
     ) -> StateDictSettings:
-        """Sets what `state_dict` returns of the units at and below a module, and returns what was set."""
+        """Sets what `state_dict` and `optim_state_dict` return below a module, and returns what was set.
+
+        Args:
+            module: a divided module, or one with such below it
+            state_dict_type: full tensors, or this rank's parts
+            state_dict_config: of modules' states and of optimisers'
+            optim_state_dict_config: has no effect
+        """
         before = StateMethods.get_state_dict_type(module)
         for m in _units(module):
             m.__dict__["_fsdp_state"] = StateDictSettings(state_dict_type, state_dict_config or FullStateDictConfig())
@@ -104,7 +111,14 @@ class StateMethods(FSDPModule):
 
     @staticmethod
     def optim_state_dict(model: Module, optim: Any, optim_state_dict: Any = None, group: Any = None) -> dict[str, Any]:
-        """Returns an optimiser's state by the names of parameters, whole or not as `set_state_dict_type` says."""
+        """Returns an optimiser's state by the names of parameters, whole or not as `set_state_dict_type` says.
+
+        Args:
+            model: the divided module
+            optim: its optimiser
+            optim_state_dict: has no effect; the state is the optimiser's
+            group: has no effect
+        """
         kind, config = StateMethods.get_state_dict_type(model)
         if kind is not StateDictType.FULL_STATE_DICT:
             return StateMethods.sharded_optim_state_dict(model, optim)

@@ -19,7 +19,7 @@ from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import join, samples_of, split
-from plait.nn.utils.clip_grad import clip_grads_with_norm_, get_total_norm
+from plait.nn.utils.clip_grad import clip_grads_with_norm_, norm_of_gradients
 
 
 class PipelineStage:
@@ -234,8 +234,8 @@ class _Schedule:
         """
         p = float(norm_type)
         seen = {id(q): q for s in self._stages.values() for q in s.submod.parameters() if q.grad is not None}
-        own = [q.grad for i, q in seen.items() if i not in self._copies and q.grad is not None]
-        total = get_total_norm(own, p)
+        own = [q for i, q in seen.items() if i not in self._copies]
+        total = norm_of_gradients(own, p)
         if not own:
             first = next((q for s in self._stages.values() for q in s.submod.parameters()), total)
             total = _ops.zeros((), dtype=first.dtype, device=self._executor.devices[0])

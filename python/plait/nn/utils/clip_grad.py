@@ -75,14 +75,18 @@ def clip_grad_norm_(
         foreach: has no effect
     """
     every = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    if any(getattr(type(p), "divided", False) for p in every):
-        from plait.distributed.fsdp._unit import total_norm
-
-        total = total_norm(every, norm_type, error_if_nonfinite)
-    else:
-        total = get_total_norm(_grads(every), norm_type, error_if_nonfinite)
+    total = norm_of_gradients(every, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(every, max_norm, total)
     return total
+
+
+def norm_of_gradients(parameters: list[Tensor], norm_type: float, error_if_nonfinite: bool = False) -> Tensor:
+    """Returns the norm of parameters' gradients as one vector: of divided parameters, of the whole on every rank."""
+    if any(getattr(type(p), "divided", False) for p in parameters):
+        from plait.distributed.fsdp._unit import total_norm
+
+        return total_norm(parameters, norm_type, error_if_nonfinite)
+    return get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
 
 
 clip_grad_norm = clip_grad_norm_
