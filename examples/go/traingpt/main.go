@@ -1,6 +1,6 @@
 // Command traingpt trains a small GPT on Go's own source tree, one character at a time, and shows what it learnt.
 //
-//	go run ./examples/go/traingpt    # or: make train
+//	go run ./examples/go/traingpt    # or: make train-go
 //
 // It reports the loss on text that it does not train on, saves a checkpoint shortly before the end, and afterwards loads it
 // into a second model and repeats the last steps: both must come out the same, bit for bit. It exits with an error if they
