@@ -124,18 +124,23 @@ func command() string {
 	return line
 }
 
-// steps is how often a step is measured.
-const steps = 5
+const (
+	// steps is how often a step is measured.
+	steps = 5
+	// warm is how long steps go before, in which programs are compiled and clocks rise.
+	warm = time.Second
+)
 
 // best returns the timeline of the step that the rest of the machine disturbed least.
 func best(step func() (*pipeline.Timeline, error)) (*pipeline.Timeline, error) {
 	var all []*pipeline.Timeline
-	for i := range steps + 1 {
+	for start := time.Now(); len(all) < steps; {
+		cold := time.Since(start) < warm
 		t, err := step()
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 { // the first warms up
+		if !cold {
 			all = append(all, t)
 		}
 	}

@@ -14,6 +14,9 @@ type Costs struct {
 	// Link is the time that a tensor takes from stage s to s+1, or back; 0 if nil. Tensors of one link and direction follow one
 	// another, while the devices go on.
 	Link []float64
+	// NoOverlap says that devices compute nothing while they copy, such as GPUs with one queue for both: a transfer takes the first
+	// half of its time from the device that sends, and the second from the one that receives, before the pass that needs it.
+	NoOverlap bool
 	// Saved are the bytes that a micro-batch in a stage keeps for its backward pass; 1 if nil.
 	Saved []float64
 	// Rest are those of them that it still needs for the gradients of its weights; all if nil.
@@ -99,25 +102,37 @@ func (s *Schedule) Simulate(c Costs) (*Timeline, error) {
 	up, down := make([]float64, w.t.stages), make([]float64, w.t.stages)
 	free := make([]float64, len(s.Rows))
 	err := w.run(func(d int, a Action) {
-		start := free[d]
+		start, receiving := free[d], 0.0
 		w.needs(a, func(b Action) {
 			at := end[w.t.at(b)]
 			if w.device[b.Stage] != d {
 				at = arrive[w.t.at(b)]
+				if c.NoOverlap {
+					receiving = of(c.Link, min(a.Stage, b.Stage), 0) / 2
+				}
 			}
 			start = max(start, at)
 		})
+		start += receiving
 		stop := start + c.time(a)
 		free[d], end[w.t.at(a)] = stop, stop
-		switch link := 0; {
+		send := func(link, to int, ready []float64) {
+			if w.device[to] == d {
+				return
+			}
+			if took := of(c.Link, link, 0); c.NoOverlap {
+				free[d] = stop + took/2
+				ready[link] = free[d]
+			} else {
+				ready[link] = max(ready[link], stop) + took
+			}
+			arrive[w.t.at(a)] = ready[link]
+		}
+		switch {
 		case a.Kind == Forward && a.Stage < w.t.stages-1:
-			link = a.Stage
-			up[link] = max(up[link], stop) + of(c.Link, link, 0)
-			arrive[w.t.at(a)] = up[link]
+			send(a.Stage, a.Stage+1, up)
 		case (a.Kind == Backward || a.Kind == InputGrad) && a.Stage > 0:
-			link = a.Stage - 1
-			down[link] = max(down[link], stop) + of(c.Link, link, 0)
-			arrive[w.t.at(a)] = down[link]
+			send(a.Stage-1, a.Stage-1, down)
 		}
 		t.Spans[d] = append(t.Spans[d], Span{a, start, stop})
 	})

@@ -118,6 +118,33 @@ func TestCosts(t *testing.T) {
 	assert.ErrorContains(t, err, "got the cost -1 in Link")
 }
 
+// TestCostsWithoutOverlap has transfers that take time from the devices at both ends.
+func TestCostsWithoutOverlap(t *testing.T) {
+	s, err := New("gpipe", 2, 2, 0)
+	require.NoError(t, err)
+	tl, err := s.Simulate(Costs{Forward: []float64{2, 1}, Link: []float64{1}, NoOverlap: true})
+	require.NoError(t, err)
+	assert.Equal(t, [][]Span{
+		{{Action{Forward, 0, 0}, 0, 2}, {Action{Forward, 0, 1}, 2.5, 4.5}, {Action{Backward, 0, 0}, 9.5, 11.5}, {Action{Backward, 0, 1}, 12, 14}},
+		{{Action{Forward, 1, 0}, 3, 4}, {Action{Forward, 1, 1}, 5.5, 6.5}, {Action{Backward, 1, 0}, 6.5, 8.5}, {Action{Backward, 1, 1}, 9, 11}},
+	}, tl.Spans)
+
+	// Two stages on one device send each other nothing.
+	for _, name := range Names() {
+		s, err := New(name, 1, 4, 0)
+		require.NoError(t, err)
+		c := Costs{Link: make([]float64, s.Stages()-1), NoOverlap: true}
+		for i := range c.Link {
+			c.Link[i] = 3
+		}
+		with, err := s.Simulate(c)
+		require.NoError(t, err)
+		without, err := s.Simulate(Costs{})
+		require.NoError(t, err)
+		assert.Equal(t, without, with, name)
+	}
+}
+
 // TestSplitPassesKeepLess has the bytes of micro-batches between the two halves of their backward passes.
 func TestSplitPassesKeepLess(t *testing.T) {
 	s, err := Parse("0F0 0F1 0I0 0I1 0F2 0W0 0W1 0I2 0W2")

@@ -170,8 +170,8 @@ class Schedule(_Owner):
         """Returns the schedule with its sends and receives, in an order that does not deadlock if sends block."""
         return Schedule("", _handle=check(_core.bind_PipelineTransfers(self._h)))
 
-    def _costs(self, costs: dict[str, Sequence[float] | float | None]) -> array[float]:
-        if all(v is None for v in costs.values()):
+    def _costs(self, costs: dict[str, Sequence[float] | float | None], overlap: bool = True) -> array[float]:
+        if overlap and all(v is None for v in costs.values()):
             return array("d")
         if costs["rest"] is None:
             costs["rest"] = costs["saved"]
@@ -183,6 +183,7 @@ class Schedule(_Owner):
             if len(values) != n:
                 raise ValueError(f"simulate: want {n} numbers in {name}, got {len(values)}")
             out.extend(values)
+        out.append(not overlap)
         return out
 
     def simulate(
@@ -193,6 +194,7 @@ class Schedule(_Owner):
         link: Sequence[float] | float | None = None,
         saved: Sequence[float] | float | None = None,
         rest: Sequence[float] | float | None = None,
+        overlap: bool = True,
     ) -> Timeline:
         """Predicts time, bubble and memory. Costs are numbers by stage, or one for all; 1 by default.
 
@@ -203,9 +205,11 @@ class Schedule(_Owner):
             link: the time of a tensor on its way from a stage to the next, or back; 0 by default
             saved: the bytes that a micro-batch keeps in a stage
             rest: those of them that the gradients of the weights need; all by default
+            overlap: whether devices compute while they copy; if not, as GPUs with one queue for both, a transfer takes half
+                of its time from the device that sends and half from the one that receives
         """
         costs = self._costs(
-            {"forward": forward, "input": input, "weight": weight, "saved": saved, "rest": rest, "link": link}
+            {"forward": forward, "input": input, "weight": weight, "saved": saved, "rest": rest, "link": link}, overlap
         )
         return Timeline(check(_core.bind_PipelineSimulate(self._h, address(costs), len(costs))))
 
