@@ -4,7 +4,6 @@ package cpu
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 // Maps n bytes at a multiple of align, a power of two: in huge pages if that is the size of one or more.
 static void *plaitk_cpu_map(size_t n, size_t align) {
@@ -27,11 +26,7 @@ import "C"
 
 import (
 	"math/bits"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
@@ -73,63 +68,6 @@ func systemFree(p unsafe.Pointer, size int) {
 		return
 	}
 	C.free(p)
-}
-
-// budget bounds what the CPU devices together take from the system: the kernel overcommits memory and would kill the
-// process where an error is wanted.
-var budget = struct {
-	once  sync.Once
-	limit atomic.Int64
-	used  atomic.Int64
-}{}
-
-// MemoryLimit returns the bytes that CPU devices may hold together: PLAIT_CPU_MEMORY, or else 90 % of the memory that
-// the control group or the machine has.
-func MemoryLimit() int {
-	budget.once.Do(func() {
-		if budget.limit.Load() == 0 {
-			budget.limit.Store(defaultLimit())
-		}
-	})
-	return int(budget.limit.Load())
-}
-
-// SetMemoryLimit sets the bytes that CPU devices may hold together.
-func SetMemoryLimit(bytes int) { budget.limit.Store(int64(bytes)) }
-
-// SetMemoryLimit sets the bytes that this device may hold, within those of all; 0 sets no limit. So CPU devices rehearse
-// ones with memory of their own.
-func (d *Device) SetMemoryLimit(bytes int) { d.limit.Store(int64(bytes)) }
-
-func defaultLimit() int64 {
-	if n, ok := parseBytes(os.Getenv("PLAIT_CPU_MEMORY")); ok {
-		return n
-	}
-	limit := int64(C.sysconf(C._SC_PHYS_PAGES)) * int64(C.sysconf(C._SC_PAGESIZE))
-	for _, f := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		if raw, err := os.ReadFile(f); err == nil {
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil && n > 0 {
-				limit = min(limit, n)
-			}
-		}
-	}
-	return limit / 10 * 9
-}
-
-// parseBytes reads a size such as "8GiB", "512M" or "1000000".
-func parseBytes(s string) (int64, bool) {
-	s = strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(s)), "B"), "I")
-	shift := 0
-	if s != "" {
-		if i := strings.IndexByte("KMGT", s[len(s)-1]); i >= 0 {
-			shift, s = 10*(i+1), s[:len(s)-1]
-		}
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || v <= 0 || v*float64(int64(1)<<shift) > 1<<62 {
-		return 0, false
-	}
-	return int64(v * float64(int64(1)<<shift)), true
 }
 
 // block is a free piece of memory in a stream's cache.
