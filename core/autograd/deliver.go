@@ -1,0 +1,85 @@
+package autograd
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// deliver hands the gradients of the inputs to the nodes that made them.
+func (r *Run) deliver(p *pending) (*Request, error) {
+	grads := p.grads
+	p.grads = nil
+	releaseAll(p.given)
+	for i, e := range p.node.Edges() {
+		var g *core.Tensor
+		if i < len(grads) {
+			g, grads[i] = grads[i], nil
+		}
+		if !r.goes(p.node, e) {
+			if g != nil {
+				g.Release()
+			}
+			continue
+		}
+		s := r.states[e.Node]
+		if g != nil {
+			d, shape := e.Node.OutputMeta(e.Index)
+			if err := sameShape("gradient of "+p.node.Name, shape, d, g); err != nil {
+				g.Release()
+				releaseAll(grads)
+				return nil, err
+			}
+			if err := r.arrive(e, g); err != nil {
+				releaseAll(grads)
+				return nil, err
+			}
+		}
+		if s.waiting--; s.waiting == 0 {
+			r.finishNode(e.Node)
+		}
+	}
+	releaseAll(grads)
+	return nil, nil
+}
+
+// finishNode queues a node all of whose gradients have arrived. One that got none passes none on.
+func (r *Run) finishNode(n *core.Node) {
+	work := []*core.Node{n}
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		s := r.states[n]
+		// A foreign function may make gradients out of none: it is asked for as if zeros had arrived.
+		if n.Foreign != 0 || slices.ContainsFunc(s.grads, func(g *core.Tensor) bool { return g != nil }) {
+			r.offer(n)
+			continue
+		}
+		for _, e := range n.Edges() {
+			if t := r.states[e.Node]; e.Node != nil && t != nil && t.needed {
+				if t.waiting--; t.waiting == 0 {
+					work = append(work, e.Node)
+				}
+			}
+		}
+	}
+}
+
+func releaseAll(tensors []*core.Tensor) {
+	for i, t := range tensors {
+		if t != nil {
+			t.Release()
+		}
+		tensors[i] = nil
+	}
+}
+
+func sameShape(what string, shape []int, d core.DType, g *core.Tensor) error {
+	if !slices.Equal(shape, g.Shape()) {
+		return core.Errorf(core.ShapeError, "backward", "%s has shape %v, want %v", what, g.Shape(), shape)
+	}
+	if g.DType() != d {
+		return core.Errorf(core.DTypeError, "backward", "%s is %v, want %v", what, g.DType(), d)
+	}
+	return nil
+}
