@@ -28,6 +28,7 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 	a := begin("embedding_bag", input, weight, o.Offsets, o.PerSampleWeights)
 	a.given(input, weight)
 	a.indexDType(input)
+	a.floating("the weight", weight)
 	if o.Mode == "" {
 		o.Mode = "mean"
 	}

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -68,6 +69,9 @@ func scaled(t *core.Tensor, alpha float64) *core.Tensor {
 	}
 	if t.DType().IsFloat() {
 		return Mul(t, core.Num(alpha))
+	}
+	if alpha != math.Trunc(alpha) {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, "index_add", "alpha must be a whole number for %v, got %v", t.DType(), alpha))
 	}
 	return To(Mul(t, core.IntNum(int64(alpha))), t.DType())
 }
