@@ -186,6 +186,9 @@ func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
 		switch {
 		case a.err != nil:
 			return a.fail()
+		case x.Dim() == 0 || y.Dim() == 0:
+			a.failf(core.ShapeError, "a tensor without dimensions has none to sum over, got shapes %s", shapes(x, y))
+			return a.fail()
 		case seenX[dx] || seenY[dy]:
 			a.failf(core.ValueError, "a dimension appears twice in %v or %v", dimsX, dimsY)
 		case x.Size(dx) != y.Size(dy) && x.Size(dx) != 1 && y.Size(dy) != 1:
