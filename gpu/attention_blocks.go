@@ -231,7 +231,7 @@ func (b *blockText) put(name string) {
 }
 
 // turned4 returns WGSL for what the places of rows are turned by in the columns of four number n.
-func turned4(n string) string { return fmt.Sprintf("((%s & 1u) << 2u | (%s >> 1u) & 3u)", n, n) }
+func turned4(n string) string { return fmt.Sprintf("(((%s & 1u) << 2u) | ((%s >> 1u) & 3u))", n, n) }
 
 // rows writes one number for each row of an invocation, NAME_I, to workgroup memory: sh_p[tx] has four rows in each place.
 func (b *blockText) rows(name string) {

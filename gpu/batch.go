@@ -99,33 +99,38 @@ func (d *Device) submit(s *stream, b *batch) {
 		}
 		s.fail(core.Errorf(core.DeviceError, "gpu", "%v (%s) refused a batch of commands: %v", d, d.Name(), err))
 	}
-	b.open = 1
-	for _, u := range b.uploads {
-		d.staging.remap(d, u)
-	}
-	for _, r := range b.reads {
-		if err != nil {
+	if err != nil {
+		for _, r := range b.reads {
 			r.finish(nil)
-			continue
 		}
-		b.open++
-		mapped := native.NewStatus()
-		r.stage.buffer.Map(false, mapped)
-		d.owner.after(mapped, func(failed bool) {
-			if failed {
-				r.finish(nil)
-			} else {
-				r.finish(r.stage.buffer.Mapped())
-			}
-			s.ended(b)
-		})
+		b.reads = nil
 	}
+	// Every ending is known before the driver is asked for more: after a panic below, who waits learns that the device is lost.
+	b.open = 1 + len(b.reads)
 	d.owner.after(status, func(failed bool) {
 		if b.lost = failed; failed && gpu.Lost() {
 			d.lose(gpu.TakeError())
 		}
 		s.ended(b)
 	})
+	maps := make([]native.Status, len(b.reads))
+	for i, r := range b.reads {
+		maps[i] = native.NewStatus()
+		d.owner.after(maps[i], func(failed bool) {
+			defer s.ended(b)
+			var bytes []byte
+			defer func() { r.finish(bytes) }()
+			if !failed {
+				bytes = r.stage.buffer.Mapped()
+			}
+		})
+	}
+	for i, r := range b.reads {
+		r.stage.buffer.Map(false, maps[i])
+	}
+	for _, u := range b.uploads {
+		d.staging.remap(d, u)
+	}
 }
 
 // abandon ends a batch that a lost device was not given. It runs on the owner.

@@ -171,8 +171,14 @@ func BenchmarkTransfers(b *testing.B) {
 	b.Run("down", func(b *testing.B) {
 		bandwidth(b, 256<<20, d, func() { _, _ = there.Bytes() })
 	})
-	one := on(d, 1)
-	b.Run("item", func(b *testing.B) { repeat(b, d, func() { _, _ = one.Item() }) })
+}
+
+// A number that is there, and one that the GPU computes first: two trips to the GPU would show as twice the time.
+func BenchmarkReading(b *testing.B) {
+	d := device(b)
+	x, y := on(d, 1), on(d, 1)
+	b.Run("number", func(b *testing.B) { repeat(b, d, func() { _, _ = x.Item() }) })
+	b.Run("sum", func(b *testing.B) { repeat(b, d, func() { _, _ = op.Add(x, y).Item() }) })
 }
 
 // A step of GPT-2 124M: batch 8 x 1024, float32, AdamW.

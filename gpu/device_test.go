@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Setenv("PLAIT_SOFTWARE_GPU", "5")
+	os.Setenv("PLAIT_SOFTWARE_GPU", "6")
 	os.Exit(m.Run())
 }
 

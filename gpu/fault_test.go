@@ -87,6 +87,21 @@ func TestAPanicOfTheDeviceThreadIsAnError(t *testing.T) {
 	})
 }
 
+// Also one in the middle of giving the GPU a batch: whoever waits for the batch or for what it reads is told.
+func TestAPanicAtABatchEndsItsWaits(t *testing.T) {
+	d := another(t, "gpu:5")
+	s := d.NewStream(0)
+	for i, ended := range gpu.ReadNowhere(s) {
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Fatal("nobody ended wait ", i)
+		}
+	}
+	require.ErrorContains(t, s.Synchronize(), "is lost: internal error")
+	require.ErrorContains(t, s.Close(), "is lost: internal error")
+}
+
 func TestWaitsAreLongerThanTheDriversPatience(t *testing.T) {
 	if testing.Short() {
 		t.Skip("longer than five seconds")
