@@ -91,6 +91,16 @@ func (t *Tensor) Wait() error {
 // made its contents undefined, or else the first unread error of its stream.
 func (s *Storage) Wait() error {
 	s.held.home.Record().Wait()
+	s.waitForeign()
+	if err := s.Err(); err != nil {
+		s.held.home.TakeError()
+		return err
+	}
+	return s.held.home.TakeError()
+}
+
+// waitForeign waits for the uses on other streams.
+func (s *Storage) waitForeign() {
 	h := s.held
 	h.mu.Lock()
 	uses := append([]foreignUse(nil), h.uses...)
@@ -98,11 +108,14 @@ func (s *Storage) Wait() error {
 	for _, u := range uses {
 		u.event.Wait()
 	}
-	if err := s.Err(); err != nil {
-		s.held.home.TakeError()
-		return err
-	}
-	return s.held.home.TakeError()
+}
+
+// read is Wait, and copies bytes of the storage from the given one on. The copy is launched before anybody waits, so that a device
+// away from the host is asked once.
+func (s *Storage) read(dst []byte, offset int) error {
+	s.waitForeign()
+	s.held.home.Download(dst, s.held.memory, offset)
+	return s.Wait()
 }
 
 // WaitFor is [Tensor.Wait] for at most d, without the error; it reports whether the value, or its error, is known.
@@ -138,16 +151,15 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	if t.Device().Kind() == MetaKind {
 		return nil, Errorf(NotImplemented, "read", "a tensor on the meta device has a shape, %v, and no values; materialize makes them, and to_empty memory without them", t.shape)
 	}
-	if err := t.storage.Wait(); err != nil {
-		return nil, err
-	}
 	n, size := t.Numel(), t.dtype.Size()
 	if n == 0 {
-		return nil, nil
+		return nil, t.storage.Wait()
 	}
 	out := make([]byte, n*size)
 	if t.Contiguous() {
-		t.storage.held.home.Download(out, t.storage.held.memory, t.offset*size)
+		if err := t.storage.read(out, t.offset*size); err != nil {
+			return nil, err
+		}
 		return out, nil
 	}
 	low, high := t.offset, t.offset
@@ -159,7 +171,9 @@ func (t *Tensor) Bytes() ([]byte, error) {
 		}
 	}
 	span := make([]byte, (high-low+1)*size)
-	t.storage.held.home.Download(span, t.storage.held.memory, low*size)
+	if err := t.storage.read(span, low*size); err != nil {
+		return nil, err
+	}
 	index := make([]int, len(t.shape))
 	at := t.offset - low
 	for i := range n {

@@ -215,23 +215,35 @@ func (s *stream) until(count *atomic.Uint64, n uint64) {
 
 // waitFor is wait for at most d; it reports whether call n is done.
 func (s *stream) waitFor(n uint64, d time.Duration) bool {
+	if s.done.Load() >= n {
+		return true
+	}
 	s.demand(n)
 	start := time.Now()
-	pause := 5 * time.Microsecond
-	for i := 1; s.done.Load() < n; i++ {
-		if i%64 != 0 {
-			continue
-		}
-		passed := time.Since(start)
-		if passed >= d {
-			return s.done.Load() >= n
-		}
-		if passed > spin {
-			time.Sleep(min(pause, d-passed))
-			pause = min(2*pause, time.Millisecond)
+	for i := 1; i%64 != 0 || time.Since(start) < min(spin, d); i++ {
+		if s.done.Load() >= n {
+			return true
 		}
 	}
-	return true
+	if d <= spin {
+		return s.done.Load() >= n
+	}
+	over := false
+	timer := time.AfterFunc(d-spin, func() {
+		s.doneMu.Lock()
+		over = true
+		s.doneCv.Broadcast()
+		s.doneMu.Unlock()
+	})
+	defer timer.Stop()
+	s.waiters.Add(1)
+	defer s.waiters.Add(-1)
+	s.doneMu.Lock()
+	defer s.doneMu.Unlock()
+	for s.done.Load() < n && !over {
+		s.doneCv.Wait()
+	}
+	return s.done.Load() >= n
 }
 
 // event is a point in a stream.

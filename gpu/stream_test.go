@@ -201,3 +201,58 @@ func TestWhatTheDeviceCannotDoIsSaidAtTheCall(t *testing.T) {
 		require.NoError(t, d.Synchronize(), "nothing was launched")
 	})
 }
+
+// hold has the stream stand until the function that it returns is called.
+func hold(s core.Stream) (release func()) {
+	gate := make(chan struct{})
+	c := s.Begin(-1, "hold")
+	c.Fn = func() error {
+		<-gate
+		return nil
+	}
+	s.Launch(c)
+	return func() { close(gate) }
+}
+
+// What is read goes to the GPU together with what makes it: the copy is on its way before anybody waits.
+func TestReadingAsksTheDeviceOnce(t *testing.T) {
+	d := device(t)
+	s := d.NewStream(0)
+	defer s.Close()
+	core.Tidy(func() {
+		core.WithStream(s, func() {
+			x := op.Add(on(d, 1), core.Num(1))
+			require.Equal(t, 1.5, value(t, x))
+			release := hold(s)
+			before := d.Traffic()
+			got := make(chan float64)
+			go func() { got <- value(t, op.Mul(x, core.Num(2))) }()
+			require.Eventually(t, func() bool { return d.Traffic().Downloads > before.Downloads }, 20*time.Second, time.Millisecond)
+			release()
+			require.Equal(t, 3.0, <-got)
+		})
+	})
+}
+
+func TestWaitingForATimeEndsThenOrWhenTheValueIsKnown(t *testing.T) {
+	d := device(t)
+	s := d.NewStream(0)
+	defer s.Close()
+	core.Tidy(func() {
+		core.WithStream(s, func() {
+			x := on(d, 1)
+			release := hold(s)
+			y := op.Add(x, core.Num(1))
+			for _, patience := range []time.Duration{0, time.Microsecond, 25 * time.Microsecond, 3 * time.Millisecond} {
+				start := time.Now()
+				require.False(t, y.WaitFor(patience))
+				require.GreaterOrEqual(t, time.Since(start), patience)
+			}
+			known := make(chan bool)
+			go func() { known <- y.WaitFor(time.Hour) }()
+			release()
+			require.True(t, <-known)
+			require.True(t, y.WaitFor(0))
+		})
+	})
+}
