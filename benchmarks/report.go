@@ -24,6 +24,9 @@ func render(results []result, load string) string {
 	s.WriteString("Ratios are of speeds, ours over theirs, each the best of several turns in one run; those under their goal are bold.\n")
 	for _, section := range sections {
 		fmt.Fprintf(&s, "\n## %s\n\n", section.title)
+		if section.note != "" {
+			fmt.Fprintf(&s, "%s\n\n", section.note)
+		}
 		fmt.Fprintf(&s, "| | threads | %s | %s | ratio | goal |\n| --- | --: | --: | --: | --: | --: |\n", section.columns[0], section.columns[1])
 		for _, r := range results {
 			if r.Section != section.name {

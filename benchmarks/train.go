@@ -8,14 +8,6 @@ import (
 	"github.com/plait-ml/plait/core/optim"
 )
 
-// Figures of others for the same steps, in milliseconds: RUMUS built as its default and for the native CPU, one thread of
-// an AMD EPYC; PyTorch 2 with two threads, of a Xeon for the first two steps and of an AMD EPYC for the others.
-const (
-	rumusMLP, rumusNativeMLP, torchMLP    = 10.6, 6.2, 1.6
-	rumusConv, rumusNativeConv, torchConv = 37, 27, 1.8
-	torchLSTM, torchGPT                   = 11.73, 44
-)
-
 func trainingSteps(b *bench) {
 	for _, s := range []struct {
 		name                        string
