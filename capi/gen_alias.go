@@ -33,11 +33,31 @@ func plait_float_power(input C.plait_tensor, exponent C.plait_tensor, exponentNu
 	}
 }
 
+//export plait_float_power_in_place
+func plait_float_power_in_place(input C.plait_tensor, exponent C.plait_tensor, exponentNumber C.double) C.plait_status {
+	for {
+		if s := bind.FloatPowerInPlace(int64(input), int64(exponent), float64(exponentNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_heaviside
 func plait_heaviside(input C.plait_tensor, values C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.Heaviside(int64(input), int64(values)); s != bind.Busy {
 			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_heaviside_in_place
+func plait_heaviside_in_place(input C.plait_tensor, values C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.HeavisideInPlace(int64(input), int64(values)); s != bind.Busy {
+			return C.plait_status(s)
 		}
 		bind.MakeRoom()
 	}
@@ -53,11 +73,31 @@ func plait_ldexp(input C.plait_tensor, other C.plait_tensor, otherNumber C.doubl
 	}
 }
 
+//export plait_ldexp_in_place
+func plait_ldexp_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.LdexpInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_rrelu
 func plait_rrelu(input C.plait_tensor, lower C.double, upper C.double, training C.bool) C.plait_tensor {
 	for {
 		if s := bind.Rrelu(int64(input), float64(lower), float64(upper), bool(training)); s != bind.Busy {
 			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_rrelu_in_place
+func plait_rrelu_in_place(input C.plait_tensor, lower C.double, upper C.double, training C.bool) C.plait_status {
+	for {
+		if s := bind.RreluInPlace(int64(input), float64(lower), float64(upper), bool(training)); s != bind.Busy {
+			return C.plait_status(s)
 		}
 		bind.MakeRoom()
 	}

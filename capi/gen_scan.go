@@ -43,11 +43,31 @@ func plait_cumprod(input C.plait_tensor, dim C.int64_t, dtypeArg C.plait_dtype) 
 	}
 }
 
+//export plait_cumprod_in_place
+func plait_cumprod_in_place(input C.plait_tensor, dim C.int64_t) C.plait_status {
+	for {
+		if s := bind.CumprodInPlace(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_cumsum
 func plait_cumsum(input C.plait_tensor, dim C.int64_t, dtypeArg C.plait_dtype) C.plait_tensor {
 	for {
 		if s := bind.Cumsum(int64(input), int64(dim), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_cumsum_in_place
+func plait_cumsum_in_place(input C.plait_tensor, dim C.int64_t) C.plait_status {
+	for {
+		if s := bind.CumsumInPlace(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_status(s)
 		}
 		bind.MakeRoom()
 	}

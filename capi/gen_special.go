@@ -133,11 +133,31 @@ func plait_i0(input C.plait_tensor) C.plait_tensor {
 	}
 }
 
+//export plait_i0_in_place
+func plait_i0_in_place(input C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.I0InPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_igamma
 func plait_igamma(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.Igamma(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_igamma_in_place
+func plait_igamma_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.IgammaInPlace(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_status(s)
 		}
 		bind.MakeRoom()
 	}
@@ -153,11 +173,31 @@ func plait_igammac(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 	}
 }
 
+//export plait_igammac_in_place
+func plait_igammac_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.IgammacInPlace(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_lcm
 func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.Lcm(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_lcm_in_place
+func plait_lcm_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.LcmInPlace(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_status(s)
 		}
 		bind.MakeRoom()
 	}
@@ -233,11 +273,31 @@ func plait_nextafter(input C.plait_tensor, other C.plait_tensor) C.plait_tensor 
 	}
 }
 
+//export plait_nextafter_in_place
+func plait_nextafter_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.NextafterInPlace(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_polygamma
 func plait_polygamma(n C.int64_t, input C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.Polygamma(int64(n), int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_polygamma_in_place
+func plait_polygamma_in_place(n C.int64_t, input C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.PolygammaInPlace(int64(n), int64(input)); s != bind.Busy {
+			return C.plait_status(s)
 		}
 		bind.MakeRoom()
 	}

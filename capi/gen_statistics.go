@@ -122,3 +122,13 @@ func plait_renorm(input C.plait_tensor, p C.double, dim C.int64_t, maxnorm C.dou
 		bind.MakeRoom()
 	}
 }
+
+//export plait_renorm_in_place
+func plait_renorm_in_place(input C.plait_tensor, p C.double, dim C.int64_t, maxnorm C.double) C.plait_status {
+	for {
+		if s := bind.RenormInPlace(int64(input), float64(p), int64(dim), float64(maxnorm)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}

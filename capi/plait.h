@@ -1546,17 +1546,32 @@ plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
 // A power in float64.
 plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent, double exponent_number);
 
+// float_power in place: changes input.
+plait_status plait_float_power_in_place(plait_tensor input, plait_tensor exponent, double exponent_number);
+
 // 0 where the input is negative, values where it is 0, and 1 elsewhere.
 plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
 
+// heaviside in place: changes input.
+plait_status plait_heaviside_in_place(plait_tensor input, plait_tensor values);
+
 // input * 2^other.
 plait_tensor plait_ldexp(plait_tensor input, plait_tensor other, double other_number);
+
+// ldexp in place: changes input.
+plait_status plait_ldexp_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // A random multiple of what is negative.
 //   - lower (0.125)
 //   - upper (0.3333333333333333)
 //   - training (false)
 plait_tensor plait_rrelu(plait_tensor input, double lower, double upper, bool training);
+
+// rrelu in place: changes input.
+//   - lower (0.125)
+//   - upper (0.3333333333333333)
+//   - training (false)
+plait_status plait_rrelu_in_place(plait_tensor input, double lower, double upper, bool training);
 
 // The sign.
 plait_tensor plait_sgn(plait_tensor input);
@@ -3507,9 +3522,15 @@ plait_status plait_cummin(plait_tensor input, int64_t dim, plait_tensor out[2]);
 //   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
 plait_tensor plait_cumprod(plait_tensor input, int64_t dim, plait_dtype dtype);
 
+// cumprod in place: changes input.
+plait_status plait_cumprod_in_place(plait_tensor input, int64_t dim);
+
 // The running sums along a dimension. Integers and bools give int64.
 //   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
 plait_tensor plait_cumsum(plait_tensor input, int64_t dim, plait_dtype dtype);
+
+// cumsum in place: changes input.
+plait_status plait_cumsum_in_place(plait_tensor input, int64_t dim);
 
 // The running logarithms of sums of exponentials along a dimension, without overflow.
 plait_tensor plait_logcumsumexp(plait_tensor input, int64_t dim);
@@ -3750,14 +3771,26 @@ plait_status plait_frexp(plait_tensor input, plait_tensor out[2]);
 // The modified Bessel function of the first kind of order 0.
 plait_tensor plait_i0(plait_tensor input);
 
+// i0 in place: changes input.
+plait_status plait_i0_in_place(plait_tensor input);
+
 // The regularised lower incomplete gamma function of parameter input, at other.
 plait_tensor plait_igamma(plait_tensor input, plait_tensor other);
+
+// igamma in place: changes input.
+plait_status plait_igamma_in_place(plait_tensor input, plait_tensor other);
 
 // The regularised upper incomplete gamma function of parameter input, at other.
 plait_tensor plait_igammac(plait_tensor input, plait_tensor other);
 
+// igammac in place: changes input.
+plait_status plait_igammac_in_place(plait_tensor input, plait_tensor other);
+
 // The least common multiples.
 plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
+
+// lcm in place: changes input.
+plait_status plait_lcm_in_place(plait_tensor input, plait_tensor other);
 
 // Returns the logarithm of the gamma function.
 plait_tensor plait_lgamma(plait_tensor input);
@@ -3790,8 +3823,14 @@ plait_status plait_nan_to_num_in_place(plait_tensor input, double nan, plait_ten
 // The next number in a direction.
 plait_tensor plait_nextafter(plait_tensor input, plait_tensor other);
 
+// nextafter in place: changes input.
+plait_status plait_nextafter_in_place(plait_tensor input, plait_tensor other);
+
 // Returns derivative n of digamma.
 plait_tensor plait_polygamma(int64_t n, plait_tensor input);
+
+// polygamma in place: changes input.
+plait_status plait_polygamma_in_place(int64_t n, plait_tensor input);
 
 // Airy's function Ai.
 plait_tensor plait_special_airy_ai(plait_tensor input);
@@ -3941,6 +3980,10 @@ plait_tensor plait_quantile(plait_tensor input, plait_tensor q, int64_t dim, boo
 // Parts along a dimension scaled down to a norm.
 //   - p (2): the order of the norm
 plait_tensor plait_renorm(plait_tensor input, double p, int64_t dim, double maxnorm);
+
+// renorm in place: changes input.
+//   - p (2): the order of the norm
+plait_status plait_renorm_in_place(plait_tensor input, double p, int64_t dim, double maxnorm);
 
 // --- trigonometric ---
 

@@ -24,6 +24,17 @@ func FloatPower(input Tensor, exponent Tensor, exponentNumber float64) (status T
 	return result(op.FloatPower(t0, t1), t0, t1)
 }
 
+// FloatPowerInPlace applies the operation float_power_. A power in float64.
+func FloatPowerInPlace(input Tensor, exponent Tensor, exponentNumber float64) (status Status) {
+	defer protect("float_power_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(exponent, exponentNumber)
+	return changed(op.FloatPowerInPlace(t0, t1))
+}
+
 // Heaviside applies the operation heaviside. 0 where the input is negative, values where it is 0, and 1 elsewhere.
 func Heaviside(input Tensor, values Tensor) (status Tensor) {
 	defer protect("heaviside", &status)
@@ -33,6 +44,17 @@ func Heaviside(input Tensor, values Tensor) (status Tensor) {
 	t0 := tensor(input)
 	t1 := tensor(values)
 	return result(op.Heaviside(t0, t1), t0, t1)
+}
+
+// HeavisideInPlace applies the operation heaviside_. 0 where the input is negative, values where it is 0, and 1 elsewhere.
+func HeavisideInPlace(input Tensor, values Tensor) (status Status) {
+	defer protect("heaviside_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(values)
+	return changed(op.HeavisideInPlace(t0, t1))
 }
 
 // Ldexp applies the operation ldexp. input * 2^other.
@@ -46,6 +68,17 @@ func Ldexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	return result(op.Ldexp(t0, t1), t0, t1)
 }
 
+// LdexpInPlace applies the operation ldexp_. input * 2^other.
+func LdexpInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("ldexp_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.LdexpInPlace(t0, t1))
+}
+
 // Rrelu applies the operation rrelu. A random multiple of what is negative.
 func Rrelu(input Tensor, lower float64, upper float64, training bool) (status Tensor) {
 	defer protect("rrelu", &status)
@@ -54,6 +87,16 @@ func Rrelu(input Tensor, lower float64, upper float64, training bool) (status Te
 	}
 	t0 := tensor(input)
 	return result(op.Rrelu(t0, lower, upper, training), t0)
+}
+
+// RreluInPlace applies the operation rrelu_. A random multiple of what is negative.
+func RreluInPlace(input Tensor, lower float64, upper float64, training bool) (status Status) {
+	defer protect("rrelu_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.RreluInPlace(t0, lower, upper, training))
 }
 
 // Sgn applies the operation sgn. The sign.

@@ -36,6 +36,16 @@ func Cumprod(input Tensor, dim int64, dtypeArg DType) (status Tensor) {
 	return result(op.CumProdWith(t0, int(dim), op.ScanOptions{DType: dtype(dtypeArg)}), t0)
 }
 
+// CumprodInPlace applies the operation cumprod_. The running products along a dimension. Integers and bools give int64.
+func CumprodInPlace(input Tensor, dim int64) (status Status) {
+	defer protect("cumprod_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.CumProdInPlace(t0, int(dim)))
+}
+
 // Cumsum applies the operation cumsum. The running sums along a dimension. Integers and bools give int64.
 func Cumsum(input Tensor, dim int64, dtypeArg DType) (status Tensor) {
 	defer protect("cumsum", &status)
@@ -44,6 +54,16 @@ func Cumsum(input Tensor, dim int64, dtypeArg DType) (status Tensor) {
 	}
 	t0 := tensor(input)
 	return result(op.CumSumWith(t0, int(dim), op.ScanOptions{DType: dtype(dtypeArg)}), t0)
+}
+
+// CumsumInPlace applies the operation cumsum_. The running sums along a dimension. Integers and bools give int64.
+func CumsumInPlace(input Tensor, dim int64) (status Status) {
+	defer protect("cumsum_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.CumSumInPlace(t0, int(dim)))
 }
 
 // Logcumsumexp applies the operation logcumsumexp. The running logarithms of sums of exponentials along a dimension, without overflow.

@@ -125,6 +125,16 @@ func I0(input Tensor) (status Tensor) {
 	return result(op.I0(t0), t0)
 }
 
+// I0InPlace applies the operation i0_. The modified Bessel function of the first kind of order 0.
+func I0InPlace(input Tensor) (status Status) {
+	defer protect("i0_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.I0InPlace(t0))
+}
+
 // Igamma applies the operation igamma. The regularised lower incomplete gamma function of parameter input, at other.
 func Igamma(input Tensor, other Tensor) (status Tensor) {
 	defer protect("igamma", &status)
@@ -134,6 +144,17 @@ func Igamma(input Tensor, other Tensor) (status Tensor) {
 	t0 := tensor(input)
 	t1 := tensor(other)
 	return result(op.GammaInc(t0, t1), t0, t1)
+}
+
+// IgammaInPlace applies the operation igamma_. The regularised lower incomplete gamma function of parameter input, at other.
+func IgammaInPlace(input Tensor, other Tensor) (status Status) {
+	defer protect("igamma_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return changed(op.GammaIncInPlace(t0, t1))
 }
 
 // Igammac applies the operation igammac. The regularised upper incomplete gamma function of parameter input, at other.
@@ -147,6 +168,17 @@ func Igammac(input Tensor, other Tensor) (status Tensor) {
 	return result(op.GammaIncc(t0, t1), t0, t1)
 }
 
+// IgammacInPlace applies the operation igammac_. The regularised upper incomplete gamma function of parameter input, at other.
+func IgammacInPlace(input Tensor, other Tensor) (status Status) {
+	defer protect("igammac_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return changed(op.GammaInccInPlace(t0, t1))
+}
+
 // Lcm applies the operation lcm. The least common multiples.
 func Lcm(input Tensor, other Tensor) (status Tensor) {
 	defer protect("lcm", &status)
@@ -156,6 +188,17 @@ func Lcm(input Tensor, other Tensor) (status Tensor) {
 	t0 := tensor(input)
 	t1 := tensor(other)
 	return result(op.LCM(t0, t1), t0, t1)
+}
+
+// LcmInPlace applies the operation lcm_. The least common multiples.
+func LcmInPlace(input Tensor, other Tensor) (status Status) {
+	defer protect("lcm_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return changed(op.LCMInPlace(t0, t1))
 }
 
 // Lgamma applies the operation lgamma. Returns the logarithm of the gamma function.
@@ -233,6 +276,17 @@ func Nextafter(input Tensor, other Tensor) (status Tensor) {
 	return result(op.NextAfter(t0, t1), t0, t1)
 }
 
+// NextafterInPlace applies the operation nextafter_. The next number in a direction.
+func NextafterInPlace(input Tensor, other Tensor) (status Status) {
+	defer protect("nextafter_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return changed(op.NextAfterInPlace(t0, t1))
+}
+
 // Polygamma applies the operation polygamma. Returns derivative n of digamma.
 func Polygamma(n int64, input Tensor) (status Tensor) {
 	defer protect("polygamma", &status)
@@ -241,6 +295,16 @@ func Polygamma(n int64, input Tensor) (status Tensor) {
 	}
 	t1 := tensor(input)
 	return result(op.Polygamma(int(n), t1), t1)
+}
+
+// PolygammaInPlace applies the operation polygamma_. Returns derivative n of digamma.
+func PolygammaInPlace(n int64, input Tensor) (status Status) {
+	defer protect("polygamma_", &status)
+	if crowded() {
+		return Busy
+	}
+	t1 := tensor(input)
+	return changed(op.PolygammaInPlace(int(n), t1))
 }
 
 // SpecialAiryAi applies the operation special_airy_ai. Airy's function Ai.

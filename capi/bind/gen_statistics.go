@@ -120,3 +120,13 @@ func Renorm(input Tensor, p float64, dim int64, maxnorm float64) (status Tensor)
 	t0 := tensor(input)
 	return result(op.Renorm(t0, p, int(dim), maxnorm), t0)
 }
+
+// RenormInPlace applies the operation renorm_. Parts along a dimension scaled down to a norm.
+func RenormInPlace(input Tensor, p float64, dim int64, maxnorm float64) (status Status) {
+	defer protect("renorm_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.RenormInPlace(t0, p, int(dim), maxnorm))
+}

@@ -14,14 +14,33 @@ func Heaviside(x, y *core.Tensor) *core.Tensor {
 	})
 }
 
+// HeavisideInPlace replaces x by [Heaviside] of x and y and returns it.
+func HeavisideInPlace(x, y *core.Tensor) *core.Tensor {
+	return replace("heaviside_", func(x *core.Tensor) *core.Tensor { return Heaviside(x, y) }, x, y)
+}
+
 // Ldexp returns x * 2^y.
 func Ldexp(x, y *core.Tensor) *core.Tensor {
 	return compose("ldexp", func() *core.Tensor { return Mul(x, Exp2(y)) })
 }
 
+// LdexpInPlace multiplies x by 2^y and returns it.
+func LdexpInPlace(x, y *core.Tensor) *core.Tensor {
+	return replace("ldexp_", func(x *core.Tensor) *core.Tensor { return Ldexp(x, y) }, x, y)
+}
+
 // FloatPower returns x to the power y in float64.
 func FloatPower(x, y *core.Tensor) *core.Tensor {
 	return compose("float_power", func() *core.Tensor { return Pow(castTo(x, core.Float64), castTo(y, core.Float64)) })
+}
+
+// FloatPowerInPlace raises x, which must be float64, to the power y and returns it.
+func FloatPowerInPlace(x, y *core.Tensor) *core.Tensor {
+	const name = "float_power_"
+	if x.Usable(name) == nil && x.DType() != core.Float64 {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, name, "a tensor of %v cannot hold a result of float64", x.DType()))
+	}
+	return replace(name, func(x *core.Tensor) *core.Tensor { return FloatPower(x, y) }, x, y)
 }
 
 // RoundTo returns x rounded to the given number of decimals, which may be negative.
@@ -48,9 +67,7 @@ func RoundToInPlace(x *core.Tensor, decimals int) *core.Tensor {
 	if decimals == 0 {
 		return RoundInPlace(x)
 	}
-	r := RoundTo(x, decimals)
-	defer r.Release()
-	return CopyInPlace(x, r)
+	return replace("round_", func(x *core.Tensor) *core.Tensor { return RoundTo(x, decimals) }, x)
 }
 
 // Rrelu returns x where it is positive and a random multiple of it elsewhere: uniform between low and high in training, and
@@ -75,6 +92,11 @@ func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
 	})
 }
 
+// RreluInPlace replaces x by [Rrelu] of it and returns it.
+func RreluInPlace(x *core.Tensor, low, high float64, training bool) *core.Tensor {
+	return replace("rrelu_", func(x *core.Tensor) *core.Tensor { return Rrelu(x, low, high, training) }, x)
+}
+
 func init() {
 	other := Arg{Name: "other"}
 	two := inputAnd(other)
@@ -84,11 +106,11 @@ func init() {
 	}
 	positive := func(shape ...int) T { return Between(0.5, 2, shape...) }
 	register("alias",
-		Row{Name: "heaviside", Func: Heaviside, Args: inputAnd(Arg{Name: "values"}), NoGrad: "it is not differentiable", Memory: true,
+		Row{Name: "heaviside", Func: Heaviside, InPlace: HeavisideInPlace, Args: inputAnd(Arg{Name: "values"}), NoGrad: "it is not differentiable", Memory: true,
 			Doc: "0 where the input is negative, values where it is 0, and 1 elsewhere.", Samples: binary(steps, Shaped)},
-		Row{Name: "ldexp", Func: Ldexp, Args: number, Memory: true, Doc: "input * 2^other.", Samples: binary(Shaped, Shaped)},
-		Row{Name: "float_power", Func: FloatPower, Args: inputAnd(Arg{Name: "exponent", Number: true}), Memory: true, Doc: "A power in float64.", Samples: binary(positive, Shaped)},
-		Row{Name: "rrelu", Func: Rrelu, Memory: true, Doc: "A random multiple of what is negative.",
+		Row{Name: "ldexp", Func: Ldexp, InPlace: LdexpInPlace, Args: number, Memory: true, Doc: "input * 2^other.", Samples: binary(Shaped, Shaped)},
+		Row{Name: "float_power", Func: FloatPower, InPlace: FloatPowerInPlace, Args: inputAnd(Arg{Name: "exponent", Number: true}), Memory: true, Doc: "A power in float64.", Samples: binary(positive, Shaped)},
+		Row{Name: "rrelu", Func: Rrelu, InPlace: RreluInPlace, Memory: true, Doc: "A random multiple of what is negative.",
 			Args:    inputAnd(Arg{Name: "lower", Default: 1.0 / 8}, Arg{Name: "upper", Default: 1.0 / 3}, Arg{Name: "training", Default: false}),
 			Samples: []Sample{{Name: "training", Args: []any{Shaped(4, 5), 0.125, 0.5, true}, DTypes: []core.DType{}}, {Name: "evaluation", Args: []any{Shaped(3), 0.125, 0.5, false}}}},
 		Row{Name: "sgn", Func: Sign, InPlace: SignInPlace, Args: inputAnd(), Memory: true, Doc: "The sign.", Samples: []Sample{{Args: []any{Shaped(3, 4)}}}},

@@ -7,29 +7,25 @@ import (
 )
 
 // EqInPlace replaces x by 1 where it equals y and by 0 elsewhere, and returns it. No gradient passes, as for the others.
-func EqInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace(x, Eq(x, y)) }
+func EqInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("eq_", Eq, x, y) }
 
 // NeInPlace replaces x by 1 where it differs from y and by 0 elsewhere, and returns it.
-func NeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace(x, Ne(x, y)) }
+func NeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("ne_", Ne, x, y) }
 
 // LtInPlace replaces x by 1 where x < y and by 0 elsewhere, and returns it.
-func LtInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace(x, Lt(x, y)) }
+func LtInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("lt_", Lt, x, y) }
 
 // LeInPlace replaces x by 1 where x <= y and by 0 elsewhere, and returns it.
-func LeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace(x, Le(x, y)) }
+func LeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("le_", Le, x, y) }
 
 // GtInPlace replaces x by 1 where x > y and by 0 elsewhere, and returns it.
-func GtInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace(x, Gt(x, y)) }
+func GtInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("gt_", Gt, x, y) }
 
 // GeInPlace replaces x by 1 where x >= y and by 0 elsewhere, and returns it.
-func GeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace(x, Ge(x, y)) }
+func GeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("ge_", Ge, x, y) }
 
-func compareInPlace(x, truth *core.Tensor) *core.Tensor {
-	defer truth.Release()
-	if err := truth.Err(); err != nil {
-		return core.ErrorTensor(err)
-	}
-	return CopyInPlace(x, truth)
+func compareInPlace(name string, compare func(x, y *core.Tensor) *core.Tensor, x, y *core.Tensor) *core.Tensor {
+	return replace(name, func(x *core.Tensor) *core.Tensor { return compare(x, y) }, x, y)
 }
 
 // AllClose returns, as a bool without dimensions, whether all elements of x and y are close, as [IsClose] has it.

@@ -62,6 +62,12 @@ func (r Row) with(arg Arg, value any) Row {
 	return r
 }
 
+// and adds the variant that changes its first tensor.
+func (r Row) and(inPlace any) Row {
+	r.InPlace = inPlace
+	return r
+}
+
 // of replaces the tensors of the row's samples by what make returns for their shapes.
 func (r Row) of(make func(shape ...int) T) Row {
 	for _, s := range r.Samples {

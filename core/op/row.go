@@ -18,7 +18,7 @@ type Row struct {
 	// Func is the Go function: tensors, numbers, lists and, last, at most one struct of options whose zero value means
 	// the defaults. It returns one or more tensors, or a slice of them.
 	Func any
-	// InPlace is the variant that changes its first argument, if there is one.
+	// InPlace is the variant that changes its first tensor, if there is one.
 	InPlace any
 	// Args names and documents the arguments, in PyTorch's order.
 	Args []Arg
@@ -135,7 +135,7 @@ func Lookup(name string) *Row { return rows[name] }
 // Call applies the operation to arguments as its function takes them and returns its results.
 func (r *Row) Call(args ...any) []*core.Tensor { return callFunc(r.Name, r.Func, args) }
 
-// CallInPlace applies the variant that changes its first argument.
+// CallInPlace applies the variant that changes its first tensor.
 func (r *Row) CallInPlace(args ...any) []*core.Tensor { return callFunc(r.Name, r.InPlace, args) }
 
 func callFunc(name string, fn any, args []any) []*core.Tensor {

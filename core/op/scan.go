@@ -42,6 +42,16 @@ func CumProdWith(x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
 	return scanAs("cumprod", CumProd, x, dim, o)
 }
 
+// CumSumInPlace replaces x by its running sums along dim and returns it. Integers keep their dtype and wrap around.
+func CumSumInPlace(x *core.Tensor, dim int) *core.Tensor {
+	return replace("cumsum_", func(x *core.Tensor) *core.Tensor { return CumSum(x, dim) }, x)
+}
+
+// CumProdInPlace replaces x by its running products along dim and returns it. Integers keep their dtype and wrap around.
+func CumProdInPlace(x *core.Tensor, dim int) *core.Tensor {
+	return replace("cumprod_", func(x *core.Tensor) *core.Tensor { return CumProd(x, dim) }, x)
+}
+
 func scanAs(name string, f func(x *core.Tensor, dim int) *core.Tensor, x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
 	if o.DType == nil || x.Err() != nil || *o.DType == x.DType() {
 		return f(x, dim)

@@ -9,9 +9,9 @@ func init() {
 		{Name: "two zeros", Args: []any{T{Shape: []int{4, 2}, Values: []float64{2, 0, 0, 3, -1, 0, 3, 1}}, 0}},
 	}
 	register("scan",
-		Row{Name: "cumsum", Func: CumSumWith, Args: with, Memory: true, Samples: alongSamples(Shaped),
+		Row{Name: "cumsum", Func: CumSumWith, InPlace: CumSumInPlace, Args: with, Memory: true, Samples: alongSamples(Shaped),
 			Doc: "The running sums along a dimension. Integers and bools give int64."},
-		Row{Name: "cumprod", Func: CumProdWith, Args: with, Memory: true, Samples: append(alongSamples(Shaped), zeros...),
+		Row{Name: "cumprod", Func: CumProdWith, InPlace: CumProdInPlace, Args: with, Memory: true, Samples: append(alongSamples(Shaped), zeros...),
 			Doc: "The running products along a dimension. Integers and bools give int64."},
 		Row{Name: "cummax", Func: CumMax, Args: args, Memory: true, Samples: alongSamples(DistinctOf),
 			Doc: "The running maxima along a dimension and their indices, the last of equal elements."},

@@ -95,6 +95,11 @@ func Polygamma(n int, x *core.Tensor) *core.Tensor {
 	})
 }
 
+// PolygammaInPlace replaces x by derivative n of [Digamma] there and returns it.
+func PolygammaInPlace(n int, x *core.Tensor) *core.Tensor {
+	return replace("polygamma_", func(x *core.Tensor) *core.Tensor { return Polygamma(n, x) }, x)
+}
+
 // Logit returns log(x / (1 - x)). If eps is not negative, x is limited to [eps, 1-eps] first.
 func Logit(x *core.Tensor, eps float64) *core.Tensor {
 	if eps < 0 {
@@ -154,7 +159,7 @@ func init() {
 		s.Args[0] = x
 	}
 	polygamma := unaryRow(zetaOp, nil, nil, "Returns derivative n of digamma.", 0.5, 3)
-	polygamma.Name, polygamma.Func, polygamma.Elementwise = "polygamma", Polygamma, nil
+	polygamma.Name, polygamma.Func, polygamma.InPlace, polygamma.Elementwise = "polygamma", Polygamma, PolygammaInPlace, nil
 	polygamma.Args = []Arg{{Name: "n"}, {Name: "input"}}
 	for i, s := range polygamma.Samples {
 		polygamma.Samples[i].Args = []any{i % 4, s.Args[0]}

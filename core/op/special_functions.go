@@ -72,6 +72,9 @@ func init() { // not above, where they would refer to themselves
 // I0 returns the modified Bessel function of the first kind of order 0.
 func I0(x *core.Tensor) *core.Tensor { return besselI0.apply(x) }
 
+// I0InPlace replaces x by [I0] of it and returns it.
+func I0InPlace(x *core.Tensor) *core.Tensor { return replace("i0_", I0, x) }
+
 // I1 returns the modified Bessel function of the first kind of order 1.
 func I1(x *core.Tensor) *core.Tensor { return besselI1.apply(x) }
 
@@ -177,7 +180,7 @@ func init() {
 		return r
 	}
 	register("special",
-		row(besselI0, I0, "The modified Bessel function of the first kind of order 0.", -3, 3),
+		row(besselI0, I0, "The modified Bessel function of the first kind of order 0.", -3, 3).and(I0InPlace),
 		row(besselI1, I1, "The modified Bessel function of the first kind of order 1.", -3, 3),
 		row(besselI0e, I0e, "exp(-|input|) times the modified Bessel function of the first kind of order 0.", 0.5, 3),
 		row(besselI1e, I1e, "exp(-|input|) times the modified Bessel function of the first kind of order 1.", 0.5, 3),

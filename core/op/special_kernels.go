@@ -32,6 +32,11 @@ func NextAfter(x, y *core.Tensor) *core.Tensor {
 	})
 }
 
+// NextAfterInPlace replaces x by the numbers next to it in the direction of y and returns it.
+func NextAfterInPlace(x, y *core.Tensor) *core.Tensor {
+	return replace("nextafter_", func(x *core.Tensor) *core.Tensor { return NextAfter(x, y) }, x, y)
+}
+
 // Frexp returns mantissas, of a size in [0.5, 1) or 0, and int32 exponents with x = mantissa * 2^exponent.
 func Frexp(x *core.Tensor) (mantissa, exponent *core.Tensor) {
 	a := begin("frexp", x)
@@ -79,14 +84,19 @@ func LCM(x, y *core.Tensor) *core.Tensor {
 	})
 }
 
+// LCMInPlace replaces x by the least common multiples of x and y and returns it.
+func LCMInPlace(x, y *core.Tensor) *core.Tensor {
+	return replace("lcm_", func(x *core.Tensor) *core.Tensor { return LCM(x, y) }, x, y)
+}
+
 func init() {
 	doubles := []core.DType{core.Float32}
 	register("special",
-		Row{Name: "nextafter", Func: NextAfter, Args: inputAnd(Arg{Name: "other"}), Memory: true, NoGrad: "it is a step to a neighbour",
+		Row{Name: "nextafter", Func: NextAfter, InPlace: NextAfterInPlace, Args: inputAnd(Arg{Name: "other"}), Memory: true, NoGrad: "it is a step to a neighbour",
 			Doc: "The next number in a direction.", Samples: []Sample{{Args: []any{Shaped(3, 4), Shaped(4)}, DTypes: doubles}}},
 		Row{Name: "frexp", Func: Frexp, Args: inputAnd(), Memory: true, Doc: "Mantissas and exponents.",
 			Samples: []Sample{{Args: []any{Between(1.1, 1.9, 3, 2)}}, {Name: "small", Args: []any{Between(-0.24, -0.13, 4)}}}},
-		Row{Name: "lcm", Func: LCM, Args: inputAnd(Arg{Name: "other"}), NoGrad: "the result is an integer", Memory: true, Doc: "The least common multiples.",
+		Row{Name: "lcm", Func: LCM, InPlace: LCMInPlace, Args: inputAnd(Arg{Name: "other"}), NoGrad: "the result is an integer", Memory: true, Doc: "The least common multiples.",
 			Samples: []Sample{{Args: []any{wholes(3, 4), wholes(4)}}}},
 	)
 }

@@ -35,6 +35,16 @@ func GammaInc(a, x *core.Tensor) *core.Tensor { return gammaIncPair.apply(a, x) 
 // GammaIncc returns 1 - GammaInc(a, x), accurate where that is small.
 func GammaIncc(a, x *core.Tensor) *core.Tensor { return gammaInccPair.apply(a, x) }
 
+// GammaIncInPlace replaces a by [GammaInc] of a and x and returns it.
+func GammaIncInPlace(a, x *core.Tensor) *core.Tensor {
+	return replace("igamma_", func(a *core.Tensor) *core.Tensor { return GammaInc(a, x) }, a, x)
+}
+
+// GammaInccInPlace replaces a by [GammaIncc] of a and x and returns it.
+func GammaInccInPlace(a, x *core.Tensor) *core.Tensor {
+	return replace("igammac_", func(a *core.Tensor) *core.Tensor { return GammaIncc(a, x) }, a, x)
+}
+
 // HermiteH returns the physicists' Hermite polynomials of degrees n at x; like all polynomials here, 0 for degrees below 0,
 // with fractions of degrees cut off and a gradient for x only.
 func HermiteH(x, n *core.Tensor) *core.Tensor { return hermiteH.apply(x, n) }
@@ -178,8 +188,8 @@ func init() {
 			}}
 	}
 	register("special",
-		gammas(gammaIncPair, GammaInc, "The regularised lower incomplete gamma function of parameter input, at other."),
-		gammas(gammaInccPair, GammaIncc, "The regularised upper incomplete gamma function of parameter input, at other."),
+		gammas(gammaIncPair, GammaInc, "The regularised lower incomplete gamma function of parameter input, at other.").and(GammaIncInPlace),
+		gammas(gammaInccPair, GammaIncc, "The regularised upper incomplete gamma function of parameter input, at other.").and(GammaInccInPlace),
 		polynomials(hermiteH, HermiteH, "The physicists' Hermite polynomials of degrees n."),
 		polynomials(hermiteHe, HermiteHe, "The probabilists' Hermite polynomials of degrees n."),
 		polynomials(laguerreL, LaguerreL, "The Laguerre polynomials of degrees n."),

@@ -156,6 +156,11 @@ func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
 	})
 }
 
+// RenormInPlace scales parts of x as [Renorm] does and returns it.
+func RenormInPlace(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
+	return replace("renorm_", func(x *core.Tensor) *core.Tensor { return Renorm(x, p, dim, maxNorm) }, x)
+}
+
 // Cross returns the cross products of vectors along dim, where x and y have size 3; their other dimensions broadcast.
 func Cross(x, y *core.Tensor, dim int) *core.Tensor {
 	defer autocast("cross", &x, &y).end()
@@ -198,7 +203,7 @@ func init() {
 		Row{Name: "cdist", Func: CDist, Args: []Arg{{Name: "x1"}, {Name: "x2"}, p}, Doc: "The distances of all pairs of rows.",
 			Samples: []Sample{{Loose: 2, Args: []any{Between(1, 2, 3, 2), Between(-2, -1, 4, 2), 2.0}}, {Name: "3", Loose: 2, Args: []any{Between(1, 2, 2, 3, 2), Between(-2, -1, 1, 2, 2), 3.0}},
 				{Name: "empty", Args: []any{Shaped(0, 2), Shaped(3, 2), 1.0}}}},
-		Row{Name: "renorm", Func: Renorm, Args: inputAnd(p, Arg{Name: "dim"}, Arg{Name: "maxnorm"}), Doc: "Parts along a dimension scaled down to a norm.",
+		Row{Name: "renorm", Func: Renorm, InPlace: RenormInPlace, Args: inputAnd(p, Arg{Name: "dim"}, Arg{Name: "maxnorm"}), Doc: "Parts along a dimension scaled down to a norm.",
 			Samples: []Sample{{Args: []any{T{Shape: []int{2, 2}, Values: []float64{0.1, 0.2, 2, -3}}, 2.0, 0, 1.0}}, {Name: "columns", Args: []any{Between(1, 2, 2, 3), 1.0, -1, 0.5}}}},
 		Row{Name: "cross", Func: Cross, Args: inputAnd(other, Arg{Name: "dim", Default: -1}), Doc: "The cross products of vectors of size 3.",
 			Samples: []Sample{{Args: []any{Shaped(2, 3), Shaped(2, 3), -1}}, {Name: "broadcast", Args: []any{Shaped(3, 2), Shaped(3, 1), 0}}}},

@@ -198,7 +198,7 @@ func (f *function) comment(names map[string]string) string {
 func (c *call) comment(waits bool) string {
 	doc := oneLine(c.doc())
 	if c.inPlace && !strings.HasSuffix(c.row.Name, "_") {
-		doc = fmt.Sprintf("%s in place: changes %s.", c.row.Name, c.args[0].cParams()[0])
+		doc = fmt.Sprintf("%s in place: changes %s.", c.row.Name, c.changed.cParams()[0])
 	} else if word, _, _ := strings.Cut(doc, " "); c.startsProse(word) {
 		doc = strings.ToUpper(doc[:1]) + doc[1:]
 	}

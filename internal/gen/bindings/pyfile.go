@@ -95,7 +95,7 @@ func (c *call) pythonFunc(b *strings.Builder) {
 	settle := fmt.Sprintf("settle(status, %s, %s)", raw, args)
 	switch {
 	case c.inPlace:
-		fmt.Fprintf(b, "    if status < 0:\n        %s\n    return %s\n", settle, c.args[0].Name)
+		fmt.Fprintf(b, "    if status < 0:\n        %s\n    return %s\n", settle, c.changed.Name)
 	case c.results < 0:
 		fmt.Fprintf(b, "    return own_list(status if status > 0 else %s)\n", settle)
 	case c.results > 1:
@@ -262,7 +262,7 @@ func (a *arg) pythonValues() (before, values []string) {
 func (c *call) pythonDoc(b *strings.Builder) {
 	doc := oneLine(c.doc())
 	if c.inPlace && !strings.HasSuffix(c.row.Name, "_") {
-		doc = fmt.Sprintf("%s in place: changes `%s` and returns it.", c.row.Name, c.args[0].Name)
+		doc = fmt.Sprintf("%s in place: changes `%s` and returns it.", c.row.Name, c.changed.Name)
 	}
 	if doc != "" && !strings.HasSuffix(doc, ".") {
 		doc += "."

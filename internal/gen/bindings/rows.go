@@ -18,12 +18,13 @@ type family struct {
 	calls []*call
 }
 
-// A call is one function of an operation: the one that returns a result, or the one that changes its first argument.
+// A call is one function of an operation: the one that returns a result, or the one that changes its first tensor.
 type call struct {
 	row     *op.Row
-	name    string // in Python: with an underscore at its end where it changes its first argument
+	name    string // in Python: with an underscore at its end where it changes its first tensor
 	fn      string // of package op
 	inPlace bool
+	changed *arg // the first tensor, if the call is in place
 	args    []*arg
 	options string // the type of the struct of options, if there is one
 	results int    // -1: a list
@@ -160,6 +161,9 @@ func newCall(r *op.Row, fn any, inPlace bool) *call {
 		}
 		c.add(rest[0], in, i)
 		rest = rest[1:]
+	}
+	if inPlace {
+		c.changed = c.args[slices.IndexFunc(c.args, func(a *arg) bool { return a.kind == tensorArg })]
 	}
 	if t.IsVariadic() {
 		c.args[len(c.args)-1].last, c.args[len(c.args)-1].star = true, true

@@ -165,8 +165,19 @@ def nan_to_num(
     """Returns the elements with NaN replaced by 0, and infinities by the dtype's largest and smallest numbers."""
     if not input.dtype.is_floating_point:
         return store(out, _ops.clone(input))
+    return store(out, _ops.nan_to_num(input, *_finite(nan, posinf, neginf)))
+
+
+def nan_to_num_(
+    input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """Replaces NaN and infinities; see `nan_to_num`."""
+    return _ops.nan_to_num_(input, *_finite(nan, posinf, neginf))
+
+
+def _finite(nan: float | None, posinf: float | None, neginf: float | None) -> tuple[float, Operand, Operand]:
     high, low = (None if v is None else operand(v) for v in (posinf, neginf))
-    return store(out, _ops.nan_to_num(input, 0.0 if nan is None else nan, high, low))
+    return 0.0 if nan is None else nan, high, low
 
 
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:

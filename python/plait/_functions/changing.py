@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._functions import arithmetic
-from plait._functions._common import in_place, with_out
+from plait._functions._common import with_out
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -21,7 +21,7 @@ arccos_, arccosh_, arcsin_, arcsinh_ = _ops.acos_, _ops.acosh_, _ops.asin_, _ops
 arctan_, arctanh_, fix_, negative_ = _ops.atan_, _ops.atanh_, _ops.trunc_, _ops.neg_
 clip_ = arithmetic.clamp_
 igamma, igammac = with_out(_ops.igamma), with_out(_ops.igammac)
-i0_, lcm_, ldexp_ = in_place(_ops.i0, "i0_"), in_place(_ops.lcm, "lcm_"), in_place(_ops.ldexp, "ldexp_")
+i0_, lcm_, ldexp_ = _ops.i0_, _ops.lcm_, _ops.ldexp_
 
 
 def _dropping(name: str) -> Any:

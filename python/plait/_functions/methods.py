@@ -31,9 +31,8 @@ class TensorFunctions:
     pow = arithmetic.pow
     pow_ = arithmetic.pow_
     float_power = arithmetic.float_power
-    float_power_ = in_place(arithmetic.float_power, "float_power_")
     nan_to_num = arithmetic.nan_to_num
-    nan_to_num_ = in_place(arithmetic.nan_to_num, "nan_to_num_")
+    nan_to_num_ = arithmetic.nan_to_num_
     logit = arithmetic.logit
     logit_ = arithmetic.logit_
     addcmul = arithmetic.addcmul
@@ -57,13 +56,6 @@ class TensorFunctions:
     fix_ = _ops.trunc_
     angle = conversion.angle
     heaviside = arithmetic.heaviside
-    heaviside_ = in_place(arithmetic.heaviside, "heaviside_")
-    ldexp_ = in_place(_ops.ldexp, "ldexp_")
-    lcm_ = in_place(_ops.lcm, "lcm_")
-    i0_ = in_place(_ops.i0, "i0_")
-    igamma_ = in_place(_ops.igamma, "igamma_")
-    igammac_ = in_place(_ops.igammac, "igammac_")
-    nextafter_ = in_place(_ops.nextafter, "nextafter_")
     hardshrink = _ops.hardshrink
     mvlgamma = matrix.mvlgamma
     mvlgamma_ = in_place(matrix.mvlgamma, "mvlgamma_")
@@ -80,7 +72,7 @@ class TensorFunctions:
 
     def polygamma_(self, n: int):  # type: ignore[no-untyped-def]
         """Replaces the elements by the n-th derivative of the digamma function."""
-        return _ops.copy_(self, _ops.polygamma(n, _ops.clone(self)))  # type: ignore[arg-type]
+        return _ops.polygamma_(n, self)  # type: ignore[arg-type]
 
     # Other names of inverse functions.
     arccos, arccos_ = _ops.acos, _ops.acos_
@@ -140,9 +132,9 @@ class TensorFunctions:
     cummax = order.cummax
     cummin = order.cummin
     cumsum = order.cumsum
-    cumsum_ = in_place(order.cumsum, "cumsum_")
+    cumsum_ = order.cumsum_
     cumprod = order.cumprod
-    cumprod_ = in_place(order.cumprod, "cumprod_")
+    cumprod_ = order.cumprod_
     logcumsumexp = order.logcumsumexp
     unique = order.unique
     unique_consecutive = order.unique_consecutive
@@ -155,7 +147,7 @@ class TensorFunctions:
     diff = order.diff
     cov = order.cov
     renorm = order.renorm
-    renorm_ = in_place(order.renorm, "renorm_")
+    renorm_ = order.renorm_
 
     # Views, splits, joins.
     split = unsafe_split = shape.split_method

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
-from plait._errors import ShapeError
+from plait._errors import DTypeError, ShapeError
 from plait._functions._common import numpy_names, store
 from plait.return_types import Histogram, ValuesIndices
 
@@ -70,6 +70,25 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor |
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Returns the running products along a dimension."""
     return store(out, _ops.cumprod(input, dim, dtype=dtype))
+
+
+@numpy_names
+def cumsum_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """Replaces the elements by their running sums along a dimension; `dtype` may only be the tensor's own."""
+    _own_dtype("cumsum_", input, dtype)
+    return _ops.cumsum_(input, dim)
+
+
+@numpy_names
+def cumprod_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """Replaces the elements by their running products along a dimension; `dtype` may only be the tensor's own."""
+    _own_dtype("cumprod_", input, dtype)
+    return _ops.cumprod_(input, dim)
+
+
+def _own_dtype(name: str, input: Tensor, dtype: DType | None) -> None:
+    if dtype is not None and dtype != input.dtype:
+        raise DTypeError(f"{name}: a tensor of {input.dtype} cannot hold a result of {dtype}")
 
 
 @numpy_names
@@ -246,6 +265,11 @@ def cov(
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
     """Returns the tensor with the slices along a dimension scaled to a p-norm of at most `maxnorm`."""
     return store(out, _ops.renorm(input, p, dim=dim, maxnorm=maxnorm))
+
+
+def renorm_(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """Scales the slices along a dimension to a p-norm of at most `maxnorm`."""
+    return _ops.renorm_(input, p, dim=dim, maxnorm=maxnorm)
 
 
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:

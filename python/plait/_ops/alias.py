@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["chain_matmul", "float_power", "heaviside", "ldexp", "rrelu", "sgn", "sgn_", "true_divide", "true_divide_", "vdot"]
+__all__ = ["chain_matmul", "float_power", "float_power_", "heaviside", "heaviside_", "ldexp", "ldexp_", "rrelu", "rrelu_", "sgn", "sgn_", "true_divide", "true_divide_", "vdot"]
 
 _chain_matmul = _core.bind_ChainMatmul
 
@@ -42,6 +42,20 @@ def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
         raise misuse("float_power", locals(), error) from None
     return own(status if status > 0 else settle(status, _float_power, input._h, exponent_h, exponent_v))
 
+_float_power_in_place = _core.bind_FloatPowerInPlace
+
+
+def float_power_(input: Tensor, exponent: Tensor | Number) -> Tensor:
+    """float_power in place: changes `input` and returns it."""
+    try:
+        exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
+        status = _float_power_in_place(input._h, exponent_h, exponent_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("float_power_", locals(), error) from None
+    if status < 0:
+        settle(status, _float_power_in_place, input._h, exponent_h, exponent_v)
+    return input
+
 _heaviside = _core.bind_Heaviside
 
 
@@ -52,6 +66,19 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("heaviside", locals(), error) from None
     return own(status if status > 0 else settle(status, _heaviside, input._h, values._h))
+
+_heaviside_in_place = _core.bind_HeavisideInPlace
+
+
+def heaviside_(input: Tensor, values: Tensor) -> Tensor:
+    """heaviside in place: changes `input` and returns it."""
+    try:
+        status = _heaviside_in_place(input._h, values._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("heaviside_", locals(), error) from None
+    if status < 0:
+        settle(status, _heaviside_in_place, input._h, values._h)
+    return input
 
 _ldexp = _core.bind_Ldexp
 
@@ -65,6 +92,20 @@ def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
         raise misuse("ldexp", locals(), error) from None
     return own(status if status > 0 else settle(status, _ldexp, input._h, other_h, other_v))
 
+_ldexp_in_place = _core.bind_LdexpInPlace
+
+
+def ldexp_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """ldexp in place: changes `input` and returns it."""
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _ldexp_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("ldexp_", locals(), error) from None
+    if status < 0:
+        settle(status, _ldexp_in_place, input._h, other_h, other_v)
+    return input
+
 _rrelu = _core.bind_Rrelu
 
 
@@ -75,6 +116,19 @@ def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("rrelu", locals(), error) from None
     return own(status if status > 0 else settle(status, _rrelu, input._h, lower, upper, training))
+
+_rrelu_in_place = _core.bind_RreluInPlace
+
+
+def rrelu_(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
+    """rrelu in place: changes `input` and returns it."""
+    try:
+        status = _rrelu_in_place(input._h, lower, upper, training)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("rrelu_", locals(), error) from None
+    if status < 0:
+        settle(status, _rrelu_in_place, input._h, lower, upper, training)
+    return input
 
 _sgn = _core.bind_Sgn
 

@@ -18,8 +18,11 @@ class TensorMethods:
     tanh = _ops.tanh
     tanh_ = _ops.tanh_
     float_power = _ops.float_power
+    float_power_ = _ops.float_power_
     heaviside = _ops.heaviside
+    heaviside_ = _ops.heaviside_
     ldexp = _ops.ldexp
+    ldexp_ = _ops.ldexp_
     sgn = _ops.sgn
     sgn_ = _ops.sgn_
     true_divide = _ops.true_divide
@@ -236,7 +239,9 @@ class TensorMethods:
     cummax = _ops.cummax
     cummin = _ops.cummin
     cumprod = _ops.cumprod
+    cumprod_ = _ops.cumprod_
     cumsum = _ops.cumsum
+    cumsum_ = _ops.cumsum_
     logcumsumexp = _ops.logcumsumexp
     max = _ops.max
     min = _ops.min
@@ -278,9 +283,13 @@ class TensorMethods:
     erfinv_ = _ops.erfinv_
     frexp = _ops.frexp
     i0 = _ops.i0
+    i0_ = _ops.i0_
     igamma = _ops.igamma
+    igamma_ = _ops.igamma_
     igammac = _ops.igammac
+    igammac_ = _ops.igammac_
     lcm = _ops.lcm
+    lcm_ = _ops.lcm_
     lgamma = _ops.lgamma
     lgamma_ = _ops.lgamma_
     logit = _ops.logit
@@ -288,6 +297,7 @@ class TensorMethods:
     nan_to_num = _ops.nan_to_num
     nan_to_num_ = _ops.nan_to_num_
     nextafter = _ops.nextafter
+    nextafter_ = _ops.nextafter_
     corrcoef = _ops.corrcoef
     cov = _ops.cov
     cross = _ops.cross
@@ -298,6 +308,7 @@ class TensorMethods:
     nansum = _ops.nansum
     quantile = _ops.quantile
     renorm = _ops.renorm
+    renorm_ = _ops.renorm_
     acos = _ops.acos
     acos_ = _ops.acos_
     acosh = _ops.acosh

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "max", "min"]
+__all__ = ["cummax", "cummin", "cumprod", "cumprod_", "cumsum", "cumsum_", "logcumsumexp", "max", "min"]
 
 _cummax = _core.bind_Cummax
 
@@ -62,6 +62,19 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         raise misuse("cumprod", locals(), error) from None
     return own(status if status > 0 else settle(status, _cumprod, input._h, dim, dtype_number(dtype)))
 
+_cumprod_in_place = _core.bind_CumprodInPlace
+
+
+def cumprod_(input: Tensor, dim: int) -> Tensor:
+    """cumprod in place: changes `input` and returns it."""
+    try:
+        status = _cumprod_in_place(input._h, dim)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("cumprod_", locals(), error) from None
+    if status < 0:
+        settle(status, _cumprod_in_place, input._h, dim)
+    return input
+
 _cumsum = _core.bind_Cumsum
 
 
@@ -76,6 +89,19 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("cumsum", locals(), error) from None
     return own(status if status > 0 else settle(status, _cumsum, input._h, dim, dtype_number(dtype)))
+
+_cumsum_in_place = _core.bind_CumsumInPlace
+
+
+def cumsum_(input: Tensor, dim: int) -> Tensor:
+    """cumsum in place: changes `input` and returns it."""
+    try:
+        status = _cumsum_in_place(input._h, dim)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("cumsum_", locals(), error) from None
+    if status < 0:
+        settle(status, _cumsum_in_place, input._h, dim)
+    return input
 
 _logcumsumexp = _core.bind_Logcumsumexp
 

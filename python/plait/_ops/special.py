@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "frexp", "i0", "igamma", "igammac", "lcm", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "nextafter", "polygamma", "special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u", "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w", "special_erfcx", "special_hermite_polynomial_h", "special_hermite_polynomial_he", "special_i0e", "special_i1", "special_i1e", "special_laguerre_polynomial_l", "special_legendre_polynomial_p", "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1", "special_ndtr", "special_ndtri", "special_scaled_modified_bessel_k0", "special_scaled_modified_bessel_k1", "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w", "special_spherical_bessel_j0", "special_xlog1py", "zeta"]
+__all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "frexp", "i0", "i0_", "igamma", "igamma_", "igammac", "igammac_", "lcm", "lcm_", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "nextafter", "nextafter_", "polygamma", "polygamma_", "special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u", "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w", "special_erfcx", "special_hermite_polynomial_h", "special_hermite_polynomial_he", "special_i0e", "special_i1", "special_i1e", "special_laguerre_polynomial_l", "special_legendre_polynomial_p", "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1", "special_ndtr", "special_ndtri", "special_scaled_modified_bessel_k0", "special_scaled_modified_bessel_k1", "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w", "special_spherical_bessel_j0", "special_xlog1py", "zeta"]
 
 _digamma = _core.bind_Digamma
 
@@ -164,6 +164,19 @@ def i0(input: Tensor) -> Tensor:
         raise misuse("i0", locals(), error) from None
     return own(status if status > 0 else settle(status, _i0, input._h))
 
+_i0_in_place = _core.bind_I0InPlace
+
+
+def i0_(input: Tensor) -> Tensor:
+    """i0 in place: changes `input` and returns it."""
+    try:
+        status = _i0_in_place(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("i0_", locals(), error) from None
+    if status < 0:
+        settle(status, _i0_in_place, input._h)
+    return input
+
 _igamma = _core.bind_Igamma
 
 
@@ -174,6 +187,19 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("igamma", locals(), error) from None
     return own(status if status > 0 else settle(status, _igamma, input._h, other._h))
+
+_igamma_in_place = _core.bind_IgammaInPlace
+
+
+def igamma_(input: Tensor, other: Tensor) -> Tensor:
+    """igamma in place: changes `input` and returns it."""
+    try:
+        status = _igamma_in_place(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("igamma_", locals(), error) from None
+    if status < 0:
+        settle(status, _igamma_in_place, input._h, other._h)
+    return input
 
 _igammac = _core.bind_Igammac
 
@@ -186,6 +212,19 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
         raise misuse("igammac", locals(), error) from None
     return own(status if status > 0 else settle(status, _igammac, input._h, other._h))
 
+_igammac_in_place = _core.bind_IgammacInPlace
+
+
+def igammac_(input: Tensor, other: Tensor) -> Tensor:
+    """igammac in place: changes `input` and returns it."""
+    try:
+        status = _igammac_in_place(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("igammac_", locals(), error) from None
+    if status < 0:
+        settle(status, _igammac_in_place, input._h, other._h)
+    return input
+
 _lcm = _core.bind_Lcm
 
 
@@ -196,6 +235,19 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("lcm", locals(), error) from None
     return own(status if status > 0 else settle(status, _lcm, input._h, other._h))
+
+_lcm_in_place = _core.bind_LcmInPlace
+
+
+def lcm_(input: Tensor, other: Tensor) -> Tensor:
+    """lcm in place: changes `input` and returns it."""
+    try:
+        status = _lcm_in_place(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("lcm_", locals(), error) from None
+    if status < 0:
+        settle(status, _lcm_in_place, input._h, other._h)
+    return input
 
 _lgamma = _core.bind_Lgamma
 
@@ -292,6 +344,19 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
         raise misuse("nextafter", locals(), error) from None
     return own(status if status > 0 else settle(status, _nextafter, input._h, other._h))
 
+_nextafter_in_place = _core.bind_NextafterInPlace
+
+
+def nextafter_(input: Tensor, other: Tensor) -> Tensor:
+    """nextafter in place: changes `input` and returns it."""
+    try:
+        status = _nextafter_in_place(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("nextafter_", locals(), error) from None
+    if status < 0:
+        settle(status, _nextafter_in_place, input._h, other._h)
+    return input
+
 _polygamma = _core.bind_Polygamma
 
 
@@ -302,6 +367,19 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("polygamma", locals(), error) from None
     return own(status if status > 0 else settle(status, _polygamma, n, input._h))
+
+_polygamma_in_place = _core.bind_PolygammaInPlace
+
+
+def polygamma_(n: int, input: Tensor) -> Tensor:
+    """polygamma in place: changes `input` and returns it."""
+    try:
+        status = _polygamma_in_place(n, input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("polygamma_", locals(), error) from None
+    if status < 0:
+        settle(status, _polygamma_in_place, n, input._h)
+    return input
 
 _special_airy_ai = _core.bind_SpecialAiryAi
 

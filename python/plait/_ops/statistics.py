@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cdist", "corrcoef", "cov", "cross", "dist", "msort", "nanmean", "nanquantile", "nansum", "quantile", "renorm"]
+__all__ = ["cdist", "corrcoef", "cov", "cross", "dist", "msort", "nanmean", "nanquantile", "nansum", "quantile", "renorm", "renorm_"]
 
 _cdist = _core.bind_Cdist
 
@@ -182,3 +182,20 @@ def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("renorm", locals(), error) from None
     return own(status if status > 0 else settle(status, _renorm, input._h, p, dim, maxnorm))
+
+_renorm_in_place = _core.bind_RenormInPlace
+
+
+def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor:
+    """renorm in place: changes `input` and returns it.
+
+    Args:
+        p: the order of the norm
+    """
+    try:
+        status = _renorm_in_place(input._h, p, dim, maxnorm)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse("renorm_", locals(), error) from None
+    if status < 0:
+        settle(status, _renorm_in_place, input._h, p, dim, maxnorm)
+    return input

@@ -83,8 +83,7 @@ def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Returns x where it is positive, else x times a slope: random in training, else the mean of lower and upper."""
-    out = _ops.rrelu(input, lower, upper, training)
-    return _ops.copy_(input, out) if inplace else out
+    return (_ops.rrelu_ if inplace else _ops.rrelu)(input, lower, upper, training)
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:

@@ -1,0 +1,38 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// replace puts into x what fn makes of it, and returns x: the variant in place of an operation that writes its result to
+// other memory. others are the operation's other tensors, nil for absent ones. x stays as it was unless the result has its
+// shape and a dtype of no higher class.
+func replace(name string, fn func(x *core.Tensor) *core.Tensor, x *core.Tensor, others ...*core.Tensor) *core.Tensor {
+	a := beginTensor(name, x, others...)
+	a.inPlace(x)
+	if a.err != nil {
+		return a.fail()
+	}
+	old := x
+	if a.grad {
+		old = Clone(x) // derivatives see the elements as they were
+		defer old.Release()
+	}
+	r := fn(old)
+	if r.Err() != nil {
+		return r
+	}
+	defer r.Release()
+	if !slices.Equal(r.Shape(), x.Shape()) {
+		a.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", x.Shape(), r.Shape())
+	}
+	if class(r.DType()) > class(x.DType()) {
+		a.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", x.DType(), r.DType())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return CopyInPlace(x, r)
+}
