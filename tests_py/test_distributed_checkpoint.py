@@ -1,5 +1,6 @@
 """Checkpoints of many ranks, loaded into other layouts."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -19,18 +20,9 @@ from plait.distributed.checkpoint.state_dict import (
 )
 from plait.nn.parallel import DistributedDataParallel
 from plait.optim.lr_scheduler import StepLR
+from ranks import on_ranks as on_ranks_with
 
-
-def on_ranks(n, fn, *args):
-    results = [None] * n
-
-    def run(rank):
-        dist.init_process_group()
-        results[rank] = fn(rank, *args)
-        dist.destroy_process_group()
-
-    dist.spawn(run, nprocs=n, timeout=60, devices=["cpu:0"])
-    return results
+on_ranks = functools.partial(on_ranks_with, devices=["cpu:0"])
 
 
 def model(seed=0):

@@ -11,6 +11,7 @@ from plait import nn
 from plait.distributed import fsdp
 from plait.distributed.fsdp import FSDP, MixedPrecision, MixedPrecisionPolicy, ShardingStrategy, fully_shard
 from plait.distributed.fsdp.wrap import ModuleWrapPolicy, size_based_auto_wrap_policy
+from ranks import on_ranks
 
 WIDTH = 6
 
@@ -77,12 +78,13 @@ def alone(world, **options):
 
 
 def spawn(fn, nprocs=3):
-    def start(rank):
-        dist.init_process_group(timeout=120)
+    """Runs fn(rank) on ranks that compute in float64."""
+
+    def run(rank):
         plait.set_default_dtype(plait.float64)
         fn(rank)
 
-    dist.spawn(start, nprocs=nprocs)
+    on_ranks(nprocs, run)
 
 
 def full(m):

@@ -10,6 +10,7 @@ from plait import nn
 from plait.distributed import fsdp
 from plait.distributed.fsdp import FSDP, fully_shard
 from plait.nn.utils import materialize
+from ranks import on_ranks
 
 
 class Attention(nn.Module):
@@ -95,14 +96,6 @@ def test_materialize_makes_the_same_bits():
         materialize(nn.Linear(600, 600).to("meta"))
 
 
-def spawn(fn, nprocs=3):
-    def start(rank):
-        dist.init_process_group(timeout=120)
-        fn(rank)
-
-    dist.spawn(start, nprocs=nprocs)
-
-
 def blocks(m):
     for b in m.blocks:
         fully_shard(b)
@@ -137,7 +130,7 @@ def test_each_rank_makes_its_rows(way):
         m(plait.arange(4)[None]).square().mean().backward()
         opt.step()
 
-    spawn(run)
+    on_ranks(3, run)
 
 
 def test_no_rank_holds_the_whole():
@@ -154,7 +147,7 @@ def test_no_rank_holds_the_whole():
         assert plait.memory_stats(rank=rank)["peak"] - before < whole / 4 + whole / 12
         assert m.to_empty(device="cpu") is m
 
-    spawn(run, 4)
+    on_ranks(4, run)
 
 
 def test_initialisers_of_divided_parameters():
@@ -191,7 +184,7 @@ def test_initialisers_of_divided_parameters():
             part.reset_parameters()
         assert (m.weight.full_tensor().numpy() == want.weight.detach().numpy()).all()
 
-    spawn(run, 4)
+    on_ranks(4, run)
 
 
 def test_param_init_fn():
@@ -209,4 +202,4 @@ def test_param_init_fn():
                 np.testing.assert_array_equal(p.detach().numpy(), np.full(p.shape, math.prod(p.shape)), err_msg=n)
         assert (m.blocks[1].scale.numpy() == 7).all()
 
-    spawn(run)
+    on_ranks(3, run)

@@ -1,8 +1,4 @@
-"""DataParallel and DistributedDataParallel train as one device does on the joined batch."""
-
-import collections
-import copy
-import pickle
+"""DistributedDataParallel trains as one device does on the joined batch."""
 
 import numpy as np
 import plait
@@ -11,63 +7,13 @@ from plait import distributed as dist
 from plait import nn
 from plait.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, topk_hook
 from plait.distributed.algorithms.join import Join
-from plait.nn.parallel import (
-    DataParallel,
-    DistributedDataParallel,
-    asynchronous,
-    bounded_staleness,
-    data_parallel,
-    gather,
-    parallel_apply,
-    replicate,
-    scatter,
-    scatter_kwargs,
-)
+from plait.nn.parallel import DistributedDataParallel, asynchronous, bounded_staleness
 from plait.nn.parallel.distributed import _MixedPrecision
 from plait.utils.checkpoint import checkpoint
+from ranks import on_ranks
+from replicas import assert_close, batch, model, one_device, values
 
 N = 3
-
-
-def model(dtype=plait.float64, **kwargs):
-    plait.manual_seed(5)
-    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2), **kwargs).to(dtype)
-
-
-def batch(n=12):
-    plait.manual_seed(1)
-    return plait.randn(n, 6, dtype=plait.float64), plait.randn(n, 2, dtype=plait.float64)
-
-
-def values(m):
-    return [p.detach().numpy().copy() for p in m.parameters()]
-
-
-def assert_close(got, want, rtol=1e-9):
-    for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
-
-
-def one_device(steps=4, n=12, make=lambda p: plait.optim.Adam(p, lr=0.05)):
-    m = model()
-    x, y = batch(n)
-    opt = make(m.parameters())
-    for _ in range(steps):
-        opt.zero_grad()
-        nn.functional.mse_loss(m(x), y).backward()
-        opt.step()
-    return values(m)
-
-
-def on_ranks(fn, n=N, **kwargs):
-    results = [None] * n
-
-    def run(rank):
-        dist.init_process_group()
-        results[rank] = fn(rank)
-
-    dist.spawn(run, nprocs=n, timeout=60, **kwargs)
-    return results
 
 
 def part(rank, n=12, cuts=None):
@@ -100,7 +46,7 @@ def test_case14_ddp_parity(options):
             opt.step()
         return values(m)
 
-    results = on_ranks(fn)
+    results = on_ranks(N, fn)
     assert_close(results[0], one_device())
     for other in results[1:]:  # case 15: the same bits on every rank
         assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
@@ -119,7 +65,7 @@ def test_weighted_by_uneven_batches():
             opt.step()
         return values(m)
 
-    assert_close(on_ranks(fn)[0], one_device(3, make=lambda p: plait.optim.SGD(p, lr=0.1)))
+    assert_close(on_ranks(N, fn)[0], one_device(3, make=lambda p: plait.optim.SGD(p, lr=0.1)))
 
 
 def test_case18_no_sync():
@@ -139,7 +85,7 @@ def test_case18_no_sync():
 
     m, (x, y) = model(), batch()
     nn.functional.mse_loss(m(x), y).backward()
-    for before, grads in on_ranks(fn):
+    for before, grads in on_ranks(N, fn):
         assert before == 0
         assert_close(grads, [p.grad.numpy() for p in m.parameters()])
 
@@ -158,7 +104,7 @@ def test_case19_join_under_its_other_name():
             Join([nn.Linear(2, 2)])
         return values(m)
 
-    results = on_ranks(fn)
+    results = on_ranks(N, fn)
     for other in results[1:]:
         assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
 
@@ -175,7 +121,7 @@ def test_case19_join():
                 opt.step()
         return values(m)
 
-    results = on_ranks(fn)
+    results = on_ranks(N, fn)
     for other in results[1:]:
         assert_close(results[0], other)
 
@@ -196,7 +142,7 @@ def test_case20_unused_parameters():
             m(x, False).sum().backward()
 
     with pytest.raises(RuntimeError, match=r"b\.weight"):
-        on_ranks(fails, 2)
+        on_ranks(2, fails)
 
     def works(rank):
         m = DistributedDataParallel(Two(), find_unused_parameters=True)
@@ -204,7 +150,7 @@ def test_case20_unused_parameters():
         m(x, rank == 0).sum().backward()
         return m.module.b.weight.grad.tolist()
 
-    assert on_ranks(works, 2) == [[[1.0] * 6] * 2] * 2
+    assert on_ranks(2, works) == [[[1.0] * 6] * 2] * 2
 
 
 def test_case22_buffers_and_sync_batch_norm():
@@ -224,7 +170,7 @@ def test_case22_buffers_and_sync_batch_norm():
     bn = nn.BatchNorm1d(4).to(plait.float64)
     y = bn(x)
     (y**2 * (1 + plait.arange(3.0, dtype=plait.float64))).mean().backward()
-    results = on_ranks(fn)
+    results = on_ranks(N, fn)
     np.testing.assert_allclose(np.concatenate([r[0] for r in results]), y.detach().numpy(), rtol=1e-9)
     for _, grad, var in results:
         np.testing.assert_allclose(grad, bn.weight.grad.numpy(), rtol=1e-9)
@@ -260,7 +206,7 @@ def test_case23_hooks(state, hook, tolerance):
         assert losses[-1] < losses[0]
         return values(m)
 
-    results = on_ranks(fn)
+    results = on_ranks(N, fn)
     for other in results[1:]:
         assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
     if tolerance is not None:
@@ -311,7 +257,7 @@ def test_case23_hooks_in_python(hook, tolerance, bucket_view):
             assert {shape for _, _, shapes in seen for shape in shapes} == {tuple(p.shape) for p in m.parameters()}
         return values(m)
 
-    results = on_ranks(fn)
+    results = on_ranks(N, fn)
     for other in results[1:]:
         assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
     assert_close(results[0], one_device(5, make=lambda p: plait.optim.SGD(p, lr=0.1)), tolerance)
@@ -332,7 +278,7 @@ def test_case19_hooks_in_python_of_ranks_without_batches():
         assert len(seen) == 2 + N - 1
         return values(m)
 
-    results = on_ranks(fn)
+    results = on_ranks(N, fn)
     for other in results[1:]:
         assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
 
@@ -346,7 +292,7 @@ def test_wrong_hooks():
         m(part(rank)[0]).sum().backward()
 
     with pytest.raises(TypeError, match="must return a future of a tensor, got str"):
-        on_ranks(wrong, 2)
+        on_ranks(2, wrong)
 
     def short(rank):
         m = DistributedDataParallel(model())
@@ -354,7 +300,7 @@ def test_wrong_hooks():
         m(part(rank)[0]).sum().backward()
 
     with pytest.raises(RuntimeError, match="like the bucket's buffer"):
-        on_ranks(short, 2)
+        on_ranks(2, short)
 
     def raising(state, bucket):
         raise KeyError("on purpose")
@@ -366,7 +312,7 @@ def test_wrong_hooks():
         m(part(rank)[0])
 
     with pytest.raises(KeyError, match="on purpose"):
-        on_ranks(raises, 2)
+        on_ranks(2, raises)
 
 
 def own_allreduce_of(state):
@@ -378,7 +324,7 @@ def test_case25_models_that_differ():
         return DistributedDataParallel(nn.Linear(3 + (rank == 1), 2))
 
     with pytest.raises(plait.DistributedError, match="weight"):
-        on_ranks(fn)
+        on_ranks(N, fn)
 
 
 def test_case27_state_dicts():
@@ -392,7 +338,7 @@ def test_case27_state_dicts():
         m.load_state_dict(state)
         m.module.load_state_dict(inner)
 
-    on_ranks(fn, 2)
+    on_ranks(2, fn)
 
 
 def test_case16_delayed_parameters():
@@ -412,7 +358,7 @@ def test_case16_delayed_parameters():
 
     m, (x, y) = model(), batch()
     nn.functional.mse_loss(m(x), y).backward()
-    for grads in on_ranks(fn):
+    for grads in on_ranks(N, fn):
         assert_close(grads, [p.grad.numpy() for p in m.parameters()])
 
 
@@ -441,7 +387,7 @@ def test_case14_mixed_precision():
         assert all(v.dtype == plait.float32 for v in many.state_dict().values())
         return values(many)
 
-    results = on_ranks(fn)
+    results = on_ranks(N, fn)
     assert set(seen) == {(plait.bfloat16, plait.bfloat16)}
     for other in results[1:]:
         assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
@@ -474,7 +420,7 @@ def test_case26_mixed_precision_of_checkpointed_blocks():
             grads.append([p.grad.numpy().copy() for p in many.parameters()])
         return grads
 
-    for plain, again in on_ranks(fn):
+    for plain, again in on_ranks(N, fn):
         assert all((a == b).all() for a, b in zip(plain, again, strict=True))
 
 
@@ -487,7 +433,7 @@ def test_device_ids_move_inputs():
         nn.functional.mse_loss(out, y.to("cpu:2")).backward()
         return str(out.device), [p.grad.numpy().copy() for p in many.parameters()]
 
-    for where, grads in on_ranks(fn):
+    for where, grads in on_ranks(N, fn):
         assert where == "cpu:2"
         assert len(grads) == 4
 
@@ -505,7 +451,7 @@ def test_a_module_is_its_own_again():
         if rank == 0:  # on no other rank
             nn.functional.mse_loss(m(x), y).backward()
 
-    on_ranks(fn)
+    on_ranks(N, fn)
 
 
 def test_ddp_arguments():
@@ -535,7 +481,7 @@ def test_ddp_arguments():
         with pytest.raises(ValueError, match="bucket_cap_mb"):
             DistributedDataParallel(model(), bucket_cap_mb=0)
 
-    on_ranks(fn, 2)
+    on_ranks(2, fn)
     with pytest.raises(ValueError, match="init_process_group"):
         DistributedDataParallel(model())
 
@@ -558,7 +504,7 @@ def test_sync_modes():
             m.set_sync_mode("synchronous", opt)
             return values(m), first, nn.functional.mse_loss(m(x), y).item(), clocks[rank], staleness
 
-        return on_ranks(fn)
+        return on_ranks(N, fn)
 
     want = one_device(8, make=lambda p: plait.optim.SGD(p, lr=0.05))
     for result, *_ in train(bounded_staleness(0)):
@@ -568,174 +514,3 @@ def test_sync_modes():
             assert last < first
             assert clock == 8
             assert mode is asynchronous or staleness <= 2
-
-
-# --- DataParallel ---
-
-DEVICES = ["cpu:0", "cpu:1", "cpu:2"]
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 30])
-def test_case08_data_parallel_parity(n):
-    x, y = batch(n)
-    single, many = model(), DataParallel(model(), DEVICES)
-    opts = [plait.optim.Adam(m.parameters(), lr=0.05) for m in (single, many)]
-    for _ in range(3):
-        for m, opt in zip((single, many), opts, strict=True):
-            opt.zero_grad()
-            nn.functional.mse_loss(m(x), y).backward()
-            opt.step()
-    assert_close(values(many), values(single))
-    np.testing.assert_allclose(many(x).detach().numpy(), single(x).detach().numpy(), rtol=1e-9)
-
-
-@pytest.mark.parametrize("devices", [["cpu:0", "cpu:0"], ["cpu:1", "cpu:0", "cpu:1", "cpu:0"]], ids=str)
-def test_case08_several_replicas_on_a_device(devices):
-    for n in (1, 3, 5, 12):
-        x, y = batch(n)
-        single, many = model(), DataParallel(model().to(devices[0]), devices)
-        nn.functional.mse_loss(single(x), y).backward()
-        nn.functional.mse_loss(many(x), y.to(devices[0])).backward()
-        assert_close([p.grad.cpu().numpy() for p in many.parameters()], [p.grad.numpy() for p in single.parameters()])
-
-
-def test_case08_functions():
-    """The parts of DataParallel under PyTorch's names."""
-    devices, x = ["cpu:0", "cpu:1", "cpu:2"], plait.arange(8.0, requires_grad=True)
-    parts = scatter({"x": x, "scale": plait.tensor(2.0), "name": "n"}, devices)
-    assert [p["x"].tolist() for p in parts] == [[0, 1, 2], [3, 4, 5], [6, 7]]
-    assert [str(p["scale"].device) for p in parts] == devices
-    assert [p["name"] for p in parts] == ["n"] * 3
-    first, none, last = scatter(x, devices, weights=[3, 0, 1])
-    assert (first.tolist(), none, last.tolist()) == ([0, 1, 2, 3, 4, 5], None, [6, 7])
-    joined = gather([p["x"] * p["scale"] for p in parts], "cpu:1")
-    assert (joined.tolist(), str(joined.device)) == ([0, 2, 4, 6, 8, 10, 12, 14], "cpu:1")
-    joined.sum().backward()
-    assert x.grad.tolist() == [2] * 8
-    args, kwargs = scatter_kwargs((x,), {"y": x}, devices[:2])
-    assert [len(a) for a in args] == [1, 1]
-    assert kwargs[1]["y"].tolist() == [4, 5, 6, 7]
-    m = nn.Linear(4, 2)
-    replicas = replicate(m, devices)
-    batch = [plait.ones(2, 4, device=d) for d in devices]
-    out = gather(parallel_apply(replicas, batch, devices=devices), "cpu:0")
-    assert out.shape == (6, 2)
-    out.sum().backward()
-    assert m.bias.grad.tolist() == [6, 6]
-    assert not replicate(m, devices, detach=True)[1].weight.requires_grad
-    with pytest.raises(ValueError, match=r"4 and 1 samples.*same devices"):
-        scatter((plait.ones(4, 2), plait.ones(1, 2)), devices[:2])
-    with pytest.raises(ValueError, match="dimension"):
-        scatter(plait.tensor(1.0), devices)
-
-
-def test_case08_a_subclass_that_scatters_itself():
-    class Uneven(DataParallel):
-        def scatter(self, inputs, kwargs, device_ids):
-            first = inputs[0][:1], inputs[0][1:]
-            return [(part.to(d),) for part, d in zip(first, device_ids, strict=True)], [kwargs] * 2
-
-    x, _ = batch(6)
-    many = Uneven(model(), ["cpu:0", "cpu:1"])
-    assert_close([many(x).detach().numpy()], [model()(x).detach().numpy()])
-
-
-def test_copies_of_data_parallel():
-    x, _ = batch(6)
-    many = DataParallel(model(), ["cpu:0", "cpu:1"], weights=[2, 1])
-    want = many(x)
-    for other in (copy.deepcopy(many), pickle.loads(pickle.dumps(many))):
-        assert_close([other(x).detach().numpy()], [want.detach().numpy()])
-        other(x).sum().backward()
-    assert all(p.grad is None for p in many.parameters())
-
-
-def test_case08_nested_inputs_and_outputs():
-    Out = collections.namedtuple("Out", ["double", "scalar"])
-
-    class Nested(nn.Module):
-        def forward(self, pair, *, options):
-            return {"sum": pair[0] + pair[1], "out": Out(pair[0] * 2, options["bias"].sum()), "name": options["name"]}
-
-    a, b = plait.arange(5.0), plait.ones(5)
-    got = DataParallel(Nested(), ["cpu:0", "cpu:1"])((a, b), options={"bias": b, "name": "x"})
-    assert got["sum"].tolist() == [1, 2, 3, 4, 5]
-    assert got["out"].double.tolist() == [0, 2, 4, 6, 8]
-    assert got["out"].scalar.tolist() == [3, 2]
-    assert got["name"] == ["x", "x"]
-
-
-def test_case10_buffers_are_those_of_the_first_device():
-    bn = nn.BatchNorm1d(6).to(plait.float64)
-    x, _ = batch(8)
-    many = DataParallel(bn, ["cpu:0", "cpu:1"])
-    many(x)
-    alone = nn.BatchNorm1d(6).to(plait.float64)
-    alone(x[:4])
-    np.testing.assert_allclose(bn.running_mean.numpy(), alone.running_mean.numpy(), rtol=1e-12)
-    assert bn.num_batches_tracked.item() == 1
-
-
-def test_case11_wrong_device():
-    m = nn.Linear(6, 2, device="cpu:1")
-    with pytest.raises(RuntimeError, match=r"cpu:0.*cpu:1"):
-        DataParallel(m, ["cpu:0", "cpu:2"])(plait.ones(4, 6))
-
-
-def test_case12_exception_names_the_replica():
-    class Fails(nn.Module):
-        def forward(self, x):
-            if x.device == plait.device("cpu:1"):
-                raise KeyError("lost")
-            return x
-
-    with pytest.raises(KeyError) as caught:
-        DataParallel(Fails(), ["cpu:0", "cpu:1"])(plait.ones(4, 1))
-    assert caught.value.__notes__ == ["raised in replica 1 on cpu:1"]
-
-
-def test_case13_weights():
-    x, y = batch(12)
-    m = DataParallel(model(), ["cpu:0", "cpu:1"], weights=[3, 1])
-    assert m.sizes(12) == [9, 3]
-    nn.functional.mse_loss(m(x), y).backward()
-    single = model()
-    nn.functional.mse_loss(single(x), y).backward()
-    assert_close([p.grad.numpy() for p in m.parameters()], [p.grad.numpy() for p in single.parameters()])
-    auto = DataParallel(model(), ["cpu:0", "cpu:1"], weights="auto")
-    auto(x)
-    assert abs(sum(auto.weights) - 1) < 1e-9
-    with pytest.raises(ValueError, match="weight"):
-        m.set_weights([1, -1])
-
-
-def test_data_parallel_stale_gradients():
-    x, y = batch(12)
-    m = DataParallel(model(), ["cpu:0", "cpu:1"])
-    m.set_sync_mode(bounded_staleness(1))
-    opt = plait.optim.SGD(m.parameters(), lr=0.05)
-    first = nn.functional.mse_loss(m(x), y).item()
-    for _ in range(6):
-        opt.zero_grad()
-        nn.functional.mse_loss(m(x), y).backward()
-        opt.step()
-    m.flush()
-    assert m.staleness() <= 1
-    assert nn.functional.mse_loss(m(x), y).item() < first
-
-
-def test_data_parallel_around_the_edges():
-    x, _ = batch(4)
-    assert DataParallel(model(), [])(x).shape == (4, 2)
-    assert data_parallel(model(), x, ["cpu:0", "cpu:1"]).shape == (4, 2)
-    assert nn.DataParallel is DataParallel
-    m = DataParallel(nn.LSTM(6, 3, batch_first=True).to(plait.float64), ["cpu:0", "cpu:1"])
-    out, _ = m(x.view(4, 1, 6))
-    assert out.shape == (4, 1, 3)
-    assert all(k.startswith("module.") for k in m.state_dict())
-    m.load_state_dict(m.module.state_dict())
-    for wrong in (3, [model()]):
-        with pytest.raises(TypeError, match="want a module"):
-            DataParallel(wrong, ["cpu:0"])
-    with pytest.raises(TypeError, match="list of devices"):
-        DataParallel(model(), "cpu:0")

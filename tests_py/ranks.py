@@ -1,0 +1,16 @@
+"""Ranks that are threads, for tests of what they do together."""
+
+from plait import distributed as dist
+
+
+def on_ranks(n, fn, *args, **kwargs):
+    """Runs fn(rank, *args) in a process group on n ranks, and returns what each returned."""
+    results = [None] * n
+
+    def run(rank):
+        dist.init_process_group("gloo")
+        results[rank] = fn(rank, *args)
+        dist.destroy_process_group()
+
+    dist.spawn(run, nprocs=n, timeout=60, **kwargs)
+    return results
