@@ -132,6 +132,24 @@ func TestCase16DelayedWrongly(t *testing.T) {
 	})
 }
 
+// Case 25: ranks whose delayed parameters wait for different ones would come to them at different times, or one never.
+func TestCase25DelayedByDifferentParameters(t *testing.T) {
+	for what, until := range map[string]func(rank int, params []*core.Tensor) *core.Tensor{
+		`"0.weight" on rank 0, "0.bias" on rank 1`: func(rank int, params []*core.Tensor) *core.Tensor { return params[rank] },
+		`"0.weight" on rank 0, another module's float64[2] on rank 1`: func(rank int, params []*core.Tensor) *core.Tensor {
+			return []*core.Tensor{params[0], op.Zeros(2).Detach().SetRequiresGrad(true)}[rank]
+		},
+	} {
+		spawn(t, 2, func(r *collective.Rank) error {
+			m := mlpLike(4)
+			params := nn.Parameters(m)
+			_, err := ddp.New(m, r.World, ddp.Options{Delayed: params[2:3], Until: until(r.Rank, params)})
+			require.ErrorContains(t, err, "the delayed parameters wait for "+what)
+			return nil
+		})
+	}
+}
+
 // Case 20: buckets that no rank uses need not be sent.
 func TestCase20SkipUnused(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {

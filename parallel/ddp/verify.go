@@ -13,6 +13,7 @@ import (
 type description struct {
 	Params, Buffers []described
 	Options         Options
+	Until           string // what delayed parameters wait for
 	Problem         string // what keeps the rank from training
 }
 
@@ -39,6 +40,20 @@ func describe(n Named) described {
 	return described{n.Name, n.Tensor.DType(), slices.Clone(n.Tensor.Shape()), n.Tensor.RequiresGrad(), false}
 }
 
+// until says what delayed parameters wait for.
+func (r *Reducer) until() string {
+	t := r.options.Until
+	if t == nil {
+		return "nothing"
+	}
+	for _, p := range r.params {
+		if p.Tensor == t {
+			return fmt.Sprintf("%q", p.Name)
+		}
+	}
+	return fmt.Sprintf("another module's %v%v", t.DType(), t.Shape())
+}
+
 // verify compares the ranks' parameters, buffers and options. All ranks return the same error.
 func (r *Reducer) verify(problem error) error {
 	d := description{Options: r.options}
@@ -54,6 +69,7 @@ func (r *Reducer) verify(problem error) error {
 		for _, b := range r.buffers {
 			d.Buffers = append(d.Buffers, describe(b))
 		}
+		d.Until = r.until()
 	}
 	mine, err := json.Marshal(d)
 	if err != nil {
@@ -112,6 +128,9 @@ func compare(ranks []description) error {
 			}
 			return core.Errorf(core.DistributedError, "ddp", "the ranks' models differ: %s; the first that some lack is %q", strings.Join(v, ", "), extra)
 		}
+	}
+	if v := group(ranks, func(r int) string { return ranks[r].Until }); len(v) > 1 {
+		return core.Errorf(core.DistributedError, "ddp", "the ranks' options differ: the delayed parameters wait for %s", strings.Join(v, ", "))
 	}
 	options := func(r int) string {
 		b, _ := json.Marshal(ranks[r].Options) // as it came, without pointers
