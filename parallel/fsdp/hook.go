@@ -7,8 +7,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A Hook reduces the gradients of a unit in the place of the collective. Every rank must register the same one. What it
-// launches is ordered by itself.
+// A Hook reduces the gradients of a unit in the place of the collective. Every rank must register the same one. It runs on a stream
+// beside backward, and need not wait for what it launches.
 type Hook func(r *Reduction) error
 
 // A Reduction is the gradients of a unit on their way to the shards, in one dimension and dtype.
@@ -21,7 +21,12 @@ type Reduction struct {
 	Part *core.Tensor
 	// Group is the ranks to average over.
 	Group *collective.Group
+
+	context *core.Context
 }
+
+// Context returns the context in which a hook of another language works on the gradients: on a stream beside backward's.
+func (r *Reduction) Context() *core.Context { return r.context }
 
 // RegisterHook makes h reduce the unit's gradients. There can be one. Not for hybrid sharding.
 func (u *Unit) RegisterHook(h Hook) error {
@@ -63,18 +68,24 @@ func (u *Unit) hookable() error {
 
 func (u *Unit) hooked() bool { return u.hook != nil || u.foreign != 0 }
 
-// reduceByHook is reduce where a hook does it. It runs where backward computes.
+// reduceByHook is reduce where a hook does it.
 func (u *Unit) reduceByHook(params []*parameter) error {
-	r, err := u.pack(params)
-	if err != nil {
+	t := u.tree
+	r := &Reduction{Group: u.group, context: t.beside(u.device)}
+	release := func() {
 		r.Full.Release()
 		r.Part.Release()
+	}
+	if err := t.off(u.device, func() error { return u.pack(r, params) }); err != nil {
+		release()
 		return err
 	}
+	if !u.whole() {
+		t.holdGradients(params)
+	}
 	finish := func() error {
-		err := u.unpack(r, params)
-		r.Full.Release()
-		r.Part.Release()
+		err := t.off(u.device, func() error { return u.unpack(r, params) })
+		release()
 		if err != nil {
 			return err
 		}
@@ -89,86 +100,68 @@ func (u *Unit) reduceByHook(params []*parameter) error {
 			return finish()
 		})
 	}
-	core.NoGrad(func() { core.Tidy(func() { err = u.hook(r) }) })
-	if err != nil {
-		r.Full.Release()
-		r.Part.Release()
+	if err := t.off(u.device, func() error { return u.hook(r) }); err != nil {
+		release()
 		return err
 	}
 	return finish()
 }
 
 // pack moves the full gradients to one tensor.
-func (u *Unit) pack(params []*parameter) (r *Reduction, err error) {
+func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 	ranks, chunk := sizeOf(u.group), 0
 	for _, p := range params {
 		chunk += p.sizes[0]
 	}
 	d := u.reduceDType(params[0])
-	r = &Reduction{Group: u.group}
-	core.NoGrad(func() {
-		core.WithCategory(core.Communication, func() {
-			o := op.TensorOptions{DType: &d, Device: u.device}
-			r.Full = op.Full([]int{ranks * chunk}, core.Num(0), o).Keep()
-			r.Part = r.Full
-			if u.whole() {
-				r.Group = u.options.Replicas
-			} else {
-				r.Part = op.Full([]int{chunk}, core.Num(0), o).Keep()
+	o := op.TensorOptions{DType: &d, Device: u.device}
+	r.Full = op.Full([]int{ranks * chunk}, core.Num(0), o).Keep()
+	r.Part = r.Full
+	if u.whole() {
+		r.Group = u.options.Replicas
+	} else {
+		r.Part = op.Full([]int{chunk}, core.Num(0), o).Keep()
+	}
+	for rank := range ranks {
+		at := rank * chunk
+		for _, p := range params {
+			g := p.full().Grad()
+			if g == nil {
+				p.absent = true
+			} else if n := p.sizes[rank]; n > 0 && err == nil {
+				rows := op.Reshape(p.part(g.Detach(), p.rows[rank], p.rows[rank+1]), -1)
+				err = op.CopyInPlace(op.Narrow(r.Full, 0, at, n), rows).Err()
 			}
-			core.Tidy(func() {
-				for rank := range ranks {
-					at := rank * chunk
-					for _, p := range params {
-						g := p.full().Grad()
-						if g == nil {
-							p.absent = true
-						} else if n := p.sizes[rank]; n > 0 && err == nil {
-							rows := op.Reshape(p.part(g.Detach(), p.rows[rank], p.rows[rank+1]), -1)
-							err = op.CopyInPlace(op.Narrow(r.Full, 0, at, n), rows).Err()
-						}
-						at += p.sizes[rank]
-					}
-				}
-			})
-		})
-	})
+			at += p.sizes[rank]
+		}
+	}
 	if err == nil {
 		err = r.Part.Err()
 	}
-	if err == nil && !u.whole() {
-		for _, p := range params {
-			p.full().SetGrad(nil)
-		}
-	}
-	return r, err
+	return err
 }
 
 // unpack adds the rank's part to the gradients of the shards.
-func (u *Unit) unpack(r *Reduction, params []*parameter) (err error) {
+func (u *Unit) unpack(r *Reduction, params []*parameter) error {
 	at := 0
-	core.NoGrad(func() {
-		core.Tidy(func() {
-			for _, p := range params {
-				n := p.sizes[u.rank()]
-				var g *core.Tensor
-				core.WithCategory(core.Gradient, func() {
-					g = op.Reshape(op.Clone(op.Narrow(r.Part, 0, at, n)), p.shard().Shape()...).Keep()
-				})
-				at += n
-				if err = g.Err(); err != nil {
-					return
-				}
-				if u.whole() {
-					p.tensor.SetGrad(nil) // whose average this is
-				}
-				if err = u.add([]*parameter{p}, []*core.Tensor{g}); err != nil {
-					return
-				}
-			}
+	for _, p := range params {
+		n := p.sizes[u.rank()]
+		var g *core.Tensor
+		core.WithCategory(core.Gradient, func() {
+			g = op.Reshape(op.Clone(op.Narrow(r.Part, 0, at, n)), p.shard().Shape()...).Keep()
 		})
-	})
-	return err
+		at += n
+		if err := g.Err(); err != nil {
+			return err
+		}
+		if u.whole() {
+			p.tensor.SetGrad(nil) // whose average this is
+		}
+		if err := u.add([]*parameter{p}, []*core.Tensor{g}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (u *Unit) dropHook() {

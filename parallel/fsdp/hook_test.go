@@ -29,13 +29,17 @@ func TestHooks(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				calls := 0
+				calls, here := 0, core.CurrentContext().Stream(nn.Parameters(m)[0].Device())
 				for _, u := range f.Tree().Units() {
 					if !hooked {
 						continue
 					}
 					err := u.RegisterHook(func(d *fsdp.Reduction) error {
 						calls++
+						beside := core.CurrentContext().Stream(d.Full.Device())
+						if beside == here || d.Context().Stream(d.Full.Device()) != beside {
+							return errors.New("the hook runs where backward computes")
+						}
 						if d.Part == d.Full {
 							return d.Group.AllReduce(d.Full, collective.Avg).Wait()
 						}

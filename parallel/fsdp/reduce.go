@@ -53,7 +53,6 @@ func (u *Unit) reduce() error {
 			}
 		}
 	}
-	var held []*core.Tensor
 	err := t.off(u.device, func() error {
 		for i, p := range params {
 			g := p.full().Grad()
@@ -86,18 +85,8 @@ func (u *Unit) reduce() error {
 		if direct {
 			p.shard().SetGrad(outs[i])
 		}
-		if g := p.full().Grad(); g != nil {
-			held = append(held, g.Detach().Keep())
-			p.full().SetGrad(nil)
-		}
 	}
-	// The memory of the gradients before these may be used from now on, by what waits for their reduction; where nothing is to
-	// run beside reductions, that of these too.
-	t.releaseHeld()
-	t.held = held
-	if t.root().options.BackwardPrefetch == PrefetchNever {
-		t.releaseHeld()
-	}
+	t.holdGradients(params)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,8 @@ import (
 // those of all others in it.
 type Tree struct {
 	units   []*Unit
-	streams map[core.Device]core.Stream // for casts and sums that computation must not wait for
+	streams map[core.Device]core.Stream   // for casts and sums that computation must not wait for
+	asides  map[core.Device]*core.Context // on those streams, for hooks of another language
 
 	depth  int     // forward passes that are in a unit
 	order  []*Unit // of the last pass: in which forward came to them
@@ -34,7 +35,7 @@ func NewTree(units []*Unit) (*Tree, error) {
 	if len(units) == 0 {
 		return nil, core.Errorf(core.ValueError, "fsdp", "got no units")
 	}
-	t := &Tree{streams: map[core.Device]core.Stream{}, arriving: map[*core.History][]func() error{}}
+	t := &Tree{streams: map[core.Device]core.Stream{}, asides: map[core.Device]*core.Context{}, arriving: map[*core.History][]func() error{}}
 	for _, u := range units {
 		if u.closed {
 			return nil, core.Errorf(core.StateError, "fsdp", "the unit %q was closed", u.Name())
@@ -71,10 +72,13 @@ func (t *Tree) leave(u *Unit) error {
 	}
 	err := t.Wait()
 	t.releaseHeld()
+	for _, c := range t.asides {
+		c.Free()
+	}
 	for _, s := range t.streams {
 		err = errors.Join(err, s.Close())
 	}
-	t.streams = nil
+	t.streams, t.asides = nil, nil
 	return err
 }
 
@@ -93,6 +97,18 @@ func (t *Tree) off(dev core.Device, fn func() error) (err error) {
 		})
 	})
 	return err
+}
+
+// beside returns a context in which the streams are those of [Tree.off].
+func (t *Tree) beside(dev core.Device) *core.Context {
+	if t.asides[dev] == nil {
+		_ = t.off(dev, func() error {
+			here := core.CurrentContext()
+			t.asides[dev] = here.OnStreamsOf(here)
+			return nil
+		})
+	}
+	return t.asides[dev]
 }
 
 // keep remembers a collective whose error is to be reported.
@@ -279,6 +295,23 @@ func (t *Tree) abandon() {
 		}
 	}
 	t.releaseHeld()
+}
+
+// holdGradients takes the full gradients, which are being reduced, from the parameters. The memory of those before them may be used
+// from now on, by what waits for their reduction; where nothing is to run beside reductions, that of these too.
+func (t *Tree) holdGradients(params []*parameter) {
+	var held []*core.Tensor
+	for _, p := range params {
+		if g := p.full().Grad(); g != nil {
+			held = append(held, g.Detach().Keep())
+			p.full().SetGrad(nil)
+		}
+	}
+	t.releaseHeld()
+	t.held = held
+	if t.root().options.BackwardPrefetch == PrefetchNever {
+		t.releaseHeld()
+	}
 }
 
 func (t *Tree) releaseHeld() {
