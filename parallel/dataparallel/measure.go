@@ -5,6 +5,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // measuredPasses is how often each device runs in a [Measurement]. The best time counts: the first pass compiles and allocates.
@@ -79,7 +80,7 @@ func (m *Measurement) prepare(device int) (err error) {
 	core.NoGrad(func() {
 		core.Tidy(func() {
 			for _, t := range m.replicas.tensors {
-				c := move(t, dev)
+				c := collective.ToDevice(t, dev)
 				if !t.RequiresGrad() {
 					c = op.Clone(c) // a buffer, which forward may change
 				}
@@ -93,7 +94,7 @@ func (m *Measurement) prepare(device int) (err error) {
 					n := x.Size(dim)
 					x = op.Narrow(x, dim, 0, max(n/len(m.best), min(n, 1)))
 				}
-				if err = keep(&m.parts, move(x, dev)); err != nil {
+				if err = keep(&m.parts, collective.ToDevice(x, dev)); err != nil {
 					return
 				}
 			}

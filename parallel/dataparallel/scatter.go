@@ -5,6 +5,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // Sizes returns how many of n samples each of the devices gets. Without weights the parts are as equal as [op.Chunk] makes
@@ -124,7 +125,7 @@ func Scatter(inputs []*core.Tensor, devices []core.Device, weights []float64, di
 				d, _ := core.WrapDim(name, dim, x.Dim())
 				p = op.Narrow(x, d, at, cuts[i][k])
 			}
-			if p = move(p, devices[k]); p.Err() != nil {
+			if p = collective.ToDevice(p, devices[k]); p.Err() != nil {
 				return nil, nil, p.Err()
 			}
 			parts[k] = append(parts[k], p)
@@ -146,7 +147,7 @@ func Gather(parts []*core.Tensor, dev core.Device, dim int) *core.Tensor {
 		if p.Dim() == 0 {
 			p, dim = op.Reshape(p, 1), 0
 		}
-		moved[i] = move(p, dev)
+		moved[i] = collective.ToDevice(p, dev)
 	}
 	if len(moved) == 1 {
 		return moved[0]

@@ -5,6 +5,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // A SyncMode says when the gradients of a step reach the module.
@@ -85,7 +86,7 @@ func (r *Replicas) Flush() (err error) {
 							continue
 						}
 						t := u.targets[k]
-						moved := move(g, r.devices[0])
+						moved := collective.ToDevice(g, r.devices[0])
 						if old := t.Grad(); old != nil {
 							err = op.AddInPlace(old, moved).Err()
 						} else if err = moved.Err(); err == nil {
@@ -166,7 +167,7 @@ func (r *Replicas) postpone(d *core.Derivation, j *joint, grads [][]*core.Tensor
 			if g == nil || k < 0 { // frozen meanwhile
 				continue
 			}
-			if g = move(g, r.devices[0]); sums[k] != nil {
+			if g = collective.ToDevice(g, r.devices[0]); sums[k] != nil {
 				g = op.Add(sums[k], g)
 			}
 			sums[k] = g

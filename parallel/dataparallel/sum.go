@@ -135,7 +135,7 @@ func (r *Replicas) sum(grads [][]*core.Tensor, k int) *core.Tensor {
 		if g == nil {
 			continue
 		}
-		if g = move(g, r.devices[0]); total != nil {
+		if g = collective.ToDevice(g, r.devices[0]); total != nil {
 			g = op.Add(total, g)
 		}
 		total = g

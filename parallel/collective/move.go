@@ -1,42 +1,42 @@
-package dataparallel
+package collective
 
 import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
-	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // carriers copy tensors from device to device, for the threads of each rank.
 var carriers struct {
 	sync.Mutex
-	byRank map[int]*collective.Carrier
+	byRank map[int]*Carrier
 }
 
-func carrier() *collective.Carrier {
+func carrier() *Carrier {
 	rank := core.CurrentContext().Rank()
 	carriers.Lock()
 	defer carriers.Unlock()
 	c := carriers.byRank[rank]
 	if c == nil {
 		if carriers.byRank == nil {
-			carriers.byRank = map[int]*collective.Carrier{}
+			carriers.byRank = map[int]*Carrier{}
 		}
-		c = collective.NewCarrier()
+		c = NewCarrier()
 		carriers.byRank[rank] = c
 	}
 	return c
 }
 
-// move returns x on dev; gradients flow back. Unlike [op.ToDevice] it does not wait for a value that a GPU has yet to compute:
-// the thread goes on to give work to the other devices.
-func move(x *core.Tensor, dev core.Device) *core.Tensor {
+// ToDevice returns x on dev; gradients flow back. Unlike [op.ToDevice] it does not wait for a value that a GPU has yet to compute:
+// the thread goes on to give work to other devices, and who reads the result waits.
+func ToDevice(x *core.Tensor, dev core.Device) *core.Tensor {
 	if err := x.Usable("to"); err != nil {
 		return core.ErrorTensor(err)
 	}
 	from := x.Device()
-	if x.IsNumber() || from == dev || from.HostAccessible() && (dev.HostAccessible() || x.WaitFor(0)) {
+	meta := dev == nil || dev.Kind() == core.MetaKind || !x.IsNumber() && from.Kind() == core.MetaKind
+	if meta || x.IsNumber() || from == dev || x.Numel() == 0 || from.HostAccessible() && (dev.HostAccessible() || x.WaitFor(0)) {
 		return op.ToDevice(x, dev)
 	}
 	var out *core.Tensor
@@ -56,7 +56,7 @@ func move(x *core.Tensor, dev core.Device) *core.Tensor {
 		}
 	})
 	if m := core.CurrentMode(); m.GradEnabled() && x.RequiresGrad() && out.Err() == nil {
-		n := core.NewNode(m, "to", func(d *core.Derivation) { d.Set(0, move(d.Grad(), from)) }, x)
+		n := core.NewNode(m, "to", func(d *core.Derivation) { d.Set(0, ToDevice(d.Grad(), from)) }, x)
 		n.AttachLast(out, 0)
 	}
 	return out
