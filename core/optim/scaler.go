@@ -97,12 +97,19 @@ func (s *GradScaler) Unscale(optimizer any, params []*core.Tensor) error {
 }
 
 // Found returns, for each device, a number that is not 0 if [GradScaler.Unscale] found a gradient there that is not finite, for
-// ranks with parts of the gradients to agree on before [GradScaler.Check].
+// ranks with parts of the gradients to agree on, by [GradScaler.FoundElsewhere], before [GradScaler.Check].
 func (s *GradScaler) Found(optimizer any) []*core.Tensor {
 	if step := s.steps[optimizer]; step != nil {
 		return step.found
 	}
 	return nil
+}
+
+// FoundElsewhere adds what was found in gradients of other ranks: a number that is not 0 if one of them is not finite. So a rank
+// without gradients may make a step, of nothing, that the others make.
+func (s *GradScaler) FoundElsewhere(optimizer any, found *core.Tensor) {
+	step := s.stepOf(optimizer)
+	step.found = append(step.found, found.Alias(false).Keep())
 }
 
 // Check says that an optimiser is about to step: it unscales the gradients if need be, waits for them, and reports whether

@@ -58,13 +58,23 @@ func (x *Executor) Device(stage int) core.Device { return x.devices[x.place[stag
 // mine reports whether the calling thread drives the stage.
 func (x *Executor) mine(stage int) bool { return x.group == nil || x.place[stage] == x.group.Rank() }
 
-// Release ends the executor's streams and gives the memory of copies back.
+// Release gives the memory of copies back and ends the executor's streams, for which it waits.
 func (x *Executor) Release() error {
+	x.releaseTies()
+	return x.lines.close()
+}
+
+// ReleaseLater is [Executor.Release] for those who must not wait: the streams end when they have done what they have.
+func (x *Executor) ReleaseLater() {
+	x.releaseTies()
+	go func() { _ = x.lines.close() }()
+}
+
+func (x *Executor) releaseTies() {
 	for _, t := range x.ties {
 		t.release()
 	}
 	x.ties = nil
-	return x.lines.close()
 }
 
 // A Batch is what a step works on.
