@@ -18,3 +18,8 @@ func plait_dlpack_new(t C.plait_tensor, versioned C.bool, copied C.bool) C.int64
 func plait_dlpack_destructor() C.int64_t {
 	return C.int64_t(bind.DlpackDestructor())
 }
+
+//export plait_dlpack_take
+func plait_dlpack_take(managed C.int64_t, deleter C.int64_t) C.plait_object {
+	return C.plait_object(bind.DlpackTake(int64(managed), int64(deleter)))
+}

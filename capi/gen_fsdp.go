@@ -83,6 +83,11 @@ func plait_fsdp_unit_hook(h C.plait_object, key C.int64_t) C.plait_status {
 	return C.plait_status(bind.FsdpUnitHook(int64(h), int64(key)))
 }
 
+//export plait_fsdp_reduction_mode
+func plait_fsdp_reduction_mode(h C.plait_object) C.int64_t {
+	return C.int64_t(bind.FsdpReductionMode(int64(h)))
+}
+
 //export plait_fsdp_reduction
 func plait_fsdp_reduction(h C.plait_object, out *C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.FsdpReduction(int64(h), int64(uintptr(unsafe.Pointer(out)))))

@@ -19,8 +19,8 @@ func plait_tensor_from_memory(data C.plait_bytes, bytes C.int64_t, of C.plait_dt
 }
 
 //export plait_tensor_wrap
-func plait_tensor_wrap(data C.plait_bytes, bytes C.int64_t, of C.plait_dtype, shape C.plait_ints, strides C.plait_ints, dims C.int64_t, offset C.int64_t, key C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.TensorWrap(int64(uintptr(unsafe.Pointer(data))), int64(bytes), int64(of), int64(uintptr(unsafe.Pointer(shape))), int64(uintptr(unsafe.Pointer(strides))), int64(dims), int64(offset), int64(key)))
+func plait_tensor_wrap(data C.plait_bytes, bytes C.int64_t, of C.plait_dtype, shape C.plait_ints, strides C.plait_ints, dims C.int64_t, offset C.int64_t, key C.int64_t, on C.plait_device) C.plait_tensor {
+	return C.plait_tensor(bind.TensorWrap(int64(uintptr(unsafe.Pointer(data))), int64(bytes), int64(of), int64(uintptr(unsafe.Pointer(shape))), int64(uintptr(unsafe.Pointer(strides))), int64(dims), int64(offset), int64(key), int64(on)))
 }
 
 //export plait_tensor_wait_for

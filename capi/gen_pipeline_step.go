@@ -33,11 +33,6 @@ func plait_pipeline_share(h C.plait_object, t C.plait_tensor, stages C.plait_int
 	return C.plait_status(bind.PipelineShare(int64(h), int64(t), int64(uintptr(unsafe.Pointer(stages))), int64(n)))
 }
 
-//export plait_pipeline_release
-func plait_pipeline_release(h C.plait_object) C.plait_status {
-	return C.plait_status(bind.PipelineRelease(int64(h)))
-}
-
 //export plait_pipeline_begin
 func plait_pipeline_begin(h C.plait_object, schedule C.plait_object, inputs C.plait_tensors, each C.int64_t, n C.int64_t, weights C.plait_floats, weightsLen C.int64_t, scale C.double, train C.bool, loss C.bool) C.plait_object {
 	return C.plait_object(bind.PipelineBegin(int64(h), int64(schedule), int64(uintptr(unsafe.Pointer(inputs))), int64(each), int64(n), int64(uintptr(unsafe.Pointer(weights))), int64(weightsLen), float64(scale), bool(train), bool(loss)))
@@ -86,9 +81,4 @@ func plait_pipeline_loss(h C.plait_object) C.plait_tensor {
 //export plait_pipeline_measured
 func plait_pipeline_measured(h C.plait_object) C.plait_object {
 	return C.plait_object(bind.PipelineMeasured(int64(h)))
-}
-
-//export plait_pipeline_end
-func plait_pipeline_end(h C.plait_object) C.plait_status {
-	return C.plait_status(bind.PipelineEnd(int64(h)))
 }

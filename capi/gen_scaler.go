@@ -33,6 +33,11 @@ func plait_scaler_found(h C.plait_object, key C.int64_t, out *C.plait_tensor, ro
 	return C.int64_t(bind.ScalerFound(int64(h), int64(key), int64(uintptr(unsafe.Pointer(out))), int64(room)))
 }
 
+//export plait_scaler_found_elsewhere
+func plait_scaler_found_elsewhere(h C.plait_object, key C.int64_t, found C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.ScalerFoundElsewhere(int64(h), int64(key), int64(found)))
+}
+
 //export plait_scaler_check
 func plait_scaler_check(h C.plait_object, key C.int64_t, params C.plait_tensors, n C.int64_t) C.int64_t {
 	return C.int64_t(bind.ScalerCheck(int64(h), int64(key), int64(uintptr(unsafe.Pointer(params))), int64(n)))

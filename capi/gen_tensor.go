@@ -99,8 +99,8 @@ func plait_tensor_detach(t C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_tensor_to_device
-func plait_tensor_to_device(t C.plait_tensor, to C.plait_device) C.plait_tensor {
-	return C.plait_tensor(bind.TensorToDevice(int64(t), int64(to)))
+func plait_tensor_to_device(t C.plait_tensor, to C.plait_device, queued C.bool) C.plait_tensor {
+	return C.plait_tensor(bind.TensorToDevice(int64(t), int64(to), bool(queued)))
 }
 
 //export plait_tensor_number

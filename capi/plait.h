@@ -172,8 +172,9 @@ plait_tensor plait_tensor_view_dtype(plait_tensor t, int64_t dtype);
 plait_tensor plait_tensor_detach(plait_tensor t);
 
 // plait_tensor_to_device returns a contiguous copy on another device; on the same device it returns an alias.
-// It may wait for the device.
-plait_tensor plait_tensor_to_device(plait_tensor t, plait_device to);
+// Copies to a GPU are queued; one from a GPU to the host's memory is done when it returns, unless it shall be
+// queued too. It may wait for the device.
+plait_tensor plait_tensor_to_device(plait_tensor t, plait_device to, bool queued);
 
 // plait_tensor_number returns a 0-d tensor that stands for a plain number: it has no memory and promotes as a
 // number does. kind is -1 for a floating-point number, -2 for an integer, -3 for a bool.
@@ -192,12 +193,12 @@ plait_status plait_promote_dtypes(plait_dtype a, plait_dtype b);
 plait_tensor plait_tensor_from_memory(plait_bytes data, int64_t bytes, plait_dtype of, plait_ints shape,
 		int64_t shape_len, plait_device on);
 
-// plait_tensor_wrap returns a tensor over memory of the caller on cpu:0, without a copy. strides and offset
-// count elements; data and bytes bound the memory. The memory must stay until plait_dropped has returned key,
-// which says that no tensor uses it any more. Operations on the tensor have read and written the memory when
-// they return.
+// plait_tensor_wrap returns a tensor over memory of the caller on a CPU device, without a copy. strides and
+// offset count elements; data and bytes bound the memory. The memory must stay until plait_dropped has
+// returned key, which says that no tensor uses it any more. Operations on the tensor have read and written
+// the memory when they return.
 plait_tensor plait_tensor_wrap(plait_bytes data, int64_t bytes, plait_dtype of, plait_ints shape,
-		plait_ints strides, int64_t dims, int64_t offset, int64_t key);
+		plait_ints strides, int64_t dims, int64_t offset, int64_t key, plait_device on);
 
 // plait_tensor_wait_for waits until the tensor's value, or the error that prevents it, is known, or
 // nanoseconds are over. It returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait. It may
@@ -866,6 +867,10 @@ int64_t plait_dlpack_new(plait_tensor t, bool versioned, bool copied);
 // tensors.
 int64_t plait_dlpack_destructor(void);
 
+// plait_dlpack_take returns an object with whose handle another library's managed tensor is given back: its
+// deleter, the address of a C function, is called with its address.
+plait_object plait_dlpack_take(int64_t managed, int64_t deleter);
+
 // --- file ---
 
 // plait_file_open maps a safetensors file, checks it and returns an object that stands for it. It may wait
@@ -957,6 +962,10 @@ plait_status plait_fsdp_summon(plait_object h, int64_t how, plait_device on, boo
 // plait_fsdp_unit_hook makes the function with the given key reduce a unit's gradients: plait_backward_step
 // asks for it, and its argument is what plait_fsdp_reduction takes.
 plait_status plait_fsdp_unit_hook(plait_object h, int64_t key);
+
+// plait_fsdp_reduction_mode returns the calling thread's mode on the streams of a reduction, and without
+// gradients, for plait_mode_set.
+int64_t plait_fsdp_reduction_mode(plait_object h);
 
 // plait_fsdp_reduction writes the tensors that a hook of plait_fsdp_unit_hook is about: the gradients of all
 // ranks' rows, and this rank's part of their average, which it is to write; the latter is 0 where parameters
@@ -1243,8 +1252,8 @@ plait_status plait_timeline_costs(plait_object h, double *out);
 // --- pipeline step ---
 
 // plait_pipeline_new returns what carries out steps on n devices, all driven by the calling thread; place are
-// the numbers in the list of the devices of the stages. End it with plait_pipeline_release. It may wait for
-// the device.
+// the numbers in the list of the devices of the stages. With its handle its streams and copies end. It may
+// wait for the device.
 plait_object plait_pipeline_new(plait_ints devices, int64_t n, plait_ints place, int64_t stages);
 
 // plait_pipeline_new_rank returns what carries out the calling rank's part of steps; place are the ranks in
@@ -1260,14 +1269,11 @@ plait_tensor plait_pipeline_tie(plait_object h, plait_tensor t, int64_t stage);
 // the same stages.
 plait_status plait_pipeline_share(plait_object h, plait_tensor t, plait_ints stages, int64_t n);
 
-// plait_pipeline_release ends the life of h, with its streams and copies. It may wait for the device.
-plait_status plait_pipeline_release(plait_object h);
-
 // plait_pipeline_begin prepares a step. inputs are those of the first stage, each tensors of one micro-batch
 // after those of another; n is the number of micro-batches for which there are some, 0 on a rank without that
 // stage. weights are what the micro-batches' losses count; weights_len may be 0 where none is computed. scale
 // multiplies the gradients, and not the losses. train asks for gradients, and loss for a call for each
-// output's loss. End the step with plait_pipeline_end. It may wait for the device.
+// output's loss. The step's handle ends before that of h. It may wait for the device.
 plait_object plait_pipeline_begin(plait_object h, plait_object schedule, plait_tensors inputs, int64_t each,
 		int64_t n, plait_floats weights, int64_t weights_len, double scale, bool train, bool loss);
 
@@ -1300,9 +1306,6 @@ plait_tensor plait_pipeline_loss(plait_object h);
 // plait_pipeline_measured waits for a step's work and returns the timeline of when it was done; 0 where that
 // cannot be measured. It may wait for the device.
 plait_object plait_pipeline_measured(plait_object h);
-
-// plait_pipeline_end ends the life of a step. It may wait for the device.
-plait_status plait_pipeline_end(plait_object h);
 
 // --- profile ---
 
@@ -1365,6 +1368,10 @@ plait_status plait_scaler_unscale(plait_object h, int64_t key, plait_tensors par
 // plait_scaler_found writes up to room tensors, one for each device, that are not 0 if a gradient of the
 // optimiser there was not finite, and returns how many there are.
 int64_t plait_scaler_found(plait_object h, int64_t key, plait_tensor *out, int64_t room);
+
+// plait_scaler_found_elsewhere adds what was found in gradients that the scaler does not see: found is a
+// number that is not 0 if one of them is not finite.
+plait_status plait_scaler_found_elsewhere(plait_object h, int64_t key, plait_tensor found);
 
 // plait_scaler_check unscales the gradients if need be, waits for them, and returns 1 if the optimiser's step
 // shall be made, 0 if a gradient is not finite. It may wait for the device.

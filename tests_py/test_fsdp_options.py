@@ -2,12 +2,12 @@
 
 import numpy as np
 import plait
-import plait.distributed as dist
 import pytest
 from plait import nn
 from plait.distributed import fsdp
 from plait.distributed.algorithms._comm_hooks import default_hooks
 from plait.distributed.fsdp import FSDP, ShardedGradScaler, ShardingStrategy, fully_shard
+from ranks import on_ranks
 
 
 def model():
@@ -31,14 +31,6 @@ def train(m, rank, steps=3):
 
 def full(m):
     return {n: p.full_tensor().numpy() for n, p in m.named_parameters()}
-
-
-def spawn(fn, nprocs=3):
-    def start(rank):
-        dist.init_process_group(timeout=120)
-        fn(rank)
-
-    dist.spawn(start, nprocs=nprocs)
 
 
 STRATEGIES = [ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy.NO_SHARD]
@@ -65,7 +57,7 @@ def test_hooks(strategy):
             for p, q in zip(m.parameters(), w.parameters(), strict=True):
                 np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=0.02, atol=1e-3)
 
-    spawn(run)
+    on_ranks(3, run)
 
 
 def test_bad_hooks():
@@ -83,7 +75,7 @@ def test_bad_hooks():
         with pytest.raises(KeyError, match="of the hook"):
             m(batch(rank)).square().mean().backward()
 
-    spawn(run)
+    on_ranks(3, run)
 
 
 def test_scaled_losses_are_left_out_together():
@@ -115,7 +107,7 @@ def test_scaled_losses_are_left_out_together():
         for n, v in full(want).items():
             np.testing.assert_allclose(full(m)[n], v, rtol=1e-6)
 
-    spawn(run)
+    on_ranks(3, run)
 
 
 def test_summon_full_params():
@@ -146,7 +138,7 @@ def test_summon_full_params():
         with pytest.raises(NotImplementedError), FSDP.summon_full_params(m, rank0_only=True):
             pass
 
-    spawn(run)
+    on_ranks(3, run)
 
 
 def test_optimiser_states():
@@ -175,4 +167,98 @@ def test_optimiser_states():
         n.set_post_optim_event(None)
         n.set_force_sum_reduction_for_comms(True)
 
-    spawn(run)
+    on_ranks(3, run)
+
+
+def test_configs_of_optimiser_states():
+    def run(rank):
+        m = FSDP(model())
+        opt = train(m, rank)
+        full, sharded = fsdp.StateDictType.FULL_STATE_DICT, fsdp.StateDictType.SHARDED_STATE_DICT
+        for kind, config in (
+            (full, None),
+            (full, fsdp.FullOptimStateDictConfig(offload_to_cpu=False)),
+            (full, fsdp.FullOptimStateDictConfig(rank0_only=True)),
+            (sharded, None),
+            (sharded, fsdp.ShardedOptimStateDictConfig(offload_to_cpu=False)),
+        ):
+            with FSDP.state_dict_type(m, kind, None, config):
+                state = FSDP.optim_state_dict(m, opt)
+                if config is not None:
+                    assert FSDP.get_state_dict_type(m).optim_state_dict_config is config
+            if getattr(config, "rank0_only", False) and rank:
+                assert state == {}
+                continue
+            average = state["state"]["0.weight"]["exp_avg"]
+            assert (average.shape == (8, 6)) == (kind is full)
+            again = plait.optim.AdamW(m.parameters(), lr=0.5)
+            if not getattr(config, "rank0_only", False):
+                again.load_state_dict(FSDP.optim_state_dict_to_load(m, again, state))
+                for p in m.parameters():
+                    np.testing.assert_array_equal(opt.state[p]["exp_avg"].numpy(), again.state[p]["exp_avg"].numpy())
+        with FSDP.state_dict_type(m, sharded, fsdp.ShardedStateDictConfig(offload_to_cpu=True)):
+            state = m.state_dict()
+            np.testing.assert_array_equal(state["0.weight"].full_tensor().numpy(), m[0].weight.full_tensor().numpy())
+            m.load_state_dict(state)
+        for wrong in ((full, fsdp.ShardedStateDictConfig()), (sharded, None, fsdp.FullOptimStateDictConfig())):
+            with pytest.raises(TypeError, match=r"STATE_DICT wants a .*Config, got "):
+                FSDP.set_state_dict_type(m, *wrong)
+        with pytest.raises(TypeError, match="want a StateDictType, got 'full'"):
+            FSDP.set_state_dict_type(m, "full")
+
+    on_ranks(3, run)
+
+
+def test_ranks_without_gradients_scale_with_the_others():
+    """A rank whose optimiser has nothing to step neither keeps the others waiting nor scales otherwise than they."""
+
+    def run(rank):
+        p = plait.nn.Parameter(plait.ones(2))
+        opt = plait.optim.SGD([p], lr=1.0)
+        scaler = ShardedGradScaler(init_scale=8.0, growth_interval=1)
+        for gradient, want in ((16.0, -1.0), (float("inf"), -1.0), (8.0, -2.0)):
+            if rank == 0:
+                p.grad = plait.full((2,), gradient * scaler.get_scale() / 8.0)
+            scaler.step(opt)
+            scaler.update()
+            assert p.tolist() == ([want] * 2 if rank == 0 else [1.0] * 2)
+        opt.zero_grad()
+        with pytest.raises(RuntimeError, match="no parameter of this optimiser has a gradient"):
+            scaler.step(opt)
+        return scaler.get_scale()
+
+    assert on_ranks(3, run) == [16.0] * 3
+
+
+@pytest.mark.parametrize("factor", [None, 2.0])
+def test_all_reduce_hooks(factor):
+    """A hook sees the averages, and what it makes of them is what the shards get."""
+
+    def run(rank):
+        seen = []
+
+        def hook(part):
+            assert part.dim() == 1
+            assert not plait.is_grad_enabled()
+            seen.append(part.numel())
+            part.mul_(0.5)
+
+        m, want = (fully_shard(model()) for _ in range(2))
+        for each in (m, want):
+            if factor is not None:
+                each.set_gradient_divide_factor(factor)
+        m.set_all_reduce_hook(hook)
+        for each in (m, want):
+            for _ in range(2):
+                each(batch(rank)).square().mean().backward()
+        for p, q in zip(m.parameters(), want.parameters(), strict=True):
+            np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy() / 2, rtol=1e-6)
+        assert len(seen) == 2
+        with pytest.raises(RuntimeError, match="only one"):
+            m.set_all_reduce_hook(hook)
+        with pytest.raises(TypeError, match="want a function, got int"):
+            want.set_all_reduce_hook(3)
+        with pytest.raises(RuntimeError, match="before the first step"):
+            want.set_all_reduce_hook(hook)
+
+    on_ranks(2, run)

@@ -137,7 +137,7 @@ func TestNothingThatIsNoHandlePanics(t *testing.T) {
 			"contiguous": func() int64 { return TensorIsContiguous(h) }, "version": func() int64 { return TensorVersion(h) },
 			"address": func() int64 { return TensorAddress(h) }, "bytes": func() int64 { return TensorStorageBytes(h) },
 			"category": func() int64 { return TensorSetCategory(h, 0) }, "alias": func() int64 { return TensorAlias(h) },
-			"detach": func() int64 { return TensorDetach(h) }, "to": func() int64 { return TensorToDevice(h, 0) },
+			"detach": func() int64 { return TensorDetach(h) }, "to": func() int64 { return TensorToDevice(h, 0, false) },
 			"ready": func() int64 { return TensorReady(h) }, "wait": func() int64 { return TensorWaitFor(h, 1) },
 			"read": func() int64 { return TensorRead(h, out, 8) }, "item": func() int64 { return TensorItem(h, out) },
 			"int": func() int64 { return TensorInt(h, out) }, "export": func() int64 { return TensorExport(h) },
@@ -291,7 +291,7 @@ func TestBackward(t *testing.T) {
 func TestWrap(t *testing.T) {
 	values := []float32{1, 2, 3, 4, 5, 6}
 	shape, strides, keys := []int64{2, 2}, []int64{1, 2}, []int64{0}
-	x := ok(t, TensorWrap(at(t, values), 24, int64(core.Float32), at(t, shape), at(t, strides), 2, 1, 5))
+	x := ok(t, TensorWrap(at(t, values), 24, int64(core.Float32), at(t, shape), at(t, strides), 2, 1, 5, ok(t, DeviceOpen("cpu:0"))))
 	require.Equal(t, []float32{2, 4, 3, 5}, read(t, x, 4))
 	ok(t, MulInPlace(x, intNumber, 10))
 	require.Equal(t, []float32{1, 20, 30, 40, 50, 6}, values)

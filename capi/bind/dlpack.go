@@ -2,6 +2,7 @@ package bind
 
 import (
 	"github.com/plait-ml/plait/capi/dlpack"
+	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 )
 
@@ -28,3 +29,9 @@ func DlpackNew(t Tensor, versioned bool, copied bool) (status int64) {
 
 // DlpackDestructor returns the address of the function that destroys Python's capsules around managed tensors.
 func DlpackDestructor() int64 { return dlpack.Destructor() }
+
+// DlpackTake returns an object with whose handle another library's managed tensor is given back: its deleter, the address of a C
+// function, is called with its address.
+func DlpackTake(managed, deleter int64) Object {
+	return handle.AddObject(dlpack.Taken{Managed: managed, Deleter: deleter})
+}

@@ -200,14 +200,25 @@ func FsdpUnitHook(h Object, key int64) (status Status) {
 	return failure(err)
 }
 
+func reduction(h Object) *fsdp.Reduction {
+	r, ok := handle.Object[*fsdp.Reduction](h)
+	if !ok {
+		panic(core.Errorf(core.StateError, "register_comm_hook", "got no reduction"))
+	}
+	return r
+}
+
+// FsdpReductionMode returns the calling thread's mode on the streams of a reduction, and without gradients, for [ModeSet].
+func FsdpReductionMode(h Object) (status int64) {
+	defer protect("register_comm_hook", &status)
+	return int64(core.CurrentMode().WithContext(reduction(h).Context()).WithGrad(false))
+}
+
 // FsdpReduction writes the tensors that a hook of [FsdpUnitHook] is about: the gradients of all ranks' rows, and this rank's part
 // of their average, which it is to write; the latter is 0 where parameters are not divided, and the former to be averaged.
 func FsdpReduction(h Object, out TensorsOut) (status Status) {
 	defer protect("register_comm_hook", &status)
-	r, ok := handle.Object[*fsdp.Reduction](h)
-	if !ok {
-		return failf(core.StateError, "register_comm_hook", "got no reduction")
-	}
+	r := reduction(h)
 	to := handle.Slice[int64](out, 2)
 	to[0], to[1] = handle.Tensors.Add(r.Full.Alias(true)), 0
 	if r.Part != r.Full {

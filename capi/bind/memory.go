@@ -36,10 +36,10 @@ func TensorFromMemory(data Bytes, bytes int64, of DType, shape Ints, shapeLen in
 	return result(t)
 }
 
-// TensorWrap returns a tensor over memory of the caller on cpu:0, without a copy. strides and offset count elements;
+// TensorWrap returns a tensor over memory of the caller on a CPU device, without a copy. strides and offset count elements;
 // data and bytes bound the memory. The memory must stay until [Dropped] has returned key, which says that no tensor uses
 // it any more. Operations on the tensor have read and written the memory when they return.
-func TensorWrap(data Bytes, bytes int64, of DType, shape Ints, strides Ints, dims int64, offset int64, key int64) (status Tensor) {
+func TensorWrap(data Bytes, bytes int64, of DType, shape Ints, strides Ints, dims int64, offset int64, key int64, on Device) (status Tensor) {
 	defer protect("from_numpy", &status)
 	d := numbered(of)
 	if !d.Valid() {
@@ -49,9 +49,9 @@ func TensorWrap(data Bytes, bytes int64, of DType, shape Ints, strides Ints, dim
 	if _, err := core.CheckShape("from_numpy", sizes, d); err != nil {
 		return failure(err)
 	}
-	dev, err := core.OpenDevice("cpu:0")
-	if err != nil {
-		return failure(err)
+	dev := device(on)
+	if dev == nil || !dev.HostAccessible() {
+		return failf(core.DeviceError, "from_numpy", "want a device that the host can address, got %d", on)
 	}
 	m := core.CurrentMode()
 	st := core.WrapStorage(m.Context().Stream(dev), core.Memory{Ptr: handle.Pointer(data), Size: int(bytes)}.Shadowed(), func() { drop(key) })

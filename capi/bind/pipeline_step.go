@@ -7,7 +7,7 @@ import (
 )
 
 // PipelineNew returns what carries out steps on n devices, all driven by the calling thread; place are the numbers in the list of
-// the devices of the stages. End it with [PipelineRelease].
+// the devices of the stages. With its handle its streams and copies end.
 //
 //plait:waits
 func PipelineNew(devices Ints, n int64, place Ints, stages int64) (status Object) {
@@ -20,7 +20,7 @@ func PipelineNew(devices Ints, n int64, place Ints, stages int64) (status Object
 	if err != nil {
 		return failure(err)
 	}
-	return handle.AddObject(x)
+	return handle.AddObject(executing{x})
 }
 
 // PipelineNewRank returns what carries out the calling rank's part of steps; place are the ranks in the group of the stages.
@@ -32,15 +32,20 @@ func PipelineNewRank(g Object, on Device, place Ints, stages int64) (status Obje
 	if err != nil {
 		return failure(err)
 	}
-	return handle.AddObject(x)
+	return handle.AddObject(executing{x})
 }
 
+// An executing executor ends with its handle. Whoever lets go of that must not wait for devices.
+type executing struct{ *pipeline.Executor }
+
+func (x executing) Close() { x.ReleaseLater() }
+
 func executor(h Object) *pipeline.Executor {
-	x, ok := handle.Object[*pipeline.Executor](h)
+	x, ok := handle.Object[executing](h)
 	if !ok {
 		panic(core.Errorf(core.StateError, "pipeline", "got no pipeline, or one that was released"))
 	}
-	return x
+	return x.Executor
 }
 
 // PipelineTie returns what a stage has to use in place of a tensor: 0 for the tensor itself, or a copy on the stage's device, whose
@@ -67,17 +72,6 @@ func PipelineShare(h Object, t Tensor, stages Ints, n int64) (status Status) {
 	return failure(executor(h).Share(tensor(t), handle.Ints(stages, n)))
 }
 
-// PipelineRelease ends the life of h, with its streams and copies.
-//
-//plait:waits
-func PipelineRelease(h Object) (status Status) {
-	defer protect("pipeline", &status)
-	if x, ok := handle.Object[*pipeline.Executor](h); ok && handle.Objects.Take(h) != nil {
-		return failure(x.Release())
-	}
-	return 0
-}
-
 // A pipelineStep is a step on its way, and what it asks its caller for.
 type pipelineStep struct {
 	*pipeline.Step
@@ -85,6 +79,9 @@ type pipelineStep struct {
 	pass *pass // the last backward pass that asked for something
 	name Object
 }
+
+// Close gives back everything, losses and outputs too.
+func (s *pipelineStep) Close() { s.Release() }
 
 func stepOf(h Object) *pipelineStep {
 	s, ok := handle.Object[*pipelineStep](h)
@@ -96,8 +93,8 @@ func stepOf(h Object) *pipelineStep {
 
 // PipelineBegin prepares a step. inputs are those of the first stage, each tensors of one micro-batch after those of another; n is
 // the number of micro-batches for which there are some, 0 on a rank without that stage. weights are what the micro-batches' losses
-// count; weightsLen may be 0 where none is computed. scale multiplies the gradients, and not the losses. train asks for gradients, and loss for a call for each output's loss. End
-// the step with [PipelineEnd].
+// count; weightsLen may be 0 where none is computed. scale multiplies the gradients, and not the losses. train asks for gradients, and loss for a call for each output's loss. The
+// step's handle ends before that of h.
 //
 //plait:waits
 func PipelineBegin(h Object, schedule Object, inputs Tensors, each, n int64, weights Floats, weightsLen int64, scale float64, train bool, loss bool) (status Object) {
@@ -236,15 +233,4 @@ func PipelineMeasured(h Object) (status Object) {
 		return 0
 	}
 	return handle.AddObject(t)
-}
-
-// PipelineEnd ends the life of a step.
-//
-//plait:waits
-func PipelineEnd(h Object) (status Status) {
-	defer protect("pipeline", &status)
-	if s, ok := handle.Object[*pipelineStep](h); ok && handle.Objects.Take(h) != nil {
-		s.Release()
-	}
-	return 0
 }

@@ -54,6 +54,18 @@ func ScalerFound(h Object, key int64, out TensorsOut, room int64) (status int64)
 	return int64(len(found))
 }
 
+// ScalerFoundElsewhere adds what was found in gradients that the scaler does not see: found is a number that is not 0 if one of them
+// is not finite.
+func ScalerFoundElsewhere(h Object, key int64, found Tensor) (status Status) {
+	defer protect("unscale_", &status)
+	s, err := scaler(h)
+	if err != nil {
+		return failure(err)
+	}
+	s.FoundElsewhere(key, tensor(found))
+	return 0
+}
+
 // ScalerCheck unscales the gradients if need be, waits for them, and returns 1 if the optimiser's step shall be made, 0 if
 // a gradient is not finite.
 //

@@ -4,6 +4,7 @@ import (
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // TensorRelease ends the life of a tensor's handle, and of what it alone holds: its memory and its part of the graph.
@@ -177,12 +178,17 @@ func TensorDetach(t Tensor) (status Tensor) {
 	return result(tensor(t).Detach())
 }
 
-// TensorToDevice returns a contiguous copy on another device; on the same device it returns an alias.
+// TensorToDevice returns a contiguous copy on another device; on the same device it returns an alias. Copies to a GPU are queued;
+// one from a GPU to the host's memory is done when it returns, unless it shall be queued too.
 //
 //plait:waits
-func TensorToDevice(t Tensor, to Device) (status Tensor) {
+func TensorToDevice(t Tensor, to Device, queued bool) (status Tensor) {
 	defer protect("to", &status)
-	return result(op.ToDevice(tensor(t), deviceOrDefault(to)))
+	dev := deviceOrDefault(to)
+	if queued || dev != nil && !dev.HostAccessible() {
+		return result(collective.ToDevice(tensor(t), dev))
+	}
+	return result(op.ToDevice(tensor(t), dev))
 }
 
 // TensorNumber returns a 0-d tensor that stands for a plain number: it has no memory and promotes as a number does. kind

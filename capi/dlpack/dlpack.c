@@ -86,3 +86,5 @@ void plaitk_dlpack_destroy(void *capsule) {
     if (valid(capsule, names[i])) delete (pointer(capsule, names[i]));
   }
 }
+
+void plaitk_dlpack_delete(int64_t managed, int64_t deleter) { ((void (*)(void *))(intptr_t)deleter)((void *)(intptr_t)managed); }

@@ -64,3 +64,9 @@ func New(t *core.Tensor, versioned, copied bool, export int64) int64 {
 
 // Destructor returns the address of the destructor of capsules.
 func Destructor() int64 { return int64(uintptr(C.plaitk_dlpack_destroy)) }
+
+// Taken is another library's managed tensor. Close gives it back.
+type Taken struct{ Managed, Deleter int64 }
+
+// Close calls the deleter.
+func (t Taken) Close() { C.plaitk_dlpack_delete(C.int64_t(t.Managed), C.int64_t(t.Deleter)) }

@@ -12,4 +12,7 @@ void *plaitk_dlpack_new(void *data, int32_t ndim, int32_t code, int32_t bits, co
 // The destructor of Python's capsules around managed tensors: it deletes one that nobody took.
 void plaitk_dlpack_destroy(void *capsule);
 
+// Calls the deleter of another library's managed tensor; both are addresses.
+void plaitk_dlpack_delete(int64_t managed, int64_t deleter);
+
 #endif

@@ -160,7 +160,7 @@ def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
-    """Returns a tensor on cpu:0 that shares the memory of an array.
+    """Returns a tensor on the CPU that shares the memory of an array: on the calling rank's own CPU device, or cpu:0.
 
     Raises:
         TypeError: for a read-only array, and for a dtype that tensors do not have.
@@ -198,5 +198,6 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             dims,
             -low // size,
             key,
+            open_device("cpu"),
         )
     )

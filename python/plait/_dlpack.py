@@ -10,7 +10,7 @@ from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, open_device
 from plait._kept import collect, keep
-from plait._runtime import address, call, check, own, wait_value
+from plait._runtime import Owner, address, call, check, own, wait_value
 from plait._tensor import Tensor
 
 # DLPack's numbers of kinds of elements, with their bits.
@@ -46,9 +46,6 @@ class _DLTensor(ctypes.Structure):
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
     )
-
-
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Managed(ctypes.Structure):
@@ -116,17 +113,6 @@ def to_capsule(
     return _new(check(_core.bind_DlpackNew(t._h, name == _NEW, bool(copy))), name, _DESTRUCTOR)
 
 
-class _Taken:
-    """Memory of another library that a tensor uses; it is given back with this object."""
-
-    def __init__(self, managed: Any) -> None:
-        self.managed = managed
-
-    def __del__(self) -> None:
-        if deleter := self.managed.deleter:
-            _Deleter(deleter)(ctypes.addressof(self.managed))
-
-
 def from_dlpack(x: Any, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
     """Returns a tensor over the memory of another library's array.
 
@@ -183,7 +169,8 @@ def _take(capsule: Any) -> tuple[Tensor, bool]:
     if at % dtype.itemsize:
         raise BufferError(f"from_dlpack: the memory at {at:#x} is not aligned to elements of {dtype.itemsize} bytes")
     _rename(id(capsule), _USED[name])  # it is ours now
-    taken = _Taken(managed)
+    # With this object, once the tensor is gone, the memory is given back.
+    taken = Owner(_core.bind_DlpackTake(ctypes.addressof(managed), managed.deleter)) if managed.deleter else None
     if 0 in shape:
         return _ops.empty(*shape, dtype=dtype, device="cpu"), True
     collect()
@@ -200,7 +187,7 @@ def _take(capsule: Any) -> tuple[Tensor, bool]:
         len(shape),
         -low,
     )
-    out = own(call(_core.bind_TensorWrap, *arguments, keep(taken)))
+    out = own(call(_core.bind_TensorWrap, *arguments, keep(taken), open_device("cpu")))
     return out, name == _OLD or not managed.flags & _READ_ONLY
 
 

@@ -45,12 +45,12 @@ class Node(_core.ObjectOwner):
     @property
     def metadata(self) -> dict[Any, Any]:
         """A dict of the caller's, which lives as long as the node."""
-        key = _metadata.get(self._id)
-        if key is None:
+        found = _metadata.get(self._id)
+        if found is None:
             collect()
-            key = _metadata[self._id] = keep(_Metadata(self._id))
-            check(_core.bind_NodeOwn(self._h, key))
-        return kept(key).values
+            found = _metadata[self._id] = _Metadata()
+            check(_core.bind_NodeOwn(self._h, keep(found)))
+        return found
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Calls `fn(grad_inputs, grad_outputs)` after the node in backward; what it returns replaces `grad_inputs`."""
@@ -78,19 +78,12 @@ class Node(_core.ObjectOwner):
             return getattr(context, name)
 
 
-class _Metadata:
-    """The value kept for a node's metadata; it forgets the node when the engine drops it."""
-
-    def __init__(self, of: int) -> None:
-        self.of = of
-        self.values: dict[Any, Any] = {}
-
-    def __del__(self) -> None:
-        _metadata.pop(self.of, None)
+class _Metadata(dict[Any, Any]):
+    """A dict that may be referred to weakly."""
 
 
 _nodes: WeakValueDictionary[int, Node] = WeakValueDictionary()
-_metadata: dict[int, int] = {}  # keys of kept values by the numbers of nodes
+_metadata: WeakValueDictionary[int, _Metadata] = WeakValueDictionary()  # kept for the engine, until it drops them
 
 
 @functools.cache

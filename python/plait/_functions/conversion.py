@@ -62,27 +62,32 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     Args:
         self: the tensor
         args: as above
-        kwargs: device, dtype, copy (make a copy in any case), non_blocking (has no effect: copies are queued)
+        kwargs: device, dtype, copy (make a copy in any case), non_blocking (do not wait for a copy from a GPU to the
+            host: who reads the result does; copies to a GPU are queued in any case)
     """
     where, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-    copy, _ = kwargs.pop("copy", False), kwargs.pop("non_blocking", False)
+    copy, queued = kwargs.pop("copy", False), kwargs.pop("non_blocking", False)
     kwargs.pop("memory_format", None)
     if kwargs:
         raise TypeError(f"to: unknown arguments {sorted(kwargs)}")
+    flags = 0  # in their places: non_blocking, copy
     for a in args:
         if is_tensor(a):
             where, dtype = a.device, a.dtype
         elif isinstance(a, device | str) or (isinstance(a, int) and not isinstance(a, bool)):
             where = a
-        elif isinstance(a, bool) or a is None:
-            continue  # non_blocking
+        elif isinstance(a, bool):
+            queued, copy = (a, copy) if not flags else (queued, a)
+            flags += 1
+        elif a is None:
+            continue
         else:
             dtype = dt.as_dtype(a)
     out = self
     if where is not None:
         number = open_device(where)
         if number != check(_core.bind_TensorDevice(self._h)):
-            out = own(call(_core.bind_TensorToDevice, out._h, number))
+            out = own(call(_core.bind_TensorToDevice, out._h, number, bool(queued)))
     if dtype is not None and (d := dt.as_dtype(dtype)) is not out.dtype:
         out = _ops.to(out, dtype=d)
     return _ops.clone(out) if copy and out is self else out
@@ -94,13 +99,13 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """Returns the tensor on cpu:0; itself if it is on a CPU device."""
+    """Returns the tensor on a CPU device; itself if it is on one."""
     return self if self.device.type == "cpu" else self.to("cpu")
 
 
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
-    """Returns the tensor on a GPU, the first by default."""
-    return self.to("gpu" if device is None else device)
+    """Returns the tensor on a GPU, the current one by default."""
+    return self.to("gpu" if device is None else device, non_blocking=non_blocking)
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
@@ -243,7 +248,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Sets the elements to those of another tensor, broadcast and converted, from any device."""
     source = operand(src, "copy_")
     if isinstance(src, TensorBase) and source.device != self.device:
-        source = source.to(self.device)
+        source = source.to(self.device, non_blocking=non_blocking)
     return _ops.copy_(self, source)
 
 

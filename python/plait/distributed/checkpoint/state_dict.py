@@ -89,16 +89,7 @@ def get_optimizer_state_dict(
     """
     _no_submodules(submodules)
     o = options or StateDictOptions()
-    names = _names(model)
-    states = States({}, {}, set())
-    groups: list[dict[str, Any]] = []
-    for optimizer in _listed(optimizers):
-        one = optimizer_state(optimizer)
-        by_number = {n: _name(names, p) for n, p in one["state"].params.items()}
-        states.numbers |= one["state"].numbers
-        states.params.update({by_number[n]: p for n, p in one["state"].params.items()})
-        states.update({by_number[n]: s for n, s in one["state"].items()})
-        groups += [{**g, "params": [by_number[n] for n in g["params"]]} for g in one["param_groups"]]
+    states, groups = _named(model, _listed(optimizers))
     if o.ignore_frozen_params:
         for name in [n for n, p in states.params.items() if not p.requires_grad]:
             states.pop(name, None)
@@ -108,6 +99,39 @@ def get_optimizer_state_dict(
         return _given(FlatStates(dict(states) if o.full_state_dict else states, groups), o)
     # A whole state is for files too, where parameters have no place.
     return _given({"state": dict(states) if o.full_state_dict else states, "param_groups": groups}, o)
+
+
+def _named(model: Module, optimizers: Sequence[Optimizer]) -> tuple[States, list[dict[str, Any]]]:
+    """Returns the states of optimisers, and their groups, by the plain names of a model's parameters."""
+    names = _names(model)
+    states = States({}, {}, set())
+    groups: list[dict[str, Any]] = []
+    for optimizer in optimizers:
+        one = optimizer_state(optimizer)
+        by_number = {n: _name(names, p) for n, p in one["state"].params.items()}
+        states.numbers |= one["state"].numbers
+        states.params.update({by_number[n]: p for n, p in one["state"].params.items()})
+        states.update({by_number[n]: s for n, s in one["state"].items()})
+        groups += [{**g, "params": [by_number[n] for n in g["params"]]} for g in one["param_groups"]]
+    return states, groups
+
+
+@no_grad()
+def optimizer_state_of(
+    model: Module, optimizer: Optimizer, whole: bool, to_cpu: bool, rank0_only: bool
+) -> dict[str, Any]:
+    """Returns an optimiser's state by the plain names of a model's parameters. All ranks call it.
+
+    Args:
+        model: the model
+        optimizer: of its parameters
+        whole: whole tensors instead of the pieces of each rank
+        to_cpu: tensors on the CPU
+        rank0_only: the other ranks get an empty state
+    """
+    states, groups = _named(model, [optimizer])
+    state = {"state": dict(states) if whole else states, "param_groups": groups}
+    return _taken(state, whole, device("cpu") if to_cpu else None, not rank0_only or _is_rank0())
 
 
 def get_state_dict(
@@ -219,19 +243,23 @@ def set_state_dict(
 
 def _given(state: dict[str, Any], o: StateDictOptions) -> dict[str, Any]:
     """Returns a state as the options want it."""
-    where = device("cpu") if o.cpu_offload else None
     here = not (o.full_state_dict and o.cpu_offload) or _is_rank0()
-    whole: dict[str, Tensor] = {}
-    if o.full_state_dict:
+    return _taken(state, o.full_state_dict, device("cpu") if o.cpu_offload else None, here)
+
+
+def _taken(state: dict[str, Any], whole: bool, where: device | None, here: bool) -> dict[str, Any]:
+    """Returns a state with tensors that are whole or not, on a device or where they are; an empty one unless `here`."""
+    gathers: dict[str, Tensor] = {}
+    if whole:
         pieces = {n: t for n, t in flatten(state).items() if isinstance(t, Tensor) and placement_of(t) is not None}
         if pieces:
-            whole = gathered(pieces, here, where)
+            gathers = gathered(pieces, here, where)
     if not here:
         return {}
 
     def take(name: str, value: Any) -> Any:
-        if name in whole:
-            return whole[name]
+        if name in gathers:
+            return gathers[name]
         if isinstance(value, Tensor) and where is not None:
             return place(value.to(where), placement_of(value))
         return value

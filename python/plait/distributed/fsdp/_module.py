@@ -12,8 +12,10 @@ from plait._device import open_device
 from plait._dtype import dtype
 from plait._runtime import address, check, own
 from plait._tensor import Tensor
+from plait.distributed._collectives import all_reduce, reduce_scatter_tensor
 from plait.distributed._groups import ProcessGroup
 from plait.distributed._placement import local
+from plait.distributed._work import ReduceOp
 from plait.distributed.fsdp._policies import precision_of
 from plait.distributed.fsdp._unit import Part, ShardedParameter, Tree, Unit
 from plait.nn.modules.module import Module
@@ -76,7 +78,7 @@ def divide(
         param,
         reduce,
         output,
-        open_device("cpu") if choices.offload else -1,
+        open_device("cpu:0") if choices.offload else -1,
         sum(1 << i for i, on in enumerate(flags) if on),
     )
     policy = choices.precision
@@ -264,6 +266,39 @@ class FSDPModule(Module):
             raise ValueError(f"set_gradient_divide_factor: want a positive factor, got {factor}")
         for unit in self._units(True):
             check(_core.bind_FsdpUnitDivide(unit.handle, float(factor)))
+            unit.divisor = float(factor)
+
+    def set_all_reduce_hook(self, hook: Callable[[Tensor], Any], *, stream: Any = None) -> None:
+        """Calls a function with the averages of the module's unit, which it may change in place, in backward.
+
+        It gets this rank's part in one dimension, before that is added to the gradients of the shards: for averages
+        over ranks that FSDP does not know of. Every rank sets one, before the first step.
+
+        Args:
+            hook: the function; units of modules below have their own
+            stream: has no effect: the function runs beside backward
+
+        Raises:
+            TypeError: if it is no function.
+            RuntimeError: if there is a hook, or after the first step.
+            NotImplementedError: with hybrid sharding.
+        """
+        if not callable(hook):
+            raise TypeError(f"set_all_reduce_hook: want a function, got {type(hook).__name__}")
+        unit: Unit = self.__dict__["_fsdp_unit"]
+
+        def reduce(gradients: Tensor, part: Tensor | None = None) -> None:
+            op = ReduceOp.AVG if unit.divisor is None else ReduceOp.SUM
+            if part is None:
+                part = gradients
+                all_reduce(gradients, op, unit.groups[1])
+            else:
+                reduce_scatter_tensor(part, gradients, op, unit.groups[0])
+            if unit.divisor is not None:
+                part.div_(unit.divisor)
+            hook(part)
+
+        unit.reduce_by(reduce)
 
     def _prefetch(self, modules: Iterable[Module], backward: bool) -> None:
         units = []

@@ -131,6 +131,57 @@ class ShardedStateDictConfig(StateDictConfig):
     """Has nothing of its own."""
 
 
+@dataclass
+class OptimStateDictConfig:
+    """What becomes of an optimiser's state: offload_to_cpu moves its tensors to the CPU."""
+
+    offload_to_cpu: bool = True
+
+
+@dataclass
+class FullOptimStateDictConfig(OptimStateDictConfig):
+    """With rank0_only the other ranks get an empty state."""
+
+    rank0_only: bool = False
+
+
+@dataclass
+class LocalOptimStateDictConfig(OptimStateDictConfig):
+    """By default tensors stay where they are."""
+
+    offload_to_cpu: bool = False
+
+
+@dataclass
+class ShardedOptimStateDictConfig(OptimStateDictConfig):
+    """Has nothing of its own."""
+
+
+_CONFIGS: dict[StateDictType, tuple[type[StateDictConfig], type[OptimStateDictConfig]]] = {
+    StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
+    StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
+    StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig),
+}
+
+
+def configs_of(
+    kind: StateDictType, model: StateDictConfig | None, optim: OptimStateDictConfig | None
+) -> tuple[StateDictConfig, OptimStateDictConfig]:
+    """Returns what becomes of states of a type: the default where nothing is given.
+
+    Raises:
+        TypeError: if the type is none, or a config is not of the type's.
+    """
+    if not isinstance(kind, StateDictType):
+        raise TypeError(f"set_state_dict_type: want a StateDictType, got {kind!r}")
+    found = []
+    for given, cls in zip((model, optim), _CONFIGS[kind], strict=True):
+        if given is not None and not isinstance(given, cls):
+            raise TypeError(f"set_state_dict_type: {kind.name} wants a {cls.__name__}, got {type(given).__name__}")
+        found.append(cls() if given is None else given)
+    return found[0], found[1]  # type: ignore[return-value]
+
+
 def precision_of(policy: Any, root: bool) -> tuple[int, int, int, bool]:
     """Returns a policy as the engine takes it: three dtypes, -1 for none, and whether inputs stay as they are."""
     if policy is None:

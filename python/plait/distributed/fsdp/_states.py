@@ -8,16 +8,22 @@ from typing import Any, NamedTuple
 
 from plait._tensor import Tensor
 from plait.distributed._placement import local
+from plait.distributed.checkpoint.state_dict import optimizer_state_of, state_from_rank0
 from plait.distributed.fsdp._module import FSDPModule, unit_of
-from plait.distributed.fsdp._policies import FullStateDictConfig, StateDictConfig, StateDictType
+from plait.distributed.fsdp._policies import OptimStateDictConfig, StateDictConfig, StateDictType, configs_of
+from plait.distributed.fsdp._unit import Shard
 from plait.nn.modules.module import Module
 
 
 class StateDictSettings(NamedTuple):
-    """What `state_dict` returns."""
+    """What `state_dict` and `optim_state_dict` return."""
 
     state_dict_type: StateDictType
     state_dict_config: StateDictConfig
+    optim_state_dict_config: OptimStateDictConfig
+
+
+_DEFAULT = StateDictSettings(StateDictType.FULL_STATE_DICT, *configs_of(StateDictType.FULL_STATE_DICT, None, None))
 
 
 class StateMethods(FSDPModule):
@@ -28,19 +34,23 @@ class StateMethods(FSDPModule):
         module: Module,
         state_dict_type: StateDictType,
         state_dict_config: StateDictConfig | None = None,
-        optim_state_dict_config: Any = None,
+        optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> StateDictSettings:
         """Sets what `state_dict` and `optim_state_dict` return below a module, and returns what was set.
 
         Args:
             module: a divided module, or one with such below it
             state_dict_type: full tensors, or this rank's parts
-            state_dict_config: of modules' states and of optimisers'
-            optim_state_dict_config: has no effect
+            state_dict_config: where a module's state is, and on which ranks
+            optim_state_dict_config: the same of an optimiser's; on the CPU by default
+
+        Raises:
+            TypeError: if a config is not one for the type.
         """
         before = StateMethods.get_state_dict_type(module)
+        configs = configs_of(state_dict_type, state_dict_config, optim_state_dict_config)
         for m in _units(module):
-            m.__dict__["_fsdp_state"] = StateDictSettings(state_dict_type, state_dict_config or FullStateDictConfig())
+            m.__dict__["_fsdp_state"] = StateDictSettings(state_dict_type, *configs)
         return before
 
     @staticmethod
@@ -49,7 +59,7 @@ class StateMethods(FSDPModule):
         for m in _units(module)[:1]:
             if "_fsdp_state" in m.__dict__:
                 return m.__dict__["_fsdp_state"]
-        return StateDictSettings(StateDictType.FULL_STATE_DICT, FullStateDictConfig())
+        return _DEFAULT
 
     @staticmethod
     @contextlib.contextmanager
@@ -57,10 +67,10 @@ class StateMethods(FSDPModule):
         module: Module,
         state_dict_type: StateDictType,
         state_dict_config: StateDictConfig | None = None,
-        optim_state_dict_config: Any = None,
+        optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> Iterator[None]:
-        """Inside, `state_dict` returns full parameters, or this rank's shards."""
-        before = StateMethods.set_state_dict_type(module, state_dict_type, state_dict_config)
+        """Inside, `state_dict` and `optim_state_dict` return full parameters, or this rank's shards."""
+        before = StateMethods.set_state_dict_type(module, state_dict_type, state_dict_config, optim_state_dict_config)
         try:
             yield
         finally:
@@ -69,10 +79,15 @@ class StateMethods(FSDPModule):
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Returns parameters and buffers by their plain names; full ones by default, which every rank gathers."""
         state = super().state_dict(*args, **kwargs)
-        kind, config = self.__dict__.get("_fsdp_state", (StateDictType.FULL_STATE_DICT, FullStateDictConfig()))
-        if kind is not StateDictType.FULL_STATE_DICT or kwargs.get("keep_vars"):
+        kind, config, _ = self.__dict__.get("_fsdp_state", _DEFAULT)
+        if kwargs.get("keep_vars"):
             return state
-        rank0 = isinstance(config, FullStateDictConfig) and config.rank0_only
+        if kind is not StateDictType.FULL_STATE_DICT:
+            for name, value in state.items():
+                if config.offload_to_cpu and isinstance(value, Tensor):
+                    state[name] = value.on_cpu() if isinstance(value, Shard) else value.to("cpu")
+            return state
+        rank0 = getattr(config, "rank0_only", False)
         for name, value in list(state.items()):
             full = value.full_tensor() if hasattr(value, "full_tensor") else value
             if isinstance(full, Tensor) and config.offload_to_cpu:
@@ -88,26 +103,21 @@ class StateMethods(FSDPModule):
     def full_optim_state_dict(
         model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
     ) -> dict[str, Any]:
-        """Returns an optimiser's state with full tensors, by the names of parameters. Every rank calls it.
+        """Returns an optimiser's state with full tensors on the CPU, by the names of parameters. Every rank calls it.
 
         Args:
             model: the divided module
             optim: its optimiser
             optim_input: has no effect
-            rank0_only: on the CPU, and the other ranks get an empty state
+            rank0_only: the other ranks get an empty state
             group: has no effect
         """
-        from plait.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
-
-        options = StateDictOptions(full_state_dict=True, cpu_offload=rank0_only)
-        return get_optimizer_state_dict(model, optim, options=options)
+        return optimizer_state_of(model, optim, True, True, rank0_only)
 
     @staticmethod
     def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
         """Returns an optimiser's state with this rank's parts of tensors, by the names of parameters."""
-        from plait.distributed.checkpoint.state_dict import get_optimizer_state_dict
-
-        return get_optimizer_state_dict(model, optim)
+        return optimizer_state_of(model, optim, False, False, False)
 
     @staticmethod
     def optim_state_dict(model: Module, optim: Any, optim_state_dict: Any = None, group: Any = None) -> dict[str, Any]:
@@ -119,11 +129,9 @@ class StateMethods(FSDPModule):
             optim_state_dict: has no effect; the state is the optimiser's
             group: has no effect
         """
-        kind, config = StateMethods.get_state_dict_type(model)
-        if kind is not StateDictType.FULL_STATE_DICT:
-            return StateMethods.sharded_optim_state_dict(model, optim)
-        rank0 = isinstance(config, FullStateDictConfig) and config.rank0_only
-        return StateMethods.full_optim_state_dict(model, optim, rank0_only=rank0)
+        kind, _, config = StateMethods.get_state_dict_type(model)
+        rank0 = getattr(config, "rank0_only", False)
+        return optimizer_state_of(model, optim, kind is StateDictType.FULL_STATE_DICT, config.offload_to_cpu, rank0)
 
     @staticmethod
     def optim_state_dict_to_load(
@@ -163,8 +171,6 @@ class StateMethods(FSDPModule):
 
         Every rank calls it.
         """
-        from plait.distributed.checkpoint.state_dict import state_from_rank0
-
         state = state_from_rank0(full_optim_state_dict or {}, dict(model.named_parameters()))
         return StateMethods.shard_full_optim_state_dict(state, model)
 

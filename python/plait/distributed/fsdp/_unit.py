@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from plait import _core, _ops
 from plait._functions._common import forget_layout
+from plait._kept import keep
 from plait._layout import Size
 from plait._modes import no_grad
 from plait._runtime import Owner, address, check, own
@@ -75,6 +76,7 @@ class Unit:
         self.name, self.groups, self.tables = name, groups, list(tables)
         self.cast_inputs, (self.param_dtype, self.output_dtype) = cast_inputs, precision
         self.tree: Tree | None = None
+        self.divisor: float | None = None  # of sums of gradients, if it is not the number of ranks
         self.by_default = False  # whether to free parameters after forward was not said
         self.ignored: set[int] = set()  # parameters that stay whole
         handles, given = array("q", [p._h for _, p in named]), array("q", numbers)
@@ -122,6 +124,27 @@ class Unit:
         out = array("q", bytes(8 * 3))
         check(_core.bind_FsdpUnitStats(self.handle, address(out)))
         return dict(zip(("gathers", "prefetches", "reductions"), out, strict=True))
+
+    def reduce_by(self, function: Callable[..., Any]) -> None:
+        """Makes a function reduce the unit's gradients, beside backward.
+
+        Args:
+            function: gets the gradients of all ranks' rows in one dimension, and where to put this rank's part of their
+                average; where parameters are not divided, only the gradients, to be averaged in place
+        """
+
+        def run(reduction: int) -> tuple[()]:
+            given, out = Owner(check(reduction)), array("q", bytes(16))
+            check(_core.bind_FsdpReduction(given._h, address(out)))
+            before = _core.bind_ModeGet()
+            check(_core.bind_ModeSet(check(_core.bind_FsdpReductionMode(given._h))))
+            try:
+                function(*(own(h) for h in out if h))
+            finally:
+                _core.bind_ModeSet(before)
+            return ()
+
+        check(_core.bind_FsdpUnitHook(self.handle, keep(run)))
 
     def close(self) -> None:
         """Waits for the unit's last collectives and ends its life; modules keep the shards."""
@@ -196,6 +219,13 @@ class Shard(Part, Tensor):  # type: ignore[misc]
     def to_local(self) -> Tensor:
         """Returns the rank's rows as an ordinary tensor."""
         return own(check(_core.bind_TensorDetach(self._h)))
+
+    def on_cpu(self) -> Shard:
+        """Returns a shard of the same parameter on the CPU."""
+        made: Any = self.to_local().to("cpu")
+        made.__class__ = Shard
+        made.__dict__["_of"] = self.__dict__["_of"]
+        return made
 
 
 class ShardedParameter(Part, Parameter):  # type: ignore[misc]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from plait import _core
 from plait._device import open_device
-from plait._kept import keep
-from plait._runtime import address, check, own
+from plait._runtime import check
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup
 from plait.distributed.fsdp._fully_shard import groups_of_mesh
@@ -140,17 +138,8 @@ class FullyShardedDataParallel(StateMethods):
         if not callable(hook):
             raise TypeError(f"register_comm_hook: want a function, got {type(hook).__name__}")
 
-        def run(reduction: int) -> tuple[()]:
-            out = array("q", bytes(16))
-            try:
-                check(_core.bind_FsdpReduction(check(reduction), address(out)))
-            finally:
-                _core.bind_ObjectRelease(reduction)
-            hook(state, *(own(h) for h in out if h))
-            return ()
-
         for unit in self._units(True):
-            check(_core.bind_FsdpUnitHook(unit.handle, keep(run)))
+            unit.reduce_by(lambda *tensors: hook(state, *tensors))
 
 
 def _divide_all(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from plait import _core
+from plait import _core, _ops
+from plait._dtype import float32
 from plait._runtime import address, check, own
 from plait.amp.grad_scaler import GradScaler
 from plait.distributed._collectives import all_reduce
@@ -14,15 +15,11 @@ from plait.distributed._work import ReduceOp
 
 
 class ShardedGradScaler(GradScaler):
-    """A `GradScaler` whose ranks leave a step out together, if a gradient of any of them is not finite.
+    """A `GradScaler`, with its arguments, whose ranks leave a step out together, if a gradient of any is not finite.
+
+    A rank whose parameters have no gradients takes part in what the others find.
 
     Args:
-        device: has no effect
-        init_scale: the factor at first
-        backoff_factor: multiplies it after a bad step; less than 1
-        growth_factor: multiplies it after good steps; more than 1
-        growth_interval: how many good steps
-        enabled: False makes `scale` and `step` do nothing of this
         process_group: the ranks; the default group if not given
     """
 
@@ -49,8 +46,15 @@ class ShardedGradScaler(GradScaler):
         out = array("q")
         while (n := check(_core.bind_ScalerFound(self._h, id(optimizer), address(out), len(out)))) > len(out):
             out = array("q", bytes(8 * n))
+        # Whether anything is not finite, and whether there is a gradient at all: of every rank, whatever it has.
+        both = _ops.zeros(2, dtype=float32)
         for found in [own(h) for h in out]:
-            all_reduce(found, op=ReduceOp.MAX, group=self._group)
+            both[0] = _ops.maximum(both[0], found.to(both.device))
+            both[1] = 1.0
+        all_reduce(both, op=ReduceOp.MAX, group=self._group)
+        if len(out) or both[1].item():
+            anywhere = both[0]
+            check(_core.bind_ScalerFoundElsewhere(self._h, id(optimizer), anywhere._h))
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscales the gradients, unless `unscale_` has, and steps if those of all ranks are finite."""

@@ -5,7 +5,7 @@ ranks, each of which has a `PipelineStage` or several. A `Schedule` is the order
 written by hand, checked, simulated and drawn.
 """
 
-from plait.distributed.pipelining._model import Pipe, SplitPoint, pipeline
+from plait.distributed.pipelining._pipe import Pipe, SplitPoint, pipeline
 from plait.distributed.pipelining._pipeline import Pipeline
 from plait.distributed.pipelining._random import Fork, forks
 from plait.distributed.pipelining._schedule import Picture, Schedule, Span, Timeline, schedule_names

@@ -10,18 +10,18 @@ from plait import _core
 from plait._autograd import PartOfPass
 from plait._device import open_device
 from plait._kept import collect
-from plait._runtime import address, call, check, own
+from plait._runtime import Owner, address, call, check, own
 from plait._tensor import Tensor
 from plait.distributed.pipelining._schedule import Schedule, Timeline
 
 _FORWARD, _LOSS = 16, 17  # what a step wants, as `bind_PipelineNext` numbers it
 
 
-class Executor:
+class Executor(_core.ObjectOwner):
     """Carries out steps on devices: of the calling thread all of them, or of a rank its own."""
 
     def __init__(self, devices: Sequence[Any], placement: Sequence[int], group: Any = None) -> None:
-        self._h = self._step = 0
+        self._step: Owner | None = None
         self._pass: PartOfPass | None = None
         place = array("q", placement)
         self.devices = [str(d) for d in devices]
@@ -72,7 +72,7 @@ class Executor:
         each = len(inputs[0]) if inputs else 0
         handles = array("q", [t._h for tensors in inputs for t in tensors])
         counts = array("d", weights)
-        self._step = call(
+        step = call(
             _core.bind_PipelineBegin,
             self._h,
             schedule._h,
@@ -85,11 +85,12 @@ class Executor:
             train,
             loss is not None,
         )
+        self._step = Owner(step)
         try:
-            while wanted := call(_core.bind_PipelineNext, self._step):
-                self._answer(wanted, forward, loss)
+            while wanted := call(_core.bind_PipelineNext, step):
+                self._answer(step, wanted, forward, loss)
             self._end_pass()
-            total = call(_core.bind_PipelineLoss, self._step)
+            total = call(_core.bind_PipelineLoss, step)
         except BaseException:
             self._end()
             raise
@@ -97,9 +98,9 @@ class Executor:
             collect()
         return own(total) if total else None
 
-    def _answer(self, wanted: int, forward: Callable[..., Any], loss: Callable[..., Any] | None) -> None:
+    def _answer(self, step: int, wanted: int, forward: Callable[..., Any], loss: Callable[..., Any] | None) -> None:
         where = array("q", bytes(32))
-        check(_core.bind_PipelineWhere(self._step, address(where)))
+        check(_core.bind_PipelineWhere(step, address(where)))
         stage, micro, mode, n = where
         before = _core.bind_ModeGet()
         try:
@@ -108,7 +109,7 @@ class Executor:
                 if wanted in (_FORWARD, _LOSS):
                     self._end_pass()
                     buffer = array("q", bytes(8 * n))
-                    check(_core.bind_PipelineInputs(self._step, address(buffer)))
+                    check(_core.bind_PipelineInputs(step, address(buffer)))
                     tensors = [own(h) for h in buffer]
                     if wanted == _FORWARD:
                         results = forward(stage, micro, tensors)
@@ -116,7 +117,7 @@ class Executor:
                         assert loss is not None
                         results = [loss(micro, tensors)]
                 else:
-                    results = self._part(check(_core.bind_PipelinePass(self._step))).answer(wanted)
+                    results = self._part(check(_core.bind_PipelinePass(step))).answer(wanted)
             finally:
                 _core.bind_ModeSet(before)
             out = array("q", [0 if t is None else t._h for t in results])
@@ -124,7 +125,7 @@ class Executor:
             phase = {_FORWARD: "forward", _LOSS: "loss"}.get(wanted, "backward")
             error.add_note(f"raised in stage {stage} on {self.device(stage)}, {phase} of micro-batch {micro}")
             raise
-        check(_core.bind_PipelineAnswer(self._step, address(out), len(out)))
+        check(_core.bind_PipelineAnswer(step, address(out), len(out)))
 
     def _part(self, run: int) -> PartOfPass:
         if self._pass is None or self._pass.run != run:
@@ -139,19 +140,11 @@ class Executor:
 
     def measured(self) -> Timeline | None:
         """Waits for the last step and returns when its passes were done; None where that cannot be measured."""
-        if not self._step:
+        if self._step is None:
             return None
-        h = check(_core.bind_PipelineMeasured(self._step))
+        h = check(_core.bind_PipelineMeasured(self._step._h))
         return Timeline(h, "s") if h else None
 
     def _end(self) -> None:
         self._end_pass()
-        if self._step:
-            _core.bind_PipelineEnd(self._step)
-            self._step = 0
-
-    def __del__(self) -> None:
-        if self._h:
-            self._end()
-            _core.bind_PipelineRelease(self._h)
-            self._h = 0
+        self._step = None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plait import _core, _ops
 from plait._device import device as Device
 from plait._modes import is_grad_enabled, no_grad
-from plait._runtime import address, check
 from plait._tensor import Tensor
 from plait.amp.grad_scaler import GradScaler
+from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved, weights_of
 from plait.distributed.pipelining._executor import Executor
 from plait.distributed.pipelining._model import balance, estimate, layers_of, measure, tensors_of, try_stages
 from plait.distributed.pipelining._schedule import Picture, Schedule, Timeline, placement
@@ -20,17 +18,6 @@ from plait.nn.modules.container import Sequential
 from plait.nn.modules.module import Module, _convert
 from plait.nn.parallel._inputs import join, samples_of, split, tensors_in
 from plait.nn.parallel.replicate import _copy
-
-
-def cut_batch(samples: int, chunks: int) -> list[int]:
-    """Returns the numbers of samples of the micro-batches: at most `chunks`, none empty, the larger ones first."""
-    out = array("q", bytes(8 * max(chunks, 1)))
-    return list(out[: check(_core.bind_PipelineCut(samples, chunks, address(out)))])
-
-
-def weights_of(sizes: Sequence[int], reduction: str) -> list[float]:
-    """Returns what the losses of micro-batches count in that of the batch."""
-    return [1.0 if reduction == "sum" else n / sum(sizes) for n in sizes]
 
 
 class Pipeline(Module):
@@ -247,8 +234,8 @@ class Pipeline(Module):
             raise ValueError("Pipeline: got an input without samples along dimension 0")
         sizes = cut_batch(samples, self.chunks)
         # All at once: a part of it would wait for what its device is doing by then.
-        target = _to(target, self.devices[self._executor.placement[-1]])
-        parts = split((x, target), len(sizes), _cutter(sizes))
+        target = moved(target, self.devices[self._executor.placement[-1]])
+        parts = split((x, target), len(sizes), cutter("Pipeline", sizes))
         packed = [pack(part[0]) for part in parts]
         stages = [self._stage(s) for s in range(len(self._stages))]
         # What a stage gave, by micro-batch, to make what the next one gets; at first the batch.
@@ -277,7 +264,7 @@ class Pipeline(Module):
             loss if wanted else None,
             scale,
         )
-        return total, join(outputs, _joined) if keep else None
+        return total, join(outputs, joined) if keep else None
 
     def _stage(self, index: int) -> Callable[[Any], Any]:
         """Returns what runs a stage, with copies in place of tensors that are on other devices."""
@@ -342,24 +329,3 @@ class _Chain(Module):
         for layer in self.layers:
             x = layer(x)
         return x
-
-
-def _cutter(sizes: Sequence[int]) -> Callable[[Tensor], Sequence[Tensor]]:
-    def cut(t: Tensor) -> Sequence[Tensor]:
-        if t.ndim == 0 or t.shape[0] != sum(sizes):
-            raise ValueError(
-                f"Pipeline: the batch has {sum(sizes)} samples, a tensor of shape {list(t.shape)} has another size in "
-                "dimension 0"
-            )
-        return t.split(list(sizes), 0)
-
-    return cut
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return _ops.stack(parts) if parts[0].ndim == 0 else _ops.cat(parts, 0)
-
-
-def _to(value: Any, device: Any) -> Any:
-    tensors, fill = pack(value)
-    return fill([t.to(device) for t in tensors])

@@ -12,19 +12,6 @@ from plait._runtime import address, check
 KINDS = ("F", "B", "I", "W")
 
 
-class _Owner:
-    """Owns the handle of an object of the engine."""
-
-    _h = 0
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"{type(self).__name__}: it belongs to the engine, and cannot be copied or saved")
-
-    def __del__(self) -> None:
-        if self._h:
-            _core.bind_ObjectRelease(self._h)
-
-
 class Span(NamedTuple):
     """What a device did, of kind F (forward), B (backward), I or W (gradients of inputs, of weights), and when."""
 
@@ -36,7 +23,7 @@ class Span(NamedTuple):
     end: float
 
 
-class Timeline(_Owner):
+class Timeline(_core.ObjectOwner):
     """What a schedule comes to, predicted by `Schedule.simulate` or measured.
 
     A notebook shows it as a picture.
@@ -87,6 +74,9 @@ class Timeline(_Owner):
     def _repr_svg_(self) -> str:
         return self.plot().svg
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("Timeline: it belongs to the engine, and cannot be copied or saved")
+
     def __repr__(self) -> str:
         return f"<Timeline {self.name}: time {self.time:.4g}, bubble {100 * self.bubble:.1f} %>"
 
@@ -106,7 +96,7 @@ class Picture:
         return self.svg
 
 
-class Schedule(_Owner):
+class Schedule(_core.ObjectOwner):
     """The order of the passes on each device: `Schedule("1f1b", devices=4, micro_batches=8)`.
 
     `str` returns it as text, a line of actions for each device such as `0F0,0F1,0B0`, of stage, kind and micro-batch;

@@ -13,8 +13,8 @@ from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce
 from plait.distributed._groups import require
 from plait.distributed._work import ReduceOp
+from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved, weights_of
 from plait.distributed.pipelining._executor import Executor
-from plait.distributed.pipelining._pipeline import _cutter, _joined, _to, cut_batch, weights_of
 from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
 from plait.nn.modules.module import Module
@@ -280,7 +280,7 @@ class _Schedule:
             raise ValueError(f"{name}: got {samples} samples for {m} microbatches")
         # All at once: a part would wait for what its device is doing by then.
         device = next(iter(self._stages.values())).device
-        cuts = split((args, _to(target, device), _to(kwargs, device)), m, _cutter(sizes))
+        cuts = split((args, moved(target, device), moved(kwargs, device)), m, cutter(name, sizes))
         packed = [pack(c[0]) for c in cuts]
         outputs: list[Any] = [None] * m
         found: list[Any] = [None] * m
@@ -306,7 +306,7 @@ class _Schedule:
         )
         if losses is not None and last:
             losses[:] = [v for v in found if v is not None]
-        return join(outputs, _joined) if last and keep else None
+        return join(outputs, joined) if last and keep else None
 
 
 def _check_fit(stages: Sequence[PipelineStage]) -> None:

@@ -129,10 +129,10 @@ class Module(StateMethods, HookMethods):
 
         Args:
             args: as above
-            kwargs: device, dtype, non_blocking (has no effect: copies are queued)
+            kwargs: device, dtype, non_blocking (as for `Tensor.to`)
         """
         device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-        kwargs.pop("non_blocking", None)
+        queued = kwargs.pop("non_blocking", False)
         kwargs.pop("memory_format", None)
         if kwargs:
             raise TypeError(f"Module.to: unknown arguments {sorted(kwargs)}")
@@ -143,11 +143,17 @@ class Module(StateMethods, HookMethods):
                 dtype = a
             elif isinstance(a, Device | str) or (isinstance(a, int) and not isinstance(a, bool)):
                 device = a
-            elif a is not None and not isinstance(a, bool):
+            elif isinstance(a, bool):
+                queued = a
+            elif a is not None:
                 raise TypeError(f"Module.to: want a device, a dtype or a tensor, got {type(a).__name__}")
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"Module.to: want a floating-point dtype, got {dtype}")
-        return self._apply(lambda t: t.to(device=device, dtype=dtype if t.dtype.is_floating_point else None))
+
+        def moved(t: Tensor) -> Tensor:
+            return t.to(device=device, dtype=dtype if t.dtype.is_floating_point else None, non_blocking=queued)
+
+        return self._apply(moved)
 
     def type(self: T, dst_type: dt.dtype) -> T:
         """Makes all parameters and buffers, of whatever dtype, ones of `dst_type`, and returns self."""
@@ -174,10 +180,8 @@ class Module(StateMethods, HookMethods):
         return self.to(device="cpu")
 
     def cuda(self: T, device: Any = None) -> T:
-        """Moves parameters and buffers to a GPU and returns self."""
-        if device is None or isinstance(device, int):
-            device = f"gpu:{device or 0}"
-        return self.to(device=device)
+        """Moves parameters and buffers to a GPU, the current one by default, and returns self."""
+        return self.to(device="gpu" if device is None else device)
 
     gpu = cuda
 

@@ -1,0 +1,48 @@
+"""Batches as micro-batches, and their outputs as one again."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plait import _core, _ops
+from plait._runtime import address, check
+from plait._tensor import Tensor
+from plait.distributed.pipelining._values import pack
+
+
+def cut_batch(samples: int, chunks: int) -> list[int]:
+    """Returns the numbers of samples of the micro-batches: at most `chunks`, none empty, the larger ones first."""
+    out = array("q", bytes(8 * max(chunks, 1)))
+    return list(out[: check(_core.bind_PipelineCut(samples, chunks, address(out)))])
+
+
+def weights_of(sizes: Sequence[int], reduction: str) -> list[float]:
+    """Returns what the losses of micro-batches count in that of the batch."""
+    return [1.0 if reduction == "sum" else n / sum(sizes) for n in sizes]
+
+
+def cutter(name: str, sizes: Sequence[int]) -> Callable[[Tensor], Sequence[Tensor]]:
+    """Returns what cuts tensors of a batch into micro-batches; errors name who asked."""
+
+    def cut(t: Tensor) -> Sequence[Tensor]:
+        if t.ndim == 0 or t.shape[0] != sum(sizes):
+            raise ValueError(
+                f"{name}: the batch has {sum(sizes)} samples, a tensor of shape {list(t.shape)} has another size in "
+                "dimension 0"
+            )
+        return t.split(list(sizes), 0)
+
+    return cut
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Returns the outputs of micro-batches as one; of scalars a row."""
+    return _ops.stack(parts) if parts[0].ndim == 0 else _ops.cat(parts, 0)
+
+
+def moved(value: Any, device: Any) -> Any:
+    """Returns a nested value with its tensors on a device."""
+    tensors, fill = pack(value)
+    return fill([t.to(device) for t in tensors])
