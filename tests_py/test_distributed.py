@@ -11,19 +11,7 @@ import plait
 import pytest
 from plait import distributed as dist
 from plait import multiprocessing as mp
-
-
-def on_ranks(n, fn, *args, **kwargs):
-    """Runs fn(rank) in a process group on n ranks and returns what each returned."""
-    results = [None] * n
-
-    def run(rank):
-        dist.init_process_group("gloo")
-        results[rank] = fn(rank, *args)
-        dist.destroy_process_group()
-
-    dist.spawn(run, nprocs=n, timeout=60, **kwargs)
-    return results
+from ranks import on_ranks
 
 
 def test_ranks_know_themselves():
@@ -407,3 +395,21 @@ def test_ctrl_c_ends_all_ranks():
     """)
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "interrupted", done.stderr
+
+
+def test_a_cpu_without_an_index_is_the_ranks_own():
+    """So a script for processes, to each of which "cpu" is its own, runs on ranks as it is."""
+
+    def fn(rank):
+        here = plait.device("cpu", rank)
+        x = plait.from_numpy(np.ones((4, 2), dtype=np.float32))
+        batch = next(iter(plait.utils.data.DataLoader(np.ones((4, 2), dtype=np.float32), batch_size=4)))
+        m = plait.nn.Linear(2, 1).to("cpu")
+        places = {t.device for t in (x, batch, m.weight, plait.zeros(1, device="cpu"), plait.zeros(1), m(x), m(batch))}
+        assert places == {here}
+        assert x.to("cpu:0").device == plait.device("cpu:0")
+        assert x.to("cpu:0").to(plait.device("cpu")).device == here == plait.device("cpu")
+        assert (plait.device("cpu:0") == plait.device("cpu")) == (rank == 0)
+
+    on_ranks(3, fn)
+    assert plait.zeros(1, device="cpu").device == plait.device("cpu:0")

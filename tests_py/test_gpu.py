@@ -457,3 +457,53 @@ def test_parameters_divided_over_ranks_on_gpus(tmp_path: Path) -> None:
     """,
         PLAIT_SOFTWARE_GPU="2",
     ).split() == ["done"]
+
+
+def test_devices_without_an_index_are_the_ranks_own() -> None:
+    assert run(
+        """
+        from plait import distributed as dist, nn
+        from plait.distributed import fsdp
+
+        def train(rank, chooses):
+            if chooses:  # as scripts for a GPU and process each begin
+                plait.cuda.set_device(rank)
+            dist.init_process_group("nccl")
+            mine = plait.device("gpu", rank)
+            assert plait.cuda.current_device() == rank
+            m = nn.Linear(6, 3).cuda()
+            x = plait.ones(2, 6).to("cuda", non_blocking=True)
+            assert {m.weight.device, x.device, plait.zeros(1, device="cuda").device} == {mine}, rank
+            with plait.cuda.device(1 - rank):
+                assert x.cuda().device == plait.device("gpu", 1 - rank)
+            assert x.cuda().device == mine
+            assert x.to("cpu", non_blocking=True).tolist() == [[1.0] * 6] * 2
+            m = fsdp.FSDP(m)
+            opt = plait.optim.Adam(m.parameters())
+            m(x).sum().backward()
+            opt.step()
+            full, sharded = fsdp.StateDictType.FULL_STATE_DICT, fsdp.StateDictType.SHARDED_STATE_DICT
+            for kind, config, where in (
+                (full, None, "cpu"),
+                (full, fsdp.FullOptimStateDictConfig(offload_to_cpu=False), mine),
+                (sharded, None, "cpu"),
+                (sharded, fsdp.ShardedOptimStateDictConfig(offload_to_cpu=False), mine),
+            ):
+                with fsdp.FSDP.state_dict_type(m, kind, None, config):
+                    state = fsdp.FSDP.optim_state_dict(m, opt)
+                assert state["state"]["weight"]["exp_avg"].device == plait.device(where), (kind, config)
+                again = plait.optim.Adam(m.parameters())
+                again.load_state_dict(fsdp.FSDP.optim_state_dict_to_load(m, again, state))
+                assert all(again.state[p]["exp_avg"].equal(opt.state[p]["exp_avg"]) for p in m.parameters())
+            with fsdp.FSDP.state_dict_type(m, sharded, fsdp.ShardedStateDictConfig(offload_to_cpu=True)):
+                shard = m.state_dict()["weight"]
+            assert shard.device == plait.device("cpu")
+            assert shard.full_tensor().cpu().equal(m.weight.full_tensor().cpu())
+
+        dist.spawn(train, (False,), nprocs=2, devices=["gpu:0", "gpu:1"])
+        dist.spawn(train, (True,), nprocs=2)
+        assert plait.cuda.current_device() == 0
+        print("done")
+    """,
+        PLAIT_SOFTWARE_GPU="2",
+    ).split() == ["done"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from plait import _core
 from plait._entered import enter, leave
+from plait._rank import here
 from plait._runtime import check, wait_devices
 
 # PyTorch's word for a GPU means ours.
@@ -18,6 +19,9 @@ _numbers: dict[str, int] = {}
 
 class device:  # noqa: N801
     """A device by type and index: `device("cpu")`, `device("gpu:1")`, `device("gpu", 1)`.
+
+    Without an index it means the calling rank's own device, if it is of the type, or the GPU that `cuda.set_device`
+    chose, and otherwise the first.
 
     As a context manager it is where tensors are made by default. Making one opens nothing.
 
@@ -57,10 +61,13 @@ class device:  # noqa: N801
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, device) and (self.type, self.index or 0) == (other.type, other.index or 0)
+        return isinstance(other, device) and self.type == other.type and self._place() == other._place()
 
     def __hash__(self) -> int:
-        return hash((self.type, self.index or 0))
+        return hash(self.type)  # what no index means depends on the rank
+
+    def _place(self) -> int:
+        return here().current.get(self.type, 0) if self.index is None else self.index
 
     def __reduce__(self) -> tuple[Any, ...]:
         return device, (self.type, self.index)
@@ -88,7 +95,7 @@ def open_device(d: DeviceLike) -> int:
         DeviceError: if there is no such device.
     """
     d = d if isinstance(d, device) else device(d)
-    name = f"{d.type}:{d.index or 0}"
+    name = f"{d.type}:{d._place()}"
     number = _numbers.get(name)
     if number is None:
         with _lock:

@@ -64,7 +64,7 @@ def default_generator(on: DeviceLike = "cpu") -> Generator:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Restarts every generator of the calling rank from `seed`, and returns that of cpu:0."""
+    """Restarts every generator of the calling rank from `seed`, and returns that of the CPU."""
     check(_core.bind_ManualSeed(_signed(seed)))
     return default_generator()
 

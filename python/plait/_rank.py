@@ -15,6 +15,7 @@ class Rank:
     def __init__(self, number: int = 0, size: int = 1) -> None:
         self.number = number
         self.size = size
+        self.current: dict[str, int] = {}  # the index that a device without one means, by type; 0 for other types
         self.handle = 0  # of the group of all ranks that were started together
         self.world: ProcessGroup | None = None  # the default group, after init_process_group
         self.groups: dict[int, ProcessGroup] = {}  # that were made from it

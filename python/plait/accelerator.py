@@ -34,5 +34,5 @@ def current_accelerator(check_available: bool = False) -> _device | None:
 
 
 def set_device_index(device: DeviceLike) -> None:
-    """Chooses the GPU that `current_device_index` names."""
+    """Chooses the GPU that a device without an index means on the calling rank."""
     _cuda.set_device(device)

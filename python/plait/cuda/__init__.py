@@ -9,8 +9,10 @@ from plait._device import DeviceLike
 from plait._device import device as _device
 from plait._device import device_count as _count
 from plait._device import synchronize as _synchronize
+from plait._entered import enter, leave
 from plait._functions.machine import memory_stats as _memory_stats
 from plait._random import get_rng_state, manual_seed, seed, set_rng_state
+from plait._rank import here as _here
 
 __all__ = [
     "current_device",
@@ -40,8 +42,6 @@ __all__ = [
     "transfer_stats",
 ]
 
-_current = 0
-
 
 def device_count() -> int:
     """Returns the number of GPUs."""
@@ -68,8 +68,8 @@ def init() -> None:
 
 
 def current_device() -> int:
-    """Returns the index of the GPU that `set_device` chose, 0 at first."""
-    return _current
+    """Returns the index of the GPU that `set_device` chose; at first that of the calling rank's, or 0."""
+    return _here().current.get("gpu", 0)
 
 
 def _index(d: Any) -> int:
@@ -77,27 +77,34 @@ def _index(d: Any) -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Chooses the GPU that `current_device` names."""
-    global _current
-    _current = _index(device)
+    """Chooses the GPU that a device without an index, and `Tensor.cuda()`, means on the calling rank."""
+    _here().current["gpu"] = _index(device)
 
 
 class device(_device):  # noqa: N801
-    """A GPU, as a context manager: where tensors are made by default inside."""
+    """A GPU, as a context manager: where tensors are made by default inside, and the current GPU."""
 
     __slots__ = ()
 
     def __init__(self, device: DeviceLike) -> None:
         super().__init__("gpu", _index(device))
 
+    def __enter__(self) -> _device:
+        current = _here().current
+        enter(self, current.get("gpu", 0))
+        super().__enter__()
+        current["gpu"] = self.index or 0
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, value, trace)
+        _here().current["gpu"] = leave(self)
 
 
 def _gpu(d: DeviceLike | None) -> DeviceLike:
-    return _device("gpu", _current) if d is None else _device(d)
+    return _device("gpu") if d is None else _device(d)
 
 
 def get_device_name(device: DeviceLike | None = None) -> str:

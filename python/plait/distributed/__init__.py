@@ -2,8 +2,8 @@
 
 `spawn` runs a function on several ranks, which are threads of this process, each with a device of its own: in
 scripts, tests and notebooks alike. Inside, `init_process_group()` needs no arguments. A rank has its own random
-generator, default device and dtype, default group and grad mode; `os.environ` and NumPy's generator belong to the
-process.
+generator, default device and dtype, default group and grad mode, and a device without an index, "cpu" or "cuda", is
+its own; `os.environ` and NumPy's generator belong to the process.
 
 The tensors given to a collective are ordered by it: what is done with them later waits by itself. A synchronous call
 returns when every rank has come and all agree; an asynchronous one returns a `Work` at once.

@@ -10,7 +10,7 @@ from typing import Any
 
 from plait import _core
 from plait._device import device as Device
-from plait._device import open_device
+from plait._device import device_of, open_device
 from plait._errors import DistributedError
 from plait._rank import Rank, place
 from plait._runtime import address, check
@@ -92,6 +92,8 @@ class SpawnContext:
         before = _core.bind_ModeGet()
         _core.bind_ModeSet(_core.bind_RankMode(context))
         place.rank = rank = Rank(number, size)
+        own = device_of(device)
+        rank.current[own.type] = own.index or 0
         rank.handle = handle
         why = "it has returned"
         try:
