@@ -1417,7 +1417,7 @@ plait_status plait_schedule_plateau(double metric, bool max, bool absolute, plai
 // --- activation ---
 
 // Returns input, 0 within lambd of 0.
-//   - lambd (0.5)
+//   - lambd (0.5): the bound below which elements count as small
 plait_tensor plait_hardshrink(plait_tensor input, double lambd);
 
 // Returns input/6 + 1/2 limited to [0, 1].
@@ -1433,24 +1433,25 @@ plait_tensor plait_hardswish(plait_tensor input);
 plait_status plait_hardswish_in_place(plait_tensor input);
 
 // Returns input limited to [min_val, max_val].
-//   - min_val (-1)
-//   - max_val (1)
+//   - min_val (-1): the smallest value
+//   - max_val (1): the largest value
 plait_tensor plait_hardtanh(plait_tensor input, double min_val, double max_val);
 
 // hardtanh in place: changes input.
-//   - min_val (-1)
-//   - max_val (1)
+//   - min_val (-1): the smallest value
+//   - max_val (1): the largest value
 plait_status plait_hardtanh_in_place(plait_tensor input, double min_val, double max_val);
 
 // Returns input where it is positive, else negative_slope*input.
-//   - negative_slope (0.01)
+//   - negative_slope (0.01): the slope below zero
 plait_tensor plait_leaky_relu(plait_tensor input, double negative_slope);
 
 // leaky_relu in place: changes input.
-//   - negative_slope (0.01)
+//   - negative_slope (0.01): the slope below zero
 plait_status plait_leaky_relu_in_place(plait_tensor input, double negative_slope);
 
 // Returns input where it is positive and weight*input elsewhere.
+//   - weight: the slopes below zero: one, or one for each channel
 plait_tensor plait_prelu(plait_tensor input, plait_tensor weight, double weight_number);
 
 // Returns the positive part.
@@ -1472,7 +1473,7 @@ plait_tensor plait_sigmoid(plait_tensor input);
 plait_status plait_sigmoid_in_place(plait_tensor input);
 
 // Returns input moved towards 0 by lambd.
-//   - lambd (0.5)
+//   - lambd (0.5): the bound below which elements count as small
 plait_tensor plait_softshrink(plait_tensor input, double lambd);
 
 // Returns input / (1 + |input|).
@@ -1488,35 +1489,39 @@ plait_status plait_tanh_in_place(plait_tensor input);
 plait_tensor plait_tanhshrink(plait_tensor input);
 
 // Returns input where it is above the threshold, else value.
+//   - threshold: the bound that elements must exceed
+//   - value: what the others become
 plait_tensor plait_threshold(plait_tensor input, double threshold, double value);
 
 // threshold in place: changes input.
+//   - threshold: the bound that elements must exceed
+//   - value: what the others become
 plait_status plait_threshold_in_place(plait_tensor input, double threshold, double value);
 
 // --- activation smooth ---
 
 // Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
-//   - alpha (1)
+//   - alpha (1): how far below zero the values go
 plait_tensor plait_celu(plait_tensor input, double alpha);
 
 // celu in place: changes input.
-//   - alpha (1)
+//   - alpha (1): how far below zero the values go
 plait_status plait_celu_in_place(plait_tensor input, double alpha);
 
 // Returns input where it is positive, else alpha*(exp(input) - 1).
-//   - alpha (1)
+//   - alpha (1): how far below zero the values go
 plait_tensor plait_elu(plait_tensor input, double alpha);
 
 // elu in place: changes input.
-//   - alpha (1)
+//   - alpha (1): how far below zero the values go
 plait_status plait_elu_in_place(plait_tensor input, double alpha);
 
 // Returns input times the standard normal probability of less.
-//   - approximate ("none")
+//   - approximate ("none"): none, or tanh for an approximation
 plait_tensor plait_gelu(plait_tensor input, plait_string approximate);
 
 // Returns the first half times the sigmoid of the second.
-//   - dim (-1)
+//   - dim (-1): the dimension; negative ones count from the end
 plait_tensor plait_glu(plait_tensor input, int64_t dim);
 
 // Returns the logarithm of the sigmoid.
@@ -1541,43 +1546,50 @@ plait_tensor plait_silu(plait_tensor input);
 plait_status plait_silu_in_place(plait_tensor input);
 
 // Returns log(1 + exp(beta*input)) / beta.
-//   - beta (1)
-//   - threshold (20)
+//   - beta (1): a factor of the input
+//   - threshold (20): where beta*input is larger, the result is the input
 plait_tensor plait_softplus(plait_tensor input, double beta, double threshold);
 
 // --- alias ---
 
 // The product of several matrices, in the cheapest order.
+//   - matrices: matrices; the first and the last may be vectors
 plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
 
 // A power in float64.
+//   - exponent: the powers: a tensor, or a number
 plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent, double exponent_number);
 
 // float_power in place: changes input.
+//   - exponent: the powers: a tensor, or a number
 plait_status plait_float_power_in_place(plait_tensor input, plait_tensor exponent, double exponent_number);
 
 // 0 where the input is negative, values where it is 0, and 1 elsewhere.
+//   - values: what 0 becomes; a tensor that broadcasts
 plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
 
 // heaviside in place: changes input.
+//   - values: what 0 becomes; a tensor that broadcasts
 plait_status plait_heaviside_in_place(plait_tensor input, plait_tensor values);
 
 // input * 2^other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_ldexp(plait_tensor input, plait_tensor other, double other_number);
 
 // ldexp in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_ldexp_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // A random multiple of what is negative.
-//   - lower (0.125)
-//   - upper (0.3333333333333333)
-//   - training (false)
+//   - lower (0.125): the smallest slope
+//   - upper (0.3333333333333333): the largest slope
+//   - training (false): whether the slopes are random
 plait_tensor plait_rrelu(plait_tensor input, double lower, double upper, bool training);
 
 // rrelu in place: changes input.
-//   - lower (0.125)
-//   - upper (0.3333333333333333)
-//   - training (false)
+//   - lower (0.125): the smallest slope
+//   - upper (0.3333333333333333): the largest slope
+//   - training (false): whether the slopes are random
 plait_status plait_rrelu_in_place(plait_tensor input, double lower, double upper, bool training);
 
 // The sign.
@@ -1587,12 +1599,15 @@ plait_tensor plait_sgn(plait_tensor input);
 plait_status plait_sgn_in_place(plait_tensor input);
 
 // The quotient.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_true_divide(plait_tensor input, plait_tensor other, double other_number);
 
 // true_divide in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // The sum of the products of the elements of two vectors.
+//   - other: a vector
 plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
 
 // --- arithmetic ---
@@ -1604,30 +1619,38 @@ plait_tensor plait_abs(plait_tensor input);
 plait_status plait_abs_in_place(plait_tensor input);
 
 // Returns input + other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_add(plait_tensor input, plait_tensor other, double other_number);
 
 // add in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_add_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns input + alpha*other.
-//   - alpha (1)
+//   - other: the other operand, a tensor that broadcasts or a number
+//   - alpha (1): a factor of other
 plait_tensor plait_add_scaled(plait_tensor input, plait_tensor other, double other_number, double alpha);
 
 // add_scaled in place: changes input.
-//   - alpha (1)
+//   - other: the other operand, a tensor that broadcasts or a number
+//   - alpha (1): a factor of other
 plait_status plait_add_scaled_in_place(plait_tensor input, plait_tensor other, double other_number,
 		double alpha);
 
 // Returns input / other, of integers too as floats.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_div(plait_tensor input, plait_tensor other, double other_number);
 
 // div in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_div_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns input * other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_mul(plait_tensor input, plait_tensor other, double other_number);
 
 // mul in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_mul_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns -input.
@@ -1655,19 +1678,22 @@ plait_tensor plait_square(plait_tensor input);
 plait_status plait_square_in_place(plait_tensor input);
 
 // Returns input - other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_sub(plait_tensor input, plait_tensor other, double other_number);
 
 // sub in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_sub_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // --- assembly ---
 
 // Matrices along the diagonal of one.
+//   - tensors: the tensors
 plait_tensor plait_block_diag(plait_tensors tensors, int64_t tensors_len);
 
 // All choices of some elements of a vector.
-//   - r (2)
-//   - with_replacement (false)
+//   - r (2): how many elements
+//   - with_replacement (false): whether an element may be chosen several times
 plait_tensor plait_combinations(plait_tensor input, int64_t r, bool with_replacement);
 
 // The matrix with a tensor's elements on a diagonal.
@@ -1675,31 +1701,45 @@ plait_tensor plait_combinations(plait_tensor input, int64_t r, bool with_replace
 plait_tensor plait_diagflat(plait_tensor input, int64_t offset);
 
 // Equal parts along the third dimension. Returns a list for plait_list_take.
+//   - sections: how many parts, or where they begin
 plait_object plait_dsplit(plait_tensor input, int64_t sections);
 
 // Equal parts along the second dimension. Returns a list for plait_list_take.
+//   - sections: how many parts, or where they begin
 plait_object plait_hsplit(plait_tensor input, int64_t sections);
 
 // Parts of a dimension combined with others.
-//   - include_self (true)
+//   - dim: the dimension; negative ones count from the end
+//   - index: the indices
+//   - source: the values
+//   - reduce: sum, prod, mean, amax or amin
+//   - include_self (true): whether the elements that are there take part
 plait_tensor plait_index_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source,
 		plait_string reduce, bool include_self);
 
 // index_reduce in place: changes input.
-//   - include_self (true)
+//   - dim: the dimension; negative ones count from the end
+//   - index: the indices
+//   - source: the values
+//   - reduce: sum, prod, mean, amax or amin
+//   - include_self (true): whether the elements that are there take part
 plait_status plait_index_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index,
 		plait_tensor source, plait_string reduce, bool include_self);
 
 // A copy with elements, taken as flat, replaced.
-//   - accumulate (false)
+//   - index: the indices
+//   - source: the values
+//   - accumulate (false): whether values are added
 plait_tensor plait_put(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
 
 // The powers of a vector's elements.
-//   - N (-1)
-//   - increasing (false)
+//   - x: a vector
+//   - N (-1): how many columns; as many as rows by default
+//   - increasing (false): whether the powers increase from left to right
 plait_tensor plait_vander(plait_tensor x, int64_t N, bool increasing);
 
 // Equal parts along the first dimension. Returns a list for plait_list_take.
+//   - sections: how many parts, or where they begin
 plait_object plait_vsplit(plait_tensor input, int64_t sections);
 
 // --- attention ---
@@ -1731,9 +1771,10 @@ plait_tensor plait_adaptive_avg_pool2d(plait_tensor input, plait_ints output_siz
 plait_tensor plait_adaptive_avg_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
 
 // Average of each window of the input.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - ceil_mode (false): whether a last window that is not full counts
 //   - exclude_pad (false): the opposite of count_include_pad
 //   - divisor_override (0): 0 for none
 plait_tensor plait_avg_pool1d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
@@ -1741,9 +1782,10 @@ plait_tensor plait_avg_pool1d(plait_tensor input, plait_ints kernel_size, int64_
 		bool exclude_pad, int64_t divisor_override);
 
 // Average of each window of the input.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - ceil_mode (false): whether a last window that is not full counts
 //   - exclude_pad (false): the opposite of count_include_pad
 //   - divisor_override (0): 0 for none
 plait_tensor plait_avg_pool2d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
@@ -1751,9 +1793,10 @@ plait_tensor plait_avg_pool2d(plait_tensor input, plait_ints kernel_size, int64_
 		bool exclude_pad, int64_t divisor_override);
 
 // Average of each window of the input.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - ceil_mode (false): whether a last window that is not full counts
 //   - exclude_pad (false): the opposite of count_include_pad
 //   - divisor_override (0): 0 for none
 plait_tensor plait_avg_pool3d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
@@ -1763,78 +1806,105 @@ plait_tensor plait_avg_pool3d(plait_tensor input, plait_ints kernel_size, int64_
 // --- blend ---
 
 // Returns input + value*tensor1/tensor2.
-//   - value (1)
+//   - tensor1: the dividend
+//   - tensor2: the divisor
+//   - value (1): a factor of the quotient
 plait_tensor plait_addcdiv(plait_tensor input, plait_tensor tensor1, double tensor1_number,
 		plait_tensor tensor2, double tensor2_number, double value);
 
 // addcdiv in place: changes input.
-//   - value (1)
+//   - tensor1: the dividend
+//   - tensor2: the divisor
+//   - value (1): a factor of the quotient
 plait_status plait_addcdiv_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number,
 		plait_tensor tensor2, double tensor2_number, double value);
 
 // Returns input + value*tensor1*tensor2.
-//   - value (1)
+//   - tensor1: one factor
+//   - tensor2: the other factor
+//   - value (1): a factor of the product
 plait_tensor plait_addcmul(plait_tensor input, plait_tensor tensor1, double tensor1_number,
 		plait_tensor tensor2, double tensor2_number, double value);
 
 // addcmul in place: changes input.
-//   - value (1)
+//   - tensor1: one factor
+//   - tensor2: the other factor
+//   - value (1): a factor of the product
 plait_status plait_addcmul_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number,
 		plait_tensor tensor2, double tensor2_number, double value);
 
 // Returns input + weight*(end - input).
+//   - end: the values at weight 1
+//   - weight: where between the two, a tensor or a number
 plait_tensor plait_lerp(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight,
 		double weight_number);
 
 // lerp in place: changes input.
+//   - end: the values at weight 1
+//   - weight: where between the two, a tensor or a number
 plait_status plait_lerp_in_place(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight,
 		double weight_number);
 
 // Returns input with value where mask is true.
+//   - mask: a bool tensor that broadcasts
+//   - value: a number or a 0-d tensor
 plait_tensor plait_masked_fill(plait_tensor input, plait_tensor mask, double mask_number, plait_tensor value,
 		double value_number);
 
 // masked_fill in place: changes input.
+//   - mask: a bool tensor that broadcasts
+//   - value: a number or a 0-d tensor
 plait_status plait_masked_fill_in_place(plait_tensor input, plait_tensor mask, double mask_number,
 		plait_tensor value, double value_number);
 
 // Returns input where condition is true and other elsewhere.
+//   - condition: a bool tensor
+//   - other: the values where the condition is false
 plait_tensor plait_where(plait_tensor condition, plait_tensor input, double input_number, plait_tensor other,
 		double other_number);
 
 // --- comparison ---
 
 // Whether all elements are close.
-//   - rtol (1e-05)
-//   - atol (1e-08)
-//   - equal_nan (false)
+//   - other: the other operand, a tensor that broadcasts or a number
+//   - rtol (1e-05): the difference allowed, relative to the other operand
+//   - atol (1e-08): the difference allowed in any case
+//   - equal_nan (false): whether a NaN equals another
 plait_tensor plait_allclose(plait_tensor input, plait_tensor other, double rtol, double atol, bool equal_nan);
 
 // Returns whether input equals other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_eq(plait_tensor input, plait_tensor other, double other_number);
 
 // eq in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_eq_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Whether two tensors have the same shape and equal elements.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_equal(plait_tensor input, plait_tensor other);
 
 // Returns whether input >= other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_ge(plait_tensor input, plait_tensor other, double other_number);
 
 // ge in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_ge_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns whether input > other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_gt(plait_tensor input, plait_tensor other, double other_number);
 
 // gt in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_gt_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns whether |input - other| <= atol + rtol*|other|.
-//   - rtol (1e-05)
-//   - atol (1e-08)
-//   - equal_nan (false)
+//   - other: the other operand, a tensor that broadcasts or a number
+//   - rtol (1e-05): the difference allowed, relative to the other operand
+//   - atol (1e-08): the difference allowed in any case
+//   - equal_nan (false): whether a NaN equals another
 plait_tensor plait_isclose(plait_tensor input, plait_tensor other, double other_number, double rtol,
 		double atol, bool equal_nan);
 
@@ -1842,7 +1912,9 @@ plait_tensor plait_isclose(plait_tensor input, plait_tensor other, double other_
 plait_tensor plait_isfinite(plait_tensor input);
 
 // Where elements are among those of another tensor.
-//   - invert (false)
+//   - elements: what is asked for
+//   - test_elements: what it may be among
+//   - invert (false): whether the result is negated
 plait_tensor plait_isin(plait_tensor elements, plait_tensor test_elements, bool invert);
 
 // Returns where input is infinite.
@@ -1852,21 +1924,27 @@ plait_tensor plait_isinf(plait_tensor input);
 plait_tensor plait_isnan(plait_tensor input);
 
 // Returns whether input <= other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_le(plait_tensor input, plait_tensor other, double other_number);
 
 // le in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_le_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns whether input < other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_lt(plait_tensor input, plait_tensor other, double other_number);
 
 // lt in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_lt_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns whether input differs from other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_ne(plait_tensor input, plait_tensor other, double other_number);
 
 // ne in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_ne_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns where the sign of input is set.
@@ -1876,11 +1954,12 @@ plait_tensor plait_signbit(plait_tensor input);
 
 // Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, L] or [C, L], weight
 // [O, C/groups, K].
+//   - weight: the factors
 //   - bias (0): [O]
-//   - stride (1)
+//   - stride (1): the distance of neighbouring windows
 //   - padding (0): zeros on both sides
-//   - dilation (1)
-//   - groups (1)
+//   - dilation (1): the distance of the elements under the kernel
+//   - groups (1): how many parts the channels fall into, which do not mix
 //   - same (false): pad to the input's size, as padding="same"
 plait_tensor plait_conv1d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride,
 		int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len,
@@ -1888,11 +1967,12 @@ plait_tensor plait_conv1d(plait_tensor input, plait_tensor weight, plait_tensor 
 
 // Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, H, W] or [C, H, W],
 // weight [O, C/groups, KH, KW].
+//   - weight: the factors
 //   - bias (0): [O]
-//   - stride (1)
+//   - stride (1): the distance of neighbouring windows
 //   - padding (0): zeros on both sides
-//   - dilation (1)
-//   - groups (1)
+//   - dilation (1): the distance of the elements under the kernel
+//   - groups (1): how many parts the channels fall into, which do not mix
 //   - same (false): pad to the input's size, as padding="same"
 plait_tensor plait_conv2d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride,
 		int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len,
@@ -1900,11 +1980,12 @@ plait_tensor plait_conv2d(plait_tensor input, plait_tensor weight, plait_tensor 
 
 // Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, D, H, W] or [C, D,
 // H, W], weight [O, C/groups, KD, KH, KW].
+//   - weight: the factors
 //   - bias (0): [O]
-//   - stride (1)
+//   - stride (1): the distance of neighbouring windows
 //   - padding (0): zeros on both sides
-//   - dilation (1)
-//   - groups (1)
+//   - dilation (1): the distance of the elements under the kernel
+//   - groups (1): how many parts the channels fall into, which do not mix
 //   - same (false): pad to the input's size, as padding="same"
 plait_tensor plait_conv3d(plait_tensor input, plait_tensor weight, plait_tensor bias, plait_ints stride,
 		int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation, int64_t dilation_len,
@@ -1912,36 +1993,39 @@ plait_tensor plait_conv3d(plait_tensor input, plait_tensor weight, plait_tensor 
 
 // Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, L] or [C, L], weight [C,
 // O/groups, K].
+//   - weight: the factors
 //   - bias (0): [O]
-//   - stride (1)
+//   - stride (1): the distance of neighbouring windows
 //   - padding (0): taken off both sides
 //   - output_padding (0): added behind
-//   - groups (1)
-//   - dilation (1)
+//   - groups (1): how many parts the channels fall into, which do not mix
+//   - dilation (1): the distance of the elements under the kernel
 plait_tensor plait_conv_transpose1d(plait_tensor input, plait_tensor weight, plait_tensor bias,
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding,
 		int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
 
 // Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, H, W] or [C, H, W], weight
 // [C, O/groups, KH, KW].
+//   - weight: the factors
 //   - bias (0): [O]
-//   - stride (1)
+//   - stride (1): the distance of neighbouring windows
 //   - padding (0): taken off both sides
 //   - output_padding (0): added behind
-//   - groups (1)
-//   - dilation (1)
+//   - groups (1): how many parts the channels fall into, which do not mix
+//   - dilation (1): the distance of the elements under the kernel
 plait_tensor plait_conv_transpose2d(plait_tensor input, plait_tensor weight, plait_tensor bias,
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding,
 		int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
 
 // Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, D, H, W] or [C, D, H, W],
 // weight [C, O/groups, KD, KH, KW].
+//   - weight: the factors
 //   - bias (0): [O]
-//   - stride (1)
+//   - stride (1): the distance of neighbouring windows
 //   - padding (0): taken off both sides
 //   - output_padding (0): added behind
-//   - groups (1)
-//   - dilation (1)
+//   - groups (1): how many parts the channels fall into, which do not mix
+//   - dilation (1): the distance of the elements under the kernel
 plait_tensor plait_conv_transpose3d(plait_tensor input, plait_tensor weight, plait_tensor bias,
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding,
 		int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
@@ -1957,7 +2041,7 @@ plait_status plait_copy_in_place(plait_tensor input, plait_tensor src);
 plait_status plait_fill_in_place(plait_tensor input, plait_tensor value, double value_number);
 
 // The tensor converted to a dtype.
-//   - dtype (PLAIT_DEFAULT)
+//   - dtype (PLAIT_DEFAULT): the dtype of the result
 plait_tensor plait_to(plait_tensor input, plait_dtype dtype);
 
 // The tensor with every element set to zero.
@@ -2090,7 +2174,8 @@ plait_tensor plait_zeros_like(plait_tensor input, plait_dtype dtype, plait_devic
 // --- difference ---
 
 // The running integrals along a dimension by the trapezoidal rule.
-//   - x (0)
+//   - y: the values of the function
+//   - x (0): where the values were taken; by default at a distance of dx
 //   - dx (1): the distance of samples, without x
 //   - dim (-1): the dimension
 plait_tensor plait_cumulative_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
@@ -2098,13 +2183,14 @@ plait_tensor plait_cumulative_trapezoid(plait_tensor y, plait_tensor x, double d
 // The differences of neighbours along a dimension.
 //   - n (1): how often
 //   - dim (-1): the dimension
-//   - prepend (0)
-//   - append (0)
+//   - prepend (0): what is joined in front first
+//   - append (0): what is joined behind first
 plait_tensor plait_diff(plait_tensor input, int64_t n, int64_t dim, plait_tensor prepend,
 		plait_tensor append);
 
 // The integral along a dimension by the trapezoidal rule.
-//   - x (0)
+//   - y: the values of the function
+//   - x (0): where the values were taken; by default at a distance of dx
 //   - dx (1): the distance of samples, without x
 //   - dim (-1): the dimension
 plait_tensor plait_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
@@ -2112,33 +2198,43 @@ plait_tensor plait_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t 
 // --- division ---
 
 // Returns the quotient rounded towards minus infinity.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_floor_divide(plait_tensor input, plait_tensor other, double other_number);
 
 // floor_divide in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_floor_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the remainder with the sign of input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_fmod(plait_tensor input, plait_tensor other, double other_number);
 
 // fmod in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_fmod_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the greatest common divisor of integers.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_gcd(plait_tensor input, plait_tensor other, double other_number);
 
 // gcd in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_gcd_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the remainder with the sign of other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_remainder(plait_tensor input, plait_tensor other, double other_number);
 
 // remainder in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_remainder_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the quotient rounded towards zero.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_trunc_divide(plait_tensor input, plait_tensor other, double other_number);
 
 // trunc_divide in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_trunc_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // --- dropout ---
@@ -2177,24 +2273,34 @@ plait_tensor plait_feature_alpha_dropout(plait_tensor input, double p, bool trai
 
 // Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result has the
 // dimensions of the ellipsis, then the letters that appear once, sorted.
+//   - equation: letters for the dimensions of each operand, and behind '->' of the result
+//   - operands: the tensors
 plait_tensor plait_einsum(plait_string equation, plait_tensors operands, int64_t operands_len);
 
 // The sum of products over the last dimensions.
+//   - other: a tensor with a last dimension of the same size
 plait_tensor plait_inner(plait_tensor input, plait_tensor other);
 
 // The Kronecker product.
+//   - other: the other factor
 plait_tensor plait_kron(plait_tensor input, plait_tensor other);
 
 // The product of a square matrix with itself, n times.
+//   - n: the exponent; negative for powers of the inverse
 plait_tensor plait_matrix_power(plait_tensor input, int64_t n);
 
 // The product of several matrices, in the cheapest order.
+//   - tensors: matrices; the first and the last may be vectors
 plait_tensor plait_multi_dot(plait_tensors tensors, int64_t tensors_len);
 
 // The products of every element of one vector with every one of another.
+//   - vec2: the other vector
 plait_tensor plait_outer(plait_tensor input, plait_tensor vec2);
 
 // The sum of products over pairs of dimensions.
+//   - other: the other factor
+//   - dims_self: the dimensions of input
+//   - dims_other: the dimensions of other, each summed with that of input at its place
 plait_tensor plait_tensordot(plait_tensor input, plait_tensor other, plait_ints dims_self,
 		int64_t dims_self_len, plait_ints dims_other, int64_t dims_other_len);
 
@@ -2246,9 +2352,11 @@ plait_tensor plait_log2(plait_tensor input);
 plait_status plait_log2_in_place(plait_tensor input);
 
 // Returns log(exp(input) + exp(other)) without overflow.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_logaddexp(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the logarithm to base 2 of 2^input + 2^other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_logaddexp2(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns 1 / sqrt(input).
@@ -2264,35 +2372,41 @@ plait_tensor plait_sqrt(plait_tensor input);
 plait_status plait_sqrt_in_place(plait_tensor input);
 
 // Returns input * log(other), 0 where input is 0.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_xlogy(plait_tensor input, plait_tensor other, double other_number);
 
 // xlogy in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_xlogy_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // --- extremum ---
 
 // Returns input limited to [min, max].
-//   - min (0)
-//   - max (0)
+//   - min (0): the smallest value, a tensor or a number; absent for none
+//   - max (0): the largest value, a tensor or a number; absent for none
 plait_tensor plait_clamp(plait_tensor input, plait_tensor min, double min_number, plait_tensor max,
 		double max_number);
 
 // clamp in place: changes input.
-//   - min (0)
-//   - max (0)
+//   - min (0): the smallest value, a tensor or a number; absent for none
+//   - max (0): the largest value, a tensor or a number; absent for none
 plait_status plait_clamp_in_place(plait_tensor input, plait_tensor min, double min_number, plait_tensor max,
 		double max_number);
 
 // Returns the larger of both, or the one that is not NaN.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_fmax(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the smaller of both, or the one that is not NaN.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_fmin(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the larger of both, NaN if either is.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_maximum(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the smaller of both, NaN if either is.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_minimum(plait_tensor input, plait_tensor other, double other_number);
 
 // --- gathering ---
@@ -2312,7 +2426,9 @@ plait_tensor plait_embedding_bag(plait_tensor input, plait_tensor weight, plait_
 
 // A matrix whose rows at indices are scaled down to a norm.
 //   - input: the matrix
-//   - norm_type (2)
+//   - indices: the rows
+//   - max_norm: the largest norm that is left as it is
+//   - norm_type (2): the order of the norm
 plait_status plait_embedding_renorm_in_place(plait_tensor input, plait_tensor indices, double max_norm,
 		double norm_type);
 
@@ -2425,12 +2541,15 @@ plait_status plait_scatter_reduce_in_place(plait_tensor input, int64_t dim, plai
 plait_tensor plait_take(plait_tensor input, plait_tensor index);
 
 // The elements that indices name in one dimension; other dimensions broadcast.
+//   - indices: the indices
 //   - dim (absent): the dimension; none: flat
 plait_tensor plait_take_along_dim(plait_tensor input, plait_tensor indices, int64_t dim, bool has_dim);
 
 // --- grid ---
 
 // The grids of affine maps.
+//   - theta: matrices of affine maps, [N, 2, 3] or [N, 3, 4]
+//   - size: the shape of the images that the grid is for, [N, C, H, W] or [N, C, D, H, W]
 //   - align_corners (false): whether -1 and 1 are the centres of the outermost elements
 plait_tensor plait_affine_grid(plait_tensor theta, plait_ints size, int64_t size_len, bool align_corners);
 
@@ -2487,11 +2606,11 @@ plait_tensor plait_masked_select(plait_tensor input, plait_tensor mask);
 // --- interpolate ---
 
 // The input, [N, C, spatial...], resampled to other spatial sizes.
-//   - size (absent)
-//   - scale_factor (absent)
-//   - mode ("nearest")
-//   - align_corners (false)
-//   - recompute_scale_factor (false)
+//   - size (absent): the sizes of the result's spatial dimensions
+//   - scale_factor (absent): what the sizes are multiplied by, instead of size
+//   - mode ("nearest"): nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area
+//   - align_corners (false): whether the centres of the corners stay where they are
+//   - recompute_scale_factor (false): whether the scale is computed again from the sizes
 plait_tensor plait_interpolate(plait_tensor input, plait_ints size, int64_t size_len,
 		plait_floats scale_factor, int64_t scale_factor_len, plait_string mode, bool align_corners,
 		bool recompute_scale_factor);
@@ -2537,13 +2656,13 @@ plait_tensor plait_vstack(plait_tensors tensors, int64_t tensors_len);
 
 // The triangular factors of symmetric positive definite matrices.
 //   - input: matrices [*, n, n]
-//   - upper (false)
+//   - upper (false): whether the factor is an upper triangle
 plait_tensor plait_linalg_cholesky(plait_tensor input, bool upper);
 
 // Triangular factors of symmetric matrices, and where these are not positive definite. Writes the results'
 // handles to out.
 //   - input: matrices [*, n, n]
-//   - upper (false)
+//   - upper (false): whether the factor is an upper triangle
 plait_status plait_linalg_cholesky_ex(plait_tensor input, bool upper, plait_tensor out[2]);
 
 // The determinants of matrices.
@@ -2559,6 +2678,8 @@ plait_status plait_linalg_eigh(plait_tensor input, plait_tensor out[2]);
 plait_tensor plait_linalg_inv(plait_tensor input);
 
 // The X that makes A X - B least.
+//   - A: the matrices, [..., M, N]
+//   - B: the right sides
 plait_tensor plait_linalg_lstsq(plait_tensor A, plait_tensor B);
 
 // Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.
@@ -2567,17 +2688,20 @@ plait_tensor plait_linalg_lstsq(plait_tensor A, plait_tensor B);
 plait_status plait_linalg_lu_factor_ex(plait_tensor input, plait_tensor out[3]);
 
 // The X of A X = B for an A of which the LU decomposition is known.
-//   - adjoint (false)
+//   - lu: the factors, in one matrix
+//   - pivots: the exchanged rows, counted from 1
+//   - B: the right sides
+//   - adjoint (false): whether the equations are those of the transpose
 plait_tensor plait_linalg_lu_solve(plait_tensor lu, plait_tensor pivots, plait_tensor B, bool adjoint);
 
 // The norms of matrices.
 //   - input: matrices [*, m, n]
-//   - ord ("fro")
+//   - ord ("fro"): fro, nuc, 1, -1, 2, -2, inf or -inf
 plait_tensor plait_linalg_matrix_norm(plait_tensor input, plait_string ord);
 
 // The pseudoinverses of matrices.
 //   - input: matrices [*, m, n]
-//   - rtol (-1)
+//   - rtol (-1): the difference allowed, relative to the other operand
 plait_tensor plait_linalg_pinv(plait_tensor input, double rtol);
 
 // Matrices as products of ones with orthonormal columns and triangular ones. Writes the results' handles to
@@ -2590,11 +2714,15 @@ plait_status plait_linalg_qr(plait_tensor input, plait_tensor out[2]);
 plait_status plait_linalg_slogdet(plait_tensor input, plait_tensor out[2]);
 
 // The X of A X = B.
+//   - A: the matrices, [..., M, N]
+//   - B: the right sides
 plait_tensor plait_linalg_solve(plait_tensor A, plait_tensor B);
 
 // The X of A X = B for triangular A.
-//   - upper (false)
-//   - unitriangular (false)
+//   - A: the matrices, [..., M, N]
+//   - B: the right sides
+//   - upper (false): whether the upper triangle is meant
+//   - unitriangular (false): whether the diagonal counts as ones and is not read
 plait_tensor plait_linalg_solve_triangular(plait_tensor A, plait_tensor B, bool upper, bool unitriangular);
 
 // Matrices by their singular values and vectors. Writes the results' handles to out.
@@ -2602,20 +2730,26 @@ plait_tensor plait_linalg_solve_triangular(plait_tensor A, plait_tensor B, bool 
 plait_status plait_linalg_svd(plait_tensor input, plait_tensor out[3]);
 
 // The permutation and the triangular matrices of an LU decomposition. Writes the results' handles to out.
+//   - lu_data: the factors, in one matrix
+//   - lu_pivots: the exchanged rows, counted from 1
 plait_status plait_lu_unpack(plait_tensor lu_data, plait_tensor lu_pivots, plait_tensor out[3]);
 
 // --- logic ---
 
 // Returns the bitwise and.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_bitwise_and(plait_tensor input, plait_tensor other, double other_number);
 
 // bitwise_and in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_bitwise_and_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns input shifted left by other bits.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_bitwise_left_shift(plait_tensor input, plait_tensor other, double other_number);
 
 // bitwise_left_shift in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_bitwise_left_shift_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the bits inverted.
@@ -2625,27 +2759,35 @@ plait_tensor plait_bitwise_not(plait_tensor input);
 plait_status plait_bitwise_not_in_place(plait_tensor input);
 
 // Returns the bitwise or.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_bitwise_or(plait_tensor input, plait_tensor other, double other_number);
 
 // bitwise_or in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_bitwise_or_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns input shifted right by other bits.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_bitwise_right_shift(plait_tensor input, plait_tensor other, double other_number);
 
 // bitwise_right_shift in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_bitwise_right_shift_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the bitwise exclusive or.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_bitwise_xor(plait_tensor input, plait_tensor other, double other_number);
 
 // bitwise_xor in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_bitwise_xor_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the logical and.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_logical_and(plait_tensor input, plait_tensor other, double other_number);
 
 // logical_and in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_logical_and_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the logical not.
@@ -2655,26 +2797,32 @@ plait_tensor plait_logical_not(plait_tensor input);
 plait_status plait_logical_not_in_place(plait_tensor input);
 
 // Returns the logical or.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_logical_or(plait_tensor input, plait_tensor other, double other_number);
 
 // logical_or in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_logical_or_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the logical exclusive or.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_logical_xor(plait_tensor input, plait_tensor other, double other_number);
 
 // logical_xor in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_logical_xor_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // --- loss ---
 
 // -(t log x + (1-t) log(1-x)) for probabilities x.
+//   - target: probabilities
 //   - weight (0): a factor of each element
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_binary_cross_entropy(plait_tensor input, plait_tensor target, double target_number,
 		plait_tensor weight, plait_string reduction);
 
 // Binary cross entropy of sigmoid(input), without overflow.
+//   - target: what the input should be
 //   - weight (0): a factor of each element
 //   - pos_weight (0): a factor of the positive targets' share
 //   - reduction ("mean"): mean, sum or none
@@ -2682,13 +2830,18 @@ plait_tensor plait_binary_cross_entropy_with_logits(plait_tensor input, plait_te
 		double target_number, plait_tensor weight, plait_tensor pos_weight, plait_string reduction);
 
 // 1 - cos where the target is 1, and what cos exceeds the margin by where it is -1.
+//   - input1: one of the two
+//   - input2: the other
+//   - target: 1 or -1 for each pair
 //   - margin (0): the similarity allowed for targets -1
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_cosine_embedding_loss(plait_tensor input1, plait_tensor input2, double input2_number,
 		plait_tensor target, double target_number, double margin, plait_string reduction);
 
 // The inner products along a dimension over the products of the norms.
-//   - dim (1)
+//   - x1: one of the two
+//   - x2: the other
+//   - dim (1): the dimension; negative ones count from the end
 //   - eps (1e-08): the least norm to divide by
 plait_tensor plait_cosine_similarity(plait_tensor x1, plait_tensor x2, int64_t dim, double eps);
 
@@ -2716,6 +2869,8 @@ plait_tensor plait_ctc_loss(plait_tensor log_probs, plait_tensor targets, plait_
 		plait_string reduction, bool zero_infinity);
 
 // The negative log likelihood of the target under normal distributions.
+//   - target: what the input should be
+//   - var: the variances, positive
 //   - full (false): add log(2 pi)/2
 //   - eps (1e-06): the least variance
 //   - reduction ("mean"): mean, sum or none
@@ -2723,35 +2878,43 @@ plait_tensor plait_gaussian_nll_loss(plait_tensor input, plait_tensor target, do
 		plait_tensor var, double var_number, bool full, double eps, plait_string reduction);
 
 // The input where the target is 1, and what it lacks of the margin where it is -1.
+//   - target: 1 or -1 for each element
 //   - margin (1): the distance wanted of pairs with target -1
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_hinge_embedding_loss(plait_tensor input, plait_tensor target, double target_number,
 		double margin, plait_string reduction);
 
 // Squared differences of input and target up to delta, absolute ones, times delta, beyond.
+//   - target: what the input should be
 //   - reduction ("mean"): mean, sum or none
 //   - delta (1): the distance from which on the loss is linear
 plait_tensor plait_huber_loss(plait_tensor input, plait_tensor target, double target_number,
 		plait_string reduction, double delta);
 
 // The Kullback-Leibler divergence of the target from the input, given by its logarithm.
+//   - target: probabilities, or with log_target their logarithms
 //   - reduction ("mean"): mean, batchmean, sum or none
 //   - log_target (false): the target is given by its logarithm
 plait_tensor plait_kl_div(plait_tensor input, plait_tensor target, double target_number,
 		plait_string reduction, bool log_target);
 
 // The absolute differences of input and target.
+//   - target: what the input should be
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_l1_loss(plait_tensor input, plait_tensor target, double target_number,
 		plait_string reduction);
 
 // max(0, -target*(input1 - input2) + margin).
+//   - input1: one of the two
+//   - input2: the other
+//   - target: 1 where input1 should be the larger, -1 where input2 should
 //   - margin (0): the distance wanted
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_margin_ranking_loss(plait_tensor input1, plait_tensor input2, double input2_number,
 		plait_tensor target, double target_number, double margin, plait_string reduction);
 
 // The squared differences of input and target.
+//   - target: what the input should be
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_mse_loss(plait_tensor input, plait_tensor target, double target_number,
 		plait_string reduction);
@@ -2773,6 +2936,7 @@ plait_tensor plait_multi_margin_loss(plait_tensor input, plait_tensor target, in
 plait_tensor plait_multilabel_margin_loss(plait_tensor input, plait_tensor target, plait_string reduction);
 
 // Binary cross entropy with logits, averaged over the classes.
+//   - target: 0 or 1 for each class
 //   - weight (0): a factor of each class
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_multilabel_soft_margin_loss(plait_tensor input, plait_tensor target, plait_tensor weight,
@@ -2789,17 +2953,20 @@ plait_tensor plait_nll_loss(plait_tensor input, plait_tensor target, plait_tenso
 
 // The input divided by its p-norm along a dimension.
 //   - p (2): the order of the norm
-//   - dim (1)
+//   - dim (1): the dimension; negative ones count from the end
 //   - eps (1e-12): the least norm to divide by
 plait_tensor plait_normalize(plait_tensor input, double p, int64_t dim, double eps);
 
 // The p-norm of x1 - x2 + eps along the last dimension.
+//   - x1: one of the two
+//   - x2: the other
 //   - p (2): the order of the norm
 //   - eps (1e-06): added to the differences
-//   - keepdim (false)
+//   - keepdim (false): keep the last dimension with size 1
 plait_tensor plait_pairwise_distance(plait_tensor x1, plait_tensor x2, double p, double eps, bool keepdim);
 
 // The negative log likelihood of the target under a Poisson distribution.
+//   - target: counts
 //   - rate (false): the input is the rate, not its logarithm
 //   - full (false): add Stirling's approximation of log(target!)
 //   - eps (1e-08): added to a rate before its logarithm is taken
@@ -2808,17 +2975,22 @@ plait_tensor plait_poisson_nll_loss(plait_tensor input, plait_tensor target, dou
 		bool full, double eps, plait_string reduction);
 
 // Squared differences of input and target up to beta, absolute ones beyond.
+//   - target: what the input should be
 //   - reduction ("mean"): mean, sum or none
 //   - beta (1): the distance from which on the loss is linear
 plait_tensor plait_smooth_l1_loss(plait_tensor input, plait_tensor target, double target_number,
 		plait_string reduction, double beta);
 
 // log(1 + exp(-target*input)).
+//   - target: 1 or -1 for each element
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_soft_margin_loss(plait_tensor input, plait_tensor target, double target_number,
 		plait_string reduction);
 
 // max(0, margin + d(anchor, positive) - d(anchor, negative)).
+//   - anchor: [..., D]
+//   - positive: what should be near the anchor
+//   - negative: what should be far from the anchor
 //   - margin (1): how much closer the positive should be
 //   - p (2): the order of the norm
 //   - eps (1e-06): added to the differences
@@ -2831,104 +3003,139 @@ plait_tensor plait_triplet_margin_loss(plait_tensor anchor, plait_tensor positiv
 // --- lp pool ---
 
 // The p-norm of each window of the input.
+//   - norm_type: the order of the norm
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - ceil_mode (false)
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_tensor plait_lp_pool1d(plait_tensor input, double norm_type, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
 
 // The p-norm of each window of the input.
+//   - norm_type: the order of the norm
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - ceil_mode (false)
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_tensor plait_lp_pool2d(plait_tensor input, double norm_type, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
 
 // The p-norm of each window of the input.
+//   - norm_type: the order of the norm
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - ceil_mode (false)
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_tensor plait_lp_pool3d(plait_tensor input, double norm_type, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
 
 // --- matmul ---
 
 // beta * input + alpha * the sum of the products batch1[i] @ batch2[i]; the input broadcasts.
+//   - batch1: matrices, [B, N, K]
+//   - batch2: matrices, [B, K, M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_tensor plait_addbmm(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta,
 		double alpha);
 
 // addbmm in place: changes input.
+//   - batch1: matrices, [B, N, K]
+//   - batch2: matrices, [B, K, M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_status plait_addbmm_in_place(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta,
 		double alpha);
 
 // beta * input + alpha * (mat1 @ mat2), of matrices; the input broadcasts.
+//   - mat1: a matrix, [N, K]
+//   - mat2: a matrix, [K, M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_tensor plait_addmm(plait_tensor input, plait_tensor mat1, plait_tensor mat2, double beta, double alpha);
 
 // addmm in place: changes input.
+//   - mat1: a matrix, [N, K]
+//   - mat2: a matrix, [K, M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_status plait_addmm_in_place(plait_tensor input, plait_tensor mat1, plait_tensor mat2, double beta,
 		double alpha);
 
 // beta * input + alpha * (mat @ vec), of a matrix and a vector; the input broadcasts.
+//   - mat: a matrix, [N, M]
+//   - vec: a vector, [M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_tensor plait_addmv(plait_tensor input, plait_tensor mat, plait_tensor vec, double beta, double alpha);
 
 // addmv in place: changes input.
+//   - mat: a matrix, [N, M]
+//   - vec: a vector, [M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_status plait_addmv_in_place(plait_tensor input, plait_tensor mat, plait_tensor vec, double beta,
 		double alpha);
 
 // beta * input + alpha * the outer product of two vectors; the input broadcasts.
+//   - vec1: a vector, [N]
+//   - vec2: a vector, [M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_tensor plait_addr(plait_tensor input, plait_tensor vec1, plait_tensor vec2, double beta, double alpha);
 
 // addr in place: changes input.
+//   - vec1: a vector, [N]
+//   - vec2: a vector, [M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_status plait_addr_in_place(plait_tensor input, plait_tensor vec1, plait_tensor vec2, double beta,
 		double alpha);
 
 // beta * input + alpha * (batch1 @ batch2), of stacks of matrices; the input broadcasts.
+//   - batch1: matrices, [B, N, K]
+//   - batch2: matrices, [B, K, M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_tensor plait_baddbmm(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta,
 		double alpha);
 
 // baddbmm in place: changes input.
+//   - batch1: matrices, [B, N, K]
+//   - batch2: matrices, [B, K, M]
 //   - beta (1): scales the input; with 0 it is not read
 //   - alpha (1): scales the product
 plait_status plait_baddbmm_in_place(plait_tensor input, plait_tensor batch1, plait_tensor batch2, double beta,
 		double alpha);
 
 // input1 @ weight[o] @ input2 + bias[o] for each output o, for a weight [out, in1, in2].
-//   - bias (0)
+//   - input1: one of the two
+//   - input2: the other
+//   - weight: [out, in1, in2]
+//   - bias (0): summands, one for each output
 plait_tensor plait_bilinear(plait_tensor input1, plait_tensor input2, plait_tensor weight, plait_tensor bias);
 
 // The products of the matrices of two stacks.
+//   - mat2: matrices, [B, K, M]
 plait_tensor plait_bmm(plait_tensor input, plait_tensor mat2);
 
 // The sum of the products of the elements of two vectors.
+//   - other: a vector
 plait_tensor plait_dot(plait_tensor input, plait_tensor other);
 
 // input @ weight.T + bias, for an input [*, in], a weight [out, in] and a bias [out].
-//   - bias (0)
+//   - weight: [out, in]
+//   - bias (0): [out]
 plait_tensor plait_linear(plait_tensor input, plait_tensor weight, plait_tensor bias);
 
 // The matrix product. A vector on the left counts as a row and one on the right as a column; of stacks of
 // matrices it is the stack of products, and the leading dimensions broadcast.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_matmul(plait_tensor input, plait_tensor other);
 
 // The product of two matrices.
+//   - mat2: a matrix, [K, M]
 plait_tensor plait_mm(plait_tensor input, plait_tensor mat2);
 
 // The product of a matrix and a vector.
+//   - vec: a vector, [M]
 plait_tensor plait_mv(plait_tensor input, plait_tensor vec);
 
 // --- max pool ---
@@ -2964,82 +3171,94 @@ plait_status plait_adaptive_max_pool3d_with_indices(plait_tensor input, plait_in
 		int64_t output_size_len, plait_tensor out[2]);
 
 // Largest element of each window of the input.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - dilation (1)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - dilation (1): the distance of the elements under the kernel
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_tensor plait_max_pool1d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
 		int64_t dilation_len, bool ceil_mode);
 
 // Largest element of each window of the input. The second result has the positions of the maxima in their
 // planes. Writes the results' handles to out.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - dilation (1)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - dilation (1): the distance of the elements under the kernel
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_status plait_max_pool1d_with_indices(plait_tensor input, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor out[2]);
 
 // Largest element of each window of the input.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - dilation (1)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - dilation (1): the distance of the elements under the kernel
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_tensor plait_max_pool2d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
 		int64_t dilation_len, bool ceil_mode);
 
 // Largest element of each window of the input. The second result has the positions of the maxima in their
 // planes. Writes the results' handles to out.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - dilation (1)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - dilation (1): the distance of the elements under the kernel
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_status plait_max_pool2d_with_indices(plait_tensor input, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor out[2]);
 
 // Largest element of each window of the input.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - dilation (1)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - dilation (1): the distance of the elements under the kernel
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_tensor plait_max_pool3d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
 		int64_t dilation_len, bool ceil_mode);
 
 // Largest element of each window of the input. The second result has the positions of the maxima in their
 // planes. Writes the results' handles to out.
+//   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
-//   - padding (0)
-//   - dilation (1)
-//   - ceil_mode (false)
+//   - padding (0): how many elements are added on both sides
+//   - dilation (1): the distance of the elements under the kernel
+//   - ceil_mode (false): whether a last window that is not full counts
 plait_status plait_max_pool3d_with_indices(plait_tensor input, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor out[2]);
 
 // Zeros with the elements of the input at the positions that a maximum pooling returned.
-//   - stride (absent)
-//   - padding (0)
-//   - output_size (absent)
+//   - indices: the positions that max pooling gave
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the distance of neighbouring windows
+//   - padding (0): how many elements are added on both sides
+//   - output_size (absent): the sizes of the result's planes
 plait_tensor plait_max_unpool1d(plait_tensor input, plait_tensor indices, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints output_size, int64_t output_size_len);
 
 // Zeros with the elements of the input at the positions that a maximum pooling returned.
-//   - stride (absent)
-//   - padding (0)
-//   - output_size (absent)
+//   - indices: the positions that max pooling gave
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the distance of neighbouring windows
+//   - padding (0): how many elements are added on both sides
+//   - output_size (absent): the sizes of the result's planes
 plait_tensor plait_max_unpool2d(plait_tensor input, plait_tensor indices, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints output_size, int64_t output_size_len);
 
 // Zeros with the elements of the input at the positions that a maximum pooling returned.
-//   - stride (absent)
-//   - padding (0)
-//   - output_size (absent)
+//   - indices: the positions that max pooling gave
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the distance of neighbouring windows
+//   - padding (0): how many elements are added on both sides
+//   - output_size (absent): the sizes of the result's planes
 plait_tensor plait_max_unpool3d(plait_tensor input, plait_tensor indices, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints output_size, int64_t output_size_len);
@@ -3086,7 +3305,7 @@ plait_tensor plait_layer_norm(plait_tensor input, plait_ints normalized_shape, i
 
 // The input [N, C, ...] divided by a power of the mean square of neighbouring channels.
 //   - size: the number of neighbouring channels
-//   - alpha (0.0001)
+//   - alpha (0.0001): a factor of the neighbours' mean square
 //   - beta (0.75): the power
 //   - k (1): added to the mean square
 plait_tensor plait_local_response_norm(plait_tensor input, int64_t size, double alpha, double beta, double k);
@@ -3101,25 +3320,28 @@ plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int
 // --- pad ---
 
 // The input with its last dimensions extended by elements in front and behind.
-//   - pad: in front of and behind the last dimension, the one before it, ...
+//   - pad: how many elements in front of and behind the last dimension, then the one before it, and so on
 //   - mode ("constant"): constant, reflect, replicate or circular
-//   - value (0)
+//   - value (0): what a constant border holds
 plait_tensor plait_pad(plait_tensor input, plait_ints pad, int64_t pad_len, plait_string mode, double value);
 
 // --- patches ---
 
 // Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W].
-//   - dilation (1)
-//   - padding (0)
-//   - stride (1)
+//   - output_size: the sizes of the result's planes
+//   - kernel_size: the sizes of the windows
+//   - dilation (1): the distance of the elements under the kernel
+//   - padding (0): how many elements are added on both sides
+//   - stride (1): the distance of neighbouring windows
 plait_tensor plait_col2im(plait_tensor input, plait_ints output_size, int64_t output_size_len,
 		plait_ints kernel_size, int64_t kernel_size_len, plait_ints dilation, int64_t dilation_len,
 		plait_ints padding, int64_t padding_len, plait_ints stride, int64_t stride_len);
 
 // The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L].
-//   - dilation (1)
-//   - padding (0)
-//   - stride (1)
+//   - kernel_size: the sizes of the windows
+//   - dilation (1): the distance of the elements under the kernel
+//   - padding (0): how many elements are added on both sides
+//   - stride (1): the distance of neighbouring windows
 plait_tensor plait_im2col(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
 		plait_ints dilation, int64_t dilation_len, plait_ints padding, int64_t padding_len, plait_ints stride,
 		int64_t stride_len);
@@ -3127,20 +3349,25 @@ plait_tensor plait_im2col(plait_tensor input, plait_ints kernel_size, int64_t ke
 // --- pixel shuffle ---
 
 // The input, [N, C, ...], with the channels of its groups interleaved.
+//   - groups: how many groups
 plait_tensor plait_channel_shuffle(plait_tensor input, int64_t groups);
 
 // The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
+//   - upscale_factor: r
 plait_tensor plait_pixel_shuffle(plait_tensor input, int64_t upscale_factor);
 
 // The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W].
+//   - downscale_factor: r
 plait_tensor plait_pixel_unshuffle(plait_tensor input, int64_t downscale_factor);
 
 // --- power ---
 
 // Returns input to the power other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_pow(plait_tensor input, double input_number, plait_tensor other, double other_number);
 
 // pow in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_pow_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // --- random ---
@@ -3351,8 +3578,8 @@ plait_status plait_triu_in_place(plait_tensor input, int64_t diagonal);
 //   - h0 (0): the first state, [n, hidden]; zeros if absent
 //   - w_ih: [gates*hidden, in]
 //   - w_hh: [gates*hidden, hidden]
-//   - b_ih (0)
-//   - b_hh (0)
+//   - b_ih (0): the bias of the products with the input
+//   - b_hh (0): the bias of the recurrent products
 //   - reverse (false): run the steps from the last to the first
 plait_status plait_gru_layer(plait_tensor input, plait_tensor h0, plait_tensor w_ih, plait_tensor w_hh,
 		plait_tensor b_ih, plait_tensor b_hh, bool reverse, plait_tensor out[2]);
@@ -3364,8 +3591,8 @@ plait_status plait_gru_layer(plait_tensor input, plait_tensor h0, plait_tensor w
 //   - c0 (0): the first cell, [n, hidden]; zeros if absent
 //   - w_ih: [gates*hidden, in]
 //   - w_hh: [gates*hidden, hidden]
-//   - b_ih (0)
-//   - b_hh (0)
+//   - b_ih (0): the bias of the products with the input
+//   - b_hh (0): the bias of the recurrent products
 //   - reverse (false): run the steps from the last to the first
 plait_status plait_lstm_layer(plait_tensor input, plait_tensor h0, plait_tensor c0, plait_tensor w_ih,
 		plait_tensor w_hh, plait_tensor b_ih, plait_tensor b_hh, bool reverse, plait_tensor out[3]);
@@ -3420,7 +3647,7 @@ plait_tensor plait_logsumexp(plait_tensor input, plait_ints dim, int64_t dim_len
 plait_tensor plait_mean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype);
 
 // The p-norm over dimensions of a floating-point tensor, as vector_norm.
-//   - p (2)
+//   - p (2): the order of the norm; inf and -inf too
 //   - dim (absent): the dimensions to reduce; absent means all
 //   - keepdim (false): keep the reduced dimensions with size 1
 //   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
@@ -3468,7 +3695,7 @@ plait_status plait_var_mean(plait_tensor input, plait_ints dim, int64_t dim_len,
 
 // The p-norm over dimensions of a floating-point tensor: the p-th root of the sum of |x|^p; for inf and -inf
 // the largest and smallest |x|, for 0 the number of elements that are not 0.
-//   - ord (2)
+//   - ord (2): the order of the norm; inf and -inf too
 //   - dim (absent): the dimensions to reduce; absent means all
 //   - keepdim (false): keep the reduced dimensions with size 1
 //   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
@@ -3484,9 +3711,11 @@ plait_tensor plait_ceil(plait_tensor input);
 plait_status plait_ceil_in_place(plait_tensor input);
 
 // Returns the magnitude of input with the sign of other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_copysign(plait_tensor input, plait_tensor other, double other_number);
 
 // copysign in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_copysign_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Rounds down.
@@ -3502,11 +3731,11 @@ plait_tensor plait_frac(plait_tensor input);
 plait_status plait_frac_in_place(plait_tensor input);
 
 // Rounds to the nearest number of so many decimals, half to even.
-//   - decimals (0)
+//   - decimals (0): how many digits behind the point; negative ones count in front of it
 plait_tensor plait_round(plait_tensor input, int64_t decimals);
 
 // round in place: changes input.
-//   - decimals (0)
+//   - decimals (0): how many digits behind the point; negative ones count in front of it
 plait_status plait_round_in_place(plait_tensor input, int64_t decimals);
 
 // Rounds towards zero.
@@ -3519,62 +3748,76 @@ plait_status plait_trunc_in_place(plait_tensor input);
 
 // The running maxima along a dimension and their indices, the last of equal elements. Writes the results'
 // handles to out.
+//   - dim: the dimension; negative ones count from the end
 plait_status plait_cummax(plait_tensor input, int64_t dim, plait_tensor out[2]);
 
 // The running minima along a dimension and their indices, the last of equal elements. Writes the results'
 // handles to out.
+//   - dim: the dimension; negative ones count from the end
 plait_status plait_cummin(plait_tensor input, int64_t dim, plait_tensor out[2]);
 
 // The running products along a dimension. Integers and bools give int64.
+//   - dim: the dimension; negative ones count from the end
 //   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
 plait_tensor plait_cumprod(plait_tensor input, int64_t dim, plait_dtype dtype);
 
 // cumprod in place: changes input.
+//   - dim: the dimension; negative ones count from the end
 plait_status plait_cumprod_in_place(plait_tensor input, int64_t dim);
 
 // The running sums along a dimension. Integers and bools give int64.
+//   - dim: the dimension; negative ones count from the end
 //   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
 plait_tensor plait_cumsum(plait_tensor input, int64_t dim, plait_dtype dtype);
 
 // cumsum in place: changes input.
+//   - dim: the dimension; negative ones count from the end
 plait_status plait_cumsum_in_place(plait_tensor input, int64_t dim);
 
 // The running logarithms of sums of exponentials along a dimension, without overflow.
+//   - dim: the dimension; negative ones count from the end
 plait_tensor plait_logcumsumexp(plait_tensor input, int64_t dim);
 
 // The largest elements along a dimension and their indices, the first of equal elements. Writes the results'
 // handles to out.
-//   - keepdim (false)
+//   - dim: the dimension; negative ones count from the end
+//   - keepdim (false): keep the reduced dimension with size 1
 plait_status plait_max(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
 
 // The smallest elements along a dimension and their indices, the first of equal elements. Writes the results'
 // handles to out.
-//   - keepdim (false)
+//   - dim: the dimension; negative ones count from the end
+//   - keepdim (false): keep the reduced dimension with size 1
 plait_status plait_min(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
 
 // --- scatter view ---
 
 // A copy with a diagonal replaced.
 //   - src: of the part's shape
-//   - offset (0)
-//   - dim1 (0)
-//   - dim2 (1)
+//   - offset (0): which diagonal: 0 is the main one, 1 the one above it
+//   - dim1 (0): the dimension of the rows
+//   - dim2 (1): the dimension of the columns
 plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_t offset, int64_t dim1,
 		int64_t dim2);
 
 // A copy of some indices of a dimension.
+//   - dim: the dimension; negative ones count from the end
+//   - start: the first index
+//   - length: how many indices
 plait_tensor plait_narrow_copy(plait_tensor input, int64_t dim, int64_t start, int64_t length);
 
 // A copy with one index of a dimension replaced.
 //   - src: of the part's shape
+//   - dim: the dimension; negative ones count from the end
+//   - index: which
 plait_tensor plait_select_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t index);
 
 // A copy with a slice of a dimension replaced.
 //   - src: of the part's shape
 //   - dim (0): the dimension
-//   - start (0)
-//   - end (4611686018427387904)
-//   - step (1)
+//   - start (0): the first index
+//   - end (4611686018427387904): the index to stop before
+//   - step (1): the distance of indices
 plait_tensor plait_slice_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t start,
 		int64_t end, int64_t step);
 
@@ -3606,6 +3849,7 @@ plait_tensor plait_narrow(plait_tensor input, int64_t dim, int64_t start, int64_
 
 // A view at one index of a dimension, which it lacks.
 //   - dim: the dimension
+//   - index: which
 plait_tensor plait_select(plait_tensor input, int64_t dim, int64_t index);
 
 // A view of a slice of a dimension, as in Python, with a positive step.
@@ -3641,6 +3885,7 @@ plait_object plait_tensor_split_at(plait_tensor input, plait_ints indices, int64
 plait_object plait_unbind(plait_tensor input, int64_t dim);
 
 // A view of the sliding windows of a dimension.
+//   - dimension: the dimension
 //   - size: of a window
 //   - step: from window to window
 plait_tensor plait_unfold(plait_tensor input, int64_t dimension, int64_t size, int64_t step);
@@ -3662,47 +3907,49 @@ plait_tensor plait_softmin(plait_tensor input, int64_t dim);
 // --- sorting ---
 
 // The indices of the elements in order along a dimension.
-//   - dim (-1)
-//   - descending (false)
+//   - dim (-1): the dimension; negative ones count from the end
+//   - descending (false): whether the largest come first
 //   - stable (false): keep the order of equal elements, which is done in any case
 plait_tensor plait_argsort(plait_tensor input, int64_t dim, bool descending, bool stable);
 
 // How often each integer comes in a vector, or the sum of its weights. It may wait for the device.
-//   - weights (0)
-//   - minlength (0)
+//   - weights (0): a weight for each integer; 1 by default
+//   - minlength (0): how many counts there are at least
 plait_tensor plait_bincount(plait_tensor input, plait_tensor weights, int64_t minlength);
 
 // The number of boundaries that are smaller than each element.
-//   - out_int32 (false)
-//   - right (false)
+//   - boundaries: numbers in increasing order, in one dimension
+//   - out_int32 (false): whether the result is int32, not int64
+//   - right (false): whether equal elements lie to the left of the result
 plait_tensor plait_bucketize(plait_tensor input, plait_tensor boundaries, bool out_int32, bool right);
 
 // How many elements lie in each of equal parts of a range. It may wait for the device.
-//   - bins (100)
-//   - min (0)
-//   - max (0)
+//   - bins (100): how many bins of equal width
+//   - min (0): where the first bin begins; where min and max are equal, both are taken from the input
+//   - max (0): where the last bin ends
 plait_tensor plait_histc(plait_tensor input, int64_t bins, double min, double max);
 
 // The k-th smallest element along a dimension, counted from 1, and its index. Writes the results' handles to
 // out.
-//   - dim (-1)
+//   - k: 1 for the smallest
+//   - dim (-1): the dimension; negative ones count from the end
 //   - keepdim (false): keep the dimension with size 1
 plait_status plait_kthvalue(plait_tensor input, int64_t k, int64_t dim, bool keepdim, plait_tensor out[2]);
 
 // The median along a dimension, the lower of two, and its index. Writes the results' handles to out.
-//   - dim (-1)
+//   - dim (-1): the dimension; negative ones count from the end
 //   - keepdim (false): keep the dimension with size 1
 plait_status plait_median(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
 
 // The element that comes most often along a dimension, the smallest of those, and the index of its last
 // occurrence. Writes the results' handles to out.
-//   - dim (-1)
+//   - dim (-1): the dimension; negative ones count from the end
 //   - keepdim (false): keep the dimension with size 1
 plait_status plait_mode(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
 
 // The median along a dimension of the elements that are not NaN, and its index. Writes the results' handles
 // to out.
-//   - dim (-1)
+//   - dim (-1): the dimension; negative ones count from the end
 //   - keepdim (false): keep the dimension with size 1
 plait_status plait_nanmedian(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
 
@@ -3710,23 +3957,25 @@ plait_status plait_nanmedian(plait_tensor input, int64_t dim, bool keepdim, plai
 plait_tensor plait_nonzero(plait_tensor input);
 
 // Where values belong in sorted sequences.
-//   - out_int32 (false)
-//   - right (false)
-//   - sorter (0)
+//   - sorted_sequence: sequences in increasing order along the last dimension
+//   - out_int32 (false): whether the result is int32, not int64
+//   - right (false): whether equal elements lie to the left of the result
+//   - sorter (0): the indices that would sort the sequences
 plait_tensor plait_searchsorted(plait_tensor sorted_sequence, plait_tensor input, bool out_int32, bool right,
 		plait_tensor sorter);
 
 // The elements in order along a dimension, and their indices. Writes the results' handles to out.
-//   - dim (-1)
-//   - descending (false)
+//   - dim (-1): the dimension; negative ones count from the end
+//   - descending (false): whether the largest come first
 //   - stable (false): keep the order of equal elements, which is done in any case
 plait_status plait_sort(plait_tensor input, int64_t dim, bool descending, bool stable, plait_tensor out[2]);
 
 // The k largest or smallest elements along a dimension, in order, and their indices. Writes the results'
 // handles to out.
-//   - dim (-1)
-//   - largest (true)
-//   - sorted (true)
+//   - k: how many
+//   - dim (-1): the dimension; negative ones count from the end
+//   - largest (true): whether the largest are wanted, not the smallest
+//   - sorted (true): whether they come in order, which they do in any case
 plait_status plait_topk(plait_tensor input, int64_t k, int64_t dim, bool largest, bool sorted,
 		plait_tensor out[2]);
 
@@ -3782,21 +4031,27 @@ plait_tensor plait_i0(plait_tensor input);
 plait_status plait_i0_in_place(plait_tensor input);
 
 // The regularised lower incomplete gamma function of parameter input, at other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_igamma(plait_tensor input, plait_tensor other);
 
 // igamma in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_igamma_in_place(plait_tensor input, plait_tensor other);
 
 // The regularised upper incomplete gamma function of parameter input, at other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_igammac(plait_tensor input, plait_tensor other);
 
 // igammac in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_igammac_in_place(plait_tensor input, plait_tensor other);
 
 // The least common multiples.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
 
 // lcm in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_lcm_in_place(plait_tensor input, plait_tensor other);
 
 // Returns the logarithm of the gamma function.
@@ -3814,29 +4069,33 @@ plait_tensor plait_logit(plait_tensor input, double eps);
 plait_status plait_logit_in_place(plait_tensor input, double eps);
 
 // Returns input with NaN and infinities replaced.
-//   - nan (0)
-//   - posinf (0)
-//   - neginf (0)
+//   - nan (0): what NaN becomes
+//   - posinf (0): what infinity becomes; by default the largest number of the dtype
+//   - neginf (0): what minus infinity becomes; by default the smallest number of the dtype
 plait_tensor plait_nan_to_num(plait_tensor input, double nan, plait_tensor posinf, double posinf_number,
 		plait_tensor neginf, double neginf_number);
 
 // nan_to_num in place: changes input.
-//   - nan (0)
-//   - posinf (0)
-//   - neginf (0)
+//   - nan (0): what NaN becomes
+//   - posinf (0): what infinity becomes; by default the largest number of the dtype
+//   - neginf (0): what minus infinity becomes; by default the smallest number of the dtype
 plait_status plait_nan_to_num_in_place(plait_tensor input, double nan, plait_tensor posinf,
 		double posinf_number, plait_tensor neginf, double neginf_number);
 
 // The next number in a direction.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_nextafter(plait_tensor input, plait_tensor other);
 
 // nextafter in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_nextafter_in_place(plait_tensor input, plait_tensor other);
 
 // Returns derivative n of digamma.
+//   - n: which derivative; 0 is digamma itself
 plait_tensor plait_polygamma(int64_t n, plait_tensor input);
 
 // polygamma in place: changes input.
+//   - n: which derivative; 0 is digamma itself
 plait_status plait_polygamma_in_place(int64_t n, plait_tensor input);
 
 // Airy's function Ai.
@@ -3855,24 +4114,30 @@ plait_tensor plait_special_bessel_y0(plait_tensor input);
 plait_tensor plait_special_bessel_y1(plait_tensor input);
 
 // The Chebyshev polynomials of the first kind of degrees n.
+//   - n: the degrees
 plait_tensor plait_special_chebyshev_polynomial_t(plait_tensor input, plait_tensor n);
 
 // The Chebyshev polynomials of the second kind of degrees n.
+//   - n: the degrees
 plait_tensor plait_special_chebyshev_polynomial_u(plait_tensor input, plait_tensor n);
 
 // The Chebyshev polynomials of the third kind of degrees n.
+//   - n: the degrees
 plait_tensor plait_special_chebyshev_polynomial_v(plait_tensor input, plait_tensor n);
 
 // The Chebyshev polynomials of the fourth kind of degrees n.
+//   - n: the degrees
 plait_tensor plait_special_chebyshev_polynomial_w(plait_tensor input, plait_tensor n);
 
 // exp(input^2) times the complementary error function.
 plait_tensor plait_special_erfcx(plait_tensor input);
 
 // The physicists' Hermite polynomials of degrees n.
+//   - n: the degrees
 plait_tensor plait_special_hermite_polynomial_h(plait_tensor input, plait_tensor n);
 
 // The probabilists' Hermite polynomials of degrees n.
+//   - n: the degrees
 plait_tensor plait_special_hermite_polynomial_he(plait_tensor input, plait_tensor n);
 
 // exp(-|input|) times the modified Bessel function of the first kind of order 0.
@@ -3885,9 +4150,11 @@ plait_tensor plait_special_i1(plait_tensor input);
 plait_tensor plait_special_i1e(plait_tensor input);
 
 // The Laguerre polynomials of degrees n.
+//   - n: the degrees
 plait_tensor plait_special_laguerre_polynomial_l(plait_tensor input, plait_tensor n);
 
 // The Legendre polynomials of degrees n.
+//   - n: the degrees
 plait_tensor plait_special_legendre_polynomial_p(plait_tensor input, plait_tensor n);
 
 // The logarithm of the area under the standard normal density below input.
@@ -3912,29 +4179,37 @@ plait_tensor plait_special_scaled_modified_bessel_k0(plait_tensor input);
 plait_tensor plait_special_scaled_modified_bessel_k1(plait_tensor input);
 
 // The Chebyshev polynomials of the first kind at 2 * input - 1.
+//   - n: the degrees
 plait_tensor plait_special_shifted_chebyshev_polynomial_t(plait_tensor input, plait_tensor n);
 
 // The Chebyshev polynomials of the second kind at 2 * input - 1.
+//   - n: the degrees
 plait_tensor plait_special_shifted_chebyshev_polynomial_u(plait_tensor input, plait_tensor n);
 
 // The Chebyshev polynomials of the third kind at 2 * input - 1.
+//   - n: the degrees
 plait_tensor plait_special_shifted_chebyshev_polynomial_v(plait_tensor input, plait_tensor n);
 
 // The Chebyshev polynomials of the fourth kind at 2 * input - 1.
+//   - n: the degrees
 plait_tensor plait_special_shifted_chebyshev_polynomial_w(plait_tensor input, plait_tensor n);
 
 // Returns sin(input) / input.
 plait_tensor plait_special_spherical_bessel_j0(plait_tensor input);
 
 // Returns input * log(1 + other).
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_special_xlog1py(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns Hurwitz's zeta function of input and other.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_zeta(plait_tensor input, plait_tensor other, double other_number);
 
 // --- statistics ---
 
 // The distances of all pairs of rows.
+//   - x1: one of the two
+//   - x2: the other
 //   - p (2): the order of the norm
 plait_tensor plait_cdist(plait_tensor x1, plait_tensor x2, double p);
 
@@ -3948,10 +4223,12 @@ plait_tensor plait_corrcoef(plait_tensor input);
 plait_tensor plait_cov(plait_tensor input, double correction, plait_tensor fweights, plait_tensor aweights);
 
 // The cross products of vectors of size 3.
-//   - dim (-1)
+//   - other: the other vectors
+//   - dim (-1): the dimension; negative ones count from the end
 plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
 
 // The norm of a difference.
+//   - other: a tensor that broadcasts
 //   - p (2): the order of the norm
 plait_tensor plait_dist(plait_tensor input, plait_tensor other, double p);
 
@@ -3986,10 +4263,14 @@ plait_tensor plait_quantile(plait_tensor input, plait_tensor q, int64_t dim, boo
 
 // Parts along a dimension scaled down to a norm.
 //   - p (2): the order of the norm
+//   - dim: the dimension; negative ones count from the end
+//   - maxnorm: the largest norm that is left as it is
 plait_tensor plait_renorm(plait_tensor input, double p, int64_t dim, double maxnorm);
 
 // renorm in place: changes input.
 //   - p (2): the order of the norm
+//   - dim: the dimension; negative ones count from the end
+//   - maxnorm: the largest norm that is left as it is
 plait_status plait_renorm_in_place(plait_tensor input, double p, int64_t dim, double maxnorm);
 
 // --- trigonometric ---
@@ -4025,9 +4306,11 @@ plait_tensor plait_atan(plait_tensor input);
 plait_status plait_atan_in_place(plait_tensor input);
 
 // Returns the angle of the point (other, input).
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_atan2(plait_tensor input, plait_tensor other, double other_number);
 
 // atan2 in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_atan2_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns the inverse hyperbolic tangent.
@@ -4055,9 +4338,11 @@ plait_tensor plait_deg2rad(plait_tensor input);
 plait_status plait_deg2rad_in_place(plait_tensor input);
 
 // Returns sqrt(input^2 + other^2) without overflow.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_hypot(plait_tensor input, plait_tensor other, double other_number);
 
 // hypot in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_hypot_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // Converts radians to degrees.
@@ -4102,6 +4387,7 @@ plait_tensor plait_atleast2d(plait_tensor input);
 plait_tensor plait_atleast3d(plait_tensor input);
 
 // Views broadcast against one another. Returns a list for plait_list_take.
+//   - tensors: the tensors
 plait_object plait_broadcast_tensors(plait_tensors tensors, int64_t tensors_len);
 
 // A view broadcast to a shape.
@@ -4156,12 +4442,16 @@ plait_tensor plait_reshape_as(plait_tensor input, plait_tensor other);
 plait_tensor plait_squeeze(plait_tensor input, plait_ints dim, int64_t dim_len);
 
 // A view with two dimensions swapped.
+//   - axis0: one of the two
+//   - axis1: the other
 plait_tensor plait_swapaxes(plait_tensor input, int64_t axis0, int64_t axis1);
 
 // A view of a matrix transposed.
 plait_tensor plait_t(plait_tensor input);
 
 // A view with two dimensions swapped.
+//   - dim0: one of the two
+//   - dim1: the other
 plait_tensor plait_transpose(plait_tensor input, int64_t dim0, int64_t dim1);
 
 // A dimension split into several.

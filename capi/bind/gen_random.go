@@ -4,7 +4,7 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
-// Bernoulli applies the operation bernoulli. 1 with the probability that the input gives for each element, else 0
+// Bernoulli applies the operation bernoulli. 1 with the probability that the input gives for each element, else 0.
 func Bernoulli(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("bernoulli", &status)
 	if crowded() {
@@ -14,7 +14,7 @@ func Bernoulli(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Obje
 	return result(op.Bernoulli(t0, op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
-// BernoulliInPlace applies the operation bernoulli_. the tensor filled with 1 with probability p, else 0
+// BernoulliInPlace applies the operation bernoulli_. The tensor filled with 1 with probability p, else 0.
 func BernoulliInPlace(input Tensor, p Tensor, pNumber float64, generatorArg Object) (status Status) {
 	defer protect("bernoulli_", &status)
 	if crowded() {
@@ -25,7 +25,7 @@ func BernoulliInPlace(input Tensor, p Tensor, pNumber float64, generatorArg Obje
 	return changed(op.BernoulliInPlace(t0, t1, op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
-// CauchyInPlace applies the operation cauchy_. the tensor filled with Cauchy distributed random numbers
+// CauchyInPlace applies the operation cauchy_. The tensor filled with Cauchy distributed random numbers.
 func CauchyInPlace(input Tensor, median float64, sigma float64, generatorArg Object) (status Status) {
 	defer protect("cauchy_", &status)
 	if crowded() {
@@ -35,7 +35,7 @@ func CauchyInPlace(input Tensor, median float64, sigma float64, generatorArg Obj
 	return changed(op.CauchyInPlace(t0, median, sigma, op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
-// ExponentialInPlace applies the operation exponential_. the tensor filled with exponentially distributed random numbers
+// ExponentialInPlace applies the operation exponential_. The tensor filled with exponentially distributed random numbers.
 func ExponentialInPlace(input Tensor, lambd float64, generatorArg Object) (status Status) {
 	defer protect("exponential_", &status)
 	if crowded() {
@@ -45,7 +45,7 @@ func ExponentialInPlace(input Tensor, lambd float64, generatorArg Object) (statu
 	return changed(op.ExponentialInPlace(t0, lambd, op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
-// GeometricInPlace applies the operation geometric_. the tensor filled with numbers of trials up to the first success
+// GeometricInPlace applies the operation geometric_. The tensor filled with numbers of trials up to the first success.
 func GeometricInPlace(input Tensor, p float64, generatorArg Object) (status Status) {
 	defer protect("geometric_", &status)
 	if crowded() {
@@ -55,7 +55,7 @@ func GeometricInPlace(input Tensor, p float64, generatorArg Object) (status Stat
 	return changed(op.GeometricInPlace(t0, p, op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
-// LogNormalInPlace applies the operation log_normal_. the tensor filled with numbers whose logarithm is normal
+// LogNormalInPlace applies the operation log_normal_. The tensor filled with numbers whose logarithm is normal.
 func LogNormalInPlace(input Tensor, mean float64, std float64, generatorArg Object) (status Status) {
 	defer protect("log_normal_", &status)
 	if crowded() {
@@ -65,7 +65,7 @@ func LogNormalInPlace(input Tensor, mean float64, std float64, generatorArg Obje
 	return changed(op.LogNormalInPlace(t0, mean, std, op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
-// Multinomial applies the operation multinomial. positions drawn from rows of weights
+// Multinomial applies the operation multinomial. Positions drawn from rows of weights.
 func Multinomial(input Tensor, numSamples int64, replacement bool, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("multinomial", &status)
 	if crowded() {
@@ -75,7 +75,7 @@ func Multinomial(input Tensor, numSamples int64, replacement bool, dtypeArg DTyp
 	return result(op.Multinomial(t0, int(numSamples), replacement, op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
-// NormalInPlace applies the operation normal_. the tensor filled with normal random numbers
+// NormalInPlace applies the operation normal_. The tensor filled with normal random numbers.
 func NormalInPlace(input Tensor, mean float64, std float64, generatorArg Object) (status Status) {
 	defer protect("normal_", &status)
 	if crowded() {
@@ -85,7 +85,7 @@ func NormalInPlace(input Tensor, mean float64, std float64, generatorArg Object)
 	return changed(op.NormalInPlace(t0, mean, std, op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
-// Rand applies the operation rand. uniform random numbers in [0, 1)
+// Rand applies the operation rand. Uniform random numbers in [0, 1).
 func Rand(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("rand", &status)
 	if crowded() {
@@ -94,7 +94,7 @@ func Rand(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorA
 	return result(op.RandWith(ints(size, sizeLen), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
 }
 
-// RandLike applies the operation rand_like. uniform random numbers in [0, 1) of a tensor's shape
+// RandLike applies the operation rand_like. Uniform random numbers in [0, 1) of a tensor's shape.
 func RandLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("rand_like", &status)
 	if crowded() {
@@ -104,7 +104,7 @@ func RandLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Objec
 	return result(op.RandLike(t0, op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
-// Randint applies the operation randint. random integers in [low, high)
+// Randint applies the operation randint. Random integers in [low, high).
 func Randint(low int64, high int64, size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randint", &status)
 	if crowded() {
@@ -113,7 +113,7 @@ func Randint(low int64, high int64, size Ints, sizeLen int64, dtypeArg DType, de
 	return result(op.RandintWith(int(low), int(high), ints(size, sizeLen), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
 }
 
-// RandintLike applies the operation randint_like. random integers in [low, high) of a tensor's shape
+// RandintLike applies the operation randint_like. Random integers in [low, high) of a tensor's shape.
 func RandintLike(input Tensor, low int64, high int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randint_like", &status)
 	if crowded() {
@@ -123,7 +123,7 @@ func RandintLike(input Tensor, low int64, high int64, dtypeArg DType, deviceArg 
 	return result(op.RandintLike(t0, int(low), int(high), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
-// Randn applies the operation randn. normal random numbers with mean 0 and variance 1
+// Randn applies the operation randn. Normal random numbers with mean 0 and variance 1.
 func Randn(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randn", &status)
 	if crowded() {
@@ -132,7 +132,7 @@ func Randn(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generator
 	return result(op.RandnWith(ints(size, sizeLen), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
 }
 
-// RandnLike applies the operation randn_like. normal random numbers of a tensor's shape
+// RandnLike applies the operation randn_like. Normal random numbers of a tensor's shape.
 func RandnLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randn_like", &status)
 	if crowded() {
@@ -142,7 +142,7 @@ func RandnLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Obje
 	return result(op.RandnLike(t0, op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
-// RandomInPlace applies the operation random_. the tensor filled with random integers in [from, to)
+// RandomInPlace applies the operation random_. The tensor filled with random integers in [from, to).
 func RandomInPlace(input Tensor, from int64, to int64, generatorArg Object) (status Status) {
 	defer protect("random_", &status)
 	if crowded() {
@@ -152,7 +152,7 @@ func RandomInPlace(input Tensor, from int64, to int64, generatorArg Object) (sta
 	return changed(op.RandomInPlace(t0, int(from), int(to), op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
-// Randperm applies the operation randperm. a random permutation of 0, ..., n-1
+// Randperm applies the operation randperm. A random permutation of 0, ..., n-1.
 func Randperm(n int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randperm", &status)
 	if crowded() {
@@ -161,7 +161,7 @@ func Randperm(n int64, dtypeArg DType, deviceArg Device, generatorArg Object) (s
 	return result(op.RandpermWith(int(n), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
 }
 
-// TruncNormalInPlace applies the operation trunc_normal_. the tensor filled with normal random numbers on condition that they lie in [a, b]
+// TruncNormalInPlace applies the operation trunc_normal_. The tensor filled with normal random numbers on condition that they lie in [a, b].
 func TruncNormalInPlace(input Tensor, mean float64, std float64, a float64, b float64, generatorArg Object) (status Status) {
 	defer protect("trunc_normal_", &status)
 	if crowded() {
@@ -171,7 +171,7 @@ func TruncNormalInPlace(input Tensor, mean float64, std float64, a float64, b fl
 	return changed(op.TruncNormalInPlace(t0, mean, std, a, b, op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
-// UniformInPlace applies the operation uniform_. the tensor filled with uniform random numbers in [from, to)
+// UniformInPlace applies the operation uniform_. The tensor filled with uniform random numbers in [from, to).
 func UniformInPlace(input Tensor, from float64, to float64, generatorArg Object) (status Status) {
 	defer protect("uniform_", &status)
 	if crowded() {

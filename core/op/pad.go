@@ -125,7 +125,7 @@ func init() {
 		Doc:  "The input with its last dimensions extended by elements in front and behind.",
 		Func: Pad,
 		Args: []Arg{
-			{Name: "input"}, {Name: "pad", Doc: "in front of and behind the last dimension, the one before it, ..."},
+			{Name: "input"}, {Name: "pad", Doc: "how many elements in front of and behind the last dimension, then the one before it, and so on"},
 			{Name: "mode", Field: "Mode", Default: "constant", Doc: "constant, reflect, replicate or circular"},
 			{Name: "value", Field: "Value", Default: 0.0},
 		},

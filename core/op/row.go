@@ -107,6 +107,7 @@ func register(family string, list ...Row) {
 	for i := range list {
 		r := &list[i]
 		r.Family, r.Autocast = family, autocastOf[r.Name]
+		r.Args = documented(r.Name, r.Args)
 		if rows[r.Name] != nil {
 			panic(fmt.Sprintf("op: %q registered twice", r.Name))
 		}

@@ -1,5 +1,5 @@
 // Command bindings writes what other languages see of the operations: the flat functions of package capi/bind, their C
-// functions and header, and the Python functions with type hints. It takes the path of the repository.
+// functions and header, the Python functions with type hints, and the reference in docs/reference. It takes the path of the repository.
 package main
 
 import (
@@ -37,7 +37,8 @@ func main() {
 	w.file("capi/plait.h", header(functions))
 	w.file("capi/plait.map", symbols(functions))
 	w.file("python/plait/_core.pyi", stubs(functions))
-	w.sweep("capi/bind/gen_*.go", "capi/gen_*.go", "python/plait/_ops/*.py")
+	w.reference(families)
+	w.sweep("capi/bind/gen_*.go", "capi/gen_*.go", "python/plait/_ops/*.py", "docs/reference/*.md")
 	if w.err != nil {
 		log.Fatal(w.err)
 	}
@@ -57,6 +58,22 @@ func (w *writer) text(name string) string {
 		w.err = err
 	}
 	return string(b)
+}
+
+// reference writes the pages about the operations.
+func (w *writer) reference(families []*family) {
+	m := &manual{functions: map[string][]string{}}
+	for _, p := range pythonPlaces {
+		m.functions[p.list] = w.words("internal/coverage/" + p.list + ".txt")
+	}
+	var err error
+	if m.sources, err = parseSources(filepath.Join(w.root, "core/op")); err != nil {
+		w.err = err
+		return
+	}
+	for name, page := range m.pages(families) {
+		w.file("docs/reference/"+name, page)
+	}
 }
 
 // words returns the words of a file.

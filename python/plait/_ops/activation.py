@@ -22,7 +22,11 @@ _hardshrink = _core.bind_Hardshrink
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Returns input, 0 within lambd of 0."""
+    """Returns input, 0 within lambd of 0.
+
+    Args:
+        lambd: the bound below which elements count as small
+    """
     try:
         status = _hardshrink(input._h, lambd)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -81,7 +85,12 @@ _hardtanh = _core.bind_Hardtanh
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """Returns input limited to [min_val, max_val]."""
+    """Returns input limited to [min_val, max_val].
+
+    Args:
+        min_val: the smallest value
+        max_val: the largest value
+    """
     try:
         status = _hardtanh(input._h, min_val, max_val)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -92,7 +101,12 @@ _hardtanh_in_place = _core.bind_HardtanhInPlace
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """hardtanh in place: changes `input` and returns it."""
+    """hardtanh in place: changes `input` and returns it.
+
+    Args:
+        min_val: the smallest value
+        max_val: the largest value
+    """
     try:
         status = _hardtanh_in_place(input._h, min_val, max_val)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -105,7 +119,11 @@ _leaky_relu = _core.bind_LeakyRelu
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """Returns input where it is positive, else negative_slope*input."""
+    """Returns input where it is positive, else negative_slope*input.
+
+    Args:
+        negative_slope: the slope below zero
+    """
     try:
         status = _leaky_relu(input._h, negative_slope)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -116,7 +134,11 @@ _leaky_relu_in_place = _core.bind_LeakyReluInPlace
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """leaky_relu in place: changes `input` and returns it."""
+    """leaky_relu in place: changes `input` and returns it.
+
+    Args:
+        negative_slope: the slope below zero
+    """
     try:
         status = _leaky_relu_in_place(input._h, negative_slope)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -129,7 +151,11 @@ _prelu = _core.bind_Prelu
 
 
 def prelu(input: Tensor, weight: Tensor | Number) -> Tensor:
-    """Returns input where it is positive and weight*input elsewhere."""
+    """Returns input where it is positive and weight*input elsewhere.
+
+    Args:
+        weight: the slopes below zero: one, or one for each channel
+    """
     try:
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
         status = _prelu(input._h, weight_h, weight_v)
@@ -213,7 +239,11 @@ _softshrink = _core.bind_Softshrink
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Returns input moved towards 0 by lambd."""
+    """Returns input moved towards 0 by lambd.
+
+    Args:
+        lambd: the bound below which elements count as small
+    """
     try:
         status = _softshrink(input._h, lambd)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -270,7 +300,12 @@ _threshold = _core.bind_Threshold
 
 
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """Returns input where it is above the threshold, else value."""
+    """Returns input where it is above the threshold, else value.
+
+    Args:
+        threshold: the bound that elements must exceed
+        value: what the others become
+    """
     try:
         status = _threshold(input._h, threshold, value)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -281,7 +316,12 @@ _threshold_in_place = _core.bind_ThresholdInPlace
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """threshold in place: changes `input` and returns it."""
+    """threshold in place: changes `input` and returns it.
+
+    Args:
+        threshold: the bound that elements must exceed
+        value: what the others become
+    """
     try:
         status = _threshold_in_place(input._h, threshold, value)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -22,7 +22,11 @@ _celu = _core.bind_Celu
 
 
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """Returns input where it is positive, else alpha*(exp(input/alpha) - 1)."""
+    """Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
+
+    Args:
+        alpha: how far below zero the values go
+    """
     try:
         status = _celu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -33,7 +37,11 @@ _celu_in_place = _core.bind_CeluInPlace
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """celu in place: changes `input` and returns it."""
+    """celu in place: changes `input` and returns it.
+
+    Args:
+        alpha: how far below zero the values go
+    """
     try:
         status = _celu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -46,7 +54,11 @@ _elu = _core.bind_Elu
 
 
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """Returns input where it is positive, else alpha*(exp(input) - 1)."""
+    """Returns input where it is positive, else alpha*(exp(input) - 1).
+
+    Args:
+        alpha: how far below zero the values go
+    """
     try:
         status = _elu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -57,7 +69,11 @@ _elu_in_place = _core.bind_EluInPlace
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """elu in place: changes `input` and returns it."""
+    """elu in place: changes `input` and returns it.
+
+    Args:
+        alpha: how far below zero the values go
+    """
     try:
         status = _elu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -70,7 +86,11 @@ _gelu = _core.bind_Gelu
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """Returns input times the standard normal probability of less."""
+    """Returns input times the standard normal probability of less.
+
+    Args:
+        approximate: none, or tanh for an approximation
+    """
     try:
         status = _gelu(input._h, approximate)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -81,7 +101,11 @@ _glu = _core.bind_Glu
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """Returns the first half times the sigmoid of the second."""
+    """Returns the first half times the sigmoid of the second.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+    """
     try:
         status = _glu(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -175,7 +199,12 @@ _softplus = _core.bind_Softplus
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """Returns log(1 + exp(beta*input)) / beta."""
+    """Returns log(1 + exp(beta*input)) / beta.
+
+    Args:
+        beta: a factor of the input
+        threshold: where beta*input is larger, the result is the input
+    """
     try:
         status = _softplus(input._h, beta, threshold)
     except (AttributeError, TypeError, OverflowError) as error:

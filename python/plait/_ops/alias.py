@@ -22,7 +22,11 @@ _chain_matmul = _core.bind_ChainMatmul
 
 
 def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
-    """The product of several matrices, in the cheapest order."""
+    """The product of several matrices, in the cheapest order.
+
+    Args:
+        matrices: matrices; the first and the last may be vectors
+    """
     try:
         matrices_list = handles(matrices)
         status = _chain_matmul(matrices_list.buffer_info()[0], len(matrices_list))
@@ -34,7 +38,11 @@ _float_power = _core.bind_FloatPower
 
 
 def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
-    """A power in float64."""
+    """A power in float64.
+
+    Args:
+        exponent: the powers: a tensor, or a number
+    """
     try:
         exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
         status = _float_power(input._h, exponent_h, exponent_v)
@@ -46,7 +54,11 @@ _float_power_in_place = _core.bind_FloatPowerInPlace
 
 
 def float_power_(input: Tensor, exponent: Tensor | Number) -> Tensor:
-    """float_power in place: changes `input` and returns it."""
+    """float_power in place: changes `input` and returns it.
+
+    Args:
+        exponent: the powers: a tensor, or a number
+    """
     try:
         exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
         status = _float_power_in_place(input._h, exponent_h, exponent_v)
@@ -60,7 +72,11 @@ _heaviside = _core.bind_Heaviside
 
 
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
-    """0 where the input is negative, values where it is 0, and 1 elsewhere."""
+    """0 where the input is negative, values where it is 0, and 1 elsewhere.
+
+    Args:
+        values: what 0 becomes; a tensor that broadcasts
+    """
     try:
         status = _heaviside(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -71,7 +87,11 @@ _heaviside_in_place = _core.bind_HeavisideInPlace
 
 
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
-    """heaviside in place: changes `input` and returns it."""
+    """heaviside in place: changes `input` and returns it.
+
+    Args:
+        values: what 0 becomes; a tensor that broadcasts
+    """
     try:
         status = _heaviside_in_place(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -84,7 +104,11 @@ _ldexp = _core.bind_Ldexp
 
 
 def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
-    """input * 2^other."""
+    """input * 2^other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ldexp(input._h, other_h, other_v)
@@ -96,7 +120,11 @@ _ldexp_in_place = _core.bind_LdexpInPlace
 
 
 def ldexp_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """ldexp in place: changes `input` and returns it."""
+    """ldexp in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ldexp_in_place(input._h, other_h, other_v)
@@ -110,7 +138,13 @@ _rrelu = _core.bind_Rrelu
 
 
 def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
-    """A random multiple of what is negative."""
+    """A random multiple of what is negative.
+
+    Args:
+        lower: the smallest slope
+        upper: the largest slope
+        training: whether the slopes are random
+    """
     try:
         status = _rrelu(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -121,7 +155,13 @@ _rrelu_in_place = _core.bind_RreluInPlace
 
 
 def rrelu_(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
-    """rrelu in place: changes `input` and returns it."""
+    """rrelu in place: changes `input` and returns it.
+
+    Args:
+        lower: the smallest slope
+        upper: the largest slope
+        training: whether the slopes are random
+    """
     try:
         status = _rrelu_in_place(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -158,7 +198,11 @@ _true_divide = _core.bind_TrueDivide
 
 
 def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The quotient."""
+    """The quotient.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _true_divide(input._h, other_h, other_v)
@@ -170,7 +214,11 @@ _true_divide_in_place = _core.bind_TrueDivideInPlace
 
 
 def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """true_divide in place: changes `input` and returns it."""
+    """true_divide in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _true_divide_in_place(input._h, other_h, other_v)
@@ -184,7 +232,11 @@ _vdot = _core.bind_Vdot
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """The sum of the products of the elements of two vectors."""
+    """The sum of the products of the elements of two vectors.
+
+    Args:
+        other: a vector
+    """
     try:
         status = _vdot(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:

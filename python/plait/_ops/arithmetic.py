@@ -46,7 +46,11 @@ _add = _core.bind_Add
 
 
 def add(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns input + other."""
+    """Returns input + other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add(input._h, other_h, other_v)
@@ -58,7 +62,11 @@ _add_in_place = _core.bind_AddInPlace
 
 
 def add_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """add in place: changes `input` and returns it."""
+    """add in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_in_place(input._h, other_h, other_v)
@@ -72,7 +80,12 @@ _add_scaled = _core.bind_AddScaled
 
 
 def add_scaled(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Tensor:
-    """Returns input + alpha*other."""
+    """Returns input + alpha*other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+        alpha: a factor of other
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_scaled(input._h, other_h, other_v, alpha)
@@ -84,7 +97,12 @@ _add_scaled_in_place = _core.bind_AddScaledInPlace
 
 
 def add_scaled_(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Tensor:
-    """add_scaled in place: changes `input` and returns it."""
+    """add_scaled in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+        alpha: a factor of other
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_scaled_in_place(input._h, other_h, other_v, alpha)
@@ -98,7 +116,11 @@ _div = _core.bind_Div
 
 
 def div(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns input / other, of integers too as floats."""
+    """Returns input / other, of integers too as floats.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _div(input._h, other_h, other_v)
@@ -110,7 +132,11 @@ _div_in_place = _core.bind_DivInPlace
 
 
 def div_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """div in place: changes `input` and returns it."""
+    """div in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _div_in_place(input._h, other_h, other_v)
@@ -124,7 +150,11 @@ _mul = _core.bind_Mul
 
 
 def mul(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns input * other."""
+    """Returns input * other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _mul(input._h, other_h, other_v)
@@ -136,7 +166,11 @@ _mul_in_place = _core.bind_MulInPlace
 
 
 def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """mul in place: changes `input` and returns it."""
+    """mul in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _mul_in_place(input._h, other_h, other_v)
@@ -246,7 +280,11 @@ _sub = _core.bind_Sub
 
 
 def sub(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns input - other."""
+    """Returns input - other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _sub(input._h, other_h, other_v)
@@ -258,7 +296,11 @@ _sub_in_place = _core.bind_SubInPlace
 
 
 def sub_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """sub in place: changes `input` and returns it."""
+    """sub in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _sub_in_place(input._h, other_h, other_v)

@@ -22,7 +22,11 @@ _block_diag = _core.bind_BlockDiag
 
 
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
-    """Matrices along the diagonal of one."""
+    """Matrices along the diagonal of one.
+
+    Args:
+        tensors: the tensors
+    """
     try:
         tensors_list = handles(tensors)
         status = _block_diag(tensors_list.buffer_info()[0], len(tensors_list))
@@ -34,7 +38,12 @@ _combinations = _core.bind_Combinations
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All choices of some elements of a vector."""
+    """All choices of some elements of a vector.
+
+    Args:
+        r: how many elements
+        with_replacement: whether an element may be chosen several times
+    """
     try:
         status = _combinations(input._h, r, with_replacement)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -60,7 +69,11 @@ _dsplit = _core.bind_Dsplit
 
 
 def dsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """Equal parts along the third dimension."""
+    """Equal parts along the third dimension.
+
+    Args:
+        sections: how many parts, or where they begin
+    """
     try:
         status = _dsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -71,7 +84,11 @@ _hsplit = _core.bind_Hsplit
 
 
 def hsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """Equal parts along the second dimension."""
+    """Equal parts along the second dimension.
+
+    Args:
+        sections: how many parts, or where they begin
+    """
     try:
         status = _hsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -82,7 +99,15 @@ _index_reduce = _core.bind_IndexReduce
 
 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
-    """Parts of a dimension combined with others."""
+    """Parts of a dimension combined with others.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        index: the indices
+        source: the values
+        reduce: sum, prod, mean, amax or amin
+        include_self: whether the elements that are there take part
+    """
     try:
         status = _index_reduce(input._h, dim, index._h, source._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -93,7 +118,15 @@ _index_reduce_in_place = _core.bind_IndexReduceInPlace
 
 
 def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
-    """index_reduce in place: changes `input` and returns it."""
+    """index_reduce in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        index: the indices
+        source: the values
+        reduce: sum, prod, mean, amax or amin
+        include_self: whether the elements that are there take part
+    """
     try:
         status = _index_reduce_in_place(input._h, dim, index._h, source._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -106,7 +139,13 @@ _put = _core.bind_Put
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy with elements, taken as flat, replaced."""
+    """A copy with elements, taken as flat, replaced.
+
+    Args:
+        index: the indices
+        source: the values
+        accumulate: whether values are added
+    """
     try:
         status = _put(input._h, index._h, source._h, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -117,7 +156,13 @@ _vander = _core.bind_Vander
 
 
 def vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor:
-    """The powers of a vector's elements."""
+    """The powers of a vector's elements.
+
+    Args:
+        x: a vector
+        N: how many columns; as many as rows by default
+        increasing: whether the powers increase from left to right
+    """
     try:
         status = _vander(x._h, N, increasing)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -128,7 +173,11 @@ _vsplit = _core.bind_Vsplit
 
 
 def vsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """Equal parts along the first dimension."""
+    """Equal parts along the first dimension.
+
+    Args:
+        sections: how many parts, or where they begin
+    """
     try:
         status = _vsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -73,7 +73,10 @@ def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     """Average of each window of the input.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        ceil_mode: whether a last window that is not full counts
         exclude_pad: the opposite of count_include_pad
         divisor_override: 0 for none
     """
@@ -93,7 +96,10 @@ def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     """Average of each window of the input.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        ceil_mode: whether a last window that is not full counts
         exclude_pad: the opposite of count_include_pad
         divisor_override: 0 for none
     """
@@ -113,7 +119,10 @@ def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     """Average of each window of the input.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        ceil_mode: whether a last window that is not full counts
         exclude_pad: the opposite of count_include_pad
         divisor_override: 0 for none
     """

@@ -22,7 +22,13 @@ _addcdiv = _core.bind_Addcdiv
 
 
 def addcdiv(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
-    """Returns input + value*tensor1/tensor2."""
+    """Returns input + value*tensor1/tensor2.
+
+    Args:
+        tensor1: the dividend
+        tensor2: the divisor
+        value: a factor of the quotient
+    """
     try:
         tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
@@ -35,7 +41,13 @@ _addcdiv_in_place = _core.bind_AddcdivInPlace
 
 
 def addcdiv_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
-    """addcdiv in place: changes `input` and returns it."""
+    """addcdiv in place: changes `input` and returns it.
+
+    Args:
+        tensor1: the dividend
+        tensor2: the divisor
+        value: a factor of the quotient
+    """
     try:
         tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
@@ -50,7 +62,13 @@ _addcmul = _core.bind_Addcmul
 
 
 def addcmul(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
-    """Returns input + value*tensor1*tensor2."""
+    """Returns input + value*tensor1*tensor2.
+
+    Args:
+        tensor1: one factor
+        tensor2: the other factor
+        value: a factor of the product
+    """
     try:
         tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
@@ -63,7 +81,13 @@ _addcmul_in_place = _core.bind_AddcmulInPlace
 
 
 def addcmul_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
-    """addcmul in place: changes `input` and returns it."""
+    """addcmul in place: changes `input` and returns it.
+
+    Args:
+        tensor1: one factor
+        tensor2: the other factor
+        value: a factor of the product
+    """
     try:
         tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
@@ -78,7 +102,12 @@ _lerp = _core.bind_Lerp
 
 
 def lerp(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor:
-    """Returns input + weight*(end - input)."""
+    """Returns input + weight*(end - input).
+
+    Args:
+        end: the values at weight 1
+        weight: where between the two, a tensor or a number
+    """
     try:
         end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
@@ -91,7 +120,12 @@ _lerp_in_place = _core.bind_LerpInPlace
 
 
 def lerp_(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor:
-    """lerp in place: changes `input` and returns it."""
+    """lerp in place: changes `input` and returns it.
+
+    Args:
+        end: the values at weight 1
+        weight: where between the two, a tensor or a number
+    """
     try:
         end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
@@ -106,7 +140,12 @@ _masked_fill = _core.bind_MaskedFill
 
 
 def masked_fill(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -> Tensor:
-    """Returns input with value where mask is true."""
+    """Returns input with value where mask is true.
+
+    Args:
+        mask: a bool tensor that broadcasts
+        value: a number or a 0-d tensor
+    """
     try:
         mask_h, mask_v = (mask._h, 0.0) if isinstance(mask, TensorBase) else number(mask)
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
@@ -119,7 +158,12 @@ _masked_fill_in_place = _core.bind_MaskedFillInPlace
 
 
 def masked_fill_(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -> Tensor:
-    """masked_fill in place: changes `input` and returns it."""
+    """masked_fill in place: changes `input` and returns it.
+
+    Args:
+        mask: a bool tensor that broadcasts
+        value: a number or a 0-d tensor
+    """
     try:
         mask_h, mask_v = (mask._h, 0.0) if isinstance(mask, TensorBase) else number(mask)
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
@@ -134,7 +178,12 @@ _where = _core.bind_Where
 
 
 def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
-    """Returns input where condition is true and other elsewhere."""
+    """Returns input where condition is true and other elsewhere.
+
+    Args:
+        condition: a bool tensor
+        other: the values where the condition is false
+    """
     try:
         input_h, input_v = (input._h, 0.0) if isinstance(input, TensorBase) else number(input)
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)

@@ -22,7 +22,14 @@ _allclose = _core.bind_Allclose
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Whether all elements are close."""
+    """Whether all elements are close.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+        rtol: the difference allowed, relative to the other operand
+        atol: the difference allowed in any case
+        equal_nan: whether a NaN equals another
+    """
     try:
         status = _allclose(input._h, other._h, rtol, atol, equal_nan)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -33,7 +40,11 @@ _eq = _core.bind_Eq
 
 
 def eq(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns whether input equals other."""
+    """Returns whether input equals other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _eq(input._h, other_h, other_v)
@@ -45,7 +56,11 @@ _eq_in_place = _core.bind_EqInPlace
 
 
 def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """eq in place: changes `input` and returns it."""
+    """eq in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _eq_in_place(input._h, other_h, other_v)
@@ -59,7 +74,11 @@ _equal = _core.bind_Equal
 
 
 def equal(input: Tensor, other: Tensor) -> Tensor:
-    """Whether two tensors have the same shape and equal elements."""
+    """Whether two tensors have the same shape and equal elements.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _equal(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -70,7 +89,11 @@ _ge = _core.bind_Ge
 
 
 def ge(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns whether input >= other."""
+    """Returns whether input >= other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ge(input._h, other_h, other_v)
@@ -82,7 +105,11 @@ _ge_in_place = _core.bind_GeInPlace
 
 
 def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """ge in place: changes `input` and returns it."""
+    """ge in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ge_in_place(input._h, other_h, other_v)
@@ -96,7 +123,11 @@ _gt = _core.bind_Gt
 
 
 def gt(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns whether input > other."""
+    """Returns whether input > other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gt(input._h, other_h, other_v)
@@ -108,7 +139,11 @@ _gt_in_place = _core.bind_GtInPlace
 
 
 def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """gt in place: changes `input` and returns it."""
+    """gt in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gt_in_place(input._h, other_h, other_v)
@@ -122,7 +157,14 @@ _isclose = _core.bind_Isclose
 
 
 def isclose(input: Tensor, other: Tensor | Number, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Returns whether |input - other| <= atol + rtol*|other|."""
+    """Returns whether |input - other| <= atol + rtol*|other|.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+        rtol: the difference allowed, relative to the other operand
+        atol: the difference allowed in any case
+        equal_nan: whether a NaN equals another
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _isclose(input._h, other_h, other_v, rtol, atol, equal_nan)
@@ -145,7 +187,13 @@ _isin = _core.bind_Isin
 
 
 def isin(elements: Tensor, test_elements: Tensor, invert: bool = False) -> Tensor:
-    """Where elements are among those of another tensor."""
+    """Where elements are among those of another tensor.
+
+    Args:
+        elements: what is asked for
+        test_elements: what it may be among
+        invert: whether the result is negated
+    """
     try:
         status = _isin(elements._h, test_elements._h, invert)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -178,7 +226,11 @@ _le = _core.bind_Le
 
 
 def le(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns whether input <= other."""
+    """Returns whether input <= other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _le(input._h, other_h, other_v)
@@ -190,7 +242,11 @@ _le_in_place = _core.bind_LeInPlace
 
 
 def le_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """le in place: changes `input` and returns it."""
+    """le in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _le_in_place(input._h, other_h, other_v)
@@ -204,7 +260,11 @@ _lt = _core.bind_Lt
 
 
 def lt(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns whether input < other."""
+    """Returns whether input < other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lt(input._h, other_h, other_v)
@@ -216,7 +276,11 @@ _lt_in_place = _core.bind_LtInPlace
 
 
 def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """lt in place: changes `input` and returns it."""
+    """lt in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lt_in_place(input._h, other_h, other_v)
@@ -230,7 +294,11 @@ _ne = _core.bind_Ne
 
 
 def ne(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns whether input differs from other."""
+    """Returns whether input differs from other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ne(input._h, other_h, other_v)
@@ -242,7 +310,11 @@ _ne_in_place = _core.bind_NeInPlace
 
 
 def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """ne in place: changes `input` and returns it."""
+    """ne in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ne_in_place(input._h, other_h, other_v)

@@ -26,8 +26,12 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     weight [O, C/groups, K].
 
     Args:
+        weight: the factors
         bias: [O]
+        stride: the distance of neighbouring windows
         padding: zeros on both sides
+        dilation: the distance of the elements under the kernel
+        groups: how many parts the channels fall into, which do not mix
         same: pad to the input's size, as padding="same"
     """
     try:
@@ -47,8 +51,12 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     H, W], weight [O, C/groups, KH, KW].
 
     Args:
+        weight: the factors
         bias: [O]
+        stride: the distance of neighbouring windows
         padding: zeros on both sides
+        dilation: the distance of the elements under the kernel
+        groups: how many parts the channels fall into, which do not mix
         same: pad to the input's size, as padding="same"
     """
     try:
@@ -68,8 +76,12 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     [C, D, H, W], weight [O, C/groups, KD, KH, KW].
 
     Args:
+        weight: the factors
         bias: [O]
+        stride: the distance of neighbouring windows
         padding: zeros on both sides
+        dilation: the distance of the elements under the kernel
+        groups: how many parts the channels fall into, which do not mix
         same: pad to the input's size, as padding="same"
     """
     try:
@@ -89,9 +101,13 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     [C, O/groups, K].
 
     Args:
+        weight: the factors
         bias: [O]
+        stride: the distance of neighbouring windows
         padding: taken off both sides
         output_padding: added behind
+        groups: how many parts the channels fall into, which do not mix
+        dilation: the distance of the elements under the kernel
     """
     try:
         stride_list = int_list(stride)
@@ -111,9 +127,13 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     weight [C, O/groups, KH, KW].
 
     Args:
+        weight: the factors
         bias: [O]
+        stride: the distance of neighbouring windows
         padding: taken off both sides
         output_padding: added behind
+        groups: how many parts the channels fall into, which do not mix
+        dilation: the distance of the elements under the kernel
     """
     try:
         stride_list = int_list(stride)
@@ -133,9 +153,13 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     W], weight [C, O/groups, KD, KH, KW].
 
     Args:
+        weight: the factors
         bias: [O]
+        stride: the distance of neighbouring windows
         padding: taken off both sides
         output_padding: added behind
+        groups: how many parts the channels fall into, which do not mix
+        dilation: the distance of the elements under the kernel
     """
     try:
         stride_list = int_list(stride)

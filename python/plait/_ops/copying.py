@@ -57,7 +57,11 @@ _to = _core.bind_To
 
 
 def to(input: Tensor, *, dtype: DType | None = None) -> Tensor:
-    """The tensor converted to a dtype."""
+    """The tensor converted to a dtype.
+
+    Args:
+        dtype: the dtype of the result
+    """
     try:
         status = _to(input._h, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:

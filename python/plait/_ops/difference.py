@@ -25,6 +25,8 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, di
     """The running integrals along a dimension by the trapezoidal rule.
 
     Args:
+        y: the values of the function
+        x: where the values were taken; by default at a distance of dx
         dx: the distance of samples, without x
         dim: the dimension
     """
@@ -43,6 +45,8 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     Args:
         n: how often
         dim: the dimension
+        prepend: what is joined in front first
+        append: what is joined behind first
     """
     try:
         status = _diff(input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h)
@@ -57,6 +61,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1
     """The integral along a dimension by the trapezoidal rule.
 
     Args:
+        y: the values of the function
+        x: where the values were taken; by default at a distance of dx
         dx: the distance of samples, without x
         dim: the dimension
     """

@@ -22,7 +22,11 @@ _floor_divide = _core.bind_FloorDivide
 
 
 def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the quotient rounded towards minus infinity."""
+    """Returns the quotient rounded towards minus infinity.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide(input._h, other_h, other_v)
@@ -34,7 +38,11 @@ _floor_divide_in_place = _core.bind_FloorDivideInPlace
 
 
 def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """floor_divide in place: changes `input` and returns it."""
+    """floor_divide in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide_in_place(input._h, other_h, other_v)
@@ -48,7 +56,11 @@ _fmod = _core.bind_Fmod
 
 
 def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the remainder with the sign of input."""
+    """Returns the remainder with the sign of input.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod(input._h, other_h, other_v)
@@ -60,7 +72,11 @@ _fmod_in_place = _core.bind_FmodInPlace
 
 
 def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """fmod in place: changes `input` and returns it."""
+    """fmod in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod_in_place(input._h, other_h, other_v)
@@ -74,7 +90,11 @@ _gcd = _core.bind_Gcd
 
 
 def gcd(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the greatest common divisor of integers."""
+    """Returns the greatest common divisor of integers.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gcd(input._h, other_h, other_v)
@@ -86,7 +106,11 @@ _gcd_in_place = _core.bind_GcdInPlace
 
 
 def gcd_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """gcd in place: changes `input` and returns it."""
+    """gcd in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gcd_in_place(input._h, other_h, other_v)
@@ -100,7 +124,11 @@ _remainder = _core.bind_Remainder
 
 
 def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the remainder with the sign of other."""
+    """Returns the remainder with the sign of other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder(input._h, other_h, other_v)
@@ -112,7 +140,11 @@ _remainder_in_place = _core.bind_RemainderInPlace
 
 
 def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """remainder in place: changes `input` and returns it."""
+    """remainder in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder_in_place(input._h, other_h, other_v)
@@ -126,7 +158,11 @@ _trunc_divide = _core.bind_TruncDivide
 
 
 def trunc_divide(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the quotient rounded towards zero."""
+    """Returns the quotient rounded towards zero.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide(input._h, other_h, other_v)
@@ -138,7 +174,11 @@ _trunc_divide_in_place = _core.bind_TruncDivideInPlace
 
 
 def trunc_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """trunc_divide in place: changes `input` and returns it."""
+    """trunc_divide in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide_in_place(input._h, other_h, other_v)

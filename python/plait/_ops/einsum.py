@@ -23,7 +23,12 @@ _einsum = _core.bind_Einsum
 
 def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     """Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result
-    has the dimensions of the ellipsis, then the letters that appear once, sorted."""
+    has the dimensions of the ellipsis, then the letters that appear once, sorted.
+
+    Args:
+        equation: letters for the dimensions of each operand, and behind '->' of the result
+        operands: the tensors
+    """
     try:
         operands_list = handles(operands)
         status = _einsum(equation, operands_list.buffer_info()[0], len(operands_list))
@@ -35,7 +40,11 @@ _inner = _core.bind_Inner
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
-    """The sum of products over the last dimensions."""
+    """The sum of products over the last dimensions.
+
+    Args:
+        other: a tensor with a last dimension of the same size
+    """
     try:
         status = _inner(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -46,7 +55,11 @@ _kron = _core.bind_Kron
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """The Kronecker product."""
+    """The Kronecker product.
+
+    Args:
+        other: the other factor
+    """
     try:
         status = _kron(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -57,7 +70,11 @@ _matrix_power = _core.bind_MatrixPower
 
 
 def matrix_power(input: Tensor, n: int) -> Tensor:
-    """The product of a square matrix with itself, n times."""
+    """The product of a square matrix with itself, n times.
+
+    Args:
+        n: the exponent; negative for powers of the inverse
+    """
     try:
         status = _matrix_power(input._h, n)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -68,7 +85,11 @@ _multi_dot = _core.bind_MultiDot
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
-    """The product of several matrices, in the cheapest order."""
+    """The product of several matrices, in the cheapest order.
+
+    Args:
+        tensors: matrices; the first and the last may be vectors
+    """
     try:
         tensors_list = handles(tensors)
         status = _multi_dot(tensors_list.buffer_info()[0], len(tensors_list))
@@ -80,7 +101,11 @@ _outer = _core.bind_Outer
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """The products of every element of one vector with every one of another."""
+    """The products of every element of one vector with every one of another.
+
+    Args:
+        vec2: the other vector
+    """
     try:
         status = _outer(input._h, vec2._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -91,7 +116,13 @@ _tensordot = _core.bind_Tensordot
 
 
 def tensordot(input: Tensor, other: Tensor, dims_self: int | Sequence[int], dims_other: int | Sequence[int]) -> Tensor:
-    """The sum of products over pairs of dimensions."""
+    """The sum of products over pairs of dimensions.
+
+    Args:
+        other: the other factor
+        dims_self: the dimensions of input
+        dims_other: the dimensions of other, each summed with that of input at its place
+    """
     try:
         dims_self_list = int_list(dims_self)
         dims_other_list = int_list(dims_other)

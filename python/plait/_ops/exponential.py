@@ -190,7 +190,11 @@ _logaddexp = _core.bind_Logaddexp
 
 
 def logaddexp(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns log(exp(input) + exp(other)) without overflow."""
+    """Returns log(exp(input) + exp(other)) without overflow.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logaddexp(input._h, other_h, other_v)
@@ -202,7 +206,11 @@ _logaddexp2 = _core.bind_Logaddexp2
 
 
 def logaddexp2(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the logarithm to base 2 of 2^input + 2^other."""
+    """Returns the logarithm to base 2 of 2^input + 2^other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logaddexp2(input._h, other_h, other_v)
@@ -262,7 +270,11 @@ _xlogy = _core.bind_Xlogy
 
 
 def xlogy(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns input * log(other), 0 where input is 0."""
+    """Returns input * log(other), 0 where input is 0.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _xlogy(input._h, other_h, other_v)
@@ -274,7 +286,11 @@ _xlogy_in_place = _core.bind_XlogyInPlace
 
 
 def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """xlogy in place: changes `input` and returns it."""
+    """xlogy in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _xlogy_in_place(input._h, other_h, other_v)

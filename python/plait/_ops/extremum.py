@@ -22,7 +22,12 @@ _clamp = _core.bind_Clamp
 
 
 def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
-    """Returns input limited to [min, max]."""
+    """Returns input limited to [min, max].
+
+    Args:
+        min: the smallest value, a tensor or a number; absent for none
+        max: the largest value, a tensor or a number; absent for none
+    """
     try:
         min_h, min_v = (0, 0.0) if min is None else (min._h, 0.0) if isinstance(min, TensorBase) else number(min)
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
@@ -35,7 +40,12 @@ _clamp_in_place = _core.bind_ClampInPlace
 
 
 def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
-    """clamp in place: changes `input` and returns it."""
+    """clamp in place: changes `input` and returns it.
+
+    Args:
+        min: the smallest value, a tensor or a number; absent for none
+        max: the largest value, a tensor or a number; absent for none
+    """
     try:
         min_h, min_v = (0, 0.0) if min is None else (min._h, 0.0) if isinstance(min, TensorBase) else number(min)
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
@@ -50,7 +60,11 @@ _fmax = _core.bind_Fmax
 
 
 def fmax(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the larger of both, or the one that is not NaN."""
+    """Returns the larger of both, or the one that is not NaN.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmax(input._h, other_h, other_v)
@@ -62,7 +76,11 @@ _fmin = _core.bind_Fmin
 
 
 def fmin(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the smaller of both, or the one that is not NaN."""
+    """Returns the smaller of both, or the one that is not NaN.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmin(input._h, other_h, other_v)
@@ -74,7 +92,11 @@ _maximum = _core.bind_Maximum
 
 
 def maximum(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the larger of both, NaN if either is."""
+    """Returns the larger of both, NaN if either is.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _maximum(input._h, other_h, other_v)
@@ -86,7 +108,11 @@ _minimum = _core.bind_Minimum
 
 
 def minimum(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the smaller of both, NaN if either is."""
+    """Returns the smaller of both, NaN if either is.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _minimum(input._h, other_h, other_v)

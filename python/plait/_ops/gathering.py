@@ -48,6 +48,9 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
 
     Args:
         input: the matrix
+        indices: the rows
+        max_norm: the largest norm that is left as it is
+        norm_type: the order of the norm
     """
     try:
         status = _embedding_renorm_in_place(input._h, indices._h, max_norm, norm_type)
@@ -356,6 +359,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     """The elements that indices name in one dimension; other dimensions broadcast.
 
     Args:
+        indices: the indices
         dim: the dimension; none: flat
     """
     try:

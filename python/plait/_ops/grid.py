@@ -25,6 +25,8 @@ def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = 
     """The grids of affine maps.
 
     Args:
+        theta: matrices of affine maps, [N, 2, 3] or [N, 3, 4]
+        size: the shape of the images that the grid is for, [N, C, H, W] or [N, C, D, H, W]
         align_corners: whether -1 and 1 are the centres of the outermost elements
     """
     try:

@@ -22,7 +22,15 @@ _interpolate = _core.bind_Interpolate
 
 
 def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = "nearest", align_corners: bool = False, recompute_scale_factor: bool = False) -> Tensor:
-    """The input, [N, C, spatial...], resampled to other spatial sizes."""
+    """The input, [N, C, spatial...], resampled to other spatial sizes.
+
+    Args:
+        size: the sizes of the result's spatial dimensions
+        scale_factor: what the sizes are multiplied by, instead of size
+        mode: nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area
+        align_corners: whether the centres of the corners stay where they are
+        recompute_scale_factor: whether the scale is computed again from the sizes
+    """
     try:
         size_list = None if size is None else int_list(size)
         scale_factor_list = None if scale_factor is None else float_list(scale_factor)

@@ -27,6 +27,7 @@ def linalg_cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
     Args:
         input: matrices [*, n, n]
+        upper: whether the factor is an upper triangle
     """
     try:
         status = _linalg_cholesky(input._h, upper)
@@ -42,6 +43,7 @@ def linalg_cholesky_ex(input: Tensor, upper: bool = False) -> tuple[Tensor, Tens
 
     Args:
         input: matrices [*, n, n]
+        upper: whether the factor is an upper triangle
     """
     try:
         out_ = array("q", (0, 0))
@@ -104,7 +106,12 @@ _linalg_lstsq = _core.bind_LinalgLstsq
 
 
 def linalg_lstsq(A: Tensor, B: Tensor) -> Tensor:
-    """The X that makes A X - B least."""
+    """The X that makes A X - B least.
+
+    Args:
+        A: the matrices, [..., M, N]
+        B: the right sides
+    """
     try:
         status = _linalg_lstsq(A._h, B._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -134,7 +141,14 @@ _linalg_lu_solve = _core.bind_LinalgLuSolve
 
 
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool = False) -> Tensor:
-    """The X of A X = B for an A of which the LU decomposition is known."""
+    """The X of A X = B for an A of which the LU decomposition is known.
+
+    Args:
+        LU: the factors, in one matrix
+        pivots: the exchanged rows, counted from 1
+        B: the right sides
+        adjoint: whether the equations are those of the transpose
+    """
     try:
         status = _linalg_lu_solve(LU._h, pivots._h, B._h, adjoint)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -149,6 +163,7 @@ def linalg_matrix_norm(input: Tensor, ord: str = "fro") -> Tensor:
 
     Args:
         input: matrices [*, m, n]
+        ord: fro, nuc, 1, -1, 2, -2, inf or -inf
     """
     try:
         status = _linalg_matrix_norm(input._h, ord)
@@ -164,6 +179,7 @@ def linalg_pinv(input: Tensor, rtol: float = -1.0) -> Tensor:
 
     Args:
         input: matrices [*, m, n]
+        rtol: the difference allowed, relative to the other operand
     """
     try:
         status = _linalg_pinv(input._h, rtol)
@@ -211,7 +227,12 @@ _linalg_solve = _core.bind_LinalgSolve
 
 
 def linalg_solve(A: Tensor, B: Tensor) -> Tensor:
-    """The X of A X = B."""
+    """The X of A X = B.
+
+    Args:
+        A: the matrices, [..., M, N]
+        B: the right sides
+    """
     try:
         status = _linalg_solve(A._h, B._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -222,7 +243,14 @@ _linalg_solve_triangular = _core.bind_LinalgSolveTriangular
 
 
 def linalg_solve_triangular(A: Tensor, B: Tensor, upper: bool = False, unitriangular: bool = False) -> Tensor:
-    """The X of A X = B for triangular A."""
+    """The X of A X = B for triangular A.
+
+    Args:
+        A: the matrices, [..., M, N]
+        B: the right sides
+        upper: whether the upper triangle is meant
+        unitriangular: whether the diagonal counts as ones and is not read
+    """
     try:
         status = _linalg_solve_triangular(A._h, B._h, upper, unitriangular)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -251,7 +279,12 @@ _lu_unpack = _core.bind_LuUnpack
 
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The permutation and the triangular matrices of an LU decomposition."""
+    """The permutation and the triangular matrices of an LU decomposition.
+
+    Args:
+        LU_data: the factors, in one matrix
+        LU_pivots: the exchanged rows, counted from 1
+    """
     try:
         out_ = array("q", (0, 0, 0))
         status = _lu_unpack(LU_data._h, LU_pivots._h, out_.buffer_info()[0])

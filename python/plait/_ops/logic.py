@@ -22,7 +22,11 @@ _bitwise_and = _core.bind_BitwiseAnd
 
 
 def bitwise_and(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the bitwise and."""
+    """Returns the bitwise and.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_and(input._h, other_h, other_v)
@@ -34,7 +38,11 @@ _bitwise_and_in_place = _core.bind_BitwiseAndInPlace
 
 
 def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_and in place: changes `input` and returns it."""
+    """bitwise_and in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_and_in_place(input._h, other_h, other_v)
@@ -48,7 +56,11 @@ _bitwise_left_shift = _core.bind_BitwiseLeftShift
 
 
 def bitwise_left_shift(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns input shifted left by other bits."""
+    """Returns input shifted left by other bits.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_left_shift(input._h, other_h, other_v)
@@ -60,7 +72,11 @@ _bitwise_left_shift_in_place = _core.bind_BitwiseLeftShiftInPlace
 
 
 def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_left_shift in place: changes `input` and returns it."""
+    """bitwise_left_shift in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_left_shift_in_place(input._h, other_h, other_v)
@@ -98,7 +114,11 @@ _bitwise_or = _core.bind_BitwiseOr
 
 
 def bitwise_or(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the bitwise or."""
+    """Returns the bitwise or.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_or(input._h, other_h, other_v)
@@ -110,7 +130,11 @@ _bitwise_or_in_place = _core.bind_BitwiseOrInPlace
 
 
 def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_or in place: changes `input` and returns it."""
+    """bitwise_or in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_or_in_place(input._h, other_h, other_v)
@@ -124,7 +148,11 @@ _bitwise_right_shift = _core.bind_BitwiseRightShift
 
 
 def bitwise_right_shift(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns input shifted right by other bits."""
+    """Returns input shifted right by other bits.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_right_shift(input._h, other_h, other_v)
@@ -136,7 +164,11 @@ _bitwise_right_shift_in_place = _core.bind_BitwiseRightShiftInPlace
 
 
 def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_right_shift in place: changes `input` and returns it."""
+    """bitwise_right_shift in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_right_shift_in_place(input._h, other_h, other_v)
@@ -150,7 +182,11 @@ _bitwise_xor = _core.bind_BitwiseXor
 
 
 def bitwise_xor(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the bitwise exclusive or."""
+    """Returns the bitwise exclusive or.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_xor(input._h, other_h, other_v)
@@ -162,7 +198,11 @@ _bitwise_xor_in_place = _core.bind_BitwiseXorInPlace
 
 
 def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """bitwise_xor in place: changes `input` and returns it."""
+    """bitwise_xor in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_xor_in_place(input._h, other_h, other_v)
@@ -176,7 +216,11 @@ _logical_and = _core.bind_LogicalAnd
 
 
 def logical_and(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the logical and."""
+    """Returns the logical and.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_and(input._h, other_h, other_v)
@@ -188,7 +232,11 @@ _logical_and_in_place = _core.bind_LogicalAndInPlace
 
 
 def logical_and_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """logical_and in place: changes `input` and returns it."""
+    """logical_and in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_and_in_place(input._h, other_h, other_v)
@@ -226,7 +274,11 @@ _logical_or = _core.bind_LogicalOr
 
 
 def logical_or(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the logical or."""
+    """Returns the logical or.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_or(input._h, other_h, other_v)
@@ -238,7 +290,11 @@ _logical_or_in_place = _core.bind_LogicalOrInPlace
 
 
 def logical_or_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """logical_or in place: changes `input` and returns it."""
+    """logical_or in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_or_in_place(input._h, other_h, other_v)
@@ -252,7 +308,11 @@ _logical_xor = _core.bind_LogicalXor
 
 
 def logical_xor(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the logical exclusive or."""
+    """Returns the logical exclusive or.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_xor(input._h, other_h, other_v)
@@ -264,7 +324,11 @@ _logical_xor_in_place = _core.bind_LogicalXorInPlace
 
 
 def logical_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """logical_xor in place: changes `input` and returns it."""
+    """logical_xor in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_xor_in_place(input._h, other_h, other_v)

@@ -25,6 +25,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor | Number, weight: Tensor 
     """-(t log x + (1-t) log(1-x)) for probabilities x.
 
     Args:
+        target: probabilities
         weight: a factor of each element
         reduction: mean, sum or none
     """
@@ -42,6 +43,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor | Number, wei
     """Binary cross entropy of sigmoid(input), without overflow.
 
     Args:
+        target: what the input should be
         weight: a factor of each element
         pos_weight: a factor of the positive targets' share
         reduction: mean, sum or none
@@ -60,6 +62,9 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor | Number, target: Tenso
     """1 - cos where the target is 1, and what cos exceeds the margin by where it is -1.
 
     Args:
+        input1: one of the two
+        input2: the other
+        target: 1 or -1 for each pair
         margin: the similarity allowed for targets -1
         reduction: mean, sum or none
     """
@@ -78,6 +83,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     """The inner products along a dimension over the products of the norms.
 
     Args:
+        x1: one of the two
+        x2: the other
+        dim: the dimension; negative ones count from the end
         eps: the least norm to divide by
     """
     try:
@@ -137,6 +145,8 @@ def gaussian_nll_loss(input: Tensor, target: Tensor | Number, var: Tensor | Numb
     """The negative log likelihood of the target under normal distributions.
 
     Args:
+        target: what the input should be
+        var: the variances, positive
         full: add log(2 pi)/2
         eps: the least variance
         reduction: mean, sum or none
@@ -156,6 +166,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor | Number, margin: float =
     """The input where the target is 1, and what it lacks of the margin where it is -1.
 
     Args:
+        target: 1 or -1 for each element
         margin: the distance wanted of pairs with target -1
         reduction: mean, sum or none
     """
@@ -173,6 +184,7 @@ def huber_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean", 
     """Squared differences of input and target up to delta, absolute ones, times delta, beyond.
 
     Args:
+        target: what the input should be
         reduction: mean, sum or none
         delta: the distance from which on the loss is linear
     """
@@ -190,6 +202,7 @@ def kl_div(input: Tensor, target: Tensor | Number, reduction: str = "mean", log_
     """The Kullback-Leibler divergence of the target from the input, given by its logarithm.
 
     Args:
+        target: probabilities, or with log_target their logarithms
         reduction: mean, batchmean, sum or none
         log_target: the target is given by its logarithm
     """
@@ -207,6 +220,7 @@ def l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> 
     """The absolute differences of input and target.
 
     Args:
+        target: what the input should be
         reduction: mean, sum or none
     """
     try:
@@ -223,6 +237,9 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor | Number, target: Tensor 
     """max(0, -target*(input1 - input2) + margin).
 
     Args:
+        input1: one of the two
+        input2: the other
+        target: 1 where input1 should be the larger, -1 where input2 should
         margin: the distance wanted
         reduction: mean, sum or none
     """
@@ -241,6 +258,7 @@ def mse_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") ->
     """The squared differences of input and target.
 
     Args:
+        target: what the input should be
         reduction: mean, sum or none
     """
     try:
@@ -294,6 +312,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
     """Binary cross entropy with logits, averaged over the classes.
 
     Args:
+        target: 0 or 1 for each class
         weight: a factor of each class
         reduction: mean, sum or none
     """
@@ -330,6 +349,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
     Args:
         p: the order of the norm
+        dim: the dimension; negative ones count from the end
         eps: the least norm to divide by
     """
     try:
@@ -345,8 +365,11 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06
     """The p-norm of x1 - x2 + eps along the last dimension.
 
     Args:
+        x1: one of the two
+        x2: the other
         p: the order of the norm
         eps: added to the differences
+        keepdim: keep the last dimension with size 1
     """
     try:
         status = _pairwise_distance(x1._h, x2._h, p, eps, keepdim)
@@ -361,6 +384,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False,
     """The negative log likelihood of the target under a Poisson distribution.
 
     Args:
+        target: counts
         rate: the input is the rate, not its logarithm
         full: add Stirling's approximation of log(target!)
         eps: added to a rate before its logarithm is taken
@@ -380,6 +404,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mea
     """Squared differences of input and target up to beta, absolute ones beyond.
 
     Args:
+        target: what the input should be
         reduction: mean, sum or none
         beta: the distance from which on the loss is linear
     """
@@ -397,6 +422,7 @@ def soft_margin_loss(input: Tensor, target: Tensor | Number, reduction: str = "m
     """log(1 + exp(-target*input)).
 
     Args:
+        target: 1 or -1 for each element
         reduction: mean, sum or none
     """
     try:
@@ -413,6 +439,9 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor | Number, negative: Ten
     """max(0, margin + d(anchor, positive) - d(anchor, negative)).
 
     Args:
+        anchor: [..., D]
+        positive: what should be near the anchor
+        negative: what should be far from the anchor
         margin: how much closer the positive should be
         p: the order of the norm
         eps: added to the differences

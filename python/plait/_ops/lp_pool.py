@@ -25,7 +25,10 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
     """The p-norm of each window of the input.
 
     Args:
+        norm_type: the order of the norm
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)
@@ -42,7 +45,10 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
     """The p-norm of each window of the input.
 
     Args:
+        norm_type: the order of the norm
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)
@@ -59,7 +65,10 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
     """The p-norm of each window of the input.
 
     Args:
+        norm_type: the order of the norm
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)

@@ -25,6 +25,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alp
     """beta * input + alpha * the sum of the products batch1[i] @ batch2[i]; the input broadcasts.
 
     Args:
+        batch1: matrices, [B, N, K]
+        batch2: matrices, [B, K, M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -41,6 +43,8 @@ def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
     """addbmm in place: changes `input` and returns it.
 
     Args:
+        batch1: matrices, [B, N, K]
+        batch2: matrices, [B, K, M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -59,6 +63,8 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: f
     """beta * input + alpha * (mat1 @ mat2), of matrices; the input broadcasts.
 
     Args:
+        mat1: a matrix, [N, K]
+        mat2: a matrix, [K, M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -75,6 +81,8 @@ def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: 
     """addmm in place: changes `input` and returns it.
 
     Args:
+        mat1: a matrix, [N, K]
+        mat2: a matrix, [K, M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -93,6 +101,8 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: flo
     """beta * input + alpha * (mat @ vec), of a matrix and a vector; the input broadcasts.
 
     Args:
+        mat: a matrix, [N, M]
+        vec: a vector, [M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -109,6 +119,8 @@ def addmv_(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: fl
     """addmv in place: changes `input` and returns it.
 
     Args:
+        mat: a matrix, [N, M]
+        vec: a vector, [M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -127,6 +139,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: fl
     """beta * input + alpha * the outer product of two vectors; the input broadcasts.
 
     Args:
+        vec1: a vector, [N]
+        vec2: a vector, [M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -143,6 +157,8 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: f
     """addr in place: changes `input` and returns it.
 
     Args:
+        vec1: a vector, [N]
+        vec2: a vector, [M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -161,6 +177,8 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
     """beta * input + alpha * (batch1 @ batch2), of stacks of matrices; the input broadcasts.
 
     Args:
+        batch1: matrices, [B, N, K]
+        batch2: matrices, [B, K, M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -177,6 +195,8 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, a
     """baddbmm in place: changes `input` and returns it.
 
     Args:
+        batch1: matrices, [B, N, K]
+        batch2: matrices, [B, K, M]
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
@@ -192,7 +212,14 @@ _bilinear = _core.bind_Bilinear
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input1 @ weight[o] @ input2 + bias[o] for each output o, for a weight [out, in1, in2]."""
+    """input1 @ weight[o] @ input2 + bias[o] for each output o, for a weight [out, in1, in2].
+
+    Args:
+        input1: one of the two
+        input2: the other
+        weight: [out, in1, in2]
+        bias: summands, one for each output
+    """
     try:
         status = _bilinear(input1._h, input2._h, weight._h, 0 if bias is None else bias._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -203,7 +230,11 @@ _bmm = _core.bind_Bmm
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of the matrices of two stacks."""
+    """The products of the matrices of two stacks.
+
+    Args:
+        mat2: matrices, [B, K, M]
+    """
     try:
         status = _bmm(input._h, mat2._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -214,7 +245,11 @@ _dot = _core.bind_Dot
 
 
 def dot(input: Tensor, other: Tensor) -> Tensor:
-    """The sum of the products of the elements of two vectors."""
+    """The sum of the products of the elements of two vectors.
+
+    Args:
+        other: a vector
+    """
     try:
         status = _dot(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -225,7 +260,12 @@ _linear = _core.bind_Linear
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias, for an input [*, in], a weight [out, in] and a bias [out]."""
+    """input @ weight.T + bias, for an input [*, in], a weight [out, in] and a bias [out].
+
+    Args:
+        weight: [out, in]
+        bias: [out]
+    """
     try:
         status = _linear(input._h, weight._h, 0 if bias is None else bias._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -237,7 +277,11 @@ _matmul = _core.bind_Matmul
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product. A vector on the left counts as a row and one on the right as a column; of stacks
-    of matrices it is the stack of products, and the leading dimensions broadcast."""
+    of matrices it is the stack of products, and the leading dimensions broadcast.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _matmul(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -248,7 +292,11 @@ _mm = _core.bind_Mm
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices."""
+    """The product of two matrices.
+
+    Args:
+        mat2: a matrix, [K, M]
+    """
     try:
         status = _mm(input._h, mat2._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -259,7 +307,11 @@ _mv = _core.bind_Mv
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """The product of a matrix and a vector."""
+    """The product of a matrix and a vector.
+
+    Args:
+        vec: a vector, [M]
+    """
     try:
         status = _mv(input._h, vec._h)
     except (AttributeError, TypeError, OverflowError) as error:

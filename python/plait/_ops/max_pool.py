@@ -134,7 +134,11 @@ def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     """Largest element of each window of the input.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        dilation: the distance of the elements under the kernel
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)
@@ -154,7 +158,11 @@ def max_pool1d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
     their planes.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        dilation: the distance of the elements under the kernel
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)
@@ -176,7 +184,11 @@ def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     """Largest element of each window of the input.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        dilation: the distance of the elements under the kernel
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)
@@ -196,7 +208,11 @@ def max_pool2d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
     their planes.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        dilation: the distance of the elements under the kernel
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)
@@ -218,7 +234,11 @@ def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     """Largest element of each window of the input.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        dilation: the distance of the elements under the kernel
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)
@@ -238,7 +258,11 @@ def max_pool3d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
     their planes.
 
     Args:
+        kernel_size: the sizes of the windows
         stride: the kernel's size if absent
+        padding: how many elements are added on both sides
+        dilation: the distance of the elements under the kernel
+        ceil_mode: whether a last window that is not full counts
     """
     try:
         kernel_size_list = int_list(kernel_size)
@@ -257,7 +281,15 @@ _max_unpool1d = _core.bind_MaxUnpool1d
 
 
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
-    """Zeros with the elements of the input at the positions that a maximum pooling returned."""
+    """Zeros with the elements of the input at the positions that a maximum pooling returned.
+
+    Args:
+        indices: the positions that max pooling gave
+        kernel_size: the sizes of the windows
+        stride: the distance of neighbouring windows
+        padding: how many elements are added on both sides
+        output_size: the sizes of the result's planes
+    """
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -272,7 +304,15 @@ _max_unpool2d = _core.bind_MaxUnpool2d
 
 
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
-    """Zeros with the elements of the input at the positions that a maximum pooling returned."""
+    """Zeros with the elements of the input at the positions that a maximum pooling returned.
+
+    Args:
+        indices: the positions that max pooling gave
+        kernel_size: the sizes of the windows
+        stride: the distance of neighbouring windows
+        padding: how many elements are added on both sides
+        output_size: the sizes of the result's planes
+    """
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -287,7 +327,15 @@ _max_unpool3d = _core.bind_MaxUnpool3d
 
 
 def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
-    """Zeros with the elements of the input at the positions that a maximum pooling returned."""
+    """Zeros with the elements of the input at the positions that a maximum pooling returned.
+
+    Args:
+        indices: the positions that max pooling gave
+        kernel_size: the sizes of the windows
+        stride: the distance of neighbouring windows
+        padding: how many elements are added on both sides
+        output_size: the sizes of the result's planes
+    """
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)

@@ -107,6 +107,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
 
     Args:
         size: the number of neighbouring channels
+        alpha: a factor of the neighbours' mean square
         beta: the power
         k: added to the mean square
     """

@@ -25,8 +25,9 @@ def pad(input: Tensor, pad: int | Sequence[int], mode: str = "constant", value: 
     """The input with its last dimensions extended by elements in front and behind.
 
     Args:
-        pad: in front of and behind the last dimension, the one before it, ...
+        pad: how many elements in front of and behind the last dimension, then the one before it, and so on
         mode: constant, reflect, replicate or circular
+        value: what a constant border holds
     """
     try:
         pad_list = int_list(pad)

@@ -22,7 +22,15 @@ _col2im = _core.bind_Col2im
 
 
 def col2im(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
-    """Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W]."""
+    """Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W].
+
+    Args:
+        output_size: the sizes of the result's planes
+        kernel_size: the sizes of the windows
+        dilation: the distance of the elements under the kernel
+        padding: how many elements are added on both sides
+        stride: the distance of neighbouring windows
+    """
     try:
         output_size_list = int_list(output_size)
         kernel_size_list = int_list(kernel_size)
@@ -38,7 +46,14 @@ _im2col = _core.bind_Im2col
 
 
 def im2col(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
-    """The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L]."""
+    """The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L].
+
+    Args:
+        kernel_size: the sizes of the windows
+        dilation: the distance of the elements under the kernel
+        padding: how many elements are added on both sides
+        stride: the distance of neighbouring windows
+    """
     try:
         kernel_size_list = int_list(kernel_size)
         dilation_list = int_list(dilation)

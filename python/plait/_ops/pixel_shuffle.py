@@ -22,7 +22,11 @@ _channel_shuffle = _core.bind_ChannelShuffle
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The input, [N, C, ...], with the channels of its groups interleaved."""
+    """The input, [N, C, ...], with the channels of its groups interleaved.
+
+    Args:
+        groups: how many groups
+    """
     try:
         status = _channel_shuffle(input._h, groups)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -33,7 +37,11 @@ _pixel_shuffle = _core.bind_PixelShuffle
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r]."""
+    """The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
+
+    Args:
+        upscale_factor: r
+    """
     try:
         status = _pixel_shuffle(input._h, upscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -44,7 +52,11 @@ _pixel_unshuffle = _core.bind_PixelUnshuffle
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W]."""
+    """The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W].
+
+    Args:
+        downscale_factor: r
+    """
     try:
         status = _pixel_unshuffle(input._h, downscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:

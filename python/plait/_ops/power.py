@@ -22,7 +22,11 @@ _pow = _core.bind_Pow
 
 
 def pow(input: Tensor | Number, other: Tensor | Number) -> Tensor:
-    """Returns input to the power other."""
+    """Returns input to the power other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         input_h, input_v = (input._h, 0.0) if isinstance(input, TensorBase) else number(input)
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
@@ -35,7 +39,11 @@ _pow_in_place = _core.bind_PowInPlace
 
 
 def pow_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """pow in place: changes `input` and returns it."""
+    """pow in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _pow_in_place(input._h, other_h, other_v)

@@ -40,7 +40,7 @@ _bernoulli_in_place = _core.bind_BernoulliInPlace
 
 
 def bernoulli_(input: Tensor, p: Tensor | Number, *, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with 1 with probability p, else 0.
+    """The tensor filled with 1 with probability p, else 0.
 
     Args:
         p: the probability: a number, or a tensor that broadcasts
@@ -59,7 +59,7 @@ _cauchy_in_place = _core.bind_CauchyInPlace
 
 
 def cauchy_(input: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with Cauchy distributed random numbers.
+    """The tensor filled with Cauchy distributed random numbers.
 
     Args:
         median: the median
@@ -78,7 +78,7 @@ _exponential_in_place = _core.bind_ExponentialInPlace
 
 
 def exponential_(input: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with exponentially distributed random numbers.
+    """The tensor filled with exponentially distributed random numbers.
 
     Args:
         lambd: the rate
@@ -96,7 +96,7 @@ _geometric_in_place = _core.bind_GeometricInPlace
 
 
 def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with numbers of trials up to the first success.
+    """The tensor filled with numbers of trials up to the first success.
 
     Args:
         p: the probability of success
@@ -114,7 +114,7 @@ _log_normal_in_place = _core.bind_LogNormalInPlace
 
 
 def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with numbers whose logarithm is normal.
+    """The tensor filled with numbers whose logarithm is normal.
 
     Args:
         mean: the mean of the logarithm
@@ -133,7 +133,7 @@ _multinomial = _core.bind_Multinomial
 
 
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
-    """positions drawn from rows of weights.
+    """Positions drawn from rows of weights.
 
     Args:
         input: the weights, of shape [m] or [rows, m]
@@ -153,7 +153,7 @@ _normal_in_place = _core.bind_NormalInPlace
 
 
 def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with normal random numbers.
+    """The tensor filled with normal random numbers.
 
     Args:
         mean: the mean
@@ -172,7 +172,7 @@ _rand = _core.bind_Rand
 
 
 def rand(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
-    """uniform random numbers in [0, 1).
+    """Uniform random numbers in [0, 1).
 
     Args:
         size: the shape
@@ -191,7 +191,7 @@ _rand_like = _core.bind_RandLike
 
 
 def rand_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
-    """uniform random numbers in [0, 1) of a tensor's shape.
+    """Uniform random numbers in [0, 1) of a tensor's shape.
 
     Args:
         input: whose shape, and by default dtype and device, the result has
@@ -209,7 +209,7 @@ _randint = _core.bind_Randint
 
 
 def randint(low: int = 0, *, high: int, size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
-    """random integers in [low, high).
+    """Random integers in [low, high).
 
     Args:
         low: the smallest integer
@@ -230,7 +230,7 @@ _randint_like = _core.bind_RandintLike
 
 
 def randint_like(input: Tensor, low: int = 0, *, high: int, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
-    """random integers in [low, high) of a tensor's shape.
+    """Random integers in [low, high) of a tensor's shape.
 
     Args:
         input: whose shape, and by default dtype and device, the result has
@@ -250,7 +250,7 @@ _randn = _core.bind_Randn
 
 
 def randn(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
-    """normal random numbers with mean 0 and variance 1.
+    """Normal random numbers with mean 0 and variance 1.
 
     Args:
         size: the shape
@@ -269,7 +269,7 @@ _randn_like = _core.bind_RandnLike
 
 
 def randn_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
-    """normal random numbers of a tensor's shape.
+    """Normal random numbers of a tensor's shape.
 
     Args:
         input: whose shape, and by default dtype and device, the result has
@@ -287,7 +287,7 @@ _random_in_place = _core.bind_RandomInPlace
 
 
 def random_(input: Tensor, from_: int = 0, *, to: int, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with random integers in [from, to).
+    """The tensor filled with random integers in [from, to).
 
     Args:
         from_: the smallest integer
@@ -306,7 +306,7 @@ _randperm = _core.bind_Randperm
 
 
 def randperm(n: int, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
-    """a random permutation of 0, ..., n-1.
+    """A random permutation of 0, ..., n-1.
 
     Args:
         n: the length
@@ -324,7 +324,7 @@ _trunc_normal_in_place = _core.bind_TruncNormalInPlace
 
 
 def trunc_normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, *, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with normal random numbers on condition that they lie in [a, b].
+    """The tensor filled with normal random numbers on condition that they lie in [a, b].
 
     Args:
         mean: the mean
@@ -345,7 +345,7 @@ _uniform_in_place = _core.bind_UniformInPlace
 
 
 def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """the tensor filled with uniform random numbers in [from, to).
+    """The tensor filled with uniform random numbers in [from, to).
 
     Args:
         from_: the lower end

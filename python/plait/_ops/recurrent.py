@@ -31,6 +31,8 @@ def gru_layer(input: Tensor, h0: Tensor | None = None, *, w_ih: Tensor, w_hh: Te
         h0: the first state, [n, hidden]; zeros if absent
         w_ih: [gates*hidden, in]
         w_hh: [gates*hidden, hidden]
+        b_ih: the bias of the products with the input
+        b_hh: the bias of the recurrent products
         reverse: run the steps from the last to the first
     """
     try:
@@ -55,6 +57,8 @@ def lstm_layer(input: Tensor, h0: Tensor | None = None, c0: Tensor | None = None
         c0: the first cell, [n, hidden]; zeros if absent
         w_ih: [gates*hidden, in]
         w_hh: [gates*hidden, hidden]
+        b_ih: the bias of the products with the input
+        b_hh: the bias of the recurrent products
         reverse: run the steps from the last to the first
     """
     try:

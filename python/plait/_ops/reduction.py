@@ -181,6 +181,7 @@ def norm(input: Tensor, p: float = 2.0, dim: int | Sequence[int] | None = None, 
     """The p-norm over dimensions of a floating-point tensor, as vector_norm.
 
     Args:
+        p: the order of the norm; inf and -inf too
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
         dtype: the dtype of the result, to which the input is converted first
@@ -314,6 +315,7 @@ def vector_norm(input: Tensor, ord: float = 2.0, dim: int | Sequence[int] | None
     -inf the largest and smallest |x|, for 0 the number of elements that are not 0.
 
     Args:
+        ord: the order of the norm; inf and -inf too
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
         dtype: the dtype of the result, to which the input is converted first

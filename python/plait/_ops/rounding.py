@@ -46,7 +46,11 @@ _copysign = _core.bind_Copysign
 
 
 def copysign(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the magnitude of input with the sign of other."""
+    """Returns the magnitude of input with the sign of other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _copysign(input._h, other_h, other_v)
@@ -58,7 +62,11 @@ _copysign_in_place = _core.bind_CopysignInPlace
 
 
 def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """copysign in place: changes `input` and returns it."""
+    """copysign in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _copysign_in_place(input._h, other_h, other_v)
@@ -120,7 +128,11 @@ _round = _core.bind_Round
 
 
 def round(input: Tensor, decimals: int = 0) -> Tensor:
-    """Rounds to the nearest number of so many decimals, half to even."""
+    """Rounds to the nearest number of so many decimals, half to even.
+
+    Args:
+        decimals: how many digits behind the point; negative ones count in front of it
+    """
     try:
         status = _round(input._h, decimals)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -131,7 +143,11 @@ _round_in_place = _core.bind_RoundInPlace
 
 
 def round_(input: Tensor, decimals: int = 0) -> Tensor:
-    """round in place: changes `input` and returns it."""
+    """round in place: changes `input` and returns it.
+
+    Args:
+        decimals: how many digits behind the point; negative ones count in front of it
+    """
     try:
         status = _round_in_place(input._h, decimals)
     except (AttributeError, TypeError, OverflowError) as error:

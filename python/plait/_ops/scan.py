@@ -23,7 +23,11 @@ _cummax = _core.bind_Cummax
 
 
 def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """The running maxima along a dimension and their indices, the last of equal elements."""
+    """The running maxima along a dimension and their indices, the last of equal elements.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+    """
     try:
         out_ = array("q", (0, 0))
         status = _cummax(input._h, dim, out_.buffer_info()[0])
@@ -37,7 +41,11 @@ _cummin = _core.bind_Cummin
 
 
 def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """The running minima along a dimension and their indices, the last of equal elements."""
+    """The running minima along a dimension and their indices, the last of equal elements.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+    """
     try:
         out_ = array("q", (0, 0))
         status = _cummin(input._h, dim, out_.buffer_info()[0])
@@ -54,6 +62,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The running products along a dimension. Integers and bools give int64.
 
     Args:
+        dim: the dimension; negative ones count from the end
         dtype: the dtype of the result, to which the input is converted first
     """
     try:
@@ -66,7 +75,11 @@ _cumprod_in_place = _core.bind_CumprodInPlace
 
 
 def cumprod_(input: Tensor, dim: int) -> Tensor:
-    """cumprod in place: changes `input` and returns it."""
+    """cumprod in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+    """
     try:
         status = _cumprod_in_place(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -82,6 +95,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The running sums along a dimension. Integers and bools give int64.
 
     Args:
+        dim: the dimension; negative ones count from the end
         dtype: the dtype of the result, to which the input is converted first
     """
     try:
@@ -94,7 +108,11 @@ _cumsum_in_place = _core.bind_CumsumInPlace
 
 
 def cumsum_(input: Tensor, dim: int) -> Tensor:
-    """cumsum in place: changes `input` and returns it."""
+    """cumsum in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+    """
     try:
         status = _cumsum_in_place(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -107,7 +125,11 @@ _logcumsumexp = _core.bind_Logcumsumexp
 
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """The running logarithms of sums of exponentials along a dimension, without overflow."""
+    """The running logarithms of sums of exponentials along a dimension, without overflow.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+    """
     try:
         status = _logcumsumexp(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -118,7 +140,12 @@ _max = _core.bind_Max
 
 
 def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The largest elements along a dimension and their indices, the first of equal elements."""
+    """The largest elements along a dimension and their indices, the first of equal elements.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        keepdim: keep the reduced dimension with size 1
+    """
     try:
         out_ = array("q", (0, 0))
         status = _max(input._h, dim, keepdim, out_.buffer_info()[0])
@@ -132,7 +159,12 @@ _min = _core.bind_Min
 
 
 def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest elements along a dimension and their indices, the first of equal elements."""
+    """The smallest elements along a dimension and their indices, the first of equal elements.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        keepdim: keep the reduced dimension with size 1
+    """
     try:
         out_ = array("q", (0, 0))
         status = _min(input._h, dim, keepdim, out_.buffer_info()[0])

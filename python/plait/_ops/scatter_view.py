@@ -26,6 +26,9 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
     Args:
         src: of the part's shape
+        offset: which diagonal: 0 is the main one, 1 the one above it
+        dim1: the dimension of the rows
+        dim2: the dimension of the columns
     """
     try:
         status = _diagonal_scatter(input._h, src._h, offset, dim1, dim2)
@@ -37,7 +40,13 @@ _narrow_copy = _core.bind_NarrowCopy
 
 
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """A copy of some indices of a dimension."""
+    """A copy of some indices of a dimension.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        start: the first index
+        length: how many indices
+    """
     try:
         status = _narrow_copy(input._h, dim, start, length)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -52,6 +61,8 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
     Args:
         src: of the part's shape
+        dim: the dimension; negative ones count from the end
+        index: which
     """
     try:
         status = _select_scatter(input._h, src._h, dim, index)
@@ -68,6 +79,9 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int = 0, end:
     Args:
         src: of the part's shape
         dim: the dimension
+        start: the first index
+        end: the index to stop before
+        step: the distance of indices
     """
     try:
         status = _slice_scatter(input._h, src._h, dim, start, end, step)

@@ -95,6 +95,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
     Args:
         dim: the dimension
+        index: which
     """
     try:
         status = _select(input._h, dim, index)
@@ -208,6 +209,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """A view of the sliding windows of a dimension.
 
     Args:
+        dimension: the dimension
         size: of a window
         step: from window to window
     """

@@ -26,6 +26,8 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     """The indices of the elements in order along a dimension.
 
     Args:
+        dim: the dimension; negative ones count from the end
+        descending: whether the largest come first
         stable: keep the order of equal elements, which is done in any case
     """
     try:
@@ -38,7 +40,12 @@ _bincount = _core.bind_Bincount
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each integer comes in a vector, or the sum of its weights."""
+    """How often each integer comes in a vector, or the sum of its weights.
+
+    Args:
+        weights: a weight for each integer; 1 by default
+        minlength: how many counts there are at least
+    """
     try:
         wait_value(input._h)
         wait_value(0 if weights is None else weights._h)
@@ -51,7 +58,13 @@ _bucketize = _core.bind_Bucketize
 
 
 def bucketize(input: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Tensor:
-    """The number of boundaries that are smaller than each element."""
+    """The number of boundaries that are smaller than each element.
+
+    Args:
+        boundaries: numbers in increasing order, in one dimension
+        out_int32: whether the result is int32, not int64
+        right: whether equal elements lie to the left of the result
+    """
     try:
         status = _bucketize(input._h, boundaries._h, out_int32, right)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -62,7 +75,13 @@ _histc = _core.bind_Histc
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
-    """How many elements lie in each of equal parts of a range."""
+    """How many elements lie in each of equal parts of a range.
+
+    Args:
+        bins: how many bins of equal width
+        min: where the first bin begins; where min and max are equal, both are taken from the input
+        max: where the last bin ends
+    """
     try:
         wait_value(input._h)
         status = _histc(input._h, bins, min, max)
@@ -77,6 +96,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tup
     """The k-th smallest element along a dimension, counted from 1, and its index.
 
     Args:
+        k: 1 for the smallest
+        dim: the dimension; negative ones count from the end
         keepdim: keep the dimension with size 1
     """
     try:
@@ -95,6 +116,7 @@ def median(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor,
     """The median along a dimension, the lower of two, and its index.
 
     Args:
+        dim: the dimension; negative ones count from the end
         keepdim: keep the dimension with size 1
     """
     try:
@@ -114,6 +136,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
     occurrence.
 
     Args:
+        dim: the dimension; negative ones count from the end
         keepdim: keep the dimension with size 1
     """
     try:
@@ -132,6 +155,7 @@ def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tens
     """The median along a dimension of the elements that are not NaN, and its index.
 
     Args:
+        dim: the dimension; negative ones count from the end
         keepdim: keep the dimension with size 1
     """
     try:
@@ -159,7 +183,14 @@ _searchsorted = _core.bind_Searchsorted
 
 
 def searchsorted(sorted_sequence: Tensor, input: Tensor, out_int32: bool = False, right: bool = False, sorter: Tensor | None = None) -> Tensor:
-    """Where values belong in sorted sequences."""
+    """Where values belong in sorted sequences.
+
+    Args:
+        sorted_sequence: sequences in increasing order along the last dimension
+        out_int32: whether the result is int32, not int64
+        right: whether equal elements lie to the left of the result
+        sorter: the indices that would sort the sequences
+    """
     try:
         status = _searchsorted(sorted_sequence._h, input._h, out_int32, right, 0 if sorter is None else sorter._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -173,6 +204,8 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     """The elements in order along a dimension, and their indices.
 
     Args:
+        dim: the dimension; negative ones count from the end
+        descending: whether the largest come first
         stable: keep the order of equal elements, which is done in any case
     """
     try:
@@ -188,7 +221,14 @@ _topk = _core.bind_Topk
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """The k largest or smallest elements along a dimension, in order, and their indices."""
+    """The k largest or smallest elements along a dimension, in order, and their indices.
+
+    Args:
+        k: how many
+        dim: the dimension; negative ones count from the end
+        largest: whether the largest are wanted, not the smallest
+        sorted: whether they come in order, which they do in any case
+    """
     try:
         out_ = array("q", (0, 0))
         status = _topk(input._h, k, dim, largest, sorted, out_.buffer_info()[0])

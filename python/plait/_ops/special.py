@@ -181,7 +181,11 @@ _igamma = _core.bind_Igamma
 
 
 def igamma(input: Tensor, other: Tensor) -> Tensor:
-    """The regularised lower incomplete gamma function of parameter input, at other."""
+    """The regularised lower incomplete gamma function of parameter input, at other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _igamma(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -192,7 +196,11 @@ _igamma_in_place = _core.bind_IgammaInPlace
 
 
 def igamma_(input: Tensor, other: Tensor) -> Tensor:
-    """igamma in place: changes `input` and returns it."""
+    """igamma in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _igamma_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -205,7 +213,11 @@ _igammac = _core.bind_Igammac
 
 
 def igammac(input: Tensor, other: Tensor) -> Tensor:
-    """The regularised upper incomplete gamma function of parameter input, at other."""
+    """The regularised upper incomplete gamma function of parameter input, at other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _igammac(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -216,7 +228,11 @@ _igammac_in_place = _core.bind_IgammacInPlace
 
 
 def igammac_(input: Tensor, other: Tensor) -> Tensor:
-    """igammac in place: changes `input` and returns it."""
+    """igammac in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _igammac_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -229,7 +245,11 @@ _lcm = _core.bind_Lcm
 
 
 def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiples."""
+    """The least common multiples.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _lcm(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -240,7 +260,11 @@ _lcm_in_place = _core.bind_LcmInPlace
 
 
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
-    """lcm in place: changes `input` and returns it."""
+    """lcm in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _lcm_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -309,7 +333,13 @@ _nan_to_num = _core.bind_NanToNum
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None = None, neginf: Tensor | Number | None = None) -> Tensor:
-    """Returns input with NaN and infinities replaced."""
+    """Returns input with NaN and infinities replaced.
+
+    Args:
+        nan: what NaN becomes
+        posinf: what infinity becomes; by default the largest number of the dtype
+        neginf: what minus infinity becomes; by default the smallest number of the dtype
+    """
     try:
         posinf_h, posinf_v = (0, 0.0) if posinf is None else (posinf._h, 0.0) if isinstance(posinf, TensorBase) else number(posinf)
         neginf_h, neginf_v = (0, 0.0) if neginf is None else (neginf._h, 0.0) if isinstance(neginf, TensorBase) else number(neginf)
@@ -322,7 +352,13 @@ _nan_to_num_in_place = _core.bind_NanToNumInPlace
 
 
 def nan_to_num_(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None = None, neginf: Tensor | Number | None = None) -> Tensor:
-    """nan_to_num in place: changes `input` and returns it."""
+    """nan_to_num in place: changes `input` and returns it.
+
+    Args:
+        nan: what NaN becomes
+        posinf: what infinity becomes; by default the largest number of the dtype
+        neginf: what minus infinity becomes; by default the smallest number of the dtype
+    """
     try:
         posinf_h, posinf_v = (0, 0.0) if posinf is None else (posinf._h, 0.0) if isinstance(posinf, TensorBase) else number(posinf)
         neginf_h, neginf_v = (0, 0.0) if neginf is None else (neginf._h, 0.0) if isinstance(neginf, TensorBase) else number(neginf)
@@ -337,7 +373,11 @@ _nextafter = _core.bind_Nextafter
 
 
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The next number in a direction."""
+    """The next number in a direction.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _nextafter(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -348,7 +388,11 @@ _nextafter_in_place = _core.bind_NextafterInPlace
 
 
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
-    """nextafter in place: changes `input` and returns it."""
+    """nextafter in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         status = _nextafter_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -361,7 +405,11 @@ _polygamma = _core.bind_Polygamma
 
 
 def polygamma(n: int, input: Tensor) -> Tensor:
-    """Returns derivative n of digamma."""
+    """Returns derivative n of digamma.
+
+    Args:
+        n: which derivative; 0 is digamma itself
+    """
     try:
         status = _polygamma(n, input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -372,7 +420,11 @@ _polygamma_in_place = _core.bind_PolygammaInPlace
 
 
 def polygamma_(n: int, input: Tensor) -> Tensor:
-    """polygamma in place: changes `input` and returns it."""
+    """polygamma in place: changes `input` and returns it.
+
+    Args:
+        n: which derivative; 0 is digamma itself
+    """
     try:
         status = _polygamma_in_place(n, input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -440,7 +492,11 @@ _special_chebyshev_polynomial_t = _core.bind_SpecialChebyshevPolynomialT
 
 
 def special_chebyshev_polynomial_t(input: Tensor, n: Tensor) -> Tensor:
-    """The Chebyshev polynomials of the first kind of degrees n."""
+    """The Chebyshev polynomials of the first kind of degrees n.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_chebyshev_polynomial_t(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -451,7 +507,11 @@ _special_chebyshev_polynomial_u = _core.bind_SpecialChebyshevPolynomialU
 
 
 def special_chebyshev_polynomial_u(input: Tensor, n: Tensor) -> Tensor:
-    """The Chebyshev polynomials of the second kind of degrees n."""
+    """The Chebyshev polynomials of the second kind of degrees n.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_chebyshev_polynomial_u(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -462,7 +522,11 @@ _special_chebyshev_polynomial_v = _core.bind_SpecialChebyshevPolynomialV
 
 
 def special_chebyshev_polynomial_v(input: Tensor, n: Tensor) -> Tensor:
-    """The Chebyshev polynomials of the third kind of degrees n."""
+    """The Chebyshev polynomials of the third kind of degrees n.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_chebyshev_polynomial_v(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -473,7 +537,11 @@ _special_chebyshev_polynomial_w = _core.bind_SpecialChebyshevPolynomialW
 
 
 def special_chebyshev_polynomial_w(input: Tensor, n: Tensor) -> Tensor:
-    """The Chebyshev polynomials of the fourth kind of degrees n."""
+    """The Chebyshev polynomials of the fourth kind of degrees n.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_chebyshev_polynomial_w(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -495,7 +563,11 @@ _special_hermite_polynomial_h = _core.bind_SpecialHermitePolynomialH
 
 
 def special_hermite_polynomial_h(input: Tensor, n: Tensor) -> Tensor:
-    """The physicists' Hermite polynomials of degrees n."""
+    """The physicists' Hermite polynomials of degrees n.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_hermite_polynomial_h(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -506,7 +578,11 @@ _special_hermite_polynomial_he = _core.bind_SpecialHermitePolynomialHe
 
 
 def special_hermite_polynomial_he(input: Tensor, n: Tensor) -> Tensor:
-    """The probabilists' Hermite polynomials of degrees n."""
+    """The probabilists' Hermite polynomials of degrees n.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_hermite_polynomial_he(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -550,7 +626,11 @@ _special_laguerre_polynomial_l = _core.bind_SpecialLaguerrePolynomialL
 
 
 def special_laguerre_polynomial_l(input: Tensor, n: Tensor) -> Tensor:
-    """The Laguerre polynomials of degrees n."""
+    """The Laguerre polynomials of degrees n.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_laguerre_polynomial_l(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -561,7 +641,11 @@ _special_legendre_polynomial_p = _core.bind_SpecialLegendrePolynomialP
 
 
 def special_legendre_polynomial_p(input: Tensor, n: Tensor) -> Tensor:
-    """The Legendre polynomials of degrees n."""
+    """The Legendre polynomials of degrees n.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_legendre_polynomial_p(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -649,7 +733,11 @@ _special_shifted_chebyshev_polynomial_t = _core.bind_SpecialShiftedChebyshevPoly
 
 
 def special_shifted_chebyshev_polynomial_t(input: Tensor, n: Tensor) -> Tensor:
-    """The Chebyshev polynomials of the first kind at 2 * input - 1."""
+    """The Chebyshev polynomials of the first kind at 2 * input - 1.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_shifted_chebyshev_polynomial_t(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -660,7 +748,11 @@ _special_shifted_chebyshev_polynomial_u = _core.bind_SpecialShiftedChebyshevPoly
 
 
 def special_shifted_chebyshev_polynomial_u(input: Tensor, n: Tensor) -> Tensor:
-    """The Chebyshev polynomials of the second kind at 2 * input - 1."""
+    """The Chebyshev polynomials of the second kind at 2 * input - 1.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_shifted_chebyshev_polynomial_u(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -671,7 +763,11 @@ _special_shifted_chebyshev_polynomial_v = _core.bind_SpecialShiftedChebyshevPoly
 
 
 def special_shifted_chebyshev_polynomial_v(input: Tensor, n: Tensor) -> Tensor:
-    """The Chebyshev polynomials of the third kind at 2 * input - 1."""
+    """The Chebyshev polynomials of the third kind at 2 * input - 1.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_shifted_chebyshev_polynomial_v(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -682,7 +778,11 @@ _special_shifted_chebyshev_polynomial_w = _core.bind_SpecialShiftedChebyshevPoly
 
 
 def special_shifted_chebyshev_polynomial_w(input: Tensor, n: Tensor) -> Tensor:
-    """The Chebyshev polynomials of the fourth kind at 2 * input - 1."""
+    """The Chebyshev polynomials of the fourth kind at 2 * input - 1.
+
+    Args:
+        n: the degrees
+    """
     try:
         status = _special_shifted_chebyshev_polynomial_w(input._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -704,7 +804,11 @@ _special_xlog1py = _core.bind_SpecialXlog1py
 
 
 def special_xlog1py(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns input * log(1 + other)."""
+    """Returns input * log(1 + other).
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _special_xlog1py(input._h, other_h, other_v)
@@ -716,7 +820,11 @@ _zeta = _core.bind_Zeta
 
 
 def zeta(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns Hurwitz's zeta function of input and other."""
+    """Returns Hurwitz's zeta function of input and other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _zeta(input._h, other_h, other_v)

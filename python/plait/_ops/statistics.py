@@ -25,6 +25,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The distances of all pairs of rows.
 
     Args:
+        x1: one of the two
+        x2: the other
         p: the order of the norm
     """
     try:
@@ -65,7 +67,12 @@ _cross = _core.bind_Cross
 
 
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross products of vectors of size 3."""
+    """The cross products of vectors of size 3.
+
+    Args:
+        other: the other vectors
+        dim: the dimension; negative ones count from the end
+    """
     try:
         status = _cross(input._h, other._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -79,6 +86,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     """The norm of a difference.
 
     Args:
+        other: a tensor that broadcasts
         p: the order of the norm
     """
     try:
@@ -176,6 +184,8 @@ def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor
 
     Args:
         p: the order of the norm
+        dim: the dimension; negative ones count from the end
+        maxnorm: the largest norm that is left as it is
     """
     try:
         status = _renorm(input._h, p, dim, maxnorm)
@@ -191,6 +201,8 @@ def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tenso
 
     Args:
         p: the order of the norm
+        dim: the dimension; negative ones count from the end
+        maxnorm: the largest norm that is left as it is
     """
     try:
         status = _renorm_in_place(input._h, p, dim, maxnorm)

@@ -142,7 +142,11 @@ _atan2 = _core.bind_Atan2
 
 
 def atan2(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns the angle of the point (other, input)."""
+    """Returns the angle of the point (other, input).
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _atan2(input._h, other_h, other_v)
@@ -154,7 +158,11 @@ _atan2_in_place = _core.bind_Atan2InPlace
 
 
 def atan2_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """atan2 in place: changes `input` and returns it."""
+    """atan2 in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _atan2_in_place(input._h, other_h, other_v)
@@ -264,7 +272,11 @@ _hypot = _core.bind_Hypot
 
 
 def hypot(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Returns sqrt(input^2 + other^2) without overflow."""
+    """Returns sqrt(input^2 + other^2) without overflow.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _hypot(input._h, other_h, other_v)
@@ -276,7 +288,11 @@ _hypot_in_place = _core.bind_HypotInPlace
 
 
 def hypot_(input: Tensor, other: Tensor | Number) -> Tensor:
-    """hypot in place: changes `input` and returns it."""
+    """hypot in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _hypot_in_place(input._h, other_h, other_v)

@@ -55,7 +55,11 @@ _broadcast_tensors = _core.bind_BroadcastTensors
 
 
 def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Views broadcast against one another."""
+    """Views broadcast against one another.
+
+    Args:
+        tensors: the tensors
+    """
     try:
         tensors_list = handles(tensors)
         status = _broadcast_tensors(tensors_list.buffer_info()[0], len(tensors_list))
@@ -255,7 +259,12 @@ _swapaxes = _core.bind_Swapaxes
 
 
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """A view with two dimensions swapped."""
+    """A view with two dimensions swapped.
+
+    Args:
+        axis0: one of the two
+        axis1: the other
+    """
     try:
         status = _swapaxes(input._h, axis0, axis1)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -277,7 +286,12 @@ _transpose = _core.bind_Transpose
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """A view with two dimensions swapped."""
+    """A view with two dimensions swapped.
+
+    Args:
+        dim0: one of the two
+        dim1: the other
+    """
     try:
         status = _transpose(input._h, dim0, dim1)
     except (AttributeError, TypeError, OverflowError) as error:

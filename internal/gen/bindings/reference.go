@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core/op"
+)
+
+// A manual is what the pages about operations are made from.
+type manual struct {
+	sources   *sources
+	functions map[string][]string // the lists of PyTorch's names, by where they are in Python
+}
+
+// pythonPlaces are where Python finds operations, and the lists of internal/coverage that say which.
+var pythonPlaces = []struct{ prefix, list string }{
+	{"plait.", "top"}, {"Tensor.", "tensor"}, {"plait.nn.functional.", "functional"}, {"plait.special.", "special"}, {"plait.linalg.", "linalg"},
+}
+
+// pages returns the pages of the reference, by file.
+func (m *manual) pages(families []*family) map[string]string {
+	pages := map[string]string{}
+	var index strings.Builder
+	index.WriteString("<!-- Written by internal/gen/bindings from the rows of core/op. -->\n\n# The operations\n\n" +
+		"Each operation is a row of the registry in [core/op](../../core/op), and these pages are written from the rows: what is said of shapes\n" +
+		"and dtypes was found by applying the operation. Arguments have the names of Python; in Go they come in the same order, those behind\n" +
+		"the plain ones as fields of a struct of options, and C has a parameter for each. Python's functions also take what PyTorch's take\n" +
+		"besides: `out`, other forms of arguments, NumPy's names for them.\n\n" +
+		"Operations run on CPU devices and on GPUs. GPUs have no float64, and an operation that needs it says so where it is called.\n" +
+		"Dtypes that are not listed for an operation are refused with an error. A result that cannot be made is an error at once: in Python\n" +
+		"an exception, in Go a tensor that carries it, in C a negative handle. It names the operation, what it got and what it wanted.\n\n" +
+		"An operation in place changes its first tensor, counts as a change for gradients that were to use the old elements, and fails\n" +
+		"where the result has another shape or a dtype of a higher kind, on leaves that require a gradient, and on expanded tensors.\n" +
+		"Methods of Python that give a tensor another layout, such as `squeeze_`, are not here: in Go one assigns the view.\n\n" +
+		"| page | operations |\n| --- | --- |\n")
+	for _, f := range families {
+		var names []string
+		var body strings.Builder
+		for i, c := range f.calls {
+			if i > 0 && c.row == f.calls[i-1].row {
+				continue
+			}
+			var other *call
+			if i+1 < len(f.calls) && f.calls[i+1].row == c.row {
+				other = f.calls[i+1]
+			}
+			names = append(names, fmt.Sprintf("[%s](%s.md#%s)", c.row.Name, f.name, c.row.Name))
+			m.entry(&body, c, other)
+		}
+		fmt.Fprintf(&index, "| [%s](%s.md) | %s |\n", f.name, f.name, strings.Join(names, ", "))
+		pages[f.name+".md"] = "<!-- Written by internal/gen/bindings from the rows of core/op. -->\n\n# " + f.name + "\n" + body.String()
+	}
+	pages["README.md"] = index.String()
+	return pages
+}
+
+// entry writes what there is to say of an operation: c is its function, or the one in place if it has no other, and
+// inPlace the one in place beside it.
+func (m *manual) entry(b *strings.Builder, c, inPlace *call) {
+	r := c.row
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", r.Name, sentence(r.Doc))
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(b, "- %s: %s\n", what, fmt.Sprintf(format, args...))
+	}
+	result := "Tensor"
+	switch {
+	case c.results < 0:
+		result = "tuple[Tensor, ...]"
+	case c.results > 1:
+		result = "tuple[" + strings.TrimSuffix(strings.Repeat("Tensor, ", c.results), ", ") + "]"
+	}
+	if places := m.places(c.name); places != "" {
+		line("Python", "%s; `(%s) -> %s`", places, c.pythonParams(), result)
+	}
+	line("Go", "`op.%s`", m.sources.signature(c.fn))
+	line("C", "`plait_%s`", snake(c.goFuncName()))
+	if inPlace != nil {
+		at := m.places(inPlace.name)
+		if at != "" {
+			at += ", "
+		}
+		line("In place", "%s`op.%s`, `plait_%s`", at, inPlace.fn, snake(inPlace.goFuncName()))
+	}
+	for _, a := range c.args {
+		if a.Doc != "" {
+			line("`"+a.Name+"`", "%s", prose(a.Doc))
+		}
+	}
+	if shapes := shapesOf(r); shapes != "" {
+		line("Shapes", "%s", shapes)
+	}
+	if dtypes := dtypesOf(r); dtypes != "" {
+		line("Dtypes", "%s", dtypes)
+	}
+	if wide(r) {
+		line("GPU", "none: the result is float64")
+	}
+	line("Gradient", "%s", gradientOf(r))
+	if casts := castsOf(r.Autocast); casts != "" {
+		line("Autocast", "%s", casts)
+	}
+	if r.Waits {
+		line("Waits", "the call may wait for its inputs, since the shape of the result can depend on their values")
+	}
+	if more := m.sources.more(c.fn); !strings.Contains(oneLine(r.Doc), more) {
+		fmt.Fprintf(b, "\n%s\n", prose(more))
+	}
+}
+
+// places returns where Python finds an operation.
+func (m *manual) places(name string) string {
+	var out []string
+	for _, p := range pythonPlaces {
+		short := name
+		if area := strings.TrimSuffix(strings.TrimPrefix(p.prefix, "plait."), "."); area == "special" || area == "linalg" {
+			short = strings.TrimPrefix(name, area+"_")
+		}
+		if slices.Contains(m.functions[p.list], short) {
+			out = append(out, "`"+p.prefix+short+"`")
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// gradientOf says for which arguments an operation has a derivative.
+func gradientOf(r *op.Row) string {
+	if r.NoGrad != "" {
+		return "none: " + r.NoGrad
+	}
+	var with, without []string
+	for _, s := range r.Samples {
+		for i, a := range s.Args {
+			if i >= len(r.Args) {
+				break
+			}
+			name := "`" + r.Args[i].Name + "`"
+			t, ok := a.(op.T)
+			if list, isList := a.([]op.T); isList && len(list) > 0 {
+				t, ok = list[0], true
+			}
+			switch {
+			case !ok || slices.Contains(with, name):
+			case t.NoGrad || t.Fixed:
+				without = append(without, name)
+			default:
+				with = append(with, name)
+			}
+		}
+	}
+	text := "yes"
+	if len(with) > 0 && len(without) > 0 {
+		text = "of " + strings.Join(with, ", ")
+	}
+	if r.NoDouble != "" {
+		text += ", once: " + r.NoDouble
+	}
+	return text
+}
+
+// castsOf says what autocast does with an operation's inputs.
+func castsOf(c op.Casts) string {
+	to := map[op.Cast]string{op.CastLow: "to the lower dtype", op.CastFloat32: "to float32", op.CastWidest: "to the widest dtype among the inputs"}
+	switch {
+	case c.CPU == c.GPU:
+		return to[c.CPU]
+	case to[c.CPU] == "":
+		return to[c.GPU] + " on a GPU"
+	case to[c.GPU] == "":
+		return to[c.CPU] + " on a CPU"
+	}
+	return to[c.CPU] + " on a CPU, " + to[c.GPU] + " on a GPU"
+}
+
+// sentence returns text that begins like a sentence and ends like one.
+func sentence(text string) string {
+	text = oneLine(strings.TrimSpace(text))
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+	return prose(text)
+}
+
+// prose returns text for Markdown, in which a star is a star.
+func prose(text string) string { return strings.ReplaceAll(text, "*", `\*`) }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"io/fs"
+	"regexp"
+	"strings"
+)
+
+// sources are the functions of package op as their files have them.
+type sources struct {
+	files *token.FileSet
+	funcs map[string]*ast.FuncDecl
+}
+
+func parseSources(dir string) (*sources, error) {
+	s := &sources{files: token.NewFileSet(), funcs: map[string]*ast.FuncDecl{}}
+	notTest := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
+	packages, err := parser.ParseDir(s.files, dir, notTest, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range packages {
+		for _, file := range p.Files {
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+					s.funcs[f.Name.Name] = f
+				}
+			}
+		}
+	}
+	return s, nil
+}
+
+// signature returns a function's name, parameters and results.
+func (s *sources) signature(name string) string {
+	var b strings.Builder
+	if err := printer.Fprint(&b, s.files, s.funcs[name].Type); err != nil {
+		panic(err)
+	}
+	return name + strings.TrimPrefix(oneLine(b.String()), "func")
+}
+
+var docLink = regexp.MustCompile(`\[([A-Z]\w*)\]`)
+
+// more returns what a function's comment says behind its first sentence, which the row says too.
+func (s *sources) more(name string) string {
+	text := s.funcs[name].Doc.Text()
+	if base := s.funcs[strings.TrimSuffix(name, "With")]; base != nil {
+		text = base.Doc.Text() // the other is the same with options
+	}
+	paragraphs := strings.Split(strings.TrimSpace(text), "\n\n")
+	for i, p := range paragraphs {
+		if !strings.HasPrefix(p, "\t") {
+			paragraphs[i] = oneLine(p)
+		}
+	}
+	paragraphs[0] = strings.TrimPrefix(paragraphs[0], new(doc.Package).Synopsis(text))
+	text = strings.TrimSpace(strings.Join(paragraphs, "\n\n"))
+	return docLink.ReplaceAllStringFunc(text, func(link string) string {
+		if n := link[1 : len(link)-1]; s.funcs[n] != nil {
+			return "`" + n + "`"
+		}
+		return link
+	})
+}
