@@ -1,6 +1,8 @@
 package op
 
 import (
+	"math"
+
 	"github.com/plait-ml/plait/core"
 )
 
@@ -97,14 +99,19 @@ func Combinations(x *core.Tensor, r int, replacement bool) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	n, rows := x.Numel(), 0
-	var chosen []int64
-	pick := make([]int64, 0, r)
+	n := x.Numel()
+	rows := choices(n, r, replacement)
+	room := a.temp(core.Int64, rows, r) // as much as the indices take, which are counted with the device's memory
+	if a.err != nil {
+		return a.fail()
+	}
+	room.Release()
+	chosen := make([]int64, 0, rows*r)
+	var pick []int64
 	var choose func(from int)
 	choose = func(from int) {
 		if len(pick) == r {
 			chosen = append(chosen, pick...)
-			rows++
 			return
 		}
 		for i := from; i < n; i++ {
@@ -117,13 +124,36 @@ func Combinations(x *core.Tensor, r int, replacement bool) *core.Tensor {
 			pick = pick[:len(pick)-1]
 		}
 	}
-	if r > 0 {
+	if rows > 0 {
 		choose(0)
 	}
 	return compose("combinations", func() *core.Tensor {
 		index := ToDevice(core.FromSlice(chosen, len(chosen)), x.Device())
 		return Reshape(IndexSelect(x, 0, index), rows, r)
 	})
+}
+
+// choices returns in how many ways r of n elements can be chosen, r > 0, with or without replacement; the largest int if
+// that is beyond it.
+func choices(n, r int, replacement bool) int {
+	if r > math.MaxInt-n {
+		return math.MaxInt
+	}
+	if replacement {
+		n += r - 1
+	}
+	if r == 0 || r > n {
+		return 0
+	}
+	r = min(r, n-r)
+	ways := 1
+	for i := range r {
+		if ways > math.MaxInt/(n-i) {
+			return math.MaxInt
+		}
+		ways = ways * (n - i) / (i + 1)
+	}
+	return ways
 }
 
 // Vander returns the matrix whose columns are the powers of a vector, n of them, from the highest to 0 or, with increasing,

@@ -144,38 +144,8 @@ func repeated(s op.Sample) bool {
 // number of dimensions, and with every dimension of one size made empty.
 func reshaped(s op.Sample, one int) (list []op.Sample) {
 	add := func(name string, shape func(shape []int) []int) {
-		v := s
-		v.Name, v.Args = name, slices.Clone(s.Args)
-		changed := false
-		change := func(x op.T) op.T {
-			n := shape(x.Shape)
-			changed = changed || !slices.Equal(n, x.Shape)
-			x.Shape = n
-			if x.Values != nil {
-				values := make([]float64, core.Numel(n))
-				for i := range values {
-					values[i] = x.Values[i%max(len(x.Values), 1)]
-				}
-				x.Values = values
-			}
-			return x
-		}
-		for i, a := range v.Args {
-			if one >= 0 && i != one {
-				continue
-			}
-			switch x := a.(type) {
-			case op.T:
-				v.Args[i] = change(x)
-			case []op.T:
-				l := slices.Clone(x)
-				for j := range l {
-					l[j] = change(l[j])
-				}
-				v.Args[i] = l
-			}
-		}
-		if changed {
+		if v, changed := reshape(s, one, shape); changed {
+			v.Name = name
 			list = append(list, v)
 		}
 	}
@@ -199,6 +169,42 @@ func reshaped(s op.Sample, one int) (list []op.Sample) {
 		})
 	}
 	return list
+}
+
+// reshape returns a sample like s whose tensors have the shapes that fn returns for theirs, all of them or, unless it is
+// negative, the one that is argument number one; and whether any differs. Given elements are repeated.
+func reshape(s op.Sample, one int, fn func(shape []int) []int) (v op.Sample, changed bool) {
+	v = s
+	v.Args = slices.Clone(s.Args)
+	change := func(x op.T) op.T {
+		shape := fn(x.Shape)
+		changed = changed || !slices.Equal(shape, x.Shape)
+		x.Shape = shape
+		if x.Values != nil {
+			values := make([]float64, core.Numel(shape))
+			for i := range values {
+				values[i] = x.Values[i%max(len(x.Values), 1)]
+			}
+			x.Values = values
+		}
+		return x
+	}
+	for i, a := range v.Args {
+		if one >= 0 && i != one {
+			continue
+		}
+		switch x := a.(type) {
+		case op.T:
+			v.Args[i] = change(x)
+		case []op.T:
+			l := slices.Clone(x)
+			for j := range l {
+				l[j] = change(l[j])
+			}
+			v.Args[i] = l
+		}
+	}
+	return v, changed
 }
 
 // joined reports whether an operation works element by element on arguments whose shapes broadcast.

@@ -89,6 +89,12 @@ func TestAssembledMatrices(t *testing.T) {
 	requireNear(t, op.Combinations(vector64(1, 2, 3), 2, false), 1, 2, 1, 3, 2, 3)
 	requireNear(t, op.Combinations(vector64(1, 2), 2, true), 1, 1, 1, 2, 2, 2)
 	require.Equal(t, []int{0, 3}, op.Combinations(vector64(1, 2), 3, false).Shape())
+	require.Equal(t, []int{15504, 5}, op.Combinations(op.Zeros(20), 5, false).Shape())
+	require.Equal(t, []int{42504, 5}, op.Combinations(op.Zeros(20), 5, true).Shape())
+	for _, many := range []*core.Tensor{op.Combinations(op.Zeros(40000), 4, false), op.Combinations(op.Zeros(1), math.MaxInt, true)} {
+		kind, _ := core.KindOf(many.Err())
+		require.Equal(t, core.MemoryError, kind, "%v", many.Err())
+	}
 	requireNear(t, op.Vander(vector64(2, 3), 3, false), 4, 2, 1, 9, 3, 1)
 	requireNear(t, op.IndexReduce(vector64(1, 2, 3), 0, core.FromSlice([]int64{2, 2, 0}), vector64(5, 6, 7), "prod", true), 7, 2, 90)
 	requireNear(t, op.SelectScatter(op.Reshape(vector64(1, 2, 3, 4), 2, 2), vector64(8, 9), 1, 0), 8, 2, 9, 4)
