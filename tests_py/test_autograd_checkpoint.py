@@ -1,5 +1,6 @@
 """Computing activations again in backward."""
 
+import copy
 import gc
 from array import array
 from contextlib import contextmanager, nullcontext
@@ -7,9 +8,18 @@ from contextlib import contextmanager, nullcontext
 import plait
 import plait.autograd
 import pytest
-from plait import _core, _kept
+from plait import _core, _kept, nn
 from plait._runtime import address
+from plait.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    CheckpointWrapper,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from plait.distributed.fsdp import fully_shard
+from plait.distributed.fsdp.wrap import ModuleWrapPolicy
 from plait.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_early_stop
+from ranks import on_ranks
 
 
 def used():
@@ -272,3 +282,85 @@ def test_without_gradients():
     x = plait.ones(2).requires_grad_()
     with plait.no_grad():
         assert not checkpoint(plait.tanh, x).requires_grad
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.runs = nn.Linear(4, 4), 0
+
+    def forward(self, x, scale=None):
+        self.runs += 1
+        return x + self.linear(x).tanh() * scale
+
+
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        plait.manual_seed(0)
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+
+    def forward(self, x):
+        for b in self.blocks:
+            x = b(x, scale=plait.tensor(2.0))
+        return x
+
+
+@pytest.mark.parametrize(
+    "picks",
+    [
+        {"check_fn": lambda m: isinstance(m, Block)},
+        {"auto_wrap_policy": ModuleWrapPolicy([Block])},
+        {
+            "check_fn": lambda m: isinstance(m, Block),
+            "checkpoint_wrapper_fn": lambda m: checkpoint_wrapper(m, checkpoint_impl=CheckpointImpl.REENTRANT),
+        },
+    ],
+)
+def test_modules_as_checkpoints(picks):
+    m, want = Blocks(), Blocks()
+    names = list(m.state_dict())
+    apply_activation_checkpointing(m, **picks)
+    assert list(m.state_dict()) == names == [n for n, _ in m.named_parameters()]
+    assert all(isinstance(b, Block) and isinstance(b, CheckpointWrapper) for b in m.blocks)
+    assert not isinstance(m, CheckpointWrapper)
+    m = copy.deepcopy(m)
+    for each in (m, want):
+        each(plait.ones(3, 4).requires_grad_()).square().sum().backward()
+    assert [b.runs for b in m.blocks] == [2, 2]
+    for p, q in zip(m.parameters(), want.parameters(), strict=True):
+        assert p.grad.tolist() == q.grad.tolist()
+
+
+def test_modules_as_checkpoints_say_what_is_wrong():
+    m = nn.Linear(2, 2)
+    for wrong, what in (((3,), "want a module, got int"), ((m, "reentrant"), "want a CheckpointImpl")):
+        with pytest.raises(TypeError, match=what):
+            checkpoint_wrapper(*wrong)
+    seen = []
+
+    def own(function, *args, **kwargs):
+        seen.append(kwargs)
+        return function(*args)
+
+    assert checkpoint_wrapper(m, checkpoint_fn=own, debug=True) is m
+    m(plait.ones(1, 2))
+    assert seen == [{"debug": True}]
+
+
+@pytest.mark.parametrize("first", ["checkpoints", "shards"])
+def test_divided_modules_as_checkpoints(first):
+    def train(rank, again):
+        m = Blocks()
+        for step in ("checkpoints", "shards") if first == "checkpoints" else ("shards", "checkpoints"):
+            if step == "shards":
+                for b in m.blocks:
+                    fully_shard(b)
+                fully_shard(m)
+            elif again:
+                apply_activation_checkpointing(m, check_fn=lambda m: isinstance(m, Block))
+        m(plait.ones(3, 4) * (rank + 1)).square().sum().backward()
+        assert [b.runs for b in m.blocks] == [1 + again] * 2
+        return [p.grad.tolist() for p in m.parameters()]
+
+    assert on_ranks(2, train, True) == on_ranks(2, train, False)

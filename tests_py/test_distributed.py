@@ -318,6 +318,16 @@ def test_wrong_arguments():
         dist.get_rank()
     with pytest.raises(ValueError, match="at least one rank"):
         dist.spawn(print, nprocs=0)
+    for wrong, what in (
+        ({"fn": None}, "want a function, got NoneType"),
+        ({"nprocs": "2"}, "want a whole number of ranks, got nprocs='2'"),
+        ({"args": 3}, "want a tuple of arguments, got int"),
+        ({"args": "ab"}, "want a tuple of arguments, got str"),
+        ({"devices": "cpu:0"}, "want a list of devices, got 'cpu:0'"),
+        ({"timeout": "1"}, "want a timedelta or seconds, got str"),
+    ):
+        with pytest.raises(TypeError, match=what):
+            dist.spawn(**{"fn": print, **wrong})
     with pytest.raises(ValueError, match="empty list"):
         dist.spawn(print, nprocs=1, devices=[])
     with pytest.raises(ValueError, match="unknown type"):
@@ -330,6 +340,8 @@ def test_wrong_arguments():
             dist.init_process_group()
         with pytest.raises(ValueError, match="root 5"):
             dist.broadcast(plait.ones(1), src=5)
+        with pytest.raises(TypeError, match="broadcast: want the root as the number of a rank, got '0'"):
+            dist.broadcast(plait.ones(1), src="0")
         with pytest.raises(TypeError, match="want tensors"):
             dist.all_reduce([1.0])
         with pytest.raises(TypeError, match="avg"):

@@ -259,7 +259,7 @@ def test_offload():
 
     def run(rank):
         m = blocks(model(), offload_policy=fsdp.CPUOffloadPolicy())
-        assert {str(p.device) for p in m.parameters()} == {"cpu:0"}
+        assert {p.device for p in m.parameters()} == {plait.device("cpu")}
         train(m, rank, 2)
         close(full(m), want)
 
@@ -407,6 +407,13 @@ def test_bad_input():
             fully_shard(m)
         with pytest.raises(plait.DistributedError, match="the ranks' models differ"):
             fully_shard(nn.Linear(4, 4 + rank))
+        for wrong in (3, [], [nn.Linear(2, 2), 3]):
+            with pytest.raises(TypeError, match="want a module or a list of modules, got"):
+                fully_shard(wrong)
+        with pytest.raises(ValueError, match="a ModuleList has no forward in which to gather parameters"):
+            fully_shard(nn.ModuleList([nn.Linear(2, 2)]))
+        with pytest.raises(TypeError, match="want a DeviceMesh or a process group, got str"):
+            fully_shard(nn.Linear(2, 2), mesh="ranks")
         with pytest.raises(ValueError, match="must divide the 3 ranks"):
             fully_shard(model(), reshard_after_forward=2)
         with pytest.raises(TypeError, match="cannot be copied"):

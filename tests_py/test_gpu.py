@@ -499,6 +499,13 @@ def test_devices_without_an_index_are_the_ranks_own() -> None:
                 shard = m.state_dict()["weight"]
             assert shard.device == plait.device("cpu")
             assert shard.full_tensor().cpu().equal(m.weight.full_tensor().cpu())
+            away = fsdp.fully_shard(nn.Linear(6, 3).cuda(), offload_policy=fsdp.CPUOffloadPolicy())
+            opt = plait.optim.SGD(away.parameters(), lr=0.1)
+            before = away.bias.full_tensor().cpu()
+            away(x).sum().backward()
+            opt.step()
+            assert {p.device for p in away.parameters()} == {plait.device("cpu")}
+            assert (before - away.bias.full_tensor().cpu()).sub(0.2).abs().max() < 1e-6
 
         dist.spawn(train, (False,), nprocs=2, devices=["gpu:0", "gpu:1"])
         dist.spawn(train, (True,), nprocs=2)

@@ -155,3 +155,8 @@ print((plait.ones(2, 3) @ plait.ones(3, 2)).tolist(), _core.bind_BlasName())
     out = run(sys.executable, "-c", program, cwd=tmp_path, PLAIT_BLAS=setting)
     assert out.startswith("[[3.0, 3.0], [3.0, 3.0]]")
     assert wanted in out
+
+
+def test_no_finaliser_is_written_in_python():
+    """What Ctrl-C raises in one is lost: `capi/extension` gives handles back."""
+    assert not [p for p in (ROOT / "python").rglob("*.py") if "def __del__" in p.read_text("utf-8")]

@@ -1,13 +1,15 @@
 """Pipelines of one thread train as one device does, and say what is wrong with what they are given."""
 
 import copy
+import gc
 import pickle
 
 import numpy as np
 import plait
 import pytest
+from plait import _core, nn
 from plait import distributed as dist
-from plait import nn
+from plait._kept import collect
 from plait.distributed import pipelining
 from plait.distributed.pipelining import Schedule
 from plait.utils.checkpoint import checkpoint
@@ -412,6 +414,27 @@ def test_an_interrupted_step_leaves_the_pipeline_sound():
     p.zero_grad()
     assert p.step(x, y)[0].item() == loss.item()
     assert_same(grads(p), want, 0)
+
+
+def test_nothing_is_left_of_a_pipeline():
+    def handles():
+        gc.collect()
+        collect()
+        return _core.bind_ObjectCount(), _core.bind_TensorCount()
+
+    def use(name):
+        p = plait.Pipeline(tied(), DEVICES, 3, name, lambda out, y: nn.functional.cross_entropy(out.mT, y))
+        p.step(plait.randint(0, 7, (6, 3)), plait.randint(0, 7, (6, 3)))
+        assert p.timeline().spans
+        p.step(plait.randint(0, 7, (6, 3)), plait.randint(0, 7, (6, 3)))
+        with pytest.raises(IndexError):
+            p.step(plait.full((6, 3), 9), plait.randint(0, 7, (6, 3)))[0].item()
+
+    use("1f1b")
+    before = handles()
+    for name in ("1f1b", "zb-v"):
+        use(name)
+    assert handles() == before
 
 
 def test_replicas_of_a_pipeline():

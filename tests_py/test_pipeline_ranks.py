@@ -36,7 +36,7 @@ def test_schedules_of_ranks(name, scale):
             (x[:1],),
             split_spec={str(i): SplitPoint.BEGINNING for i in range(1, ranks * chunks)},
         )
-        mine = [i for i, r in enumerate(pipelining._stages.placement(cls._name, ranks, chunks)) if r == rank]
+        mine = [i for i, r in enumerate(pipelining._schedule.placement(cls._name, ranks, chunks)) if r == rank]
         stages = [pipe.build_stage(i, f"cpu:{rank}") for i in mine]
         schedule = cls(stages if chunks > 1 else stages[0], m, nn.MSELoss(), scale_grads=scale)
         losses = []
@@ -147,7 +147,7 @@ def test_data_parallel_stages(way, name):
         place, half = mesh["stages"].get_local_rank(), mesh["copies"].get_local_rank()
         spec = {str(i): SplitPoint.BEGINNING for i in range(1, count)}
         pipe = pipelining.pipeline(model(count).to("cpu:0"), (x[:1],), split_spec=spec)
-        mine = [i for i, r in enumerate(pipelining._stages.placement(cls._name, 2, chunks)) if r == place]
+        mine = [i for i, r in enumerate(pipelining._schedule.placement(cls._name, 2, chunks)) if r == place]
         stages = []
         for i in mine:
             part = pipe.get_stage_module(i).to(f"cpu:{rank}")

@@ -72,6 +72,9 @@ def root_of(group: Any, name: str, root: int | None, group_root: int | None) -> 
     g = require(group, name)
     if (root is None) == (group_root is None):
         raise ValueError(f"{name}: want the root as a global rank or as one of the group, got {root} and {group_root}")
+    given = root if group_root is None else group_root
+    if not isinstance(given, int):
+        raise TypeError(f"{name}: want the root as the number of a rank, got {given!r}")
     if group_root is not None:
         return g, group_root
     return g, root if group is None else get_group_rank(g, root)  # type: ignore[arg-type,return-value]

@@ -81,6 +81,8 @@ def nanoseconds(timeout: timedelta | float | None) -> int:
     """Returns a timeout, a timedelta or seconds, as the engine takes it; 0 for None."""
     if timeout is None:
         return 0
+    if not isinstance(timeout, timedelta | int | float):
+        raise TypeError(f"timeout: want a timedelta or seconds, got {type(timeout).__name__}")
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
     if seconds <= 0:
         raise ValueError(f"timeout: want a positive time, got {timeout!r}")

@@ -49,6 +49,14 @@ def spawn(
     Raises:
         Exception: the first that a rank raised, with a note that says which.
     """
+    if not callable(fn):
+        raise TypeError(f"spawn: want a function, got {type(fn).__name__}")
+    if not isinstance(nprocs, int) or isinstance(nprocs, bool):
+        raise TypeError(f"spawn: want a whole number of ranks, got nprocs={nprocs!r}")
+    if isinstance(args, str) or not isinstance(args, Sequence):
+        raise TypeError(f"spawn: want a tuple of arguments, got {type(args).__name__}")
+    if isinstance(devices, str | Device):
+        raise TypeError(f"spawn: want a list of devices, got {devices!r}")
     if nprocs < 1:
         raise ValueError(f"spawn: want at least one rank, got nprocs={nprocs}")
     if devices is not None and not len(devices):

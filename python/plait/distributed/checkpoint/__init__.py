@@ -11,15 +11,15 @@ folder held before. `load` fills the tensors it is given, whatever the ranks and
 
 from __future__ import annotations
 
-from plait.distributed.checkpoint._files import (
+from plait.distributed.checkpoint.filesystem import (
     FileSystemReader,
     FileSystemWriter,
     async_save,
     load,
     save,
 )
-from plait.distributed.checkpoint._nested import Stateful
 from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
+from plait.distributed.checkpoint.stateful import Stateful
 
 __all__ = [
     "FileSystemReader",

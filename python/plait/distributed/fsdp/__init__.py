@@ -7,7 +7,9 @@ one thing: both change a module in place, and the modules they make may be mixed
 from plait.distributed.fsdp import wrap
 from plait.distributed.fsdp._fully_shard import fully_shard, register_fsdp_forward_method
 from plait.distributed.fsdp._module import FSDPModule, UnshardHandle
-from plait.distributed.fsdp._policies import (
+from plait.distributed.fsdp._states import StateDictSettings
+from plait.distributed.fsdp._unit import ParameterLayout, Rows, Shard, ShardedParameter
+from plait.distributed.fsdp.api import (
     BackwardPrefetch,
     CPUOffload,
     CPUOffloadPolicy,
@@ -25,9 +27,7 @@ from plait.distributed.fsdp._policies import (
     StateDictConfig,
     StateDictType,
 )
-from plait.distributed.fsdp._states import StateDictSettings
-from plait.distributed.fsdp._unit import ParameterLayout, Rows, Shard, ShardedParameter
-from plait.distributed.fsdp._wrapper import FullyShardedDataParallel
+from plait.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel
 from plait.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 FSDP = FullyShardedDataParallel

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from plait.distributed._groups import ProcessGroup, require
+from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._module import Choices, FSDPModule, accept_full_states, divide, run, swap_class
-from plait.distributed.fsdp._policies import CPUOffloadPolicy, OffloadPolicy
+from plait.distributed.fsdp.api import CPUOffloadPolicy, OffloadPolicy
+from plait.nn.modules.container import ModuleDict, ModuleList
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
 
@@ -18,6 +20,8 @@ def groups_of_mesh(mesh: Any, what: str) -> tuple[ProcessGroup | None, ProcessGr
         return require(None, what), None
     if isinstance(mesh, ProcessGroup):
         return mesh, None
+    if not isinstance(mesh, DeviceMesh):
+        raise TypeError(f"{what}: want a DeviceMesh or a process group, got {type(mesh).__name__}")
     if mesh.ndim == 1:
         return mesh.get_group(0), None
     if mesh.ndim == 2:
@@ -65,9 +69,14 @@ def fully_shard(
         raise NotImplementedError(
             "fully_shard: shard_placement_fn is not available; parameters are divided on dimension 0"
         )
-    modules = [module] if isinstance(module, Module) else list(module)
+    modules = [module] if isinstance(module, Module) else list(module) if isinstance(module, list | tuple) else []
     if not modules or not all(isinstance(m, Module) for m in modules):
         raise TypeError(f"fully_shard: want a module or a list of modules, got {type(module).__name__}")
+    for m in modules:
+        if isinstance(m, ModuleList | ModuleDict):
+            raise ValueError(
+                f"fully_shard: a {type(m).__name__} has no forward in which to gather parameters; give its modules"
+            )
     if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
         raise TypeError(f"fully_shard: want a CPUOffloadPolicy, got {type(offload_policy).__name__}")
     groups = groups_of_mesh(mesh, "fully_shard")

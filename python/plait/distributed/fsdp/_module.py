@@ -16,8 +16,8 @@ from plait.distributed._collectives import all_reduce, reduce_scatter_tensor
 from plait.distributed._groups import ProcessGroup
 from plait.distributed._placement import local
 from plait.distributed._work import ReduceOp
-from plait.distributed.fsdp._policies import precision_of
 from plait.distributed.fsdp._unit import Part, ShardedParameter, Tree, Unit
+from plait.distributed.fsdp.api import precision_of
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import tensors_in
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
@@ -78,7 +78,7 @@ def divide(
         param,
         reduce,
         output,
-        open_device("cpu:0") if choices.offload else -1,
+        open_device("cpu") if choices.offload else -1,
         sum(1 << i for i, on in enumerate(flags) if on),
     )
     policy = choices.precision
@@ -343,12 +343,12 @@ class FSDPModule(Module):
 _classes: dict[tuple[type, type], type] = {}
 
 
-def swap_class(module: Module, mixin: type) -> None:
-    """Makes a module's class one that is the mixin too."""
+def swap_class(module: Module, mixin: type, prefix: str = "FSDP") -> None:
+    """Makes a module's class one that is the mixin too, with a prefix to its name."""
     cls = type(module)
     if (mixin, cls) not in _classes:
         own = {"__module__": cls.__module__, "__doc__": cls.__doc__}
-        _classes[mixin, cls] = type(f"FSDP{cls.__name__}", (mixin, cls), own)
+        _classes[mixin, cls] = type(f"{prefix}{cls.__name__}", (mixin, cls), own)
     module.__class__ = _classes[mixin, cls]
 
 

@@ -10,8 +10,8 @@ from plait._tensor import Tensor
 from plait.distributed._placement import local
 from plait.distributed.checkpoint.state_dict import optimizer_state_of, state_from_rank0
 from plait.distributed.fsdp._module import FSDPModule, unit_of
-from plait.distributed.fsdp._policies import OptimStateDictConfig, StateDictConfig, StateDictType, configs_of
 from plait.distributed.fsdp._unit import Shard
+from plait.distributed.fsdp.api import OptimStateDictConfig, StateDictConfig, StateDictType, configs_of
 from plait.nn.modules.module import Module
 
 

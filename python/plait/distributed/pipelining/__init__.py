@@ -9,8 +9,7 @@ from plait.distributed.pipelining._pipe import Pipe, SplitPoint, pipeline
 from plait.distributed.pipelining._pipeline import Pipeline
 from plait.distributed.pipelining._random import Fork, forks
 from plait.distributed.pipelining._schedule import Picture, Schedule, Span, Timeline, schedule_names
-from plait.distributed.pipelining._stages import (
-    PipelineStage,
+from plait.distributed.pipelining.schedules import (
     Schedule1F1B,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
@@ -19,6 +18,7 @@ from plait.distributed.pipelining._stages import (
     ScheduleZBVZeroBubble,
     get_schedule_class,
 )
+from plait.distributed.pipelining.stage import PipelineStage
 
 __all__ = [
     "Fork",

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from plait.distributed.pipelining._model import layers_of, try_stages
-from plait.distributed.pipelining._stages import PipelineStage
+from plait.distributed.pipelining.stage import PipelineStage
 from plait.nn.modules.container import Sequential
 from plait.nn.modules.module import Module
 

@@ -284,7 +284,8 @@ class Pipeline(Module):
         if measured is None:
             return self.schedule().plot()
         micro = 1 + max(s.micro for s in measured.spans)
-        predicted = self.schedule(micro).simulate(**measured.costs())
+        costs: dict[str, Any] = {**measured.costs()}
+        predicted = self.schedule(micro).simulate(**costs)
         predicted._unit = "s"
         return predicted.plot(measured)
 

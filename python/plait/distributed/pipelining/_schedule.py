@@ -195,8 +195,8 @@ class Schedule(_core.ObjectOwner):
             link: the time of a tensor on its way from a stage to the next, or back; 0 by default
             saved: the bytes that a micro-batch keeps in a stage
             rest: those of them that the gradients of the weights need; all by default
-            overlap: whether devices compute while they copy; if not, as GPUs with one queue for both, a transfer takes half
-                of its time from the device that sends and half from the one that receives
+            overlap: whether devices compute while they copy; if not, as GPUs with one queue for both, a transfer takes
+                half of its time from the device that sends and half from the one that receives
         """
         costs = self._costs(
             {"forward": forward, "input": input, "weight": weight, "saved": saved, "rest": rest, "link": link}, overlap

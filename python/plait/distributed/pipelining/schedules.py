@@ -4,95 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import _ops
 from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce
-from plait.distributed._groups import require
 from plait.distributed._work import ReduceOp
 from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved, weights_of
 from plait.distributed.pipelining._executor import Executor
 from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
-from plait.nn.modules.module import Module
+from plait.distributed.pipelining.stage import PipelineStage
 from plait.nn.parallel._inputs import join, samples_of, split
 from plait.nn.utils.clip_grad import clip_grads_with_norm_, norm_of_gradients
-
-
-class PipelineStage:
-    """One stage of a model, on the rank that runs it.
-
-    A parameter that stages of several ranks share has a copy on each. The copies begin with the values on the rank of
-    the first of these stages, and after a step every one has the gradient of all uses, so that optimisers alike keep
-    them equal. `Pipe.build_stage` finds such parameters.
-
-    Args:
-        submodule: the stage's part of the model
-        stage_index: its number, from 0
-        num_stages: the number of stages
-        device: where it runs; the submodule is moved there
-        input_args: what it gets; if all stages of a rank know it and `output_args`, a schedule checks that they fit
-        output_args: what it gives
-        output_grads: has no effect
-        input_grads: has no effect
-        group: the ranks of the pipeline; the default group if not given
-        dw_builder: has no effect: the engine splits backward passes itself
-        get_mesh: has no effect
-        tied: the parameters that other stages have too: by name, the numbers of all stages that do, in the same order
-            for parameters of the same stages
-
-    Raises:
-        ValueError: if there is no such stage.
-        TypeError: if it is no module, or numbers are not.
-        AttributeError: if there is no such parameter.
-    """
-
-    def __init__(
-        self,
-        submodule: Module,
-        stage_index: int,
-        num_stages: int,
-        device: Any,
-        input_args: Any = None,
-        output_args: Any = None,
-        output_grads: Any = None,
-        input_grads: Any = None,
-        group: Any = None,
-        dw_builder: Any = None,
-        get_mesh: Any = None,
-        tied: Mapping[str, Sequence[int]] | None = None,
-    ) -> None:
-        if not isinstance(submodule, Module):
-            raise TypeError(f"PipelineStage: want a module, got {type(submodule).__name__}")
-        if not isinstance(stage_index, int) or not isinstance(num_stages, int):
-            raise TypeError(f"PipelineStage: want whole numbers of stages, got {stage_index!r} of {num_stages!r}")
-        if not 0 <= stage_index < num_stages:
-            raise ValueError(f"PipelineStage: stage index {stage_index} is out of range of {num_stages} stages")
-        self.submod, self.stage_index, self.num_stages = submodule.to(device), stage_index, num_stages
-        self.device, self.group = device, require(group, "PipelineStage")
-        self.input_args, self.output_args = input_args, output_args
-        self.tied: list[tuple[Tensor, list[int]]] = []
-        for name, stages in (tied or {}).items():
-            if stage_index not in stages:
-                raise ValueError(f"PipelineStage: {name} is tied between the stages {list(stages)}, not {stage_index}")
-            self.tied.append((submodule.get_parameter(name), sorted(stages)))
-
-    @property
-    def is_first(self) -> bool:
-        """Whether it gets the batch."""
-        return self.stage_index == 0
-
-    @property
-    def is_last(self) -> bool:
-        """Whether its output is the model's."""
-        return self.stage_index == self.num_stages - 1
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the submodule."""
-        return self.submod(*args, **kwargs)
 
 
 class _Schedule:

@@ -13,10 +13,42 @@ from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup
 from plait.distributed.fsdp._fully_shard import groups_of_mesh
 from plait.distributed.fsdp._module import Choices, accept_full_states, divide, swap_class, unit_of, without_sync
-from plait.distributed.fsdp._policies import BackwardPrefetch, CPUOffload, MixedPrecision, ShardingStrategy
-from plait.distributed.fsdp._states import StateMethods
+from plait.distributed.fsdp._states import StateDictSettings, StateMethods
+from plait.distributed.fsdp.api import (
+    BackwardPrefetch,
+    CPUOffload,
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    LocalOptimStateDictConfig,
+    LocalStateDictConfig,
+    MixedPrecision,
+    OptimStateDictConfig,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictConfig,
+    StateDictType,
+)
 from plait.distributed.fsdp.wrap import asks
 from plait.nn.modules.module import Module
+
+__all__ = [
+    "BackwardPrefetch",
+    "CPUOffload",
+    "FullOptimStateDictConfig",
+    "FullStateDictConfig",
+    "FullyShardedDataParallel",
+    "LocalOptimStateDictConfig",
+    "LocalStateDictConfig",
+    "MixedPrecision",
+    "OptimStateDictConfig",
+    "ShardedOptimStateDictConfig",
+    "ShardedStateDictConfig",
+    "ShardingStrategy",
+    "StateDictConfig",
+    "StateDictSettings",
+    "StateDictType",
+]
 
 
 class FullyShardedDataParallel(StateMethods):

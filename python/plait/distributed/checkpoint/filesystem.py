@@ -18,10 +18,11 @@ from plait._runtime import SLICE, address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, require
 from plait.distributed.checkpoint._moving import pieces_of
-from plait.distributed.checkpoint._nested import Stateful, fill, flatten
+from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._states import FlatStates, States, give, state_of
 from plait.distributed.checkpoint._values import decode, encode
 from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
+from plait.distributed.checkpoint.stateful import Stateful
 
 Folder: TypeAlias = str | os.PathLike[str]
 
