@@ -38,6 +38,7 @@ type stream struct {
 
 	tail, taken, sent, done atomic.Uint64
 	wanted                  atomic.Uint64 // somebody waits for this call
+	firstCut                atomic.Uint64 // of cuts; 0 if there is none
 	flying                  atomic.Int32  // batches on the GPU
 
 	wake    chan struct{} // for the worker; holds at most one token
@@ -49,6 +50,9 @@ type stream struct {
 
 	markMu sync.Mutex
 	marks  []mark // in order
+
+	cutMu sync.Mutex
+	cuts  []uint64 // in order, the calls that end a batch, since somebody else goes on from there
 
 	spare   chan *batch
 	failure atomic.Pointer[failure] // the first unread error
@@ -175,10 +179,38 @@ func (s *stream) demand(n uint64) {
 	s.rouse()
 }
 
+// cut is demand of a call that ends its batch, also where later calls are demanded before the worker comes to it.
+func (s *stream) cut(n uint64) {
+	if s.sent.Load() < n {
+		s.cutMu.Lock()
+		if i, found := slices.BinarySearch(s.cuts, n); !found {
+			s.cuts = slices.Insert(s.cuts, i, n)
+			s.firstCut.Store(s.cuts[0])
+		}
+		s.cutMu.Unlock()
+	}
+	s.demand(n)
+}
+
+// dropCuts forgets the cuts up to call number sent.
+func (s *stream) dropCuts(sent uint64) {
+	if first := s.firstCut.Load(); first == 0 || first > sent {
+		return
+	}
+	s.cutMu.Lock()
+	defer s.cutMu.Unlock()
+	i, _ := slices.BinarySearch(s.cuts, sent+1)
+	s.cuts = slices.Delete(s.cuts, 0, i)
+	s.firstCut.Store(0)
+	if len(s.cuts) > 0 {
+		s.firstCut.Store(s.cuts[0])
+	}
+}
+
 // wait blocks until call n is done.
 func (s *stream) wait(n uint64) {
 	if s.done.Load() < n {
-		s.demand(n)
+		s.cut(n)
 		s.until(&s.done, n)
 	}
 }
@@ -186,7 +218,7 @@ func (s *stream) wait(n uint64) {
 // waitSent blocks until call n is on its way to the GPU.
 func (s *stream) waitSent(n uint64) {
 	if s.sent.Load() < n {
-		s.demand(n)
+		s.cut(n)
 		s.until(&s.sent, n)
 	}
 }
@@ -218,7 +250,7 @@ func (s *stream) waitFor(n uint64, d time.Duration) bool {
 	if s.done.Load() >= n {
 		return true
 	}
-	s.demand(n)
+	s.cut(n)
 	start := time.Now()
 	for i := 1; i%64 != 0 || time.Since(start) < min(spin, d); i++ {
 		if s.done.Load() >= n {

@@ -37,6 +37,51 @@ func TestStreamsOfOneDeviceWaitForOneAnother(t *testing.T) {
 	})
 }
 
+// A gate is an event that a test lets come.
+type gate chan struct{}
+
+func (g gate) Done() bool {
+	select {
+	case <-g:
+		return true
+	default:
+		return false
+	}
+}
+func (g gate) Wait()                      { <-g }
+func (g gate) WaitFor(time.Duration) bool { return g.Done() }
+func (g gate) Stream() core.Stream        { return nil }
+
+// TestBatchesEndWhereSomebodyGoesOn asks for points of a stream in the wrong order and before its worker comes to them.
+func TestBatchesEndWhereSomebodyGoesOn(t *testing.T) {
+	d := device(t)
+	s := d.NewStream(0)
+	defer s.Close()
+	core.Tidy(func() {
+		var x *core.Tensor
+		core.WithStream(s, func() { x = on(d, 1000) })
+		require.NoError(t, s.Synchronize())
+		before := d.Traffic().Submits
+		g := make(gate)
+		s.Wait(g)
+		var points []core.Event
+		core.WithStream(s, func() {
+			for range 3 {
+				for range 5 {
+					op.AddInPlace(x, core.Num(1))
+				}
+				points = append(points, s.Record())
+			}
+		})
+		points[2].WaitFor(0)
+		points[0].WaitFor(0)
+		close(g)
+		points[2].Wait()
+		require.Equal(t, 2, d.Traffic().Submits-before)
+		core.WithStream(s, func() { require.InDelta(t, 15.5, value(t, op.Mean(x, nil, false)), 1e-5) })
+	})
+}
+
 // TestMarksFollowTheWork has marks called in order, each once, when the work before them is done and what they wait for is there.
 func TestMarksFollowTheWork(t *testing.T) {
 	d := device(t)

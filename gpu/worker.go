@@ -51,9 +51,12 @@ func (s *stream) ripe(b *batch) bool {
 	return !b.empty() && (s.wanted.Load() > s.sent.Load() || s.flying.Load() == 0)
 }
 
-// awaited reports whether call n is the last that somebody waits for. What comes behind it does not hold it back: a stream that
-// copies its results to the host has its turn on the GPU right after it.
+// awaited reports whether a batch ends with call n, the last that is demanded or a cut. What comes behind it does not hold it
+// back: a stream that copies its results to the host has its turn on the GPU right after it.
 func (s *stream) awaited(n uint64) bool {
+	if c := s.firstCut.Load(); c > 0 && c <= n {
+		return true
+	}
 	w := s.wanted.Load()
 	return w <= n && w > s.sent.Load()
 }
@@ -265,6 +268,7 @@ func (s *stream) send(r *recorder) {
 	d := s.device
 	d.owner.post(func() { d.submit(s, b) })
 	s.sent.Store(last)
+	s.dropCuts(last)
 	if s.notify(); s.waiters.Load() > 0 {
 		runtime.Gosched() // a stream that has waited for this sends what it has before this one sends more
 	}
