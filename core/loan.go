@@ -117,6 +117,15 @@ func (c *Call) InLent(l *Loan, from, n int) *Call {
 	return c
 }
 
+// InMemory adds n elements of memory that is of no tensor, from number from on, as an input. The caller sees to it that it is
+// there when the call runs.
+func (c *Call) InMemory(m Memory, d DType, from, n int) *Call {
+	sizes := [...]int{n, 1}
+	c.Ins = append(c.Ins, Operand{Memory: m, Offset: from, DType: d, present: true, partial: true, Shape: sizes[:1:1], Strides: sizes[1:]})
+	c.Work = max(c.Work, n)
+	return c
+}
+
 // OutLent adds n elements of a loan, from number from on, as an output. The call must wait for what [Loan.Waits] says.
 func (c *Call) OutLent(l *Loan, from, n int) *Call {
 	c.Outs = append(c.Outs, l.part(from, n))

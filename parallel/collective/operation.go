@@ -68,7 +68,8 @@ type Operation struct {
 	Note    string // what an exchange is for, such as "barrier"
 	Timeout time.Duration
 
-	staged func(bytes int) // counts what went through stages
+	staged   func(bytes int) // counts what went through stages
+	rootLast bool            // of a reduce: the root's pieces are joined to those of the others, and not in their place among them
 }
 
 // name returns what messages call the operation, such as "all_reduce".

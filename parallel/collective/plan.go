@@ -26,6 +26,8 @@ type step struct {
 	ins     []source
 	outs    []source
 	from, n int
+
+	added *source // what the device of the only one of outs joins to the rest itself; see [job.leave]
 }
 
 // steps returns the work of a collective of which every rank has given its part, after checking that the pieces fit. last
@@ -42,7 +44,11 @@ func steps(ops []*Operation, last int, whole bool) ([]step, bool) {
 	case KindAllReduce, KindReduce:
 		for i := range o.Ins {
 			var ins, outs []source
-			for r := range ops {
+			for k := range ops {
+				r := k
+				if o.rootLast {
+					r = (o.Root + 1 + k) % len(ops)
+				}
 				ins = append(ins, source{r, i, false})
 				if o.Kind == KindAllReduce || r == o.Root {
 					outs = append(outs, source{r, i, true})

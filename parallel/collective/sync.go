@@ -22,44 +22,47 @@ func AllReduceSync(tensors []*core.Tensor, o ReduceOp) error {
 // lists[d][i] is the tensor i of device d. A replica may itself be on several devices: its tensors are then reduced device by
 // device.
 func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
-	return together("all_reduce_sync", KindAllReduce, lists, o, nil)
+	_, err := together("all_reduce_sync", KindAllReduce, lists, o, nil)
+	return err
 }
 
-// ReduceSyncMany is [AllReduceSyncMany] of which only the tensors of the first device are replaced. made[d], if there is one,
-// is an event of device d's stream after which nothing that was launched uses its tensors, so that the work need not wait for
-// what was launched since.
+// ReduceSyncMany is [AllReduceSyncMany] of which only the tensors of the first device are replaced, by the reduction of those
+// of the others, in their order, and then of their own: a GPU adds what the others have to what it has. made[d], if there is
+// one, is an event of device d's stream after which nothing that was launched uses its tensors, so that the work need not wait
+// for what was launched since.
 func ReduceSyncMany(lists [][]*core.Tensor, o ReduceOp, made []core.Event) error {
-	return together("reduce_sync", KindReduce, lists, o, made)
+	_, err := together("reduce_sync", KindReduce, lists, o, made)
+	return err
 }
 
-// BroadcastSyncMany replaces the tensors of all devices by those of the first; see [AllReduceSyncMany].
-func BroadcastSyncMany(lists [][]*core.Tensor) error {
+// BroadcastSyncMany replaces the tensors of all devices by those of the first, and returns the works; see [AllReduceSyncMany].
+func BroadcastSyncMany(lists [][]*core.Tensor) (Works, error) {
 	return together("broadcast_sync", KindBroadcast, lists, Sum, nil)
 }
 
 // together launches collectives of which the calling thread has the tensors of all.
-func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made []core.Event) error {
+func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made []core.Event) (works Works, err error) {
 	if len(lists) == 0 {
-		return core.Errorf(core.ValueError, name, "got no tensors")
+		return nil, core.Errorf(core.ValueError, name, "got no tensors")
 	}
 	for d, list := range lists {
 		if len(list) != len(lists[0]) {
-			return core.Errorf(core.ValueError, name, "got %d tensors of device %d and %d of the first", len(list), d, len(lists[0]))
+			return nil, core.Errorf(core.ValueError, name, "got %d tensors of device %d and %d of the first", len(list), d, len(lists[0]))
 		}
 		for i, t := range list {
 			if err := t.Usable(name); err != nil {
-				return err
+				return nil, err
 			}
 			if kind.reduces() {
 				if err := o.check(name, t.DType()); err != nil {
-					return err
+					return nil, err
 				}
 			}
 			if !t.Contiguous() {
-				return core.Errorf(core.ValueError, name, "got a tensor of shape %v with strides %v, want contiguous ones", t.Shape(), t.Strides())
+				return nil, core.Errorf(core.ValueError, name, "got a tensor of shape %v with strides %v, want contiguous ones", t.Shape(), t.Strides())
 			}
 			if first := lists[0][i]; t.DType() != first.DType() || t.Numel() != first.Numel() {
-				return core.Errorf(core.ShapeError, name, "tensor %d is %v, that of the first device %v", i, t, first)
+				return nil, core.Errorf(core.ShapeError, name, "tensor %d is %v, that of the first device %v", i, t, first)
 			}
 		}
 	}
@@ -74,15 +77,17 @@ func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made [
 		groups[k] = append(groups[k], i)
 	}
 	for _, g := range groups {
-		if err := launchTogether(&Operation{Kind: kind, Op: o, Note: name}, lists, g, made); err != nil {
-			return err
+		w, err := launchTogether(&Operation{Kind: kind, Op: o, Note: name, rootLast: kind == KindReduce}, lists, g, made)
+		if err != nil {
+			return works, err
 		}
+		works = append(works, w)
 	}
-	return nil
+	return works, nil
 }
 
-// launchTogether launches a collective of the tensors with the given numbers.
-func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made []core.Event) error {
+// launchTogether launches a collective of the tensors with the given numbers, and returns the first device's work.
+func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made []core.Event) (*Work, error) {
 	posts := make([]*post, len(lists))
 	for d, list := range lists {
 		o := *like
@@ -104,16 +109,16 @@ func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made
 				q.work.settle(nil, err)
 				q.work.refused()
 			}
-			return err
+			return nil, err
 		}
 	}
 	launch(posts, len(posts)-1, relayOf(core.CurrentContext().Rank()))
 	for _, p := range posts {
 		if p.work.shared() {
-			return p.work.Wait()
+			return p.work, p.work.Wait()
 		}
 	}
-	return nil
+	return posts[0].work, nil
 }
 
 // byThread are the communication streams of the calls that take the tensors of all devices, for each rank that makes them.

@@ -2,16 +2,13 @@ package dataparallel
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// BucketBytes is the size of gradients that are summed together while backward goes on, and of parameters that are sent
-// together while forward does. The first parameters are sent in a smaller piece, so that devices begin soon.
-const (
-	BucketBytes = 25 << 20
-	firstBytes  = 1 << 20
-)
+// BucketBytes is the size of gradients that are summed together while backward goes on.
+const BucketBytes = 25 << 20
 
 // Replicas copies tensors from the first of some devices to the others, and sums the gradients of the copies into those of
 // the originals.
@@ -21,7 +18,8 @@ type Replicas struct {
 	names   []string
 	buckets [][]int // of tensors, by number
 
-	copies [][]copied // by device and tensor, but for the first device
+	copies [][]copied     // by device and tensor, but for the first device
+	held   []*core.Tensor // gradients of the other devices that are being summed
 	stale  staleness
 }
 
@@ -114,6 +112,7 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	if !m.GradEnabled() {
 		return out, nil
 	}
+	r.letGo() // of a pass that was left in the middle
 	clock := r.stale.begin()
 	for b, list := range r.buckets {
 		r.record(m, b, list, out, clock)
@@ -121,16 +120,10 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	return out, nil
 }
 
-// refresh makes the copies on the first n devices anew of which the originals have changed. They are sent in the order of their
-// use and some at a time, so that a device begins while the rest is on its way.
+// refresh makes the copies on the first n devices anew of which the originals have changed. A GPU copies or computes, not both
+// at once, and the others cannot begin before they have what they compute with: the first one therefore sends before it computes.
 func (r *Replicas) refresh(n int) (err error) {
-	defer func() {
-		if err != nil {
-			r.forget() // some copies may not have got their contents
-		}
-	}()
 	lists := make([][]*core.Tensor, n)
-	bytes, limit := 0, firstBytes
 	for i, t := range r.tensors {
 		fresh := true
 		for d := 1; d < n; d++ {
@@ -144,28 +137,46 @@ func (r *Replicas) refresh(n int) (err error) {
 			core.WithCategory(core.Parameter, func() { err = r.renew(i, n, lists) })
 		})
 		if err != nil {
-			return err
-		}
-		if bytes += t.Numel() * t.DType().Size(); bytes >= limit {
-			if err := broadcast(lists); err != nil {
-				return err
-			}
-			bytes, limit = 0, BucketBytes
+			break
 		}
 	}
-	return broadcast(lists)
+	var works collective.Works
+	if err == nil && n > 1 && len(lists[0]) > 0 {
+		works, err = collective.BroadcastSyncMany(lists)
+	}
+	if err != nil {
+		r.forget() // some copies may not have got their contents
+		return err
+	}
+	if first := r.devices[0]; !first.HostAccessible() {
+		for _, w := range works {
+			core.CurrentContext().Stream(first).Wait(w.Event())
+		}
+	}
+	return nil
 }
 
-// broadcast sends the tensors of the first device to the others, and empties the lists.
-func broadcast(lists [][]*core.Tensor) error {
-	if len(lists) == 1 || len(lists[0]) == 0 {
-		return nil
+// hold keeps gradients until the backward pass has ended. Their memory would otherwise go to what the device computes next, which
+// would wait for their sum.
+func (r *Replicas) hold(d *core.Derivation, lists [][]*core.Tensor) {
+	if len(r.held) == 0 {
+		if err := autograd.QueueCallback(func() error { r.letGo(); return nil }); err != nil {
+			d.Fail(err)
+			return
+		}
 	}
-	err := collective.BroadcastSyncMany(lists)
-	for d := range lists {
-		lists[d] = nil
+	for _, list := range lists {
+		for _, g := range list {
+			r.held = append(r.held, g.Detach().Keep())
+		}
 	}
-	return err
+}
+
+func (r *Replicas) letGo() {
+	for _, g := range r.held {
+		g.Release()
+	}
+	r.held = nil
 }
 
 // forget gives the copies back.
@@ -215,5 +226,6 @@ func (r *Replicas) Devices() []core.Device { return r.devices }
 // Release gives the copies' memory back, and drops gradients that were not applied yet.
 func (r *Replicas) Release() {
 	r.forget()
+	r.letGo()
 	r.stale.drop()
 }

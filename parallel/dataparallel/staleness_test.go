@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
@@ -87,4 +88,47 @@ func device(t *testing.T, i int) core.Device {
 	d, err := core.OpenDevice(fmt.Sprint("cpu:", i))
 	require.NoError(t, err)
 	return d
+}
+
+// A device goes on with its backward pass while gradients of it wait to be summed with those of another that is slow.
+func TestBackwardDoesNotWaitForSums(t *testing.T) {
+	const n = 2600 // squared, floats for a bucket of its own
+	var list []*core.Tensor
+	var devs []core.Device
+	for range 4 {
+		list = append(list, op.Full([]int{n, n}, core.Num(0.01), op.TensorOptions{}).Detach().SetRequiresGrad(true))
+	}
+	for _, name := range devices[:2] {
+		d, err := core.OpenDevice(name)
+		require.NoError(t, err)
+		devs = append(devs, d)
+	}
+	r, err := dataparallel.NewReplicas(list, nil, devs)
+	require.NoError(t, err)
+	defer r.Release()
+	core.Tidy(func() {
+		copies, err := r.Replicate(2)
+		require.NoError(t, err)
+		open := make(chan struct{})
+		var losses []*core.Tensor
+		for d, weights := range copies {
+			one := core.FromSlice(make([]float32, n), 1, n)
+			x := op.ToDevice(one, devs[d])
+			for i, w := range weights {
+				x = op.Linear(x, w, nil)
+				if d == 0 && i == 1 {
+					x.TensorHooks().Add(core.Hook{Fn: func(g *core.Tensor) *core.Tensor {
+						gate(g, open)
+						return nil
+					}})
+				}
+			}
+			losses = append(losses, op.Sum(x, nil, false))
+		}
+		require.NoError(t, autograd.Backward(op.Mean(dataparallel.Gather(losses, devs[0], 0), nil, false)))
+		done := core.CurrentContext().Stream(devs[1]).Record().WaitFor(20 * time.Second)
+		close(open)
+		require.True(t, done)
+		require.NoError(t, core.Synchronize())
+	})
 }

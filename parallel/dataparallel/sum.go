@@ -121,6 +121,7 @@ func (j *joint) derive(d *core.Derivation) {
 			d.Fail(err)
 			return
 		}
+		r.hold(d, lists[1:])
 	}
 	for i, k := range used {
 		d.Set(k, lists[0][i])
@@ -130,7 +131,7 @@ func (j *joint) derive(d *core.Derivation) {
 // sum returns the sum of gradient k over the devices, on the first, by differentiable operations; nil if there are none.
 func (r *Replicas) sum(grads [][]*core.Tensor, k int) *core.Tensor {
 	var total *core.Tensor
-	for _, list := range grads {
+	for _, list := range slices.Concat(grads[1:], grads[:1]) { // the first device's last, as [collective.ReduceSyncMany] has it
 		g := list[k]
 		if g == nil {
 			continue
