@@ -32,6 +32,10 @@ LOCAL void NAME(transpose)(V *r) {
 // Packs up to LANES lines, contiguous along the depth, to columns of dst that are panel elements apart. A column with
 // less than LANES elements is stored as a whole vector too: the next store overwrites what went past it.
 LOCAL void NAME(pack_lines)(T *dst, int64_t panel, const T *src, int64_t lines, int64_t line_step, int64_t depth) {
+  if (panel == 1) {  // a single line: what went past its last elements would stay
+    memcpy(dst, src, (size_t)depth * sizeof *dst);
+    return;
+  }
   int64_t width = panel < LANES ? panel : LANES;
   int64_t p = 0;
   for (; p + LANES <= depth; p += LANES) {
