@@ -12,18 +12,19 @@ const (
 	Gradient
 	OptimizerState
 	Communication
-	Buffer   // of modules
-	External // memory of somebody else, such as NumPy's; not counted
+	Buffer    // of modules
+	Workspace // what kernels need while they run, not tensors
+	External  // memory of somebody else, such as NumPy's; not counted
 	numCategories
 )
 
-var categoryNames = [...]string{"activation", "parameter", "gradient", "optimizer", "communication", "buffer", "external"}
+var categoryNames = [...]string{"activation", "parameter", "gradient", "optimizer", "communication", "buffer", "workspace", "external"}
 
 func (c Category) String() string { return categoryNames[c] }
 
 // Categories lists the counted categories.
 func Categories() []Category {
-	return []Category{Activation, Parameter, Gradient, OptimizerState, Communication, Buffer}
+	return []Category{Activation, Parameter, Gradient, OptimizerState, Communication, Buffer, Workspace}
 }
 
 // Counters are where the memory of one stream is counted. A stream gets them once, from [NewCounters].
@@ -100,6 +101,15 @@ func (c Counters) count(cat Category, n int64) {
 	c.device.all.add(cat, n)
 	c.rank.add(cat, n)
 	c.device.mu.Unlock()
+}
+
+// CountWorkspace adds n bytes, which may be negative, to what kernels use.
+func (c Counters) CountWorkspace(n int) {
+	if n < 0 {
+		c.count(Workspace, -accounted(-n))
+		return
+	}
+	c.count(Workspace, accounted(n))
 }
 
 // A Usage is a number of bytes now and at its highest since the last [ResetPeak].

@@ -151,8 +151,8 @@ func TensorSetCategory(t Tensor, category int64) Status {
 	if err := v.Usable("category"); err != nil {
 		return failure(err)
 	}
-	if category < 0 || category >= int64(len(core.Categories())) {
-		return failf(core.ValueError, "category", "got %d, want 0 to %d", category, len(core.Categories())-1)
+	if category < 0 || category >= int64(core.Workspace) {
+		return failf(core.ValueError, "category", "got %d, want 0 to %d", category, core.Workspace-1)
 	}
 	if !v.IsNumber() {
 		v.Storage().SetCategory(core.Category(category))

@@ -182,7 +182,15 @@ func (d *Device) Synchronize() error {
 func (d *Device) EmptyCache() {
 	for _, s := range d.list() {
 		s.cache.empty(s.done.Load())
+		s.inline.Trim()
+		s.queue.Trim()
 	}
+}
+
+func allDevices() []*Device {
+	machine.Lock()
+	defer machine.Unlock()
+	return slices.Clone(machine.devices)
 }
 
 // patience is how long an allocation waits for the work of other ranks, which may itself wait for this one.
@@ -194,9 +202,7 @@ func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
 	if m, ok := d.reserve(class); ok {
 		return m, nil
 	}
-	machine.Lock()
-	all := slices.Clone(machine.devices)
-	machine.Unlock()
+	all := allDevices()
 	if core.MayWait() {
 		end := time.Now().Add(patience)
 		for _, o := range all {
@@ -216,13 +222,17 @@ func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
 	if m, ok := d.reserve(class); ok {
 		return m, nil
 	}
+	return core.Memory{}, d.outOfMemory("allocate", bytes)
+}
+
+func (d *Device) outOfMemory(what string, bytes int) error {
 	if own := d.limit.Load(); own > 0 {
-		return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
-			"out of memory: no room for %d bytes on %v; %d bytes of its tensors are in use, it holds %d of the %d bytes it may",
+		return core.Errorf(core.MemoryError, what,
+			"out of memory: no room for %d bytes on %v; %d bytes of it are in use, it holds %d of the %d bytes it may",
 			bytes, d, core.MemoryUsage(d).Current, d.reserved.Load(), own)
 	}
-	return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
-		"out of memory: no room for %d bytes on %v; %d bytes of its tensors are in use, CPU devices hold %d of the %d bytes they may (PLAIT_CPU_MEMORY)",
+	return core.Errorf(core.MemoryError, what,
+		"out of memory: no room for %d bytes on %v; %d bytes of it are in use, CPU devices hold %d of the %d bytes they may (PLAIT_CPU_MEMORY)",
 		bytes, d, core.MemoryUsage(d).Current, budget.used.Load(), MemoryLimit())
 }
 

@@ -35,10 +35,10 @@ type stream struct {
 
 	mu      sync.Mutex // held from Begin to Launch
 	slots   []core.Call
-	first   uint64       // the number of slots[0]'s call, or that plus a multiple of queueSize
-	pending []core.Event // of other streams, that the next call must wait for
-	inline  kernel.Context
-	worker  bool // the goroutine runs
+	first   uint64         // the number of slots[0]'s call, or that plus a multiple of queueSize
+	pending []core.Event   // of other streams, that the next call must wait for
+	inline  kernel.Context // of calls on the caller's thread
+	worker  bool           // the goroutine runs
 	closed  bool
 
 	tail atomic.Uint64
@@ -53,6 +53,8 @@ type stream struct {
 	doneCv  sync.Cond
 
 	failure atomic.Pointer[failure] // the first unread error
+
+	queue kernel.Context // of the worker's calls
 }
 
 type failure struct{ err error }
@@ -62,6 +64,7 @@ func newStream(d *Device, rank int) *stream {
 	s.doneCv.L = &s.doneMu
 	s.cache.device = d
 	s.counts = core.NewCounters(d.ordinal, rank)
+	s.inline.Memory, s.queue.Memory = workspace{s}, workspace{s}
 	return s
 }
 
@@ -135,6 +138,9 @@ func (s *stream) Launch(c *core.Call) {
 	}
 	if (c.Work <= inlineWork || s.closed) && s.done.Load() == t-1 && !pending(c.Waits()) {
 		s.run(&s.inline, c)
+		if s.closed {
+			s.inline.FreeScratch()
+		}
 		s.done.Store(t) // before tail, so that the worker does not take the call for queued
 		s.tail.Store(t)
 		s.notify()
@@ -161,7 +167,7 @@ func (s *stream) Launch(c *core.Call) {
 
 // work runs calls until the stream is closed.
 func (s *stream) work() {
-	var ctx kernel.Context
+	ctx := &s.queue
 	defer ctx.FreeScratch()
 	for {
 		if !s.queued() && !s.await() {
@@ -174,7 +180,7 @@ func (s *stream) work() {
 		}
 		p := s.device.pool.Load()
 		ctx.Pool = p.Ptr()
-		s.run(&ctx, c)
+		s.run(ctx, c)
 		s.done.Store(next)
 		if s.crowded.Load() && s.tail.Load()-next <= queueSize/2 && s.crowded.CompareAndSwap(true, false) {
 			core.Crowd(-1)
@@ -218,7 +224,9 @@ func (s *stream) run(ctx *kernel.Context, c *core.Call) {
 	}
 	err := c.CheckInputs()
 	if err == nil {
-		if err = execute(ctx, c); err != nil {
+		err = execute(ctx, c)
+		ctx.Done()
+		if err != nil {
 			s.failure.CompareAndSwap(nil, &failure{err})
 		}
 	}
@@ -249,7 +257,12 @@ func execute(ctx *kernel.Context, c *core.Call) (err error) {
 	if f == nil {
 		return core.Errorf(core.NotImplemented, c.Op, "the CPU has no kernel %q", c.Kernel)
 	}
-	return f(ctx, c)
+	if err = f(ctx, c); err != nil {
+		if kind, _ := core.KindOf(err); kind == core.MemoryError {
+			err = core.Errorf(kind, c.Op, "%w", err) // of the scratch memory, which does not know what it was for
+		}
+	}
+	return err
 }
 
 // Upload implements [core.Stream].

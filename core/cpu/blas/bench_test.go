@@ -14,6 +14,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/blas"
 	"github.com/plait-ml/plait/core/cpu/gemm"
+	"github.com/plait-ml/plait/core/cpu/kernel"
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
@@ -60,6 +61,8 @@ func compare(b *testing.B, engine string, dtype core.DType, threads int, ta, tb 
 	}
 	workers := pool.New(threads)
 	defer workers.Close()
+	var memory kernel.Context
+	defer memory.FreeScratch()
 
 	ours, theirs := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	best := func(best *time.Duration, fn func()) {
@@ -72,7 +75,7 @@ func compare(b *testing.B, engine string, dtype core.DType, threads int, ta, tb 
 	b.ResetTimer()
 	for range b.N {
 		time.Sleep(150 * time.Millisecond) // the library's threads spin for a tenth of a second after a call
-		best(&ours, func() { require.NoError(b, p.Run(workers.Ptr())) })
+		best(&ours, func() { require.NoError(b, p.Run(workers.Ptr(), &memory)) })
 		best(&theirs, func() {
 			blas.Alone(threads, dtype == core.Float64, ta, tb, m, n, k, p.A.Data, p.B.Data, p.C.Data)
 		})

@@ -13,7 +13,7 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1bb02cc
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x569e4990
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>
 #include "blas.h"

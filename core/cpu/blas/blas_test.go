@@ -15,6 +15,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/blas"
 	"github.com/plait-ml/plait/core/cpu/gemm"
+	"github.com/plait-ml/plait/core/cpu/kernel"
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
@@ -130,7 +131,9 @@ func products[E number](t *testing.T, dtype core.DType, m, n, k int, workers uns
 			p.Bias, p.BiasStep = unsafe.Pointer(&bias[0]), 1
 		}
 		p.ReLU = mask&32 != 0
-		require.NoError(t, p.Run(workers))
+		var memory kernel.Context
+		require.NoError(t, p.Run(workers, &memory))
+		memory.FreeScratch()
 		pin.Unpin()
 		all = append(all, c)
 	}

@@ -95,9 +95,10 @@ static bool leading(int64_t row, int64_t col, int64_t rows, int64_t cols, int64_
   return *ld >= least;
 }
 
-int64_t blas_run(plait_pool *pool, const plaitk_gemm *g) {
-  work w = {.g = g, .is_double = g->in == PLAIT_F64};
-  blas_block *x = &w.whole;
+// Whether the library computes the product better than the built-in kernels. It sets w->whole.
+static bool takes(const plaitk_gemm *g, work *w) {
+  *w = (work){.g = g, .is_double = g->in == PLAIT_F64};
+  blas_block *x = &w->whole;
   *x = (blas_block){.m = g->m, .n = g->n, .k = g->k, .alpha = g->alpha, .beta = g->beta};
   int tc;
   int64_t bound = blas.wide ? INT64_MAX : INT_MAX;
@@ -106,7 +107,20 @@ int64_t blas_run(plait_pool *pool, const plaitk_gemm *g) {
               leading(g->b_row, g->b_col, g->k, g->n, &x->ldb, &x->tb) &&
               leading(g->c_row, g->c_col, g->m, g->n, &x->ldc, &tc) && !tc && g->m <= bound && g->n <= bound &&
               g->k <= bound && x->lda <= bound && x->ldb <= bound && x->ldc <= bound;
-  if (!fits || g->k > 8 * (g->m + g->n)) return plaitk_gemm_run(pool, g);
+  return fits && g->k <= 8 * (g->m + g->n);
+}
+
+static int64_t scratch_of(int threads, const plaitk_gemm *g) {
+  work w;
+  return takes(g, &w) ? 0 : plaitk_gemm_scratch(threads, g);
+}
+
+static void run(plait_pool *pool, const plaitk_gemm *g, void *scratch) {
+  work w;
+  if (!takes(g, &w)) {
+    plaitk_gemm_run(pool, g, scratch);
+    return;
+  }
   // The blocks follow from the shape: the longer side is halved until there is enough to share.
   w.rows = g->m, w.cols = g->n;
   int64_t most = g->m * g->n * g->k > LARGE_OPS ? LARGE_BLOCKS : BLOCKS;
@@ -117,5 +131,6 @@ int64_t blas_run(plait_pool *pool, const plaitk_gemm *g) {
   }
   w.across = (g->n + w.cols - 1) / w.cols;
   plait_parallel(pool, (g->m + w.rows - 1) / w.rows * w.across, block_chunk, &w);
-  return PLAITK_GEMM_OK;
 }
+
+const plaitk_gemm_engine blas_engine = {scratch_of, run};

@@ -65,7 +65,7 @@ int plaitk_blas_load(const char *path, char config[PLAITK_BLAS_TEXT], char core[
   }
   if (lib.set_threads != NULL) lib.set_threads(1);
   blas = lib;
-  plaitk_gemm_set_engine(blas_run);
+  plaitk_gemm_set_engine(&blas_engine);
   return 0;
 }
 

@@ -31,7 +31,7 @@ typedef struct blas_block {
 // blas_call computes one block on the calling thread.
 void blas_call(bool is_double, const blas_block *block);
 
-// blas_run is the engine: large products go to the library in blocks, the others to the built-in kernels.
-int64_t blas_run(plait_pool *pool, const plaitk_gemm *g);
+// blas_engine gives large products to the library in blocks, the others to the built-in kernels.
+extern const plaitk_gemm_engine blas_engine;
 
 #endif

@@ -8,16 +8,16 @@
 #define CHUNK_OPS (1 << 16)  // of a chunk, at least
 
 typedef struct batch {
-  plaitk_gemm_engine engine;
-  const plaitk_gemm *g;
+  const plaitk_gemm_engine *engine;
+  plaitk_gemm g;  // the first product
   int dims;
   plaitk_gemm_dim dim[PLAIT_MAX_DIMS];
-  int64_t products, of_chunk;
-  atomic_int_fast64_t status;
+  int64_t products, of_chunk, chunks;
+  plait_slots slots;  // the scratch memory of products that run side by side
 } batch;
 
-static int64_t run_one(const batch *b, plait_pool *pool, int64_t index) {
-  plaitk_gemm g = *b->g;
+static void run_one(const batch *b, plait_pool *pool, int64_t index, void *scratch) {
+  plaitk_gemm g = b->g;
   int64_t in_size = g.in == PLAIT_F64 ? 8 : g.in == PLAIT_F32 ? 4 : 2;
   int64_t out_size = g.out == PLAIT_F64 ? 8 : g.out == PLAIT_F32 ? 4 : 2;
   for (int d = b->dims - 1; d >= 0; d--) {
@@ -27,27 +27,24 @@ static int64_t run_one(const batch *b, plait_pool *pool, int64_t index) {
     g.b = (const char *)g.b + i * b->dim[d].b * in_size;
     g.c = (char *)g.c + i * b->dim[d].c * out_size;
   }
-  return b->engine(pool, &g);
+  b->engine->run(pool, &g, scratch);
 }
 
 static void batch_chunk(void *arg, int64_t chunk) {
-  batch *b = arg;
-  int64_t end = least((chunk + 1) * b->of_chunk, b->products);
-  for (int64_t i = chunk * b->of_chunk; i < end; i++) {
-    int64_t status = run_one(b, NULL, i);
-    if (status != PLAITK_GEMM_OK) atomic_store(&b->status, status);
-  }
+  const batch *b = arg;
+  int64_t slot = plait_take(&b->slots), end = least((chunk + 1) * b->of_chunk, b->products);
+  for (int64_t i = chunk * b->of_chunk; i < end; i++) run_one(b, NULL, i, b->slots.bytes + slot * b->slots.size);
+  plait_give(&b->slots, slot);
 }
 
-static _Atomic plaitk_gemm_engine chosen = NULL;
+static const plaitk_gemm_engine built_in = {plaitk_gemm_scratch, plaitk_gemm_run};
+static const plaitk_gemm_engine *_Atomic chosen = &built_in;
 
-void plaitk_gemm_set_engine(plaitk_gemm_engine engine) { atomic_store(&chosen, engine); }
+void plaitk_gemm_set_engine(const plaitk_gemm_engine *engine) { atomic_store(&chosen, engine == NULL ? &built_in : engine); }
 
-int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim) {
-  plaitk_gemm_engine engine = atomic_load_explicit(&chosen, memory_order_relaxed);
-  if (engine == NULL) engine = plaitk_gemm_run;
-  plaitk_gemm whole = *g;
-  batch b = {.engine = engine, .g = &whole, .products = 1};
+static batch batch_of(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim) {
+  batch b = {.engine = atomic_load_explicit(&chosen, memory_order_relaxed), .g = *g, .products = 1};
+  b.g.variant = plaitk_gemm_variant();
   for (int d = 0; d < dims; d++) {
     b.products *= dim[d].size;
     if (dim[d].size != 1) b.dim[b.dims++] = dim[d];
@@ -55,21 +52,35 @@ int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, co
   // A batch that shares B, and whose matrices A and C follow each other, is one product with more rows.
   while (b.dims > 0) {
     const plaitk_gemm_dim *last = &b.dim[b.dims - 1];
-    if (last->b != 0 || last->a != whole.m * whole.a_row || last->c != whole.m * whole.c_row) break;
-    whole.m *= last->size;
+    if (last->b != 0 || last->a != b.g.m * b.g.a_row || last->c != b.g.m * b.g.c_row) break;
+    b.g.m *= last->size;
     b.products /= most(1, last->size);
     b.dims--;
   }
-  if (b.products == 1) return engine(pool, &whole);
-  int64_t ops = most(1, whole.m * whole.n * most(1, whole.k));
-  if (ops <= TINY_OPS || (ops <= SMALL_OPS && b.products >= MANY)) {
+  int64_t ops = most(1, b.g.m * b.g.n * most(1, b.g.k));
+  if (b.products > 1 && (ops <= TINY_OPS || (ops <= SMALL_OPS && b.products >= MANY))) {
     b.of_chunk = ceil_div(CHUNK_OPS, ops);
-    plait_parallel(pool, ceil_div(b.products, b.of_chunk), batch_chunk, &b);
-    return atomic_load(&b.status);
+    b.chunks = ceil_div(b.products, b.of_chunk);
   }
-  for (int64_t i = 0; i < b.products; i++) {
-    int64_t status = run_one(&b, pool, i);
-    if (status != PLAITK_GEMM_OK) return status;
+  return b;
+}
+
+int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim, void *scratch,
+                            int64_t bytes) {
+  batch b = batch_of(g, dims, dim);
+  int threads = plait_pool_threads(pool);
+  if (b.chunks == 0) {
+    int64_t need = b.products > 0 ? b.engine->scratch(threads, &b.g) : 0;
+    if (need > bytes) return need;
+    for (int64_t i = 0; i < b.products; i++) run_one(&b, pool, i, scratch);
+    return 0;
   }
-  return PLAITK_GEMM_OK;
+  int64_t of_one = b.engine->scratch(1, &b.g), slots = least(threads, b.chunks);
+  char *at = NULL;
+  plait_slots_plan(&b.slots, &at, slots, of_one, 0);
+  if ((intptr_t)at > bytes) return (intptr_t)at;
+  at = scratch;
+  plait_slots_plan(&b.slots, &at, slots, of_one, 1);
+  plait_parallel(pool, b.chunks, batch_chunk, &b);
+  return 0;
 }

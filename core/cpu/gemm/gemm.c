@@ -2,8 +2,6 @@
 
 #include <stdatomic.h>
 
-#include "scratch.h"
-
 #define MIN_TRANSPOSE_DEPTH 64  // from which it pays to store C across its rows
 
 // The instruction set in use, or PLAITK_GEMM_BEST.
@@ -55,21 +53,26 @@ void gemm_store_tile(const gemm_job *job, const void *sums, int64_t sums_row, in
   job->kernels->finish(&f, sums, sums_row, rows, cols, c, last ? gemm_bias(job, i, j) : NULL);
 }
 
-int64_t gemm_any(plait_pool *pool, const gemm_job *job) {
-  if (gemm_is_thin(job)) return gemm_thin(pool, job);
-  if (gemm_is_small(job)) return gemm_small(job);
-  return gemm_packed(pool, job);
+int64_t gemm_any_scratch(int threads, const gemm_job *job) {
+  if (gemm_is_thin(job)) return gemm_thin_scratch(threads, job);
+  if (gemm_is_small(job)) return gemm_small_scratch(job);
+  return gemm_packed_scratch(threads, job);
 }
 
-int64_t plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g) {
-  if (g->m <= 0 || g->n <= 0) return PLAITK_GEMM_OK;
+void gemm_any(plait_pool *pool, const gemm_job *job, char *scratch) {
+  if (gemm_is_thin(job)) gemm_thin(pool, job, scratch);
+  else if (gemm_is_small(job)) gemm_small(job, scratch);
+  else gemm_packed(pool, job, scratch);
+}
+
+static gemm_job job_of(const plaitk_gemm *g) {
   gemm_job job = {
       .m = g->m, .n = g->n, .k = g->k,
       .a = g->a, .a_row = g->a_row, .a_col = g->a_col,
       .b = g->b, .b_row = g->b_row, .b_col = g->b_col,
       .c = g->c,
       .in = g->in, .in_size = size_of(g->in), .out_size = size_of(g->out),
-      .kernels = gemm_kernels_of(plaitk_gemm_variant(), g->in),
+      .kernels = gemm_kernels_of(g->variant, g->in),
       .finish = {g->out, g->c_row, g->c_col, g->alpha, g->beta, g->relu, 0},
       .bias = g->bias,
   };
@@ -77,14 +80,31 @@ int64_t plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g) {
   if (wants_transpose(&job)) transpose(&job);
   job.direct = job.out_size == job.kernels->size && job.finish.c_col == 1 && g->alpha == 1 &&
                (g->beta == 0 || g->beta == 1);
-  void *bias = NULL;
-  if (g->bias != NULL && (!job.own || g->bias_step != 1)) {
-    bias = gemm_take((size_t)(g->n * job.kernels->size));
-    if (bias == NULL) return PLAITK_GEMM_NO_MEMORY;
+  return job;
+}
+
+// A bias that is not as gemm_job wants it is converted.
+static bool converts_bias(const plaitk_gemm *g, const gemm_job *job) {
+  return g->bias != NULL && (!job->own || g->bias_step != 1);
+}
+
+int64_t plaitk_gemm_scratch(int threads, const plaitk_gemm *g) {
+  if (g->m <= 0 || g->n <= 0) return 0;
+  gemm_job job = job_of(g);
+  char *at = NULL;
+  if (converts_bias(g, &job)) plait_carve(&at, g->n * job.kernels->size);
+  return (int64_t)(intptr_t)at + (gemm_is_split(&job) ? gemm_split_scratch(threads, &job) : gemm_any_scratch(threads, &job));
+}
+
+void plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g, void *scratch) {
+  if (g->m <= 0 || g->n <= 0) return;
+  gemm_job job = job_of(g);
+  char *at = scratch;
+  if (converts_bias(g, &job)) {
+    void *bias = plait_carve(&at, g->n * job.kernels->size);
     job.kernels->pack(bias, 1, g->bias, g->in, 1, 0, g->n, g->bias_step);
     job.bias = bias;
   }
-  int64_t status = gemm_is_split(&job) ? gemm_split(pool, &job) : gemm_any(pool, &job);
-  gemm_give(bias);
-  return status;
+  if (gemm_is_split(&job)) gemm_split(pool, &job, at);
+  else gemm_any(pool, &job, at);
 }

@@ -8,7 +8,7 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1bb02cc
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x09e6a923
 #include "../include/plait_kernel.h"
 #include "../include/plait_gemm.h"
 #cgo noescape plaitk_gemm_batched
@@ -26,8 +26,14 @@ import (
 // MaxDims bounds the batch dimensions of a product.
 const MaxDims = C.PLAIT_MAX_DIMS
 
-// ErrNoMemory says that there was no memory for the packed operands.
-var ErrNoMemory = errors.New("out of memory")
+// handy is how much scratch memory a product asks for to begin with: most small ones need no more.
+const handy = 32 << 10
+
+// A Memory lends a product the memory that it needs while it runs: at least n bytes, aligned to 64, until the next call. It
+// keeps at least 32 KiB at hand.
+type Memory interface {
+	Scratch(n int) (unsafe.Pointer, error)
+}
 
 // Matrix is an operand in memory: where its first element is, and the elements from row to row and column to column.
 type Matrix struct {
@@ -54,8 +60,8 @@ type Product struct {
 }
 
 // Run computes the product on the workers of a pool (see pool.Pool.Ptr) and on the caller; nil is the caller alone.
-// The result does not depend on the pool.
-func (p *Product) Run(pool unsafe.Pointer) error {
+// The result does not depend on the pool. An error is the memory's.
+func (p *Product) Run(pool unsafe.Pointer, memory Memory) error {
 	g := C.plaitk_gemm{
 		m: C.int64_t(p.M), n: C.int64_t(p.N), k: C.int64_t(p.K),
 		a: p.A.Data, a_row: C.int64_t(p.A.Row), a_col: C.int64_t(p.A.Col),
@@ -75,9 +81,12 @@ func (p *Product) Run(pool unsafe.Pointer) error {
 	for i, d := range p.Batch {
 		dims[i] = C.plaitk_gemm_dim{C.int64_t(d.Size), C.int64_t(d.A), C.int64_t(d.B), C.int64_t(d.C)}
 	}
-	status := C.plaitk_gemm_batched((*C.plait_pool)(pool), &g, C.int(len(p.Batch)), &dims[0])
-	if status == C.PLAITK_GEMM_NO_MEMORY {
-		return ErrNoMemory
+	for need := C.int64_t(handy); need > 0; {
+		scratch, err := memory.Scratch(int(need))
+		if err != nil {
+			return err
+		}
+		need = C.plaitk_gemm_batched((*C.plait_pool)(pool), &g, C.int(len(p.Batch)), &dims[0], scratch, need)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@
 
 #include "kernels.h"
 #include "../include/plait_gemm.h"
+#include "../include/plait_slots.h"
 
 typedef struct gemm_job {
   int64_t m, n, k;
@@ -23,11 +24,15 @@ typedef struct gemm_job {
   bool direct;       // sums can be made in C
 } gemm_job;
 
-// Each computes a whole job and returns a status of plait_gemm.h.
-int64_t gemm_packed(plait_pool *pool, const gemm_job *job);
-int64_t gemm_small(const gemm_job *job);
-int64_t gemm_thin(plait_pool *pool, const gemm_job *job);
-int64_t gemm_split(plait_pool *pool, const gemm_job *job);
+// Each computes a whole job, in scratch memory of as many bytes as the second function says for so many threads.
+void gemm_packed(plait_pool *pool, const gemm_job *job, char *scratch);
+int64_t gemm_packed_scratch(int threads, const gemm_job *job);
+void gemm_small(const gemm_job *job, char *scratch);
+int64_t gemm_small_scratch(const gemm_job *job);
+void gemm_thin(plait_pool *pool, const gemm_job *job, char *scratch);
+int64_t gemm_thin_scratch(int threads, const gemm_job *job);
+void gemm_split(plait_pool *pool, const gemm_job *job, char *scratch);
+int64_t gemm_split_scratch(int threads, const gemm_job *job);
 
 // Whether gemm_small, gemm_thin or gemm_split is the way to go.
 bool gemm_is_small(const gemm_job *job);
@@ -35,7 +40,8 @@ bool gemm_is_thin(const gemm_job *job);
 bool gemm_is_split(const gemm_job *job);
 
 // gemm_any picks the way by the shape, except for a split one.
-int64_t gemm_any(plait_pool *pool, const gemm_job *job);
+void gemm_any(plait_pool *pool, const gemm_job *job, char *scratch);
+int64_t gemm_any_scratch(int threads, const gemm_job *job);
 
 // gemm_store_tile stores the rows x cols sums of a product at row i, column j of C; add says that C holds sums already.
 void gemm_store_tile(const gemm_job *job, const void *sums, int64_t sums_row, int64_t rows, int64_t cols, char *c,

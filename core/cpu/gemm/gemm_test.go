@@ -93,12 +93,12 @@ func TestEmptyProducts(t *testing.T) {
 		}
 	}
 	none := gemm.Product{M: 0, N: 3, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
-	require.NoError(t, none.Run(nil))
+	require.NoError(t, none.Run(nil, lend(t)))
 	none = gemm.Product{M: 3, N: 0, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
-	require.NoError(t, none.Run(nil))
+	require.NoError(t, none.Run(nil, lend(t)))
 	none = gemm.Product{M: 3, N: 3, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1,
 		Batch: []gemm.Dim{{Size: 0}}}
-	require.NoError(t, none.Run(nil))
+	require.NoError(t, none.Run(nil, lend(t)))
 }
 
 // Every pool gives the same bits, also one that another caller holds.
@@ -138,7 +138,7 @@ func TestNaNAndInfinityPass(t *testing.T) {
 				A: gemm.Matrix{Data: unsafe.Pointer(&a[0]), Row: n, Col: 1},
 				B: gemm.Matrix{Data: unsafe.Pointer(&b[0]), Row: n, Col: 1},
 				C: gemm.Matrix{Data: unsafe.Pointer(&c[0]), Row: n, Col: 1}}
-			require.NoError(t, p.Run(nil))
+			require.NoError(t, p.Run(nil, lend(t)))
 			pin.Unpin()
 			require.True(t, math.IsNaN(float64(c[0])))
 			if n > 1 {
@@ -179,7 +179,7 @@ func TestBatches(t *testing.T) {
 			pin.Pin(&c.data[0])
 			p := gemm.Product{M: m, N: n, K: k, A: a.operand(), B: b.operand(), C: c.operand(), Batch: dims,
 				In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
-			require.NoError(t, p.Run(workers.Ptr()))
+			require.NoError(t, p.Run(workers.Ptr(), lend(t)))
 			pin.Unpin()
 			requireOnlyChanged(t, c, before)
 			for row := range 6 * m {
@@ -226,7 +226,7 @@ func TestLargeProducts(t *testing.T) {
 		pin.Pin(&c.data[0])
 		p := gemm.Product{M: s.m, N: s.n, K: s.k, A: a.operand(), B: b.operand(), C: c.operand(), In: int(core.Float32),
 			Out: int(s.out), Alpha: 1}
-		require.NoError(t, p.Run(workers.Ptr()))
+		require.NoError(t, p.Run(workers.Ptr(), lend(t)))
 		pin.Unpin()
 		for i := range s.m {
 			for j := range s.n {

@@ -16,22 +16,60 @@ import (
 // guarded returns n bytes between pages that must not be touched, against the one after if atEnd and the one before
 // otherwise.
 func guarded(t *testing.T, n int, atEnd bool) unsafe.Pointer {
+	p, mapped := between(t, n, atEnd)
+	t.Cleanup(func() { require.NoError(t, syscall.Munmap(mapped)) })
+	return p
+}
+
+// between is guarded for a caller that unmaps the memory.
+func between(t *testing.T, n int, atEnd bool) (p unsafe.Pointer, mapped []byte) {
 	page := syscall.Getpagesize()
 	pages := (n + page - 1) / page
 	mem, err := syscall.Mmap(-1, 0, (pages+2)*page, syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, syscall.Munmap(mem)) })
 	require.NoError(t, syscall.Mprotect(mem[:page], syscall.PROT_NONE))
 	require.NoError(t, syscall.Mprotect(mem[(pages+1)*page:], syscall.PROT_NONE))
 	if atEnd {
-		return unsafe.Pointer(&mem[(pages+1)*page-n])
+		return unsafe.Pointer(&mem[(pages+1)*page-n]), mem
 	}
-	return unsafe.Pointer(&mem[page])
+	return unsafe.Pointer(&mem[page]), mem
+}
+
+// lender is scratch memory of exactly as many bytes as a product asks for, but for their alignment, full of NaN and between
+// pages that must not be touched.
+type lender struct {
+	t      *testing.T
+	mapped []byte
+}
+
+func lend(t *testing.T) *lender {
+	m := &lender{t: t}
+	t.Cleanup(m.free)
+	return m
+}
+
+func (m *lender) free() {
+	if m.mapped != nil {
+		require.NoError(m.t, syscall.Munmap(m.mapped))
+		m.mapped = nil
+	}
+}
+
+func (m *lender) Scratch(n int) (unsafe.Pointer, error) {
+	m.free()
+	n = (n + 63) &^ 63
+	p, mapped := between(m.t, n, true)
+	m.mapped = mapped
+	for i := range min(n, 1<<18) {
+		*(*byte)(unsafe.Add(p, i)) = 0xff
+	}
+	return p, nil
 }
 
 // A read or write beside an operand ends the test with a fault.
 func TestStaysInsideOperands(t *testing.T) {
+	memory := lend(t)
 	forEachVariant(t, func(t *testing.T) {
 		for _, dtype := range []core.DType{core.Float32, core.Float64, core.BFloat16} {
 			for _, s := range [][3]int{{1, 1, 1}, {1, 7, 9}, {3, 33, 70}, {13, 19, 21}, {100, 101, 103}, {5, 3, 4100}} {
@@ -49,7 +87,7 @@ func TestStaysInsideOperands(t *testing.T) {
 					if mask&2 != 0 {
 						p.B.Row, p.B.Col = 1, k
 					}
-					require.NoError(t, p.Run(nil))
+					require.NoError(t, p.Run(nil, memory))
 				}
 			}
 		}

@@ -2,7 +2,6 @@
 #include <stdatomic.h>
 
 #include "gemm.h"
-#include "scratch.h"
 
 // The smaller operand is packed once, by all workers, and shared. Then the other one is cut along its lines (rows of A,
 // columns of B): a chunk packs its lines for itself, block of depth by block of depth, and multiplies them with the whole
@@ -44,8 +43,10 @@ typedef struct product {
   char *packed;           // the shared operand: block by block, panel by panel
   int64_t pack_panels, pack_groups, pack_chunks;
   atomic_int_fast64_t packed_chunks;
-  int64_t chunk_panels, big_chunks, small_from[SMALL_CHUNKS + 1];
-  atomic_bool failed;
+  int64_t chunk_panels, big_chunks, small_from[SMALL_CHUNKS + 1], chunks;
+  int64_t most_lines;     // of the shared operand in a round
+  int64_t packed_bytes;   // of the local operand's part in a chunk
+  plait_slots slots;      // for that and the chunk's sums
 } product;
 
 static int64_t block_start(const product *p, int64_t block) { return least(block * p->depth, p->job->k); }
@@ -157,18 +158,15 @@ static void multiply_chunk(product *p, int64_t chunk) {
     t.i0 = p->from, t.j0 = t.from;
     rows = p->count, cols = t.to - t.from;
   }
-  int64_t packed_bytes = round_up((end - first) * p->local.panel * p->depth * kn->size, 4096);
+  int64_t slot = plait_take(&p->slots);
+  t.packed = p->slots.bytes + slot * p->slots.size;
   int64_t sums_cols = round_up(cols, kn->lanes);
-  t.packed = gemm_local((size_t)(packed_bytes + (job->direct ? 0 : rows * sums_cols * kn->size)));
-  if (t.packed == NULL) {
-    atomic_store(&p->failed, true);
-    return;
-  }
   char *c = job->c + (t.i0 * job->finish.c_row + t.j0 * job->finish.c_col) * job->out_size;
-  t.sums = job->direct ? c : t.packed + packed_bytes;
+  t.sums = job->direct ? c : t.packed + p->packed_bytes;
   t.sums_row = job->direct ? job->finish.c_row : sums_cols;
   for (int64_t block = 0; block < p->blocks; block++) multiply_block(p, &t, block);
   if (!job->direct) kn->finish(&job->finish, t.sums, t.sums_row, rows, cols, c, gemm_bias(job, t.i0, t.j0));
+  plait_give(&p->slots, slot);
 }
 
 // The chunks that pack come first. Chunks are begun in their order, so one that multiplies waits for others at work.
@@ -186,7 +184,7 @@ static void run_chunk(void *arg, int64_t chunk) {
 }
 
 // Cuts the local panels: even chunks first, then smaller and smaller ones, so that workers end together.
-static int64_t cut(product *p) {
+static void cut(product *p) {
   int64_t panels = ceil_div(p->local.lines, p->local.panel);
   p->big_chunks = most(0, panels - TAIL * p->chunk_panels) / p->chunk_panels;
   int64_t at = p->big_chunks * p->chunk_panels, small = 0;
@@ -195,10 +193,12 @@ static int64_t cut(product *p) {
     at += least(p->chunk_panels, ceil_div(panels - at, TAIL));
   }
   p->small_from[small] = panels;
-  return p->big_chunks + small;
+  p->chunks = p->big_chunks + small;
 }
 
-int64_t gemm_packed(plait_pool *pool, const gemm_job *job) {
+static bool is_serial(const gemm_job *job) { return job->m * job->n * job->k < SERIAL_OPS; }
+
+static product plan(const gemm_job *job, int threads, char **at, int lay_out) {
   const gemm_kernels *kn = job->kernels;
   product p = {.job = job, .kernels = kn, .rows_local = job->m >= job->n};
   operand a = {job->a, job->m, job->a_row, job->a_col, kn->mr, 1};
@@ -211,25 +211,38 @@ int64_t gemm_packed(plait_pool *pool, const gemm_job *job) {
                job->n <= IN_PLACE_PANELS * b.panel;
   int64_t local_bytes = p.rows_local ? LOCAL_A_BYTES : LOCAL_B_BYTES;
   p.chunk_panels = least(most(1, local_bytes / (p.local.panel * p.depth * kn->size)), CHUNK_PANELS);
+  cut(&p);
 
   int64_t panel = p.shared.panel;
   int64_t line_bytes = most(1, job->k) * kn->size;
   int64_t lines = SHARED_BYTES / line_bytes;
   if (!job->direct) lines = least(lines, SUMS_BYTES / (p.chunk_panels * p.local.panel * kn->size));
   lines = most(panel, lines / panel * panel);
-  lines = least(lines, round_up(p.shared.lines, panel));
-  p.packed = gemm_take((size_t)(lines * line_bytes));
-  if (p.packed == NULL) return PLAITK_GEMM_NO_MEMORY;
+  p.most_lines = lines = least(lines, round_up(p.shared.lines, panel));
   p.pack_panels = most(1, PACK_ELEMENTS / (panel * p.depth));
-  if (job->m * job->n * job->k < SERIAL_OPS) pool = NULL;
-  int64_t chunks = cut(&p);
+  p.packed = plait_carve(at, lines * line_bytes);
+
+  int64_t of_chunk = (p.big_chunks > 0 ? p.chunk_panels : p.small_from[1]) * p.local.panel, sums = 0;
+  p.packed_bytes = p.in_place ? 0 : round_up(of_chunk * p.depth * kn->size, 4096);
+  if (!job->direct) sums = p.rows_local ? of_chunk * round_up(lines, kn->lanes) : lines * round_up(of_chunk, kn->lanes);
+  plait_slots_plan(&p.slots, at, is_serial(job) ? 1 : least(threads, p.chunks), p.packed_bytes + sums * kn->size, lay_out);
+  return p;
+}
+
+int64_t gemm_packed_scratch(int threads, const gemm_job *job) {
+  char *at = NULL;
+  plan(job, threads, &at, 0);
+  return (int64_t)(intptr_t)at;
+}
+
+void gemm_packed(plait_pool *pool, const gemm_job *job, char *scratch) {
+  product p = plan(job, plait_pool_threads(pool), &scratch, 1);
+  if (is_serial(job)) pool = NULL;
   for (p.from = 0; p.from < p.shared.lines; p.from += p.count) {
-    p.count = least(lines, p.shared.lines - p.from);
-    p.pack_groups = ceil_div(ceil_div(p.count, panel), p.pack_panels);
+    p.count = least(p.most_lines, p.shared.lines - p.from);
+    p.pack_groups = ceil_div(ceil_div(p.count, p.shared.panel), p.pack_panels);
     p.pack_chunks = p.pack_groups * p.blocks;
     atomic_store_explicit(&p.packed_chunks, 0, memory_order_relaxed);
-    plait_parallel(pool, p.pack_chunks + chunks, run_chunk, &p);
+    plait_parallel(pool, p.pack_chunks + p.chunks, run_chunk, &p);
   }
-  gemm_give(p.packed);
-  return atomic_load(&p.failed) ? PLAITK_GEMM_NO_MEMORY : PLAITK_GEMM_OK;
 }

@@ -163,7 +163,7 @@ func (p problem) run(t *testing.T, seed uint64, workers unsafe.Pointer) (*matrix
 		were.bias = bias.byRows()
 	}
 	before := append([]byte(nil), c.data...)
-	require.NoError(t, product.Run(workers))
+	require.NoError(t, product.Run(workers, lend(t)))
 	requireOnlyChanged(t, c, before)
 	return c, were
 }

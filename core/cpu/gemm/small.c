@@ -1,5 +1,4 @@
 #include "gemm.h"
-#include "scratch.h"
 
 // A small product multiplies A, and B if its rows are contiguous, where they lie: packing would cost as much as it saves.
 
@@ -8,15 +7,23 @@
 
 bool gemm_is_small(const gemm_job *job) { return job->own && job->m * job->n * job->k <= SMALL_OPS; }
 
-int64_t gemm_small(const gemm_job *job) {
+// Where C is not direct its sums are made beside it.
+static int64_t sums_bytes(const gemm_job *job) {
+  const gemm_kernels *kn = job->kernels;
+  return job->direct ? 0 : round_up(job->m * round_up(job->n, kn->lanes) * kn->size, 64);
+}
+
+int64_t gemm_small_scratch(const gemm_job *job) {
+  const gemm_kernels *kn = job->kernels;
+  return sums_bytes(job) + kn->nv * kn->lanes * least(DEPTH, job->k) * kn->size;
+}
+
+void gemm_small(const gemm_job *job, char *scratch) {
   const gemm_kernels *kn = job->kernels;
   int64_t size = kn->size, panel = kn->nv * kn->lanes;
   int64_t sums_row = job->direct ? job->finish.c_row : round_up(job->n, kn->lanes);
-  int64_t sums_bytes = job->direct ? 0 : round_up(job->m * sums_row * size, 64);
-  char *local = gemm_local((size_t)(sums_bytes + panel * DEPTH * size));
-  if (local == NULL) return PLAITK_GEMM_NO_MEMORY;
-  char *sums = job->direct ? job->c : local;
-  char *packed = local + sums_bytes;
+  char *sums = job->direct ? job->c : scratch;
+  char *packed = scratch + sums_bytes(job);
   for (int64_t k0 = 0; k0 == 0 || k0 < job->k; k0 += DEPTH) {
     int64_t depth = least(DEPTH, job->k - k0);
     bool add = k0 > 0 || (job->direct && job->finish.beta != 0), last = k0 + depth >= job->k;
@@ -47,5 +54,4 @@ int64_t gemm_small(const gemm_job *job) {
     }
   }
   if (!job->direct) kn->finish(&job->finish, sums, sums_row, job->m, job->n, job->c, gemm_bias(job, 0, 0));
-  return PLAITK_GEMM_OK;
 }

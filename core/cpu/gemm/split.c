@@ -1,7 +1,4 @@
-#include <stdatomic.h>
-
 #include "gemm.h"
-#include "scratch.h"
 
 // A product with a small C and a great depth, as the gradient of a weight, has too few tiles for many workers. It is cut
 // along the depth into slabs by the shape; each makes a C of its own, and these are added in order.
@@ -22,12 +19,12 @@ typedef struct split {
   const gemm_job *job;
   char *sums;
   int64_t slabs, depth;
-  int64_t rows;  // of a chunk of the addition
-  atomic_bool failed;
+  int64_t rows;       // of a chunk of the addition
+  plait_slots slots;  // the scratch memory of a slab's product
 } split;
 
-static void slab_chunk(void *arg, int64_t slab) {
-  split *s = arg;
+// The product of a slab.
+static gemm_job job_of(const split *s, int64_t slab) {
   gemm_job job = *s->job;
   const gemm_kernels *kn = job.kernels;
   int64_t k0 = slab * s->depth;
@@ -39,7 +36,15 @@ static void slab_chunk(void *arg, int64_t slab) {
   job.finish = (gemm_finish){.out = kn->size == 8 ? PLAIT_F64 : PLAIT_F32, .c_row = job.n, .c_col = 1, .alpha = 1};
   job.bias = NULL;
   job.direct = true;
-  if (gemm_any(NULL, &job) != PLAITK_GEMM_OK) atomic_store(&s->failed, true);
+  return job;
+}
+
+static void slab_chunk(void *arg, int64_t slab) {
+  const split *s = arg;
+  gemm_job job = job_of(s, slab);
+  int64_t slot = plait_take(&s->slots);
+  gemm_any(NULL, &job, s->slots.bytes + slot * s->slots.size);
+  plait_give(&s->slots, slot);
 }
 
 static void add_chunk(void *arg, int64_t chunk) {
@@ -56,15 +61,26 @@ static void add_chunk(void *arg, int64_t chunk) {
              gemm_bias(job, row, 0));
 }
 
-int64_t gemm_split(plait_pool *pool, const gemm_job *job) {
+static split plan(const gemm_job *job, int threads, char **at, int lay_out) {
   int64_t slabs = least(SLABS, job->k / SLAB_DEPTH);
   split s = {.job = job, .depth = round_up(ceil_div(job->k, slabs), 8)};
   s.slabs = ceil_div(job->k, s.depth);
-  s.sums = gemm_take((size_t)(s.slabs * job->m * job->n * job->kernels->size));
-  if (s.sums == NULL) return PLAITK_GEMM_NO_MEMORY;
-  plait_parallel(pool, s.slabs, slab_chunk, &s);
   s.rows = most(1, ROUND_ELEMENTS / job->n);
+  s.sums = plait_carve(at, s.slabs * job->m * job->n * job->kernels->size);
+  gemm_job first = job_of(&s, 0), last = job_of(&s, s.slabs - 1);
+  int64_t bytes = most(gemm_any_scratch(1, &first), gemm_any_scratch(1, &last));
+  plait_slots_plan(&s.slots, at, least(threads, s.slabs), bytes, lay_out);
+  return s;
+}
+
+int64_t gemm_split_scratch(int threads, const gemm_job *job) {
+  char *at = NULL;
+  plan(job, threads, &at, 0);
+  return (int64_t)(intptr_t)at;
+}
+
+void gemm_split(plait_pool *pool, const gemm_job *job, char *scratch) {
+  split s = plan(job, plait_pool_threads(pool), &scratch, 1);
+  plait_parallel(pool, s.slabs, slab_chunk, &s);
   plait_parallel(pool, ceil_div(job->m, s.rows), add_chunk, &s);
-  gemm_give(s.sums);
-  return atomic_load(&s.failed) ? PLAITK_GEMM_NO_MEMORY : PLAITK_GEMM_OK;
 }

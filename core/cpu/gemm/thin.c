@@ -1,8 +1,6 @@
-#include <stdatomic.h>
 #include <string.h>
 
 #include "gemm.h"
-#include "scratch.h"
 
 // A product with few rows reads each element of B for as few multiplications: it is bound by memory, and B is used where
 // it lies. B's columns are cut over the workers.
@@ -21,7 +19,8 @@ typedef struct thin {
   const gemm_job *job;
   const char *a;         // contiguous rows of the accumulating type
   int64_t columns;       // of a chunk
-  atomic_bool failed;
+  int64_t sums_bytes;    // of a chunk, at most
+  plait_slots slots;     // for its sums, and for the part of B that it converts
 } thin;
 
 // Columns j.. of B are contiguous along k.
@@ -79,38 +78,51 @@ static void thin_chunk(void *arg, int64_t chunk) {
   thin *t = arg;
   const gemm_job *job = t->job;
   const gemm_kernels *kn = job->kernels;
-  int64_t j = chunk * t->columns, cols = least(t->columns, job->n - j);
-  int64_t sums_row = round_up(cols, kn->lanes), sums_bytes = round_up(job->m * sums_row * kn->size, 64);
-  bool lines = job->b_row == 1;
-  int64_t wide = 4 * LINE_DEPTH;
-  if (!lines) wide = least(ROWS_DEPTH, job->k) * most(job->own ? 0 : sums_row, kn->nv * kn->lanes);
-  char *sums = gemm_local((size_t)(sums_bytes + wide * kn->size));
-  if (sums == NULL) {
-    atomic_store(&t->failed, true);
-    return;
-  }
-  (lines ? by_lines : by_rows)(t, j, cols, sums, sums_row, sums + sums_bytes);
+  int64_t j = chunk * t->columns, cols = least(t->columns, job->n - j), sums_row = round_up(cols, kn->lanes);
+  int64_t slot = plait_take(&t->slots);
+  char *sums = t->slots.bytes + slot * t->slots.size;
+  (job->b_row == 1 ? by_lines : by_rows)(t, j, cols, sums, sums_row, sums + t->sums_bytes);
   kn->finish(&job->finish, sums, sums_row, job->m, cols, job->c + j * job->finish.c_col * job->out_size,
              gemm_bias(job, 0, j));
+  plait_give(&t->slots, slot);
 }
 
-int64_t gemm_thin(plait_pool *pool, const gemm_job *job) {
+// Whether A has to be packed to be what by_lines and by_rows read.
+static bool packs(const gemm_job *job) { return !job->own || job->a_col != 1 || (job->m > 1 && job->a_row != job->k); }
+
+static bool is_serial(const gemm_job *job) { return job->n * job->k < SERIAL_ELEMENTS; }
+
+// Lays the scratch memory out from *at on; returns the rows of A in it.
+static char *plan(thin *t, int threads, char **at, int lay_out) {
+  const gemm_job *job = t->job;
+  const gemm_kernels *kn = job->kernels;
+  int64_t panel = kn->nv * kn->lanes;
+  t->columns = round_up(most(1, least(CHUNK_ELEMENTS / most(1, job->k), CHUNK_COLUMNS)), panel);
+  int64_t sums_row = round_up(least(t->columns, job->n), kn->lanes), wide = 4 * LINE_DEPTH;
+  if (job->b_row != 1) wide = least(ROWS_DEPTH, job->k) * most(job->own ? 0 : sums_row, panel);
+  t->sums_bytes = round_up(job->m * sums_row * kn->size, 64);
+  int64_t slots = is_serial(job) ? 1 : least(threads, ceil_div(job->n, t->columns));
+  plait_slots_plan(&t->slots, at, slots, t->sums_bytes + wide * kn->size, lay_out);
+  return plait_carve(at, packs(job) ? job->m * job->k * kn->size : 0);
+}
+
+int64_t gemm_thin_scratch(int threads, const gemm_job *job) {
+  thin t = {.job = job};
+  char *at = NULL;
+  plan(&t, threads, &at, 0);
+  return (int64_t)(intptr_t)at;
+}
+
+void gemm_thin(plait_pool *pool, const gemm_job *job, char *scratch) {
   const gemm_kernels *kn = job->kernels;
   thin t = {.job = job, .a = job->a};
-  char *rows = NULL;
-  if (!job->own || job->a_col != 1 || (job->m > 1 && job->a_row != job->k)) {
-    rows = gemm_take((size_t)(most(1, job->m * job->k) * kn->size));
-    if (rows == NULL) return PLAITK_GEMM_NO_MEMORY;
+  char *rows = plan(&t, plait_pool_threads(pool), &scratch, 1);
+  if (packs(job)) {
     for (int64_t i = 0; i < job->m; i++) {
       kn->pack(rows + i * job->k * kn->size, 1, job->a + i * job->a_row * job->in_size, job->in, 1, 0, job->k,
                job->a_col);
     }
     t.a = rows;
   }
-  int64_t panel = kn->nv * kn->lanes;
-  t.columns = round_up(most(1, least(CHUNK_ELEMENTS / most(1, job->k), CHUNK_COLUMNS)), panel);
-  if (job->n * job->k < SERIAL_ELEMENTS) pool = NULL;
-  plait_parallel(pool, ceil_div(job->n, t.columns), thin_chunk, &t);
-  gemm_give(rows);
-  return atomic_load(&t.failed) ? PLAITK_GEMM_NO_MEMORY : PLAITK_GEMM_OK;
+  plait_parallel(is_serial(job) ? NULL : pool, ceil_div(job->n, t.columns), thin_chunk, &t);
 }

@@ -22,6 +22,7 @@ typedef struct plaitk_gemm {
   const void *bias;    // NULL or [n], added to every row of C
   int64_t bias_step;
   int relu;
+  int variant;  // the instruction set: plaitk_gemm_batched sets it
 } plaitk_gemm;
 
 // A dimension of a batch: how many products, and the elements from the operands of one to those of the next.
@@ -29,23 +30,29 @@ typedef struct plaitk_gemm_dim {
   int64_t size, a, b, c;
 } plaitk_gemm_dim;
 
-// Status of a product.
-enum { PLAITK_GEMM_OK = 0, PLAITK_GEMM_NO_MEMORY = 1 };
-
 // plaitk_gemm_run computes one product on the workers of `pool`; a NULL pool is the calling thread alone, as inside a
-// chunk of another kernel. Every pool gives the same bits.
-int64_t plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g);
+// chunk of another kernel. Every pool gives the same bits. It has the plaitk_gemm_scratch bytes at `scratch`, aligned to 64,
+// to itself.
+void plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g, void *scratch);
+
+// plaitk_gemm_scratch returns the bytes of scratch that a product needs on a pool of so many threads.
+int64_t plaitk_gemm_scratch(int threads, const plaitk_gemm *g);
 
 // plaitk_gemm_batched computes the product for every index of the batch dimensions, of which there are at most
-// PLAIT_MAX_DIMS. Where the products are small, it shares out the batch and not the single product.
-int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim);
+// PLAIT_MAX_DIMS, and returns 0. Where the products are small, it shares out the batch and not the single product. If it needs
+// more than the `bytes` at `scratch` it does nothing and returns how many.
+int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim, void *scratch,
+                            int64_t bytes);
 
-// A plaitk_gemm_engine computes one product as plaitk_gemm_run does.
-typedef int64_t (*plaitk_gemm_engine)(plait_pool *pool, const plaitk_gemm *g);
+// A plaitk_gemm_engine computes one product as plaitk_gemm_run does, and says how much scratch it needs.
+typedef struct plaitk_gemm_engine {
+  int64_t (*scratch)(int threads, const plaitk_gemm *g);
+  void (*run)(plait_pool *pool, const plaitk_gemm *g, void *scratch);
+} plaitk_gemm_engine;
 
 // plaitk_gemm_set_engine makes plaitk_gemm_batched compute its products with an engine other than plaitk_gemm_run; NULL
 // goes back to it.
-void plaitk_gemm_set_engine(plaitk_gemm_engine engine);
+void plaitk_gemm_set_engine(const plaitk_gemm_engine *engine);
 
 // A right-hand matrix B [k, n] packed once for many products inside the chunks of another kernel, in panels of `panel`
 // columns; columns past n are zeros. dtype is PLAIT_F32 or PLAIT_F64.

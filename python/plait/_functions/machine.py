@@ -19,7 +19,7 @@ __all__ = [
     "set_warn_always", "typename", "use_deterministic_algorithms",
 ]  # fmt: skip
 
-_CATEGORIES = ("activations", "parameters", "gradients", "optimiser", "communication", "buffers")
+_CATEGORIES = ("activations", "parameters", "gradients", "optimiser", "communication", "buffers", "workspace")
 
 
 def get_num_threads() -> int:
@@ -48,7 +48,7 @@ def set_num_interop_threads(n: int) -> None:
 
 
 def memory_stats(on: DeviceLike | None = None, rank: int | None = None) -> dict[str, int]:
-    """Returns the bytes in use on a device now and at their peak, of all tensors and by category.
+    """Returns the bytes in use on a device now and at their peak, in all and by category.
 
     Args:
         on: the device; the default device if None
@@ -57,7 +57,7 @@ def memory_stats(on: DeviceLike | None = None, rank: int | None = None) -> dict[
     Returns:
         A dict with "current", "peak", "reserved" (what the device holds from the system, caches included), and
         "current.parameters", "peak.parameters" and so on for activations, parameters, gradients, optimiser,
-        communication and buffers.
+        communication, buffers and workspace, which is what kernels need while they run.
     """
     number = check(_core.bind_DeviceDefault()) if on is None else open_device(on)
     who = -1 if rank is None else rank

@@ -8,9 +8,11 @@
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xe5fb5d01
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2124c6c5
 #cgo noescape plaitk_linalg_run
 #cgo nocallback plaitk_linalg_run
+#cgo noescape plaitk_linalg_scratch
+#cgo nocallback plaitk_linalg_scratch
 #cgo noescape plaitk_linalg_permutation
 #cgo nocallback plaitk_linalg_permutation
 #include "c/linalg.h"
@@ -60,12 +62,14 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	if len(c.Ints) == 2 {
 		l.upper, l.unit = C.int32_t(c.Ints[0]), C.int32_t(c.Ints[1])
 	}
+	var err error
+	if l.scratch, err = ctx.Scratch(int(C.plaitk_linalg_scratch((*C.plait_pool)(ctx.Pool), &l))); err != nil {
+		return err
+	}
 	var at C.int64_t
 	switch C.plaitk_linalg_run((*C.plait_pool)(ctx.Pool), &l, &at) {
 	case C.LINALG_OK:
 		return nil
-	case C.LINALG_NO_MEMORY:
-		return core.Errorf(core.MemoryError, c.Op, "no memory to work on matrices of shape %v", a.Shape[rank-2:])
 	case C.LINALG_SINGULAR:
 		return core.Errorf(core.ValueError, c.Op, "matrix %d is singular, want one that can be inverted", int(at))
 	case C.LINALG_NOT_POSITIVE:

@@ -63,8 +63,5 @@ func matmul(ctx *kernel.Context, c *core.Call) error {
 	if err := blas.Load(); err != nil {
 		return core.Errorf(core.ValueError, c.Op, "%w", err)
 	}
-	if err := p.Run(ctx.Pool); err != nil {
-		return core.Errorf(core.MemoryError, c.Op, "%w for a product of shape %v", err, c.Outs[0].Shape)
-	}
-	return nil
+	return p.Run(ctx.Pool, ctx)
 }

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x5bb4e375
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x87a240a5
 #cgo LDFLAGS: -lm
 */
 import "C"

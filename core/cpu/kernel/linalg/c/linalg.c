@@ -2,15 +2,16 @@
 
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "../../../include/plait_kernel.h"
+#include "../../../include/plait_slots.h"
 
 #define CHUNK_OPS 30000  // multiplications of a chunk
 
 struct job {
   const struct plaitk_linalg *l;
-  int64_t per_chunk;
+  int64_t per_chunk, chunks;
+  plait_slots slots;    // for the matrices that a chunk works on
   atomic_llong failed;  // the first matrix that failed, with its status: matrix * 8 + status
 };
 
@@ -163,26 +164,35 @@ static void fail(struct job *j, int64_t at, int status) {
 static void run_chunk(void *arg, int64_t chunk) {
   struct job *j = arg;
   const struct plaitk_linalg *l = j->l;
-  int64_t low = least(l->m, l->n);
-  int64_t size = l->m * l->n + most(l->n * l->k, l->m * l->n + l->n * l->n) + 2 * low * l->m + l->m + l->n;
-  double *w = malloc((size_t)size * sizeof *w);
-  int64_t first = chunk * j->per_chunk;
-  if (w == NULL) {
-    fail(j, first, LINALG_NO_MEMORY);
-    return;
-  }
+  int64_t first = chunk * j->per_chunk, slot = plait_take(&j->slots);
   for (int64_t at = first; at < least(first + j->per_chunk, l->batch); at++) {
-    int status = run(l, at, w);
+    int status = run(l, at, (double *)(void *)(j->slots.bytes + slot * j->slots.size));
     if (status != LINALG_OK) fail(j, at, status);
   }
-  free(w);
+  plait_give(&j->slots, slot);
+}
+
+static int64_t plan(struct job *j, const plait_pool *pool, char *scratch) {
+  const struct plaitk_linalg *l = j->l;
+  int64_t low = least(l->m, l->n);
+  int64_t size = l->m * l->n + most(l->n * l->k, l->m * l->n + l->n * l->n) + 2 * low * l->m + l->m + l->n;
+  j->per_chunk = most(1, CHUNK_OPS / most(1, l->m * l->n * (l->n + l->k)));
+  j->chunks = (l->batch + j->per_chunk - 1) / j->per_chunk;
+  char *at = scratch;
+  plait_slots_plan(&j->slots, &at, least(plait_pool_threads(pool), j->chunks), size * (int64_t)sizeof(double), scratch != NULL);
+  return (intptr_t)at - (intptr_t)scratch;
+}
+
+int64_t plaitk_linalg_scratch(const plait_pool *pool, const struct plaitk_linalg *l) {
+  struct job j = {.l = l};
+  return plan(&j, pool, NULL);
 }
 
 int32_t plaitk_linalg_run(plait_pool *pool, const struct plaitk_linalg *l, int64_t *at) {
   struct job j = {.l = l};
   atomic_init(&j.failed, INT64_MAX);
-  j.per_chunk = most(1, CHUNK_OPS / most(1, l->m * l->n * (l->n + l->k)));
-  plait_parallel(pool, (l->batch + j.per_chunk - 1) / j.per_chunk, run_chunk, &j);
+  plan(&j, pool, l->scratch);
+  plait_parallel(pool, j.chunks, run_chunk, &j);
   long long failed = atomic_load(&j.failed);
   if (failed == INT64_MAX) return LINALG_OK;
   *at = failed / 8;

@@ -18,7 +18,7 @@ enum {
   LINALG_SVD,         // U, descending singular values and V', of A = U S V'
 };
 
-enum { LINALG_OK = 0, LINALG_NO_MEMORY, LINALG_SINGULAR, LINALG_NOT_POSITIVE, LINALG_DIVERGED };
+enum { LINALG_OK = 0, LINALG_SINGULAR, LINALG_NOT_POSITIVE, LINALG_DIVERGED };
 
 // Matrices are contiguous, row by row, of float (dtype PLAIT_F32) or double; A is [m, n] and B [n, k].
 struct plaitk_linalg {
@@ -29,7 +29,10 @@ struct plaitk_linalg {
   int32_t upper, unit;  // of a triangular A: which triangle, and whether its diagonal counts as ones
   int32_t *pivots;      // of an LU: the row, from 1, with which each of the first min(m, n) was exchanged, one after the other
   int32_t *infos;       // of a Cholesky or LU: the first row, from 1, at which it failed, or 0; without them that is a failure
+  void *scratch;        // plaitk_linalg_scratch bytes, aligned to 64
 };
+
+int64_t plaitk_linalg_scratch(const plait_pool *pool, const struct plaitk_linalg *l);
 
 // plaitk_linalg_run returns a status; *at is the matrix of the stack that failed.
 int32_t plaitk_linalg_run(plait_pool *pool, const struct plaitk_linalg *l, int64_t *at);

@@ -2,6 +2,6 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf1bb02cc
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x569e4990
 */
 import "C"

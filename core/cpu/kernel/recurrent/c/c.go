@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf87a5faa
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x44ee9e67
 #cgo LDFLAGS: -lm
 */
 import "C"

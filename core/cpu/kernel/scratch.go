@@ -1,0 +1,124 @@
+package kernel
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+)
+
+/*
+#include <stdlib.h>
+*/
+import "C"
+
+// A Context is what a stream lends to the kernels it runs.
+type Context struct {
+	// Pool is the plait_pool of the device, nil for calls that run on the launching thread.
+	Pool unsafe.Pointer
+	// Memory is where scratch memory comes from; nil is the system.
+	Memory Memory
+
+	pocket block
+	kept   atomic.Pointer[block] // of former calls, for the next; nil while a call uses it
+	lent   *block                // to the call that runs
+	bytes  int                   // of it that the call asked for
+}
+
+// A Memory provides what kernels need while they run.
+type Memory interface {
+	// Alloc returns at least n bytes, aligned to 64, and how many.
+	Alloc(n int) (p unsafe.Pointer, size int, err error)
+	// Free takes them back.
+	Free(p unsafe.Pointer, size int)
+	// Use counts n bytes more, or with n negative fewer, as used by kernels.
+	Use(n int)
+}
+
+type block struct {
+	p    unsafe.Pointer
+	size int
+}
+
+// pocketSize is what a context has at hand from its first call on: most calls need no more, and cost no more.
+const pocketSize = 64 << 10
+
+// Scratch returns at least n bytes, aligned to 64, that are the kernel's until it returns or asks again. Their contents are
+// undefined. An error is the memory's.
+func (x *Context) Scratch(n int) (unsafe.Pointer, error) {
+	if n <= x.pocket.size {
+		return x.pocket.p, nil
+	}
+	return x.borrow(n)
+}
+
+func (x *Context) borrow(n int) (unsafe.Pointer, error) {
+	if x.Memory == nil {
+		x.Memory = system{}
+	}
+	var err error
+	if n <= pocketSize {
+		x.pocket.p, x.pocket.size, err = x.Memory.Alloc(pocketSize)
+		return x.pocket.p, err
+	}
+	x.Done()
+	b := x.kept.Swap(nil)
+	if b == nil || b.size < n {
+		if b != nil {
+			x.Memory.Free(b.p, b.size)
+		}
+		b = new(block)
+		if b.p, b.size, err = x.Memory.Alloc(n); err != nil {
+			return nil, err
+		}
+	}
+	x.lent, x.bytes = b, n
+	x.Memory.Use(n)
+	return b.p, nil
+}
+
+// Done says that the kernel has returned.
+func (x *Context) Done() {
+	if x.lent != nil {
+		x.giveBack()
+	}
+}
+
+func (x *Context) giveBack() {
+	x.Memory.Use(-x.bytes)
+	x.kept.Store(x.lent)
+	x.lent = nil
+}
+
+// Trim gives memory back that no call uses. Any goroutine may call it.
+func (x *Context) Trim() {
+	if b := x.kept.Swap(nil); b != nil {
+		x.Memory.Free(b.p, b.size)
+	}
+}
+
+// FreeScratch gives all memory back, after the last call.
+func (x *Context) FreeScratch() {
+	x.Done()
+	x.Trim()
+	if x.pocket.p != nil {
+		x.Memory.Free(x.pocket.p, x.pocket.size)
+		x.pocket = block{}
+	}
+}
+
+// system is a [Memory] that nobody accounts for.
+type system struct{}
+
+func (system) Alloc(n int) (unsafe.Pointer, int, error) {
+	n = (n + 63) &^ 63
+	p := C.aligned_alloc(64, C.size_t(n))
+	if p == nil {
+		return nil, 0, core.Errorf(core.MemoryError, "workspace", "no memory for %d bytes", n)
+	}
+	return p, n, nil
+}
+
+func (system) Free(p unsafe.Pointer, _ int) { C.free(p) }
+
+func (system) Use(int) {}
