@@ -8,10 +8,8 @@ package cpu
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,26 +49,21 @@ var machine struct {
 
 func setup() {
 	machine.once.Do(func() {
-		machine.threads = runtime.GOMAXPROCS(0)
-		if n, err := strconv.Atoi(os.Getenv("PLAIT_NUM_THREADS")); err == nil && n > 0 {
-			machine.threads = n
-		}
-		machine.sync = os.Getenv("PLAIT_SYNC") == "1"
+		machine.threads = environment().threads
+		machine.sync = environment().sync
 		machine.pools = map[int][]*pool.Pool{}
 	})
 }
 
 // Count returns the number of CPU devices that a program is expected to use: PLAIT_CPU_DEVICES, or 1. Others can be
 // opened all the same.
-func Count() int {
-	if n, err := strconv.Atoi(os.Getenv("PLAIT_CPU_DEVICES")); err == nil && n > 0 {
-		return min(n, maxDevices)
-	}
-	return 1
-}
+func Count() int { return environment().devices }
 
 func open(index, ordinal int) (core.Device, error) {
 	setup()
+	if err := environment().err; err != nil {
+		return nil, err
+	}
 	if index >= maxDevices {
 		return nil, core.Errorf(core.DeviceError, "device", "cpu:%d does not exist, at most %d CPU devices can be opened", index, maxDevices)
 	}

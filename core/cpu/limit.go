@@ -43,7 +43,7 @@ func SetMemoryLimit(bytes int) { budget.limit.Store(int64(bytes)) }
 func (d *Device) SetMemoryLimit(bytes int) { d.limit.Store(int64(bytes)) }
 
 func defaultLimit() int64 {
-	if n, ok := parseBytes(os.Getenv("PLAIT_CPU_MEMORY")); ok {
+	if n := environment().memory; n > 0 {
 		return n
 	}
 	machine := int64(C.sysconf(C._SC_PHYS_PAGES)) * int64(C.sysconf(C._SC_PAGESIZE))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -297,18 +296,4 @@ func TestAStorageCanBeEmptiedAndRefilled(t *testing.T) {
 	v, err := core.Values[float32](view)
 	require.NoError(t, err)
 	require.Equal(t, float32(4), v[9])
-}
-
-func TestSizesOfTheMemoryLimit(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestPrintLimit$", "-test.v")
-	cmd.Env = append(os.Environ(), "PLAIT_CPU_MEMORY=1.5GiB", "PLAIT_TEST_LIMIT=1")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err)
-	require.True(t, strings.Contains(string(out), "limit=1610612736"), "%s", out)
-}
-
-func TestPrintLimit(t *testing.T) {
-	if os.Getenv("PLAIT_TEST_LIMIT") != "" {
-		fmt.Printf("limit=%d\n", cpu.MemoryLimit())
-	}
 }
