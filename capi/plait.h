@@ -401,8 +401,8 @@ char *plait_device_name(plait_device d);
 char *plait_device_description(plait_device d);
 
 // plait_device_traffic returns a counter of an open device since it was opened: 0 transfers to it, 1 from it,
-// 2 and 3 their bytes, 4 the kernels run and 5 the batches in which they were submitted. CPU devices count
-// none of these.
+// 2 and 3 their bytes, 4 the kernels run, 5 the batches in which they were submitted and 6 the calls that
+// another one's kernel ran. CPU devices count none of these.
 int64_t plait_device_traffic(plait_device d, int64_t counter);
 
 // plait_device_limit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a

@@ -15,9 +15,9 @@ func init() {
 }
 
 var (
-	copyFloats = &elementwise{kernel: identity("copy"), compute: expr.F32, name: "copy.f32"}
-	copyInts   = &elementwise{kernel: identity("copy"), compute: expr.I64, name: "copy.i64"}
-	copyBits   = &elementwise{kernel: identity("copy"), compute: expr.I64, name: "copy.bits"}
+	copyFloats = newElementwise(identity("copy"), expr.F32, "copy.f32")
+	copyInts   = newElementwise(identity("copy"), expr.I64, "copy.i64")
+	copyBits   = newElementwise(identity("copy"), expr.I64, "copy.bits")
 )
 
 func identity(name string) *expr.Kernel {
@@ -31,20 +31,29 @@ func identity(name string) *expr.Kernel {
 // copyCall is copy and fill: Outs[0] = Ins[0], of the same shape or a number, converted to its dtype.
 func copyCall(r *recorder, c *core.Call) error {
 	out, in := &c.Outs[0], &c.Ins[0]
-	switch {
-	case out.DType == core.Float64 && in.IsNumber:
+	m := copyProgram(c)
+	if m == copyBits && in.IsNumber {
 		in.Number.Int = int64(math.Float64bits(in.Number.Float))
-		return copyBits.run(r, c)
-	case out.DType == core.Float64 && in.DType == core.Float64:
-		return copyBits.run(r, c)
-	case in.IsNumber && (out.DType.IsFloat() || out.DType == core.Bool && in.Number.DType.IsFloat()):
-		return copyFloats.run(r, c)
-	case !in.IsNumber && (out.DType.IsFloat() || in.DType.IsFloat()):
+	}
+	if m == copyFloats && !in.IsNumber {
 		l := newLayout(out.Shape, out, in)
 		if across, down, ok := transposes(&l, out, in); ok {
 			return transpose(r, &l, out, in, across, down)
 		}
-		return copyFloats.run(r, c)
 	}
-	return copyInts.run(r, c)
+	return m.run(r, c)
+}
+
+// copyProgram returns what copy or fill applies to every element.
+func copyProgram(c *core.Call) *elementwise {
+	out, in := &c.Outs[0], &c.Ins[0]
+	switch {
+	case out.DType == core.Float64 && (in.IsNumber || in.DType == core.Float64):
+		return copyBits
+	case in.IsNumber && (out.DType.IsFloat() || out.DType == core.Bool && in.Number.DType.IsFloat()):
+		return copyFloats
+	case !in.IsNumber && (out.DType.IsFloat() || in.DType.IsFloat()):
+		return copyFloats
+	}
+	return copyInts
 }

@@ -22,12 +22,13 @@ type Device struct {
 	sync           bool // wait after each call
 	memory         memory
 	programs       programs
+	fusions        fusedPrograms
 	staging        staging
 	turns          turns
 	params         *native.Buffer
 	lost           atomic.Pointer[failure]
 
-	uploads, downloads, uploaded, downloaded, dispatches, submits atomic.Int64
+	uploads, downloads, uploaded, downloaded, dispatches, submits, fused atomic.Int64
 
 	mu      sync.Mutex
 	streams []*stream
@@ -41,6 +42,7 @@ func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
 	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, owner: o, sync: os.Getenv("PLAIT_SYNC") == "1"}
 	d.memory.open(d)
 	d.programs.open(d)
+	d.fusions.open()
 	o.do(func() {
 		d.params, err = o.gpu.NewBuffer(native.Uniform|native.CopySource|native.CopyTarget, paramsRoom, false)
 	})
@@ -85,13 +87,14 @@ type Traffic struct {
 	Uploads, Downloads           int // transfers between the host and the device
 	UploadedBytes, DownloadBytes int
 	Dispatches, Submits          int // runs of kernels, and the batches in which they went to the GPU
+	Fused                        int // calls that were run by another one's kernel
 }
 
 // Traffic returns the device's counters.
 func (d *Device) Traffic() Traffic {
 	return Traffic{
 		int(d.uploads.Load()), int(d.downloads.Load()), int(d.uploaded.Load()), int(d.downloaded.Load()),
-		int(d.dispatches.Load()), int(d.submits.Load()),
+		int(d.dispatches.Load()), int(d.submits.Load()), int(d.fused.Load()),
 	}
 }
 

@@ -79,3 +79,22 @@ func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
 	}()
 	return append(ended, done)
 }
+
+// SetFusion has elementwise calls fused, each fusion with a program from the first time on, or run one by one, and returns a
+// function that brings the device's own way back.
+func SetFusion(d *Device, on bool) func() {
+	set := func(off bool, at int) {
+		_ = d.Synchronize() // who tests errors has read them
+		d.fusions.off, d.fusions.at = off, at
+	}
+	off, at := d.fusions.off, d.fusions.at
+	set(!on, 1)
+	return func() { set(off, at) }
+}
+
+// Compiled returns how many programs the device compiled for fusions.
+func Compiled(d *Device) int {
+	d.fusions.mu.Lock()
+	defer d.fusions.mu.Unlock()
+	return d.fusions.compiled
+}

@@ -15,8 +15,8 @@ const (
 	paramsWindow = 512
 	// paramsRoom is the size of the buffer of a batch's parameters.
 	paramsRoom = 1 << 20
-	// maxBuffers is how many buffers a program may bind.
-	maxBuffers = 8
+	// maxBuffers is how many buffers a program may bind, where the device lets it.
+	maxBuffers = 16
 )
 
 // A programKey names a program among those of its device: the generator's name, and what it specialises on.
@@ -59,10 +59,15 @@ func (p *programs) get(key programKey, buffers int, source func() string) (*prog
 	if g := p.byKey[key]; g != nil {
 		return g, g.err
 	}
-	g := &program{buffers: buffers}
+	g := p.compile(key.name, key, buffers, source())
 	p.byKey[key] = g
-	text := source()
-	if os.Getenv("PLAIT_GPU_DUMP") == key.name {
+	return g, g.err
+}
+
+// compile returns the program of a text. p is locked. key is what it specialises on, for who looks at the text.
+func (p *programs) compile(name string, key any, buffers int, text string) *program {
+	g := &program{buffers: buffers}
+	if os.Getenv("PLAIT_GPU_DUMP") == name {
 		fmt.Fprintf(os.Stderr, "// %v\n%s\n", key, text)
 	}
 	if g.err = p.validate(text); g.err == nil {
@@ -70,9 +75,9 @@ func (p *programs) get(key programKey, buffers int, source func() string) (*prog
 		p.device.owner.do(func() { g.pipeline, g.err = p.device.owner.gpu.NewPipeline(l, text) })
 	}
 	if g.err != nil {
-		g.err = core.Errorf(core.DeviceError, key.name, "%v does not take the program: %w", p.device, g.err)
+		g.err = core.Errorf(core.DeviceError, name, "%v does not take the program: %w", p.device, g.err)
 	}
-	return g, g.err
+	return g
 }
 
 // layout returns the layout for n buffers. p is locked.

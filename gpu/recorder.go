@@ -12,6 +12,7 @@ type recorder struct {
 	stream *stream
 	device *Device
 	batch  *batch
+	fusion fusion
 	temps  []core.Memory // of the call being recorded
 	words  []uint32      // room for parameters
 }

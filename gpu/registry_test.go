@@ -247,7 +247,7 @@ func gradients(t *testing.T, r *op.Row, m *maker, want, got []*core.Tensor, tole
 	}
 }
 
-var all = flag.Bool("all", false, "run every sample of the registry, not three of each row")
+var all = flag.Bool("all", false, "run every sample of the registry, not three of each row, and more random programs")
 
 // The same in dtypes of fewer bits, and integers: one of those that an operation takes, in turn, or all.
 func TestRegistryAgreesInOtherDTypes(t *testing.T) {

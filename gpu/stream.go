@@ -23,12 +23,13 @@ const (
 // to the GPU. Calls are numbered from 1; tail is the last one launched, taken the last one recorded, sent the last one on
 // its way to the GPU, done the last one that has ended.
 type stream struct {
-	device  *Device
-	rank    int
-	cache   cache // of memory in program order
-	scratch cache // of memory in the worker's order
-	counts  core.Counters
-	faults  core.Memory // a word for each call of a batch that may find a fault
+	device   *Device
+	rank     int
+	cache    cache // of memory in program order
+	scratch  cache // of memory in the worker's order
+	counts   core.Counters
+	faults   core.Memory // a word for each call of a batch that may find a fault
+	releases releases    // that the worker has not seen
 
 	mu      sync.Mutex // held from Begin to Launch
 	slots   []slot
@@ -102,7 +103,11 @@ func (s *stream) Alloc(bytes int) (core.Memory, error) {
 
 // Free implements [core.Stream].
 func (s *stream) Free(m core.Memory, after ...core.Event) {
-	s.cache.put(block{memory: m, freed: s.tail.Load(), after: after})
+	at := s.tail.Load()
+	if len(after) == 0 {
+		s.releases.note(m.Handle, at)
+	}
+	s.cache.put(block{memory: m, freed: at, after: after})
 }
 
 // Begin implements [core.Stream].

@@ -17,11 +17,12 @@ func (s *stream) work() {
 	for {
 		next := s.taken.Load() + 1
 		if s.tail.Load() < next {
-			if s.ripe(r.batch) {
-				s.send(r)
-				continue
-			}
-			if !s.await(r.batch) {
+			switch {
+			case s.demanded():
+				s.sendHere(r)
+			case s.ripe(r):
+				s.sendAhead(r)
+			case !s.await(r):
 				return
 			}
 			continue
@@ -39,16 +40,30 @@ func (s *stream) work() {
 			core.Crowd(-1)
 		}
 		s.notify()
-		if r.batch.full(s.device.turns.size()) || s.awaited(next) || core.ActiveProfile() != nil {
-			s.send(r)
+		if r.fusion.n == 0 && r.batch.full(s.device.turns.size()) || s.awaited(next) || core.ActiveProfile() != nil {
+			s.sendHere(r)
 		}
 	}
 }
 
-// ripe reports whether a batch should go to the GPU although more may come: somebody waits for it, or the GPU has nothing
-// to do.
-func (s *stream) ripe(b *batch) bool {
-	return !b.empty() && (s.wanted.Load() > s.sent.Load() || s.flying.Load() == 0)
+// demanded reports whether somebody waits for a call that has not gone to the GPU.
+func (s *stream) demanded() bool { return s.wanted.Load() > s.sent.Load() }
+
+// ripe reports whether a batch should go to the GPU although more may come, because the GPU has nothing to do. Calls that only
+// a fusion holds have a little longer to become more.
+func (s *stream) ripe(r *recorder) bool {
+	return s.flying.Load() == 0 && !r.batch.empty() && (r.fusion.n == 0 || r.batch.list.Len() > 0)
+}
+
+// sendHere sends the batch where the stream is. That is by chance in the middle of a fusion, unless somebody waits for just this call.
+func (s *stream) sendHere(r *recorder) {
+	if f := &r.fusion; f.n > 0 && s.demanded() && s.wanted.Load() < f.members[0].number {
+		s.sendAhead(r)
+		return
+	}
+	here := s.taken.Load()
+	r.fusion.encode(s, r, s.wanted.Load() != here && s.firstCut.Load() != here)
+	s.send(r)
 }
 
 // awaited reports whether a batch ends with call n, the last that is demanded or a cut. What comes behind it does not hold it
@@ -61,15 +76,31 @@ func (s *stream) awaited(n uint64) bool {
 	return w <= n && w > s.sent.Load()
 }
 
+// sendAhead sends the batch without what a fusion holds.
+func (s *stream) sendAhead(r *recorder) {
+	f := &r.fusion
+	if f.n == 0 {
+		s.send(r)
+		return
+	}
+	r.batch.last = f.members[0].number - 1
+	s.submit(r)
+	r.batch.last = f.members[f.n-1].number
+}
+
 // await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
 // once: it is the GPU that works, and callers do not pay for waking.
-func (s *stream) await(b *batch) bool {
+func (s *stream) await(r *recorder) bool {
 	for start := time.Now(); time.Since(start) < spin; {
-		if s.tail.Load() > s.taken.Load() || s.ripe(b) {
+		if s.tail.Load() > s.taken.Load() || s.demanded() || s.ripe(r) {
 			return true
 		}
 	}
-	if s.closed.Load() && b.empty() {
+	if s.flying.Load() == 0 && r.fusion.n > 0 {
+		s.sendHere(r)
+		return true
+	}
+	if s.closed.Load() && r.batch.empty() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.tail.Load() == s.taken.Load() {
@@ -94,6 +125,7 @@ func (s *stream) order(r *recorder, events []core.Event) {
 			continue
 		}
 		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
+			r.fusion.encode(s, r, true)
 			s.send(r)
 		}
 		if here {
@@ -106,41 +138,52 @@ func (s *stream) order(r *recorder, events []core.Event) {
 	}
 }
 
-// record turns a call into commands. A failure goes to its outputs and is the stream's error.
+// record turns a call into commands, or keeps it for the fusion that it is a member of. A failure goes to its outputs and is the
+// stream's error.
 func (s *stream) record(r *recorder, slot *slot) {
 	c := &slot.call
 	profile := core.ActiveProfile()
+	if profile == nil && slot.transfer == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
+		return
+	}
+	r.fusion.encode(s, r, false)
+	r.fusion.torn = false
 	var start time.Duration
 	if profile != nil {
 		s.drain(r)
 		start = profile.Now()
 	}
-	var err error
-	if slot.transfer != nil {
-		err = r.move(slot.transfer)
-	} else if err = c.CheckInputs(); err == nil {
+	if t := slot.transfer; t == nil {
+		s.perform(r, c)
+	} else if err := r.move(t); err != nil {
+		c.Fail(err)
+		s.fail(err)
+		if t.read != nil {
+			t.read.finish(nil)
+		}
+	}
+	if profile != nil {
+		r.batch.last = s.taken.Load() + 1
+		s.drain(r)
+		profile.Record(s, c, start)
+	}
+}
+
+// perform puts the commands of a call on the batch.
+func (s *stream) perform(r *recorder, c *core.Call) {
+	err := c.CheckInputs()
+	if err == nil {
 		if err = s.execute(r, c); err != nil {
 			s.fail(err)
 		}
 	}
 	if err != nil {
 		c.Fail(err)
-		if t := slot.transfer; t != nil {
-			s.fail(err)
-			if t.read != nil {
-				t.read.finish(nil)
-			}
-		}
 	}
 	for _, m := range r.temps {
 		s.scratch.put(block{memory: m, freed: s.taken.Load() + 1})
 	}
 	r.temps = r.temps[:0]
-	if profile != nil {
-		r.batch.last = s.taken.Load() + 1
-		s.drain(r)
-		profile.Record(s, c, start)
-	}
 }
 
 func (s *stream) execute(r *recorder, c *core.Call) (err error) {
@@ -251,6 +294,12 @@ func (s *stream) reach(done uint64) {
 
 // send hands the batch to the owner, and waits while too many are on the GPU.
 func (s *stream) send(r *recorder) {
+	r.fusion.encode(s, r, false)
+	s.submit(r)
+}
+
+// submit is send without what a fusion holds.
+func (s *stream) submit(r *recorder) {
 	b := r.batch
 	if b.empty() {
 		return

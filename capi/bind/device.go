@@ -43,14 +43,14 @@ func DeviceDescription(d Device) string {
 }
 
 // DeviceTraffic returns a counter of an open device since it was opened: 0 transfers to it, 1 from it, 2 and 3 their bytes, 4
-// the kernels run and 5 the batches in which they were submitted. CPU devices count none of these.
+// the kernels run, 5 the batches in which they were submitted and 6 the calls that another one's kernel ran. CPU devices count none of these.
 func DeviceTraffic(d Device, counter int64) int64 {
 	g, ok := device(d).(*gpu.Device)
 	if !ok {
 		return 0
 	}
 	t := g.Traffic()
-	counters := [...]int{t.Uploads, t.Downloads, t.UploadedBytes, t.DownloadBytes, t.Dispatches, t.Submits}
+	counters := [...]int{t.Uploads, t.Downloads, t.UploadedBytes, t.DownloadBytes, t.Dispatches, t.Submits, t.Fused}
 	if counter < 0 || counter >= int64(len(counters)) {
 		return 0
 	}

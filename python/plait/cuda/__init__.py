@@ -143,13 +143,14 @@ def transfer_stats(device: DeviceLike | None = None) -> dict[str, int]:
 
     Returns:
         A dict with the transfers "to_device" and "from_device", their bytes "to_device.bytes" and "from_device.bytes",
-        the kernels run, "dispatches", and the batches in which they went to the GPU, "submits".
+        the kernels run, "dispatches", the batches in which they went to the GPU, "submits", and the elementwise calls
+        that another one's kernel ran with its own, "fused".
     """
     from plait import _core
     from plait._device import open_device
 
     number = open_device(_gpu(device))
-    names = ("to_device", "from_device", "to_device.bytes", "from_device.bytes", "dispatches", "submits")
+    names = ("to_device", "from_device", "to_device.bytes", "from_device.bytes", "dispatches", "submits", "fused")
     return {name: _core.bind_DeviceTraffic(number, i) for i, name in enumerate(names)}
 
 
