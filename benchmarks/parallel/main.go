@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plait-ml/plait/benchmarks/internal/gpt"
 	"github.com/plait-ml/plait/core"
 	_ "github.com/plait-ml/plait/core/cpu"
 	"github.com/plait-ml/plait/gpu"
@@ -44,7 +45,7 @@ func main() {
 	}
 	b := &bench{w: w, devices: strings.Split(*devices, ","), steps: *steps, mib: *mib, link: *link, drawing: *drawing}
 	var known bool
-	if b.model, known = models[*model]; !known {
+	if b.model, known = gpt.Shapes[*model]; !known {
 		fail(fmt.Errorf("no model %q", *model))
 	}
 	if err := b.run(strings.Split(*sections, ",")); err != nil {
@@ -62,7 +63,7 @@ type bench struct {
 	devices []string
 	steps   int
 	mib     int
-	model   shape
+	model   gpt.Shape
 	link    float64
 	drawing string
 }

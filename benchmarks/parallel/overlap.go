@@ -130,7 +130,7 @@ func reduceAll(g *collective.Group, list []*core.Tensor) error {
 
 // A trainee is a model with what trains it.
 type trainee struct {
-	*gpt
+	*replica
 	stream    core.Stream // of the computation; hooks have others
 	reducer   *ddp.Reducer
 	optimizer *optim.Optimizer
@@ -140,14 +140,14 @@ type trainee struct {
 
 // newTrainee makes a model that is averaged by hook, or by an all-reduce that is traced.
 func (b *bench) newTrainee(r *collective.Rank, delay bool, hook ddp.Hook) (*trainee, error) {
-	g, err := newGPT(b.model, r.Rank, r.Device)
+	g, err := newReplica(b.model, r.Rank, r.Device)
 	if err != nil {
 		return nil, err
 	}
-	t := &trainee{gpt: g, stream: core.CurrentContext().Stream(r.Device)}
+	t := &trainee{replica: g, stream: core.CurrentContext().Stream(r.Device)}
 	each := t.bytes() / buckets
 	o := ddp.Options{DelayAllReduce: delay, BucketView: true, FirstBucketBytes: each, BucketBytes: each}
-	if t.reducer, err = ddp.NewReducer(r.World, g.params, o); err != nil {
+	if t.reducer, err = ddp.NewReducer(r.World, g.named(), o); err != nil {
 		return nil, err
 	}
 	if hook == nil {
@@ -156,7 +156,7 @@ func (b *bench) newTrainee(r *collective.Rank, delay bool, hook ddp.Hook) (*trai
 	if err := t.reducer.RegisterHook(hook); err != nil {
 		return nil, err
 	}
-	t.optimizer, err = optim.NewAdamW(g.tensors(), optim.Hyper{"lr": 1e-4})
+	t.optimizer, err = optim.NewAdamW(g.Tensors(), optim.Hyper{"lr": 1e-4})
 	return t, err
 }
 
@@ -167,7 +167,7 @@ func (t *trainee) close() {
 
 // bytes returns those of the gradients.
 func (t *trainee) bytes() (n int) {
-	for _, p := range t.tensors() {
+	for _, p := range t.Tensors() {
 		n += p.Numel() * p.DType().Size()
 	}
 	return n
@@ -200,7 +200,7 @@ func (t *trainee) step() (err error) {
 		if err = t.reducer.Forward(t.Batch); err != nil {
 			return
 		}
-		loss := t.forward(t.tensors(), t.tokens, t.targets, t.places)
+		loss := t.Loss(t.Tensors(), t.tokens, t.targets)
 		t.trace.when(s.Record(), &t.trace.forward)
 		if err = autograd.Backward(loss); err != nil {
 			return

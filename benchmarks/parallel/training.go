@@ -68,7 +68,7 @@ func (b *bench) training() error {
 // train returns the seconds of a step of a rank, and the bytes that it moved between host and device. Without a way there is
 // nobody else.
 func (b *bench) train(r *collective.Rank, w *way) (seconds float64, staged int, err error) {
-	g, err := newGPT(b.model, r.Rank, r.Device)
+	g, err := newReplica(b.model, r.Rank, r.Device)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -83,7 +83,7 @@ func (b *bench) train(r *collective.Rank, w *way) (seconds float64, staged int, 
 			}
 		}()
 	} else if w != nil {
-		if reducer, err = ddp.NewReducer(r.World, g.params, w.options); err != nil {
+		if reducer, err = ddp.NewReducer(r.World, g.named(), w.options); err != nil {
 			return 0, 0, err
 		}
 		defer reducer.Close()
@@ -93,7 +93,7 @@ func (b *bench) train(r *collective.Rank, w *way) (seconds float64, staged int, 
 			}
 		}
 	}
-	optimizer, err := optim.NewAdamW(g.tensors(), optim.Hyper{"lr": 1e-4})
+	optimizer, err := optim.NewAdamW(g.Tensors(), optim.Hyper{"lr": 1e-4})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -106,7 +106,7 @@ func (b *bench) train(r *collective.Rank, w *way) (seconds float64, staged int, 
 					return
 				}
 			}
-			loss := g.forward(g.tensors(), g.tokens, g.targets, g.places)
+			loss := g.Loss(g.Tensors(), g.tokens, g.targets)
 			if err = autograd.Backward(loss); err != nil {
 				return
 			}
@@ -134,20 +134,20 @@ func (b *bench) dataParallel() (float64, error) {
 		devices = append(devices, d)
 	}
 	n := len(devices)
-	models := make([]*gpt, n)
+	models := make([]*replica, n)
 	var err error
 	for i, d := range devices {
-		if models[i], err = newGPT(b.model, i, d); err != nil {
+		if models[i], err = newReplica(b.model, i, d); err != nil {
 			return 0, err
 		}
 	}
 	g := models[0]
-	replicas, err := dataparallel.NewReplicas(g.tensors(), nil, devices)
+	replicas, err := dataparallel.NewReplicas(g.Tensors(), nil, devices)
 	if err != nil {
 		return 0, err
 	}
 	defer replicas.Release()
-	optimizer, err := optim.NewAdamW(g.tensors(), optim.Hyper{"lr": 1e-4})
+	optimizer, err := optim.NewAdamW(g.Tensors(), optim.Hyper{"lr": 1e-4})
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (b *bench) dataParallel() (float64, error) {
 			}
 			var losses []*core.Tensor
 			for i, m := range models {
-				losses = append(losses, g.forward(copies[i], m.tokens, m.targets, m.places))
+				losses = append(losses, g.Loss(copies[i], m.tokens, m.targets))
 			}
 			loss := op.Mean(dataparallel.Gather(losses, devices[0], 0), nil, false)
 			if err = autograd.Backward(loss); err != nil {

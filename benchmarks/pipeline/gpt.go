@@ -6,116 +6,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plait-ml/plait/benchmarks/internal/gpt"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/nn"
-	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/parallel/pipeline"
 )
 
-// A shape is the size of a GPT and of its batch.
-type shape struct {
-	name                                 string
-	kinds, context, width, layers, heads int
-	batch                                int
-}
-
-var shapes = map[string]shape{
-	"gpt2":  {"GPT-2 124M", 50257, 1024, 768, 12, 12, 8},
-	"small": {"GPT 4x128", 96, 128, 128, 4, 4, 8},
-	"tiny":  {"GPT 6x32", 17, 16, 32, 6, 2, 4},
-}
-
-// A beginning is the embeddings of tokens and of their places.
-type beginning struct {
-	nn.Base
-	Tokens, Places *core.Tensor `plait:"param"`
-}
-
-// Forward returns [B T C] for the codes of T tokens in B texts.
-func (l *beginning) Forward(codes *core.Tensor) *core.Tensor {
-	places := op.Narrow(l.Places, 0, 0, codes.Size(1))
-	return op.Add(op.Embedding(codes, l.Tokens, op.EmbeddingOptions{}), places)
-}
-
-// A block is attention and a perceptron.
-type block struct {
-	nn.Base
-	heads                      int
-	Norm1, Norm2               *nn.LayerNorm
-	Attend, Join, Expand, Back *nn.Linear
-}
-
-func newBlock(s shape) *block {
-	c := s.width
-	return &block{
-		heads: s.heads,
-		Norm1: nn.NewLayerNorm([]int{c}, nn.NormOptions{}), Attend: nn.NewLinear(c, 3*c, nn.LinearOptions{}), Join: nn.NewLinear(c, c, nn.LinearOptions{}),
-		Norm2: nn.NewLayerNorm([]int{c}, nn.NormOptions{}), Expand: nn.NewLinear(c, 4*c, nn.LinearOptions{}), Back: nn.NewLinear(4*c, c, nn.LinearOptions{}),
-	}
-}
-
-// Forward maps [B T C] to the same.
-func (l *block) Forward(x *core.Tensor) *core.Tensor {
-	b, t, c := x.Size(0), x.Size(1), x.Size(2)
-	h := nn.Call(l.Attend, nn.Call(l.Norm1, x))
-	h = op.Permute(op.Reshape(h, b, t, 3, l.heads, c/l.heads), 2, 0, 3, 1, 4)
-	y := op.ScaledDotProductAttention(op.Select(h, 0, 0), op.Select(h, 0, 1), op.Select(h, 0, 2), op.AttentionOptions{Causal: true})
-	x = op.Add(x, nn.Call(l.Join, op.Reshape(op.Transpose(y, 1, 2), b, t, c)))
-	h = op.Gelu(nn.Call(l.Expand, nn.Call(l.Norm2, x)), "tanh")
-	return op.Add(x, nn.Call(l.Back, h))
-}
-
-// An end is the scores of all tokens, by the table of the first layer.
-type end struct {
-	nn.Base
-	Norm   *nn.LayerNorm
-	Tokens *core.Tensor `plait:"param"`
-}
-
-// Forward maps [B T C] to scores [B T K].
-func (l *end) Forward(x *core.Tensor) *core.Tensor {
-	return op.Linear(nn.Call(l.Norm, x), l.Tokens, nil)
-}
-
-// newGPT returns a model, and what its layers cost in products for each token.
-func newGPT(s shape) (model *nn.Sequential, costs []float64) {
-	core.ManualSeed(1)
-	table := func(rows int) *core.Tensor {
-		return op.Mul(op.Randn(rows, s.width), core.Num(0.02)).Detach().SetRequiresGrad(true)
-	}
-	first := &beginning{Tokens: table(s.kinds), Places: table(s.context)}
-	layers, costs := []nn.Layer{first}, []float64{0}
-	for range s.layers {
-		layers = append(layers, newBlock(s))
-		costs = append(costs, float64(12*s.width*s.width+s.context*s.width))
-	}
-	layers = append(layers, &end{Norm: nn.NewLayerNorm([]int{s.width}, nn.NormOptions{}), Tokens: first.Tokens})
-	model = nn.NewSequential(layers...)
-	for _, p := range nn.Parameters(model) {
-		p.Keep()
-	}
-	return model, append(costs, float64(s.kinds*s.width))
-}
-
-func (s shape) loss(scores, target *core.Tensor) *core.Tensor {
-	return op.CrossEntropy(op.Reshape(scores, -1, s.kinds), op.Reshape(target, -1), op.CrossEntropyOptions{})
-}
-
-// text returns a batch of tokens and those that follow them.
-func (s shape) text() (x, target *core.Tensor) {
-	codes := make([]int64, s.batch*(s.context+1))
-	for i := range codes {
-		codes[i] = int64(i * 7919 % s.kinds)
-	}
-	all := core.FromSlice(codes, s.batch, s.context+1)
-	return op.Contiguous(op.Slice(all, 1, 0, s.context, 1)), op.Contiguous(op.Slice(all, 1, 1, s.context+1, 1))
-}
-
 // A training is a GPT to be trained on devices, a stage or more on each.
 type training struct {
-	shape
+	gpt.Shape
 	devices   []string
 	chunks    int
 	schedules []string
@@ -140,7 +41,7 @@ func (g *training) about() (string, error) {
 	}
 	return fmt.Sprintf("%s on %s, a batch of %d x %d tokens in %d micro-batches. A step forward and backward on %s alone takes %.1f ms. "+
 		"Predicted from the times that stages and their copies take while nothing else runs: micro-batches go through one by one.",
-		g.name, strings.Join(names, ", "), g.batch, g.context, g.chunks, g.devices[0], 1e3*one), nil
+		g.Name, strings.Join(names, ", "), g.Batch, g.Context, g.chunks, g.devices[0], 1e3*one), nil
 }
 
 // oneDevice returns the seconds of a step without a pipeline.
@@ -150,15 +51,14 @@ func (g *training) oneDevice() (least float64, err error) {
 		if dev, err = core.OpenDevice(g.devices[0]); err != nil {
 			return
 		}
-		model, _ := newGPT(g.shape)
-		if err = nn.ToDevice(model, dev); err != nil {
+		var made *gpt.GPT
+		if made, err = gpt.New(g.Shape, dev); err != nil {
 			return
 		}
-		x, target := g.text()
-		x, target = op.ToDevice(x, dev), op.ToDevice(target, dev)
+		x, target := g.Text(0, dev)
 		for i := range steps + 1 {
 			start := time.Now()
-			core.Tidy(func() { err = autograd.Backward(g.loss(nn.Call(model, x), target)) })
+			core.Tidy(func() { err = autograd.Backward(made.Loss(made.Tensors(), x, target)) })
 			if err == nil {
 				err = dev.Synchronize()
 			}
@@ -169,9 +69,8 @@ func (g *training) oneDevice() (least float64, err error) {
 				least = seconds
 			}
 		}
-		for _, p := range nn.Parameters(model) {
+		for _, p := range made.Tensors() {
 			p.SetGrad(nil)
-			p.Release()
 		}
 	})
 	return least, err
@@ -193,16 +92,27 @@ func (g *training) rows() ([]row, error) {
 func (g *training) one(name string) (r row, err error) {
 	core.Tidy(func() {
 		var p *pipeline.Pipeline
-		model, costs := newGPT(g.shape)
+		var cpu core.Device
+		if cpu, err = core.OpenDevice("cpu"); err != nil {
+			return
+		}
+		var made *gpt.GPT
+		if made, err = gpt.New(g.Shape, cpu); err != nil {
+			return
+		}
+		model, costs := made.Modules()
+		for _, p := range nn.Parameters(model) {
+			p.Keep()
+		}
 		var schedule *pipeline.Schedule
 		if schedule, err = pipeline.New(name, len(g.devices), g.chunks, 0); err != nil {
 			return
 		}
-		o := pipeline.Options{Chunks: g.chunks, Loss: g.loss}
+		o := pipeline.Options{Chunks: g.chunks, Loss: g.Score}
 		if o.Split, err = pipeline.Balance(costs, schedule.Stages()); err != nil {
 			return
 		}
-		x, target := g.text()
+		x, target := g.Text(0, cpu)
 		run := func(s *pipeline.Schedule) (t *pipeline.Timeline) {
 			if err != nil {
 				return nil

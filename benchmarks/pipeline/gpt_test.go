@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/plait-ml/plait/benchmarks/internal/gpt"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/parallel/pipeline"
 )
@@ -47,7 +48,7 @@ func TestTinyGPT(t *testing.T) {
 		places = append(places, []string{"gpu:0", "gpu:1"}, []string{"gpu:0", "gpu:0"})
 	}
 	for _, devices := range places {
-		g := &training{shapes["tiny"], devices, 2, []string{"1f1b", "zb-v"}}
+		g := &training{gpt.Shape{Name: "GPT 6x32", Kinds: 17, Context: 16, Width: 32, Layers: 6, Heads: 2, Batch: 4}, devices, 2, []string{"1f1b", "zb-v"}}
 		about, err := g.about()
 		require.NoError(t, err)
 		require.Contains(t, about, "alone takes")

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plait-ml/plait/benchmarks/internal/gpt"
 	"github.com/plait-ml/plait/core"
 	_ "github.com/plait-ml/plait/core/cpu"
 	"github.com/plait-ml/plait/parallel/pipeline"
@@ -33,17 +34,17 @@ func main() {
 	sections := onCPUs
 	name := "-pipeline.md"
 	if *on != "" {
-		s, ok := shapes[*model]
+		s, ok := gpt.Shapes[*model]
 		if !ok {
 			fail(fmt.Errorf("there is no model %q", *model))
 		}
 		g := &training{s, strings.Split(*on, ","), *chunks, strings.Split(*schedules, ",")}
-		g.batch = max(g.batch, g.chunks)
+		g.Batch = max(g.Batch, g.chunks)
 		about, err := g.about()
 		if err != nil {
 			fail(err)
 		}
-		sections = []section{{s.name, about, g.rows}}
+		sections = []section{{s.Name, about, g.rows}}
 		name = "-pipeline-gpt.md"
 	}
 	if *out == "" {
