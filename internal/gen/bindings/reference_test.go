@@ -52,6 +52,7 @@ func TestTheReferenceSaysEverything(t *testing.T) {
 		for _, part := range parts {
 			require.Contains(t, all[r.Name], part, r.Name)
 		}
+		require.NotRegexp(t, `0x[0-9a-f]{6}|<nil>|map\[|&\{`, all[r.Name], "%s: an argument that is printed raw", r.Name)
 	}
 	require.Equal(t, all, entries(t), "made again, it is the same")
 	require.Len(t, all, len(op.Rows()))
