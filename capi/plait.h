@@ -1556,7 +1556,8 @@ plait_tensor plait_softplus(plait_tensor input, double beta, double threshold);
 //   - matrices: matrices; the first and the last may be vectors
 plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
 
-// A power in float64.
+// input to the power exponent, computed and returned in float64. A negative number to the power of a fraction
+// is NaN.
 //   - exponent: the powers: a tensor, or a number
 plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent, double exponent_number);
 
@@ -1572,7 +1573,7 @@ plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
 //   - values: what 0 becomes; a tensor that broadcasts
 plait_status plait_heaviside_in_place(plait_tensor input, plait_tensor values);
 
-// input * 2^other.
+// input * 2^other; of integers too as floats.
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_ldexp(plait_tensor input, plait_tensor other, double other_number);
 
@@ -1580,7 +1581,8 @@ plait_tensor plait_ldexp(plait_tensor input, plait_tensor other, double other_nu
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_ldexp_in_place(plait_tensor input, plait_tensor other, double other_number);
 
-// A random multiple of what is negative.
+// The input where it is positive, elsewhere a multiple of it: random between lower and upper in training,
+// else their mean.
 //   - lower (0.125): the smallest slope
 //   - upper (0.3333333333333333): the largest slope
 //   - training (false): whether the slopes are random
@@ -1592,13 +1594,13 @@ plait_tensor plait_rrelu(plait_tensor input, double lower, double upper, bool tr
 //   - training (false): whether the slopes are random
 plait_status plait_rrelu_in_place(plait_tensor input, double lower, double upper, bool training);
 
-// The sign.
+// -1, 0 or 1 by the sign: another name of sign.
 plait_tensor plait_sgn(plait_tensor input);
 
 // sgn in place: changes input.
 plait_status plait_sgn_in_place(plait_tensor input);
 
-// The quotient.
+// input / other, of integers too as floats: another name of div.
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_true_divide(plait_tensor input, plait_tensor other, double other_number);
 
@@ -1606,7 +1608,7 @@ plait_tensor plait_true_divide(plait_tensor input, plait_tensor other, double ot
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
 
-// The sum of the products of the elements of two vectors.
+// The sum of the products of the elements of two vectors of one size: another name of dot.
 //   - other: a vector
 plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
 
@@ -1700,11 +1702,13 @@ plait_tensor plait_combinations(plait_tensor input, int64_t r, bool with_replace
 //   - offset (0): which diagonal
 plait_tensor plait_diagflat(plait_tensor input, int64_t offset);
 
-// Equal parts along the third dimension. Returns a list for plait_list_take.
+// Equal parts along the third dimension; fails if its size is no multiple of sections. Returns a list for
+// plait_list_take.
 //   - sections: how many parts, or where they begin
 plait_object plait_dsplit(plait_tensor input, int64_t sections);
 
-// Equal parts along the second dimension. Returns a list for plait_list_take.
+// Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of
+// sections. Returns a list for plait_list_take.
 //   - sections: how many parts, or where they begin
 plait_object plait_hsplit(plait_tensor input, int64_t sections);
 
@@ -1738,7 +1742,8 @@ plait_tensor plait_put(plait_tensor input, plait_tensor index, plait_tensor sour
 //   - increasing (false): whether the powers increase from left to right
 plait_tensor plait_vander(plait_tensor x, int64_t N, bool increasing);
 
-// Equal parts along the first dimension. Returns a list for plait_list_take.
+// Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.
+// Returns a list for plait_list_take.
 //   - sections: how many parts, or where they begin
 plait_object plait_vsplit(plait_tensor input, int64_t sections);
 
@@ -1758,19 +1763,19 @@ plait_tensor plait_scaled_dot_product_attention(plait_tensor query, plait_tensor
 
 // --- avg pool ---
 
-// Average of each of output_size windows that cover the input.
+// Average of each of output_size windows that cover the input, [N, C, L] or [C, L].
 //   - output_size: -1 for the input's
 plait_tensor plait_adaptive_avg_pool1d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
 
-// Average of each of output_size windows that cover the input.
+// Average of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
 //   - output_size: -1 for the input's
 plait_tensor plait_adaptive_avg_pool2d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
 
-// Average of each of output_size windows that cover the input.
+// Average of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
 //   - output_size: -1 for the input's
 plait_tensor plait_adaptive_avg_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
 
-// Average of each window of the input.
+// Average of each window of the input, [N, C, L] or [C, L].
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -1781,7 +1786,7 @@ plait_tensor plait_avg_pool1d(plait_tensor input, plait_ints kernel_size, int64_
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
 		bool exclude_pad, int64_t divisor_override);
 
-// Average of each window of the input.
+// Average of each window of the input, [N, C, H, W] or [C, H, W].
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -1792,7 +1797,7 @@ plait_tensor plait_avg_pool2d(plait_tensor input, plait_ints kernel_size, int64_
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
 		bool exclude_pad, int64_t divisor_override);
 
-// Average of each window of the input.
+// Average of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -2100,7 +2105,7 @@ plait_tensor plait_full(plait_ints size, int64_t size_len, plait_tensor fill_val
 plait_tensor plait_full_like(plait_tensor input, plait_tensor fill_value, double fill_value_number,
 		plait_dtype dtype, plait_device device, bool requires_grad);
 
-// Evenly spaced numbers.
+// The given number of evenly spaced numbers from start to end, both included.
 //   - start: the first number
 //   - end: the last number
 //   - steps: how many
@@ -2110,7 +2115,7 @@ plait_tensor plait_full_like(plait_tensor input, plait_tensor fill_value, double
 plait_tensor plait_linspace(double start, double end, int64_t steps, plait_dtype dtype, plait_device device,
 		bool requires_grad);
 
-// Powers of evenly spaced numbers.
+// base to the powers of the given number of evenly spaced numbers from start to end, both included.
 //   - start: the first number
 //   - end: the last number
 //   - steps: how many
@@ -2121,7 +2126,7 @@ plait_tensor plait_linspace(double start, double end, int64_t steps, plait_dtype
 plait_tensor plait_logspace(double start, double end, int64_t steps, double base, plait_dtype dtype,
 		plait_device device, bool requires_grad);
 
-// Ones.
+// A tensor of ones.
 //   - size: the shape
 //   - dtype (PLAIT_DEFAULT): of the result
 //   - device (PLAIT_DEFAULT): where the result goes
@@ -2156,7 +2161,7 @@ plait_tensor plait_tril_indices(int64_t row, int64_t col, int64_t offset, plait_
 plait_tensor plait_triu_indices(int64_t row, int64_t col, int64_t offset, plait_dtype dtype,
 		plait_device device, bool requires_grad);
 
-// Zeros.
+// A tensor of zeros.
 //   - size: the shape
 //   - dtype (PLAIT_DEFAULT): of the result
 //   - device (PLAIT_DEFAULT): where the result goes
@@ -2547,7 +2552,7 @@ plait_tensor plait_take_along_dim(plait_tensor input, plait_tensor indices, int6
 
 // --- grid ---
 
-// The grids of affine maps.
+// The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.
 //   - theta: matrices of affine maps, [N, 2, 3] or [N, 3, 4]
 //   - size: the shape of the images that the grid is for, [N, C, H, W] or [N, C, D, H, W]
 //   - align_corners (false): whether -1 and 1 are the centres of the outermost elements
@@ -2694,7 +2699,7 @@ plait_status plait_linalg_lu_factor_ex(plait_tensor input, plait_tensor out[3]);
 //   - adjoint (false): whether the equations are those of the transpose
 plait_tensor plait_linalg_lu_solve(plait_tensor lu, plait_tensor pivots, plait_tensor B, bool adjoint);
 
-// The norms of matrices.
+// The norms of the matrices in two dimensions.
 //   - input: matrices [*, m, n]
 //   - ord ("fro"): fro, nuc, 1, -1, 2, -2, inf or -inf
 plait_tensor plait_linalg_matrix_norm(plait_tensor input, plait_string ord);
@@ -2709,7 +2714,8 @@ plait_tensor plait_linalg_pinv(plait_tensor input, double rtol);
 //   - input: matrices [*, m, n]
 plait_status plait_linalg_qr(plait_tensor input, plait_tensor out[2]);
 
-// The signs and the logarithms of determinants. Writes the results' handles to out.
+// The signs and the logarithms of the magnitudes of determinants of square matrices. Writes the results'
+// handles to out.
 //   - input: matrices [*, n, n]
 plait_status plait_linalg_slogdet(plait_tensor input, plait_tensor out[2]);
 
@@ -3002,7 +3008,7 @@ plait_tensor plait_triplet_margin_loss(plait_tensor anchor, plait_tensor positiv
 
 // --- lp pool ---
 
-// The p-norm of each window of the input.
+// The p-norm of each window of the input, [N, C, L] or [C, L].
 //   - norm_type: the order of the norm
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
@@ -3010,7 +3016,7 @@ plait_tensor plait_triplet_margin_loss(plait_tensor anchor, plait_tensor positiv
 plait_tensor plait_lp_pool1d(plait_tensor input, double norm_type, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
 
-// The p-norm of each window of the input.
+// The p-norm of each window of the input, [N, C, H, W] or [C, H, W].
 //   - norm_type: the order of the norm
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
@@ -3018,7 +3024,7 @@ plait_tensor plait_lp_pool1d(plait_tensor input, double norm_type, plait_ints ke
 plait_tensor plait_lp_pool2d(plait_tensor input, double norm_type, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
 
-// The p-norm of each window of the input.
+// The p-norm of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 //   - norm_type: the order of the norm
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
@@ -3112,8 +3118,8 @@ plait_status plait_baddbmm_in_place(plait_tensor input, plait_tensor batch1, pla
 //   - bias (0): summands, one for each output
 plait_tensor plait_bilinear(plait_tensor input1, plait_tensor input2, plait_tensor weight, plait_tensor bias);
 
-// The products of the matrices of two stacks.
-//   - mat2: matrices, [B, K, M]
+// The products of the matrices of two stacks, [B, M, K] and [B, K, N]: [B, M, N].
+//   - mat2: matrices, [B, K, N]
 plait_tensor plait_bmm(plait_tensor input, plait_tensor mat2);
 
 // The sum of the products of the elements of two vectors.
@@ -3130,47 +3136,47 @@ plait_tensor plait_linear(plait_tensor input, plait_tensor weight, plait_tensor 
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_matmul(plait_tensor input, plait_tensor other);
 
-// The product of two matrices.
-//   - mat2: a matrix, [K, M]
+// The product of two matrices, [M, K] and [K, N]: [M, N].
+//   - mat2: a matrix, [K, N]
 plait_tensor plait_mm(plait_tensor input, plait_tensor mat2);
 
-// The product of a matrix and a vector.
-//   - vec: a vector, [M]
+// The product of a matrix and a vector, [M, K] and [K]: [M].
+//   - vec: a vector, [K]
 plait_tensor plait_mv(plait_tensor input, plait_tensor vec);
 
 // --- max pool ---
 
-// Largest element of each of output_size windows that cover the input.
+// Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L].
 //   - output_size: -1 for the input's
 plait_tensor plait_adaptive_max_pool1d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
 
-// Largest element of each of output_size windows that cover the input. The second result has the positions of
-// the maxima in their planes. Writes the results' handles to out.
+// Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L]. The second result
+// has the positions of the maxima in their planes. Writes the results' handles to out.
 //   - output_size: -1 for the input's
 plait_status plait_adaptive_max_pool1d_with_indices(plait_tensor input, plait_ints output_size,
 		int64_t output_size_len, plait_tensor out[2]);
 
-// Largest element of each of output_size windows that cover the input.
+// Largest element of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
 //   - output_size: -1 for the input's
 plait_tensor plait_adaptive_max_pool2d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
 
-// Largest element of each of output_size windows that cover the input. The second result has the positions of
-// the maxima in their planes. Writes the results' handles to out.
+// Largest element of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W]. The second
+// result has the positions of the maxima in their planes. Writes the results' handles to out.
 //   - output_size: -1 for the input's
 plait_status plait_adaptive_max_pool2d_with_indices(plait_tensor input, plait_ints output_size,
 		int64_t output_size_len, plait_tensor out[2]);
 
-// Largest element of each of output_size windows that cover the input.
+// Largest element of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
 //   - output_size: -1 for the input's
 plait_tensor plait_adaptive_max_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
 
-// Largest element of each of output_size windows that cover the input. The second result has the positions of
-// the maxima in their planes. Writes the results' handles to out.
+// Largest element of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W]. The
+// second result has the positions of the maxima in their planes. Writes the results' handles to out.
 //   - output_size: -1 for the input's
 plait_status plait_adaptive_max_pool3d_with_indices(plait_tensor input, plait_ints output_size,
 		int64_t output_size_len, plait_tensor out[2]);
 
-// Largest element of each window of the input.
+// Largest element of each window of the input, [N, C, L] or [C, L].
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -3180,8 +3186,8 @@ plait_tensor plait_max_pool1d(plait_tensor input, plait_ints kernel_size, int64_
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
 		int64_t dilation_len, bool ceil_mode);
 
-// Largest element of each window of the input. The second result has the positions of the maxima in their
-// planes. Writes the results' handles to out.
+// Largest element of each window of the input, [N, C, L] or [C, L]. The second result has the positions of
+// the maxima in their planes. Writes the results' handles to out.
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -3191,7 +3197,7 @@ plait_status plait_max_pool1d_with_indices(plait_tensor input, plait_ints kernel
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor out[2]);
 
-// Largest element of each window of the input.
+// Largest element of each window of the input, [N, C, H, W] or [C, H, W].
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -3201,8 +3207,8 @@ plait_tensor plait_max_pool2d(plait_tensor input, plait_ints kernel_size, int64_
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
 		int64_t dilation_len, bool ceil_mode);
 
-// Largest element of each window of the input. The second result has the positions of the maxima in their
-// planes. Writes the results' handles to out.
+// Largest element of each window of the input, [N, C, H, W] or [C, H, W]. The second result has the positions
+// of the maxima in their planes. Writes the results' handles to out.
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -3212,7 +3218,7 @@ plait_status plait_max_pool2d_with_indices(plait_tensor input, plait_ints kernel
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints dilation, int64_t dilation_len, bool ceil_mode, plait_tensor out[2]);
 
-// Largest element of each window of the input.
+// Largest element of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -3222,8 +3228,8 @@ plait_tensor plait_max_pool3d(plait_tensor input, plait_ints kernel_size, int64_
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints dilation,
 		int64_t dilation_len, bool ceil_mode);
 
-// Largest element of each window of the input. The second result has the positions of the maxima in their
-// planes. Writes the results' handles to out.
+// Largest element of each window of the input, [N, C, D, H, W] or [C, D, H, W]. The second result has the
+// positions of the maxima in their planes. Writes the results' handles to out.
 //   - kernel_size: the sizes of the windows
 //   - stride (absent): the kernel's size if absent
 //   - padding (0): how many elements are added on both sides
@@ -3516,7 +3522,7 @@ plait_tensor plait_diag(plait_tensor input, int64_t diagonal);
 //   - dim2 (-1): of the columns
 plait_tensor plait_diag_embed(plait_tensor input, int64_t offset, int64_t dim1, int64_t dim2);
 
-// The elements in reverse order along dimensions.
+// A copy with the elements in reverse order along dimensions.
 //   - dims: the dimensions
 plait_tensor plait_flip(plait_tensor input, plait_ints dims, int64_t dims_len);
 
@@ -3545,7 +3551,7 @@ plait_tensor plait_repeat_interleave(plait_tensor input, plait_tensor repeats, i
 plait_tensor plait_roll(plait_tensor input, plait_ints shifts, int64_t shifts_len, plait_ints dims,
 		int64_t dims_len);
 
-// The tensor turned in a plane.
+// The tensor turned k times by 90 degrees in the plane of two dimensions, from the first towards the second.
 //   - k (1): how many quarter turns
 //   - dims ({0, 1}): the plane
 plait_tensor plait_rot90(plait_tensor input, int64_t k, plait_ints dims, int64_t dims_len);
@@ -3554,7 +3560,7 @@ plait_tensor plait_rot90(plait_tensor input, int64_t k, plait_ints dims, int64_t
 //   - dims: how often, for the last dimensions
 plait_tensor plait_tile(plait_tensor input, plait_ints dims, int64_t dims_len);
 
-// Matrices with zeros above a diagonal.
+// The matrices in the last two dimensions with zeros above a diagonal; 0 is the main one, 1 the one above it.
 //   - diagonal (0): which diagonal
 plait_tensor plait_tril(plait_tensor input, int64_t diagonal);
 
@@ -3562,7 +3568,7 @@ plait_tensor plait_tril(plait_tensor input, int64_t diagonal);
 //   - diagonal (0): which diagonal
 plait_status plait_tril_in_place(plait_tensor input, int64_t diagonal);
 
-// Matrices with zeros below a diagonal.
+// The matrices in the last two dimensions with zeros below a diagonal; 0 is the main one, 1 the one above it.
 //   - diagonal (0): which diagonal
 plait_tensor plait_triu(plait_tensor input, int64_t diagonal);
 
@@ -3864,7 +3870,7 @@ plait_tensor plait_slice(plait_tensor input, int64_t dim, int64_t start, int64_t
 //   - dim (0): the dimension
 plait_object plait_split(plait_tensor input, int64_t split_size, int64_t dim);
 
-// Views of parts of the given sizes. Returns a list for plait_list_take.
+// Views of parts of the given sizes, which add up to the dimension's. Returns a list for plait_list_take.
 //   - split_sizes: of the parts
 //   - dim (0): the dimension
 plait_object plait_split_with_sizes(plait_tensor input, plait_ints split_sizes, int64_t split_sizes_len,
@@ -4021,7 +4027,8 @@ plait_tensor plait_erfinv(plait_tensor input);
 // erfinv in place: changes input.
 plait_status plait_erfinv_in_place(plait_tensor input);
 
-// Mantissas and exponents. Writes the results' handles to out.
+// Mantissas, of a size in [0.5, 1) or 0, and int32 exponents: input = mantissa * 2^exponent. Floating-point
+// only. Writes the results' handles to out.
 plait_status plait_frexp(plait_tensor input, plait_tensor out[2]);
 
 // The modified Bessel function of the first kind of order 0.
@@ -4046,7 +4053,7 @@ plait_tensor plait_igammac(plait_tensor input, plait_tensor other);
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_igammac_in_place(plait_tensor input, plait_tensor other);
 
-// The least common multiples.
+// The least common multiples of integers; 0 where one of them is 0.
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
 
@@ -4082,7 +4089,7 @@ plait_tensor plait_nan_to_num(plait_tensor input, double nan, plait_tensor posin
 plait_status plait_nan_to_num_in_place(plait_tensor input, double nan, plait_tensor posinf,
 		double posinf_number, plait_tensor neginf, double neginf_number);
 
-// The next number in a direction.
+// The next number of the dtype in the direction of other.
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_nextafter(plait_tensor input, plait_tensor other);
 
@@ -4227,7 +4234,7 @@ plait_tensor plait_cov(plait_tensor input, double correction, plait_tensor fweig
 //   - dim (-1): the dimension; negative ones count from the end
 plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
 
-// The norm of a difference.
+// The p-norm of all elements of input - other.
 //   - other: a tensor that broadcasts
 //   - p (2): the order of the norm
 plait_tensor plait_dist(plait_tensor input, plait_tensor other, double p);
@@ -4261,7 +4268,8 @@ plait_tensor plait_nansum(plait_tensor input, plait_ints dim, int64_t dim_len, b
 plait_tensor plait_quantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim,
 		plait_string interpolation);
 
-// Parts along a dimension scaled down to a norm.
+// The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm
+// scaled down to it.
 //   - p (2): the order of the norm
 //   - dim: the dimension; negative ones count from the end
 //   - maxnorm: the largest norm that is left as it is
@@ -4390,7 +4398,7 @@ plait_tensor plait_atleast3d(plait_tensor input);
 //   - tensors: the tensors
 plait_object plait_broadcast_tensors(plait_tensors tensors, int64_t tensors_len);
 
-// A view broadcast to a shape.
+// A view broadcast to a shape, in which dimensions of size 1 repeat.
 //   - size: the new shape
 plait_tensor plait_broadcast_to(plait_tensor input, plait_ints size, int64_t size_len);
 
@@ -4454,7 +4462,7 @@ plait_tensor plait_t(plait_tensor input);
 //   - dim1: the other
 plait_tensor plait_transpose(plait_tensor input, int64_t dim0, int64_t dim1);
 
-// A dimension split into several.
+// A dimension split into several, whose sizes multiply to its own.
 //   - dim: the dimension
 //   - sizes: what the dimension is split into; one may be -1
 plait_tensor plait_unflatten(plait_tensor input, int64_t dim, plait_ints sizes, int64_t sizes_len);

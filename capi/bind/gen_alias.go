@@ -13,7 +13,7 @@ func ChainMatmul(matrices Tensors, matricesLen int64) (status Tensor) {
 	return result(op.MultiDot(tensors(matrices, matricesLen)))
 }
 
-// FloatPower applies the operation float_power. A power in float64.
+// FloatPower applies the operation float_power. input to the power exponent, computed and returned in float64. A negative number to the power of a fraction is NaN.
 func FloatPower(input Tensor, exponent Tensor, exponentNumber float64) (status Tensor) {
 	defer protect("float_power", &status)
 	if crowded() {
@@ -24,7 +24,7 @@ func FloatPower(input Tensor, exponent Tensor, exponentNumber float64) (status T
 	return result(op.FloatPower(t0, t1), t0, t1)
 }
 
-// FloatPowerInPlace applies the operation float_power_. A power in float64.
+// FloatPowerInPlace applies the operation float_power_. input to the power exponent, computed and returned in float64. A negative number to the power of a fraction is NaN.
 func FloatPowerInPlace(input Tensor, exponent Tensor, exponentNumber float64) (status Status) {
 	defer protect("float_power_", &status)
 	if crowded() {
@@ -57,7 +57,7 @@ func HeavisideInPlace(input Tensor, values Tensor) (status Status) {
 	return changed(op.HeavisideInPlace(t0, t1))
 }
 
-// Ldexp applies the operation ldexp. input * 2^other.
+// Ldexp applies the operation ldexp. input * 2^other; of integers too as floats.
 func Ldexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("ldexp", &status)
 	if crowded() {
@@ -68,7 +68,7 @@ func Ldexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	return result(op.Ldexp(t0, t1), t0, t1)
 }
 
-// LdexpInPlace applies the operation ldexp_. input * 2^other.
+// LdexpInPlace applies the operation ldexp_. input * 2^other; of integers too as floats.
 func LdexpInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("ldexp_", &status)
 	if crowded() {
@@ -79,7 +79,7 @@ func LdexpInPlace(input Tensor, other Tensor, otherNumber float64) (status Statu
 	return changed(op.LdexpInPlace(t0, t1))
 }
 
-// Rrelu applies the operation rrelu. A random multiple of what is negative.
+// Rrelu applies the operation rrelu. The input where it is positive, elsewhere a multiple of it: random between lower and upper in training, else their mean.
 func Rrelu(input Tensor, lower float64, upper float64, training bool) (status Tensor) {
 	defer protect("rrelu", &status)
 	if crowded() {
@@ -89,7 +89,7 @@ func Rrelu(input Tensor, lower float64, upper float64, training bool) (status Te
 	return result(op.Rrelu(t0, lower, upper, training), t0)
 }
 
-// RreluInPlace applies the operation rrelu_. A random multiple of what is negative.
+// RreluInPlace applies the operation rrelu_. The input where it is positive, elsewhere a multiple of it: random between lower and upper in training, else their mean.
 func RreluInPlace(input Tensor, lower float64, upper float64, training bool) (status Status) {
 	defer protect("rrelu_", &status)
 	if crowded() {
@@ -99,7 +99,7 @@ func RreluInPlace(input Tensor, lower float64, upper float64, training bool) (st
 	return changed(op.RreluInPlace(t0, lower, upper, training))
 }
 
-// Sgn applies the operation sgn. The sign.
+// Sgn applies the operation sgn. -1, 0 or 1 by the sign: another name of sign.
 func Sgn(input Tensor) (status Tensor) {
 	defer protect("sgn", &status)
 	if crowded() {
@@ -109,7 +109,7 @@ func Sgn(input Tensor) (status Tensor) {
 	return result(op.Sign(t0), t0)
 }
 
-// SgnInPlace applies the operation sgn_. The sign.
+// SgnInPlace applies the operation sgn_. -1, 0 or 1 by the sign: another name of sign.
 func SgnInPlace(input Tensor) (status Status) {
 	defer protect("sgn_", &status)
 	if crowded() {
@@ -119,7 +119,7 @@ func SgnInPlace(input Tensor) (status Status) {
 	return changed(op.SignInPlace(t0))
 }
 
-// TrueDivide applies the operation true_divide. The quotient.
+// TrueDivide applies the operation true_divide. input / other, of integers too as floats: another name of div.
 func TrueDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("true_divide", &status)
 	if crowded() {
@@ -130,7 +130,7 @@ func TrueDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor)
 	return result(op.Div(t0, t1), t0, t1)
 }
 
-// TrueDivideInPlace applies the operation true_divide_. The quotient.
+// TrueDivideInPlace applies the operation true_divide_. input / other, of integers too as floats: another name of div.
 func TrueDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("true_divide_", &status)
 	if crowded() {
@@ -141,7 +141,7 @@ func TrueDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status 
 	return changed(op.DivInPlace(t0, t1))
 }
 
-// Vdot applies the operation vdot. The sum of the products of the elements of two vectors.
+// Vdot applies the operation vdot. The sum of the products of the elements of two vectors of one size: another name of dot.
 func Vdot(input Tensor, other Tensor) (status Tensor) {
 	defer protect("vdot", &status)
 	if crowded() {

@@ -33,7 +33,7 @@ func Diagflat(input Tensor, offset int64) (status Tensor) {
 	return result(op.DiagFlat(t0, int(offset)), t0)
 }
 
-// Dsplit applies the operation dsplit. Equal parts along the third dimension.
+// Dsplit applies the operation dsplit. Equal parts along the third dimension; fails if its size is no multiple of sections.
 func Dsplit(input Tensor, sections int64) (status Object) {
 	defer protect("dsplit", &status)
 	if crowded() {
@@ -43,7 +43,7 @@ func Dsplit(input Tensor, sections int64) (status Object) {
 	return list(op.DSplit(t0, int(sections)))
 }
 
-// Hsplit applies the operation hsplit. Equal parts along the second dimension.
+// Hsplit applies the operation hsplit. Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of sections.
 func Hsplit(input Tensor, sections int64) (status Object) {
 	defer protect("hsplit", &status)
 	if crowded() {
@@ -99,7 +99,7 @@ func Vander(x Tensor, N int64, increasing bool) (status Tensor) {
 	return result(op.Vander(t0, int(N), increasing), t0)
 }
 
-// Vsplit applies the operation vsplit. Equal parts along the first dimension.
+// Vsplit applies the operation vsplit. Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.
 func Vsplit(input Tensor, sections int64) (status Object) {
 	defer protect("vsplit", &status)
 	if crowded() {

@@ -4,7 +4,7 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
-// AdaptiveAvgPool1d applies the operation adaptive_avg_pool1d. Average of each of output_size windows that cover the input.
+// AdaptiveAvgPool1d applies the operation adaptive_avg_pool1d. Average of each of output_size windows that cover the input, [N, C, L] or [C, L].
 func AdaptiveAvgPool1d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_avg_pool1d", &status)
 	if crowded() {
@@ -14,7 +14,7 @@ func AdaptiveAvgPool1d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 	return result(op.AdaptiveAvgPool1d(t0, ints(outputSize, outputSizeLen)), t0)
 }
 
-// AdaptiveAvgPool2d applies the operation adaptive_avg_pool2d. Average of each of output_size windows that cover the input.
+// AdaptiveAvgPool2d applies the operation adaptive_avg_pool2d. Average of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
 func AdaptiveAvgPool2d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_avg_pool2d", &status)
 	if crowded() {
@@ -24,7 +24,7 @@ func AdaptiveAvgPool2d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 	return result(op.AdaptiveAvgPool2d(t0, ints(outputSize, outputSizeLen)), t0)
 }
 
-// AdaptiveAvgPool3d applies the operation adaptive_avg_pool3d. Average of each of output_size windows that cover the input.
+// AdaptiveAvgPool3d applies the operation adaptive_avg_pool3d. Average of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
 func AdaptiveAvgPool3d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_avg_pool3d", &status)
 	if crowded() {
@@ -34,7 +34,7 @@ func AdaptiveAvgPool3d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 	return result(op.AdaptiveAvgPool3d(t0, ints(outputSize, outputSizeLen)), t0)
 }
 
-// AvgPool1d applies the operation avg_pool1d. Average of each window of the input.
+// AvgPool1d applies the operation avg_pool1d. Average of each window of the input, [N, C, L] or [C, L].
 func AvgPool1d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, ceilMode bool, excludePad bool, divisorOverride int64) (status Tensor) {
 	defer protect("avg_pool1d", &status)
 	if crowded() {
@@ -44,7 +44,7 @@ func AvgPool1d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 	return result(op.AvgPool1d(t0, ints(kernelSize, kernelSizeLen), op.AvgPoolOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), CeilMode: ceilMode, ExcludePad: excludePad, DivisorOverride: int(divisorOverride)}), t0)
 }
 
-// AvgPool2d applies the operation avg_pool2d. Average of each window of the input.
+// AvgPool2d applies the operation avg_pool2d. Average of each window of the input, [N, C, H, W] or [C, H, W].
 func AvgPool2d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, ceilMode bool, excludePad bool, divisorOverride int64) (status Tensor) {
 	defer protect("avg_pool2d", &status)
 	if crowded() {
@@ -54,7 +54,7 @@ func AvgPool2d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 	return result(op.AvgPool2d(t0, ints(kernelSize, kernelSizeLen), op.AvgPoolOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), CeilMode: ceilMode, ExcludePad: excludePad, DivisorOverride: int(divisorOverride)}), t0)
 }
 
-// AvgPool3d applies the operation avg_pool3d. Average of each window of the input.
+// AvgPool3d applies the operation avg_pool3d. Average of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 func AvgPool3d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, ceilMode bool, excludePad bool, divisorOverride int64) (status Tensor) {
 	defer protect("avg_pool3d", &status)
 	if crowded() {

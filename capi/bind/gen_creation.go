@@ -65,7 +65,7 @@ func FullLike(input Tensor, fillValue Tensor, fillValueNumber float64, dtypeArg 
 	return result(op.FullLike(t0, t1, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}), t0, t1)
 }
 
-// Linspace applies the operation linspace. Evenly spaced numbers.
+// Linspace applies the operation linspace. The given number of evenly spaced numbers from start to end, both included.
 func Linspace(start float64, end float64, steps int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("linspace", &status)
 	if crowded() {
@@ -74,7 +74,7 @@ func Linspace(start float64, end float64, steps int64, dtypeArg DType, deviceArg
 	return result(op.Linspace(start, end, int(steps), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
-// Logspace applies the operation logspace. Powers of evenly spaced numbers.
+// Logspace applies the operation logspace. base to the powers of the given number of evenly spaced numbers from start to end, both included.
 func Logspace(start float64, end float64, steps int64, base float64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("logspace", &status)
 	if crowded() {
@@ -83,7 +83,7 @@ func Logspace(start float64, end float64, steps int64, base float64, dtypeArg DT
 	return result(op.Logspace(start, end, int(steps), base, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
-// Ones applies the operation ones. Ones.
+// Ones applies the operation ones. A tensor of ones.
 func Ones(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("ones", &status)
 	if crowded() {
@@ -120,7 +120,7 @@ func TriuIndices(row int64, col int64, offset int64, dtypeArg DType, deviceArg D
 	return result(op.TriuIndices(int(row), int(col), int(offset), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
 }
 
-// Zeros applies the operation zeros. Zeros.
+// Zeros applies the operation zeros. A tensor of zeros.
 func Zeros(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("zeros", &status)
 	if crowded() {

@@ -4,7 +4,7 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
-// AffineGrid applies the operation affine_grid. The grids of affine maps.
+// AffineGrid applies the operation affine_grid. The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.
 func AffineGrid(theta Tensor, size Ints, sizeLen int64, alignCorners bool) (status Tensor) {
 	defer protect("affine_grid", &status)
 	if crowded() {

@@ -90,7 +90,7 @@ func LinalgLuSolve(LU Tensor, pivots Tensor, B Tensor, adjoint bool) (status Ten
 	return result(op.LUSolve(t0, t1, t2, adjoint), t0, t1, t2)
 }
 
-// LinalgMatrixNorm applies the operation linalg_matrix_norm. The norms of matrices.
+// LinalgMatrixNorm applies the operation linalg_matrix_norm. The norms of the matrices in two dimensions.
 func LinalgMatrixNorm(input Tensor, ord string) (status Tensor) {
 	defer protect("linalg_matrix_norm", &status)
 	if crowded() {
@@ -121,7 +121,7 @@ func LinalgQr(input Tensor, out TensorsOut) (status Status) {
 	return results(out, r0, r1)
 }
 
-// LinalgSlogdet applies the operation linalg_slogdet. The signs and the logarithms of determinants.
+// LinalgSlogdet applies the operation linalg_slogdet. The signs and the logarithms of the magnitudes of determinants of square matrices.
 func LinalgSlogdet(input Tensor, out TensorsOut) (status Status) {
 	defer protect("linalg_slogdet", &status)
 	if crowded() {

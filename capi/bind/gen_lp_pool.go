@@ -4,7 +4,7 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
-// LpPool1d applies the operation lp_pool1d. The p-norm of each window of the input.
+// LpPool1d applies the operation lp_pool1d. The p-norm of each window of the input, [N, C, L] or [C, L].
 func LpPool1d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, ceilMode bool) (status Tensor) {
 	defer protect("lp_pool1d", &status)
 	if crowded() {
@@ -14,7 +14,7 @@ func LpPool1d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int
 	return result(op.LPPool1d(t0, normType, ints(kernelSize, kernelSizeLen), op.LPPoolOptions{Stride: ints(stride, strideLen), CeilMode: ceilMode}), t0)
 }
 
-// LpPool2d applies the operation lp_pool2d. The p-norm of each window of the input.
+// LpPool2d applies the operation lp_pool2d. The p-norm of each window of the input, [N, C, H, W] or [C, H, W].
 func LpPool2d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, ceilMode bool) (status Tensor) {
 	defer protect("lp_pool2d", &status)
 	if crowded() {
@@ -24,7 +24,7 @@ func LpPool2d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int
 	return result(op.LPPool2d(t0, normType, ints(kernelSize, kernelSizeLen), op.LPPoolOptions{Stride: ints(stride, strideLen), CeilMode: ceilMode}), t0)
 }
 
-// LpPool3d applies the operation lp_pool3d. The p-norm of each window of the input.
+// LpPool3d applies the operation lp_pool3d. The p-norm of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 func LpPool3d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, ceilMode bool) (status Tensor) {
 	defer protect("lp_pool3d", &status)
 	if crowded() {

@@ -137,7 +137,7 @@ func Bilinear(input1 Tensor, input2 Tensor, weight Tensor, bias Tensor) (status 
 	return result(op.Bilinear(t0, t1, t2, t3), t0, t1, t2, t3)
 }
 
-// Bmm applies the operation bmm. The products of the matrices of two stacks.
+// Bmm applies the operation bmm. The products of the matrices of two stacks, [B, M, K] and [B, K, N]: [B, M, N].
 func Bmm(input Tensor, mat2 Tensor) (status Tensor) {
 	defer protect("bmm", &status)
 	if crowded() {
@@ -182,7 +182,7 @@ func Matmul(input Tensor, other Tensor) (status Tensor) {
 	return result(op.MatMul(t0, t1), t0, t1)
 }
 
-// Mm applies the operation mm. The product of two matrices.
+// Mm applies the operation mm. The product of two matrices, [M, K] and [K, N]: [M, N].
 func Mm(input Tensor, mat2 Tensor) (status Tensor) {
 	defer protect("mm", &status)
 	if crowded() {
@@ -193,7 +193,7 @@ func Mm(input Tensor, mat2 Tensor) (status Tensor) {
 	return result(op.MM(t0, t1), t0, t1)
 }
 
-// Mv applies the operation mv. The product of a matrix and a vector.
+// Mv applies the operation mv. The product of a matrix and a vector, [M, K] and [K]: [M].
 func Mv(input Tensor, vec Tensor) (status Tensor) {
 	defer protect("mv", &status)
 	if crowded() {

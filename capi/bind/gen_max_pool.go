@@ -4,7 +4,7 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
-// AdaptiveMaxPool1d applies the operation adaptive_max_pool1d. Largest element of each of output_size windows that cover the input.
+// AdaptiveMaxPool1d applies the operation adaptive_max_pool1d. Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L].
 func AdaptiveMaxPool1d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_max_pool1d", &status)
 	if crowded() {
@@ -14,7 +14,7 @@ func AdaptiveMaxPool1d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 	return result(op.AdaptiveMaxPool1d(t0, ints(outputSize, outputSizeLen)), t0)
 }
 
-// AdaptiveMaxPool1dWithIndices applies the operation adaptive_max_pool1d_with_indices. Largest element of each of output_size windows that cover the input. The second result has the positions of the maxima in their planes.
+// AdaptiveMaxPool1dWithIndices applies the operation adaptive_max_pool1d_with_indices. Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L]. The second result has the positions of the maxima in their planes.
 func AdaptiveMaxPool1dWithIndices(input Tensor, outputSize Ints, outputSizeLen int64, out TensorsOut) (status Status) {
 	defer protect("adaptive_max_pool1d_with_indices", &status)
 	if crowded() {
@@ -25,7 +25,7 @@ func AdaptiveMaxPool1dWithIndices(input Tensor, outputSize Ints, outputSizeLen i
 	return results(out, r0, r1)
 }
 
-// AdaptiveMaxPool2d applies the operation adaptive_max_pool2d. Largest element of each of output_size windows that cover the input.
+// AdaptiveMaxPool2d applies the operation adaptive_max_pool2d. Largest element of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
 func AdaptiveMaxPool2d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_max_pool2d", &status)
 	if crowded() {
@@ -35,7 +35,7 @@ func AdaptiveMaxPool2d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 	return result(op.AdaptiveMaxPool2d(t0, ints(outputSize, outputSizeLen)), t0)
 }
 
-// AdaptiveMaxPool2dWithIndices applies the operation adaptive_max_pool2d_with_indices. Largest element of each of output_size windows that cover the input. The second result has the positions of the maxima in their planes.
+// AdaptiveMaxPool2dWithIndices applies the operation adaptive_max_pool2d_with_indices. Largest element of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W]. The second result has the positions of the maxima in their planes.
 func AdaptiveMaxPool2dWithIndices(input Tensor, outputSize Ints, outputSizeLen int64, out TensorsOut) (status Status) {
 	defer protect("adaptive_max_pool2d_with_indices", &status)
 	if crowded() {
@@ -46,7 +46,7 @@ func AdaptiveMaxPool2dWithIndices(input Tensor, outputSize Ints, outputSizeLen i
 	return results(out, r0, r1)
 }
 
-// AdaptiveMaxPool3d applies the operation adaptive_max_pool3d. Largest element of each of output_size windows that cover the input.
+// AdaptiveMaxPool3d applies the operation adaptive_max_pool3d. Largest element of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
 func AdaptiveMaxPool3d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_max_pool3d", &status)
 	if crowded() {
@@ -56,7 +56,7 @@ func AdaptiveMaxPool3d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 	return result(op.AdaptiveMaxPool3d(t0, ints(outputSize, outputSizeLen)), t0)
 }
 
-// AdaptiveMaxPool3dWithIndices applies the operation adaptive_max_pool3d_with_indices. Largest element of each of output_size windows that cover the input. The second result has the positions of the maxima in their planes.
+// AdaptiveMaxPool3dWithIndices applies the operation adaptive_max_pool3d_with_indices. Largest element of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W]. The second result has the positions of the maxima in their planes.
 func AdaptiveMaxPool3dWithIndices(input Tensor, outputSize Ints, outputSizeLen int64, out TensorsOut) (status Status) {
 	defer protect("adaptive_max_pool3d_with_indices", &status)
 	if crowded() {
@@ -67,7 +67,7 @@ func AdaptiveMaxPool3dWithIndices(input Tensor, outputSize Ints, outputSizeLen i
 	return results(out, r0, r1)
 }
 
-// MaxPool1d applies the operation max_pool1d. Largest element of each window of the input.
+// MaxPool1d applies the operation max_pool1d. Largest element of each window of the input, [N, C, L] or [C, L].
 func MaxPool1d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool) (status Tensor) {
 	defer protect("max_pool1d", &status)
 	if crowded() {
@@ -77,7 +77,7 @@ func MaxPool1d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 	return result(op.MaxPool1d(t0, ints(kernelSize, kernelSizeLen), op.MaxPoolOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), Dilation: ints(dilation, dilationLen), CeilMode: ceilMode}), t0)
 }
 
-// MaxPool1dWithIndices applies the operation max_pool1d_with_indices. Largest element of each window of the input. The second result has the positions of the maxima in their planes.
+// MaxPool1dWithIndices applies the operation max_pool1d_with_indices. Largest element of each window of the input, [N, C, L] or [C, L]. The second result has the positions of the maxima in their planes.
 func MaxPool1dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool, out TensorsOut) (status Status) {
 	defer protect("max_pool1d_with_indices", &status)
 	if crowded() {
@@ -88,7 +88,7 @@ func MaxPool1dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, st
 	return results(out, r0, r1)
 }
 
-// MaxPool2d applies the operation max_pool2d. Largest element of each window of the input.
+// MaxPool2d applies the operation max_pool2d. Largest element of each window of the input, [N, C, H, W] or [C, H, W].
 func MaxPool2d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool) (status Tensor) {
 	defer protect("max_pool2d", &status)
 	if crowded() {
@@ -98,7 +98,7 @@ func MaxPool2d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 	return result(op.MaxPool2d(t0, ints(kernelSize, kernelSizeLen), op.MaxPoolOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), Dilation: ints(dilation, dilationLen), CeilMode: ceilMode}), t0)
 }
 
-// MaxPool2dWithIndices applies the operation max_pool2d_with_indices. Largest element of each window of the input. The second result has the positions of the maxima in their planes.
+// MaxPool2dWithIndices applies the operation max_pool2d_with_indices. Largest element of each window of the input, [N, C, H, W] or [C, H, W]. The second result has the positions of the maxima in their planes.
 func MaxPool2dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool, out TensorsOut) (status Status) {
 	defer protect("max_pool2d_with_indices", &status)
 	if crowded() {
@@ -109,7 +109,7 @@ func MaxPool2dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, st
 	return results(out, r0, r1)
 }
 
-// MaxPool3d applies the operation max_pool3d. Largest element of each window of the input.
+// MaxPool3d applies the operation max_pool3d. Largest element of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 func MaxPool3d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool) (status Tensor) {
 	defer protect("max_pool3d", &status)
 	if crowded() {
@@ -119,7 +119,7 @@ func MaxPool3d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 	return result(op.MaxPool3d(t0, ints(kernelSize, kernelSizeLen), op.MaxPoolOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), Dilation: ints(dilation, dilationLen), CeilMode: ceilMode}), t0)
 }
 
-// MaxPool3dWithIndices applies the operation max_pool3d_with_indices. Largest element of each window of the input. The second result has the positions of the maxima in their planes.
+// MaxPool3dWithIndices applies the operation max_pool3d_with_indices. Largest element of each window of the input, [N, C, D, H, W] or [C, D, H, W]. The second result has the positions of the maxima in their planes.
 func MaxPool3dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool, out TensorsOut) (status Status) {
 	defer protect("max_pool3d_with_indices", &status)
 	if crowded() {

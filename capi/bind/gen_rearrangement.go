@@ -24,7 +24,7 @@ func DiagEmbed(input Tensor, offset int64, dim1 int64, dim2 int64) (status Tenso
 	return result(op.DiagEmbed(t0, int(offset), int(dim1), int(dim2)), t0)
 }
 
-// Flip applies the operation flip. The elements in reverse order along dimensions.
+// Flip applies the operation flip. A copy with the elements in reverse order along dimensions.
 func Flip(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 	defer protect("flip", &status)
 	if crowded() {
@@ -93,7 +93,7 @@ func Roll(input Tensor, shifts Ints, shiftsLen int64, dims Ints, dimsLen int64) 
 	return result(op.Roll(t0, ints(shifts, shiftsLen), ints(dims, dimsLen)), t0)
 }
 
-// Rot90 applies the operation rot90. The tensor turned in a plane.
+// Rot90 applies the operation rot90. The tensor turned k times by 90 degrees in the plane of two dimensions, from the first towards the second.
 func Rot90(input Tensor, k int64, dims Ints, dimsLen int64) (status Tensor) {
 	defer protect("rot90", &status)
 	if crowded() {
@@ -113,7 +113,7 @@ func Tile(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 	return result(op.Tile(t0, ints(dims, dimsLen)...), t0)
 }
 
-// Tril applies the operation tril. Matrices with zeros above a diagonal.
+// Tril applies the operation tril. The matrices in the last two dimensions with zeros above a diagonal; 0 is the main one, 1 the one above it.
 func Tril(input Tensor, diagonal int64) (status Tensor) {
 	defer protect("tril", &status)
 	if crowded() {
@@ -123,7 +123,7 @@ func Tril(input Tensor, diagonal int64) (status Tensor) {
 	return result(op.Tril(t0, int(diagonal)), t0)
 }
 
-// TrilInPlace applies the operation tril_. Matrices with zeros above a diagonal.
+// TrilInPlace applies the operation tril_. The matrices in the last two dimensions with zeros above a diagonal; 0 is the main one, 1 the one above it.
 func TrilInPlace(input Tensor, diagonal int64) (status Status) {
 	defer protect("tril_", &status)
 	if crowded() {
@@ -133,7 +133,7 @@ func TrilInPlace(input Tensor, diagonal int64) (status Status) {
 	return changed(op.TrilInPlace(t0, int(diagonal)))
 }
 
-// Triu applies the operation triu. Matrices with zeros below a diagonal.
+// Triu applies the operation triu. The matrices in the last two dimensions with zeros below a diagonal; 0 is the main one, 1 the one above it.
 func Triu(input Tensor, diagonal int64) (status Tensor) {
 	defer protect("triu", &status)
 	if crowded() {
@@ -143,7 +143,7 @@ func Triu(input Tensor, diagonal int64) (status Tensor) {
 	return result(op.Triu(t0, int(diagonal)), t0)
 }
 
-// TriuInPlace applies the operation triu_. Matrices with zeros below a diagonal.
+// TriuInPlace applies the operation triu_. The matrices in the last two dimensions with zeros below a diagonal; 0 is the main one, 1 the one above it.
 func TriuInPlace(input Tensor, diagonal int64) (status Status) {
 	defer protect("triu_", &status)
 	if crowded() {

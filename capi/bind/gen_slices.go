@@ -74,7 +74,7 @@ func Split(input Tensor, splitSize int64, dim int64) (status Object) {
 	return list(op.Split(t0, int(splitSize), int(dim)))
 }
 
-// SplitWithSizes applies the operation split_with_sizes. Views of parts of the given sizes.
+// SplitWithSizes applies the operation split_with_sizes. Views of parts of the given sizes, which add up to the dimension's.
 func SplitWithSizes(input Tensor, splitSizes Ints, splitSizesLen int64, dim int64) (status Object) {
 	defer protect("split_with_sizes", &status)
 	if crowded() {

@@ -104,7 +104,7 @@ func ErfinvInPlace(input Tensor) (status Status) {
 	return changed(op.ErfinvInPlace(t0))
 }
 
-// Frexp applies the operation frexp. Mantissas and exponents.
+// Frexp applies the operation frexp. Mantissas, of a size in [0.5, 1) or 0, and int32 exponents: input = mantissa * 2^exponent. Floating-point only.
 func Frexp(input Tensor, out TensorsOut) (status Status) {
 	defer protect("frexp", &status)
 	if crowded() {
@@ -179,7 +179,7 @@ func IgammacInPlace(input Tensor, other Tensor) (status Status) {
 	return changed(op.GammaInccInPlace(t0, t1))
 }
 
-// Lcm applies the operation lcm. The least common multiples.
+// Lcm applies the operation lcm. The least common multiples of integers; 0 where one of them is 0.
 func Lcm(input Tensor, other Tensor) (status Tensor) {
 	defer protect("lcm", &status)
 	if crowded() {
@@ -190,7 +190,7 @@ func Lcm(input Tensor, other Tensor) (status Tensor) {
 	return result(op.LCM(t0, t1), t0, t1)
 }
 
-// LcmInPlace applies the operation lcm_. The least common multiples.
+// LcmInPlace applies the operation lcm_. The least common multiples of integers; 0 where one of them is 0.
 func LcmInPlace(input Tensor, other Tensor) (status Status) {
 	defer protect("lcm_", &status)
 	if crowded() {
@@ -265,7 +265,7 @@ func NanToNumInPlace(input Tensor, nan float64, posinf Tensor, posinfNumber floa
 	return changed(op.NanToNumInPlace(t0, nan, t2, t3))
 }
 
-// Nextafter applies the operation nextafter. The next number in a direction.
+// Nextafter applies the operation nextafter. The next number of the dtype in the direction of other.
 func Nextafter(input Tensor, other Tensor) (status Tensor) {
 	defer protect("nextafter", &status)
 	if crowded() {
@@ -276,7 +276,7 @@ func Nextafter(input Tensor, other Tensor) (status Tensor) {
 	return result(op.NextAfter(t0, t1), t0, t1)
 }
 
-// NextafterInPlace applies the operation nextafter_. The next number in a direction.
+// NextafterInPlace applies the operation nextafter_. The next number of the dtype in the direction of other.
 func NextafterInPlace(input Tensor, other Tensor) (status Status) {
 	defer protect("nextafter_", &status)
 	if crowded() {

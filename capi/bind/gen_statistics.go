@@ -48,7 +48,7 @@ func Cross(input Tensor, other Tensor, dim int64) (status Tensor) {
 	return result(op.Cross(t0, t1, int(dim)), t0, t1)
 }
 
-// Dist applies the operation dist. The norm of a difference.
+// Dist applies the operation dist. The p-norm of all elements of input - other.
 func Dist(input Tensor, other Tensor, p float64) (status Tensor) {
 	defer protect("dist", &status)
 	if crowded() {
@@ -111,7 +111,7 @@ func Quantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, inte
 	return result(op.Quantile(t0, t1, op.QuantileOptions{Dim: optional(int(dim), hasDim), KeepDim: keepdim, Interpolation: interpolation}), t0, t1)
 }
 
-// Renorm applies the operation renorm. Parts along a dimension scaled down to a norm.
+// Renorm applies the operation renorm. The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm scaled down to it.
 func Renorm(input Tensor, p float64, dim int64, maxnorm float64) (status Tensor) {
 	defer protect("renorm", &status)
 	if crowded() {
@@ -121,7 +121,7 @@ func Renorm(input Tensor, p float64, dim int64, maxnorm float64) (status Tensor)
 	return result(op.Renorm(t0, p, int(dim), maxnorm), t0)
 }
 
-// RenormInPlace applies the operation renorm_. Parts along a dimension scaled down to a norm.
+// RenormInPlace applies the operation renorm_. The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm scaled down to it.
 func RenormInPlace(input Tensor, p float64, dim int64, maxnorm float64) (status Status) {
 	defer protect("renorm_", &status)
 	if crowded() {

@@ -43,7 +43,7 @@ func BroadcastTensors(tensorsArg Tensors, tensorsArgLen int64) (status Object) {
 	return list(op.BroadcastTensors(tensors(tensorsArg, tensorsArgLen)...))
 }
 
-// BroadcastTo applies the operation broadcast_to. A view broadcast to a shape.
+// BroadcastTo applies the operation broadcast_to. A view broadcast to a shape, in which dimensions of size 1 repeat.
 func BroadcastTo(input Tensor, size Ints, sizeLen int64) (status Tensor) {
 	defer protect("broadcast_to", &status)
 	if crowded() {
@@ -205,7 +205,7 @@ func Transpose(input Tensor, dim0 int64, dim1 int64) (status Tensor) {
 	return result(op.Transpose(t0, int(dim0), int(dim1)), t0)
 }
 
-// Unflatten applies the operation unflatten. A dimension split into several.
+// Unflatten applies the operation unflatten. A dimension split into several, whose sizes multiply to its own.
 func Unflatten(input Tensor, dim int64, sizes Ints, sizesLen int64) (status Tensor) {
 	defer protect("unflatten", &status)
 	if crowded() {

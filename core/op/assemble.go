@@ -247,11 +247,11 @@ func init() {
 			Sample{Name: reduce + " without self", Args: []any{Between(1, 2, 2, 3), 1, Indices([]int{2}, float64(i%3), 1), Between(3, 4, 2, 2), reduce, false}})
 	}
 	register("assembly",
-		Row{Name: "hsplit", Func: HSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the second dimension.",
+		Row{Name: "hsplit", Func: HSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of sections.",
 			Samples: []Sample{{Args: []any{Shaped(2, 4), 2}}, {Name: "vector", Args: []any{Shaped(6), 3}}}},
-		Row{Name: "vsplit", Func: VSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the first dimension.",
+		Row{Name: "vsplit", Func: VSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.",
 			Samples: []Sample{{Args: []any{Shaped(4, 2), 2}}}},
-		Row{Name: "dsplit", Func: DSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the third dimension.",
+		Row{Name: "dsplit", Func: DSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the third dimension; fails if its size is no multiple of sections.",
 			Samples: []Sample{{Args: []any{Shaped(2, 1, 4), 2}}}},
 		Row{Name: "diagflat", Func: DiagFlat, Args: inputAnd(offset), Memory: true, Doc: "The matrix with a tensor's elements on a diagonal.",
 			Samples: []Sample{{Args: []any{Shaped(2, 2), 0}}, {Name: "above", Args: []any{Shaped(3), 1}}}},

@@ -62,7 +62,7 @@ func init() {
 	for nd, f := range []struct{ avg, adaptive any }{{AvgPool1d, AdaptiveAvgPool1d}, {AvgPool2d, AdaptiveAvgPool2d}, {AvgPool3d, AdaptiveAvgPool3d}} {
 		rows = append(rows, Row{
 			Name: poolNames("avg_pool")[nd],
-			Doc:  "Average of each window of the input.",
+			Doc:  "Average of each window of the input, " + poolShapes[nd] + ".",
 			Func: f.avg,
 			Args: []Arg{
 				{Name: "input"}, {Name: "kernel_size"}, {Name: "stride", Field: "Stride", Optional: true, Doc: "the kernel's size if absent"},
@@ -73,7 +73,7 @@ func init() {
 			Samples: avgPoolSamples()[nd],
 		}, Row{
 			Name:    poolNames("adaptive_avg_pool")[nd],
-			Doc:     "Average of each of output_size windows that cover the input.",
+			Doc:     "Average of each of output_size windows that cover the input, " + poolShapes[nd] + ".",
 			Func:    f.adaptive,
 			Args:    []Arg{{Name: "input"}, {Name: "output_size", Doc: "-1 for the input's"}},
 			Samples: adaptivePoolSamples(Shaped)[nd],
@@ -81,6 +81,9 @@ func init() {
 	}
 	register("avg_pool", rows...)
 }
+
+// poolShapes are the shapes of inputs of the 1-, 2- and 3-dimensional variants.
+var poolShapes = [3]string{"[N, C, L] or [C, L]", "[N, C, H, W] or [C, H, W]", "[N, C, D, H, W] or [C, D, H, W]"}
 
 // poolNames returns the names of the 1-, 2- and 3-dimensional variants.
 func poolNames(name string) [3]string { return [3]string{name + "1d", name + "2d", name + "3d"} }

@@ -189,7 +189,7 @@ func init() {
 				{Name: "nearest", DTypes: float, Args: []any{Shaped(1, 2, 3, 4), grid(1, 2, 2, 2), GridSampleOptions{Mode: "nearest"}}},
 				{Name: "volume", Loose: 8, DTypes: float, Args: []any{Shaped(1, 2, 2, 3, 2), grid(1, 1, 2, 2, 3), GridSampleOptions{}}},
 			}},
-		Row{Name: "affine_grid", Func: AffineGrid, Doc: "The grids of affine maps.", Args: []Arg{{Name: "theta"}, {Name: "size"}, align},
+		Row{Name: "affine_grid", Func: AffineGrid, Doc: "The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.", Args: []Arg{{Name: "theta"}, {Name: "size"}, align},
 			Samples: []Sample{{Loose: 2, Args: []any{Shaped(2, 2, 3), []int{2, 1, 3, 2}, false}}, {Name: "aligned", Loose: 2, Args: []any{Shaped(1, 2, 3), []int{1, 3, 2, 1}, true}},
 				{Name: "volume", Loose: 2, Args: []any{Shaped(1, 3, 4), []int{1, 1, 2, 1, 3}, false}}}},
 	)

@@ -53,8 +53,8 @@ func init() {
 	start, end := Arg{Name: "start", Doc: "the first number"}, Arg{Name: "end", Doc: "the last number"}
 	steps := Arg{Name: "steps", Doc: "how many"}
 	register("creation",
-		Row{Name: "zeros", Func: ZerosWith, Args: with(size), NoGrad: constant, Doc: "Zeros.", Samples: []Sample{{Args: []any{[]int{2, 3}, o}}}},
-		Row{Name: "ones", Func: OnesWith, Args: with(size), NoGrad: constant, Doc: "Ones.", Samples: []Sample{{Args: []any{[]int{2, 3}, o}}}},
+		Row{Name: "zeros", Func: ZerosWith, Args: with(size), NoGrad: constant, Doc: "A tensor of zeros.", Samples: []Sample{{Args: []any{[]int{2, 3}, o}}}},
+		Row{Name: "ones", Func: OnesWith, Args: with(size), NoGrad: constant, Doc: "A tensor of ones.", Samples: []Sample{{Args: []any{[]int{2, 3}, o}}}},
 		Row{Name: "full", Func: Full, Args: with(size, Arg{Name: "fill_value", Number: true, Doc: "a number"}), NoGrad: constant, Doc: "A tensor whose elements are all one number.",
 			Samples: []Sample{{Args: []any{[]int{2, 3}, core.Num(1.5), o}}}},
 		Row{Name: "empty", Func: EmptyWith, Args: with(size), NoGrad: constant, Doc: "A tensor whose elements are undefined until they are written.",
@@ -71,10 +71,10 @@ func init() {
 			Args: with(Arg{Name: "start", Default: 0, Optional: true, Number: true, Doc: "the first number"}, Arg{Name: "end", Number: true, Doc: "the number to stop before"},
 				Arg{Name: "step", Default: 1, Optional: true, Number: true, Doc: "the distance of neighbours"}),
 			Samples: []Sample{{Args: []any{core.IntNum(2), core.IntNum(7), nil, o}}, {Args: []any{core.Num(1), core.Num(0), core.Num(-0.3), o}}}},
-		Row{Name: "linspace", Func: Linspace, Args: with(start, end, steps), NoGrad: constant, Doc: "Evenly spaced numbers.",
+		Row{Name: "linspace", Func: Linspace, Args: with(start, end, steps), NoGrad: constant, Doc: "The given number of evenly spaced numbers from start to end, both included.",
 			Samples: []Sample{{Args: []any{0.0, 1.0, 5, o}}}},
 		Row{Name: "logspace", Func: Logspace, Args: with(start, end, steps, Arg{Name: "base", Default: 10.0, Doc: "of the powers"}), NoGrad: constant,
-			Doc: "Powers of evenly spaced numbers.", Samples: []Sample{{Args: []any{0.0, 1.0, 5, 10.0, o}}}},
+			Doc: "base to the powers of the given number of evenly spaced numbers from start to end, both included.", Samples: []Sample{{Args: []any{0.0, 1.0, 5, 10.0, o}}}},
 		Row{Name: "tril_indices", Func: TrilIndices, NoGrad: constant, Doc: "Rows and columns of the elements on and below a diagonal.",
 			Args:    with(Arg{Name: "row", Doc: "the number of rows"}, Arg{Name: "col", Doc: "of columns"}, Arg{Name: "offset", Default: 0, Doc: "which diagonal"}),
 			Samples: []Sample{{Args: []any{3, 4, 0, o}}}},

@@ -30,7 +30,7 @@ func init() {
 		Row{Name: "linalg_solve_triangular", Func: SolveTriangular, Args: []Arg{m, b, upper, {Name: "unitriangular", Default: false}}, Doc: "The X of A X = B for triangular A.",
 			Samples: []Sample{of("lower", full, Shaped(2, 3, 2), false, false), of("upper", full, Shaped(3, 2), true, false), of("unit", full, Shaped(2, 3, 1), false, true)}},
 		Row{Name: "linalg_det", Func: Det, Args: []Arg{x}, Doc: "The determinants of matrices.", Samples: []Sample{of("stack", full), of("no matrices", none)}},
-		Row{Name: "linalg_slogdet", Func: SlogDet, Args: []Arg{x}, Doc: "The signs and the logarithms of determinants.", Samples: []Sample{of("stack", full)}},
+		Row{Name: "linalg_slogdet", Func: SlogDet, Args: []Arg{x}, Doc: "The signs and the logarithms of the magnitudes of determinants of square matrices.", Samples: []Sample{of("stack", full)}},
 		Row{Name: "linalg_cholesky", Func: Cholesky, Args: []Arg{x, upper}, Doc: "The triangular factors of symmetric positive definite matrices.",
 			Samples: []Sample{of("lower", positive, false), of("upper", positive, true)}},
 		Row{Name: "linalg_cholesky_ex", Func: CholeskyInfo, Args: []Arg{x, upper}, Doc: "Triangular factors of symmetric matrices, and where these are not positive definite.",
@@ -48,6 +48,6 @@ func init() {
 			Samples: []Sample{of("square", full, -1.0), of("tall", tall, -1.0), of("wide", wide, 1e-3)}},
 		Row{Name: "linalg_lstsq", Func: LstSq, Args: []Arg{m, b}, Doc: "The X that makes A X - B least.",
 			Samples: []Sample{of("tall", tall, Shaped(4, 2)), of("wide", wide, Shaped(2, 2))}},
-		Row{Name: "linalg_matrix_norm", Func: MatrixNorm, Args: []Arg{any2, {Name: "ord", Default: "fro"}}, Doc: "The norms of matrices.", Samples: norms},
+		Row{Name: "linalg_matrix_norm", Func: MatrixNorm, Args: []Arg{any2, {Name: "ord", Default: "fro"}}, Doc: "The norms of the matrices in two dimensions.", Samples: norms},
 	)
 }

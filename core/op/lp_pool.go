@@ -57,7 +57,7 @@ func init() {
 	for nd, f := range []any{LPPool1d, LPPool2d, LPPool3d} {
 		rows = append(rows, Row{
 			Name: poolNames("lp_pool")[nd],
-			Doc:  "The p-norm of each window of the input.",
+			Doc:  "The p-norm of each window of the input, " + poolShapes[nd] + ".",
 			Func: f,
 			Args: []Arg{
 				{Name: "input"}, {Name: "norm_type"}, {Name: "kernel_size"},

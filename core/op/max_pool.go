@@ -171,8 +171,8 @@ func init() {
 			{Name: "ceil_mode", Field: "CeilMode", Default: false},
 		}
 		adaptive := []Arg{{Name: "input"}, {Name: "output_size", Doc: "-1 for the input's"}}
-		const doc, indices = "Largest element of each window of the input.", "\nThe second result has the positions of the maxima in their planes."
-		const adaptiveDoc = "Largest element of each of output_size windows that cover the input."
+		doc, indices := "Largest element of each window of the input, "+poolShapes[nd]+".", "\nThe second result has the positions of the maxima in their planes."
+		adaptiveDoc := "Largest element of each of output_size windows that cover the input, " + poolShapes[nd] + "."
 		name, adaptiveName := poolNames("max_pool")[nd], poolNames("adaptive_max_pool")[nd]
 		rows = append(rows,
 			Row{Name: name, Doc: doc, Func: f.pool, Args: args, Samples: maxPoolSamples()[nd]},

@@ -93,10 +93,10 @@ func init() {
 	doubles := []core.DType{core.Float32}
 	register("special",
 		Row{Name: "nextafter", Func: NextAfter, InPlace: NextAfterInPlace, Args: inputAnd(Arg{Name: "other"}), Memory: true, NoGrad: "it is a step to a neighbour",
-			Doc: "The next number in a direction.", Samples: []Sample{{Args: []any{Shaped(3, 4), Shaped(4)}, DTypes: doubles}}},
-		Row{Name: "frexp", Func: Frexp, Args: inputAnd(), Memory: true, Doc: "Mantissas and exponents.",
+			Doc: "The next number of the dtype in the direction of other.", Samples: []Sample{{Args: []any{Shaped(3, 4), Shaped(4)}, DTypes: doubles}}},
+		Row{Name: "frexp", Func: Frexp, Args: inputAnd(), Memory: true, Doc: "Mantissas, of a size in [0.5, 1) or 0, and int32 exponents: input = mantissa * 2^exponent. Floating-point only.",
 			Samples: []Sample{{Args: []any{Between(1.1, 1.9, 3, 2)}}, {Name: "small", Args: []any{Between(-0.24, -0.13, 4)}}}},
-		Row{Name: "lcm", Func: LCM, InPlace: LCMInPlace, Args: inputAnd(Arg{Name: "other"}), NoGrad: "the result is an integer", Memory: true, Doc: "The least common multiples.",
+		Row{Name: "lcm", Func: LCM, InPlace: LCMInPlace, Args: inputAnd(Arg{Name: "other"}), NoGrad: "the result is an integer", Memory: true, Doc: "The least common multiples of integers; 0 where one of them is 0.",
 			Samples: []Sample{{Args: []any{wholes(3, 4), wholes(4)}}}},
 	)
 }

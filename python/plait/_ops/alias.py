@@ -38,7 +38,8 @@ _float_power = _core.bind_FloatPower
 
 
 def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
-    """A power in float64.
+    """input to the power exponent, computed and returned in float64. A negative number to the power of a
+    fraction is NaN.
 
     Args:
         exponent: the powers: a tensor, or a number
@@ -104,7 +105,7 @@ _ldexp = _core.bind_Ldexp
 
 
 def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
-    """input * 2^other.
+    """input * 2^other; of integers too as floats.
 
     Args:
         other: the other operand, a tensor that broadcasts or a number
@@ -138,7 +139,8 @@ _rrelu = _core.bind_Rrelu
 
 
 def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
-    """A random multiple of what is negative.
+    """The input where it is positive, elsewhere a multiple of it: random between lower and upper in
+    training, else their mean.
 
     Args:
         lower: the smallest slope
@@ -174,7 +176,7 @@ _sgn = _core.bind_Sgn
 
 
 def sgn(input: Tensor) -> Tensor:
-    """The sign."""
+    """-1, 0 or 1 by the sign: another name of sign."""
     try:
         status = _sgn(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -198,7 +200,7 @@ _true_divide = _core.bind_TrueDivide
 
 
 def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The quotient.
+    """input / other, of integers too as floats: another name of div.
 
     Args:
         other: the other operand, a tensor that broadcasts or a number
@@ -232,7 +234,7 @@ _vdot = _core.bind_Vdot
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """The sum of the products of the elements of two vectors.
+    """The sum of the products of the elements of two vectors of one size: another name of dot.
 
     Args:
         other: a vector

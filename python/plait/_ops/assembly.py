@@ -69,7 +69,7 @@ _dsplit = _core.bind_Dsplit
 
 
 def dsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """Equal parts along the third dimension.
+    """Equal parts along the third dimension; fails if its size is no multiple of sections.
 
     Args:
         sections: how many parts, or where they begin
@@ -84,7 +84,8 @@ _hsplit = _core.bind_Hsplit
 
 
 def hsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """Equal parts along the second dimension.
+    """Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of
+    sections.
 
     Args:
         sections: how many parts, or where they begin
@@ -173,7 +174,7 @@ _vsplit = _core.bind_Vsplit
 
 
 def vsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """Equal parts along the first dimension.
+    """Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.
 
     Args:
         sections: how many parts, or where they begin

@@ -22,7 +22,7 @@ _adaptive_avg_pool1d = _core.bind_AdaptiveAvgPool1d
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Average of each of output_size windows that cover the input.
+    """Average of each of output_size windows that cover the input, [N, C, L] or [C, L].
 
     Args:
         output_size: -1 for the input's
@@ -38,7 +38,7 @@ _adaptive_avg_pool2d = _core.bind_AdaptiveAvgPool2d
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Average of each of output_size windows that cover the input.
+    """Average of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
 
     Args:
         output_size: -1 for the input's
@@ -54,7 +54,7 @@ _adaptive_avg_pool3d = _core.bind_AdaptiveAvgPool3d
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Average of each of output_size windows that cover the input.
+    """Average of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
 
     Args:
         output_size: -1 for the input's
@@ -70,7 +70,7 @@ _avg_pool1d = _core.bind_AvgPool1d
 
 
 def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, exclude_pad: bool = False, divisor_override: int = 0) -> Tensor:
-    """Average of each window of the input.
+    """Average of each window of the input, [N, C, L] or [C, L].
 
     Args:
         kernel_size: the sizes of the windows
@@ -93,7 +93,7 @@ _avg_pool2d = _core.bind_AvgPool2d
 
 
 def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, exclude_pad: bool = False, divisor_override: int = 0) -> Tensor:
-    """Average of each window of the input.
+    """Average of each window of the input, [N, C, H, W] or [C, H, W].
 
     Args:
         kernel_size: the sizes of the windows
@@ -116,7 +116,7 @@ _avg_pool3d = _core.bind_AvgPool3d
 
 
 def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, exclude_pad: bool = False, divisor_override: int = 0) -> Tensor:
-    """Average of each window of the input.
+    """Average of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 
     Args:
         kernel_size: the sizes of the windows

@@ -142,7 +142,7 @@ _linspace = _core.bind_Linspace
 
 
 def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
-    """Evenly spaced numbers.
+    """The given number of evenly spaced numbers from start to end, both included.
 
     Args:
         start: the first number
@@ -162,7 +162,7 @@ _logspace = _core.bind_Logspace
 
 
 def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
-    """Powers of evenly spaced numbers.
+    """base to the powers of the given number of evenly spaced numbers from start to end, both included.
 
     Args:
         start: the first number
@@ -183,7 +183,7 @@ _ones = _core.bind_Ones
 
 
 def ones(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
-    """Ones.
+    """A tensor of ones.
 
     Args:
         size: the shape
@@ -260,7 +260,7 @@ _zeros = _core.bind_Zeros
 
 
 def zeros(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
-    """Zeros.
+    """A tensor of zeros.
 
     Args:
         size: the shape

@@ -22,7 +22,7 @@ _affine_grid = _core.bind_AffineGrid
 
 
 def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = False) -> Tensor:
-    """The grids of affine maps.
+    """The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.
 
     Args:
         theta: matrices of affine maps, [N, 2, 3] or [N, 3, 4]

@@ -159,7 +159,7 @@ _linalg_matrix_norm = _core.bind_LinalgMatrixNorm
 
 
 def linalg_matrix_norm(input: Tensor, ord: str = "fro") -> Tensor:
-    """The norms of matrices.
+    """The norms of the matrices in two dimensions.
 
     Args:
         input: matrices [*, m, n]
@@ -209,7 +209,7 @@ _linalg_slogdet = _core.bind_LinalgSlogdet
 
 
 def linalg_slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
-    """The signs and the logarithms of determinants.
+    """The signs and the logarithms of the magnitudes of determinants of square matrices.
 
     Args:
         input: matrices [*, n, n]

@@ -22,7 +22,7 @@ _lp_pool1d = _core.bind_LpPool1d
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of each window of the input.
+    """The p-norm of each window of the input, [N, C, L] or [C, L].
 
     Args:
         norm_type: the order of the norm
@@ -42,7 +42,7 @@ _lp_pool2d = _core.bind_LpPool2d
 
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of each window of the input.
+    """The p-norm of each window of the input, [N, C, H, W] or [C, H, W].
 
     Args:
         norm_type: the order of the norm
@@ -62,7 +62,7 @@ _lp_pool3d = _core.bind_LpPool3d
 
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of each window of the input.
+    """The p-norm of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 
     Args:
         norm_type: the order of the norm

@@ -230,10 +230,10 @@ _bmm = _core.bind_Bmm
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of the matrices of two stacks.
+    """The products of the matrices of two stacks, [B, M, K] and [B, K, N]: [B, M, N].
 
     Args:
-        mat2: matrices, [B, K, M]
+        mat2: matrices, [B, K, N]
     """
     try:
         status = _bmm(input._h, mat2._h)
@@ -292,10 +292,10 @@ _mm = _core.bind_Mm
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices.
+    """The product of two matrices, [M, K] and [K, N]: [M, N].
 
     Args:
-        mat2: a matrix, [K, M]
+        mat2: a matrix, [K, N]
     """
     try:
         status = _mm(input._h, mat2._h)
@@ -307,10 +307,10 @@ _mv = _core.bind_Mv
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """The product of a matrix and a vector.
+    """The product of a matrix and a vector, [M, K] and [K]: [M].
 
     Args:
-        vec: a vector, [M]
+        vec: a vector, [K]
     """
     try:
         status = _mv(input._h, vec._h)

@@ -23,7 +23,7 @@ _adaptive_max_pool1d = _core.bind_AdaptiveMaxPool1d
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Largest element of each of output_size windows that cover the input.
+    """Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L].
 
     Args:
         output_size: -1 for the input's
@@ -39,8 +39,8 @@ _adaptive_max_pool1d_with_indices = _core.bind_AdaptiveMaxPool1dWithIndices
 
 
 def adaptive_max_pool1d_with_indices(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Largest element of each of output_size windows that cover the input. The second result has the
-    positions of the maxima in their planes.
+    """Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L]. The second
+    result has the positions of the maxima in their planes.
 
     Args:
         output_size: -1 for the input's
@@ -59,7 +59,7 @@ _adaptive_max_pool2d = _core.bind_AdaptiveMaxPool2d
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Largest element of each of output_size windows that cover the input.
+    """Largest element of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
 
     Args:
         output_size: -1 for the input's
@@ -75,8 +75,8 @@ _adaptive_max_pool2d_with_indices = _core.bind_AdaptiveMaxPool2dWithIndices
 
 
 def adaptive_max_pool2d_with_indices(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Largest element of each of output_size windows that cover the input. The second result has the
-    positions of the maxima in their planes.
+    """Largest element of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W]. The
+    second result has the positions of the maxima in their planes.
 
     Args:
         output_size: -1 for the input's
@@ -95,7 +95,7 @@ _adaptive_max_pool3d = _core.bind_AdaptiveMaxPool3d
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Largest element of each of output_size windows that cover the input.
+    """Largest element of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
 
     Args:
         output_size: -1 for the input's
@@ -111,8 +111,8 @@ _adaptive_max_pool3d_with_indices = _core.bind_AdaptiveMaxPool3dWithIndices
 
 
 def adaptive_max_pool3d_with_indices(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Largest element of each of output_size windows that cover the input. The second result has the
-    positions of the maxima in their planes.
+    """Largest element of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
+    The second result has the positions of the maxima in their planes.
 
     Args:
         output_size: -1 for the input's
@@ -131,7 +131,7 @@ _max_pool1d = _core.bind_MaxPool1d
 
 
 def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> Tensor:
-    """Largest element of each window of the input.
+    """Largest element of each window of the input, [N, C, L] or [C, L].
 
     Args:
         kernel_size: the sizes of the windows
@@ -154,8 +154,8 @@ _max_pool1d_with_indices = _core.bind_MaxPool1dWithIndices
 
 
 def max_pool1d_with_indices(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
-    """Largest element of each window of the input. The second result has the positions of the maxima in
-    their planes.
+    """Largest element of each window of the input, [N, C, L] or [C, L]. The second result has the positions
+    of the maxima in their planes.
 
     Args:
         kernel_size: the sizes of the windows
@@ -181,7 +181,7 @@ _max_pool2d = _core.bind_MaxPool2d
 
 
 def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> Tensor:
-    """Largest element of each window of the input.
+    """Largest element of each window of the input, [N, C, H, W] or [C, H, W].
 
     Args:
         kernel_size: the sizes of the windows
@@ -204,8 +204,8 @@ _max_pool2d_with_indices = _core.bind_MaxPool2dWithIndices
 
 
 def max_pool2d_with_indices(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
-    """Largest element of each window of the input. The second result has the positions of the maxima in
-    their planes.
+    """Largest element of each window of the input, [N, C, H, W] or [C, H, W]. The second result has the
+    positions of the maxima in their planes.
 
     Args:
         kernel_size: the sizes of the windows
@@ -231,7 +231,7 @@ _max_pool3d = _core.bind_MaxPool3d
 
 
 def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> Tensor:
-    """Largest element of each window of the input.
+    """Largest element of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 
     Args:
         kernel_size: the sizes of the windows
@@ -254,8 +254,8 @@ _max_pool3d_with_indices = _core.bind_MaxPool3dWithIndices
 
 
 def max_pool3d_with_indices(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
-    """Largest element of each window of the input. The second result has the positions of the maxima in
-    their planes.
+    """Largest element of each window of the input, [N, C, D, H, W] or [C, D, H, W]. The second result has
+    the positions of the maxima in their planes.
 
     Args:
         kernel_size: the sizes of the windows

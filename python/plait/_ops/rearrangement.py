@@ -54,7 +54,7 @@ _flip = _core.bind_Flip
 
 
 def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
-    """The elements in reverse order along dimensions.
+    """A copy with the elements in reverse order along dimensions.
 
     Args:
         dims: the dimensions
@@ -160,7 +160,8 @@ _rot90 = _core.bind_Rot90
 
 
 def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tensor:
-    """The tensor turned in a plane.
+    """The tensor turned k times by 90 degrees in the plane of two dimensions, from the first towards the
+    second.
 
     Args:
         k: how many quarter turns
@@ -193,7 +194,8 @@ _tril = _core.bind_Tril
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """Matrices with zeros above a diagonal.
+    """The matrices in the last two dimensions with zeros above a diagonal; 0 is the main one, 1 the one
+    above it.
 
     Args:
         diagonal: which diagonal
@@ -225,7 +227,8 @@ _triu = _core.bind_Triu
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """Matrices with zeros below a diagonal.
+    """The matrices in the last two dimensions with zeros below a diagonal; 0 is the main one, 1 the one
+    above it.
 
     Args:
         diagonal: which diagonal

@@ -141,7 +141,7 @@ _split_with_sizes = _core.bind_SplitWithSizes
 
 
 def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of parts of the given sizes.
+    """Views of parts of the given sizes, which add up to the dimension's.
 
     Args:
         split_sizes: of the parts

@@ -143,7 +143,8 @@ _frexp = _core.bind_Frexp
 
 
 def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
-    """Mantissas and exponents."""
+    """Mantissas, of a size in [0.5, 1) or 0, and int32 exponents: input = mantissa * 2^exponent.
+    Floating-point only."""
     try:
         out_ = array("q", (0, 0))
         status = _frexp(input._h, out_.buffer_info()[0])
@@ -245,7 +246,7 @@ _lcm = _core.bind_Lcm
 
 
 def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiples.
+    """The least common multiples of integers; 0 where one of them is 0.
 
     Args:
         other: the other operand, a tensor that broadcasts or a number
@@ -373,7 +374,7 @@ _nextafter = _core.bind_Nextafter
 
 
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The next number in a direction.
+    """The next number of the dtype in the direction of other.
 
     Args:
         other: the other operand, a tensor that broadcasts or a number

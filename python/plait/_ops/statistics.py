@@ -83,7 +83,7 @@ _dist = _core.bind_Dist
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
-    """The norm of a difference.
+    """The p-norm of all elements of input - other.
 
     Args:
         other: a tensor that broadcasts
@@ -180,7 +180,8 @@ _renorm = _core.bind_Renorm
 
 
 def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor:
-    """Parts along a dimension scaled down to a norm.
+    """The tensor, of at least two dimensions, with each part along one of them whose p-norm is above
+    maxnorm scaled down to it.
 
     Args:
         p: the order of the norm

@@ -71,7 +71,7 @@ _broadcast_to = _core.bind_BroadcastTo
 
 
 def broadcast_to(input: Tensor, *size: int | Sequence[int]) -> Tensor:
-    """A view broadcast to a shape.
+    """A view broadcast to a shape, in which dimensions of size 1 repeat.
 
     Args:
         size: the new shape
@@ -302,7 +302,7 @@ _unflatten = _core.bind_Unflatten
 
 
 def unflatten(input: Tensor, dim: int, *sizes: int | Sequence[int]) -> Tensor:
-    """A dimension split into several.
+    """A dimension split into several, whose sizes multiply to its own.
 
     Args:
         dim: the dimension
