@@ -377,6 +377,16 @@ def test_world_of_one(monkeypatch):
         dist.init_process_group()
 
 
+def test_names_of_multiprocessing():
+    mp.set_start_method("spawn", force=True)
+    assert mp.get_start_method() == "thread"
+    assert mp.cpu_count() >= 1
+    with pytest.raises(NotImplementedError, match=r"multiprocessing\.Process: ranks are threads, which spawn"):
+        mp.Process
+    with pytest.raises(AttributeError, match="no attribute 'Prozess'"):
+        mp.Prozess
+
+
 def test_ctrl_c_ends_all_ranks():
     program = textwrap.dedent("""
         import os, signal, threading, time
