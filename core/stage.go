@@ -23,6 +23,9 @@ type Fetched interface {
 	Wait() error
 	// Bytes returns those of region i, after Wait and until Release.
 	Bytes(i int) []byte
+	// Back returns the stage as one for the same regions that holds the fetched bytes, for the host to change and for a stream of
+	// the same device to store; nil if the device has none for both ways. It is then not released here.
+	Back(on Stager) Stage
 	// Release gives the stage back.
 	Release()
 }

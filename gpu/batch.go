@@ -129,7 +129,12 @@ func (d *Device) submit(s *stream, b *batch) {
 		r.stage.buffer.Map(false, maps[i])
 	}
 	for _, u := range b.uploads {
-		d.staging.remap(d, u)
+		if u.write {
+			d.staging.remap(d, u)
+		} else { // the next copy to it comes behind this batch
+			u.memory = nil
+			d.staging.put(u)
+		}
 	}
 }
 

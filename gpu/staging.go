@@ -60,6 +60,8 @@ func (t *staging) get(d *Device, size int, write bool) (*stage, error) {
 		usage := native.MapRead | native.CopyTarget
 		if write {
 			usage = native.MapWrite | native.CopySource
+		} else if d.limits.BothWays {
+			usage |= native.MapWrite | native.CopySource
 		}
 		if u.buffer, err = d.owner.gpu.NewBuffer(usage, k.size, write); err == nil && write {
 			u.memory = u.buffer.Mapped()

@@ -90,6 +90,17 @@ func (f *fetched) Bytes(i int) []byte {
 	return f.read.bytes[at : at+n : at+n]
 }
 
+// Back implements [core.Fetched].
+func (f *fetched) Back(on core.Stager) core.Stage {
+	s := on.(*stream)
+	if !s.device.limits.BothWays {
+		return nil
+	}
+	s.stages(f.regions)
+	f.read.stage.memory = f.read.bytes
+	return &staged{transfer{regions: f.regions, at: f.at, stage: f.read.stage}, s}
+}
+
 // Release implements [core.Fetched].
 func (f *fetched) Release() { f.device.owner.post(func() { f.read.release(f.device) }) }
 
@@ -101,10 +112,15 @@ type staged struct {
 
 // Stage implements [core.Stager].
 func (s *stream) Stage(regions []core.Region) (core.Stage, error) {
+	s.stages(regions)
+	return s.newStaged(regions)
+}
+
+// stages counts a stage of a collective.
+func (s *stream) stages(regions []core.Region) {
 	s.device.uploads.Add(1)
 	s.device.uploaded.Add(int64(sizeOf(regions)))
 	s.device.turns.take()
-	return s.newStaged(regions)
 }
 
 func (s *stream) newStaged(regions []core.Region) (*staged, error) {
@@ -130,7 +146,18 @@ func (g *staged) Store(after ...core.Event) core.Event {
 }
 
 // Release implements [core.Stage].
-func (g *staged) Release() { g.stream.device.staging.put(g.stage) }
+func (g *staged) Release() {
+	d := g.stream.device
+	if g.stage.write {
+		d.staging.put(g.stage)
+		return
+	}
+	d.owner.post(func() {
+		g.stage.buffer.Unmap()
+		g.stage.memory = nil
+		d.staging.put(g.stage)
+	})
+}
 
 // copyWide copies bytes by as many goroutines as are of use: one thread copies at a fraction of what memory and the bus can do.
 func copyWide(dst, src []byte) {

@@ -83,7 +83,7 @@ func Open(index int) (*GPU, error) {
 	return &GPU{g, Limits{
 		Buffer: int(l.buffer), Binding: int(l.storage_binding), Bindings: int(l.storage_buffers),
 		UniformAlignment: int(l.uniform_alignment), UniformBinding: int(l.uniform_binding),
-		WorkgroupStorage: int(l.workgroup_storage), Invocations: int(l.workgroup_invocations), Workgroups: int(l.workgroups),
+		BothWays: g.both_ways != 0, WorkgroupStorage: int(l.workgroup_storage), Invocations: int(l.workgroup_invocations), Workgroups: int(l.workgroups),
 	}}, nil
 }
 

@@ -107,7 +107,9 @@ plaitk_gpu *plaitk_gpu_open(int index, char *error) {
     // Drivers report sizes near 2^64, which reads as "undefined" when it is asked for.
     if (have.limits.buffer > (uint64_t)1 << 37) have.limits.buffer = (uint64_t)1 << 37;
     want.limits = g->limits = have.limits;
-    WGPUDeviceDescriptor d = {.limits = &want, .lost = on_lost, .lost_data = g, .error = {.call = on_error, .data = g}};
+    static const WGPUEnum both_ways = WGPU_FEATURE_MAPPABLE_PRIMARY_BUFFERS;
+    g->both_ways = wgpuAdapterHasFeature(list[index], both_ways) != 0;
+    WGPUDeviceDescriptor d = {.feature_count = (size_t)g->both_ways, .features = &both_ways, .limits = &want, .lost = on_lost, .lost_data = g, .error = {.call = on_error, .data = g}};
     wgpuAdapterRequestDevice(list[index], &d, on_device, &o);
   }
   for (int i = 0; i < n; i++) wgpuAdapterRelease(list[i]);

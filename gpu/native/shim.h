@@ -20,6 +20,7 @@ typedef struct {
   WGPUDevice device;
   WGPUQueue queue;
   WGPULimits limits;
+  int32_t both_ways;           // the host may read and write a buffer that is copied to and from
   int32_t failed;              // errors since the last plaitk_gpu_clear
   int32_t lost;                // the device is gone
   char error[PLAITK_GPU_TEXT]; // the first of them

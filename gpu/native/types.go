@@ -17,8 +17,9 @@ type Limits struct {
 	UniformAlignment int // of parameters
 	UniformBinding   int
 	WorkgroupStorage int
-	Invocations      int // in a workgroup
-	Workgroups       int // along each dimension of a grid
+	Invocations      int  // in a workgroup
+	Workgroups       int  // along each dimension of a grid
+	BothWays         bool // the host may have a buffer that is copied to and from
 }
 
 // Usage says what a buffer is for.

@@ -33,6 +33,7 @@ enum {
   WGPU_STYPE_WGSL = 6,
   WGPU_STYPE_REQUIRED_LIMITS_EXTRAS = 0x00030002,
   WGPU_STYPE_INSTANCE_EXTRAS = 0x00030006,
+  WGPU_FEATURE_MAPPABLE_PRIMARY_BUFFERS = 0x0003000E,
   WGPU_INSTANCE_VULKAN = 1 << 0,
   WGPU_INSTANCE_METAL = 1 << 2,
   WGPU_BINDING_UNIFORM = 1,
@@ -211,6 +212,7 @@ void wgpuInstanceRelease(WGPUInstance instance);
 size_t wgpuInstanceEnumerateAdapters(WGPUInstance instance, const WGPUEnumerateOptions *options, WGPUAdapter *adapters);
 void wgpuAdapterGetInfo(WGPUAdapter adapter, WGPUAdapterInfo *info);
 void wgpuAdapterInfoFreeMembers(WGPUAdapterInfo info);
+WGPUBool wgpuAdapterHasFeature(WGPUAdapter adapter, WGPUEnum feature);
 WGPUBool wgpuAdapterGetLimits(WGPUAdapter adapter, WGPULimitsList *limits);
 void wgpuAdapterRequestDevice(WGPUAdapter adapter, const WGPUDeviceDescriptor *descriptor, WGPUDeviceCallback callback,
                               void *data);

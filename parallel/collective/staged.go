@@ -13,7 +13,7 @@ const (
 	// chunkBytes is how much of a collective goes through the host at a time, where a device's memory cannot be addressed: it is
 	// copied out, joined and copied back in one go, while the chunks before and after are at other stages.
 	chunkBytes = 8 << 20
-	// joinedBytes is how much the host reads and writes for that at most. What the chunks of all ranks have on their way then fits
+	// joinedBytes is how much the host reads, or writes, for that at most. What the chunks of all ranks have on their way then fits
 	// into the caches of large processors, and is joined at twice the rate.
 	joinedBytes = 16 << 20
 )
@@ -56,6 +56,7 @@ type chunk struct {
 	adds    []add         // what they add themselves
 	rooms   []core.Region // of each post, for what is added
 	stages  []core.Stage  // of each post
+	back    []bool        // of each post, whether its stage is what was fetched
 	stored  []core.Event
 }
 
@@ -77,7 +78,7 @@ func (j *job) cut(plan []step) {
 	room, left := 0, 0
 	for i := range plan {
 		s := &plan[i]
-		size, each := j.piece(s.ins[0]).Tensor.DType().Size(), len(s.ins)+len(s.outs)
+		size, each := j.piece(s.ins[0]).Tensor.DType().Size(), max(len(s.ins), len(s.outs))
 		for from, end := s.from, s.from+s.n; from < end; {
 			if c == nil || min(room, left/each) < line {
 				c = &chunk{job: j}
@@ -200,7 +201,7 @@ func (c *chunk) prepare() {
 func (c *chunk) store() {
 	j := c.job
 	for r, f := range c.fetched {
-		if f != nil && c.errs[r] == nil {
+		if f != nil && c.errs[r] == nil && !c.back[r] {
 			f.Release()
 		}
 	}
@@ -286,7 +287,9 @@ func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Po
 			}
 		}
 	}
-	stages = make([]core.Stage, len(j.posts))
+	stages, c.back = make([]core.Stage, len(j.posts)), make([]bool, len(j.posts))
+	// What was fetched for an all-reduce goes back where it came from: it is joined where it is, and stays in caches.
+	whole := j.posts[0].op.Kind == KindAllReduce && len(parts) == len(c.parts)
 	var errs []error
 	c.rooms, errs = c.makeRoom()
 	for r, list := range regions {
@@ -295,6 +298,12 @@ func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Po
 		}
 		if len(list) == 0 || errs[r] != nil {
 			continue
+		}
+		if whole && c.fetched[r] != nil {
+			if stages[r] = c.fetched[r].Back(j.lanes[r].entering); stages[r] != nil {
+				c.back[r] = true
+				continue
+			}
 		}
 		if stages[r], errs[r] = j.lanes[r].entering.Stage(list); errs[r] != nil {
 			stages[r] = nil
