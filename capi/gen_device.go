@@ -34,6 +34,16 @@ func plait_device_traffic(d C.plait_device, counter C.int64_t) C.int64_t {
 	return C.int64_t(bind.DeviceTraffic(int64(d), int64(counter)))
 }
 
+//export plait_device_benchmark
+func plait_device_benchmark() C.int64_t {
+	return C.int64_t(bind.DeviceBenchmark())
+}
+
+//export plait_device_benchmark_set
+func plait_device_benchmark_set(on C.bool) C.int64_t {
+	return C.int64_t(bind.DeviceBenchmarkSet(bool(on)))
+}
+
 //export plait_device_limit
 func plait_device_limit(d C.plait_device, limit C.int64_t) C.int64_t {
 	return C.int64_t(bind.DeviceLimit(int64(d), int64(limit)))

@@ -405,6 +405,13 @@ char *plait_device_description(plait_device d);
 // another one's kernel ran. CPU devices count none of these.
 int64_t plait_device_traffic(plait_device d, int64_t counter);
 
+// plait_device_benchmark returns 1 if GPUs measure which way of computing a matrix product is the fastest,
+// else 0.
+int64_t plait_device_benchmark(void);
+
+// plait_device_benchmark_set turns the measuring on or off, and returns what it was before.
+int64_t plait_device_benchmark_set(bool on);
+
 // plait_device_limit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a
 // workgroup's memory, 2 the invocations of a workgroup, 3 the workgroups along a side of a grid, 4 the bytes
 // that the device may hold, 0 of them meaning what the driver gives; 5 is 1 where the GPU is made of

@@ -25,6 +25,7 @@ type Device struct {
 	fusions        fusedPrograms
 	staging        staging
 	turns          turns
+	tuner          *tuner
 	params         *native.Buffer
 	lost           atomic.Pointer[failure]
 
@@ -40,6 +41,7 @@ func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
 	}
 	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, owner: o, sync: os.Getenv("PLAIT_SYNC") == "1"}
+	d.tuner = tunerOf(a)
 	d.memory.open(d)
 	d.programs.open(d)
 	d.fusions.open()

@@ -98,3 +98,10 @@ func Compiled(d *Device) int {
 	defer d.fusions.mu.Unlock()
 	return d.fusions.compiled
 }
+
+// KnownProducts returns for how many classes of products the device knows the fastest way.
+func KnownProducts(d *Device) int {
+	d.tuner.mu.RLock()
+	defer d.tuner.mu.RUnlock()
+	return len(d.tuner.choices)
+}

@@ -98,28 +98,37 @@ const (
 	pieceShare = 100_000
 )
 
-// choose returns the largest tile that leaves enough workgroups to fill the device, and into how many pieces the depth is
-// cut, so that the last round of workgroups is not a nearly empty one. The numbers were measured on an H200.
-func (p *product) choose(d *Device) (number, pieces int) {
-	groups := 0
-	for number = len(tiles) - 1; number > 0; number-- {
+// A choice is how a product is computed: by which of the tiles, and into how many pieces its depth is cut.
+type choice struct{ number, pieces int }
+
+// estimate returns the largest tile that leaves enough workgroups to fill the device. The numbers were measured on an H200.
+func (p *product) estimate(d *Device) choice {
+	number := len(tiles) - 1
+	for ; number > 0; number-- {
 		t := tiles[number]
-		groups = ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count
 		if d.adapter.Software && number > 1 { // compiling the large ones there takes long
 			continue
 		}
 		if t.loose && !p.loose() || !t.loose && number == len(tiles)-1 && p.loose() {
 			continue
 		}
-		if groups >= busyGroups && p.m > t.rows/2 && p.n > t.cols/2 {
+		if p.groups(t) >= busyGroups && p.m > t.rows/2 && p.n > t.cols/2 {
 			break
 		}
 	}
-	t := tiles[number]
-	groups = ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count
-	least := ceil(p.k, 1<<15) // lavapipe ends loops after 65535 rounds
-	best := 0
-	for n := max(least, 1); n <= max(least, 16) && (n == max(least, 1) || p.k/n >= 128); n++ {
+	return choice{number, p.cut(tiles[number])}
+}
+
+// groups returns how many tiles the results are.
+func (p *product) groups(t tile) int { return ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count }
+
+// leastPieces returns into how many pieces the depth has to be cut: lavapipe ends loops after 65535 rounds.
+func (p *product) leastPieces() int { return max(ceil(p.k, 1<<15), 1) }
+
+// cut returns into how many pieces the depth is cut, so that the last round of workgroups is not a nearly empty one.
+func (p *product) cut(t tile) (pieces int) {
+	groups, least, best := p.groups(t), p.leastPieces(), 0
+	for n := least; n <= max(least, 16) && (n == least || p.k/n >= 128); n++ {
 		cost := ceil(groups*n, t.slots) * (ceil(p.k, n) + startCost)
 		if n > 1 {
 			if p.ac == 1 { // programs for pieces of these run slower
@@ -131,7 +140,7 @@ func (p *product) choose(d *Device) (number, pieces int) {
 			best, pieces = cost, n
 		}
 	}
-	return number, pieces
+	return pieces
 }
 
 // loose reports whether rows of a are read along the depth, one element at a time.
@@ -178,8 +187,11 @@ func (p *product) run(r *recorder) error {
 }
 
 // tiles computes the product by tiles, in pieces of the depth where that is faster.
-func (p *product) tiles(r *recorder) error {
-	number, pieces := p.choose(r.device)
+func (p *product) tiles(r *recorder) error { return p.by(r, p.choose(r)) }
+
+// by computes the product as chosen.
+func (p *product) by(r *recorder, c choice) error {
+	number, pieces := c.number, c.pieces
 	if pieces == 1 {
 		return p.tiled(r, number, 1, nil)
 	}

@@ -76,6 +76,22 @@ func (r *recorder) temp(bytes int) (core.Memory, error) {
 	return m, nil
 }
 
+// giveBack lets later commands have the call's memory, but for the first pieces of it.
+func (r *recorder) giveBack(kept int) {
+	for _, m := range r.temps[kept:] {
+		r.stream.scratch.put(block{memory: m, freed: r.stream.taken.Load() + 1})
+	}
+	r.temps = r.temps[:kept]
+}
+
+// settle sends what is recorded and waits until the GPU has done all that the stream gave it, also of a call in the middle of which it is.
+func (r *recorder) settle() {
+	r.stream.send(r)
+	for r.stream.flying.Load() > 0 {
+		<-r.stream.wake
+	}
+}
+
 // clear sets a contiguous operand that has its memory for itself to zero.
 func (r *recorder) clear(o *core.Operand) {
 	slab, at := r.device.memory.slabOf(o.Memory)

@@ -180,10 +180,7 @@ func (s *stream) perform(r *recorder, c *core.Call) {
 	if err != nil {
 		c.Fail(err)
 	}
-	for _, m := range r.temps {
-		s.scratch.put(block{memory: m, freed: s.taken.Load() + 1})
-	}
-	r.temps = r.temps[:0]
+	r.giveBack(0)
 }
 
 func (s *stream) execute(r *recorder, c *core.Call) (err error) {

@@ -514,3 +514,15 @@ def test_devices_without_an_index_are_the_ranks_own() -> None:
     """,
         PLAIT_SOFTWARE_GPU="2",
     ).split() == ["done"]
+
+
+def test_cudnn_benchmark_measures_products_and_keeps_the_choices(tmp_path: Path) -> None:
+    script = """
+        assert plait.backends.cudnn.benchmark is False
+        plait.backends.cudnn.benchmark = True
+        assert plait.backends.cudnn.benchmark is True
+        x = plait.ones(64, 96, device="gpu")
+        print((x @ x.T).sum().item())
+    """
+    assert run(script, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path)) == "393216.0\n"
+    assert len(list(tmp_path.rglob("tuning/*.json"))) == 1

@@ -57,6 +57,16 @@ func DeviceTraffic(d Device, counter int64) int64 {
 	return int64(counters[counter])
 }
 
+// DeviceBenchmark returns 1 if GPUs measure which way of computing a matrix product is the fastest, else 0.
+func DeviceBenchmark() int64 { return truth(gpu.Benchmark()) }
+
+// DeviceBenchmarkSet turns the measuring on or off, and returns what it was before.
+func DeviceBenchmarkSet(on bool) int64 {
+	before := gpu.Benchmark()
+	gpu.SetBenchmark(on)
+	return truth(before)
+}
+
 // DeviceLimit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a workgroup's memory, 2 the invocations
 // of a workgroup, 3 the workgroups along a side of a grid, 4 the bytes that the device may hold, 0 of them meaning what the driver
 // gives; 5 is 1 where the GPU is made of software. CPU devices have none of these.

@@ -60,6 +60,7 @@ func Adapters() []Adapter {
 		out[i] = Adapter{
 			Index: i, Name: C.GoString(&a.name[0]), Backend: backend,
 			Software: a._type == C.WGPU_ADAPTER_CPU, Discrete: a._type == C.WGPU_ADAPTER_DISCRETE,
+			Vendor: uint32(a.vendor), Device: uint32(a.device),
 		}
 	}
 	return out

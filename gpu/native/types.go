@@ -7,6 +7,8 @@ type Adapter struct {
 	Backend  string // "Vulkan" or "Metal"
 	Software bool   // a program that computes on the CPU, such as lavapipe
 	Discrete bool
+	Vendor   uint32 // its number and the device's, as on the bus
+	Device   uint32
 }
 
 // Limits are what a GPU can do, sizes in bytes.

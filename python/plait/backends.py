@@ -1,8 +1,10 @@
-"""Switches of PyTorch's libraries: they can be set and read, and have no effect."""
+"""Switches of PyTorch's libraries: they can be set and read, and have no effect but for `cudnn.benchmark`."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from plait import _core
 
 
 class _Switches:
@@ -23,7 +25,24 @@ class _Switches:
         """Returns None: the library is not used."""
 
 
-cudnn = _Switches(enabled=False, benchmark=False, deterministic=True, allow_tf32=False, benchmark_limit=0)
+class _Cudnn(_Switches):
+    """The switches of cuDNN, one of which Plait has too."""
+
+    @property
+    def benchmark(self) -> bool:
+        """Whether GPUs measure which way of computing a matrix product is the fastest, as `PLAIT_TUNE=1` makes them.
+
+        The first product of each class of sizes and layouts then runs in several ways, which takes up to a second or
+        two; the fastest is kept in the user's cache, where later processes find it.
+        """
+        return bool(_core.bind_DeviceBenchmark())
+
+    @benchmark.setter
+    def benchmark(self, on: bool) -> None:
+        _core.bind_DeviceBenchmarkSet(bool(on))
+
+
+cudnn = _Cudnn(enabled=False, deterministic=True, allow_tf32=False, benchmark_limit=0)
 cuda = _Switches(
     matmul=_Switches(allow_tf32=False, allow_fp16_reduced_precision_reduction=False), preferred_linalg_library=None
 )
