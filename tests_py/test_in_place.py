@@ -99,3 +99,9 @@ def test_becomes_the_view(name, args):
     with pytest.raises(RuntimeError, match="a leaf that requires a gradient"):
         getattr(leaf, name + "_")(*args)
     assert leaf.shape == (2, 1, 3)
+    leaf.grad, wanted = None, getattr(leaf.detach(), name)(*args)
+    with plait.no_grad():
+        assert getattr(leaf, name + "_")(*args) is leaf
+    assert leaf.is_leaf and leaf.requires_grad and leaf.tolist() == wanted.tolist()
+    (leaf * weights).sum().backward()
+    assert leaf.grad.tolist() == weights.tolist()

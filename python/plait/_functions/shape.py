@@ -295,7 +295,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 def _become(name: str, t: Tensor, view: Tensor) -> Tensor:
     """Makes a tensor the view that an operation made of it."""
     if t.requires_grad and t.is_leaf:
-        raise RuntimeError(f"{name}: a leaf that requires a gradient cannot become a view of itself")
+        if _core.bind_GradEnabled():
+            raise RuntimeError(f"{name}: a leaf that requires a gradient cannot become a view of itself")
+        return adopt(t, view)  # it stays the leaf it is
     t._h, view._h = view._h, t._h
     forget_layout(t)
     return t
