@@ -86,10 +86,18 @@ func SetFusion(d *Device, on bool) func() {
 	set := func(off bool, at int) {
 		_ = d.Synchronize() // who tests errors has read them
 		d.fusions.off, d.fusions.at = off, at
+		DropFusions(d)
 	}
 	off, at := d.fusions.off, d.fusions.at
 	set(!on, 1)
 	return func() { set(off, at) }
+}
+
+// DropFusions forgets the programs of fusions, and which came up.
+func DropFusions(d *Device) {
+	d.fusions.mu.Lock()
+	defer d.fusions.mu.Unlock()
+	d.fusions.byKey, d.fusions.compiled = map[string]*fusedProgram{}, 0
 }
 
 // Compiled returns how many programs the device compiled for fusions.

@@ -128,6 +128,7 @@ func TestFusionsHaveTheBitsOfTheirMembers(t *testing.T) {
 	if *all {
 		seeds = 100
 	}
+	fused := 0
 	for seed := range seeds {
 		restore := gpu.SetFusion(d, false)
 		want := chains(t, d, seed, 20)
@@ -135,11 +136,11 @@ func TestFusionsHaveTheBitsOfTheirMembers(t *testing.T) {
 		restore = gpu.SetFusion(d, true)
 		before := d.Traffic().Fused
 		got := chains(t, d, seed, 20)
-		fused := d.Traffic().Fused - before
+		fused += d.Traffic().Fused - before
 		restore()
 		require.Equal(t, want, got, "seed %d", seed)
-		require.Positive(t, fused, "seed %d", seed)
 	}
+	require.Greater(t, fused, int(seeds))
 }
 
 // fusedBy returns how many calls of fn another one's kernel ran: the most of several tries, of which some are interrupted
@@ -277,6 +278,7 @@ func TestAFailureInAChainIsItsOwn(t *testing.T) {
 // TestATrainingLoopCompilesInItsFirstSteps counts programs.
 func TestATrainingLoopCompilesInItsFirstSteps(t *testing.T) {
 	d := device(t)
+	gpu.DropFusions(d)
 	core.Tidy(func() {
 		x, w, g := on(d, 16, 16), on(d, 16, 16), on(d, 16, 16)
 		m, v := op.ZerosLike(w, op.TensorOptions{}), op.ZerosLike(w, op.TensorOptions{})
@@ -292,6 +294,7 @@ func TestATrainingLoopCompilesInItsFirstSteps(t *testing.T) {
 			step()
 		}
 		compiled, fused := gpu.Compiled(d), d.Traffic().Fused
+		require.Positive(t, compiled)
 		for range 8 {
 			step()
 		}
