@@ -44,6 +44,7 @@ type stream struct {
 
 	wake    chan struct{} // for the worker; holds at most one token
 	crowded atomic.Bool
+	carries atomic.Bool // copies for collectives
 
 	waiters atomic.Int32
 	doneMu  sync.Mutex

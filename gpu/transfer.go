@@ -57,6 +57,7 @@ func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched
 	s.device.downloads.Add(1)
 	s.device.downloaded.Add(int64(sizeOf(regions)))
 	s.device.turns.take()
+	s.carries.Store(true)
 	return s.fetch(regions, after)
 }
 
@@ -121,6 +122,7 @@ func (s *stream) stages(regions []core.Region) {
 	s.device.uploads.Add(1)
 	s.device.uploaded.Add(int64(sizeOf(regions)))
 	s.device.turns.take()
+	s.carries.Store(true)
 }
 
 func (s *stream) newStaged(regions []core.Region) (*staged, error) {

@@ -51,14 +51,15 @@ func (t *turns) sent() {
 	}
 }
 
-// measure learns from a batch of so many commands that the GPU got at a time and that has just ended. The owner calls it.
-func (t *turns) measure(commands int, begun time.Time) {
+// measure learns from a batch of so many commands that the GPU got at a time and that has just ended. Those of streams that carry
+// for collectives say nothing about computation. The owner calls it.
+func (t *turns) measure(commands int, begun time.Time, carries bool) {
 	now := time.Now()
 	if t.ended.After(begun) {
 		begun = t.ended
 	}
 	t.ended = now
-	if commands < leastTurn { // a copy, or what somebody waited for
+	if carries || commands < leastTurn { // or what somebody waited for
 		return
 	}
 	each := int64(now.Sub(begun)) / int64(commands)

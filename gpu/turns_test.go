@@ -11,20 +11,24 @@ func TestTurnsAreShortWhileThereAreCopies(t *testing.T) {
 	var u turns
 	require.Equal(t, fullBatch, u.size())
 	require.EqualValues(t, inFlight, u.ahead())
-	u.measure(100, time.Now().Add(-100*turn)) // a command takes a turn or more
+	u.measure(100, time.Now().Add(-100*turn), false) // a command takes a turn or more
 	require.Equal(t, fullBatch, u.size(), "nobody copies")
 
 	u.take()
 	require.Equal(t, leastTurn, u.size())
 	require.EqualValues(t, turnsAhead, u.ahead())
 	for range 100 {
-		u.measure(fullBatch, time.Now()) // next to nothing
+		u.measure(fullBatch, time.Now(), false) // next to nothing
 	}
 	require.Equal(t, fullBatch, u.size(), "short commands fill a batch")
-	u.measure(leastTurn-1, time.Now().Add(-time.Hour))
-	require.Equal(t, fullBatch, u.size(), "copies say nothing about commands")
 	u.ended = time.Time{}
-	u.measure(100, time.Now().Add(-1000*turn))
+	u.measure(leastTurn-1, time.Now().Add(-time.Hour), false)
+	require.Equal(t, fullBatch, u.size(), "few commands say nothing about others")
+	u.ended = time.Time{}
+	u.measure(100, time.Now().Add(-time.Hour), true)
+	require.Equal(t, fullBatch, u.size(), "copies and what is launched beside them say nothing about commands")
+	u.ended = time.Time{}
+	u.measure(100, time.Now().Add(-1000*turn), false)
 	require.Less(t, u.size(), fullBatch)
 
 	for range turnsKept {
@@ -36,8 +40,8 @@ func TestTurnsAreShortWhileThereAreCopies(t *testing.T) {
 
 func TestTurnsMeasureFromTheEndOfTheBatchBefore(t *testing.T) {
 	var u turns
-	u.measure(1, time.Now()) // ends now
-	u.measure(1000, time.Now().Add(-time.Hour))
+	u.measure(1, time.Now(), false) // ends now
+	u.measure(1000, time.Now().Add(-time.Hour), false)
 	u.take()
 	require.Equal(t, fullBatch, u.size(), "the hour belongs to the batch before")
 }

@@ -341,7 +341,7 @@ func (s *stream) ended(b *batch) {
 		}
 	}
 	s.checkFaults(b)
-	s.device.turns.measure(b.list.Len(), b.begun)
+	s.device.turns.measure(b.list.Len(), b.begun, s.carries.Load())
 	last := b.last
 	b.last = 0
 	b.reset()
