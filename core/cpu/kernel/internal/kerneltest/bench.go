@@ -3,10 +3,8 @@ package kerneltest
 import (
 	"os"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
@@ -56,14 +54,6 @@ func (c Call) Bench(b *testing.B, bytes int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// threadTime returns the processor's time that the calling thread has used.
-func threadTime() time.Duration {
-	const threadClock = 3 // CLOCK_THREAD_CPUTIME_ID
-	var t syscall.Timespec
-	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, threadClock, uintptr(unsafe.Pointer(&t)), 0)
-	return time.Duration(t.Nano())
-}
-
 func copyAll(to, from []byte, threads int) {
 	done := make(chan struct{})
 	n := len(to) / threads
@@ -82,10 +72,9 @@ func copyAll(to, from []byte, threads int) {
 // Filled returns a row-major tensor of small numbers of both signs, in huge pages like the device's memory.
 func Filled(b *testing.B, d core.DType, shape ...int) *rawtensor.Tensor {
 	x := New(b, d, shape)
-	const hugePages = 14 // MADV_HUGEPAGE; only a hint, so an error does not matter
 	page := os.Getpagesize()
 	if skip := -int(uintptr(x.Ptr)) & (page - 1); len(x.Memory()) > skip+page {
-		_ = syscall.Madvise(x.Memory()[skip:], hugePages)
+		hugePages(x.Memory()[skip:])
 	}
 	period := From(b, d, []int{251}, func() []float64 {
 		v := make([]float64, 251)
