@@ -7,40 +7,34 @@
 #define FGREATER(b, a) (((b) > (a)) | (((b) != (b)) & ((a) == (a))))
 #define FLESS(b, a) (((b) < (a)) | (((b) != (b)) & ((a) == (a))))
 
-// Elements that are looked through for any hit at a time, before the place of the hit is. The smallest key holds a place.
+// Elements that are looked through for any hit at a time, before the place of the hit is.
 #define FIND_STEP 256
 
 // FIND defines NAME(p, n, lo, hi), the index of the first of n keys KEY(p[i]) for which HIT holds, of which there is one.
 #define IN_RANGE(key) (((key) >= lo) & ((key) <= hi))
 #define SAME(key) ((key) == lo)
-#define FIND(NAME, U, KEY, HIT)                                                      \
-  PLAIT_INLINE int64_t NAME(const U *p, int64_t n, U lo, U hi) {                     \
-    (void)hi;                                                                        \
-    int64_t i = 0;                                                                   \
-    for (; i + FIND_STEP <= n; i += FIND_STEP) {                                     \
-      U any = 0;                                                                     \
-      _Pragma("omp simd reduction(|:any)") for (int j = 0; j < FIND_STEP; j++) {     \
-        U k = KEY(p[i + j]);                                                         \
-        any |= (U)HIT(k);                                                            \
-      }                                                                              \
-      if (!any) continue;                                                            \
-      U first = FIND_STEP - 1;                                                       \
-      _Pragma("omp simd reduction(min:first)") for (int j = 0; j < FIND_STEP; j++) { \
-        U k = KEY(p[i + j]), here = (U)j;                                            \
-        first = HIT(k) ? (here < first ? here : first) : first;                      \
-      }                                                                              \
-      return i + (int64_t)first;                                                     \
-    }                                                                                \
-    for (; i < n; i += 64) {                                                         \
-      int m = (int)(n - i < 64 ? n - i : 64);                                        \
-      U first = 64;                                                                  \
-      _Pragma("omp simd reduction(min:first)") for (int j = 0; j < m; j++) {         \
-        U k = KEY(p[i + j]), here = (U)j;                                            \
-        first = HIT(k) ? (here < first ? here : first) : first;                      \
-      }                                                                              \
-      if (first < 64) return i + (int64_t)first;                                     \
-    }                                                                                \
-    return 0;                                                                        \
+#define FIND(NAME, U, KEY, HIT)                                                  \
+  PLAIT_INLINE int64_t NAME(const U *p, int64_t n, U lo, U hi) {                 \
+    (void)hi;                                                                    \
+    int64_t i = 0;                                                               \
+    for (; i + FIND_STEP <= n; i += FIND_STEP) {                                 \
+      U any = 0;                                                                 \
+      _Pragma("omp simd reduction(|:any)") for (int j = 0; j < FIND_STEP; j++) { \
+        U k = KEY(p[i + j]);                                                     \
+        any |= (U)HIT(k);                                                        \
+      }                                                                          \
+      if (any) break;                                                            \
+    }                                                                            \
+    for (; i < n; i += 64) {                                                     \
+      int m = (int)(n - i < 64 ? n - i : 64);                                    \
+      U first = 64;                                                              \
+      _Pragma("omp simd reduction(min:first)") for (int j = 0; j < m; j++) {     \
+        U k = KEY(p[i + j]), here = (U)j;                                        \
+        first = HIT(k) ? (here < first ? here : first) : first;                  \
+      }                                                                          \
+      if (first < 64) return i + (int64_t)first;                                 \
+    }                                                                            \
+    return 0;                                                                    \
   }
 
 FIND(find_key_u8, uint8_t, LOAD_SAME, SAME)
