@@ -173,6 +173,56 @@ func BenchmarkTransfers(b *testing.B) {
 	})
 }
 
+// The steps of LSTMs, forward and backward, of the sizes of the models that reports compare.
+func BenchmarkLSTM(b *testing.B) {
+	d := hardware(b)
+	for _, c := range [][3]int{{64, 16, 128}, {32, 128, 256}, {128, 64, 512}} {
+		steps, n, hidden := c[0], c[1], c[2]
+		leaf := func(shape ...int) *core.Tensor { return on(d, shape...).SetRequiresGrad(true) }
+		x, h, cell := leaf(steps, n, hidden), leaf(n, hidden), leaf(n, hidden)
+		wih, whh, bias := leaf(4*hidden, hidden), leaf(4*hidden, hidden), leaf(4*hidden)
+		g := on(d, steps, n, hidden)
+		for few, name := range map[int]string{0: "product and gates", n: "one dispatch"} {
+			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
+				defer gpu.SetFewRows(few)()
+				repeat(b, d, func() {
+					y, _, _ := op.LSTMLayer(x, h, cell, wih, whh, bias, bias, op.RecurrentOptions{})
+					_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x, wih, whh, bias}, []*core.Tensor{g}, autograd.Options{})
+					require.NoError(b, err)
+				})
+			})
+		}
+	}
+}
+
+// The convolutions of ResNet-18 for 32 images: forward, and the gradients of the input and of the weights.
+func BenchmarkConvolutions(b *testing.B) {
+	d := hardware(b)
+	for _, c := range [][5]int{{3, 64, 224, 7, 2}, {64, 64, 56, 3, 1}, {128, 128, 28, 3, 1}, {256, 256, 14, 3, 1}, {512, 512, 7, 3, 1}} {
+		x := on(d, 32, c[0], c[2], c[2]).SetRequiresGrad(true)
+		w := on(d, c[1], c[0], c[3], c[3]).SetRequiresGrad(true)
+		conv := func() *core.Tensor {
+			return op.Conv2d(x, w, nil, op.ConvOptions{Stride: []int{c[4]}, Padding: []int{c[3] / 2}})
+		}
+		g := on(d, conv().Shape()...)
+		macs := 2 * float64(g.Numel()) * float64(c[0]*c[3]*c[3])
+		for name, of := range map[string]*core.Tensor{"forward": nil, "inputs": x, "weights": w} {
+			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
+				y := conv()
+				repeat(b, d, func() {
+					if of == nil {
+						conv()
+						return
+					}
+					_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{of}, []*core.Tensor{g}, autograd.Options{RetainGraph: true})
+					require.NoError(b, err)
+				})
+				b.ReportMetric(macs*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
+			})
+		}
+	}
+}
+
 // A number that is there, and one that the GPU computes first: two trips to the GPU would show as twice the time.
 func BenchmarkReading(b *testing.B) {
 	d := device(b)

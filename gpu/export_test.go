@@ -113,3 +113,10 @@ func KnownProducts(d *Device) int {
 	defer d.tuner.mu.RUnlock()
 	return len(d.tuner.choices)
 }
+
+// SetFewRows sets how many sequences of a recurrent layer are few, and returns a function that sets it back.
+func SetFewRows(n int) func() {
+	old := fewRows
+	fewRows = n
+	return func() { fewRows = old }
+}

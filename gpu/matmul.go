@@ -96,6 +96,8 @@ const (
 	startCost = 64
 	// pieceShare is how many results of a piece cost an element of depth to write and add up.
 	pieceShare = 100_000
+	// mostPieces bounds into how many pieces the depth is cut.
+	mostPieces = 64
 )
 
 // A choice is how a product is computed: by which of the tiles, and into how many pieces its depth is cut.
@@ -128,7 +130,7 @@ func (p *product) leastPieces() int { return max(ceil(p.k, 1<<15), 1) }
 // cut returns into how many pieces the depth is cut, so that the last round of workgroups is not a nearly empty one.
 func (p *product) cut(t tile) (pieces int) {
 	groups, least, best := p.groups(t), p.leastPieces(), 0
-	for n := least; n <= max(least, 16) && (n == least || p.k/n >= 128); n++ {
+	for n := least; n <= max(least, mostPieces) && (n == least || p.k/n >= 128); n++ {
 		cost := ceil(groups*n, t.slots) * (ceil(p.k, n) + startCost)
 		if n > 1 {
 			if p.ac == 1 { // programs for pieces of these run slower

@@ -63,3 +63,14 @@ func TestTurnedFactorsAgree(t *testing.T) {
 		}, x)
 	})
 }
+
+// Products of few results and a great depth, which is cut into many pieces.
+func TestDeepProductsAgree(t *testing.T) {
+	for _, depth := range []int{3000, 12345} {
+		core.Tidy(func() {
+			same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
+				return []*core.Tensor{op.MatMul(x[0], x[1]), op.MatMul(x[0], op.Transpose(x[0], 0, 1))}
+			}, op.Randn(5, depth), op.Randn(depth, 7))
+		})
+	}
+}

@@ -114,8 +114,10 @@ func recurrentCall(r *recorder, c *core.Call, lstm bool) error {
 		if time > 0 {
 			before = v.at(y, v.place(time-1), v.hidden)
 		}
-		if err := v.multiply(r, before, v.hidden, v.gates*v.hidden, w.Strides[1], w.Strides[0]); err != nil {
-			return err
+		if !v.few() {
+			if err := v.multiply(r, before, v.hidden, v.gates*v.hidden, w.Strides[1], w.Strides[0]); err != nil {
+				return err
+			}
 		}
 		act := acts
 		if len(acts.Shape) == 3 {
@@ -123,7 +125,7 @@ func recurrentCall(r *recorder, c *core.Call, lstm bool) error {
 		}
 		k := v.cell(r, c.Kernel.String())
 		g := itoa(v.gates) + "u"
-		text := k.in("s", v.sums, g) + k.in("x", v.at(x, step, v.gates*v.hidden), g) + k.out("y", v.at(y, step, v.hidden), "1u") + k.out("a", act, "4u")
+		text := k.in("x", v.at(x, step, v.gates*v.hidden), g) + k.out("y", v.at(y, step, v.hidden), "1u") + k.out("a", act, "4u")
 		body := ""
 		if lstm {
 			cells := &c.Ins[3]
@@ -156,7 +158,13 @@ func recurrentCall(r *recorder, c *core.Call, lstm bool) error {
   put_a(i, 0u, reset); put_a(i, 1u, z); put_a(i, 2u, next); put_a(i, 3u, n);
 `
 		}
-		if err := k.run(r, text, body); err != nil {
+		if v.few() {
+			k.s.in("h", before, expr.F32, expr.Number)
+			err = v.runStep(r, k, "h", before, false, text, body)
+		} else {
+			err = k.run(r, k.in("s", v.sums, g)+text, body)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -182,8 +190,11 @@ func recurrentBackwardCall(r *recorder, c *core.Call, lstm bool) error {
 	g := itoa(v.gates) + "u"
 	for time := v.steps - 1; time >= 0; time-- {
 		step := v.place(time)
+		var next *core.Operand
 		if time < v.steps-1 {
-			next := v.at(slopes, v.place(time+1), v.gates*v.hidden)
+			next = v.at(slopes, v.place(time+1), v.gates*v.hidden)
+		}
+		if next != nil && !v.few() {
 			if err := v.multiply(r, next, v.gates*v.hidden, v.hidden, w.Strides[0], w.Strides[1]); err != nil {
 				return err
 			}
@@ -195,7 +206,7 @@ func recurrentBackwardCall(r *recorder, c *core.Call, lstm bool) error {
 			return v.at(all, v.place(time-1), v.hidden)
 		}
 		k := v.cell(r, c.Kernel.String())
-		text := k.in("s", v.sums, "1u") + k.in("a", v.at(acts, step, 4*v.hidden), "4u") + k.in("dy", v.at(dy, step, v.hidden), "1u") +
+		text := k.in("a", v.at(acts, step, 4*v.hidden), "4u") + k.in("dy", v.at(dy, step, v.hidden), "1u") +
 			k.out("carry", carry, "1u") + k.out("dx", v.at(dx, step, v.gates*v.hidden), g)
 		body := ""
 		if lstm {
@@ -230,7 +241,16 @@ func recurrentBackwardCall(r *recorder, c *core.Call, lstm bool) error {
   put_ds(i, 0u, dr); put_ds(i, 1u, dz); put_ds(i, 2u, dn * reset);
 `
 		}
-		if err := k.run(r, text, body); err != nil {
+		if next != nil && v.few() {
+			through := "dx"
+			if !lstm {
+				through = "ds"
+			}
+			err = v.runStep(r, k, through, next, true, text, body)
+		} else {
+			err = k.run(r, k.in("s", v.sums, "1u")+text, body)
+		}
+		if err != nil {
 			return err
 		}
 	}
