@@ -10,8 +10,14 @@ import (
 // again where it needs it (Chen et al. 2016). Random numbers are drawn again from the same positions, so dropout gives
 // the same masks. fn must compute the same both times, and may use other tensors, such as parameters.
 func Checkpoint(fn func(inputs []*core.Tensor) []*core.Tensor, inputs ...*core.Tensor) []*core.Tensor {
+	if fn == nil {
+		return []*core.Tensor{core.ErrorTensor(core.Errorf(core.TypeError, "checkpoint", "the function is nil"))}
+	}
 	c := &checkpoint{fn: fn, mode: core.CurrentMode()}
-	for _, t := range inputs {
+	for i, t := range inputs {
+		if t == nil {
+			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.TypeError, "checkpoint", "input %d is nil", i))}
+		}
 		c.inputs = append(c.inputs, t.Alias(true).Keep())
 	}
 	c.remember()

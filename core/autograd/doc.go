@@ -5,3 +5,5 @@
 // leaf's gradient is final as early as it can be. A walk ([Run]) can be resumed: where a node or a hook belongs to another
 // language, it hands the gradients to its caller and goes on with what the caller returns.
 package autograd
+
+//go:generate go run github.com/plait-ml/plait/internal/gen/exported

@@ -11,6 +11,9 @@ import (
 // on the inputs' values alone. Inputs that do not require a gradient are held fixed. It returns an error that names
 // the first element that differs by more than atol + rtol*|numeric|.
 func Check(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor, eps, atol, rtol float64) error {
+	if err := checkable(fn, inputs); err != nil {
+		return err
+	}
 	outputs := fn(inputs)
 	var differentiable []int
 	for i, o := range outputs {
@@ -54,8 +57,24 @@ func Check(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor,
 	return nil
 }
 
+// checkable returns an error if something is missing.
+func checkable(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor) error {
+	if fn == nil {
+		return core.Errorf(core.TypeError, "gradcheck", "the function is nil")
+	}
+	for _, t := range inputs {
+		if err := t.Usable("gradcheck"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CheckDouble is [Check] for the gradients of fn as functions of the inputs.
 func CheckDouble(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor, eps, atol, rtol float64) error {
+	if err := checkable(fn, inputs); err != nil {
+		return err
+	}
 	var wanted []int
 	for i, t := range inputs {
 		if t.DType().IsFloat() && t.RequiresGrad() {

@@ -82,7 +82,7 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	}
 	for i, t := range outputs {
 		var g *core.Tensor
-		if grads != nil {
+		if len(grads) > 0 {
 			g = grads[i]
 		}
 		seed, err := r.seed(i, t, g)
@@ -276,6 +276,9 @@ func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 
 // Reaches reports whether the walk adds to the gradient of the leaf t.
 func (r *Run) Reaches(t *core.Tensor) bool {
+	if t == nil {
+		return false
+	}
 	h := t.History()
 	if h == nil || !h.NeedsGradLeaf() {
 		return false

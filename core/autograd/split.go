@@ -23,7 +23,7 @@ func (r *Run) Rest() {
 func (r *Run) divide(order []*core.Node) {
 	r.split = true
 	for _, t := range r.options.First {
-		if !t.RequiresGrad() {
+		if t == nil || !t.RequiresGrad() {
 			continue
 		}
 		e := t.History().Edge()

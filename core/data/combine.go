@@ -10,6 +10,9 @@ import (
 //
 // Errors: an index outside the dataset.
 func Subset[T any](dataset Dataset[T], indices []int) (Dataset[T], error) {
+	if dataset == nil {
+		return nil, nilError("subset")
+	}
 	for _, i := range indices {
 		if i < 0 || i >= dataset.Len() {
 			return nil, rangeError("subset", i, dataset.Len())
@@ -45,6 +48,9 @@ func Concat[T any](datasets ...Dataset[T]) (Dataset[T], error) {
 	c := concat[T]{datasets: datasets, ends: make([]int, len(datasets))}
 	end := 0
 	for i, d := range datasets {
+		if d == nil {
+			return nil, nilError("concat")
+		}
 		end += d.Len()
 		c.ends[i] = end
 	}
@@ -76,6 +82,9 @@ func (c concat[T]) AtRandom(i int, r *Random) (T, error) {
 //
 // Errors: a negative length, a wrong sum.
 func RandomSplit[T any](dataset Dataset[T], lengths []int, seed uint64) ([]Dataset[T], error) {
+	if dataset == nil {
+		return nil, nilError("random split")
+	}
 	sum := 0
 	for _, n := range lengths {
 		if n < 0 {

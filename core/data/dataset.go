@@ -11,6 +11,8 @@ import (
 	"iter"
 )
 
+//go:generate go run github.com/plait-ml/plait/internal/gen/exported
+
 // Dataset is a collection with numbered samples. A Loader with workers calls At from several goroutines at once.
 type Dataset[T any] interface {
 	// Len returns the number of samples.
@@ -67,6 +69,9 @@ func (s Slice[T]) At(i int) (T, error) {
 
 // Map returns a Dataset whose samples are f of those of dataset.
 func Map[T, U any](dataset Dataset[T], f func(T) (U, error)) Dataset[U] {
+	if f == nil {
+		return mapped[T, U]{dataset: dataset}
+	}
 	return mapped[T, U]{dataset, func(sample T, _ *Random) (U, error) { return f(sample) }}
 }
 
@@ -80,13 +85,22 @@ type mapped[T, U any] struct {
 	f       func(T, *Random) (U, error)
 }
 
-func (m mapped[T, U]) Len() int { return m.dataset.Len() }
+func (m mapped[T, U]) Len() int {
+	if m.dataset == nil {
+		return 0
+	}
+	return m.dataset.Len()
+}
 
 func (m mapped[T, U]) At(i int) (U, error) {
 	return m.AtRandom(i, newRandom(0, purposeSample, uint64(i)))
 }
 
 func (m mapped[T, U]) AtRandom(i int, r *Random) (U, error) {
+	if m.dataset == nil || m.f == nil {
+		var zero U
+		return zero, nilError("map")
+	}
 	sample, err := at(m.dataset, i, r)
 	if err != nil {
 		var zero U
@@ -102,6 +116,8 @@ func at[T any](dataset Dataset[T], i int, r *Random) (T, error) {
 	}
 	return dataset.At(i)
 }
+
+func nilError(what string) error { return fmt.Errorf("data: %s: got nil for what it works with", what) }
 
 func rangeError(what string, i, n int) error {
 	return fmt.Errorf("data: %s: index out of range, got %d, want 0 to %d", what, i, n-1)

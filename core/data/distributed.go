@@ -35,6 +35,9 @@ func NewDistributedSampler(s DistributedSampler) (Sampler, error) {
 
 // Len returns the indices of one rank.
 func (s DistributedSampler) Len() int {
+	if s.Ranks < 1 {
+		return 0
+	}
 	if s.DropLast {
 		return s.N / s.Ranks
 	}

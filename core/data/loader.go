@@ -52,6 +52,9 @@ type source[B any] interface {
 //
 // Errors: options that contradict each other or are out of range.
 func NewLoader[T, B any](dataset Dataset[T], collate func([]T) (B, error), options Options) (*Loader[B], error) {
+	if dataset == nil || collate == nil {
+		return nil, nilError("loader")
+	}
 	sampler, err := options.batchSampler(dataset.Len())
 	if err != nil {
 		return nil, err
@@ -65,6 +68,9 @@ func NewLoader[T, B any](dataset Dataset[T], collate func([]T) (B, error), optio
 //
 // Errors: as NewLoader.
 func NewBatchLoader[B any](dataset BatchDataset[B], options Options) (*Loader[B], error) {
+	if dataset == nil {
+		return nil, nilError("loader")
+	}
 	sampler, err := options.batchSampler(dataset.Len())
 	if err != nil {
 		return nil, err
@@ -92,6 +98,9 @@ func mapLoader[B any](sampler BatchSampler, options Options, fetch func(context.
 //
 // Errors: as NewLoader.
 func NewIterableLoader[T, B any](dataset Iterable[T], collate func([]T) (B, error), options Options) (*Loader[B], error) {
+	if dataset == nil || collate == nil {
+		return nil, nilError("loader")
+	}
 	if options.Shuffle || options.Sampler != nil || options.BatchSampler != nil {
 		return nil, errors.New("data: loader: an iterable dataset has its own order, want neither Shuffle nor a sampler")
 	}
@@ -171,6 +180,9 @@ func (l *Loader[B]) Epoch(ctx context.Context) iter.Seq2[B, error] {
 
 // Start begins the next pass for a reader that calls Next itself. The workers begin at once.
 func (l *Loader[B]) Start(ctx context.Context) *Pass[B] {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	l.mu.Lock()
 	epoch := l.epoch
 	l.epoch++

@@ -112,6 +112,9 @@ func Batches(sampler Sampler, size int, dropLast bool) (BatchSampler, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("data: batches: size too small, got %d, want at least 1", size)
 	}
+	if sampler == nil {
+		return nil, nilError("batches")
+	}
 	return batches{sampler, size, dropLast}, nil
 }
 

@@ -7,8 +7,11 @@ import (
 )
 
 // Replicate returns a copy of m, and of its parts, whose tensors are those that replace returns for m's. Everything else is
-// shared: options, functions and hooks. A part that m has twice the copy has twice.
+// shared: options, functions and hooks. A part that m has twice the copy has twice. Without replace the tensors are shared too.
 func Replicate(m Module, replace func(n Named) *core.Tensor) Module {
+	if replace == nil {
+		replace = func(n Named) *core.Tensor { return n.Tensor }
+	}
 	c := &cloner{replace: replace, made: map[Module]Module{}}
 	return c.module(m)
 }
@@ -19,7 +22,7 @@ type cloner struct {
 }
 
 func (c *cloner) module(m Module) Module {
-	if m == nil || reflect.ValueOf(m).IsNil() {
+	if absent(m) {
 		return m
 	}
 	if n := c.made[m]; n != nil {

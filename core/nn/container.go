@@ -61,5 +61,8 @@ func (f *Func) Forward(x *core.Tensor) *core.Tensor {
 	if x.Err() != nil {
 		return x
 	}
+	if f.Fn == nil {
+		return core.ErrorTensor(core.Errorf(core.TypeError, "func", "the layer has no function"))
+	}
 	return f.Fn(x)
 }

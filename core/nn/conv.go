@@ -154,6 +154,9 @@ func NewConvTranspose(in, out int, kernel []int, o ConvTransposeOptions) *ConvTr
 
 // Forward maps [n, in, ...] to [n, out, ...].
 func (c *ConvTranspose) Forward(x *core.Tensor) *core.Tensor {
+	if c.Weight == nil {
+		return core.ErrorTensor(core.Errorf(core.TypeError, "conv_transpose", "the weight is nil"))
+	}
 	switch c.Weight.Dim() {
 	case 3:
 		return op.ConvTranspose1d(x, c.Weight, c.Bias, c.Options)

@@ -14,6 +14,10 @@ func Describe(m Module) string {
 }
 
 func describe(b *strings.Builder, m Module, indent string) {
+	if absent(m) {
+		b.WriteString("nil")
+		return
+	}
 	name, arguments := typeName(m), ""
 	if d, ok := m.(interface {
 		describe() (name, arguments string)

@@ -22,3 +22,5 @@
 // Constructors put parameters on the default device with the default dtype of the current context, initialised as
 // PyTorch does. A module whose making failed carries the error in its parameters, and so do its results.
 package nn
+
+//go:generate go run github.com/plait-ml/plait/internal/gen/exported

@@ -147,8 +147,11 @@ func walk(m Module, module func(name string, m Module), tensor func(n Named)) {
 	(&walker{module: module, tensor: tensor}).visit(m, "")
 }
 
+// absent reports whether m is no module: nil, or a nil pointer.
+func absent(m Module) bool { return m == nil || reflect.ValueOf(m).IsNil() }
+
 func (w *walker) visit(m Module, prefix string) {
-	if m == nil || reflect.ValueOf(m).IsNil() || slices.Contains(w.above, m) {
+	if absent(m) || slices.Contains(w.above, m) {
 		return
 	}
 	w.above = append(w.above, m)

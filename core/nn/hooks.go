@@ -20,6 +20,9 @@ type hooks struct {
 
 // RegisterForwardPreHook makes [Call] of the module run fn first, and returns the function that takes it out again.
 func (b *Base) RegisterForwardPreHook(fn PreHook) (remove func()) {
+	if fn == nil { // nothing to run
+		return func() {}
+	}
 	h := b.ensureHooks()
 	h.before = append(slices.Clone(h.before), &fn)
 	return func() {
@@ -29,6 +32,9 @@ func (b *Base) RegisterForwardPreHook(fn PreHook) (remove func()) {
 
 // RegisterForwardHook makes [Call] of the module run fn at the end, and returns the function that takes it out again.
 func (b *Base) RegisterForwardHook(fn Hook) (remove func()) {
+	if fn == nil {
+		return func() {}
+	}
 	h := b.ensureHooks()
 	h.after = append(slices.Clone(h.after), &fn)
 	return func() { h.after = slices.DeleteFunc(slices.Clone(h.after), func(f *Hook) bool { return f == &fn }) }
@@ -44,6 +50,9 @@ func (b *Base) ensureHooks() *hooks {
 // Call returns l.Forward(x) between the hooks of l. The modules of this package call their parts so; Forward itself runs no
 // hooks. Hooks must not be added or removed while another goroutine calls the layer.
 func Call(l Layer, x *core.Tensor) *core.Tensor {
+	if absent(l) {
+		return core.ErrorTensor(core.Errorf(core.TypeError, "call", "the layer is nil"))
+	}
 	h := l.base().hooks
 	if h == nil {
 		return l.Forward(x)

@@ -207,5 +207,8 @@ func NewTransformer(dim, heads, encoders, decoders int, o TransformerOptions) *T
 // Run maps a source [n, s, dim] and a target [n, l, dim] to the target's shape. The decoder sees the encoder's output as
 // memory allows.
 func (t *Transformer) Run(source, target *core.Tensor, sourceMask, targetMask, memory Mask) *core.Tensor {
+	if t.Encoder == nil || t.Decoder == nil {
+		return core.ErrorTensor(core.Errorf(core.TypeError, "transformer", "the encoder or the decoder is nil"))
+	}
 	return t.Decoder.Decode(target, t.Encoder.Encode(source, sourceMask), targetMask, memory)
 }

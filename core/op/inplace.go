@@ -7,6 +7,10 @@ func (a *application) inPlace(t *core.Tensor) {
 	if a.err != nil {
 		return
 	}
+	if t == nil {
+		a.check(t.Usable(a.name))
+		return
+	}
 	if t.IsNumber() {
 		a.failf(core.TypeError, "a number cannot be changed in place")
 		return

@@ -84,7 +84,7 @@ func NewOneCycleLR(o *Optimizer, c OneCycleOptions) (*Schedule, error) {
 			return along(t, func(mark int) float64 { return []float64{c.MaxMomentum, c.BaseMomentum, c.MaxMomentum}[mark] })
 		}
 	}
-	return newSchedule(o, kind, v), nil
+	return newSchedule(o, kind, v)
 }
 
 // cycledMomentum reports whether the momentum is to be changed; an error if there is none to change.
@@ -171,5 +171,5 @@ func NewCyclicLR(o *Optimizer, c CyclicOptions) (*Schedule, error) {
 	if momentum {
 		v.momentum = func(t float64) float64 { return c.MaxMomentum - (c.MaxMomentum-c.BaseMomentum)*height(t) }
 	}
-	return newSchedule(o, kind, v), nil
+	return newSchedule(o, kind, v)
 }

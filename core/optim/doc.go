@@ -14,3 +14,5 @@
 //
 // Optimisers and schedules are not safe for concurrent use.
 package optim
+
+//go:generate go run github.com/plait-ml/plait/internal/gen/exported

@@ -83,9 +83,20 @@ func (o *Optimizer) valid(h Hyper) error {
 	return nil
 }
 
+// steps returns an error if the optimiser only stands for one elsewhere.
+func (o *Optimizer) steps() error {
+	if o.known == nil {
+		return core.Errorf(core.StateError, o.algorithm.name, "stands for an optimiser elsewhere and has no parameters of its own")
+	}
+	return nil
+}
+
 // AddGroup adds parameters, none of which the optimiser may have already.
 func (o *Optimizer) AddGroup(p Params) error {
 	name := o.algorithm.name
+	if err := o.steps(); err != nil {
+		return err
+	}
 	h, err := merge(name, o.defaults, p.Hyper)
 	if err != nil {
 		return err

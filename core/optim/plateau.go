@@ -35,6 +35,9 @@ type Plateau struct {
 // NewReduceLROnPlateau returns a plateau schedule for an optimiser.
 func NewReduceLROnPlateau(opt *Optimizer, o PlateauOptions) (*Plateau, error) {
 	const kind = "reduce_lr_on_plateau"
+	if opt == nil {
+		return nil, core.Errorf(core.TypeError, kind, "the optimiser is nil")
+	}
 	orDefault(&o.Factor, 0.1)
 	orDefault(&o.Eps, 1e-8)
 	if !(o.Factor > 0 && o.Factor < 1) {

@@ -4,10 +4,14 @@ import "math"
 
 // Rates returns an optimiser without parameters that stands for one elsewhere: it carries the learning rates of that
 // one's groups, those that schedules start from, and momenta, so that schedules can be made for it. An absent list of
-// momenta says that there are none.
+// momenta says that there are none; otherwise the shortest list says how many groups there are.
 func Rates(current, base, momenta []float64) *Optimizer {
 	o := &Optimizer{algorithm: &algorithm{name: "optimizer"}}
-	for i, lr := range current {
+	n := min(len(current), len(base))
+	if momenta != nil {
+		n = min(n, len(momenta))
+	}
+	for i, lr := range current[:n] {
 		h := Hyper{"lr": lr}
 		if momenta != nil {
 			h["momentum"] = momenta[i]
@@ -20,7 +24,7 @@ func Rates(current, base, momenta []float64) *Optimizer {
 // Continue puts a schedule at an epoch, with the rates that its optimiser has now.
 func (s *Schedule) Continue(epoch float64, current []float64) {
 	s.epoch = epoch
-	for i, lr := range current {
+	for i, lr := range current[:min(len(current), len(s.set))] {
 		s.put(i, lr)
 	}
 }

@@ -109,6 +109,10 @@ func (s *GradScaler) Found(optimizer any) []*core.Tensor {
 // without gradients may make a step, of nothing, that the others make.
 func (s *GradScaler) FoundElsewhere(optimizer any, found *core.Tensor) {
 	step := s.stepOf(optimizer)
+	if err := found.Usable("found_elsewhere"); err != nil { // what reads it says so
+		step.found = append(step.found, core.ErrorTensor(err))
+		return
+	}
 	step.found = append(step.found, found.Alias(false).Keep())
 }
 
@@ -144,6 +148,9 @@ func (p *scaledStep) bad() (bool, error) {
 
 // Step steps the optimiser if all its gradients are finite, and reports whether they are.
 func (s *GradScaler) Step(o *Optimizer) (finite bool, err error) {
+	if o == nil {
+		return false, core.Errorf(core.TypeError, "step", "the optimiser is nil")
+	}
 	var params []*core.Tensor
 	for _, g := range o.Groups() {
 		params = append(params, g.Params()...)

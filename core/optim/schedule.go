@@ -43,7 +43,10 @@ type curve struct {
 }
 
 // newSchedule makes a schedule and sets the rates for its start.
-func newSchedule(o *Optimizer, kind string, c curve) *Schedule {
+func newSchedule(o *Optimizer, kind string, c curve) (*Schedule, error) {
+	if o == nil {
+		return nil, core.Errorf(core.TypeError, kind, "the optimiser is nil")
+	}
 	s := &Schedule{opt: o, kind: kind, curve: c}
 	for _, g := range o.groups {
 		if !g.scheduled {
@@ -53,7 +56,7 @@ func newSchedule(o *Optimizer, kind string, c curve) *Schedule {
 	}
 	s.set = make([]float64, len(s.base))
 	s.begin()
-	return s
+	return s, nil
 }
 
 // begin sets the rates for epoch 0, on top of what schedules made before have set.

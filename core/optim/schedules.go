@@ -10,27 +10,40 @@ import (
 // NewLambdaLR multiplies each group's initial rate by what a function makes of the epoch: one for all groups or one for
 // each.
 func NewLambdaLR(o *Optimizer, factors ...func(epoch int) float64) (*Schedule, error) {
-	if err := onePerGroup("lambda_lr", o, len(factors)); err != nil {
+	if err := factorPerGroup("lambda_lr", o, factors); err != nil {
 		return nil, err
 	}
 	return newSchedule(o, "lambda_lr", curve{sets: true, at: func(base float64, g int, t float64) float64 {
 		return base * factors[g%len(factors)](int(t))
-	}}), nil
+	}})
 }
 
 // NewMultiplicativeLR multiplies each group's rate at every step by what a function makes of the epoch, from epoch 1 on:
 // one function for all groups or one for each.
 func NewMultiplicativeLR(o *Optimizer, factors ...func(epoch int) float64) (*Schedule, error) {
-	if err := onePerGroup("multiplicative_lr", o, len(factors)); err != nil {
+	if err := factorPerGroup("multiplicative_lr", o, factors); err != nil {
 		return nil, err
 	}
 	return newSchedule(o, "multiplicative_lr", curve{factor: func(g int, t float64) float64 {
 		return factors[g%len(factors)](int(t))
-	}}), nil
+	}})
+}
+
+// factorPerGroup returns an error unless there is one function or one for each group, and none is nil.
+func factorPerGroup(kind string, o *Optimizer, factors []func(epoch int) float64) error {
+	for i, f := range factors {
+		if f == nil {
+			return core.Errorf(core.TypeError, kind, "function %d is nil", i)
+		}
+	}
+	return onePerGroup(kind, o, len(factors))
 }
 
 // onePerGroup returns an error unless n is 1 or the number of groups.
 func onePerGroup(kind string, o *Optimizer, n int) error {
+	if o == nil {
+		return core.Errorf(core.TypeError, kind, "the optimiser is nil")
+	}
 	if n != 1 && n != len(o.groups) {
 		return core.Errorf(core.ValueError, kind, "want one value or one for each of %d groups, got %d", len(o.groups), n)
 	}
@@ -44,7 +57,7 @@ func NewStepLR(o *Optimizer, size int, gamma float64) (*Schedule, error) {
 	}
 	return newSchedule(o, "step_lr", curve{at: func(base float64, _ int, t float64) float64 {
 		return base * math.Pow(gamma, math.Floor(t/float64(size)))
-	}}), nil
+	}})
 }
 
 // NewMultiStepLR multiplies the rate by gamma at each of the milestones; one that is named twice counts twice.
@@ -56,7 +69,7 @@ func NewMultiStepLR(o *Optimizer, milestones []int, gamma float64) (*Schedule, e
 			n++
 		}
 		return base * math.Pow(gamma, float64(n))
-	}}), nil
+	}})
 }
 
 // NewConstantLR multiplies the rate by factor for the first total epochs. PyTorch's defaults are 1/3 and 5.
@@ -69,7 +82,7 @@ func NewConstantLR(o *Optimizer, factor float64, total int) (*Schedule, error) {
 			return base
 		}
 		return base * factor
-	}}), nil
+	}})
 }
 
 // NewLinearLR takes the rate linearly from start to end times the initial one over total epochs. PyTorch's defaults are
@@ -83,14 +96,14 @@ func NewLinearLR(o *Optimizer, start, end float64, total int) (*Schedule, error)
 	}
 	return newSchedule(o, "linear_lr", curve{at: func(base float64, _ int, t float64) float64 {
 		return base * (start + (end-start)*min(t, float64(total))/float64(total))
-	}}), nil
+	}})
 }
 
 // NewExponentialLR multiplies the rate by gamma every epoch.
 func NewExponentialLR(o *Optimizer, gamma float64) (*Schedule, error) {
 	return newSchedule(o, "exponential_lr", curve{at: func(base float64, _ int, t float64) float64 {
 		return base * math.Pow(gamma, t)
-	}}), nil
+	}})
 }
 
 // NewPolynomialLR takes the rate to 0 over total epochs as a power of what is left of them. PyTorch's defaults are 5 and 1.
@@ -100,7 +113,7 @@ func NewPolynomialLR(o *Optimizer, total int, power float64) (*Schedule, error) 
 	}
 	return newSchedule(o, "polynomial_lr", curve{at: func(base float64, _ int, t float64) float64 {
 		return base * math.Pow(1-min(t, float64(total))/float64(total), power)
-	}}), nil
+	}})
 }
 
 // NewCosineAnnealingLR takes the rate down to etaMin and up again along half waves of a cosine, each of period epochs.
@@ -111,7 +124,7 @@ func NewCosineAnnealingLR(o *Optimizer, period int, etaMin float64) (*Schedule, 
 	}
 	return newSchedule(o, "cosine_annealing_lr", curve{floor: etaMin, at: func(base float64, _ int, t float64) float64 {
 		return cosine(base, etaMin, t/float64(period))
-	}}), nil
+	}})
 }
 
 // cosine goes from start to end as x goes from 0 to 1.
@@ -136,7 +149,7 @@ func NewCosineAnnealingWarmRestarts(o *Optimizer, period, growth int, etaMin flo
 			t -= length
 		}
 		return cosine(base, etaMin, t/length)
-	}}), nil
+	}})
 }
 
 // NewSequentialLR runs one schedule after the other: number i+1 starts at epoch milestones[i]. The schedules must have
@@ -190,6 +203,9 @@ func NewChainedScheduler(schedules ...*Schedule) (*Schedule, error) {
 	const kind = "chained_scheduler"
 	if len(schedules) == 0 {
 		return nil, core.Errorf(core.ValueError, kind, "got no schedules")
+	}
+	if schedules[0] == nil {
+		return nil, core.Errorf(core.TypeError, kind, "schedule 0 is nil")
 	}
 	o := schedules[0].opt
 	if err := sameOptimizer(kind, o, schedules); err != nil {

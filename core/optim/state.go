@@ -92,6 +92,9 @@ func (o *Optimizer) State(n int) (ParamState, bool) {
 // d, states the parameters' shapes; on an error nothing has changed.
 func (o *Optimizer) LoadStateDict(d *StateDict) error {
 	name := o.algorithm.name
+	if d == nil {
+		return core.Errorf(core.TypeError, name, "the state is nil")
+	}
 	if d.Algorithm != name {
 		return core.Errorf(core.ValueError, name, "the state is of another algorithm, got %q", d.Algorithm)
 	}

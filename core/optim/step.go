@@ -34,6 +34,9 @@ func (o *Optimizer) Step() error {
 // StepWith makes a step of an algorithm that evaluates the loss itself, such as L-BFGS, or evaluates it once and makes a
 // [Optimizer.Step]. loss computes it and, with gradients cleared first, its gradients. The first value is returned.
 func (o *Optimizer) StepWith(loss func() (*core.Tensor, error)) (float64, error) {
+	if loss == nil {
+		return 0, core.Errorf(core.TypeError, o.algorithm.name, "the function of the loss is nil")
+	}
 	if o.algorithm.closure {
 		return o.stepLBFGS(loss)
 	}
@@ -90,6 +93,9 @@ func (p *plan) release() {
 
 // prepare checks everything that can be known before the launch, and allocates.
 func (p *plan) prepare(o *Optimizer) error {
+	if err := o.steps(); err != nil {
+		return err
+	}
 	for _, g := range o.groups {
 		names := o.algorithm.states(g.hyper)
 		memo := map[step]update{}
