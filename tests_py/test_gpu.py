@@ -499,6 +499,9 @@ def test_devices_without_an_index_are_the_ranks_own() -> None:
                 shard = m.state_dict()["weight"]
             assert shard.device == plait.device("cpu")
             assert shard.full_tensor().cpu().equal(m.weight.full_tensor().cpu())
+            host = fsdp.FSDP(nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)).to("cpu:0"), device_id=rank)
+            assert {t.device for t in (*host.parameters(), *host.buffers())} == {mine}
+            assert host(plait.ones(2, 6, device="cpu:0")).device == mine  # as inputs of the outermost unit are moved
             away = fsdp.fully_shard(nn.Linear(6, 3).cuda(), offload_policy=fsdp.CPUOffloadPolicy())
             opt = plait.optim.SGD(away.parameters(), lr=0.1)
             before = away.bias.full_tensor().cpu()

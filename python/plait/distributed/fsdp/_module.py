@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from plait import _core
-from plait._device import open_device
+from plait._device import get_default_device, open_device
 from plait._dtype import dtype
 from plait._runtime import address, check, own
 from plait._tensor import Tensor
@@ -19,7 +19,7 @@ from plait.distributed._work import ReduceOp
 from plait.distributed.fsdp._unit import Part, ShardedParameter, Tree, Unit
 from plait.distributed.fsdp.api import precision_of
 from plait.nn.modules.module import Module
-from plait.nn.parallel._inputs import tensors_in
+from plait.nn.parallel._inputs import tensors_in, to_device
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
 
 SYNC, ALL_REDUCE, RESHARD_FORWARD, RESHARD_BACKWARD = range(4)  # of FsdpUnitSet
@@ -69,6 +69,8 @@ def divide(
                     shared[p] = p._unit()[0]
                 else:
                     named[p] = label + key
+    devices = [get_default_device() if p.is_meta else p.device for p in named]
+    where = devices[0] if devices else None
     param, reduce, output, keep_inputs = precision_of(choices.precision, root)
     flags = (choices.keep or False, choices.broadcast, keep_inputs, not choices.prefetch_forward)
     numbers = (
@@ -89,7 +91,7 @@ def divide(
         if other is not unit:
             check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h))
             ShardedParameter._make(p, unit, p.__dict__["_of"][1])
-    unit.by_default, unit.ignored = choices.keep is None, ignored
+    unit.by_default, unit.ignored, unit.device = choices.keep is None, ignored, where
     for module in modules:
         module.__dict__["_fsdp_unit"] = unit
     return unit
@@ -128,8 +130,8 @@ def tree_of(module: Module) -> Tree:
         units = list(dict.fromkeys(u for m in module.modules() if (u := unit_of(m)) is not None))
         tree = Tree(units)
         for u in units:
-            u.tree = tree
-        unit.tree = tree
+            u.tree, u.outermost = tree, False
+        unit.tree, unit.outermost = tree, True
         if unit.by_default:  # the outermost unit is needed again at once
             check(_core.bind_FsdpUnitSet(unit.handle, RESHARD_FORWARD, False))
     return unit.tree
@@ -156,6 +158,8 @@ def run(module: Module, function: Callable[..., Any], args: tuple[Any, ...], kwa
         if len(table) != len(known) or any(table[k] is not v for k, v in known.items()):
             _look_again(module, unit)
             break
+    if unit.outermost and any(t.device != unit.device and not t.is_meta for t in tensors_in((args, kwargs))):
+        args, kwargs = to_device((args, kwargs), unit.device or get_default_device())
     done = False
     try:
         unit.forward([*tensors_in((args, kwargs))], False)

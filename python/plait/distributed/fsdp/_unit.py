@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from plait import _core, _ops
+from plait._device import device as Device
 from plait._functions._common import forget_layout
 from plait._kept import keep
 from plait._layout import Size
@@ -76,6 +77,8 @@ class Unit:
         self.name, self.groups, self.tables = name, groups, list(tables)
         self.cast_inputs, (self.param_dtype, self.output_dtype) = cast_inputs, precision
         self.tree: Tree | None = None
+        self.outermost = False  # of its tree: its forward moves inputs to where it computes
+        self.device: Device | None = None  # where it computes; None without parameters of its own
         self.divisor: float | None = None  # of sums of gradients, if it is not the number of ranks
         self.by_default = False  # whether to free parameters after forward was not said
         self.ignored: set[int] = set()  # parameters that stay whole

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from plait import _core
-from plait._device import open_device
+from plait._device import device, open_device
+from plait._modes import no_grad
 from plait._runtime import check
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup
@@ -30,7 +31,8 @@ from plait.distributed.fsdp.api import (
     StateDictType,
 )
 from plait.distributed.fsdp.wrap import asks
-from plait.nn.modules.module import Module
+from plait.nn.modules.module import Module, _convert
+from plait.nn.parameter import BUFFER, is_lazy, set_category
 
 __all__ = [
     "BackwardPrefetch",
@@ -71,7 +73,7 @@ class FullyShardedDataParallel(StateMethods):
         param_init_fn: called with each module that has parameters or buffers on the meta device, to give them memory
             and values, such as by `to_empty(device=..., recurse=False)` and `reset_parameters()`; without it they get
             the values that they would have, and each rank makes those of its shards alone
-        device_id: has no effect: the module is on its device
+        device_id: a device, or the number of a GPU, to which the module is moved before it is divided
         sync_module_states: begin with the parameters and buffers of rank 0
         forward_prefetch: gather the next unit while one computes
         limit_all_gathers: must be True: at most two units are gathered at once
@@ -232,6 +234,11 @@ def _divide_all(
         2 if backward_prefetch is None else int(backward_prefetch is BackwardPrefetch.BACKWARD_POST),
         init=param_init_fn,
     )
+    if device_id is not None:
+        where = device(device_id)
+        for m in module.modules():
+            if id(m) not in skipped:
+                _move(m, where, ignored)
     if mixed_precision is not None and mixed_precision.buffer_dtype is not None:
         for b in module.buffers():
             if b.is_floating_point():
@@ -248,6 +255,18 @@ def _divide_all(
             for g in groups:
                 if g is not None:
                     broadcast(b, group=g, group_src=0)
+
+
+@no_grad()
+def _move(module: Module, where: device, ignored: set[int]) -> None:
+    """Moves those of a module's own tensors that have values and are not ignored."""
+    for p in module._parameters.values():
+        if p is not None and id(p) not in ignored and not is_lazy(p) and not p.is_meta and p.device != where:
+            _convert(p, lambda t: t.to(where))
+    for name, b in module._buffers.items():
+        if b is not None and not is_lazy(b) and not b.is_meta and b.device != where:
+            module._buffers[name] = made = b.to(where)
+            set_category(made, BUFFER)
 
 
 def _users(module: Module) -> dict[int, list[str]]:
