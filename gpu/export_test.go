@@ -120,3 +120,14 @@ func SetFewRows(n int) func() {
 	fewRows = n
 	return func() { fewRows = old }
 }
+
+// LimitBindings sets how many buffers fusions may bind, and returns a function that brings the device's own limit back.
+func LimitBindings(d *Device, n int) func() {
+	set := func(n int) {
+		_ = d.Synchronize() // who tests errors has read them
+		d.limits.Bindings = n
+	}
+	old := d.limits.Bindings
+	set(n)
+	return func() { set(old) }
+}

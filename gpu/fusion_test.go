@@ -302,3 +302,26 @@ func TestATrainingLoopCompilesInItsFirstSteps(t *testing.T) {
 		require.Greater(t, d.Traffic().Fused, fused)
 	})
 }
+
+// TestFusionsKeepToTheBindings holds more results than a program can write.
+func TestFusionsKeepToTheBindings(t *testing.T) {
+	d := device(t)
+	x := on(d, 33)
+	defer x.Release()
+	for _, bindings := range []int{8, d.Limits().Bindings} {
+		restore := gpu.LimitBindings(d, bindings)
+		const calls = 40
+		fused := fusedBy(t, d, calls/2, func() {
+			held := []*core.Tensor{x}
+			for i := range calls {
+				held = append(held, op.Add(held[i], core.Num(0.25)))
+			}
+			for i, y := range held {
+				require.Equal(t, 33*(0.5+0.25*float64(i)), value(t, op.Sum(y, nil, false)))
+			}
+		})
+		restore()
+		require.Greater(t, fused, calls/2)
+		require.LessOrEqual(t, fused, calls-calls/min(bindings, 16))
+	}
+}
