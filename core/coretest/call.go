@@ -122,7 +122,7 @@ func (c *caller) call(name string, f reflect.Value) {
 func describe(in []reflect.Value) string {
 	list := make([]string, len(in))
 	for i, v := range in {
-		list[i] = fmt.Sprintf("%s", v.Type())
+		list[i] = v.Type().String()
 		switch v.Kind() {
 		case reflect.Pointer, reflect.Func, reflect.Interface, reflect.Map:
 			if v.IsNil() {
