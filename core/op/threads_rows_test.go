@@ -147,38 +147,35 @@ func enlarged(s op.Sample) (list []op.Sample) {
 	return list
 }
 
-// bits returns the elements of an operation's results and of its gradients.
+// bits returns the elements of an operation's results and of its gradients. The tensors are left to the scope around: the next
+// call's must not lie where these do, or an element that is never written would look right.
 func (m *maker) bits(r *op.Row, args []any) (list [][]byte, err error) {
-	core.Tidy(func() {
-		out := m.apply(r.Call, args, m.leaves)
-		var outputs, seeds []*core.Tensor
-		for _, o := range out {
-			if o.Numel() > 1<<22 {
-				err = fmt.Errorf("too much of it")
-			} else {
-				err = o.Wait()
-			}
-			if err != nil {
-				return
-			}
-			if o.RequiresGrad() {
-				outputs, seeds = append(outputs, o), append(seeds, op.FullLike(o, core.Num(0.37), op.TensorOptions{}))
-			}
+	out := m.apply(r.Call, args, m.leaves)
+	var outputs, seeds []*core.Tensor
+	for _, o := range out {
+		if o.Numel() > 1<<22 {
+			return nil, fmt.Errorf("too much of it")
 		}
-		grads, e := autograd.Grad(outputs, requiring(m.leaves), seeds, autograd.Options{AllowUnused: true})
-		if err = e; err != nil {
-			return
+		if err := o.Wait(); err != nil {
+			return nil, err
 		}
-		for _, x := range append(out, grads...) {
-			if x == nil {
-				continue
-			}
-			var b []byte
-			if b, err = x.Bytes(); err != nil {
-				return
-			}
-			list = append(list, bytes.Clone(b))
+		if o.RequiresGrad() {
+			outputs, seeds = append(outputs, o), append(seeds, op.FullLike(o, core.Num(0.37), op.TensorOptions{}))
 		}
-	})
-	return list, err
+	}
+	grads, err := autograd.Grad(outputs, requiring(m.leaves), seeds, autograd.Options{AllowUnused: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range append(out, grads...) {
+		if x == nil {
+			continue
+		}
+		b, err := x.Bytes()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, bytes.Clone(b))
+	}
+	return list, nil
 }
