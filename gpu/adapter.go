@@ -21,11 +21,10 @@ var listed struct {
 func adapters() []native.Adapter {
 	listed.Do(func() {
 		listed.all = native.Adapters()
-		software := numberFrom("PLAIT_SOFTWARE_GPU")
 		for _, a := range listed.all {
 			times := 1
 			if a.Software {
-				times = software
+				times = environment().software
 			}
 			listed.usable = append(listed.usable, slices.Repeat([]native.Adapter{a}, times)...)
 		}
@@ -53,6 +52,9 @@ func Reason() string {
 }
 
 func open(index, ordinal int) (core.Device, error) {
+	if err := environment().err; err != nil {
+		return nil, err
+	}
 	list := adapters()
 	if len(list) == 0 {
 		return nil, core.Errorf(core.DeviceError, "device", "there is no GPU: %s", Reason())

@@ -3,9 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -40,7 +38,7 @@ func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
 	if err != nil {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
 	}
-	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, owner: o, sync: os.Getenv("PLAIT_SYNC") == "1"}
+	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, owner: o, sync: environment().sync}
 	d.tuner = tunerOf(a)
 	d.memory.open(d)
 	d.programs.open(d)
@@ -155,13 +153,4 @@ func (d *Device) lose(err error) {
 	}
 	err = core.Errorf(core.DeviceError, "gpu", "%v (%s) is lost: %v; start the process again", d, d.Name(), err)
 	d.lost.CompareAndSwap(nil, &failure{err})
-}
-
-// numberFrom reads a number from an environment variable; 0 if it says none.
-func numberFrom(name string) int {
-	n, err := strconv.Atoi(os.Getenv(name))
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
 }

@@ -13,7 +13,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Setenv("PLAIT_SOFTWARE_GPU", "6")
+	if os.Getenv("PLAIT_TEST_ENVIRONMENT") == "" {
+		os.Setenv("PLAIT_SOFTWARE_GPU", "6")
+	}
 	if _, set := os.LookupEnv("PLAIT_TUNE"); !set {
 		os.Setenv("PLAIT_TUNE", "0") // whatever the user's cache has
 	}

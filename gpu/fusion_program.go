@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"encoding/binary"
-	"os"
 	"runtime/debug"
 	"sync"
 
@@ -40,7 +39,7 @@ type fusedProgram struct {
 
 func (f *fusedPrograms) open() {
 	f.at = compileAt
-	f.off = os.Getenv("PLAIT_GPU_FUSION") == "0"
+	f.off = !environment().fusion
 	f.byKey = map[string]*fusedProgram{}
 }
 

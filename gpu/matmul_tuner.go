@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"math/bits"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,7 +31,7 @@ var benchmark atomic.Int32
 // Benchmark reports whether the fastest way of computing products is measured, which PLAIT_TUNE=1 turns on.
 func Benchmark() bool {
 	if benchmark.Load() == 0 {
-		SetBenchmark(os.Getenv("PLAIT_TUNE") == "1")
+		SetBenchmark(environment().tune == 1)
 	}
 	return benchmark.Load() > 0
 }

@@ -47,7 +47,7 @@ type memory struct {
 func (m *memory) open(d *Device) {
 	m.device = d
 	m.unit = hardwareSlab
-	m.limit = numberFrom("PLAIT_GPU_MEMORY")
+	m.limit = environment().memory
 	if d.adapter.Software {
 		m.unit = softwareSlab
 		if m.limit == 0 {

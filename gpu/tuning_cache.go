@@ -83,7 +83,7 @@ func tunerOf(a native.Adapter) *tuner {
 		return t
 	}
 	t := &tuner{choices: map[productClass]choice{}}
-	if os.Getenv("PLAIT_TUNE") != "0" {
+	if environment().tune != 0 {
 		t.cache = newTuningCache(h)
 		t.cache.load(t.choices)
 	}

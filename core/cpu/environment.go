@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"os"
 	"runtime"
 	"sync"
 
@@ -34,11 +33,7 @@ var environment = sync.OnceValue(func() (s settings) {
 	note(err)
 	s.sync, err = core.EnvFlag("PLAIT_SYNC")
 	note(err)
-	if value := os.Getenv("PLAIT_CPU_MEMORY"); value != "" {
-		var ok bool
-		if s.memory, ok = parseBytes(value); !ok {
-			note(core.Errorf(core.ValueError, "device", "PLAIT_CPU_MEMORY is %q, want bytes, or a size such as 8GiB", value))
-		}
-	}
+	s.memory, err = core.EnvBytes("PLAIT_CPU_MEMORY")
+	note(err)
 	return s
 })

@@ -132,19 +132,3 @@ var unescaper = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\1
 
 // unescape undoes what the list of mounts does to paths.
 func unescape(s string) string { return unescaper.Replace(s) }
-
-// parseBytes reads a size such as "8GiB", "512M" or "1000000".
-func parseBytes(s string) (int64, bool) {
-	s = strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(s)), "B"), "I")
-	shift := 0
-	if s != "" {
-		if i := strings.IndexByte("KMGT", s[len(s)-1]); i >= 0 {
-			shift, s = 10*(i+1), s[:len(s)-1]
-		}
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || v <= 0 || v*float64(int64(1)<<shift) > 1<<62 {
-		return 0, false
-	}
-	return int64(v * float64(int64(1)<<shift)), true
-}

@@ -1,0 +1,40 @@
+package gpu
+
+import (
+	"math"
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// settings are what the environment says of GPUs. err is the first value that says nothing; opening a device returns it.
+type settings struct {
+	sync, fusion bool
+	software     int // how often each software adapter is listed
+	memory       int // 0 for the default
+	tune         int // 1 to measure, 0 to ignore what was measured, -1 to use it
+	err          error
+}
+
+// environment returns the settings, read once.
+var environment = sync.OnceValue(func() (s settings) {
+	note := func(err error) {
+		if s.err == nil {
+			s.err = err
+		}
+	}
+	var err error
+	s.sync, err = core.EnvFlag("PLAIT_SYNC")
+	note(err)
+	fusion, err := core.EnvNumber("PLAIT_GPU_FUSION", 0, 1, 1)
+	s.fusion = fusion == 1
+	note(err)
+	s.software, err = core.EnvNumber("PLAIT_SOFTWARE_GPU", 0, math.MaxUint8, 0)
+	note(err)
+	memory, err := core.EnvBytes("PLAIT_GPU_MEMORY")
+	s.memory = int(memory)
+	note(err)
+	s.tune, err = core.EnvNumber("PLAIT_TUNE", 0, 1, -1)
+	note(err)
+	return s
+})
