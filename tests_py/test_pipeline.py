@@ -284,6 +284,10 @@ def test_predictions_and_pictures():
     assert len(t.spans) == 64
     t = s.simulate(forward=[1, 2, 1, 1], input=1, weight=1, link=0.5, saved=10)
     assert t.peak == [40, 30, 20, 10]
+    short = Schedule("gpipe", devices=2, micro_batches=2)
+    assert short.simulate(forward=[2, 1], link=1).time == 13
+    assert short.simulate(forward=[2, 1], link=1, overlap=False).time == 14
+    assert short.simulate(overlap=False).time == short.simulate().time
     with pytest.raises(ValueError, match="want 4 numbers in forward, got 2"):
         s.simulate(forward=[1, 2])
     assert s._repr_svg_().startswith("<svg")
