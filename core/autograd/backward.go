@@ -82,6 +82,16 @@ func QueueCallback(fn func() error) error {
 	return nil
 }
 
+// OnClose makes fn run when the backward pass in which it is called is over, also if an error has ended it.
+func OnClose(fn func()) error {
+	r := CurrentRun()
+	if r == nil {
+		return core.Errorf(core.StateError, "on_close", "no backward pass is running on this thread")
+	}
+	r.closers = append(r.closers, fn)
+	return nil
+}
+
 // CurrentRun returns the backward pass that runs on the calling thread, or nil.
 func CurrentRun() *Run {
 	r, _ := core.CurrentTask().(*Run)

@@ -272,3 +272,25 @@ func TestManyGoroutinesBuildAndFreeGraphs(t *testing.T) {
 	group.Wait()
 	require.Equal(t, bytes, core.MemoryUsage(dev).Current)
 }
+
+// What waits for the end of a pass runs also if an error ends it, after which its callbacks do not.
+func TestOnClose(t *testing.T) {
+	require.Error(t, autograd.OnClose(func() {}), "outside of a pass")
+	for _, fails := range []bool{false, true} {
+		var closed, ended int
+		x := op.Ones(2).SetRequiresGrad(true)
+		y := op.Mul(x, core.Num(2.0))
+		y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+			require.NoError(t, autograd.OnClose(func() { closed++ }))
+			require.NoError(t, autograd.QueueCallback(func() error { ended++; return nil }))
+			if fails {
+				return core.ErrorTensor(errors.New("out of luck"))
+			}
+			return nil
+		}})
+		err := autograd.Backward(op.Sum(y, nil, false))
+		require.Equal(t, fails, err != nil)
+		require.Equal(t, 1, closed)
+		require.Equal(t, fails, ended == 0)
+	}
+}

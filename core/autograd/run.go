@@ -21,6 +21,7 @@ type Run struct {
 	captures  map[core.Edge][]int
 	captured  []*core.Tensor
 	callbacks []func() error
+	closers   []func()
 	pending   *pending  // what the caller was asked for
 	asked     []stage   // what [Ask] was called for in the stage that runs
 	until     time.Time // when StepFor returns
@@ -313,9 +314,6 @@ func (r *Run) Visits(n *core.Node) bool {
 	return s != nil && s.needed
 }
 
-// Closed reports whether [Run.Close] was called.
-func (r *Run) Closed() bool { return r.closed }
-
 // Close lets go of everything the run holds.
 func (r *Run) Close() {
 	if r.closed {
@@ -350,4 +348,8 @@ func (r *Run) Close() {
 		m.Context().Free()
 	}
 	r.states, r.captured, r.ready, r.modes = nil, nil, ready{}, nil
+	for _, fn := range r.closers {
+		fn()
+	}
+	r.closers = nil
 }

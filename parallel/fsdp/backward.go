@@ -44,6 +44,9 @@ func (u *Unit) enter(run *autograd.Run) error {
 		if err := autograd.QueueCallback(func() error { return t.backwardEnded(run) }); err != nil {
 			return err
 		}
+		if err := autograd.OnClose(func() { t.backwardClosed(run) }); err != nil {
+			return err
+		}
 	}
 	u.back, u.run, u.reduced, u.expecting = true, run, false, 0
 	for _, p := range u.params {
@@ -145,6 +148,14 @@ func (t *Tree) backwardEnded(run *autograd.Run) error {
 	}
 	t.releaseHeld()
 	return t.settleAbsent()
+}
+
+// backwardClosed is told that a backward pass is over, and gives it up if an error has ended it: what comes next, such as an
+// optimiser that drops the gradients, must find the shards.
+func (t *Tree) backwardClosed(run *autograd.Run) {
+	if slices.Contains(t.runs, run) {
+		t.abandon()
+	}
 }
 
 // pending reports whether some of the unit's parameters have a gradient that was not reduced.

@@ -87,3 +87,42 @@ func TestCase35ByHand(t *testing.T) {
 		return errors.Join(err, f.Close())
 	})
 }
+
+// Each of the three units in the root is gathered before it is needed: in forward in the order of the last pass, in backward in
+// that in which forward left them.
+func TestPrefetches(t *testing.T) {
+	for _, c := range []struct {
+		o           fsdp.Options
+		first, then int // gathers that began early, in the first step and in each later one; the first does not know the order
+	}{
+		{fsdp.Options{}, 3, 6}, {fsdp.Options{BackwardPrefetch: fsdp.PrefetchAfter}, 3, 6}, {fsdp.Options{Slots: 1}, 3, 6},
+		{fsdp.Options{NoForwardPrefetch: true}, 3, 3}, {fsdp.Options{BackwardPrefetch: fsdp.PrefetchNever}, 0, 3},
+		{fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}, 0, 0},
+	} {
+		spawn(t, 2, func(r *collective.Rank) error {
+			m := model()
+			f, err := fsdp.New(m, r.World, blocks, c.o)
+			if err != nil {
+				return err
+			}
+			opt, err := optimisers["sgd"](nn.Parameters(m))
+			if err != nil {
+				return err
+			}
+			for s := range 3 {
+				x, y := batch(s, r.Rank*2, (r.Rank+1)*2)
+				if _, err := step(f.Forward, opt, x, y); err != nil {
+					return err
+				}
+				got := 0
+				for _, u := range f.Tree().Units() {
+					got += u.Stats().Prefetches
+				}
+				if want := c.first + s*c.then; got != want {
+					return fmt.Errorf("%+v, step %d: %d gathers began early so far, want %d", c.o, s, got, want)
+				}
+			}
+			return f.Close()
+		})
+	}
+}

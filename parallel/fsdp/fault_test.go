@@ -1,11 +1,13 @@
 package fsdp_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
@@ -98,5 +100,54 @@ func TestBadInput(t *testing.T) {
 			}
 			return r.World.Barrier()
 		}))
+	}
+}
+
+// broken fails in backward when it is told to.
+type broken struct {
+	nn.Base
+	fails bool
+}
+
+func (b *broken) Forward(x *core.Tensor) *core.Tensor {
+	y := op.Mul(x, core.Num(1.0))
+	y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+		if b.fails {
+			return core.ErrorTensor(errors.New("out of luck"))
+		}
+		return nil
+	}})
+	return y
+}
+
+// A backward pass that an error has ended leaves nothing behind: the next step's gradients are its own.
+func TestBackwardFails(t *testing.T) {
+	for _, o := range []fsdp.Options{{}, {KeepAfterForward: true}} {
+		spawn(t, 2, func(r *collective.Rank) error {
+			b := &broken{}
+			m := nn.NewSequential(nn.NewSequential(nn.NewLinear(width, 4, nn.LinearOptions{}), b, nn.NewLinear(4, 2, nn.LinearOptions{})))
+			f, err := fsdp.New(m, r.World, blocks, o)
+			if err != nil {
+				return err
+			}
+			x, y := batch(0, r.Rank, r.Rank+1)
+			var grads [2][]float64
+			for i := range grads {
+				if b.fails = i == 1; b.fails {
+					if err := contains(autograd.Backward(mse(f.Forward(x), y)), "out of luck"); err != nil {
+						return err
+					}
+					b.fails = false
+				}
+				nn.ZeroGrad(m)
+				if err := autograd.Backward(mse(f.Forward(x), y)); err != nil {
+					return err
+				}
+				if grads[i], err = fullGrads(f); err != nil {
+					return err
+				}
+			}
+			return errors.Join(equal("gradients after a failure", grads[1], grads[0]), f.Close())
+		})
 	}
 }

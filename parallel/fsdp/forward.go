@@ -20,12 +20,9 @@ func (u *Unit) PreForward(inputs []*core.Tensor) error {
 	first := t.depth == 0
 	t.depth++
 	u.using++
-	if first {
-		t.sweep()
-		if u == t.root() && !t.again() {
-			if err := t.begin(); err != nil {
-				return err
-			}
+	if first && u == t.root() && !t.again() {
+		if err := t.begin(); err != nil {
+			return err
 		}
 	}
 	if u.back {

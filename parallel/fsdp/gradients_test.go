@@ -124,7 +124,7 @@ func TestCase32ClipGradNorm(t *testing.T) {
 	}
 }
 
-// A parameter that no rank uses keeps no gradient; one that some rank uses has the average everywhere.
+// A parameter that no rank uses keeps the gradient it has, or none; one that some rank uses has the average everywhere.
 func TestUnusedParameters(t *testing.T) {
 	spawn(t, 3, func(r *collective.Rank) error {
 		a, b, c := nn.NewLinear(width, 2, nn.LinearOptions{}), nn.NewLinear(width, 2, nn.LinearOptions{}), nn.NewLinear(width, 2, nn.LinearOptions{})
@@ -134,24 +134,126 @@ func TestUnusedParameters(t *testing.T) {
 			return err
 		}
 		x, y := batch(0, 0, 2)
-		out, err := f.Run(func(in []*core.Tensor) []*core.Tensor {
-			z := nn.Call(a, in[0])
-			if r.Rank == 1 {
-				z = op.Add(z, nn.Call(b, in[0]))
+		pass := func(withB bool) error {
+			out, err := f.Run(func(in []*core.Tensor) []*core.Tensor {
+				z := nn.Call(a, in[0])
+				if withB {
+					z = op.Add(z, nn.Call(b, in[0]))
+				}
+				return []*core.Tensor{mse(z, in[1])}
+			}, x, y)
+			if err != nil {
+				return err
 			}
-			return []*core.Tensor{mse(z, in[1])}
-		}, x, y)
-		if err != nil {
-			return err
+			return autograd.Backward(out[0])
 		}
-		if err := autograd.Backward(out[0]); err != nil {
-			return err
-		}
-		for i, l := range []*nn.Linear{a, b, c} {
-			if has := l.Weight.Grad() != nil; has != (i < 2) {
-				return fmt.Errorf("layer %d has a gradient: %v", i, has)
+		var before []float64
+		for i, withB := range []bool{r.Rank == 1, false} {
+			if err := pass(withB); err != nil {
+				return err
 			}
+			for k, l := range []*nn.Linear{a, b, c} {
+				if has := l.Weight.Grad() != nil; has != (k < 2) {
+					return fmt.Errorf("pass %d: layer %d has a gradient: %v", i, k, has)
+				}
+			}
+			now, err := core.Values[float64](b.Weight.Grad())
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				if err := equal("the gradient of what was not used again", now, before); err != nil {
+					return err
+				}
+			}
+			before = now
 		}
 		return f.Close()
 	})
+}
+
+// Sums of gradients are divided by the number of ranks, or by what the caller says, once: whether they are added up over ranks
+// that divide the parameters, over replicas, or both.
+func TestDivideFactor(t *testing.T) {
+	const world = 4
+	spawn(t, world, func(r *collective.Rank) error {
+		shards, copies, err := grid(r)
+		if err != nil {
+			return err
+		}
+		for _, c := range []struct {
+			name  string
+			group *collective.Group
+			o     fsdp.Options
+		}{
+			{"divided", r.World, fsdp.Options{}}, {"replicas", nil, fsdp.Options{Replicas: r.World}}, {"both", shards, fsdp.Options{Replicas: copies}},
+		} {
+			for _, factor := range []float64{0, 1, 16} {
+				m := &scaled{Weight: op.Ones(3).Keep().SetRequiresGrad(true)}
+				f, err := fsdp.New(m, c.group, nil, c.o)
+				if err != nil {
+					return err
+				}
+				f.Tree().Units()[0].SetDivideFactor(factor)
+				x := op.Full([]int{3}, core.Num(float64(r.Rank+1)), op.TensorOptions{})
+				for range 2 { // the second is added
+					if err := autograd.Backward(op.Sum(f.Forward(x), nil, false)); err != nil {
+						return err
+					}
+				}
+				got, err := core.Values[float64](m.Weight.Grad())
+				if err != nil {
+					return err
+				}
+				want := 2 * 10.0 / factor
+				if factor == 0 {
+					want = 2 * 10.0 / world
+				}
+				for _, v := range got {
+					if v != want {
+						return fmt.Errorf("%s, divided by %v: got %v, want %v", c.name, factor, got, want)
+					}
+				}
+				if err := f.Close(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Shards that change while full parameters, or parts of them, are kept for a backward pass that does not come, or after one,
+// are gathered again.
+func TestChangedShardsAreGatheredAgain(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		for _, o := range []fsdp.Options{{}, {KeepAfterForward: true}, {Partial: 2}} {
+			spawn(t, 4, func(r *collective.Rank) error {
+				m := &scaled{Weight: op.Ones(8).Keep().SetRequiresGrad(true)}
+				f, err := fsdp.New(nn.NewSequential(m), r.World, fsdp.ByType(m), o)
+				if err != nil {
+					return err
+				}
+				for _, u := range f.Tree().Units() {
+					u.SetReshardAfterBackward(!keep)
+				}
+				for want := 1.0; want < 4; want++ {
+					y := op.Sum(f.Forward(op.Ones(8)), nil, false)
+					if got, err := y.Item(); err != nil || got != 8*want {
+						return fmt.Errorf("%+v, keep %v: got %v, %v, want %v", o, keep, got, err, 8*want)
+					}
+					if keep {
+						if err := autograd.Backward(y); err != nil {
+							return err
+						}
+					}
+					core.NoGrad(func() { err = op.AddInPlace(f.Tree().Units()[1].Shard("0.weight"), core.Num(1.0)).Err() })
+					if err != nil {
+						return err
+					}
+				}
+				return f.Close()
+			})
+		}
+	}
 }

@@ -160,6 +160,11 @@ func (u *Unit) unpack(r *Reduction, params []*parameter) error {
 		if err := u.add([]*parameter{p}, []*core.Tensor{g}); err != nil {
 			return err
 		}
+		if u.whole() {
+			if err := p.rejoin(); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

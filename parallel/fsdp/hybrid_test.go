@@ -110,8 +110,12 @@ func TestHybridUnusedParameters(t *testing.T) {
 			u := f.Tree().Units()[0]
 			if deferred {
 				u.SetAllReduce(false)
+				before := copies.Stats().Calls["all_reduce"]
 				if err := pass(r.Rank == 3); err != nil {
 					return err
+				}
+				if n := copies.Stats().Calls["all_reduce"]; n != before {
+					return fmt.Errorf("%d sums went to the replicas in a pass without them", n-before)
 				}
 				u.SetAllReduce(true)
 			}

@@ -116,6 +116,8 @@ func TestCase29Memory(t *testing.T) {
 	}{
 		{fsdp.Options{}, part + 2*u, 2*part + 4*u, 2 * u},
 		{fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}, part + u, 2*part + 2*u, u},
+		{fsdp.Options{Slots: 1}, part + u, 2*part + 3*u, u},
+		{fsdp.Options{Partial: 2}, part + 2*u + all/2, 2*part + 4*u + all/2, 2*u + all/2},
 		{fsdp.Options{KeepAfterForward: true}, part + all, part + all + 3*u/2, all},
 	} {
 		err := collective.Spawn(world, devices, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {

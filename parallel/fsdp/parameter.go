@@ -21,6 +21,8 @@ type parameter struct {
 	gathered  uint32       // the version of the shard that the full parameter was last gathered from
 	second    *core.Tensor // with [Options.Partial], this rank's part between forward and backward
 	partial   *core.Tensor // the gradient so far, summed over the shard group but not over the replicas
+	local     bool         // the gradient of one that is not divided has parts that were not reduced
+	before    *core.Tensor // and this one, which was, waits for them
 	waits     bool         // its gradient comes in this backward pass
 	absent    bool         // none came in the last one
 	shownGrad uint32       // and that of its gradient
@@ -186,13 +188,64 @@ func Materialize(t *core.Tensor, dev core.Device, cat core.Category) error {
 	return t.Exchange(made)
 }
 
+// watch adds the hooks of a parameter that is not divided.
+func (p *parameter) watch() {
+	after := p.tensor.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+		if err := p.unit.arrived(p); err != nil {
+			return core.ErrorTensor(err)
+		}
+		return nil
+	}})
+	before := func() {}
+	if requires := p.tensor.RequiresGrad(); p.tensor.DType().IsFloat() {
+		p.tensor.SetRequiresGrad(true) // one that is frozen may be thawed
+		before = p.tensor.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+			p.setAside()
+			return nil
+		}})
+		p.tensor.SetRequiresGrad(requires)
+	}
+	p.remove = func() {
+		before()
+		after()
+	}
+}
+
+// setAside keeps the gradient of a parameter that is not divided, which was reduced before, apart from what comes now. A mean over
+// equal ones is the same again, but with [Unit.SetDivideFactor] it would count more than once.
+func (p *parameter) setAside() {
+	g := p.tensor.Grad()
+	if !p.local && g != nil && p.unit.factor != 0 {
+		p.before = g.Detach().Keep()
+		p.tensor.SetGrad(nil)
+	} else if p.local && g == nil { // dropped meanwhile
+		p.before.Release()
+		p.before = nil
+	}
+	p.local = true
+}
+
+// rejoin adds what was set aside to the gradient, which has been reduced.
+func (p *parameter) rejoin() error {
+	p.local = false
+	if p.before == nil {
+		return nil
+	}
+	if err := op.AddInPlace(p.before, p.tensor.Grad()).Err(); err != nil {
+		return err
+	}
+	p.tensor.SetGrad(p.before)
+	p.before = nil
+	return nil
+}
+
 // release frees what the unit added to the module's tensor, which stays the shard.
 func (p *parameter) release() {
 	if p.remove != nil {
 		p.remove()
 		p.remove = nil
 	}
-	for _, t := range []**core.Tensor{&p.other, &p.second, &p.partial} {
+	for _, t := range []**core.Tensor{&p.other, &p.second, &p.partial, &p.before} {
 		if *t != nil {
 			(*t).Release()
 			*t = nil

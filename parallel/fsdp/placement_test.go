@@ -3,6 +3,7 @@ package fsdp_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
@@ -107,4 +108,38 @@ func TestCase36And37StateAndBytes(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
+}
+
+// A layout says where each rank's rows are, whether they divide by the number of ranks, are fewer, or are one scalar; of replicas,
+// the first writes.
+func TestLayout(t *testing.T) {
+	spawn(t, 4, func(r *collective.Rank) error {
+		shards, copies, err := grid(r)
+		if err != nil {
+			return err
+		}
+		m := nn.NewSequential(nn.NewLinear(2, 5, nn.LinearOptions{NoBias: true}), nn.NewLinear(5, 4, nn.LinearOptions{NoBias: true}),
+			nn.NewLinear(4, 1, nn.LinearOptions{NoBias: true}), newGain())
+		f, err := fsdp.New(m, shards, nil, fsdp.Options{Replicas: copies})
+		if err != nil {
+			return err
+		}
+		ranks := []int{r.Rank / 2 * 2, r.Rank/2*2 + 1}
+		want := []struct {
+			name             string
+			shape            []int
+			offsets, lengths []int
+		}{
+			{"0.weight", []int{5, 2}, []int{0, 3}, []int{3, 2}}, {"1.weight", []int{4, 5}, []int{0, 2}, []int{2, 2}},
+			{"2.weight", []int{1, 4}, []int{0, 1}, []int{1, 0}}, {"3.scale", []int{}, []int{0, 1}, []int{1, 0}},
+		}
+		for i, l := range f.Layout() {
+			w := fsdp.Layout{Name: want[i].name, Shape: want[i].shape, DType: core.Float64, Ranks: ranks, Offsets: want[i].offsets,
+				Lengths: want[i].lengths, Index: r.Rank % 2, Primary: r.Rank < 2}
+			if !reflect.DeepEqual(l, w) {
+				return fmt.Errorf("rank %d: got %+v, want %+v", r.Rank, l, w)
+			}
+		}
+		return f.Close()
+	})
 }

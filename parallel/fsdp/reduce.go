@@ -191,6 +191,7 @@ func (u *Unit) average(params []*parameter) error {
 	list := make([]*core.Tensor, len(params))
 	return u.tree.off(u.device, func() error {
 		for i, p := range params {
+			p.setAside()
 			g := p.tensor.Grad()
 			if g == nil {
 				p.absent = true
@@ -208,16 +209,22 @@ func (u *Unit) average(params []*parameter) error {
 			}
 			list[i] = g
 		}
-		if u.options.Replicas != nil && u.factor == 0 {
-			return u.tree.keep(u.options.Replicas.AllReduceMany(list, collective.Avg))
+		how := collective.Avg
+		if u.factor != 0 {
+			how = collective.Sum
 		}
 		if u.options.Replicas != nil {
-			if err := u.tree.keep(u.options.Replicas.AllReduceMany(list, collective.Sum)); err != nil {
+			if err := u.tree.keep(u.options.Replicas.AllReduceMany(list, how)); err != nil {
 				return err
 			}
 		}
-		for _, g := range list {
-			if err := op.DivInPlace(g, core.Num(u.divisor())).Err(); err != nil {
+		for i, p := range params {
+			if u.factor != 0 {
+				if err := op.DivInPlace(list[i], core.Num(u.factor)).Err(); err != nil {
+					return err
+				}
+			}
+			if err := p.rejoin(); err != nil {
 				return err
 			}
 		}

@@ -271,21 +271,19 @@ func (t *Tree) finish() {
 // again reports whether forward runs in the midst of a backward pass, to compute again what was not kept.
 func (t *Tree) again() bool { return len(t.runs) > 0 }
 
-// sweep gives up backward passes that were left in the middle.
-func (t *Tree) sweep() {
-	if slices.ContainsFunc(t.runs, (*autograd.Run).Closed) {
-		t.abandon()
-	}
-}
-
 // abandon gives up a backward pass that an error has ended: everything gathered is freed, and gradients that were not reduced,
 // but those that add up without synchronisation, are dropped.
 func (t *Tree) abandon() {
 	t.runs, t.wished = nil, nil
 	for _, u := range t.units {
-		if u.back && u.sync && !u.whole() {
+		if u.back && u.sync {
 			for _, p := range u.params {
-				p.full().SetGrad(nil)
+				if !u.whole() {
+					p.full().SetGrad(nil)
+				} else if p.before != nil {
+					p.tensor.SetGrad(p.before)
+					p.before, p.local = nil, false
+				}
 			}
 		}
 		u.back, u.run, u.uses, u.expecting = false, nil, nil, 0

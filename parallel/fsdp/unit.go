@@ -145,12 +145,7 @@ func (u *Unit) start() error {
 			return err
 		}
 		if u.group == nil {
-			p.remove = p.tensor.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-				if err := u.arrived(p); err != nil {
-					return core.ErrorTensor(err)
-				}
-				return nil
-			}})
+			p.watch()
 			continue
 		}
 		if err := p.split(); err != nil {
