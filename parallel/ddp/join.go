@@ -19,8 +19,7 @@ type JoinOptions struct {
 type joining struct {
 	options JoinOptions
 	active  int // ranks that have a batch in this step
-	root    int // the first of them
-	latest  int // the last of those in the last step that had any
+	root    int // the first of them, or of those in the last step that had any
 	synced  bool
 	asked   []asked
 	idle    bool // this rank has no more batches
@@ -118,7 +117,7 @@ func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
 		}
 	}
 	r.join = nil
-	return nil, r.settle(j.latest)
+	return nil, r.settle(j.root)
 }
 
 // announce tells the other ranks whether this one has a batch, and learns how many have.
@@ -135,7 +134,7 @@ func (j *joining) announce(r *Reducer, active bool) error {
 		return err
 	}
 	j.active, j.synced = 0, false
-	first, last, gone := -1, -1, -1
+	first, gone := -1, -1
 	for i, b := range all {
 		if len(b) != 1 {
 			return core.Errorf(core.DistributedError, "join", "rank %d did something else than begin a step", i)
@@ -150,11 +149,10 @@ func (j *joining) announce(r *Reducer, active bool) error {
 		if first < 0 {
 			first = i
 		}
-		last = i
 		j.synced = j.synced || b[0]&announceSync != 0
 	}
 	if j.active > 0 {
-		j.root, j.latest = first, last
+		j.root = first
 	}
 	if j.options.Throw && gone >= 0 && j.active > 0 {
 		r.join = nil

@@ -111,6 +111,67 @@ func TestCase19JoinThrows(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("rank %d: join: rank 0 has no more batches", r))
 	}
 	spawn(t, 3, func(r *collective.Rank) error { return train(r, 2) })
+	require.ErrorContains(t, trySpawn(2, func(r *collective.Rank) error { return train(r, 1+r.Rank) }), "rank 1: join: rank 0 has no more batches")
+}
+
+// Case 19: buffers are those of a rank that still has batches, in each step and in the end.
+func TestCase19JoinBuffers(t *testing.T) {
+	counts := []int{1, 3, 2}
+	spawn(t, len(counts), func(r *collective.Rank) error {
+		bn := nn.NewBatchNorm1d(4, nn.BatchNormOptions{})
+		p, err := ddp.New(nn.NewSequential(nn.NewLinear(width, 4, nn.LinearOptions{}), bn, nn.NewLinear(4, 2, nn.LinearOptions{})), r.World, small)
+		if err != nil {
+			return err
+		}
+		err = p.Join(ddp.JoinOptions{}, func() error {
+			for s := range counts[r.Rank] {
+				if err := backward(p, r, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if n, err := bn.NumBatchesTracked.Int(); err != nil || n != 3 {
+			return fmt.Errorf("the statistics are of %d batches, want the 3 of rank 1: %w", n, err)
+		}
+		return errors.Join(sameEverywhere(r, p), p.Close())
+	})
+}
+
+// Case 19: the samples of passes that were not synchronised before a rank ran out of batches have no weight: it sends zeros.
+func TestCase19JoinAfterNoSync(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		o := small
+		o.Weighted = true
+		p, err := ddp.New(mlpLike(7), r.World, o)
+		if err != nil {
+			return err
+		}
+		err = p.Join(ddp.JoinOptions{}, func() error {
+			if err := p.NoSync(func() error { return backward(p, r, 0) }); err != nil || r.Rank == 1 {
+				return err
+			}
+			return backward(p, r, 1)
+		})
+		if err != nil || r.Rank == 1 {
+			return errors.Join(err, p.Close())
+		}
+		m := mlpLike(7)
+		for s := range 2 {
+			if err := backward(m, r, s); err != nil {
+				return err
+			}
+		}
+		want, err := grads(m)
+		if err != nil {
+			return err
+		}
+		got, err := grads(p)
+		return errors.Join(err, near("gradient", got, want, 1e-9), p.Close())
+	})
 }
 
 // Steps without synchronisation, and weights, in a join.

@@ -128,8 +128,8 @@ func (b *Bucket) gather() ([]*core.Tensor, error) {
 func (b *Bucket) setAbsent(slot int, g *core.Tensor) {
 	if b.absent == nil {
 		b.absent = make([]*core.Tensor, len(b.params))
-		b.reducer.stats.Unused++
 	}
+	b.reducer.stats.Unused++
 	b.absent[slot] = g
 }
 

@@ -101,6 +101,9 @@ func TestCase20FindUnused(t *testing.T) {
 			}
 			m := newBranches()
 			o := small
+			if view {
+				o.FirstBucketBytes, o.BucketBytes = 300, 300 // several parameters in one
+			}
 			o.FindUnused, o.BucketView = true, view
 			p, err := ddp.New(m, r.World, o)
 			if err != nil {
@@ -119,6 +122,9 @@ func TestCase20FindUnused(t *testing.T) {
 				if err := near(fmt.Sprint("step ", s), g, want[s], 1e-12); err != nil {
 					return err
 				}
+			}
+			if want := []int{10, 14}[r.Rank]; p.Reducer().Stats().Unused != want {
+				return fmt.Errorf("%d gradients were missing, want %d", p.Reducer().Stats().Unused, want)
 			}
 			return p.Close()
 		})

@@ -1,0 +1,133 @@
+package ddp_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/ddp"
+)
+
+// steady is a module whose weight has the same gradient in every step.
+type steady struct {
+	nn.Base
+	Weight   *core.Tensor
+	gradient *core.Tensor
+}
+
+func (s *steady) Forward(*core.Tensor) *core.Tensor { return op.Mul(s.Weight, s.gradient) }
+
+// reduced returns what a hook makes, in so many steps, of ranks' gradients that stay the same.
+func reduced(r *collective.Rank, hook ddp.Hook, steps int, gradient []float64, shape ...int) ([][]float64, error) {
+	m := &steady{Weight: op.Zeros(shape...).Keep().SetRequiresGrad(true), gradient: core.FromSlice(gradient, shape...)}
+	p, err := ddp.New(m, r.World, ddp.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Reducer().RegisterHook(hook); err != nil {
+		return nil, err
+	}
+	var all [][]float64
+	for range steps {
+		nn.ZeroGrad(p)
+		if err := autograd.Backward(op.Sum(p.Forward(op.Zeros(1)), nil, false)); err != nil {
+			return nil, err
+		}
+		g, err := grads(m)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, p.Close()
+}
+
+// Case 23: what top-k does not send is added to the next step's gradients, and sent in its turn, once.
+func TestCase23TopKFeedback(t *testing.T) {
+	given := [][]float64{{5, 3, 2, 0}, {1, 2, 4, 3}}
+	for _, feedback := range []bool{true, false} {
+		spawn(t, 2, func(r *collective.Rank) error {
+			const steps = 8
+			var want [][]float64
+			lost := [][]float64{make([]float64, 4), make([]float64, 4)}
+			for range steps {
+				sum := make([]float64, 4)
+				for k, g := range given {
+					most := 0
+					for i := range g {
+						lost[k][i] += g[i]
+						if lost[k][i] > lost[k][most] {
+							most = i
+						}
+					}
+					sum[most] += lost[k][most] / 2
+					lost[k][most] = 0
+					if !feedback {
+						lost[k] = make([]float64, 4)
+					}
+				}
+				want = append(want, sum)
+			}
+			got, err := reduced(r, (&ddp.TopK{Ratio: 0.25, NoErrorFeedback: !feedback}).Hook, steps, given[r.Rank], 4)
+			if err != nil {
+				return err
+			}
+			for s := range want {
+				err = errors.Join(err, equal(fmt.Sprintf("feedback %v, step %d", feedback, s), got[s], want[s]))
+			}
+			return err
+		})
+	}
+}
+
+// Case 23: PowerSGD begins after its first steps; goes on from where the last step's power method ended, and so comes to the
+// largest component; and with feedback sends, over the steps, all of them. The ranks' gradients are 4 and 2 at two places of the
+// diagonal, so that the mean has the components 2 and 1.
+func TestCase23PowerSGDFeedback(t *testing.T) {
+	const n, begin, steps = 12, 3, 60
+	for _, batched := range []bool{false, true} {
+		for _, feedback := range []bool{true, false} {
+			spawn(t, 2, func(r *collective.Rank) error {
+				mine := make([]float64, n*n)
+				mine[r.Rank*(n+1)] = 4 / float64(1+r.Rank)
+				hook := ddp.NewPowerSGD(ddp.PowerSGD{StartStep: begin, NoErrorFeedback: !feedback, Batched: batched, Seed: 1}).Hook
+				got, err := reduced(r, hook, begin+steps, mine, n, n)
+				if err != nil {
+					return err
+				}
+				what := fmt.Sprintf("batched %v, feedback %v", batched, feedback)
+				largest, both := make([]float64, n*n), make([]float64, n*n)
+				largest[0], both[0], both[n+1] = 2, 2, 1
+				for s := range begin {
+					if err := equal(fmt.Sprintf("%s, step %d", what, s), got[s], both); err != nil {
+						return err
+					}
+				}
+				if near(what, got[begin], both, 0.1) == nil {
+					return fmt.Errorf("%s: the first step after %d was not compressed", what, begin)
+				}
+				if !feedback {
+					return near(what, got[begin+steps-1], largest, 1e-6)
+				}
+				mean := make([]float64, n*n)
+				for _, g := range got[begin:] {
+					for i, v := range g {
+						mean[i] += v / steps
+					}
+				}
+				for i := range mean {
+					if math.Abs(mean[i]-both[i]) > 0.1 {
+						return fmt.Errorf("%s: over the steps, element %d is %v, want %v", what, i, mean[i], both[i])
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
