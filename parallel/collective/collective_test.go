@@ -333,6 +333,27 @@ func TestCase03SameBits(t *testing.T) {
 	}
 }
 
+// 3. One thread's sum on the first device adds what the others have, in their order, to what it has, last.
+func TestCase03ReduceSyncOrder(t *testing.T) {
+	for _, c := range []struct {
+		values []float32
+		want   float32
+	}{
+		{[]float32{1, 1e8, -1e8, 1}, 2}, // 0 or 1 if its own came earlier
+		{[]float32{1e8, 1, 1e8, -1e8}, 1e8},
+		{[]float32{-1e8, 1e8, 1, 0}, 0},
+	} {
+		lists := make([][]*core.Tensor, len(c.values))
+		for i, v := range c.values {
+			lists[i] = []*core.Tensor{core.FromSlice([]float32{v})}
+		}
+		require.NoError(t, ReduceSyncMany(lists, Sum, nil))
+		got, err := lists[0][0].Item()
+		require.NoError(t, err)
+		assert.EqualValues(t, c.want, got, c.values)
+	}
+}
+
 // 4. Ranks that disagree all get an error that says what each wants, and their tensors stay as they were.
 func TestCase04Disagreement(t *testing.T) {
 	cases := map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -132,6 +133,29 @@ func TestCase06Works(t *testing.T) {
 			r.World.AllReduce(y, Max)
 		}
 		return errors.Join(expect(x, 2), expect(y, 4))
+	}))
+}
+
+// 6. After a wait the memory has the result, also that of a tensor with gaps, whose elements come by way of another one.
+func TestCase06WaitIsForMemory(t *testing.T) {
+	o := patient
+	o.LinkRate = 1e9 // the links take some milliseconds
+	require.NoError(t, Spawn(2, nil, o, func(r *Rank) error {
+		for _, gaps := range []bool{false, true} {
+			x := op.Ones(2000, 1000)
+			if gaps {
+				x = op.Transpose(x, 0, 1)
+			}
+			w := r.World.AllReduce(x, Sum)
+			if err := w.Wait(); err != nil {
+				return err
+			}
+			memory := unsafe.Slice((*float32)(x.Storage().Memory().Ptr), x.Numel())
+			if last := memory[len(memory)-1]; last != 2 || !w.Done() {
+				return fmt.Errorf("gaps %v: after a wait the last element in memory is %v", gaps, last)
+			}
+		}
+		return nil
 	}))
 }
 

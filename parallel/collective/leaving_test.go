@@ -44,6 +44,21 @@ func TestARankLeavesAfterItsLastCall(t *testing.T) {
 	}
 }
 
+// A rank that ends fails the calls in which others wait for it already.
+func TestARankLeavesWhileOthersWait(t *testing.T) {
+	groups, err := collective.NewWorld(3, collective.Options{Timeout: 10 * time.Second, Log: func(string) {}})
+	require.NoError(t, err)
+	works := collective.Works{groups[0].StartExchange("", nil), groups[1].StartExchange("", nil),
+		groups[0].Recv(op.Zeros(2), 2, 0), groups[1].Recv(op.Zeros(2), 0, 0)}
+	groups[2].Abort(errors.New("out of luck"))
+	for _, w := range works[:3] {
+		require.ErrorContains(t, w.Wait(), "rank 2 is gone: out of luck")
+	}
+	// What two others do goes on.
+	require.NoError(t, groups[0].Send(op.Ones(2), 1, 0).Wait())
+	require.NoError(t, works[3].Wait())
+}
+
 // Tensors may be released while their collective waits for the other ranks.
 func TestReleasedTensorsAreStillMoved(t *testing.T) {
 	err := collective.Spawn(2, nil, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
