@@ -163,3 +163,31 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		}
 	}
 }
+
+// The table of cases names files and folders that exist: after the first of a row, others lie beside it or in this folder.
+func TestCasesNameWhatExists(t *testing.T) {
+	source, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	quoted, rows := regexp.MustCompile("`([^`]+)`"), 0
+	for line := range strings.Lines(string(source)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 {
+			continue
+		}
+		rows++
+		dir := ""
+		for _, m := range quoted.FindAllStringSubmatch(cells[3], -1) {
+			name := m[1]
+			if strings.Contains(name, "/") {
+				dir = filepath.Dir(name)
+			} else if _, err := os.Stat(name); err == nil {
+				continue
+			} else {
+				name = filepath.Join(dir, name)
+			}
+			_, err := os.Stat(filepath.Join(root, name))
+			require.NoError(t, err, line)
+		}
+	}
+	require.Greater(t, rows, 40)
+}
