@@ -57,8 +57,9 @@ def test_infos_of_cholesky():
     assert info.tolist() == [0, 2] and factor[0].tolist() == [[2.0, 0.0], [1.0, 2.0]]
     with pytest.raises(linalg.LinAlgError, match=r"matrix \[1\] is not positive definite; its info is 2"):
         linalg.cholesky_ex(a, check_errors=True)
-    with pytest.raises(ValueError, match="not positive definite"):
-        linalg.cholesky(a).tolist()
+    with pytest.raises(linalg.LinAlgError, match="matrix 1 is not positive definite"):
+        linalg.cholesky(a)
+    assert plait.ones(2).sum().item() == 2, "and nothing is left to raise"
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (3, 6), (2, 0, 0)])
@@ -106,3 +107,46 @@ def test_products_of_reflections_and_roots():
         linalg.householder_product(plait.ones(2, 3), plait.ones(3))
     with pytest.raises(NotImplementedError, match=r"linalg\.eig"):
         linalg.eig(s)
+
+
+NONE = float("nan") * plait.ones(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: linalg.cholesky(-plait.eye(2)), "not positive definite"),
+        (lambda: plait.cholesky(-plait.eye(2)), "not positive definite"),
+        (lambda: linalg.inv(plait.zeros(2, 2)), "singular"),
+        (lambda: plait.zeros(3, 2, 2).inverse(), "singular"),
+        (lambda: linalg.solve(plait.ones(2, 2), plait.ones(2)), "singular"),
+        (lambda: linalg.solve(plait.ones(2, 2), plait.ones(1, 2), left=False), "singular"),
+        (lambda: linalg.matrix_power(plait.zeros(2, 2), -2), "singular"),
+        (lambda: linalg.eigh(NONE), "convergence"),
+        (lambda: linalg.svd(NONE), "convergence"),
+    ],
+)
+def test_a_call_says_that_it_cannot(call, message):
+    with pytest.raises(linalg.LinAlgError, match=message):
+        call()
+    assert plait.ones(2).sum().item() == 2, "and nothing is left to raise"
+
+
+def test_growing_jitter_makes_a_matrix_definite():
+    a = plait.ones(3, 3) - 1e-3 * plait.eye(3)
+    for jitter in (0, 1e-5, 1e-2):
+        try:
+            factor = linalg.cholesky(a + jitter * plait.eye(3))
+            break
+        except RuntimeError:
+            continue
+    assert jitter == 1e-2
+    assert plait.allclose(factor @ factor.T, a + 1e-2 * plait.eye(3), atol=1e-5)
+
+
+def test_errors_of_others_stay_what_they_are():
+    plait.ones(3)[plait.tensor([5])]
+    with pytest.raises(IndexError, match="index 5"):
+        linalg.cholesky(plait.eye(2))
+    assert linalg.inv(plait.ones(2, 0, 0)).shape == (2, 0, 0)
+    assert linalg.inv(plait.ones(2, 2, device="meta")).shape == (2, 2)

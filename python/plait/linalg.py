@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from plait import _decompositions as de
 from plait import _ops
+from plait._decompositions import LinAlgError
 from plait._errors import MissingFeatureError
 from plait._functions._common import store
 from plait._modes import no_grad, without_autocast
@@ -57,13 +59,13 @@ __all__ = [
 ]
 
 
-class LinAlgError(RuntimeError):
-    """A matrix that a function of linear algebra cannot take, such as a singular one."""
-
-
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
-    """Returns the triangular factor of symmetric positive definite matrices."""
-    return store(out, _ops.linalg_cholesky(A, upper))
+    """Returns the triangular factor of symmetric positive definite matrices.
+
+    Raises:
+        LinAlgError: if a matrix is not positive definite. To know, the call waits; `cholesky_ex` does not.
+    """
+    return store(out, de.cholesky(A, upper))
 
 
 def _raise(name: str, what: str, info: Tensor, check_errors: bool = True) -> None:
@@ -102,7 +104,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     """Returns the solutions and infos as of `inv_ex`."""
     safe, info = _invertible(A)
     _raise("solve_ex", "singular", info, check_errors)
-    return store(out, SolveEx(solve(safe, B, left=left), info))
+    x = _ops.linalg_solve(safe, B) if left else _ops.linalg_solve(safe.mT, B.mT).mT
+    return store(out, SolveEx(x, info))
 
 
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> LUFactorEx:
@@ -151,8 +154,12 @@ def lu_solve(
 
 
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Returns the inverses of matrices."""
-    return store(out, _ops.linalg_inv(A))
+    """Returns the inverses of matrices.
+
+    Raises:
+        LinAlgError: if a matrix is singular. To know, the call waits; `inv_ex` does not.
+    """
+    return store(out, de.inv(A))
 
 
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -167,7 +174,7 @@ def slogdet(A: Tensor, *, out: Any = None) -> Slogdet:
 
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
     """Returns the eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
-    return store(out, Eigh(*_ops.linalg_eigh(_symmetric(A, UPLO))))
+    return store(out, Eigh(*de.eigh(_symmetric(A, UPLO))))
 
 
 def _symmetric(A: Tensor, triangle: str) -> Tensor:
@@ -185,7 +192,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> LinalgSVD:
     """Returns U, S and Vh with A = U diag(S) Vh; with full_matrices, U and Vh are square."""
     m, n = A.shape[-2:]
-    u, s, v = _ops.linalg_svd(A)
+    u, s, v = de.svd(A)
     if full_matrices and m != n:
         u, v = _completed(u), _completed(v.mT).mT
     return store(out, LinalgSVD(u, s, v))
@@ -193,7 +200,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
     """Returns the singular values, descending."""
-    return store(out, _ops.linalg_svd(A)[1])
+    return store(out, de.svd(A)[1])
 
 
 def _beside_eye(A: Tensor) -> Tensor:
@@ -223,8 +230,12 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> QR:
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
-    """Returns X with A X = B, or X A = B if not `left`."""
-    return store(out, _ops.linalg_solve(A, B) if left else _ops.linalg_solve(A.mT, B.mT).mT)
+    """Returns X with A X = B, or X A = B if not `left`.
+
+    Raises:
+        LinAlgError: if a matrix is singular. To know, the call waits; `solve_ex` does not.
+    """
+    return store(out, de.solve(A, B) if left else de.solve(A.mT, B.mT).mT)
 
 
 def solve_triangular(
@@ -335,15 +346,15 @@ def norm(
 def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Returns the condition numbers of matrices in a norm, by default 2."""
     if p is None or p in (2, -2):
-        s = _ops.linalg_svd(A)[1]
+        s = de.svd(A)[1]
         first, last = _ops.select(s, -1, 0), _ops.select(s, -1, -1)
         return store(out, last / first if p == -2 else first / last)
-    return store(out, matrix_norm(A, p) * matrix_norm(_ops.linalg_inv(A), p))
+    return store(out, matrix_norm(A, p) * matrix_norm(de.inv(A), p))
 
 
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """Returns the n-th power of square matrices, of their inverses if n is negative."""
-    return store(out, _ops.matrix_power(A, n) if n >= 0 else _ops.matrix_power(_ops.linalg_inv(A), -n))
+    return store(out, _ops.matrix_power(A, n) if n >= 0 else _ops.matrix_power(de.inv(A), -n))
 
 
 @without_autocast()
@@ -414,7 +425,7 @@ def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) ->
 
 def matrix_sqrth(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the square roots of symmetric positive definite matrices."""
-    values, vectors = _ops.linalg_eigh(A)
+    values, vectors = de.eigh(A)
     with without_autocast():
         return store(out, _ops.matmul(vectors * _ops.sqrt(values)[..., None, :], vectors.mT))
 
@@ -435,7 +446,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     rows = 1
     for n in A.shape[:ind]:
         rows *= n
-    return store(out, _ops.reshape(_ops.linalg_inv(_ops.reshape(A, rows, -1)), (*A.shape[ind:], *A.shape[:ind])))
+    return store(out, _ops.reshape(de.inv(_ops.reshape(A, rows, -1)), (*A.shape[ind:], *A.shape[:ind])))
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
@@ -443,7 +454,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = 
     if dims is not None:
         A = _ops.movedim(A, list(dims), [len(A.shape) - len(dims) + i for i in range(len(dims))])
     shape = A.shape[len(B.shape) :]
-    return store(out, _ops.reshape(_ops.linalg_solve(_ops.reshape(A, B.numel(), -1), _ops.reshape(B, (-1,))), shape))
+    return store(out, _ops.reshape(de.solve(_ops.reshape(A, B.numel(), -1), _ops.reshape(B, (-1,))), shape))
 
 
 def __getattr__(name: str) -> Any:

@@ -52,7 +52,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
 
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the triangular factor of symmetric positive definite matrices."""
-    return store(out, _ops.linalg_cholesky(input, upper))
+    return la.cholesky(input, upper=upper, out=out)
 
 
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
