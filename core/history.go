@@ -128,7 +128,7 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.node != nil && !on {
-		return ErrorTensor(Errorf(StateError, "requires_grad", "can only be turned off for leaves; use Detach for the result of %s", h.node.Name))
+		return ErrorTensor(Errorf(StateError, "requires_grad", "can only be turned off for leaves; detach the result of %s instead", h.node.Name))
 	}
 	h.requires = h.node == nil && on
 	h.wanted.store(on)
