@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from array import array
 from typing import Any
 
 from plait import _core
 from plait._device import DeviceLike, device, open_device
 from plait._runtime import address, check
+from plait._warnings import warn
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "compile", "get_deterministic_debug_mode", "get_device_module",
@@ -83,7 +83,7 @@ def compile(model: Any = None, **options: Any) -> Any:
     global _compile_told
     if not _compile_told:
         _compile_told = True
-        warnings.warn("plait.compile returns its argument: there is no compiler", stacklevel=2)
+        warn("plait.compile returns its argument: there is no compiler")
     return model if model is not None else lambda f: f
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from plait._dtype import dtype as DType
 from plait._entered import enter, leave
 from plait._runtime import check, dtype_number
 from plait._tensor import Tensor
+from plait._warnings import warn
 
 # What is a name of the package itself too.
 __all__ = [
@@ -173,12 +173,10 @@ class autocast:  # noqa: N801
         self._cache_enabled = cache_enabled
         lower = self.fast_dtype.itemsize == 2 and self.fast_dtype.is_floating_point
         if enabled and not lower:
-            warnings.warn(
-                f"autocast: want float16 or bfloat16, got {self.fast_dtype}; autocast stays off", stacklevel=2
-            )
+            warn(f"autocast: want float16 or bfloat16, got {self.fast_dtype}; autocast stays off")
             enabled = False
         if enabled and self._kind == "gpu" and _core.bind_DeviceCount("gpu") == 0:
-            warnings.warn(f"autocast: there is no GPU for {device_type!r}; autocast stays off", stacklevel=2)
+            warn(f"autocast: there is no GPU for {device_type!r}; autocast stays off")
             enabled = False
         self._enabled = bool(enabled)
         self._lower = self.fast_dtype if lower else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait import _ops
 from plait._errors import MissingFeatureError
 from plait._modes import no_grad
+from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._random import Generator
@@ -178,7 +178,7 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 
 def _empty(tensor: Tensor) -> bool:
     if 0 in tensor.shape:
-        warnings.warn("init: a tensor without elements has nothing to be initialised", stacklevel=3)
+        warn("init: a tensor without elements has nothing to be initialised")
         return True
     return False
 

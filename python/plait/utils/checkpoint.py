@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from plait import _autograd, _core
 from plait._modes import autocast_of, enable_grad, is_grad_enabled
 from plait._tensor import Tensor
+from plait._warnings import warn
 from plait.autograd.function import Function
 from plait.utils._recompute import CHECKS, CheckpointError, Frame, RandomState
 
@@ -117,7 +117,7 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         if is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+            warn("None of the inputs have requires_grad=True. Gradients will be None")
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     if determinism_check not in CHECKS:
         raise ValueError(f"checkpoint: determinism_check must be one of {list(CHECKS)}, got {determinism_check!r}")

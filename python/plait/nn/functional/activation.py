@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
@@ -94,9 +95,7 @@ def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, traini
 def _softmax_dim(name: str, dim: int | None, ndim: int) -> int:
     if dim is not None:
         return dim
-    import warnings
-
-    warnings.warn(f"{name}: dim is not given; the choice made for it will go, give one", stacklevel=3)
+    warn(f"{name}: dim is not given; the choice made for it will go, give one")
     return 0 if ndim in (0, 1, 3) else 1
 
 

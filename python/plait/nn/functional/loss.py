@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from plait import _ops
 from plait._runtime import TensorBase
+from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -19,16 +19,15 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
         return reduction
     size_average = True if size_average is None else size_average
     found = "none" if reduce is False else "mean" if size_average else "sum"
-    warnings.warn(f"loss: size_average and reduce are superseded; use reduction={found!r}", stacklevel=4)
+    warn(f"loss: size_average and reduce are superseded; use reduction={found!r}")
     return found
 
 
 def _warn_shapes(name: str, input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
-        warnings.warn(
+        warn(
             f"{name}: the target's shape {list(target.shape)} differs from the input's {list(input.shape)}; "
-            "they are broadcast, which is often a mistake",
-            stacklevel=3,
+            "they are broadcast, which is often a mistake"
         )
 
 
@@ -183,7 +182,7 @@ def kl_div(
     """Returns the divergence (Kullback-Leibler) of log-probabilities from targets; batchmean divides by the batch."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     if reduction == "mean":
-        warnings.warn("kl_div: mean averages over all elements; the divergence is batchmean", stacklevel=2)
+        warn("kl_div: mean averages over all elements; the divergence is batchmean")
     if reduction == "batchmean":
         total = _ops.kl_div(input, target, "sum", log_target)
         return _ops.div(total, input.shape[0]) if input.ndim else total

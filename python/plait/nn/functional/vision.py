@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -101,7 +101,7 @@ def upsample_bilinear(
 
 def _corners(name: str, align_corners: bool | None) -> bool:
     if align_corners is None:
-        warnings.warn(f"{name}: align_corners is not given and taken as False", stacklevel=3)
+        warn(f"{name}: align_corners is not given and taken as False")
     return bool(align_corners)
 
 

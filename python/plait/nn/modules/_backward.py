@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait._modes import is_grad_enabled
 from plait._tensor import Tensor
+from plait._warnings import warn
 from plait.autograd.function import Function
 
 Hook = Callable[..., Any]
@@ -50,10 +50,9 @@ class BackwardWatch:
     def outputs(self, out: Any) -> Any:
         """Returns the output, with tensors replaced by those behind the node."""
         if not isinstance(out, Tensor | tuple):
-            warnings.warn(
+            warn(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors "
-                f"but received {type(out)}",
-                stacklevel=5,
+                f"but received {type(out)}"
             )
         parts = out if isinstance(out, tuple) else (out,)
         self._n_out = len(parts)
@@ -75,10 +74,9 @@ class BackwardWatch:
 
     def _without_inputs(self, grad_out: Any) -> None:
         """Calls the hooks after backward where no input requires a gradient."""
-        warnings.warn(
+        warn(
             "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
-            "require gradients.",
-            stacklevel=6,
+            "require gradients."
         )
         for hook in self._post:
             result = hook(self._module, (None,) * self._n_in, grad_out)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, ClassVar
 
 from plait import _ops
 from plait._tensor import Tensor
+from plait._warnings import warn
 from plait.nn import init
 from plait.nn._packed import PackedSequence
 from plait.nn.modules._recurrent import run_gru, run_lstm, run_rnn
@@ -62,7 +62,7 @@ class RNNBase(Module):
         if isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(f"{name}: dropout must be a number between 0 and 1, got {dropout!r}")
         if dropout and num_layers == 1:
-            warnings.warn(f"{name}: dropout {dropout} has no effect in a single layer", stacklevel=3)
+            warn(f"{name}: dropout {dropout} has no effect in a single layer")
         if not 0 <= proj_size < hidden_size or (proj_size and mode != "LSTM"):
             raise ValueError(f"{name}: proj_size must be smaller than hidden_size, and is an LSTM's, got {proj_size}")
         self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers

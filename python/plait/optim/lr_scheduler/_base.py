@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import warnings
 from array import array
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from plait import _core
 from plait._runtime import address, check
+from plait._warnings import warn
 from plait.optim.optimizer import Optimizer
 
 BEGIN, STEP, CLOSED = 0, 1, 2
@@ -62,11 +62,7 @@ class LRScheduler:
             epoch: the one to move to, for schedules with a closed form
         """
         if self._step_count == 1 and not self.optimizer._stepped:
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first rate is not used",
-                UserWarning,
-                stacklevel=2,
-            )
+            warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first rate is not used")
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
