@@ -1,6 +1,7 @@
 """Modules: what they own, save, load, convert, print and call."""
 
 import copy
+import io
 import pickle
 from array import array
 
@@ -166,6 +167,34 @@ def test_extra_state_and_state_hooks():
     handle.remove()
     with pytest.raises(RuntimeError, match="Missing"):
         b.load_state_dict({"more": 1})
+
+
+def test_versions_of_states():
+    class Renamed(nn.Module):
+        _version = 3
+
+        def __init__(self):
+            super().__init__()
+            self.new, self.seen = nn.Parameter(plait.zeros(1)), []
+
+        def _load_from_state_dict(self, state, prefix, metadata, *rest):
+            self.seen.append(metadata.get("version"))
+            if metadata.get("version", 1) < 3:
+                state[prefix + "new"] = state.pop(prefix + "old")
+            super()._load_from_state_dict(state, prefix, metadata, *rest)
+
+    net = nn.Sequential(nn.Linear(1, 1), Renamed(), nn.BatchNorm1d(1))
+    state = net.state_dict()
+    assert dict(state._metadata) == {"": {"version": 1}, "0": {"version": 1}, "1": {"version": 3}, "2": {"version": 2}}
+    file = io.BytesIO()
+    plait.save(state, file)
+    file.seek(0)
+    net.load_state_dict(plait.load(file))
+    older = {k.replace("new", "old"): v + 1 for k, v in state.items()}
+    net.load_state_dict(older)
+    assert net[1].seen == [3, None] and net[1].new.item() == 1
+    net[1].register_state_dict_post_hook(lambda m, state, prefix, metadata: metadata.update(more=prefix))
+    assert net.state_dict()._metadata["1"] == {"version": 3, "more": "1."}
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])

@@ -33,6 +33,7 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
 class StateMethods(TreeMethods):
     """Saving and loading."""
 
+    _version = 1  # of what the state holds; a class that changes it reads older ones in `_load_from_state_dict`
     _state_dict_hooks: dict[int, Callable[..., Any]]
     _state_dict_pre_hooks: dict[int, Callable[..., Any]]
     _load_state_dict_pre_hooks: dict[int, Callable[..., Any]]
@@ -56,7 +57,7 @@ class StateMethods(TreeMethods):
     ) -> dict[str, Any]:
         """Returns the parameters and persistent buffers of this module and those below, by dotted name.
 
-        The tensors share the module's memory.
+        The tensors share the module's memory. Its attribute `_metadata` has the version of each module's state.
 
         Args:
             args: destination, prefix and keep_vars by position
@@ -69,6 +70,10 @@ class StateMethods(TreeMethods):
         prefix, keep_vars = given.get("prefix", prefix), given.get("keep_vars", keep_vars)
         if destination is None:
             destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = metadata
         for hook in self._state_dict_pre_hooks.values():
             hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
@@ -76,7 +81,7 @@ class StateMethods(TreeMethods):
             if child is not None:
                 child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for hook in self._state_dict_hooks.values():
-            changed = hook(self, destination, prefix, {})
+            changed = hook(self, destination, prefix, metadata)
             destination = destination if changed is None else changed
         return destination
 
@@ -112,10 +117,11 @@ class StateMethods(TreeMethods):
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict: want a mapping of names to tensors, got {type(state_dict).__name__}")
         state = OrderedDict(state_dict)
+        metadata = getattr(state_dict, "_metadata", None) or {}
         missing: list[str] = []
         unexpected: list[str] = []
         errors: list[str] = []
-        self._load(state, "", {"assign_to_params_buffers": assign}, strict, missing, unexpected, errors)
+        self._load(state, "", metadata, assign, strict, missing, unexpected, errors)
         if strict:
             if unexpected:
                 errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected))
@@ -131,18 +137,20 @@ class StateMethods(TreeMethods):
         self,
         state: dict[str, Any],
         prefix: str,
-        metadata: dict[str, Any],
+        metadata: Mapping[str, dict[str, Any]],
+        assign: bool,
         strict: bool,
         missing: list[str],
         unexpected: list[str],
         errors: list[str],
     ) -> None:
         own_missing: list[str] = []
-        self._load_from_state_dict(state, prefix, metadata, True, own_missing, unexpected, errors)
+        local = {**metadata.get(prefix[:-1], {}), "assign_to_params_buffers": assign}
+        self._load_from_state_dict(state, prefix, local, True, own_missing, unexpected, errors)
         for name, child in self._modules.items():
             if child is not None:
                 below = {k: v for k, v in state.items() if k.startswith(f"{prefix}{name}.")}
-                child._load(below, f"{prefix}{name}.", metadata, strict, own_missing, unexpected, errors)
+                child._load(below, f"{prefix}{name}.", metadata, assign, strict, own_missing, unexpected, errors)
         result = IncompatibleKeys(own_missing, unexpected)
         for hook in self._load_state_dict_post_hooks.values():
             if hook(self, result) is not None:

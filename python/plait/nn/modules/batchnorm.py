@@ -17,6 +17,7 @@ class _NormBase(Module):
     """What these layers have in common: factors and summands, and running statistics."""
 
     dims: ClassVar[tuple[int, ...]]
+    _version = 2
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
