@@ -1,8 +1,10 @@
-"""Inference mode and anomaly mode."""
+"""Inference mode and anomaly mode, what is said of gradients that will not come, and the older name of tensors."""
+
+import warnings
 
 import plait
 import pytest
-from plait.autograd import Function, detect_anomaly, set_detect_anomaly
+from plait.autograd import Function, Variable, detect_anomaly, set_detect_anomaly
 
 
 def leaf(*values):
@@ -93,3 +95,30 @@ def test_detect_anomaly():
     with set_detect_anomaly(True):
         assert plait.is_anomaly_enabled()
     assert not plait.is_anomaly_enabled()
+
+
+def test_the_gradient_of_a_result_is_asked_for_in_vain():
+    x = leaf(1.0)
+    y = x * 2
+    with pytest.warns(UserWarning, match="call its retain_grad") as seen:
+        assert y.grad is None
+    assert seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x.grad is None and plait.ones(1).grad is None
+        y.retain_grad()
+        assert y.grad is None
+        y.backward()
+        assert y.grad.tolist() == [1]
+
+
+def test_tensors_by_their_older_name():
+    x = plait.ones(2)
+    v = Variable(x, requires_grad=True)
+    assert isinstance(v, Variable) and isinstance(x, Variable) and not isinstance(1, Variable)
+    (v * 3).sum().backward()
+    assert v.grad.tolist() == [3, 3] and not x.requires_grad and not Variable(v).requires_grad
+    v.data[0] = 5
+    assert x.tolist() == [5, 1], "they share memory"
+    with pytest.raises(TypeError, match="want a tensor, got list"):
+        Variable([1.0])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _core
 from plait._functions._common import adopt
 from plait._runtime import check, is_tensor, own
+from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._autograd import RemovableHandle
@@ -56,7 +57,14 @@ class TensorGradients:
     def grad(self) -> Tensor | None:
         """The gradient that backward has collected, or None."""
         h = check(_core.bind_GradGet(self._h))
-        return own(h) if h else None
+        if h:
+            return own(h)
+        if not self.is_leaf and not self.retains_grad:
+            warn(
+                "grad: backward fills that of a leaf, and this tensor is the result of an operation: "
+                "call its retain_grad() before backward, or ask the leaf"
+            )
+        return None
 
     @grad.setter
     def grad(self: Any, value: Tensor | None) -> None:

@@ -17,7 +17,20 @@ from plait.autograd import functional, graph
 from plait.autograd.function import Function
 from plait.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 
-Variable = Tensor
+
+class _Tensors(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Tensor)
+
+
+class Variable(metaclass=_Tensors):
+    """The older name of tensors, all of which are instances of it."""
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Any:
+        """Returns a leaf that shares the memory of a tensor."""
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable: want a tensor, got {type(data).__name__}")
+        return data.detach().requires_grad_(requires_grad)
 
 
 def __getattr__(name: str) -> Any:
