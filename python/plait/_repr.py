@@ -110,25 +110,24 @@ def _formatter(values: np.ndarray) -> tuple[list[str], int]:
     if values.dtype.kind in "biu":
         texts = [str(v) for v in flat.tolist()]
         return texts, max(map(len, texts), default=0)
-    finite = np.abs(flat[np.isfinite(flat)].astype(np.float64))
-    nonzero = finite[finite != 0]
-    whole = bool((finite == np.round(finite)).all())
-    low, high = (nonzero.min(), nonzero.max()) if len(nonzero) else (1.0, 1.0)
-    exponents = high / low > 1000 or high > 1e8 or low < 1e-4 if not whole else high > 1e8
+    nonzero = flat[np.isfinite(flat) & (flat != 0)].astype(np.float64)
+    sizes = np.abs(nonzero)
+    whole = bool((sizes == np.round(sizes)).all())
+    low, high = (sizes.min(), sizes.max()) if len(sizes) else (1.0, 1.0)
+    exponents = high / low > 1000 or high > 1e8 or (not whole and low < 1e-4)
     if _options.sci_mode is not None:
         exponents = _options.sci_mode
     p = _options.precision
-    texts = []
-    for v in flat.tolist():
+
+    def text(v: float) -> str:
         if not math.isfinite(v):
-            texts.append(str(v))
-        elif exponents:
-            texts.append(f"{v:.{p}e}")
-        elif whole:
-            texts.append(f"{v:.0f}.")
-        else:
-            texts.append(f"{v:.{p}f}")
-    return texts, max(map(len, texts), default=0)
+            return str(v)
+        if exponents and len(sizes):
+            return f"{v:.{p}e}"
+        return f"{v:.0f}." if whole else f"{v:.{p}f}"
+
+    # Zeros, infinities and NaN do not widen the columns.
+    return [text(v) for v in flat.tolist()], max((len(text(v)) for v in nonzero.tolist()), default=1)
 
 
 def _format(values: np.ndarray, t: Tensor, indent: int) -> str:

@@ -156,7 +156,9 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
         return complex(self.item())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if not self.shape and spec else str(self)
+        if spec and self.shape:
+            raise TypeError(f"format: {spec!r} is for one number, got a tensor of shape {list(self.shape)}")
+        return format(self.item(), spec) if spec else str(self)
 
     def __len__(self) -> int:
         if not self.shape:
