@@ -12,6 +12,7 @@ from plait import _dtype as dt
 from plait._device import DeviceLike, open_device
 from plait._kept import collect, keep
 from plait._runtime import address, call, check, is_tensor, own, wait_value
+from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -162,8 +163,10 @@ def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """Returns a tensor on the CPU that shares the memory of an array: on the calling rank's own CPU device, or cpu:0.
 
+    A read-only array, such as one over `bytes`, is copied, with a warning: a tensor can be written to.
+
     Raises:
-        TypeError: for a read-only array, and for a dtype that tensors do not have.
+        TypeError: for a dtype that tensors do not have.
         ValueError: for strides that are no multiples of the elements' size.
     """
     if not isinstance(ndarray, np.ndarray):
@@ -172,7 +175,8 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         known = ", ".join(str(n) for n in dt.FROM_NUMPY)
         raise TypeError(f"from_numpy: NumPy dtype {ndarray.dtype} has no tensor dtype, want one of {known}")
     if not ndarray.flags.writeable:
-        raise TypeError("from_numpy: the array is read-only, and a tensor can be written to; use plait.tensor(array)")
+        warn("from_numpy: the array is read-only; the tensor, which can be written to, has a copy of it")
+        return tensor(ndarray)
     size = ndarray.itemsize
     if any(s % size for s in ndarray.strides) or ndarray.ctypes.data % size:
         raise ValueError(
