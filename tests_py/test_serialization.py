@@ -130,7 +130,7 @@ def test_a_failed_save_leaves_the_file_as_it_was(tmp_path):
         save([lambda: 0], path)
     assert load(path) == [1]
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=rf"the folder does not exist.*{tmp_path}/nowhere.$"):
         save([1], tmp_path / "nowhere" / "a.pt")
     with pytest.raises(TypeError, match="save: want a path"):
         save([1], 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -96,6 +97,8 @@ def _opened(f: FileLike) -> Iterator[IO[bytes]]:
         yield f
         return
     target = os.path.realpath(f)
+    if not os.path.isdir(folder := os.path.dirname(target)):
+        raise FileNotFoundError(errno.ENOENT, "save: the folder does not exist", folder)
     beside = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         with open(beside, "xb") as file:
@@ -112,11 +115,11 @@ def _opened(f: FileLike) -> Iterator[IO[bytes]]:
             os.unlink(beside)
         raise
     with contextlib.suppress(OSError):  # not every system syncs folders
-        folder = os.open(os.path.dirname(target), os.O_RDONLY)
+        handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(handle)
         finally:
-            os.close(folder)
+            os.close(handle)
 
 
 def load(
