@@ -81,6 +81,10 @@ def test_several_devices_and_their_memory() -> None:
         assert plait.device("gpu:1") == plait.device("cuda", 1)
         a, b = plait.ones(1000, device="gpu:0"), plait.ones(3, 1000, device="gpu:1")
         assert (a.to("gpu:1") + b).sum().item() == 6000
+        old = plait.ones(2).type(plait.cuda.HalfTensor)
+        assert isinstance(old, plait.cuda.HalfTensor) and not isinstance(old, plait.HalfTensor)
+        assert old.type() == "plait.cuda.HalfTensor" and old.type("plait.FloatTensor").device.type == "cpu"
+        assert plait.cuda.FloatTensor([1, 2]).device == plait.device("gpu:0")
         try:
             a + b
         except RuntimeError as error:

@@ -69,8 +69,15 @@ def test_older_types():
     assert plait.HalfTensor(2, 3).shape == (2, 3) and plait.BoolTensor([1, 0]).tolist() == [True, False]
     assert isinstance(plait.ones(1), plait.FloatTensor) and not isinstance(plait.ones(1), plait.LongTensor)
     assert plait.DoubleTensor().shape == (0,) and plait.ones(1).type() == "plait.FloatTensor"
-    with pytest.raises(AttributeError):
-        _ = plait.StringTensor
+    for given in (plait.DoubleTensor, "plait.DoubleTensor", "torch.DoubleTensor", plait.float64):
+        assert plait.ones(1).type(given).dtype is plait.float64
+        assert plait.nn.Linear(1, 1).type(given).weight.dtype is plait.float64
+    assert not isinstance(plait.ones(1), plait.cuda.FloatTensor)
+    with pytest.raises(ValueError, match="unknown type"):
+        plait.ones(1).type("plait.StringTensor")
+    for place in (plait, plait.cuda):
+        with pytest.raises(AttributeError):
+            _ = place.StringTensor
 
 
 def test_attention_takes_what_it_takes():

@@ -13,15 +13,21 @@ from plait._runtime import is_tensor
 
 class _TensorType(type):
     dtype: DType
+    place: str  # the type of the device
 
     def __instancecheck__(cls, value: object) -> bool:
-        return is_tensor(value) and value.dtype is cls.dtype
+        return is_tensor(value) and value.dtype is cls.dtype and (value.device.type == "gpu") == (cls.place == "gpu")
 
     def __call__(cls, *data: Any, device: Any = None) -> Any:
         """Returns a tensor with a copy of a sequence, or of the given sizes with undefined values."""
+        where = device or ("gpu" if cls.place == "gpu" else None)
         if len(data) == 1 and not isinstance(data[0], int):
-            return tensor(data[0], dtype=cls.dtype, device=device)
-        return _ops.empty(*(data or (0,)), dtype=cls.dtype, device=device)
+            return tensor(data[0], dtype=cls.dtype, device=where)
+        return _ops.empty(*(data or (0,)), dtype=cls.dtype, device=where)
 
 
-TYPES = {name: _TensorType(name, (), {"dtype": dtype, "__module__": "plait"}) for name, dtype in OLD_NAMES.items()}
+def _types(module: str, place: str) -> dict[str, _TensorType]:
+    return {n: _TensorType(n, (), {"dtype": d, "place": place, "__module__": module}) for n, d in OLD_NAMES.items()}
+
+
+TYPES, GPU_TYPES = _types("plait", "cpu"), _types("plait.cuda", "gpu")

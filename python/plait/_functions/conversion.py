@@ -43,15 +43,24 @@ OLD_NAMES = {
 
 
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """Returns the name of the tensor's type, such as "plait.FloatTensor"; or the tensor converted to a dtype."""
+    """Returns the name of the tensor's type, such as "plait.FloatTensor"; or the tensor converted to such a type."""
     if dtype is None:
-        return "plait." + next(n for n, d in OLD_NAMES.items() if d is self.dtype)
+        module = "plait.cuda." if self.device.type == "gpu" else "plait."
+        return module + next(n for n, d in OLD_NAMES.items() if d is self.dtype)
     if isinstance(dtype, str):
-        name = dtype.rpartition(".")[2]
+        module, _, name = dtype.rpartition(".")
         if name not in OLD_NAMES:
             raise ValueError(f"type: unknown type {dtype!r}, want a dtype or one of {', '.join(OLD_NAMES)}")
-        dtype = OLD_NAMES[name]
+        return _typed(self, OLD_NAMES[name], module.endswith("cuda"), non_blocking)
+    if (place := getattr(dtype, "place", None)) is not None:  # a type, such as plait.cuda.FloatTensor
+        return _typed(self, dtype.dtype, place == "gpu", non_blocking)
     return self.to(dtype)
+
+
+def _typed(self: Tensor, dtype: DType, gpu: bool, queued: bool) -> Tensor:
+    if gpu == (self.device.type == "gpu"):
+        return self.to(dtype)
+    return self.to("gpu" if gpu else "cpu", dtype, non_blocking=queued)
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -208,3 +208,12 @@ def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
 
     if is_available():
         reset_peak_memory_stats(_gpu(device))
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("Tensor"):
+        from plait._legacy import GPU_TYPES
+
+        if name in GPU_TYPES:
+            return GPU_TYPES[name]
+    raise AttributeError(f"plait.cuda has no attribute {name!r}")

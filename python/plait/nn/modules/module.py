@@ -155,9 +155,9 @@ class Module(StateMethods, HookMethods):
 
         return self._apply(moved)
 
-    def type(self: T, dst_type: dt.dtype) -> T:
+    def type(self: T, dst_type: Any) -> T:
         """Makes all parameters and buffers, of whatever dtype, ones of `dst_type`, and returns self."""
-        return self._apply(lambda t: t.to(dtype=dst_type))
+        return self._apply(lambda t: t.type(dst_type))
 
     def float(self: T) -> T:
         """Makes floating-point parameters and buffers float32 and returns self."""
