@@ -2,6 +2,7 @@
 //
 //	go run ./benchmarks               # or: make bench
 //	go run ./benchmarks -only matmul  # some sections, by name; no report
+//	go run ./benchmarks -only memory -rows tanh
 //
 // Both sides of a ratio are measured in turns, in one process, and the best time of each counts: on a machine that others
 // use too, that is the one they disturbed least. Each number of threads has a process of its own.
@@ -31,6 +32,9 @@ type result struct {
 	Goal    float64 // for Ratio; 0 for none
 }
 
+// rows is a part of the names of the operations on memory that are measured.
+var rows string
+
 // section is a part of the report.
 type section struct {
 	name, title string
@@ -50,6 +54,7 @@ var sections = []section{
 
 func main() {
 	only := flag.String("only", "", "comma-separated names of sections to run, without a report")
+	flag.StringVar(&rows, "rows", "", "a part of the names of the operations on memory to measure, without a report")
 	out := flag.String("o", filepath.Join("benchmarks", "reports", time.Now().Format("2006-01-02")+".md"), "the report's file")
 	child := flag.Bool("child", false, "run the sections in this process and print their results")
 	flag.Parse()
@@ -115,7 +120,7 @@ func report(only, out string) error {
 	load := loadAverage()
 	var results []result
 	for threads := 1; threads <= min(runtime.NumCPU(), 2); threads++ {
-		cmd := exec.Command(self, "-child", "-only", only)
+		cmd := exec.Command(self, "-child", "-only", only, "-rows", rows)
 		cmd.Env = append(cmd.Environ(), fmt.Sprint("PLAIT_NUM_THREADS=", threads))
 		cmd.Stderr = os.Stderr
 		pipe, err := cmd.StdoutPipe()
@@ -137,7 +142,7 @@ func report(only, out string) error {
 			return fmt.Errorf("%d threads: %w", threads, err)
 		}
 	}
-	if only != "" {
+	if only != "" || rows != "" {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {

@@ -346,3 +346,52 @@ func TestVarWritesTheMean(t *testing.T) {
 	require.Equal(t, []float64{2, 6}, kerneltest.Values(mean))
 	require.Equal(t, []float64{1, 7}, kerneltest.Values(v))
 }
+
+// Rows of every length take in what is special about their elements: at the front, in the middle and in the rest of a vector.
+func TestLogSumExpOfSpecialRows(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	negative := math.Float64frombits(math.Float64bits(nan) | 1<<63)
+	for _, d := range []core.DType{core.BFloat16, core.Float32, core.Float64} {
+		for _, n := range []int{1, 3, 8, 15, 16, 17, 40, 1024, 1029, 4096, 5003} {
+			fills := []struct{ most, some, want float64 }{
+				{0, 0, math.Log(float64(n))},
+				{-inf, -inf, -inf}, {-inf, 2, 2}, {-inf, inf, inf}, {-inf, nan, nan}, {-inf, negative, nan},
+				{1, inf, inf}, {1, nan, nan}, {1, negative, nan}, {inf, nan, nan}, {inf, negative, nan}, {inf, -inf, inf},
+				{-200, 0, 0}, {-0x1p120, 5, 5}, {0x1p120, 0x1p120, 0x1p120}, {-0x1p120, 0x1p120, 0x1p120},
+			}
+			for _, at := range []int{0, n / 2, n - 1} {
+				in, out := kerneltest.New(t, d, []int{len(fills), n}), kerneltest.New(t, d, []int{len(fills)})
+				for r, f := range fills {
+					for i := range n {
+						kerneltest.Set(in, f.most, r*n+i)
+					}
+					kerneltest.Set(in, f.some, r*n+at)
+				}
+				launch(t, 1, "logsumexp", []int{1}, nil, in, out)
+				for r, got := range kerneltest.Values(out) {
+					f := fills[r]
+					if n == 1 {
+						f.want = f.some
+					}
+					require.Truef(t, near(d, f.want, got, 0), "%v of %d elements %v and one %v: want %v, got %v", d, n, f.most, f.some, f.want, got)
+				}
+			}
+		}
+	}
+}
+
+// A row's terms are summed to float32's precision however many there are and however far they are from the largest.
+func TestLogSumExpIsAccurate(t *testing.T) {
+	for _, below := range []float64{0, 0.3, 3, 12.5, 40} {
+		for _, n := range []int{100, 1000, 4096, 100_000} {
+			in, out := kerneltest.New(t, core.Float32, []int{n}), kerneltest.New(t, core.Float32, []int{})
+			for i := range n {
+				kerneltest.Set(in, -float64(float32(below)), i)
+			}
+			kerneltest.Set(in, 0, n/3)
+			launch(t, 1, "logsumexp", []int{0}, nil, in, out)
+			want := math.Log1p(float64(n-1) * math.Exp(-float64(float32(below))))
+			require.InDelta(t, want, kerneltest.Values(out)[0], 1.5e-6, "%d elements %v below the largest", n, below)
+		}
+	}
+}
