@@ -57,17 +57,20 @@ func (a *attentionProblem) blocks(r *recorder, s *shader, width, column, scores 
 	return b, nil
 }
 
+// A headRange is some heads of some entries of the batch.
+type headRange struct{ batch, batches, head, heads int }
+
 // place adds the numbers of blocks and heads to a shader and returns the number of workgroups and statements that define
-// batch, head, kv_head and row0. Those with more to do come first.
-func (a *attentionProblem) place(s *shader, rows, heads int, last bool) (groups int, text string) {
-	n, stack := ceil(rows, blockSide), a.batch*heads
+// batch, place, the head's number, and row0. Those with more to do come first.
+func (h headRange) place(s *shader, rows int, last bool) (groups int, text string) {
+	n, stack := ceil(rows, blockSide), h.batches*h.heads
 	block := "group / " + s.uint(stack)
-	stackWord, headsWord, count := s.uint(stack), s.uint(heads), s.uint(n*stack)
+	stackWord, headsWord, count, batch, head := s.uint(stack), s.uint(h.heads), s.uint(n*stack), s.uint(h.batch), s.uint(h.head)
 	if s.flag(last) {
 		block = s.uint(n-1) + " - " + block
 	}
-	text = fmt.Sprintf("  if (group >= %s) { return; }\n  let row0 = (%s) * %du;\n  let batch = group %% %s / %s;\n", count, block, blockSide, stackWord, headsWord)
-	return n * stack, text + fmt.Sprintf("  let place = group %% %s;\n", headsWord)
+	text = fmt.Sprintf("  if (group >= %s) { return; }\n  let row0 = (%s) * %du;\n  let batch = %s + group %% %s / %s;\n", count, block, blockSide, batch, stackWord, headsWord)
+	return n * stack, text + fmt.Sprintf("  let place = %s + group %% %s;\n", head, headsWord)
 }
 
 // attentionCall: o, lse = f(q, k, v, mask) with ints causal, seed, offset and floats scale, dropout. lse are the logarithms of
@@ -98,7 +101,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 	if err != nil {
 		return err
 	}
-	groups, place := a.place(s, a.queries, heads, a.causal)
+	groups, place := headRange{batches: a.batch, heads: heads}.place(s, a.queries, a.causal)
 	return s.run(r, groups, func() string {
 		b.WriteString(cells.functions())
 		b.memory()
@@ -113,7 +116,7 @@ func (a *attentionProblem) forward(r *recorder, column int) error {
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
-		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0"}
+		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
 		next := scores
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)

@@ -8,7 +8,8 @@ import (
 )
 
 // attentionBackwardCall: dq, dk, dv = f(q, k, v, mask, o, lse, do). Outputs may be absent. The weights are computed again from
-// the scores and lse, once by blocks of queries for dq, once by blocks of keys for dk and dv.
+// the scores and lse, by blocks of keys for dk and dv. For dq they are computed once more by blocks of queries, or it is a product
+// with the gradients of scores that the blocks of keys left, for some heads at a time. Both give the same bits.
 func attentionBackwardCall(r *recorder, c *core.Call) error {
 	a := newAttention(c)
 	rows := a.batch * a.kv * a.group * a.queries
@@ -30,6 +31,11 @@ func attentionBackwardCall(r *recorder, c *core.Call) error {
 	if err := a.rowStats(r, stats, rows); err != nil {
 		return err
 	}
+	if parts := a.scoreParts(r.device); parts != nil {
+		if scores, err := r.temp(a.scoreBytes() * parts[0].batches * parts[0].heads); err == nil { // without room, twice
+			return a.throughScores(r, stats, rows, parts, scores)
+		}
+	}
 	if c.Outs[0].Present() {
 		for column := 0; column < a.dim; column += sliceWidth {
 			if err := a.queryGradients(r, stats, rows, column); err != nil {
@@ -40,13 +46,11 @@ func attentionBackwardCall(r *recorder, c *core.Call) error {
 	if !c.Outs[1].Present() && !c.Outs[2].Present() {
 		return nil
 	}
-	for column := 0; column < max(a.dim, a.valueDim); column += sliceWidth {
-		if err := a.keyGradients(r, stats, rows, column); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.keyColumns(r, stats, rows, a.keyHeads(), nil)
 }
+
+// keyHeads returns all heads of keys.
+func (a *attentionProblem) keyHeads() headRange { return headRange{batches: a.batch, heads: a.kv} }
 
 // rowStats writes the sums of o do of all rows, and after them their lse.
 func (a *attentionProblem) rowStats(r *recorder, stats core.Memory, rows int) error {
@@ -86,7 +90,7 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 	if err != nil {
 		return err
 	}
-	groups, place := a.place(s, a.queries, a.kv*a.group, a.causal)
+	groups, place := headRange{batches: a.batch, heads: a.kv * a.group}.place(s, a.queries, a.causal)
 	return s.run(r, groups, func() string {
 		b.WriteString(cells.functions())
 		b.memory()
@@ -101,8 +105,8 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
-		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0"}
-		next, weights := scores, factors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true}
+		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
+		next, weights := scores, factors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true, paired: true}
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
 		b.fetchOuter(scores)
@@ -126,8 +130,20 @@ func (a *attentionProblem) queryGradients(r *recorder, stats core.Memory, rows, 
 	})
 }
 
-// keyGradients computes columns of dk and dv: in blocks, the rows are keys and the columns queries.
-func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, column int) error {
+// keyColumns computes dk and dv of some heads, and where scores is given the gradients of their scores.
+func (a *attentionProblem) keyColumns(r *recorder, stats core.Memory, rows int, h headRange, scores *core.Memory) error {
+	for column := 0; column < max(a.dim, a.valueDim); column += sliceWidth {
+		if err := a.keyGradients(r, stats, rows, column, h, scores); err != nil {
+			return err
+		}
+		scores = nil
+	}
+	return nil
+}
+
+// keyGradients computes columns of dk and dv: in blocks, the rows are keys and the columns queries. The gradients of scores go to
+// kept if that is given.
+func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, column int, h headRange, kept *core.Memory) error {
 	s := newShader(r, "attention_backward (keys)")
 	queries, keys, dim, valueDim := s.uint(a.queries), s.uint(a.keys), s.uint(a.dim), s.uint(a.valueDim)
 	q, k := s.vectors("q", a.q, queries, dim, false), s.vectors("k", a.k, keys, dim, false)
@@ -146,12 +162,27 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 	if err != nil {
 		return err
 	}
-	groups, place := a.place(s, a.keys, a.kv, false)
+	groups, place := h.place(s, a.keys, false)
+	var ds, ds0, dsRow string
+	if s.flag(kept != nil) {
+		ds = s.floatsOf("ds", *kept)
+		s.binds[len(s.binds)-1].four = true
+		lines, width := a.scoreSides()
+		dsRow = s.uint(width)
+		row := "row0 * " + dsRow
+		if a.causal {
+			row = "folded(row0, " + dsRow + ")"
+		}
+		ds0 = fmt.Sprintf("%s + ((batch - %s) * %s + head - %s) * %s + %s", ds, s.uint(h.batch), s.uint(h.heads*a.group), s.uint(h.head*a.group), s.uint(lines*width), row)
+	}
 	if !withK && !withV {
 		return nil
 	}
 	return s.run(r, groups, func() string {
 		b.WriteString(cells.functions())
+		if ds != "" {
+			b.WriteString(foldedSource)
+		}
 		b.memory()
 		b.open()
 		b.registers()
@@ -166,6 +197,9 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 		}
 		fmt.Fprintf(b, "  for (var member = 0u; member < %s; member++) {\n  let head = kv_head * %s + member;\n", cells.group, cells.group)
 		b.WriteString(q.at("batch", "head") + g.at("batch", "head"))
+		if ds != "" {
+			b.WriteString("  let ds0 = " + ds0 + ";\n")
+		}
 		begin := "0u"
 		if a.causal {
 			begin = "row0"
@@ -208,6 +242,9 @@ func (a *attentionProblem) keyGradients(r *recorder, stats core.Memory, rows, co
 			b.outer("t", weights)
 			b.fetchAdd(&q, "col0")
 			b.eachRow("  s_$i_0 = s_$i_0 * (t_$i_0" + cells.dropped() + " - delta);\n")
+			if ds != "" {
+				b.eachRow("  ds[(ds0 + (ty * 4u + $iu) * " + dsRow + " + query0) >> 2u] = s_$i_0;\n")
+			}
 			b.put("s")
 			b.fetchOuter(next)
 			b.add("dk", &q, "col0")

@@ -117,7 +117,7 @@ func TestAttentionOfAllSizesAgrees(t *testing.T) {
 		queries, keys, dim, valueDim int
 		o                            op.AttentionOptions
 	}{
-		{65, 130, 20, 20, op.AttentionOptions{}},
+		{65, 130, 32, 64, op.AttentionOptions{}},
 		{90, 270, 12, 33, op.AttentionOptions{Causal: true, DropoutP: 0.3}},
 		{130, 65, 8, 72, op.AttentionOptions{Causal: true}},
 		{70, 70, 7, 130, op.AttentionOptions{Causal: true}},

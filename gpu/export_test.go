@@ -131,3 +131,11 @@ func LimitBindings(d *Device, n int) func() {
 	set(n)
 	return func() { set(old) }
 }
+
+// SetScoreRoom sets how many bytes the gradients of attention's scores may take, and how many blocks of keys there must be room for
+// if not for all, and returns a function that sets them back.
+func SetScoreRoom(bytes, blocks int) func() {
+	room, busy := scoreRoom, busyBlocks
+	scoreRoom, busyBlocks = func(*attentionProblem) int { return bytes }, blocks
+	return func() { scoreRoom, busyBlocks = room, busy }
+}

@@ -14,7 +14,8 @@ type product struct {
 	bias        *core.Operand // nil for none
 	alpha, beta float64
 	relu        bool
-	ar, ac      int // strides along the rows and columns of a
+	lower       bool // rows of a end with the block that their diagonal is in, and a is folded
+	ar, ac      int  // strides along the rows and columns of a
 	br, bc      int
 	cr, cc      int
 	batch       layout // over the stack: out, a and b

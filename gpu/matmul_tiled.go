@@ -16,6 +16,7 @@ type side struct {
 	four        bool   // four at a time
 	first, step string // WGSL: where it begins in its slab, and the stride across
 	stride      string // along the depth
+	folded      bool   // where depths begin says folded
 }
 
 // tiled computes the product by tiles. Where parts is given, piece i of the depth goes there as a product of its own, not
@@ -69,6 +70,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 	if parts != nil {
 		s.binds[len(s.binds)-1].four = four
 	}
+	a.folded = s.flag(p.lower)
 	ragged := s.flag(p.k%t.depth != 0)
 	// Neighbours write neighbours where rows of the results cannot be written by fours.
 	staged := s.flag(!four && (parts != nil || p.cc == 1) && t.rows/t.high <= t.depth)
@@ -82,6 +84,9 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		if parts == nil {
 			w.WriteString(finish.text())
 		}
+		if p.lower {
+			w.WriteString(foldedSource)
+		}
 		for _, x := range []side{a, b} {
 			fmt.Fprintf(&w, "var<workgroup> sh_%s: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.depth)
 			if double {
@@ -89,8 +94,12 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 			}
 		}
 		fmt.Fprintf(&w, "@compute @workgroup_size(%d)\nfn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {\n", t.threads())
-		w.WriteString(swizzle)
-		fmt.Fprintf(&w, "  let layer = wg.z + %s;\n  let row0 = tile_row * %du;\n  let col0 = tile_col * %du;\n", firstWord, t.rows, t.cols)
+		if p.lower {
+			w.WriteString(longestFirst)
+		} else {
+			w.WriteString(swizzle)
+		}
+		fmt.Fprintf(&w, "  let layer = layer_number + %s;\n  let row0 = tile_row * %du;\n  let col0 = tile_col * %du;\n", firstWord, t.rows, t.cols)
 		fmt.Fprintf(&w, "  let piece = layer %% %s;\n", piecesWord)
 		start := to
 		if parts != nil {
@@ -99,6 +108,9 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		w.WriteString(walkAs("at_", "layer / "+piecesWord, len(p.batch.sizes), 3, at, []string{start, firstA, firstB}))
 		// Also where the depth is whole: with constants here NVIDIA's compiler makes the loop of a deep a 30 % slower.
 		begin, end := "piece * "+chunkWord, fmt.Sprintf("min(piece * %s + %s, %s)", chunkWord, chunkWord, k)
+		if p.lower {
+			end = fmt.Sprintf("min(row0 + %du, %s)", t.rows, k)
+		}
 		fmt.Fprintf(&w, "  let begin = %s;\n  let end = %s;\n", begin, end)
 		a.first, b.first = "at_1", "at_2"
 		a.prepare(&w, t, "row0")
@@ -185,8 +197,12 @@ func (x *side) prepare(w *strings.Builder, t tile, origin string) {
 // load fills the registers from memory. Where the depth ends inside the tile, there are zeros beyond the end. What is beyond
 // the edges across is whatever is there: it is not stored in the end, and a read past a buffer is harmless.
 func (x *side) load(w *strings.Builder, t tile, at string, ends bool) {
+	depth := at + " * " + x.stride
+	if x.folded {
+		depth = "folded(" + at + ", " + x.stride + ")"
+	}
 	for l := range x.loads(t) {
-		position := fmt.Sprintf("%s_p%d + %s * %s", x.name, l, at, x.stride)
+		position := fmt.Sprintf("%s_p%d + %s", x.name, l, depth)
 		value, zero := fmt.Sprintf("ld_%s(%s)", x.name, position), "0.0"
 		if x.four {
 			value, zero = fmt.Sprintf("%s[(%s) >> 2u]", x.name, position), "vec4<f32>()"
@@ -251,6 +267,14 @@ const swizzle = `  let tile_number = wg.y * grid.x + wg.x;
   let in_band = tile_number % (8u * grid.x);
   let tile_row = band * 8u + in_band % band_rows;
   let tile_col = in_band / band_rows;
+  let layer_number = wg.z;
+`
+
+// longestFirst begins with the last rows of tiles, through the stack.
+const longestFirst = `  let tile_number = (wg.z * grid.y + wg.y) * grid.x + wg.x;
+  let tile_row = grid.y - 1u - tile_number / (grid.x * grid.z);
+  let tile_col = tile_number % grid.x;
+  let layer_number = tile_number / grid.x % grid.z;
 `
 
 // accumulators defines the registers of an invocation's results: c_G_I_H for row I of row group G and columns group H. The
