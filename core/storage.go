@@ -193,6 +193,9 @@ func (s *Storage) Device() Device { return s.held.home.Device() }
 // Version returns how often the contents were changed in place.
 func (s *Storage) Version() uint32 { return s.version.Load() }
 
+// Life returns which life of the storage this is: a storage whose last reference was released is used again for other contents.
+func (s *Storage) Life() uint32 { return s.epoch }
+
 // BumpVersion records a change in place.
 func (s *Storage) BumpVersion() { s.version.Add(1) }
 

@@ -1,6 +1,7 @@
 package tests_go
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
 )
@@ -93,4 +95,44 @@ func TestCase28OnGPUs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A gather that does not wait for what a pass has launched so far waits for a change of a shard among it.
+func TestShardsThatChangeInAPass(t *testing.T) {
+	needGPU(t)
+	err := spawn(t, 2, []string{"gpu:0", "cpu:0"}, func(r *collective.Rank) error {
+		m := nn.NewSequential(nn.NewLinear(4, 4, nn.LinearOptions{}), nn.NewLinear(4, 4, nn.LinearOptions{NoBias: true}))
+		if err := nn.ToDevice(m, r.Device); err != nil {
+			return err
+		}
+		p, err := fsdp.New(m, r.World, fsdp.ByType(&nn.Linear{}), fsdp.Options{NoForwardPrefetch: true})
+		if err != nil {
+			return err
+		}
+		weight := m.Layers[1].(*nn.Linear).Weight
+		units := p.Tree().Units()
+		u := units[slices.IndexFunc(units, func(u *fsdp.Unit) bool { return len(u.Layout()) == 1 })]
+		shard := u.Shard(u.Layout()[0].Name)
+		for pass := range 3 {
+			want := float32(pass + 1)
+			var got []float32
+			_, err := p.Run(func(in []*core.Tensor) []*core.Tensor {
+				free := make(chan struct{})
+				stay(r.Device, free) // the change comes late
+				core.NoGrad(func() { err = op.FillInPlace(shard, core.Num(float64(want))).Err() })
+				err = errors.Join(err, u.Unshard())
+				time.AfterFunc(20*time.Millisecond, func() { close(free) })
+				if err == nil {
+					got, err = core.Values[float32](weight)
+				}
+				u.Reshard()
+				return in
+			}, op.ToDevice(op.Ones(1, 4), r.Device))
+			if err != nil || len(got) != 16 || slices.Min(got) != want || slices.Max(got) != want {
+				return errors.Join(fmt.Errorf("pass %d: gathered %v, %v", pass, got, err), p.Close())
+			}
+		}
+		return errors.Join(err, p.Close())
+	})
+	require.NoError(t, err)
 }

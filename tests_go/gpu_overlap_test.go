@@ -1,6 +1,7 @@
 package tests_go
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -76,4 +77,43 @@ func stay(d core.Device, until <-chan struct{}) {
 		}
 	}
 	s.Launch(c)
+}
+
+// What a rank gives to a gather has come to the host although its device is busy with what the gathered memory waits for.
+func TestGatheredPartsLeaveBeforeThereIsRoom(t *testing.T) {
+	needGPU(t)
+	const n = 1000
+	err := spawn(t, 2, []string{"gpu:0", "cpu:0"}, func(r *collective.Rank) error {
+		in := op.ToDevice(op.Full([]int{n}, core.Num(float64(r.Rank+1)), op.TensorOptions{}), r.Device)
+		out := op.ToDevice(op.Zeros(2*n), r.Device)
+		s := core.CurrentContext().Stream(r.Device)
+		if err := s.Synchronize(); err != nil {
+			return err
+		}
+		made, free := s.Record(), make(chan struct{})
+		if r.Rank == 0 {
+			stay(r.Device, free)
+		}
+		before := r.World.Stats().Staged
+		w := r.World.AllGatherMade([]*core.Tensor{out}, []*core.Tensor{in}, [][]int{{n, n}}, made)
+		if r.Rank == 0 {
+			// What is to go back is counted when what was fetched is there.
+			for start := time.Now(); r.World.Stats().Staged-before < 4*(n+n); {
+				if time.Since(start) > limit/4 {
+					return fmt.Errorf("%d bytes were moved", r.World.Stats().Staged-before)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			close(free)
+		}
+		if err := w.Wait(); err != nil {
+			return err
+		}
+		got, err := core.Values[float32](out)
+		if err != nil || got[0] != 1 || got[n-1] != 1 || got[n] != 2 || got[2*n-1] != 2 {
+			return fmt.Errorf("got %v, %v", got, err)
+		}
+		return nil
+	})
+	require.NoError(t, err)
 }

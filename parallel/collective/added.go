@@ -69,7 +69,8 @@ func (c *chunk) add() {
 			scale = 1 / a.divisor
 		}
 		call := stream.Begin(addScaledKernel, j.name)
-		call.AddWaits(pending(j.waits[r])...)
+		call.AddWaits(pending(j.reads[r])...)
+		call.AddWaits(pending(j.writes[r])...)
 		call.OutLent(j.loan(a.outs[0]), j.piece(a.outs[0]).From+a.from, a.n)
 		call.InMemory(c.rooms[r].Memory, core.Float32, a.at/core.Float32.Size(), a.n)
 		call.InLent(j.loan(*a.added), j.piece(*a.added).From+a.from, a.n).Float(scale)

@@ -65,7 +65,14 @@ func (g *Group) ReduceScatterInto(out, in *core.Tensor, o ReduceOp) *Work {
 // AllGatherParts is [Group.AllGather] of several tensors as one collective: the ins[i] of all ranks, of sizes[i][r]
 // elements, come one after the other to outs[i].
 func (g *Group) AllGatherParts(outs, ins []*core.Tensor, sizes [][]int) *Work {
-	o := &Operation{Kind: KindAllGather}
+	return g.AllGatherMade(outs, ins, sizes, nil)
+}
+
+// AllGatherMade is [Group.AllGatherParts] of contiguous ins that nothing on their streams has written to since made: what the host
+// cannot address then starts on its way at once, and does not wait for what was launched in the meantime. A nil made stands for all
+// that was launched.
+func (g *Group) AllGatherMade(outs, ins []*core.Tensor, sizes [][]int, made core.Event) *Work {
+	o := &Operation{Kind: KindAllGather, made: made}
 	cut, err := g.cutAll(o, outs, sizes)
 	if err != nil {
 		return failedWork(o.label(), err)
@@ -306,6 +313,9 @@ func (g *Group) run(o *Operation, ins, outs []Piece) *Work {
 	})
 	if err != nil {
 		return fail(err)
+	}
+	if len(made) > 0 {
+		o.made = nil // what is contiguous only now
 	}
 	for _, list := range [][]Piece{ins, outs} {
 		for i := range list {

@@ -73,7 +73,7 @@ func foreign(events []core.Event, posts []*post) []core.Event {
 func relayed(j *job, through *relay) {
 	if len(j.chunks) == 0 { // of no elements
 		for i, p := range j.posts {
-			p.work.settle(j.waits[i], nil)
+			p.work.settle(slices.Concat(j.reads[i], j.writes[i]), nil)
 		}
 		return
 	}

@@ -68,6 +68,7 @@ type Operation struct {
 	Note    string // what an exchange is for, such as "barrier"
 	Timeout time.Duration
 
+	made     core.Event      // after which nothing that was launched writes to Ins; nil means all
 	staged   func(bytes int) // counts what went through stages
 	rootLast bool            // of a reduce: the root's pieces are joined to those of the others, and not in their place among them
 }

@@ -17,6 +17,8 @@ type post struct {
 	lane   lane        // if the host cannot address the tensors
 	made   core.Event  // after which nothing that was launched uses the tensors; nil means all
 	waits  []core.Event
+	reads  []core.Event // those of waits that the pieces in need
+	writes []core.Event // and those that the pieces out do
 	ins    []*core.Loan // of the pieces
 	outs   []*core.Loan
 	timer  *time.Timer // of send and recv
@@ -38,11 +40,12 @@ func (p *post) stop() {
 func (p *post) lend(streams *streams) error {
 	name, end := p.op.name(), p.work.Event()
 	loans := map[*core.Tensor]*core.Loan{}
-	lend := func(pieces []Piece, write bool) (list []*core.Loan, err error) {
+	lend := func(pieces []Piece, made core.Event, waits *[]core.Event, write bool) (list []*core.Loan, err error) {
+		seen := map[*core.Loan]bool{}
 		for _, piece := range pieces {
 			loan := loans[piece.Tensor]
 			if loan == nil || write && !slices.Contains(p.work.written, loan) {
-				made, err := core.LendMade(name, piece.Tensor, p.made, end, write)
+				made, err := core.LendMade(name, piece.Tensor, made, end, write)
 				if err != nil {
 					return nil, err
 				}
@@ -53,6 +56,10 @@ func (p *post) lend(streams *streams) error {
 				if write {
 					p.work.written = append(p.work.written, loan)
 				}
+			}
+			if !seen[loan] {
+				seen[loan] = true
+				*waits = append(*waits, loan.Waits()...)
 			}
 			list = append(list, loan)
 		}
@@ -77,8 +84,12 @@ func (p *post) lend(streams *streams) error {
 			return err
 		}
 	}
-	if p.outs, err = lend(p.op.Outs, true); err == nil {
-		p.ins, err = lend(p.op.Ins, false)
+	made := p.made
+	if p.op.made != nil {
+		made = p.op.made
+	}
+	if p.outs, err = lend(p.op.Outs, p.made, &p.writes, true); err == nil {
+		p.ins, err = lend(p.op.Ins, made, &p.reads, false)
 	}
 	if p.lane.entering != nil {
 		p.hurry()

@@ -26,7 +26,8 @@ type job struct {
 	name   string
 	posts  []*post
 	lanes  []lane         // of each post
-	waits  [][]core.Event // of each post
+	reads  [][]core.Event // of each post, what its pieces in wait for
+	writes [][]core.Event // and those out
 	chunks []*chunk
 	link   time.Duration // see linkTime
 	began  bool
@@ -63,7 +64,7 @@ type chunk struct {
 func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
 	j := &job{name: name, posts: posts, lanes: lanes, link: linkTime(posts), last: make([]core.Event, len(posts)), end: newEnding()}
 	for _, p := range posts {
-		j.waits = append(j.waits, foreign(p.waits, posts))
+		j.reads, j.writes = append(j.reads, foreign(p.reads, posts)), append(j.writes, foreign(p.writes, posts))
 	}
 	for i := range plan {
 		j.leave(&plan[i])
@@ -157,7 +158,7 @@ func (c *chunk) fetch() {
 	}
 	for r, list := range regions {
 		if len(list) > 0 {
-			c.fetched[r], c.errs[r] = j.lanes[r].leaving.Fetch(list, pending(j.waits[r])...)
+			c.fetched[r], c.errs[r] = j.lanes[r].leaving.Fetch(list, pending(j.reads[r])...)
 			for _, s := range list {
 				j.posts[r].count(s.Size)
 			}
@@ -210,7 +211,7 @@ func (c *chunk) store() {
 	}
 	for r, s := range c.stages {
 		if s != nil {
-			j.last[r] = s.Store(pending(j.waits[r])...)
+			j.last[r] = s.Store(pending(j.writes[r])...)
 		}
 	}
 	c.add()
@@ -232,7 +233,7 @@ func (j *job) begin() {
 	j.began = true
 	for r, l := range j.lanes {
 		if l.entering == nil {
-			for _, e := range j.waits[r] {
+			for _, e := range slices.Concat(j.reads[r], j.writes[r]) {
 				e.Wait()
 			}
 		}
@@ -339,8 +340,8 @@ func (j *job) copy(p *part, out source) {
 	in := p.ins[0]
 	stream := j.lanes[out.rank].entering
 	call := stream.Begin(copyKernel, j.name)
-	call.AddWaits(pending(j.waits[in.rank])...)
-	call.AddWaits(pending(j.waits[out.rank])...)
+	call.AddWaits(pending(j.reads[in.rank])...)
+	call.AddWaits(pending(j.writes[out.rank])...)
 	call.OutLent(j.loan(out), j.piece(out).From+p.from, p.n).InLent(j.loan(in), j.piece(in).From+p.from, p.n)
 	j.last[out.rank] = stream.Next()
 	stream.Launch(call)

@@ -25,7 +25,9 @@
 // A gather is one collective for all parameters, from the shards' memory right into the storages of the full ones, and a
 // reduction one from the full gradients right into the shards' gradients: nothing is packed. Both run on the group's
 // communication stream. A collective waits for what was launched on its memory's stream before, so a gather that is to run
-// beside a unit's computation is launched before that: each unit, as it begins, starts the gather of the next.
+// beside a unit's computation is launched before that: each unit, as it begins, starts the gather of the next. The shards
+// are an exception: what a rank gives waits only for what was launched until they last changed, so that it may be on its way
+// to the others before there is room for what they give.
 //
 // At most [Options.Slots] units are gathered at once. The memory of a slot is the compute stream's: it goes back in program
 // order, so who takes it next waits, by event, for the last consumer, and the peak does not depend on how far the host has

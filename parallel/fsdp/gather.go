@@ -18,6 +18,31 @@ func (u *Unit) stale() bool {
 	return false
 }
 
+// contents are those of a storage as long as nothing writes to it.
+type contents struct {
+	storage       *core.Storage
+	life, version uint32
+}
+
+// note finds out whether the shards have changed, in which case all that was launched so far may have changed them: a gather need not
+// wait for what is launched from now on. It returns nil for shards that do not belong to the unit's stream.
+func (u *Unit) note() core.Event {
+	changed := u.made == nil
+	for _, p := range u.params {
+		s := p.shard().Storage()
+		if s == nil || s.Stream() != u.stream {
+			return nil
+		}
+		if now := (contents{s, s.Life(), s.Version()}); now != p.known {
+			p.known, changed = now, true
+		}
+	}
+	if changed {
+		u.made = u.stream.Record()
+	}
+	return u.made
+}
+
 // fill starts to gather the full parameters, unless they are there. What is launched on them later waits.
 func (u *Unit) fill() error {
 	if u.whole() || u.filled && !u.stale() {
@@ -50,17 +75,24 @@ func (u *Unit) fill() error {
 		}
 	}
 	u.filled = true
+	made := u.note()
+	if spread {
+		made = nil // the neighbours' parts were
+	}
 	err := u.tree.off(u.device, func() error {
 		for i, t := range ins {
 			c := u.cast(t.Detach(), outs[i].DType())
 			if err := c.Err(); err != nil {
 				return err
 			}
+			if c.Storage() != ins[i].Storage() {
+				made = nil // of this moment
+			}
 			ins[i] = c
 			// Peers look at what they are given until all have come, and the unit's tensors may change places before.
 			aliases[i] = outs[i].Detach()
 		}
-		return u.tree.keep(group.AllGatherParts(aliases, ins, sizes))
+		return u.tree.keep(group.AllGatherMade(aliases, ins, sizes, made))
 	})
 	u.stats.Gathers++
 	for i, p := range u.params {

@@ -18,6 +18,7 @@ type parameter struct {
 	rows   []int        // rank r has the rows [rows[r], rows[r+1])
 	sizes  []int        // elements by rank
 
+	known     contents     // of the shard, see [Unit.note]
 	gathered  uint32       // the version of the shard that the full parameter was last gathered from
 	second    *core.Tensor // with [Options.Partial], this rank's part between forward and backward
 	partial   *core.Tensor // the gradient so far, summed over the shard group but not over the replicas

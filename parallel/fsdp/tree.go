@@ -250,6 +250,9 @@ func (t *Tree) begin() error {
 		return err
 	}
 	t.order, t.coming, t.at = t.coming, nil, 0
+	for _, u := range t.units {
+		u.note()
+	}
 	if core.CurrentMode().GradEnabled() {
 		t.ended = nil
 		clear(t.arriving)

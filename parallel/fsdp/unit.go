@@ -20,6 +20,8 @@ type Unit struct {
 	nearby  *collective.Group // with [Options.Partial], the ranks that share what was gathered
 	tree    *Tree
 
+	made core.Event // since which nothing has written to the shards, as far as is noted
+
 	filled bool // the full parameters have their values, or will when the gather is done
 	holds  bool // filled until backward, or the next forward pass, comes for it
 	open   bool // the module's tensors are the full ones
