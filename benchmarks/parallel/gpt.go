@@ -35,9 +35,12 @@ func (r *replica) named() []ddp.Named {
 	return list
 }
 
-// divide shares the parameters out to the ranks of a group: each layer is a unit, and what is not in one.
-func (r *replica) divide(group *collective.Group, o fsdp.Options) error {
-	for _, part := range r.Parts() {
+// divide shares the parameters out to the ranks of a group: each layer is a unit, and what is not in one, the root, whose are kept
+// after forward if keepRoot is set.
+func (r *replica) divide(group *collective.Group, o fsdp.Options, keepRoot bool) error {
+	keep := o.KeepAfterForward
+	for i, part := range r.Parts() {
+		o.KeepAfterForward = keep || keepRoot && i == 0
 		var params []fsdp.Named
 		for _, p := range part {
 			params = append(params, fsdp.Named(p))

@@ -19,6 +19,7 @@ type way struct {
 	options ddp.Options
 	hook    ddp.Hook
 	divided *fsdp.Options // in the place of DDP
+	root    bool          // the root unit's parameters are kept after forward, as fully_shard does unless told otherwise
 }
 
 // training measures steps on one device and on all, each with a batch of its own.
@@ -40,6 +41,7 @@ func (b *bench) training() error {
 		{name: "DDP, gradients packed to bfloat16", options: ddp.Options{BucketView: true}, hook: ddp.CompressHook(core.BFloat16, nil)},
 		{name: "DDP that sends nothing", hook: ddp.NoopHook},
 		{name: "FSDP", divided: &fsdp.Options{}},
+		{name: "FSDP, the root's parameters kept after forward", divided: &fsdp.Options{}, root: true},
 		{name: "FSDP, parameters kept after forward", divided: &fsdp.Options{KeepAfterForward: true}},
 		{name: "FSDP without prefetching", divided: &fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}},
 	} {
@@ -74,7 +76,7 @@ func (b *bench) train(r *collective.Rank, w *way) (seconds float64, staged int, 
 	}
 	var reducer *ddp.Reducer
 	if w != nil && w.divided != nil {
-		if err := g.divide(r.World, *w.divided); err != nil {
+		if err := g.divide(r.World, *w.divided, w.root); err != nil {
 			return 0, 0, err
 		}
 		defer func() {
