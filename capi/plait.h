@@ -1218,8 +1218,8 @@ plait_status plait_pipeline_validate(plait_object h);
 
 // plait_pipeline_simulate returns the timeline of a schedule with the given costs: for the stages the times
 // of forward passes, of gradients of inputs, of gradients of weights, the bytes kept, those kept between the
-// latter two; for the links their times; and whether these keep the devices from computing. n is 0 for costs
-// of 1.
+// latter two; for the links their times, and whether these keep the devices from computing; and for each tie
+// its time, the number of its stages, and these. n is 0 for costs of 1.
 plait_object plait_pipeline_simulate(plait_object h, plait_floats a, int64_t n);
 
 // plait_pipeline_check_memory returns an error if a device would keep more than its limit; the costs are as

@@ -288,8 +288,11 @@ def test_predictions_and_pictures():
     assert short.simulate(forward=[2, 1], link=1).time == 13
     assert short.simulate(forward=[2, 1], link=1, overlap=False).time == 14
     assert short.simulate(overlap=False).time == short.simulate().time
+    assert short.simulate(ties=[([0, 1], 5)]).time == 12  # 5 after stage 1's last pass
     with pytest.raises(ValueError, match="want 4 numbers in forward, got 2"):
         s.simulate(forward=[1, 2])
+    with pytest.raises(ValueError, match=r"got a tie of the stages \[0 4\], want some from 0 to 3"):
+        s.simulate(ties=[([0, 4], 1)])
     assert s._repr_svg_().startswith("<svg")
     assert s.plot().svg.count("<title>") == 64
     p = plait.Pipeline(model(), DEVICES, 4, loss_fn=nn.MSELoss())

@@ -135,6 +135,7 @@ func (g *training) one(name string) (r row, err error) {
 		taken := serial.Costs()
 		taken.Link = links(serial, schedule.Devices())
 		taken.NoOverlap = strings.HasPrefix(g.devices[0], "gpu") // by WebGPU, a device has one queue
+		taken.Ties = ties(model, o.Split, schedule.Devices(), 4*g.Batch/g.chunks*g.Context*g.Width, taken.Link)
 		if r.predicted, err = schedule.Simulate(taken); err != nil {
 			return
 		}
@@ -195,4 +196,39 @@ func links(t *pipeline.Timeline, place []int) []float64 {
 		}
 	}
 	return seconds
+}
+
+// ties returns the tensors that stages on several devices share, with the times of their gradients at the speed at which the links
+// carry what goes from stage to stage, so many bytes of it.
+func ties(model *nn.Sequential, split, place []int, bytes int, links []float64) (list []pipeline.Tie) {
+	speed, n := 0.0, 0 // seconds a byte, on average over the links
+	for _, s := range links {
+		if s > 0 {
+			speed += s / float64(bytes)
+			n++
+		}
+	}
+	speed /= float64(max(n, 1))
+	stages := map[*core.Tensor][]int{}
+	var order []*core.Tensor
+	at := 0
+	for s, n := range split {
+		for _, l := range model.Layers[at : at+n] {
+			for _, t := range nn.Parameters(l) {
+				if stages[t] == nil {
+					order = append(order, t)
+				}
+				if !slices.Contains(stages[t], s) {
+					stages[t] = append(stages[t], s)
+				}
+			}
+		}
+		at += n
+	}
+	for _, t := range order {
+		if s := stages[t]; slices.ContainsFunc(s, func(i int) bool { return place[i] != place[s[0]] }) {
+			list = append(list, pipeline.Tie{Stages: s, Time: speed * float64(t.Numel()*t.DType().Size())})
+		}
+	}
+	return list
 }

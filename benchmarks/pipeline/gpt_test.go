@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/benchmarks/internal/gpt"
+	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/parallel/pipeline"
 )
@@ -39,6 +40,23 @@ func TestOneByOne(t *testing.T) {
 			require.InDelta(t, 2, taken.Input[i]+taken.Weight[i], 1e-9, name)
 		}
 	}
+}
+
+// TestTies has the table of tokens in the first and the last of three stages, on links that carry 100 bytes in 2 and in 3 seconds.
+func TestTies(t *testing.T) {
+	made, err := gpt.New(gpt.Shape{Name: "GPT 3x4", Kinds: 5, Context: 3, Width: 4, Layers: 3, Heads: 1, Batch: 2}, cpu(t))
+	require.NoError(t, err)
+	model, _ := made.Modules()
+	split := []int{1, 1, len(model.Layers) - 2}
+	require.Equal(t, []pipeline.Tie{{Stages: []int{0, 2}, Time: 2}}, ties(model, split, []int{0, 1, 2}, 100, []float64{2, 3}))
+	require.Equal(t, []pipeline.Tie{{Stages: []int{0, 2}, Time: 1.6}}, ties(model, split, []int{0, 0, 1}, 100, []float64{0, 2}))
+	require.Empty(t, ties(model, split, []int{0, 1, 0}, 100, []float64{2, 3}))
+}
+
+func cpu(t *testing.T) core.Device {
+	dev, err := core.OpenDevice("cpu")
+	require.NoError(t, err)
+	return dev
 }
 
 // TestTinyGPT measures a small model where it can.

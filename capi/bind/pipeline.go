@@ -114,24 +114,35 @@ func PipelineValidate(h Object) (status Status) {
 }
 
 // costs reads the times of forward passes, gradients of inputs and gradients of weights, and the bytes kept, and those of them
-// kept between the two halves of a backward pass, by stage; then the times of the links; and last, whether these keep the devices
-// from computing. n is 0 for costs of 1.
+// kept between the two halves of a backward pass, by stage; then the times of the links, and whether these keep the devices from
+// computing; and of each tie its time, the number of its stages, and these. n is 0 for costs of 1.
 func costs(a Floats, n int64, stages int) pipeline.Costs {
 	if n == 0 {
 		return pipeline.Costs{}
 	}
 	v := handle.Slice[float64](a, n)
-	if len(v) != 6*stages {
+	if len(v) < 6*stages {
 		panic(core.Errorf(core.ValueError, "simulate", "got %d costs for %d stages, want %d", len(v), stages, 6*stages))
 	}
-	last := len(v) - 1
+	last := 6*stages - 1
+	var ties []pipeline.Tie
+	for rest := v[last+1:]; len(rest) > 0; {
+		if len(rest) < 2 || !(rest[1] >= 0) || int(rest[1]) > len(rest)-2 {
+			panic(core.Errorf(core.ValueError, "simulate", "got the costs %v of ties, want times, numbers of stages, and these", v[last+1:]))
+		}
+		y := pipeline.Tie{Time: rest[0]}
+		for _, s := range rest[2 : 2+int(rest[1])] {
+			y.Stages = append(y.Stages, int(s))
+		}
+		ties, rest = append(ties, y), rest[2+len(y.Stages):]
+	}
 	part := func(i int) []float64 { return append([]float64(nil), v[i*stages:min((i+1)*stages, last)]...) }
-	return pipeline.Costs{Forward: part(0), Input: part(1), Weight: part(2), Saved: part(3), Rest: part(4), Link: part(5), NoOverlap: v[last] != 0}
+	return pipeline.Costs{Forward: part(0), Input: part(1), Weight: part(2), Saved: part(3), Rest: part(4), Link: part(5), NoOverlap: v[last] != 0, Ties: ties}
 }
 
 // PipelineSimulate returns the timeline of a schedule with the given costs: for the stages the times of forward passes, of
-// gradients of inputs, of gradients of weights, the bytes kept, those kept between the latter two; for the links their times; and
-// whether these keep the devices from computing. n is 0 for costs of 1.
+// gradients of inputs, of gradients of weights, the bytes kept, those kept between the latter two; for the links their times, and
+// whether these keep the devices from computing; and for each tie its time, the number of its stages, and these. n is 0 for costs of 1.
 func PipelineSimulate(h Object, a Floats, n int64) (status Object) {
 	defer protect("simulate", &status)
 	s := scheduleOf(h)

@@ -19,6 +19,8 @@ type marks struct {
 	done    []core.Event
 	before  []error // the stream's unread error when the action began, of streams that find failures after the work
 	failed  atomic.Pointer[stageError]
+	last    atomic.Int64 // when gradients of tied tensors had been added
+	added   []core.Event
 }
 
 // A finder is a stream that finds some failures only after the work, such as an index past the end on a GPU: they are the
@@ -103,6 +105,19 @@ func (m *marks) end(i int, a Action, outs []*core.Tensor) {
 	release(views)
 }
 
+// tied marks the end of what has been launched on a device to add gradients of a tied tensor.
+func (m *marks) tied(dev core.Device) {
+	s := core.CurrentContext().Stream(dev)
+	c := s.Begin(-1, "pipeline")
+	m.added = append(m.added, s.Next())
+	c.Mark = func() {
+		now := int64(time.Since(m.start)) + 1
+		for old := m.last.Load(); old < now && !m.last.CompareAndSwap(old, now); old = m.last.Load() {
+		}
+	}
+	s.Launch(c)
+}
+
 // blame returns err as the failure of an action, unless it is one that an earlier action has passed on.
 func (m *marks) blame(a Action, dev core.Device, err error) error {
 	e := explain(a, dev, err)
@@ -122,6 +137,9 @@ func (m *marks) failure() error {
 
 // timeline waits for the step and returns what was measured.
 func (m *marks) timeline(s *Schedule) *Timeline {
+	for _, e := range m.added {
+		e.Wait()
+	}
 	t := &Timeline{Name: s.Name + ", measured", Spans: make([][]Span, len(s.Rows))}
 	first := int64(-1)
 	for i, a := range m.actions {
@@ -143,7 +161,7 @@ func (m *marks) timeline(s *Schedule) *Timeline {
 			t.Spans[d] = append(t.Spans[d], Span{a, seconds(b), seconds(e)})
 		}
 	}
-	t.finish()
+	t.finish(max(0, seconds(m.last.Load())))
 	t.remember(s.Compute(), Costs{})
 	return t
 }

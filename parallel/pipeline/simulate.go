@@ -17,6 +17,8 @@ type Costs struct {
 	// NoOverlap says that devices compute nothing while they copy, such as GPUs with one queue for both: a transfer takes the first
 	// half of its time from the device that sends, and the second from the one that receives, before the pass that needs it.
 	NoOverlap bool
+	// Ties are the tensors that stages on several devices share.
+	Ties []Tie
 	// Saved are the bytes that a micro-batch in a stage keeps for its backward pass; 1 if nil.
 	Saved []float64
 	// Rest are those of them that it still needs for the gradients of its weights; all if nil.
@@ -37,6 +39,11 @@ func (c Costs) check(stages int) error {
 			if !(v >= 0) {
 				return core.Errorf(core.ValueError, "simulate", "got the cost %v in %s, want 0 or more", v, l.name)
 			}
+		}
+	}
+	for _, y := range c.Ties {
+		if err := y.check(stages); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -74,7 +81,8 @@ type Timeline struct {
 	Name string
 	// Spans are the passes of each device.
 	Spans [][]Span
-	// Time is the end of the last pass, of the beginning of the first.
+	// Time is from the beginning of the first pass to the end of the last, or until the last gradient of a tied tensor has been
+	// added, if that is later.
 	Time float64
 	// Bubble is the part of the devices' time in which they do nothing.
 	Bubble float64
@@ -139,15 +147,15 @@ func (s *Schedule) Simulate(c Costs) (*Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.finish()
+	t.finish(s.tied(c, t.Spans, free))
 	t.remember(s, c)
 	return t, nil
 }
 
-// finish fills in time and bubble, of the spans.
-func (t *Timeline) finish() {
+// finish fills in time and bubble, of the spans and of what has ended after them.
+func (t *Timeline) finish(end float64) {
 	busy := 0.0
-	t.Time = 0
+	t.Time = end
 	for _, row := range t.Spans {
 		for _, x := range row {
 			busy += x.End - x.Start

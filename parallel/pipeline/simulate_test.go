@@ -179,3 +179,62 @@ func TestCostsOfATimeline(t *testing.T) {
 		assert.Equal(t, c, tl.Costs())
 	}
 }
+
+// TestTies compares the ends of steps with tied tensors with times computed by hand.
+func TestTies(t *testing.T) {
+	of := func(name string, devices, micro int, c Costs) float64 {
+		s, err := New(name, devices, micro, 0)
+		require.NoError(t, err)
+		tl, err := s.Simulate(c)
+		require.NoError(t, err)
+		busy := 0.0
+		for _, row := range tl.Spans {
+			for _, x := range row {
+				busy += x.End - x.Start
+			}
+		}
+		assert.InDelta(t, 1-busy/(tl.Time*float64(devices)), tl.Bubble, 1e-12)
+		return tl.Time
+	}
+	ends := []Tie{{[]int{0, 1}, 5}}
+	for _, row := range []struct {
+		name           string
+		devices, micro int
+		costs          Costs
+		want           float64
+	}{
+		// Without ties: F0 to 1, F1 to 2, B1 to 4, B0 to 6.
+		{"1f1b", 2, 1, Costs{}, 6},
+		// Stage 1 has its gradient at 4, and it arrives at 9, after all passes.
+		{"1f1b", 2, 1, Costs{Ties: ends}, 9},
+		// It arrives at 5, while stage 0 is at its last pass.
+		{"1f1b", 2, 1, Costs{Ties: []Tie{{[]int{1, 0}, 1}}}, 6},
+		// The two follow one another: to 5.5, to 7.
+		{"1f1b", 2, 1, Costs{Ties: []Tie{{[]int{0, 1}, 1.5}, {[]int{0, 1}, 1.5}}}, 7},
+		// Of three stages on a line each: F to 3, B2 to 5, B1 to 7, B0 to 9. Stage 2's comes at 11, stage 1's at 13.
+		{"1f1b", 3, 1, Costs{Ties: []Tie{{[]int{0, 1, 2}, 6}}}, 13},
+		// The owner is not the first stage: stage 2's gradient of 5 is on device 1 at 10.
+		{"1f1b", 3, 1, Costs{Ties: []Tie{{[]int{1, 2}, 5}}}, 10},
+		// Half of the time is device 1's, from 4 to 4.5, and half is device 0's, once it has ended its pass at 6.
+		{"1f1b", 2, 1, Costs{NoOverlap: true, Ties: []Tie{{[]int{0, 1}, 1}}}, 6.5},
+		// From 4 to 8 and from 8 to 12.
+		{"1f1b", 2, 1, Costs{NoOverlap: true, Ties: []Tie{{[]int{0, 1}, 8}}}, 12},
+		// The gradients of the weights come last: I1 2-3, W1 3-4, I0 3-4, W0 4-5; the tie's from 4 to 9.
+		{"zb-h1", 2, 1, Costs{Ties: ends}, 9},
+		// The first and the last stage are on one device: nothing travels.
+		{"zb-v", 2, 4, Costs{Ties: []Tie{{[]int{0, 3}, 100}}}, of("zb-v", 2, 4, Costs{})},
+		{"1f1b", 2, 1, Costs{Ties: []Tie{{[]int{1}, 100}}}, 6},
+	} {
+		assert.Equal(t, row.want, of(row.name, row.devices, row.micro, row.costs), "%s %+v", row.name, row.costs)
+	}
+	s, err := New("1f1b", 2, 1, 0)
+	require.NoError(t, err)
+	for want, tie := range map[string]Tie{
+		"got a tie of the stages [], want some from 0 to 1":    {nil, 1},
+		"got a tie of the stages [0 2], want some from 0 to 1": {[]int{0, 2}, 1},
+		"got the cost -1 of a tie":                             {[]int{0, 1}, -1},
+	} {
+		_, err := s.Simulate(Costs{Ties: []Tie{tie}})
+		assert.ErrorContains(t, err, want)
+	}
+}

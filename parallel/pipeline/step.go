@@ -306,6 +306,7 @@ func (s *Step) finish(d time.Duration) (again bool, err error) {
 		for _, y := range s.x.ties {
 			if s.err == nil {
 				s.err = y.collect(s.x.lines)
+				s.marks.tied(y.owner.Device())
 			}
 		}
 		for _, y := range s.x.shares {

@@ -160,8 +160,13 @@ class Schedule(_core.ObjectOwner):
         """Returns the schedule with its sends and receives, in an order that does not deadlock if sends block."""
         return Schedule("", _handle=check(_core.bind_PipelineTransfers(self._h)))
 
-    def _costs(self, costs: dict[str, Sequence[float] | float | None], overlap: bool = True) -> array[float]:
-        if overlap and all(v is None for v in costs.values()):
+    def _costs(
+        self,
+        costs: dict[str, Sequence[float] | float | None],
+        overlap: bool = True,
+        ties: Sequence[tuple[Sequence[int], float]] = (),
+    ) -> array[float]:
+        if overlap and not ties and all(v is None for v in costs.values()):
             return array("d")
         if costs["rest"] is None:
             costs["rest"] = costs["saved"]
@@ -174,6 +179,8 @@ class Schedule(_core.ObjectOwner):
                 raise ValueError(f"simulate: want {n} numbers in {name}, got {len(values)}")
             out.extend(values)
         out.append(not overlap)
+        for stages, time in ties:
+            out.extend((float(time), len(stages), *stages))
         return out
 
     def simulate(
@@ -185,6 +192,7 @@ class Schedule(_core.ObjectOwner):
         saved: Sequence[float] | float | None = None,
         rest: Sequence[float] | float | None = None,
         overlap: bool = True,
+        ties: Sequence[tuple[Sequence[int], float]] = (),
     ) -> Timeline:
         """Predicts time, bubble and memory. Costs are numbers by stage, or one for all; 1 by default.
 
@@ -197,9 +205,16 @@ class Schedule(_core.ObjectOwner):
             rest: those of them that the gradients of the weights need; all by default
             overlap: whether devices compute while they copy; if not, as GPUs with one queue for both, a transfer takes
                 half of its time from the device that sends and half from the one that receives
+            ties: for each parameter that stages on several devices share, the stages and the time of its gradient, which
+                travels to the first one's device at the end of a step
+
+        Raises:
+            ValueError: if there are not as many costs as stages, or a cost is negative, or there is no such stage.
         """
         costs = self._costs(
-            {"forward": forward, "input": input, "weight": weight, "saved": saved, "rest": rest, "link": link}, overlap
+            {"forward": forward, "input": input, "weight": weight, "saved": saved, "rest": rest, "link": link},
+            overlap,
+            ties,
         )
         return Timeline(check(_core.bind_PipelineSimulate(self._h, address(costs), len(costs))))
 
