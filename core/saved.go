@@ -1,6 +1,9 @@
 package core
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"slices"
+)
 
 // saved is a value that a node keeps for its derivative: the storage as it was, not the tensor.
 type saved struct {
@@ -114,6 +117,16 @@ func (n *Node) FreeSaved() {
 			r.Release()
 		}
 	}
+}
+
+// Packed reports whether hooks keep some of the node's saved values in another form.
+func (n *Node) Packed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if slices.ContainsFunc(n.saved, func(s saved) bool { return s.isPacked }) {
+		return true
+	}
+	return n.inner != nil && n.inner.Packed()
 }
 
 // Freed reports whether the node's saved values were freed by a backward pass.

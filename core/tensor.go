@@ -154,9 +154,24 @@ func (t *Tensor) Usable(op string) error {
 	case t.released.Load():
 		return Errorf(StateError, op, "got a tensor that was released")
 	case t.storage.IsEmpty():
-		return Errorf(StateError, op, "got a tensor of shape %v whose storage was emptied", t.shape)
+		return t.refill(op)
 	}
 	return nil
+}
+
+// A Refiller is a task ([WithTask]) that may give an emptied storage its contents back when an operation comes to it.
+type Refiller interface {
+	Refill(s *Storage) (filled bool, err error)
+}
+
+// refill is [Tensor.Usable] of a tensor whose storage is emptied.
+func (t *Tensor) refill(op string) error {
+	if r, ok := CurrentTask().(Refiller); ok {
+		if filled, err := r.Refill(t.storage); filled || err != nil {
+			return err
+		}
+	}
+	return Errorf(StateError, op, "got a tensor of shape %v whose storage was emptied", t.shape)
 }
 
 // Err returns the error that kept the tensor from being made, or nil. It does not wait: errors of execution surface when

@@ -124,7 +124,7 @@ def test_a_failing_rank_ends_the_others(failing):
 
 @pytest.mark.parametrize(
     ("way", "name"),
-    [("fsdp", n) for n in ("GPipe", "1F1B", "Interleaved1F1B")]
+    [("fsdp", n) for n in ("GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble")]
     + [("ddp", n) for n in ("1F1B", "InterleavedZeroBubble", "ZBVZeroBubble")],
 )
 def test_data_parallel_stages(way, name):
@@ -152,6 +152,8 @@ def test_data_parallel_stages(way, name):
         for i in mine:
             part = pipe.get_stage_module(i).to(f"cpu:{rank}")
             if way == "fsdp":
+                for layer in part:
+                    fully_shard(layer, mesh=mesh["copies"])  # units, of which the stage's own has no parameters
                 fully_shard(part, mesh=mesh["copies"])
             else:
                 part = nn.parallel.DistributedDataParallel(part, process_group=mesh["copies"].get_group())
@@ -175,18 +177,6 @@ def test_data_parallel_stages(way, name):
     assert {n for n, _ in got} == set(want)
     for (n, _), value in got.items():
         np.testing.assert_allclose(value, want[n], atol=1e-12, err_msg=n)
-
-
-def test_divided_parameters_want_whole_backward_passes():
-    def run(rank):
-        dist.init_process_group()
-        mesh = dist.init_device_mesh("cpu", (2, 1), mesh_dim_names=("stages", "parts"))
-        part = fully_shard(nn.Linear(4, 4), mesh=mesh["parts"])
-        stage = PipelineStage(part, rank, 2, f"cpu:{rank}", group=mesh["stages"].get_group())
-        with pytest.raises(NotImplementedError, match=r"parameters that ranks divide \(FSDP\) are not whole any more"):
-            pipelining.ScheduleInterleavedZeroBubble(stage, 2)
-
-    dist.spawn(run, nprocs=2)
 
 
 @pytest.mark.parametrize("name", ["GPipe", "1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"])

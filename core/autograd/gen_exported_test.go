@@ -5,20 +5,22 @@ package autograd_test
 import "github.com/plait-ml/plait/core/autograd"
 
 var exportedFunctions = map[string]any{
-	"Ask":           autograd.Ask,
-	"Backward":      autograd.Backward,
-	"BackwardWith":  autograd.BackwardWith,
-	"Check":         autograd.Check,
-	"CheckDouble":   autograd.CheckDouble,
-	"Checkpoint":    autograd.Checkpoint,
-	"CurrentRun":    autograd.CurrentRun,
-	"DetectAnomaly": autograd.DetectAnomaly,
-	"EnableGrad":    autograd.EnableGrad,
-	"Grad":          autograd.Grad,
-	"NewGradRun":    autograd.NewGradRun,
-	"NewRun":        autograd.NewRun,
-	"NoGrad":        autograd.NoGrad,
-	"QueueCallback": autograd.QueueCallback,
+	"Ask":               autograd.Ask,
+	"Backward":          autograd.Backward,
+	"BackwardWith":      autograd.BackwardWith,
+	"Check":             autograd.Check,
+	"CheckDouble":       autograd.CheckDouble,
+	"Checkpoint":        autograd.Checkpoint,
+	"CurrentRun":        autograd.CurrentRun,
+	"DetectAnomaly":     autograd.DetectAnomaly,
+	"EnableGrad":        autograd.EnableGrad,
+	"Grad":              autograd.Grad,
+	"NewGradRun":        autograd.NewGradRun,
+	"NewRun":            autograd.NewRun,
+	"NoGrad":            autograd.NoGrad,
+	"OnClose":           autograd.OnClose,
+	"QueueCallback":     autograd.QueueCallback,
+	"QueuePartCallback": autograd.QueuePartCallback,
 }
 
 var exportedStructs = []any{

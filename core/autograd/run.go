@@ -30,6 +30,9 @@ type Run struct {
 	closed    bool
 	split     bool         // only what the gradients of Options.First need runs
 	later     []*core.Node // what is left for the second part
+
+	partCallbacks []func() error // of the first part's end
+	refillers     []func(s *core.Storage, node uint64) (bool, error)
 }
 
 // state is what the walk knows of a node: the gradients that have arrived and how many are still to come.
@@ -41,6 +44,7 @@ type state struct {
 	first   bool // leads to a tensor whose gradient comes first
 	half    bool // has run for these; grads are kept for the others
 	whole   bool // runs once for both
+	done    bool // has run
 }
 
 // NewRun prepares a walk from the outputs, whose gradients are as for [BackwardWith].
@@ -277,17 +281,28 @@ func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 
 // Reaches reports whether the walk adds to the gradient of the leaf t.
 func (r *Run) Reaches(t *core.Tensor) bool {
+	s := r.leaf(t)
+	return s != nil && s.runs
+}
+
+// Awaits is [Run.Reaches] that is false once the walk has done so, and the leaf's hooks have run.
+func (r *Run) Awaits(t *core.Tensor) bool {
+	s := r.leaf(t)
+	return s != nil && s.runs && !s.done
+}
+
+// leaf returns what the walk knows of a leaf; nil if it does not come to it.
+func (r *Run) leaf(t *core.Tensor) *state {
 	if t == nil {
-		return false
+		return nil
 	}
 	h := t.History()
 	if h == nil || !h.NeedsGradLeaf() {
-		return false
+		return nil
 	}
 	n := h.Edge().Node
 	defer n.Release()
-	s := r.states[n]
-	return s != nil && s.runs
+	return r.states[n]
 }
 
 // Captured returns the gradients of the inputs after the last step; they belong to the caller and to its scope.

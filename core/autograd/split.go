@@ -7,7 +7,8 @@ import (
 // Rest begins the second part of a walk that was made with [Options.First]. The first part, which ends when [Run.Step] first
 // says so, runs the derivatives on the way to those tensors, as far as their gradients need them. The second runs what is left,
 // perhaps much later: derivatives keep what they saved, and their outputs' gradients, until then. What belongs to another
-// language, or has hooks that see all gradients of its inputs, is not divided and runs in the first part.
+// language, has hooks that see all gradients of its inputs, or hooks on what it saved, such as a checkpoint's, is not divided and
+// runs in the first part.
 func (r *Run) Rest() {
 	if !r.split {
 		return
@@ -17,6 +18,46 @@ func (r *Run) Rest() {
 		r.offer(n)
 	}
 	r.later = nil
+}
+
+// FirstPart reports whether the walk was made with [Options.First] and is in the first part.
+func (r *Run) FirstPart() bool { return r.split }
+
+// SecondPart reports whether the walk was made with [Options.First] and is in the second part.
+func (r *Run) SecondPart() bool { return r.options.First != nil && !r.split }
+
+// QueuePartCallback makes fn run when the first part of the backward pass in which it is called has ended. Of one that is not
+// divided, or is in its second part, it never runs.
+func QueuePartCallback(fn func() error) error {
+	r := CurrentRun()
+	if r == nil {
+		return core.Errorf(core.StateError, "queue_part_callback", "no backward pass is running on this thread")
+	}
+	if r.split {
+		r.partCallbacks = append(r.partCallbacks, fn)
+	}
+	return nil
+}
+
+// RefillWith makes fn give back the contents of storages that were emptied after the first part, if the second part comes to them: it
+// is called with the storage and the number of the node whose derivative needs it, and reports whether the storage is one of its own.
+func (r *Run) RefillWith(fn func(s *core.Storage, node uint64) (bool, error)) {
+	if fn != nil {
+		r.refillers = append(r.refillers, fn)
+	}
+}
+
+// Refill is called by operations that come to an emptied storage.
+func (r *Run) Refill(s *core.Storage) (bool, error) {
+	if !r.SecondPart() || r.pending == nil || r.pending.node == nil {
+		return false, nil
+	}
+	for _, fn := range r.refillers {
+		if filled, err := fn(s, r.pending.node.ID); filled || err != nil {
+			return filled, err
+		}
+	}
+	return false, nil
 }
 
 // divide marks the nodes that lead to the tensors whose gradients come first.
@@ -51,7 +92,7 @@ func (r *Run) divide(order []*core.Node) {
 
 // divisible reports whether n's derivative may run once for some of its inputs and once for the others.
 func divisible(n *core.Node) bool {
-	return n.Foreign == 0 && n.Leaf() == nil && len(n.ForeignValues()) == 0 && !(n.HasHooks() && n.PostHooks().Len() > 0)
+	return n.Foreign == 0 && n.Leaf() == nil && !n.Packed() && !(n.HasHooks() && n.PostHooks().Len() > 0)
 }
 
 // halves reports whether n, which runs now, is to run again for other inputs.

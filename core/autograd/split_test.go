@@ -171,3 +171,84 @@ func TestForeignValuesAreAskedForOnce(t *testing.T) {
 	require.Equal(t, len(kept), asked)
 	require.NotNil(t, w.Grad())
 }
+
+// TestCheckpointsRunOnceInDividedWalks has a checkpoint, whose forward pass is computed again in the first part alone.
+func TestCheckpointsRunOnceInDividedWalks(t *testing.T) {
+	w := weights()
+	x := op.Rand(3, 4).SetRequiresGrad(true)
+	require.NoError(t, autograd.Backward(op.Sum(block(x, w), nil, false)))
+	want := values(t, w[0].Grad())
+	w[0].SetGrad(nil)
+	calls := 0
+	out := autograd.Checkpoint(func(in []*core.Tensor) []*core.Tensor {
+		calls++
+		return []*core.Tensor{block(in[0], w)}
+	}, x)
+	r, err := autograd.NewRun([]*core.Tensor{op.Sum(out[0], nil, false)}, nil, autograd.Options{First: []*core.Tensor{x}})
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = r.Step()
+	require.NoError(t, err)
+	r.Rest()
+	_, err = r.Step()
+	require.NoError(t, err)
+	assert.Equal(t, want, values(t, w[0].Grad()))
+	assert.Equal(t, 2, calls)
+}
+
+// TestEmptiedBetweenParts empties a weight after the first part: what the second part needs of it comes back by a function, and only
+// there.
+func TestEmptiedBetweenParts(t *testing.T) {
+	a, b := op.Rand(4, 4).SetRequiresGrad(true), op.Rand(4, 4).SetRequiresGrad(true)
+	x := op.Rand(3, 4).SetRequiresGrad(true)
+	loss := func() *core.Tensor { return op.Sum(op.MatMul(x, op.MatMul(a, b)), nil, false) }
+	require.NoError(t, autograd.Backward(loss()))
+	want := values(t, a.Grad())
+	a.SetGrad(nil)
+	kept := values(t, b)
+	for _, refilled := range []bool{true, false} {
+		var parts []string
+		r, err := autograd.NewRun([]*core.Tensor{loss()}, nil, autograd.Options{First: []*core.Tensor{x}})
+		require.NoError(t, err)
+		fill := func(s *core.Storage, node uint64) (bool, error) {
+			assert.Same(t, b.Storage(), s)
+			assert.NotZero(t, node)
+			if !refilled {
+				return false, nil
+			}
+			version := s.Version()
+			require.NoError(t, s.Refill())
+			core.NoGrad(func() { op.CopyInPlace(b.Detach(), core.FromSlice(kept, 4, 4)) })
+			s.SetVersion(version)
+			return true, nil
+		}
+		r.RefillWith(fill)
+		assert.True(t, r.FirstPart())
+		assert.True(t, r.Awaits(a))
+		hook := x.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+			require.NoError(t, autograd.QueuePartCallback(func() error { parts = append(parts, "first"); return nil }))
+			require.NoError(t, autograd.QueueCallback(func() error { parts = append(parts, "all"); return nil }))
+			return nil
+		}})
+		_, err = r.Step()
+		hook()
+		require.NoError(t, err)
+		assert.Equal(t, []string{"first"}, parts)
+		b.Storage().Empty()
+		require.ErrorContains(t, op.Neg(b).Err(), "whose storage was emptied")
+		r.Rest()
+		assert.True(t, r.SecondPart())
+		_, err = r.Step()
+		r.Close()
+		if !refilled {
+			require.ErrorContains(t, err, "whose storage was emptied")
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, want, values(t, a.Grad()))
+		assert.Equal(t, []string{"first", "all"}, parts)
+		assert.False(t, r.Awaits(a))
+		a.SetGrad(nil)
+	}
+	require.ErrorContains(t, autograd.QueuePartCallback(func() error { return nil }), "no backward pass is running")
+}

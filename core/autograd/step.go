@@ -78,6 +78,9 @@ func (r *Run) advance() (*Request, error) {
 		for r.pending != nil {
 			p := r.pending
 			if len(p.stages) == 0 {
+				if p.node != nil {
+					r.states[p.node].done = true
+				}
 				r.pending = nil
 				break
 			}
@@ -112,14 +115,18 @@ func (r *Run) advance() (*Request, error) {
 	}
 }
 
-// end runs the next callback after the last node, and reports whether there are no more.
+// end runs the next callback after the last node of the walk, or of its first part, and reports whether there are no more.
 func (r *Run) end() (done bool, err error) {
 	r.joinStreams()
-	if len(r.callbacks) == 0 || r.split {
+	list := &r.callbacks
+	if r.split {
+		list = &r.partCallbacks
+	}
+	if len(*list) == 0 {
 		return true, nil
 	}
-	fn := r.callbacks[0]
-	r.callbacks = r.callbacks[1:]
+	fn := (*list)[0]
+	*list = (*list)[1:]
 	if err := fn(); err != nil {
 		return false, err
 	}

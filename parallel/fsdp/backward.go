@@ -38,19 +38,12 @@ func (u *Unit) preBackward(w *use) error {
 
 // enter makes the unit one that backward pass run goes through.
 func (u *Unit) enter(run *autograd.Run) error {
-	t := u.tree
-	if !slices.Contains(t.runs, run) {
-		t.runs = append(t.runs, run)
-		if err := autograd.QueueCallback(func() error { return t.backwardEnded(run) }); err != nil {
-			return err
-		}
-		if err := autograd.OnClose(func() { t.backwardClosed(run) }); err != nil {
-			return err
-		}
+	if err := u.tree.enter(run); err != nil {
+		return err
 	}
 	u.back, u.run, u.reduced, u.expecting = true, run, false, 0
 	for _, p := range u.params {
-		p.waits = run.Reaches(p.full())
+		p.waits = run.Awaits(p.full())
 		if p.waits {
 			u.expecting++
 		}
@@ -83,12 +76,15 @@ func (u *Unit) arrived(p *parameter) error {
 			return err
 		}
 	}
+	if run.SecondPart() && len(u.uses) == 0 && !u.open {
+		return u.leave()
+	}
 	return u.release()
 }
 
-// release frees the full parameters if backward is done with them.
+// release frees the full parameters if backward is done with them: in the first part of a divided pass, gradients may come later.
 func (u *Unit) release() error {
-	if !u.back || u.expecting > 0 || len(u.uses) == 0 {
+	if !u.back || u.expecting > 0 && !u.run.FirstPart() || len(u.uses) == 0 {
 		return nil
 	}
 	trained := true
@@ -121,16 +117,21 @@ func (u *Unit) leave() error {
 
 // backwardEnded is told that a backward pass has run its last node.
 func (t *Tree) backwardEnded(run *autograd.Run) error {
-	t.runs = slices.DeleteFunc(t.runs, func(r *autograd.Run) bool { return r == run })
-	t.wished = t.wished[:0]
+	t.runs, t.resting = without(t.runs, run), without(t.resting, run)
 	// Gradients that did not come in the whole, or came in passes without synchronisation, in an order that all ranks know.
 	for _, u := range t.units {
-		if u.sync && !u.reduced && u.pending() && (u.run == run || u.run == nil && len(t.runs) == 0) {
+		if u.sync && !u.reduced && u.pending() && (u.run == run || u.run == nil && len(t.runs)+len(t.resting) == 0) {
 			if err := u.reduce(); err != nil {
 				return err
 			}
 		}
 	}
+	return t.partEnded(run)
+}
+
+// partEnded is told that a backward pass, or a part of it, has run its last node.
+func (t *Tree) partEnded(run *autograd.Run) error {
+	t.wished, t.fetched = t.wished[:0], t.fetched[:0]
 	for _, u := range t.units {
 		if u.run == run {
 			if err := u.leave(); err != nil {
@@ -153,9 +154,13 @@ func (t *Tree) backwardEnded(run *autograd.Run) error {
 // backwardClosed is told that a backward pass is over, and gives it up if an error has ended it: what comes next, such as an
 // optimiser that drops the gradients, must find the shards.
 func (t *Tree) backwardClosed(run *autograd.Run) {
-	if slices.Contains(t.runs, run) {
+	if slices.Contains(t.runs, run) || slices.Contains(t.resting, run) {
 		t.abandon()
 	}
+}
+
+func without(list []*autograd.Run, run *autograd.Run) []*autograd.Run {
+	return slices.DeleteFunc(list, func(r *autograd.Run) bool { return r == run })
 }
 
 // pending reports whether some of the unit's parameters have a gradient that was not reduced.

@@ -38,6 +38,10 @@
 // With u the parameters of the largest unit, P those of all and n ranks, the peak beside what the root unit and the
 // activations take is P/n + 2u in forward and 2P/n + 4u in backward; without prefetching it is P/n + u and 2P/n + 2u.
 //
+// A pass in two parts, for the gradients of inputs and later for those of weights ([autograd.Options.First]), has the peak
+// 2P/n + 2u in either: the first gathers, and the second makes full gradients. Where a derivative for a weight reads another weight,
+// the second gathers that too, up to 2u more. Between the parts nothing is gathered.
+//
 // # The order of things
 //
 // All ranks must run the units in the same order, as they must call collectives. A unit's gradients are reduced when the

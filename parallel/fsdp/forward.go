@@ -25,14 +25,15 @@ func (u *Unit) PreForward(inputs []*core.Tensor) error {
 			return err
 		}
 	}
-	if u.back {
-		return nil // computed again, in the midst of the unit's backward
-	}
+	again := u.back // computed again, in the midst of the unit's backward
 	if err := u.fill(); err != nil {
 		return err
 	}
 	if err := u.show(); err != nil {
 		return err
+	}
+	if again {
+		return nil
 	}
 	w := &use{unit: u}
 	u.latest = w

@@ -25,7 +25,9 @@ type Tree struct {
 
 	arriving map[*core.History][]func() error // what waits for the gradients of units' inputs, in the last pass
 	wished   []*Unit                          // to be gathered when a slot is free
-	runs     []*autograd.Run
+	runs     []*autograd.Run                  // that go through the model
+	resting  []*autograd.Run                  // that have ended their first part and will come back
+	fetched  []fetched
 	held     []*core.Tensor // full gradients that are being reduced
 	works    [2][]*collective.Work
 }
@@ -277,9 +279,10 @@ func (t *Tree) again() bool { return len(t.runs) > 0 }
 // abandon gives up a backward pass that an error has ended: everything gathered is freed, and gradients that were not reduced,
 // but those that add up without synchronisation, are dropped.
 func (t *Tree) abandon() {
-	t.runs, t.wished = nil, nil
+	halves := len(t.resting) > 0
+	t.runs, t.resting, t.wished, t.fetched = nil, nil, nil, nil
 	for _, u := range t.units {
-		if u.back && u.sync {
+		if (u.back || halves) && u.sync {
 			for _, p := range u.params {
 				if !u.whole() {
 					p.full().SetGrad(nil)

@@ -35,7 +35,6 @@ class _Schedule:
 
     Raises:
         TypeError: if an argument is not what it should be.
-        NotImplementedError: if parameters are divided over ranks and the schedule is a zero-bubble one.
         ValueError: if there are fewer micro-batches than stages, or this rank has other stages than the schedule says.
     """
 
@@ -81,11 +80,6 @@ class _Schedule:
         self.n_microbatches, self.loss_fn, self.scale_grads = n_microbatches, loss_fn, scale_grads
         self._has_backward = loss_fn is not None
         self.schedule = Schedule(self._name, ranks, self.n_microbatches, len(stages))
-        if self.schedule.splits and any(getattr(p, "divided", False) for s in stages for p in s.submod.parameters()):
-            raise NotImplementedError(
-                f"{type(self).__name__}: gradients of weights come later than those of inputs, when parameters that "
-                "ranks divide (FSDP) are not whole any more; use Schedule1F1B, ScheduleInterleaved1F1B or DDP"
-            )
         self._place = place
         self._executor = Executor([first.device], place, first.group)
         self._share(stages)
