@@ -435,3 +435,17 @@ def test_a_cpu_without_an_index_is_the_ranks_own():
 
     on_ranks(3, fn)
     assert plait.zeros(1, device="cpu").device == plait.device("cpu:0")
+
+
+def test_print_shows_collectives():
+    def run(rank):
+        work = dist.all_reduce(plait.ones(2), async_op=True)
+        shown = repr(work), repr(work.get_future())
+        work.wait()
+        assert {s.split(": ")[0] for s in shown} == {"<Work all_reduce", "<Future of all_reduce"}
+        assert repr(work) == "<Work all_reduce: done>"
+        assert repr(work.get_future().then(lambda f: f.value())) == "<Future of all_reduce: done>"
+        assert repr(dist.barrier(async_op=True)).startswith("<Work barrier: ")
+        assert repr(dist.new_group([0, 1])).endswith(f": rank {rank} of 2>")
+
+    on_ranks(2, run)

@@ -424,3 +424,35 @@ def test_bad_input():
             FSDP(model(), sharding_strategy=ShardingStrategy.HYBRID_SHARD)
 
     spawn(run)
+
+
+def test_print_shows_what_a_rank_has():
+    def run(rank):
+        layer = nn.Linear(2, 3, bias=False)
+        with plait.no_grad():
+            layer.weight.fill_(1)
+        module = fully_shard(nn.Sequential(layer))
+        rows = ["tensor([[1., 1.],\n        [1., 1.]]", "tensor([[1., 1.]]"][rank]
+        at = ["rows 0 to 2", "rows 2 to 3"][rank]
+        assert repr(layer.weight) == f"0.weight, {at} of [3, 2]:\n{rows}, requires_grad=True)"
+        assert repr(module.state_dict()["0.weight"]) == f"0.weight, {at} of [3, 2]:\n{rows})"
+        module.unshard()
+        assert repr(layer.weight).startswith(
+            "0.weight, gathered:\ntensor([[1., 1.],\n        [1., 1.],\n        [1., 1.]]"
+        )
+        module.reshard()
+        assert (
+            repr(module)
+            == """FSDPSequential(
+  (0): Linear(in_features=2, out_features=3, bias=False)
+)"""
+        )
+        plain = nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
+        assert (
+            repr(plain)
+            == """DistributedDataParallel(
+  (module): Linear(in_features=1, out_features=1, bias=True)
+)"""
+        )
+
+    on_ranks(2, run)

@@ -480,3 +480,23 @@ def test_scaled_gradients(name):
         assert scalers[0].get_scale() == scalers[1].get_scale() == (2048, 1024, 2048)[step]
     for u, v in zip(a.parameters(), p.parameters(), strict=True):
         np.testing.assert_allclose(u.detach().numpy(), v.detach().numpy(), atol=1e-12)
+
+
+def test_print_shows_stages_and_devices():
+    p = plait.Pipeline(nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Tanh()), DEVICES[:2], 4, "zb-h1", split=[1, 2])
+    want = """Pipeline(
+  schedule=zb-h1, chunks=4, devices=[cpu:0, cpu:1]
+  (stage 0, cpu:0): (
+    (0): Linear(in_features=4, out_features=2, bias=True)
+  )
+  (stage 1, cpu:1): (
+    (1): ReLU()
+    (2): Tanh()
+  )
+)"""
+    assert repr(p) == str(p) == want
+    assert repr(copy.deepcopy(p)) == want
+    s = Schedule("gpipe", 2, 3)
+    assert repr(s) == "<Schedule gpipe: 2 stages on 2 devices, 3 micro-batches>"
+    assert repr(s.simulate()) == "<Timeline gpipe: time 12, bubble 25.0 %>"
+    assert repr(s.plot()).startswith("<Picture: ")

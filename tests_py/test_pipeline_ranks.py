@@ -310,3 +310,36 @@ def test_pipeline_function():
         pipelining.get_schedule_class(3)
     with pytest.raises(ValueError, match="unknown schedule name"):
         pipelining.get_schedule_class("2F2B")
+
+
+def test_print_shows_stages():
+    shown = {}
+
+    def run(rank):
+        dist.init_process_group()
+        weight = nn.Embedding(3, 2)
+        layers = nn.Sequential(weight, Head(weight.weight))
+        pipe = pipelining.pipeline(
+            layers.to("cpu:0"), (plait.tensor([1], device="cpu:0"),), split_spec={"1": SplitPoint.BEGINNING}
+        )
+        before = repr(pipe)
+        stage = pipe.build_stage(rank, f"cpu:{rank}")
+        shown[rank] = before, repr(stage), repr(pipelining.Schedule1F1B(stage, 4, nn.MSELoss()))
+
+    dist.spawn(run, nprocs=2)
+    pipe = """Pipe(
+  (stage 0): Sequential(
+    (0): Embedding(3, 2)
+  )
+  (stage 1): Sequential(
+    (1): Head()
+  )
+)"""
+    stage = """PipelineStage(
+  stage 1 of 2, device=cpu:1, tied with the stages 0
+  (submod): Sequential(
+    (1): Head()
+  )
+)"""
+    assert shown[1] == (pipe, stage, "<Schedule1F1B: 2 stages, of them here 1, 4 micro-batches>")
+    assert shown[0][1].startswith("PipelineStage(\n  stage 0 of 2, device=cpu:0, tied with the stages 1\n")

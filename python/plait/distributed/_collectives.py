@@ -57,7 +57,7 @@ def begin(
     handle = _core.bind_CollectiveStart(
         group._h, int(kind), int(op), peer, tag, address(i), len(i), address(o), len(o), 0
     )
-    return Work(check(handle), result)
+    return Work(check(handle), result, name)
 
 
 def _finish(work: Work, async_op: bool) -> Work | None:
@@ -182,7 +182,7 @@ def all_to_all_single(
 
     (outs, n_outs), (ins, n_ins) = elements(output, output_split_sizes), elements(input, input_split_sizes)
     handle = _core.bind_CollectiveAllToAllStart(g._h, output._h, input._h, address(outs), n_outs, address(ins), n_ins)
-    return _finish(Work(check(handle), [output]), async_op)
+    return _finish(Work(check(handle), [output], "all_to_all_single"), async_op)
 
 
 def gather(
@@ -216,7 +216,7 @@ def scatter(
 
 
 def _wait_for_all(g: ProcessGroup, note: str, timeout: timedelta | float | None) -> Work:
-    return Work(check(_core.bind_ExchangeStart(g._h, note, 0, 0, nanoseconds(timeout))))
+    return Work(check(_core.bind_ExchangeStart(g._h, note, 0, 0, nanoseconds(timeout))), name=note)
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:

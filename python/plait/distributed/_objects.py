@@ -17,7 +17,7 @@ from plait.distributed._work import Work, arrive
 def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
     """Returns the bytes of all ranks."""
     data = array("B", payload)
-    work = Work(check(_core.bind_ExchangeStart(g._h, note, address(data), len(data), 0)))
+    work = Work(check(_core.bind_ExchangeStart(g._h, note, address(data), len(data), 0)), name=note)
     arrive(work)
     out = []
     for r in range(g.size()):

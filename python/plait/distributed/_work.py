@@ -32,9 +32,12 @@ class Work(_core.ObjectOwner):
     The tensors that were given to it are ordered by it, so nobody need wait but to learn its error.
     """
 
-    def __init__(self, handle: int, result: Any = None) -> None:
-        self._h = handle
+    def __init__(self, handle: int, result: Any = None, name: str = "") -> None:
+        self._h, self._name = handle, name
         self._result = result
+
+    def __repr__(self) -> str:
+        return f"<Work {self._name}: {'done' if self.is_completed() else 'on its way'}>"
 
     def is_completed(self) -> bool:
         """Returns whether the collective is done or has failed."""
@@ -92,6 +95,9 @@ class Future:
 
     def __init__(self, work: Work) -> None:
         self._work = work
+
+    def __repr__(self) -> str:
+        return f"<Future of {self._work._name}: {'done' if self.done() else 'on its way'}>"
 
     def done(self) -> bool:
         """Returns whether the collective is done."""

@@ -189,6 +189,15 @@ class Part:
         """The sizes of the dimensions of the whole."""
         return Size(self.layout_of_rows.shape)
 
+    def __repr__(self: Any, **kwargs: Any) -> str:
+        unit, name = self._unit()
+        if isinstance(self, Parameter) and unit.gathered():
+            return f"{name}, gathered:\n{super().__repr__()}"  # type: ignore[misc]
+        layout = next(x for x in unit.layout() if x.name == name)
+        rows = layout.rows[layout.place]
+        where = f"rows {rows.offset} to {rows.offset + rows.length} of {list(layout.shape)}"
+        return f"{name}, {where}:\n{super().__repr__()}"  # type: ignore[misc]
+
     @contextlib.contextmanager
     def as_whole(self: Any) -> Iterator[Tensor]:
         """Inside, a tensor without memory in the place of the whole; at the end, the rank's rows get its values.

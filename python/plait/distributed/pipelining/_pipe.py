@@ -11,7 +11,7 @@ from typing import Any
 from plait.distributed.pipelining._model import layers_of, try_stages
 from plait.distributed.pipelining.stage import PipelineStage
 from plait.nn.modules.container import Sequential
-from plait.nn.modules.module import Module
+from plait.nn.modules.module import Module, _indent, describe
 
 
 class SplitPoint(Enum):
@@ -56,6 +56,9 @@ class Pipe:
             "num_stages": self.num_stages,
             "parameters": [[n for n, _ in s.named_parameters()] for s in self._stages],
         }
+
+    def __repr__(self) -> str:
+        return describe("Pipe", "", [_indent(f"(stage {i}): {s!r}") for i, s in enumerate(self._stages)])
 
 
 def pipeline(

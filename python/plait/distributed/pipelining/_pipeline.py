@@ -15,7 +15,7 @@ from plait.distributed.pipelining._model import balance, estimate, layers_of, me
 from plait.distributed.pipelining._schedule import Picture, Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
 from plait.nn.modules.container import Sequential
-from plait.nn.modules.module import Module, _convert
+from plait.nn.modules.module import Module, _convert, _indent, describe
 from plait.nn.parallel._inputs import join, samples_of, split, tensors_in
 from plait.nn.parallel.replicate import _copy
 
@@ -291,6 +291,18 @@ class Pipeline(Module):
 
     def _repr_svg_(self) -> str:
         return self.plot().svg
+
+    def extra_repr(self) -> str:
+        """Returns the schedule, the number of micro-batches and the devices, for `print`."""
+        return f"schedule={self.schedule().name}, chunks={self.chunks}, devices=[{', '.join(self.devices)}]"
+
+    def __repr__(self) -> str:
+        names = iter(self._modules)
+        stages = []
+        for s, stage in enumerate(self._stages):
+            lines = [_indent(f"({next(names)}): {layer!r}") for layer in stage]
+            stages.append(_indent(f"(stage {s}, {self._executor.device(s)}): {describe('', '', lines)}"))
+        return describe(self._get_name(), self.extra_repr(), stages)
 
 
 def _remade(

@@ -95,6 +95,9 @@ class Picture:
     def _repr_svg_(self) -> str:
         return self.svg
 
+    def __repr__(self) -> str:
+        return f"<Picture: {len(self.svg)} characters of SVG>"
+
 
 class Schedule(_core.ObjectOwner):
     """The order of the passes on each device: `Schedule("1f1b", devices=4, micro_batches=8)`.
@@ -205,8 +208,8 @@ class Schedule(_core.ObjectOwner):
             rest: those of them that the gradients of the weights need; all by default
             overlap: whether devices compute while they copy; if not, as GPUs with one queue for both, a transfer takes
                 half of its time from the device that sends and half from the one that receives
-            ties: for each parameter that stages on several devices share, the stages and the time of its gradient, which
-                travels to the first one's device at the end of a step
+            ties: for each parameter that stages on several devices share, the stages and the time of its gradient,
+                which travels to the first one's device at the end of a step
 
         Raises:
             ValueError: if there are not as many costs as stages, or a cost is negative, or there is no such stage.
@@ -247,9 +250,14 @@ class Schedule(_core.ObjectOwner):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return Schedule.parse, (str(self),)
 
+    @property
+    def name(self) -> str:
+        """The schedule's name."""
+        return str(self).partition("\n")[0][2:]
+
     def __repr__(self) -> str:
-        name = str(self).partition("\n")[0][2:]
-        return f"<Schedule {name}: {self.stages} stages on {self.devices} devices, {self.micro_batches} micro-batches>"
+        size = f"{self.stages} stages on {self.devices} devices, {self.micro_batches} micro-batches"
+        return f"<Schedule {self.name}: {size}>"
 
 
 def schedule_names() -> list[str]:

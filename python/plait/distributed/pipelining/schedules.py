@@ -173,6 +173,13 @@ class _Schedule:
         """Waits for the last step and returns when this rank's passes were done."""
         return self._executor.measured()
 
+    def __repr__(self) -> str:
+        mine = ", ".join(map(str, self._stages))
+        return (
+            f"<{type(self).__name__}: {len(self._place)} stages, of them here {mine}, "
+            f"{self.n_microbatches} micro-batches>"
+        )
+
     def _run(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, losses: Any, train: bool, keep: bool
     ) -> Any:

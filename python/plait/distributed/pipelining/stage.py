@@ -7,7 +7,7 @@ from typing import Any
 
 from plait._tensor import Tensor
 from plait.distributed._groups import require
-from plait.nn.modules.module import Module
+from plait.nn.modules.module import Module, _indent, describe
 
 
 class PipelineStage:
@@ -81,3 +81,11 @@ class PipelineStage:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the submodule."""
         return self.submod(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        about = f"stage {self.stage_index} of {self.num_stages}, device={self.device}"
+        if self.tied:
+            about += ", tied with the stages " + ", ".join(
+                map(str, sorted({i for _, users in self.tied for i in users} - {self.stage_index}))
+            )
+        return describe(type(self).__name__, about, [_indent(f"(submod): {self.submod!r}")])
