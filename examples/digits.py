@@ -54,6 +54,8 @@ def main(argv: list[str] | None = None) -> float:
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
+    if min(args.epochs, args.batch) < 1:
+        parser.error("epochs and batch must be at least 1")
     plait.manual_seed(args.seed)
 
     images, labels = load_digits(return_X_y=True)

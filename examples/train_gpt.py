@@ -24,6 +24,7 @@ import plait
 import plait.nn.functional as F
 from plait import Tensor, distributed, nn
 from plait.distributed.fsdp import fully_shard
+from plait.distributed.pipelining import schedule_names
 from plait.nn.parallel import DataParallel, DistributedDataParallel
 from plait.optim import AdamW
 from plait.optim.lr_scheduler import LambdaLR
@@ -204,12 +205,24 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
         "every parameter; pipeline: each device has some layers",
     )
     parser.add_argument("--devices", nargs="+", default=["cpu:0", "cpu:1"], help="the devices of --parallel")
-    parser.add_argument("--schedule", default="1f1b", help="the order of a pipeline's passes")
+    parser.add_argument("--schedule", default="1f1b", choices=schedule_names(), help="the order of a pipeline's passes")
     parser.add_argument("--chunks", type=int, default=4, help="micro-batches of a pipeline")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plot", type=Path, default=Path("loss.png"))
     parser.add_argument("--log", type=Path, help="a file to write the loss of each step to, one a line")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if min(args.steps, args.batch, args.context, args.width, args.layers, args.heads, args.chunks) < 1:
+        parser.error("steps, batch, context, width, layers, heads and chunks must be at least 1")
+    if args.width % args.heads:
+        parser.error(f"--width {args.width} must be a multiple of --heads {args.heads}")
+    if not args.text.is_dir():
+        parser.error(f"--text {args.text} is not a folder")
+    try:
+        for device in [args.device] if args.parallel == "none" else args.devices:
+            plait.empty(0, device=device)
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
+    return args
 
 
 def main(argv: list[str] | None = None) -> tuple[float, float]:
@@ -238,6 +251,8 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
     codes = plait.tensor([code[c] for c in text])
     cut = len(codes) * 9 // 10
     training, held_out = Windows(codes[:cut], args.context), Windows(codes[cut:], args.context)
+    if len(codes) - cut <= args.context:
+        raise SystemExit(f"{len(codes)} characters of Python in {args.text}: too few to see {args.context} at once")
     # Batches have generators of their own: all ranks see the same ones, and dropout's numbers do not depend on them.
     order = plait.Generator().manual_seed(args.seed)
     sampler = RandomSampler(training, replacement=True, num_samples=args.steps * args.batch, generator=order)

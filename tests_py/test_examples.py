@@ -89,3 +89,30 @@ def test_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "epochs = " in sizes.source and "steps = " in sizes.source
     sizes.source = "epochs, steps = 1, 4"
     NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": EXAMPLES}}).execute()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("train_gpt", "--steps 0", "must be at least 1"),
+        ("train_gpt", "--width 16 --heads 3", "--width 16 must be a multiple of --heads 3"),
+        ("train_gpt", "--text nowhere", "--text nowhere is not a folder"),
+        ("train_gpt", "--device tpu", "device: unknown type 'tpu'"),
+        ("train_gpt", "--parallel ddp --devices cpu:0 gpu:99", "GPU"),
+        ("train_gpt", "--parallel pipeline --schedule 2f2b", "invalid choice: '2f2b'"),
+        ("digits", "--epochs 0", "must be at least 1"),
+    ],
+)
+def test_examples_say_which_argument_is_wrong(
+    name: str, arguments: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        example(name).main(arguments.split())
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_gpt_says_that_there_is_too_little_text(tmp_path: Path) -> None:
+    (tmp_path / "short.py").write_text("def f(): pass\n")
+    with pytest.raises(SystemExit, match=r"14 characters of Python in .*: too few to see 64 at once"):
+        example("train_gpt").main(["--text", str(tmp_path)])
