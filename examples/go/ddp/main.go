@@ -33,6 +33,9 @@ func main() {
 
 // run trains on one device and on ranks, and prints both losses.
 func run(ranks, steps int, out io.Writer) error {
+	if ranks < 1 || steps < 1 {
+		return fmt.Errorf("-ranks and -steps must be at least 1, got %d and %d", ranks, steps)
+	}
 	alone, err := train(network(), steps, 0, batchSize)
 	if err != nil {
 		return err

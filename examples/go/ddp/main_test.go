@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -20,5 +21,11 @@ func TestRanksLearnWhatOneDeviceLearns(t *testing.T) {
 		require.Equal(t, ranks, n)
 		require.Less(t, alone, 0.1)
 		require.LessOrEqual(t, math.Abs(alone-together), 0.02*alone+1e-4)
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	for _, a := range [][2]int{{0, 1}, {-1, 1}, {1, 0}} {
+		require.ErrorContains(t, run(a[0], a[1], io.Discard), "must be at least 1")
 	}
 }

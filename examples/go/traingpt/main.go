@@ -30,7 +30,7 @@ func main() {
 	flag.IntVar(&o.Context, "context", 64, "characters that the model sees at once")
 	flag.Float64Var(&o.Dropout, "dropout", 0.02, "share of activations to drop in training")
 	flag.IntVar(&o.Batch, "batch", 24, "pieces of text in a step")
-	flag.IntVar(&o.Steps, "steps", 1800, "training steps, a multiple of 50")
+	flag.IntVar(&o.Steps, "steps", 1800, fmt.Sprintf("training steps, a multiple of %d, and at least %d", passSteps, 2*passSteps))
 	flag.Float64Var(&o.LR, "lr", 2e-3, "highest learning rate")
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of all random numbers")
 	flag.StringVar(&o.checkpoint, "checkpoint", filepath.Join("checkpoints", "traingpt.safetensors"), "the checkpoint's file")
@@ -57,6 +57,9 @@ type options struct {
 func run(ctx context.Context, o options) error {
 	if o.Steps < 2*passSteps || o.Steps%passSteps != 0 {
 		return fmt.Errorf("-steps must be a multiple of %d, and at least %d", passSteps, 2*passSteps)
+	}
+	if min(o.Batch, o.Context, o.Width, o.Layers, o.Heads) < 1 || o.Width%max(o.Heads, 1) != 0 {
+		return fmt.Errorf("-batch, -context, -width, -layers and -heads must be at least 1, and the heads divide the width")
 	}
 	folder := o.text
 	if folder == "" {

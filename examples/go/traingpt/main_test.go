@@ -81,3 +81,19 @@ func TestCorpus(t *testing.T) {
 	_, err = readCorpus(t.TempDir(), 1)
 	require.ErrorContains(t, err, "too little")
 }
+
+func TestWrongArguments(t *testing.T) {
+	c, _ := tiny()
+	for _, wrong := range []func(o *options){
+		func(o *options) { o.Steps = passSteps },
+		func(o *options) { o.Steps++ },
+		func(o *options) { o.Batch = 0 },
+		func(o *options) { o.Width = -16 },
+		func(o *options) { o.Heads = 0 },
+		func(o *options) { o.Heads = o.Width - 1 },
+	} {
+		o := options{Config: c, text: t.TempDir()}
+		wrong(&o)
+		require.ErrorContains(t, run(t.Context(), o), "must be")
+	}
+}
