@@ -1,20 +1,27 @@
 package ddp_test
 
 import (
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/nn"
-	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/plait-ml/plait/parallel/internal/ranktest"
 	"github.com/stretchr/testify/require"
+)
+
+// What tests of other packages of ranks share.
+var (
+	in64       = ranktest.In64
+	batch      = ranktest.Batch
+	mse        = ranktest.MSE
+	near       = ranktest.Near
+	equal      = ranktest.Equal
+	optimisers = ranktest.Optimisers
 )
 
 // spawn runs fn on n ranks that share two devices, with float64 as the default dtype.
@@ -24,25 +31,10 @@ func spawn(t *testing.T, n int, fn func(r *collective.Rank) error) {
 }
 
 func trySpawn(n int, fn func(r *collective.Rank) error) error {
-	o := collective.Options{Timeout: 2 * time.Minute, Log: func(string) {}}
-	return collective.Spawn(n, []string{"cpu:0", "cpu:1"}, o, func(r *collective.Rank) error {
-		if err := core.CurrentContext().SetDefaultDType(core.Float64); err != nil {
-			return err
-		}
-		core.ManualSeed(uint64(100 + r.Rank)) // every rank starts with other parameters
-		return fn(r)
-	})
+	return ranktest.Spawn(n, func(rank int) uint64 { return uint64(100 + rank) }, fn) // every rank starts with other parameters
 }
 
-// in64 runs fn with float64 as the default dtype, in one process.
-func in64(t *testing.T, fn func()) {
-	ctx := core.NewRankContext(0, nil)
-	defer ctx.Free()
-	require.NoError(t, ctx.SetDefaultDType(core.Float64))
-	core.WithContext(ctx, fn)
-}
-
-const width = 6
+const width = ranktest.Width
 
 // mlp is the model of most tests.
 func mlp() *nn.Sequential {
@@ -50,40 +42,8 @@ func mlp() *nn.Sequential {
 		nn.NewSigmoid(), nn.NewLinear(5, 2, nn.LinearOptions{}))
 }
 
-// batch returns rows [from, to) of an endless table of samples: step's inputs and targets.
-func batch(step, from, to int) (x, y *core.Tensor) {
-	var a, b []float64
-	for i := from; i < to; i++ {
-		rng := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-		s := 0.0
-		for range width {
-			v := rng.Float64()*2 - 1
-			a = append(a, v)
-			s += v
-		}
-		b = append(b, math.Sin(s), s/3)
-	}
-	d := core.CurrentContext().DefaultDType()
-	return op.To(core.FromSlice(a, to-from, width), d), op.To(core.FromSlice(b, to-from, 2), d)
-}
-
-func mse(y, want *core.Tensor) *core.Tensor {
-	e := op.Sub(y, want)
-	return op.Mean(op.Mul(e, e), nil, false)
-}
-
 // values returns all parameters of m, one after the other.
-func values(m nn.Module) ([]float64, error) {
-	var all []float64
-	for _, p := range nn.Parameters(m) {
-		v, err := core.Values[float64](p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, v...)
-	}
-	return all, nil
-}
+func values(m nn.Module) ([]float64, error) { return ranktest.Values(nn.Parameters(m)) }
 
 func grads(m nn.Module) ([]float64, error) {
 	var all []float64
@@ -99,30 +59,6 @@ func grads(m nn.Module) ([]float64, error) {
 		all = append(all, v...)
 	}
 	return all, nil
-}
-
-// near returns an error unless a and b agree to a relative tolerance.
-func near(what string, a, b []float64, tol float64) error {
-	if len(a) != len(b) {
-		return fmt.Errorf("%s: %d values and %d", what, len(a), len(b))
-	}
-	for i := range a {
-		if math.IsNaN(a[i]) != math.IsNaN(b[i]) || math.Abs(a[i]-b[i]) > tol*(1+math.Abs(b[i])) {
-			return fmt.Errorf("%s: value %d is %v, want %v", what, i, a[i], b[i])
-		}
-	}
-	return nil
-}
-
-func equal(what string, a, b []float64) error { return near(what, a, b, 0) }
-
-// rates are optimisers by name.
-var optimisers = map[string]func(p []*core.Tensor) (*optim.Optimizer, error){
-	"sgd": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewSGD(p, optim.Hyper{"lr": 0.1}) },
-	"momentum": func(p []*core.Tensor) (*optim.Optimizer, error) {
-		return optim.NewSGD(p, optim.Hyper{"lr": 0.1, "momentum": 0.9})
-	},
-	"adam": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewAdam(p, optim.Hyper{"lr": 0.01}) },
 }
 
 // step runs one step of training m on the batch and returns the loss.

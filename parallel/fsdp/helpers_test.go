@@ -2,11 +2,8 @@ package fsdp_test
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
@@ -15,7 +12,19 @@ import (
 	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/plait-ml/plait/parallel/internal/ranktest"
 	"github.com/stretchr/testify/require"
+)
+
+// What tests of other packages of ranks share.
+var (
+	in64       = ranktest.In64
+	batch      = ranktest.Batch
+	mse        = ranktest.MSE
+	near       = ranktest.Near
+	equal      = ranktest.Equal
+	optimisers = ranktest.Optimisers
+	values     = ranktest.Values
 )
 
 // spawn runs fn on n ranks that share two devices, with float64 as the default dtype.
@@ -25,25 +34,10 @@ func spawn(t *testing.T, n int, fn func(r *collective.Rank) error) {
 }
 
 func trySpawn(n int, fn func(r *collective.Rank) error) error {
-	o := collective.Options{Timeout: 2 * time.Minute, Log: func(string) {}}
-	return collective.Spawn(n, []string{"cpu:0", "cpu:1"}, o, func(r *collective.Rank) error {
-		if err := core.CurrentContext().SetDefaultDType(core.Float64); err != nil {
-			return err
-		}
-		core.ManualSeed(7)
-		return fn(r)
-	})
+	return ranktest.Spawn(n, func(int) uint64 { return 7 }, fn)
 }
 
-// in64 runs fn with float64 as the default dtype, in one process.
-func in64(t *testing.T, fn func()) {
-	ctx := core.NewRankContext(0, nil)
-	defer ctx.Free()
-	require.NoError(t, ctx.SetDefaultDType(core.Float64))
-	core.WithContext(ctx, fn)
-}
-
-const width = 6
+const width = ranktest.Width
 
 // gain is a layer with a parameter without dimensions.
 type gain struct {
@@ -72,41 +66,6 @@ func model() *nn.Sequential {
 // blocks makes units of the parts of [model] that are sequences.
 var blocks = fsdp.ByType(&nn.Sequential{})
 
-// batch returns rows [from, to) of an endless table of samples: step's inputs and targets.
-func batch(step, from, to int) (x, y *core.Tensor) {
-	var a, b []float64
-	for i := from; i < to; i++ {
-		rng := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-		s := 0.0
-		for range width {
-			v := rng.Float64()*2 - 1
-			a = append(a, v)
-			s += v
-		}
-		b = append(b, math.Sin(s), s/3)
-	}
-	d := core.CurrentContext().DefaultDType()
-	return op.To(core.FromSlice(a, to-from, width), d), op.To(core.FromSlice(b, to-from, 2), d)
-}
-
-func mse(y, want *core.Tensor) *core.Tensor {
-	e := op.Sub(y, want)
-	return op.Mean(op.Mul(e, e), nil, false)
-}
-
-// values returns all parameters, one after the other.
-func values(params []*core.Tensor) ([]float64, error) {
-	var all []float64
-	for _, p := range params {
-		v, err := core.Values[float64](p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, v...)
-	}
-	return all, nil
-}
-
 // gathered returns all parameters of a divided model in full, in the order of nn.NamedParameters of the plain one.
 func gathered(f *fsdp.FullyShardedDataParallel) (all []float64, err error) {
 	err = f.Summon(fsdp.SummonOptions{}, func() error {
@@ -114,30 +73,6 @@ func gathered(f *fsdp.FullyShardedDataParallel) (all []float64, err error) {
 		return err
 	})
 	return all, err
-}
-
-// near returns an error unless a and b agree to a relative tolerance.
-func near(what string, a, b []float64, tol float64) error {
-	if len(a) != len(b) {
-		return fmt.Errorf("%s: %d values and %d", what, len(a), len(b))
-	}
-	for i := range a {
-		if math.IsNaN(a[i]) != math.IsNaN(b[i]) || math.Abs(a[i]-b[i]) > tol*(1+math.Abs(b[i])) {
-			return fmt.Errorf("%s: value %d is %v, want %v", what, i, a[i], b[i])
-		}
-	}
-	return nil
-}
-
-func equal(what string, a, b []float64) error { return near(what, a, b, 0) }
-
-// optimisers by name.
-var optimisers = map[string]func(p []*core.Tensor) (*optim.Optimizer, error){
-	"sgd": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewSGD(p, optim.Hyper{"lr": 0.1}) },
-	"momentum": func(p []*core.Tensor) (*optim.Optimizer, error) {
-		return optim.NewSGD(p, optim.Hyper{"lr": 0.1, "momentum": 0.9})
-	},
-	"adam": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewAdam(p, optim.Hyper{"lr": 0.01}) },
 }
 
 // step runs one step of training on the batch and returns the loss.

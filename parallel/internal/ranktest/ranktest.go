@@ -1,0 +1,101 @@
+// Package ranktest has what tests of training on ranks share: ranks that are threads, batches, optimisers and comparisons.
+package ranktest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/optim"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/stretchr/testify/require"
+)
+
+// Spawn runs fn on n ranks that share two devices, with float64 as the default dtype. seed gives the seed of a rank's generators.
+func Spawn(n int, seed func(rank int) uint64, fn func(r *collective.Rank) error) error {
+	o := collective.Options{Timeout: 2 * time.Minute, Log: func(string) {}}
+	return collective.Spawn(n, []string{"cpu:0", "cpu:1"}, o, func(r *collective.Rank) error {
+		if err := core.CurrentContext().SetDefaultDType(core.Float64); err != nil {
+			return err
+		}
+		core.ManualSeed(seed(r.Rank))
+		return fn(r)
+	})
+}
+
+// In64 runs fn with float64 as the default dtype, in one process.
+func In64(t *testing.T, fn func()) {
+	t.Helper()
+	ctx := core.NewRankContext(0, nil)
+	defer ctx.Free()
+	require.NoError(t, ctx.SetDefaultDType(core.Float64))
+	core.WithContext(ctx, fn)
+}
+
+// Width is the number of inputs of a sample of [Batch], which has two targets.
+const Width = 6
+
+// Batch returns rows [from, to) of an endless table of samples: step's inputs and targets.
+func Batch(step, from, to int) (x, y *core.Tensor) {
+	var a, b []float64
+	for i := from; i < to; i++ {
+		rng := rand.New(rand.NewPCG(uint64(step), uint64(i)))
+		s := 0.0
+		for range Width {
+			v := rng.Float64()*2 - 1
+			a = append(a, v)
+			s += v
+		}
+		b = append(b, math.Sin(s), s/3)
+	}
+	d := core.CurrentContext().DefaultDType()
+	return op.To(core.FromSlice(a, to-from, Width), d), op.To(core.FromSlice(b, to-from, 2), d)
+}
+
+// MSE returns the mean of the squared differences.
+func MSE(y, want *core.Tensor) *core.Tensor {
+	e := op.Sub(y, want)
+	return op.Mean(op.Mul(e, e), nil, false)
+}
+
+// Values returns all elements of the tensors, one after the other.
+func Values(tensors []*core.Tensor) ([]float64, error) {
+	var all []float64
+	for _, p := range tensors {
+		v, err := core.Values[float64](p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v...)
+	}
+	return all, nil
+}
+
+// Near returns an error unless a and b agree to a relative tolerance.
+func Near(what string, a, b []float64, tol float64) error {
+	if len(a) != len(b) {
+		return fmt.Errorf("%s: %d values and %d", what, len(a), len(b))
+	}
+	for i := range a {
+		if math.IsNaN(a[i]) != math.IsNaN(b[i]) || math.Abs(a[i]-b[i]) > tol*(1+math.Abs(b[i])) {
+			return fmt.Errorf("%s: value %d is %v, want %v", what, i, a[i], b[i])
+		}
+	}
+	return nil
+}
+
+// Equal returns an error unless a and b are the same, but for NaN.
+func Equal(what string, a, b []float64) error { return Near(what, a, b, 0) }
+
+// Optimisers are optimisers of a list of parameters, by name.
+var Optimisers = map[string]func(p []*core.Tensor) (*optim.Optimizer, error){
+	"sgd": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewSGD(p, optim.Hyper{"lr": 0.1}) },
+	"momentum": func(p []*core.Tensor) (*optim.Optimizer, error) {
+		return optim.NewSGD(p, optim.Hyper{"lr": 0.1, "momentum": 0.9})
+	},
+	"adam": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewAdam(p, optim.Hyper{"lr": 0.01}) },
+}
