@@ -10,7 +10,7 @@ import (
 // an invocation, and returns a function that brings them back. Programs that were compiled for the old ones are dropped.
 func SetTiles(d *Device, double bool, rows, cols, depth, high, wide int) func() {
 	old := tiles
-	tiles = []tile{{rows: rows, cols: cols, depth: depth, high: high, wide: wide, double: double, slots: 264}}
+	tiles = []tile{{rows: rows, cols: cols, depth: depth, high: high, wide: wide, double: double, each: 100_000}}
 	d.dropPrograms()
 	return func() {
 		tiles = old

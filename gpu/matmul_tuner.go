@@ -125,7 +125,8 @@ func (p *product) candidates(d *Device, guess choice) []choice {
 		if number > 0 && (d.adapter.Software && number > 1 || p.m <= t.rows/2 || p.n <= t.cols/2) {
 			continue
 		}
-		least, cut := p.leastPieces(), p.cut(t)
+		least := p.leastPieces()
+		cut, _ := p.cut(t)
 		for _, n := range []int{least, cut, cut / 2, 2 * cut} {
 			c := choice{number, n}
 			if n >= least && (n == least || p.k/n >= 64) && 4*p.m*p.n*p.batch.count*n <= d.limits.Binding && !slices.Contains(list, c) {
