@@ -55,7 +55,7 @@ var foldedSource = fmt.Sprintf(`fn folded(key: u32, length: u32) -> u32 {
 // scoreParts returns the heads of keys whose gradients of scores are in memory at a time, or nothing if they are to be computed
 // twice.
 func (a *attentionProblem) scoreParts(d *Device) []headRange {
-	if !a.c.Outs[0].Present() || !a.c.Outs[1].Present() || a.dim == 0 || (&product{k: a.keys}).leastPieces() > 1 {
+	if !a.c.Outs[0].Present() || !a.c.Outs[1].Present() || a.dim == 0 || d.adapter.Software && a.keys > longestLoop {
 		return nil
 	}
 	most := min(scoreRoom(a), d.limits.Binding) / a.scoreBytes()

@@ -14,6 +14,7 @@ type product struct {
 	bias        *core.Operand // nil for none
 	alpha, beta float64
 	relu        bool
+	software    bool // the adapter computes on the CPU
 	lower       bool // rows of a end with the block that their diagonal is in, and a is folded
 	ar, ac      int  // strides along the rows and columns of a
 	br, bc      int
@@ -106,11 +107,11 @@ const (
 type choice struct{ number, pieces int }
 
 // estimate returns the cheapest choice.
-func (p *product) estimate(d *Device) choice {
+func (p *product) estimate() choice {
 	var best choice
 	least := 0
 	for number, t := range tiles {
-		if number > 0 && (d.adapter.Software && number > 1 || p.m <= t.rows/2 || p.n <= t.cols/2) { // compiling the large ones there takes long
+		if number > 0 && (p.software && number > 1 || p.m <= t.rows/2 || p.n <= t.cols/2) { // compiling the large ones there takes long
 			continue
 		}
 		if t.double && p.loose() || t.loose && !p.loose() {
@@ -126,8 +127,16 @@ func (p *product) estimate(d *Device) choice {
 // groups returns how many tiles the results are.
 func (p *product) groups(t tile) int { return ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count }
 
-// leastPieces returns into how many pieces the depth has to be cut: lavapipe ends loops after 65535 rounds.
-func (p *product) leastPieces() int { return max(ceil(p.k, 1<<15), 1) }
+// longestLoop is how deep pieces may be on lavapipe, which ends loops after 65535 rounds.
+const longestLoop = 1 << 15
+
+// leastPieces returns into how many pieces the depth has to be cut.
+func (p *product) leastPieces() int {
+	if !p.software {
+		return 1
+	}
+	return max(ceil(p.k, longestLoop), 1)
+}
 
 // cut returns into how many pieces the depth is best cut for a tile, and what the product then costs.
 func (p *product) cut(t tile) (pieces, cost int) {

@@ -77,7 +77,8 @@ type tuner struct {
 
 // choose returns how to compute the product.
 func (p *product) choose(r *recorder) choice {
-	guess := p.estimate(r.device)
+	p.software = r.device.adapter.Software
+	guess := p.estimate()
 	t := r.device.tuner
 	c, known := t.find(p)
 	if known {
