@@ -533,3 +533,31 @@ def test_cudnn_benchmark_measures_products_and_keeps_the_choices(tmp_path: Path)
     """
     assert run(script, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path)) == "393216.0\n"
     assert len(list(tmp_path.rglob("tuning/*.json"))) == 1
+
+
+def test_streams_and_events() -> None:
+    run("""
+        copies = plait.cuda.Stream()
+        start, end = plait.cuda.Event(enable_timing=True), plait.cuda.Event(enable_timing=True)
+        start.record()
+        with plait.cuda.stream(copies):
+            x = plait.ones(64, 64).to("cuda", non_blocking=True)
+        plait.cuda.current_stream().wait_stream(copies)
+        x.record_stream(plait.cuda.current_stream())
+        y = x @ x
+        end.record()
+        end.synchronize()
+        assert start.elapsed_time(end) > 0 and end.query() and copies == plait.cuda.current_stream("cuda:0")
+        done = copies.record_event()
+        copies.wait_event(done)
+        done.synchronize()
+        copies.synchronize()
+        assert done.query() and copies.query() and y[0, 0].item() == 64
+        try:
+            done.elapsed_time(end)
+        except RuntimeError as error:
+            assert "enable_timing=True" in str(error)
+        else:
+            raise AssertionError("an event without times has one")
+        assert "current" in plait.cuda.memory_summary()
+    """)

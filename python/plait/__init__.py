@@ -71,7 +71,10 @@ from plait.utils.summary import summary as summary  # noqa: E402
 
 def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
-    if name in ("array_api", "autograd", "distributed", "multiprocessing", "nn", "optim", "random", "testing"):
+    if name in (
+        "array_api", "autograd", "compiler", "distributed", "jit",
+        "multiprocessing", "nn", "optim", "random", "testing",
+    ):  # fmt: skip
         import importlib
 
         return importlib.import_module(f"plait.{name}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 from plait import _core
 
 
-class _Switches:
-    """Names that can be set, over defaults."""
+class _Switches(ModuleType):
+    """Names that can be set, over defaults; a module, which scripts import as `plait.backends.cudnn`."""
 
-    def __init__(self, **defaults: Any) -> None:
+    def __init__(self, name: str, **defaults: Any) -> None:
+        super().__init__(f"{__name__}.{name}", self.__doc__)
         self.__dict__.update(defaults)
 
     def is_available(self) -> bool:
@@ -42,8 +45,13 @@ class _Cudnn(_Switches):
         _core.bind_DeviceBenchmarkSet(bool(on))
 
 
-cudnn = _Cudnn(enabled=False, deterministic=True, allow_tf32=False, benchmark_limit=0)
+cudnn = _Cudnn("cudnn", enabled=False, deterministic=True, allow_tf32=False, benchmark_limit=0)
 cuda = _Switches(
-    matmul=_Switches(allow_tf32=False, allow_fp16_reduced_precision_reduction=False), preferred_linalg_library=None
+    "cuda",
+    matmul=_Switches("cuda.matmul", allow_tf32=False, allow_fp16_reduced_precision_reduction=False),
+    preferred_linalg_library=None,
 )
-mps, mkl, mkldnn, openmp, opt_einsum = (_Switches(enabled=False) for _ in range(5))
+mps, mkl, mkldnn, openmp, opt_einsum = (
+    _Switches(name, enabled=False) for name in ("mps", "mkl", "mkldnn", "openmp", "opt_einsum")
+)
+sys.modules.update({m.__name__: m for m in (cudnn, cuda, mps, mkl, mkldnn, openmp, opt_einsum)})

@@ -127,6 +127,10 @@ def share_memory_(self: Tensor) -> Tensor:
     return self
 
 
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Has no effect: memory is given back when the work that uses it is done, on whatever stream."""
+
+
 def get_device(self: Tensor) -> int:
     """Returns the index of the GPU that the tensor is on, -1 for a CPU device."""
     return -1 if self.device.type == "cpu" else (self.device.index or 0)

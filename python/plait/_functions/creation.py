@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _dtype as dt
 from plait import _ops
 from plait._functions._common import is_scalar, store
+from plait._layout import Size
 from plait._runtime import is_tensor
 
 if TYPE_CHECKING:
@@ -409,6 +410,15 @@ def new_tensor(self: Tensor, data: Any, *, dtype: DType | None = None, device: D
     from plait._arrays import tensor
 
     return tensor(data, dtype=dtype or self.dtype, device=self.device if device is None else device)
+
+
+def new(self: Tensor, *data: Any, device: DeviceLike | None = None) -> Tensor:
+    """Returns a tensor of this one's dtype and on its device, with a copy of data, or of the given sizes with undefined
+    values.
+    """
+    if len(data) == 1 and not isinstance(data[0], int | Size):
+        return new_tensor(self, data[0], device=device)
+    return _ops.empty(*(data or (0,)), dtype=self.dtype, device=self.device if device is None else device)
 
 
 def new_empty_strided(

@@ -201,6 +201,7 @@ class TensorFunctions:
     new_ones = creation.new_ones
     new_empty = creation.new_empty
     new_full = creation.new_full
+    new = creation.new
     new_tensor = creation.new_tensor
     new_empty_strided = creation.new_empty_strided
 
@@ -235,6 +236,7 @@ class TensorFunctions:
     cuda = conversion.cuda
     pin_memory = conversion.pin_memory
     share_memory_ = conversion.share_memory_
+    record_stream = conversion.record_stream
     get_device = conversion.get_device
     is_floating_point = conversion.is_floating_point
     is_complex = conversion.is_complex

@@ -10,12 +10,19 @@ from plait._device import device as _device
 from plait._device import device_count as _count
 from plait._device import synchronize as _synchronize
 from plait._entered import enter, leave
+from plait._errors import OutOfMemoryError
 from plait._functions.machine import memory_stats as _memory_stats
 from plait._random import get_rng_state, manual_seed, seed, set_rng_state
 from plait._rank import here as _here
+from plait.cuda.streams import Event, Stream, current_stream, default_stream, set_stream, stream
 
 __all__ = [
+    "Event",
+    "OutOfMemoryError",
+    "Stream",
     "current_device",
+    "current_stream",
+    "default_stream",
     "device",
     "device_count",
     "empty_cache",
@@ -23,6 +30,7 @@ __all__ = [
     "get_device_properties",
     "get_rng_state",
     "init",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_initialized",
@@ -33,11 +41,14 @@ __all__ = [
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
+    "memory_summary",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
     "set_device",
     "set_rng_state",
+    "set_stream",
+    "stream",
     "synchronize",
     "transfer_stats",
 ]
@@ -169,6 +180,10 @@ def empty_cache() -> None:
         _core.bind_MemoryEmptyCache(open_device(_device("gpu", i)))
 
 
+def ipc_collect() -> None:
+    """Has no effect: no memory is shared with other processes."""
+
+
 def manual_seed_all(seed: int) -> None:
     """Restarts the generators of all devices from a seed."""
     manual_seed(seed)
@@ -182,6 +197,11 @@ def seed_all() -> None:
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     """Returns what `plait.memory_stats` does of a GPU; nothing where there is none."""
     return _memory_stats(_gpu(device)) if is_available() else {}
+
+
+def memory_summary(device: DeviceLike | None = None, abbreviated: bool = False) -> str:
+    """Returns a table of the bytes that `memory_stats` says."""
+    return "\n".join(f"{name:24} {n:>16,}" for name, n in memory_stats(device).items())
 
 
 def memory_allocated(device: DeviceLike | None = None) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """Imports a submodule at its first use, as PyTorch's are there without an import of their own."""
-    if name in ("checkpoint", "data", "dlpack"):
+    if name in ("checkpoint", "data", "dlpack", "hooks"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")

@@ -1,5 +1,6 @@
 """Layers, losses and containers."""
 
+from plait.nn.modules import utils as utils
 from plait.nn.modules._parameters import (
     ParameterDict,
     ParameterList,

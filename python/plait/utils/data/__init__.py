@@ -1,5 +1,6 @@
 """Datasets, samplers and loaders. Names and arguments are PyTorch's; workers are threads."""
 
+from plait.utils.data import _utils as _utils
 from plait.utils.data import distributed as distributed
 from plait.utils.data._collate import default_collate, default_convert
 from plait.utils.data._worker import WorkerInfo, get_worker_info

@@ -1,0 +1,56 @@
+"""Decorators of scripts that PyTorch may compile. There is no compiler: functions and modules run as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from plait._errors import MissingFeatureError
+from plait._warnings import warn
+
+T = TypeVar("T")
+
+__all__ = [
+    "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "script",
+    "script_if_tracing", "unused",
+]  # fmt: skip
+
+
+def script(obj: T, *args: Any, **kwargs: Any) -> T:
+    """Returns a function or a module as it is, with a warning."""
+    warn("plait.jit.script returns its argument: there is no compiler")
+    return obj
+
+
+def ignore(drop: Any = False, **kwargs: Any) -> Any:
+    """Returns a function as it is; also a decorator with arguments."""
+    return drop if callable(drop) else lambda function: function
+
+
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function as it is."""
+    return function
+
+
+unused = export = script_if_tracing = _itself
+
+
+def annotate(the_type: Any, the_value: T) -> T:
+    """Returns the value."""
+    return the_value
+
+
+def is_scripting() -> bool:
+    """Returns False: there is no compiler."""
+    return False
+
+
+def is_tracing() -> bool:
+    """Returns False: there is no compiler."""
+    return False
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ScriptFunction", "ScriptModule", "freeze", "load", "save", "trace", "trace_module"):
+        raise MissingFeatureError(f"plait.jit.{name}: there is no compiler; save a state_dict to keep a model")
+    raise AttributeError(f"plait.jit has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""What hooks are removed by."""
+
+from plait._autograd import RemovableHandle
+
+__all__ = ["RemovableHandle"]
