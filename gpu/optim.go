@@ -15,6 +15,7 @@ func init() {
 	register("optim_scale", func(r *recorder, c *core.Call) error { return scaleCall(r, c, false) })
 	register("optim_clip", func(r *recorder, c *core.Call) error { return scaleCall(r, c, true) })
 	register("optim_clamp", clampCall)
+	register("optim_unscale", unscaleCall)
 }
 
 // The optimisers' update rules. w is the parameter after decoupled weight decay, g the gradient after sign and coupled decay,
@@ -252,6 +253,48 @@ func scaleCall(r *recorder, c *core.Call, clip bool) error {
 		}
 	}
 	return nil
+}
+
+// unscaleCall multiplies everything in Outs but the last by Floats[0], and writes to the last, a 0-d float32, 1 if an element
+// was not finite, else 0.
+func unscaleCall(r *recorder, c *core.Call) error {
+	last := len(c.Outs) - 1
+	parts, err := r.temp(4 * max(last, 1))
+	if err != nil {
+		return err
+	}
+	f, _ := foldOf("normmax", true, math.Inf(1)) // infinity and NaN are what remains of a tensor that has one
+	n := 0
+	for i := range c.Outs[:last] {
+		if c.Outs[i].Numel() == 0 {
+			continue
+		}
+		in := flatten(&c.Outs[i])
+		part := core.Operand{Memory: parts, Offset: n, DType: core.Float32}
+		if err := f.run(r, "optim_normmax", &in, []*core.Operand{&part}, []int64{0}, math.Inf(1)); err != nil {
+			return err
+		}
+		n++
+	}
+	s := newShader(r, "optim_unscale")
+	from, to, count := s.floatsOf("parts", parts), s.out("y", &c.Outs[last], expr.F32, expr.Number), s.uint(n)
+	err = s.run(r, 1, func() string {
+		return `@compute @workgroup_size(1) fn main() {
+  var found = 0.0;
+  for (var j = 0u; j < ` + count + `; j++) {
+    let v = parts[` + from + ` + j];
+    if (plait_isinf_f32(v) || plait_isnan_f32(v)) { found = 1.0; }
+  }
+  st_y(` + to + `, found);
+}
+`
+	})
+	if err != nil {
+		return err
+	}
+	scaled := *c
+	scaled.Outs, scaled.Ins = c.Outs[:last], []core.Operand{{IsNumber: true, Number: core.FloatNumber(c.Floats[0])}}
+	return scaleCall(r, &scaled, false)
 }
 
 // clampCall clamps everything in Outs to plus and minus Floats[0].

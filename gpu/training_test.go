@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -133,4 +134,50 @@ func TestTrainingAgreesWithTheCPU(t *testing.T) {
 	core.Tidy(func() { got = train(t, d, steps) })
 	require.InDeltaSlice(t, want, got, 2e-4)
 	require.Less(t, got[steps-1], got[0]-0.5, "it learns")
+}
+
+func TestScalersFindWhatIsNotFinite(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		param := func(values ...float32) *core.Tensor {
+			p := op.ToDevice(op.Zeros(len(values)), d).Detach().SetRequiresGrad(true)
+			require.NoError(t, autograd.Backward(op.Sum(op.Mul(p, op.ToDevice(core.FromSlice(values, len(values)), d)), nil, false)))
+			return p
+		}
+		inf := float32(math.Inf(1))
+		for name, c := range map[string]struct {
+			grads  [][]float32
+			finite bool
+		}{
+			"all are finite":   {[][]float32{{4, -8, 0}, {2}, {}}, true},
+			"an infinity":      {[][]float32{{4, 8}, {1, 2, -inf, 3}}, false},
+			"a NaN":            {[][]float32{{float32(math.NaN()), inf, 1}, {2}}, false},
+			"large ones":       {[][]float32{{3e38, -3e38, 3e38}}, true},
+			"only empty ones":  {[][]float32{{}}, true},
+			"in the last word": {[][]float32{append(make([]float32, 70000), inf)}, false},
+		} {
+			var params []*core.Tensor
+			for _, g := range c.grads {
+				params = append(params, param(g...))
+			}
+			s := optim.NewGradScaler()
+			s.Scale = 4
+			require.NoError(t, s.Unscale(s, params), name)
+			finite, err := s.Check(s, params)
+			require.NoError(t, err, name)
+			require.Equal(t, c.finite, finite, name)
+			for i, p := range params {
+				if !c.finite || len(c.grads[i]) == 0 {
+					continue
+				}
+				v, err := core.Values[float32](p.Grad())
+				require.NoError(t, err, name)
+				for j, g := range c.grads[i] {
+					require.Equal(t, g/4, v[j], name)
+				}
+			}
+			require.NoError(t, s.Update(), name)
+			require.Equal(t, map[bool]float64{true: 4, false: 2}[c.finite], s.Scale, name)
+		}
+	})
 }
