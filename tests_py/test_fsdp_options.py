@@ -262,3 +262,22 @@ def test_all_reduce_hooks(factor):
             want.set_all_reduce_hook(hook)
 
     on_ranks(2, run)
+
+
+@pytest.mark.parametrize("way", ["FSDP", "fully_shard"])
+def test_inputs_stay_with_a_model_whose_outermost_module_has_no_parameters(way):
+    def run(rank):
+        there = plait.device(f"cpu:{rank + 2}")
+        m = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2))
+        if way == "FSDP":
+            m = FSDP(m, auto_wrap_policy={nn.Linear}, device_id=there)
+        else:
+            m = m.to(there)
+            for layer in (m[0], m[2], m):
+                fully_shard(layer)
+        for x in (batch(rank).to(there), batch(rank)):
+            y = m(x)
+            assert y.device == there
+            y.square().mean().backward()
+
+    on_ranks(2, run)

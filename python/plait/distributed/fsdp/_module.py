@@ -132,6 +132,8 @@ def tree_of(module: Module) -> Tree:
         for u in units:
             u.tree, u.outermost = tree, False
         unit.tree, unit.outermost = tree, True
+        if unit.device is None:
+            unit.device = next((u.device for u in units if u.device is not None), None)
         if unit.by_default:  # the outermost unit is needed again at once
             check(_core.bind_FsdpUnitSet(unit.handle, RESHARD_FORWARD, False))
     return unit.tree
