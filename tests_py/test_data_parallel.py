@@ -130,6 +130,16 @@ def test_case11_wrong_device():
         DataParallel(m, ["cpu:0", "cpu:2"])(plait.ones(4, 6))
 
 
+def test_a_module_is_moved_after_it_was_wrapped():
+    for move in (lambda m: m.to("cpu:1"), lambda m: m.module.to("cpu:1")):
+        m = DataParallel(nn.Linear(6, 2), ["cpu:1", "cpu:2"])
+        move(m)
+        m(plait.ones(4, 6)).sum().backward()
+        assert m.module.weight.grad.device == plait.device("cpu:1") and m.module.bias.grad.tolist() == [4, 4]
+    with pytest.raises(plait.DeviceError, match="device: "):
+        DataParallel(nn.Linear(6, 2), ["gpu:99"])
+
+
 def test_case12_exception_names_the_replica():
     class Fails(nn.Module):
         def forward(self, x):

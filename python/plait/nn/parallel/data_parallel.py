@@ -66,8 +66,8 @@ class DataParallel(Module):
         if not self.device_ids:
             return
         self.output_device = self.device_ids[0] if output_device is None else Device(output_device)
-        open_device(self.output_device)
-        self._current()
+        for d in (*self.device_ids, self.output_device):
+            open_device(d)
 
     def set_weights(self, weights: Sequence[float] | None) -> None:
         """Sets the devices' shares of a batch, in any unit; None makes them equal."""
