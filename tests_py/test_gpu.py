@@ -535,6 +535,32 @@ def test_cudnn_benchmark_measures_products_and_keeps_the_choices(tmp_path: Path)
     assert len(list(tmp_path.rglob("tuning/*.json"))) == 1
 
 
+def test_mixed_precision_with_a_scaler() -> None:
+    run("""
+        plait.manual_seed(0)
+        net = plait.nn.Sequential(plait.nn.Linear(4, 16), plait.nn.Tanh(), plait.nn.Linear(16, 2)).cuda()
+        optimizer = plait.optim.AdamW(net.parameters(), lr=1e-2)
+        scaler = plait.cuda.amp.GradScaler()
+        x = plait.randn(32, 4)
+        y = (x.sum(1) > 0).long().cuda()
+        losses = []
+        for step in range(20):
+            optimizer.zero_grad(set_to_none=True)
+            with plait.autocast("cuda", dtype=plait.float16):
+                loss = plait.nn.functional.cross_entropy(net(x.cuda()), y)
+            losses.append(loss.item())
+            before = [p.detach().clone() for p in net.parameters()]
+            scaler.scale(loss * float("inf") if step == 3 else loss).backward()
+            scaler.unscale_(optimizer)
+            plait.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            same = all(plait.equal(a, b) for a, b in zip(before, net.parameters()))
+            assert same == (step == 3), step
+        assert scaler.get_scale() == 2.0**15 and losses[-1] < losses[0] / 2, losses
+    """)
+
+
 def test_streams_and_events() -> None:
     run("""
         copies = plait.cuda.Stream()
