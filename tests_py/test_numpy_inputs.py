@@ -92,3 +92,21 @@ def test_huge_arrays_without_memory(shape):
             plait.tensor(huge)
     with pytest.raises((MemoryError, ValueError)):
         plait.zeros(*shape)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (None, "NoneType"),
+        ([1, None], "NoneType"),
+        ({"a": 1}, "dict"),
+        (["a", "b"], "str"),
+        ([b"a"], "bytes"),
+        (2**70, "int beyond 64 bits"),
+        ([1, 2j], "complex128"),
+        (np.array(["2020-01-01"], dtype="datetime64[D]"), r"datetime64\[D\]"),
+    ],
+)
+def test_what_is_no_number_is_named(data, kind):
+    with pytest.raises(TypeError, match=f"cannot make a tensor of {kind} elements"):
+        plait.tensor(data)

@@ -71,10 +71,20 @@ def _plain(data: Any) -> Any:
     return [_plain(d) for d in data] if isinstance(data, list | tuple) else data
 
 
+def _kind(a: np.ndarray) -> str:
+    """Returns what elements are that NumPy has no number for, in Python's words."""
+    if a.dtype.kind in "SU":
+        return "bytes" if a.dtype.kind == "S" else "str"
+    if a.dtype.kind != "O":
+        return str(a.dtype)
+    odd = [type(v).__name__ for v in a.flat if not isinstance(v, int | float)]
+    return odd[0] if odd else "int beyond 64 bits"
+
+
 def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None, typed: bool) -> Tensor:
     wanted = None if dtype is None else dt.as_dtype(dtype)
     if a.dtype.kind in "OSUVMmc":
-        raise TypeError(f"tensor: cannot make a tensor of {a.dtype} elements")
+        raise TypeError(f"tensor: cannot make a tensor of {_kind(a)} elements")
     if not typed and a.dtype == np.float64:
         if (wanted or dt.get_default_dtype()) is dt.float32:
             with np.errstate(over="ignore"):
