@@ -324,7 +324,9 @@ def test_bad_input():
         plait.Pipeline(model(), DEVICES, 2, "5f1b")
     with pytest.raises(ValueError, match=r"2 stages that make up 6 layers, got a split of \[1, 1\]"):
         plait.Pipeline(model(), DEVICES, 2, split=[1, 1])
-    with pytest.raises(TypeError, match="want a Sequential, or a list of modules, got Linear"):
+    with pytest.raises(
+        TypeError, match=r"want a Sequential, or a list of modules, got Linear, .* or make a PipelineStage"
+    ):
         plait.Pipeline(nn.Linear(1, 1), DEVICES, 2)
     with pytest.raises(ValueError, match='must be a "mean" or a "sum" over samples, got \'none\''):
         plait.Pipeline(model(), DEVICES, 2, loss_fn=nn.MSELoss(reduction="none"))

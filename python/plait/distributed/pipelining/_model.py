@@ -29,6 +29,8 @@ def layers_of(model: Any) -> Sequential:
     got = type(model).__name__
     if isinstance(model, list | tuple):
         got += f" of {', '.join(type(m).__name__ for m in model) or 'nothing'}"
+    if isinstance(model, Module):
+        got += ", whose own forward nothing traces: give its layers in order, or make a PipelineStage of each part"
     raise TypeError(f"Pipeline: want a Sequential, or a list of modules, got {got}")
 
 
