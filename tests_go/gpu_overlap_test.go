@@ -117,3 +117,35 @@ func TestGatheredPartsLeaveBeforeThereIsRoom(t *testing.T) {
 	})
 	require.NoError(t, err)
 }
+
+// A rank has what it gathers while the device of another stands still and has nothing yet.
+func TestAGatherEndsOnEachDevice(t *testing.T) {
+	needGPU(t)
+	const n = 1000
+	free := make(chan struct{})
+	err := spawn(t, 2, []string{"cpu:0", "gpu:0"}, func(r *collective.Rank) error {
+		in := op.ToDevice(op.Full([]int{n}, core.Num(float64(r.Rank+1)), op.TensorOptions{}), r.Device)
+		out := op.ToDevice(op.Zeros(2*n), r.Device)
+		s := core.CurrentContext().Stream(r.Device)
+		if err := s.Synchronize(); err != nil {
+			return err
+		}
+		made := s.Record()
+		if r.Rank == 1 {
+			stay(r.Device, free)
+		}
+		w := r.World.AllGatherMade([]*core.Tensor{out}, []*core.Tensor{in}, [][]int{{n, n}}, made)
+		if err := w.Wait(); err != nil {
+			return err
+		}
+		if r.Rank == 0 {
+			close(free)
+		}
+		got, err := core.Values[float32](out)
+		if err != nil || got[0] != 1 || got[n-1] != 1 || got[n] != 2 || got[2*n-1] != 2 {
+			return fmt.Errorf("got %v, %v", got, err)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+}

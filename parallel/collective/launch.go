@@ -77,8 +77,8 @@ func relayed(j *job, through *relay) {
 		}
 		return
 	}
-	for _, p := range j.posts {
-		p.work.settle([]core.Event{j.end}, nil)
+	for i, p := range j.posts {
+		p.work.settle([]core.Event{j.ends[i]}, nil)
 	}
 	through.add(j)
 }

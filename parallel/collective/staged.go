@@ -32,7 +32,7 @@ type job struct {
 	link   time.Duration // see linkTime
 	began  bool
 	last   []core.Event // of each post, the end of what was launched on its stream
-	end    ending
+	ends   []ending     // of each post, when nobody uses its tensors any more
 }
 
 // A lane is the streams of a post on a device that the host cannot address; nil of others. What leaves the device has a
@@ -62,8 +62,9 @@ type chunk struct {
 }
 
 func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
-	j := &job{name: name, posts: posts, lanes: lanes, link: linkTime(posts), last: make([]core.Event, len(posts)), end: newEnding()}
+	j := &job{name: name, posts: posts, lanes: lanes, link: linkTime(posts), last: make([]core.Event, len(posts))}
 	for _, p := range posts {
+		j.ends = append(j.ends, newEnding())
 		j.reads, j.writes = append(j.reads, foreign(p.reads, posts)), append(j.writes, foreign(p.writes, posts))
 	}
 	for i := range plan {
@@ -221,7 +222,21 @@ func (c *chunk) store() {
 		}
 	}
 	if c == j.chunks[len(j.chunks)-1] {
-		j.end.finish(slices.DeleteFunc(j.last, func(e core.Event) bool { return e == nil }))
+		j.finish()
+	}
+}
+
+// finish tells when the tensors of each post are free: what was fetched of them has been, and what is on its way to them, or from them
+// to others on the same device, is last on its stream. One thread that drives all devices waits for all of it.
+func (j *job) finish() {
+	for r, end := range j.ends {
+		var events []core.Event
+		for to, e := range j.last {
+			if e != nil && (to == r || j.lanes[to].entering.Device() == j.posts[r].device() || j.posts[r].place == nil) {
+				events = append(events, e)
+			}
+		}
+		end.finish(events)
 	}
 }
 
