@@ -3,8 +3,6 @@ package gpu
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
@@ -29,8 +27,7 @@ type Device struct {
 
 	uploads, downloads, uploaded, downloaded, dispatches, submits, fused atomic.Int64
 
-	mu      sync.Mutex
-	streams []*stream
+	streams core.DeviceStreams[*stream]
 }
 
 func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
@@ -104,42 +101,16 @@ func (d *Device) Reserved() int { return int(d.memory.reserved.Load()) }
 // NewStream implements [core.Device].
 func (d *Device) NewStream(rank int) core.Stream {
 	s := newStream(d, rank)
-	d.mu.Lock()
-	d.streams = append(d.streams, s)
-	d.mu.Unlock()
+	d.streams.Add(s)
 	return s
 }
 
-func (d *Device) list() []*stream {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.streams)
-}
-
-func (d *Device) forget(s *stream) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.streams = slices.DeleteFunc(slices.Clone(d.streams), func(x *stream) bool { return x == s })
-}
-
 // Synchronize implements [core.Device].
-func (d *Device) Synchronize() error {
-	var errs []error
-	here := core.CurrentContext()
-	for _, s := range d.list() {
-		if !here.Concerns(s) {
-			continue
-		}
-		if err := s.Synchronize(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
+func (d *Device) Synchronize() error { return d.streams.Synchronize() }
 
 // EmptyCache implements [core.Device].
 func (d *Device) EmptyCache() {
-	for _, s := range d.list() {
+	for _, s := range d.streams.All() {
 		s.cache.empty(s.done.Load())
 	}
 	d.memory.trim()

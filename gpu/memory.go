@@ -205,7 +205,7 @@ func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
 
 // settle waits for the work of a rank, and for that of others until end.
 func (d *Device) settle(rank int, end time.Time) {
-	for _, s := range d.list() {
+	for _, s := range d.streams.All() {
 		if s.rank == rank {
 			s.wait(s.tail.Load())
 		} else {

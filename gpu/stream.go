@@ -379,7 +379,7 @@ func (s *stream) Close() error {
 		return err
 	}
 	s.rouse()
-	s.device.forget(s)
+	s.device.streams.Remove(s)
 	s.cache.close()
 	s.scratch.close()
 	if s.faults.Handle != 0 {

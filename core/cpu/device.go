@@ -6,7 +6,6 @@
 package cpu
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -34,8 +33,7 @@ type Device struct {
 	limit          atomic.Int64 // on reserved; 0 for none
 	slabs          slabs
 
-	mu      sync.Mutex
-	streams []*stream
+	streams core.DeviceStreams[*stream]
 }
 
 var machine struct {
@@ -138,42 +136,16 @@ func (d *Device) Reserved() int { return int(d.reserved.Load()) }
 // NewStream implements [core.Device].
 func (d *Device) NewStream(rank int) core.Stream {
 	s := newStream(d, rank)
-	d.mu.Lock()
-	d.streams = append(d.streams, s)
-	d.mu.Unlock()
+	d.streams.Add(s)
 	return s
 }
 
-func (d *Device) list() []*stream {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.streams)
-}
-
-func (d *Device) forget(s *stream) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.streams = slices.DeleteFunc(slices.Clone(d.streams), func(x *stream) bool { return x == s })
-}
-
 // Synchronize implements [core.Device].
-func (d *Device) Synchronize() error {
-	var errs []error
-	here := core.CurrentContext()
-	for _, s := range d.list() {
-		if !here.Concerns(s) {
-			continue
-		}
-		if err := s.Synchronize(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
+func (d *Device) Synchronize() error { return d.streams.Synchronize() }
 
 // EmptyCache implements [core.Device].
 func (d *Device) EmptyCache() {
-	for _, s := range d.list() {
+	for _, s := range d.streams.All() {
 		s.cache.empty(s.done.Load())
 		s.inline.Trim()
 		s.queue.Trim()
@@ -199,7 +171,7 @@ func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
 	if core.MayWait() {
 		end := time.Now().Add(patience)
 		for _, o := range all {
-			for _, s := range o.list() {
+			for _, s := range o.streams.All() {
 				if s.rank == rank {
 					s.wait(s.tail.Load())
 				} else {

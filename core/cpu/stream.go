@@ -340,7 +340,7 @@ func (s *stream) Close() error {
 	s.closed = true
 	close(s.wake)
 	s.inline.FreeScratch()
-	s.device.forget(s)
+	s.device.streams.Remove(s)
 	s.cache.close()
 	return err
 }
