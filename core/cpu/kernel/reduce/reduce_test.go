@@ -395,3 +395,36 @@ func TestLogSumExpIsAccurate(t *testing.T) {
 		}
 	}
 }
+
+// The first of several equal elements is found wherever they are, and the first NaN before all.
+func TestFirstPlacesOfExtremes(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for _, d := range []core.DType{core.BFloat16, core.Float32, core.Float64} {
+		for _, n := range []int{1, 2, 5, 15, 16, 17, 31, 32, 33, 64, 100, 1000, 1024, 4096, 5003} {
+			for _, at := range [][2]int{{0, n - 1}, {n / 3, n / 2}, {n / 2, n - 1}, {n - 1, n - 1}} {
+				for _, fill := range []struct{ most, some float64 }{
+					{0, 1}, {2, 2}, {-1, math.Copysign(0, -1)}, {-inf, -inf}, {-inf, -3}, {-inf, inf}, {inf, inf}, {5, inf},
+					{1, nan}, {-inf, nan}, {inf, nan}, {nan, nan},
+				} {
+					for name, sign := range map[string]float64{"argmax": 1, "argmin": -1} {
+						in := kerneltest.New(t, d, []int{n})
+						for i := range n {
+							kerneltest.Set(in, sign*fill.most, i)
+						}
+						kerneltest.Set(in, sign*fill.some, at[0])
+						kerneltest.Set(in, sign*fill.some, at[1])
+						index, value := kerneltest.New(t, core.Int64, []int{}), kerneltest.New(t, d, []int{})
+						launch(t, 1, name, []int{0}, nil, in, index, value)
+						want := at[0]
+						if fill.most == fill.some || fill.most != fill.most {
+							want = 0
+						}
+						require.Equalf(t, float64(want), kerneltest.Values(index)[0], "%s of %d elements %v, %v at %v", name, n, fill.most, fill.some, at)
+						v, w := kerneltest.Values(value)[0], sign*fill.some
+						require.Truef(t, v == w || v != v && w != w, "%s of %d elements %v, %v at %v: got %v", name, n, fill.most, fill.some, at, v)
+					}
+				}
+			}
+		}
+	}
+}
