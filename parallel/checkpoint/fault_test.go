@@ -258,3 +258,18 @@ func FuzzIndex(f *testing.F) {
 		w.Release()
 	})
 }
+
+// Case 53: the files of the checkpoint before stay until the index of the new one is in its place.
+func TestCase53IndexCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	saveAs(t, dir, byRows, 2)
+	sv, err := begin(dir, State{Pieces: []Piece{{Name: "new", Tensor: op.Ones(3)}}}, world{})
+	require.NoError(t, err)
+	sv.index.Values["broken"] = json.RawMessage("{")
+	require.ErrorContains(t, sv.finish(world{}), "JSON")
+	want := piecesOf(byRows, 0, 1)
+	got := blank(want)
+	_, err = Load(dir, State{Pieces: got}, nil)
+	require.NoError(t, err)
+	require.NoError(t, equalPieces(got, want))
+}

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/stretchr/testify/assert"
@@ -102,4 +104,27 @@ func TestACopyIsWrittenOnceAndByTurns(t *testing.T) {
 	for _, f := range x.Files {
 		assert.Less(t, f.Bytes, int64(2*4000+1000), f.Name)
 	}
+}
+
+// Ranks that hold the same piece share the sending of it, and nobody sends a rank what it holds.
+func TestCopiesShareTheSending(t *testing.T) {
+	require.NoError(t, ranks(5, func(r *collective.Rank) error {
+		var have []Piece
+		if r.Rank == 1 || r.Rank == 2 {
+			have = []Piece{{Name: "w", Tensor: op.Full([]int{4}, core.Num(3), op.TensorOptions{})}}
+		}
+		want := []Piece{{Name: "w", Tensor: op.Zeros(4)}}
+		if err := Reshard(have, want, r.World); err != nil {
+			return err
+		}
+		v, err := core.Values[float64](want[0].Tensor)
+		if err != nil || !slices.Equal(v, []float64{3, 3, 3, 3}) {
+			return fmt.Errorf("got %v, %v", v, err)
+		}
+		// Those with the numbers 0 and 4 get it from rank 1, 3 from rank 2.
+		if n, want := r.World.Stats().Calls["send"], []int{0, 2, 1, 0, 0}[r.Rank]; n != want {
+			return fmt.Errorf("sent it %d times, want %d", n, want)
+		}
+		return nil
+	}))
 }
