@@ -66,3 +66,31 @@ func TestPartsOfSeveralTensors(t *testing.T) {
 	})
 	require.NoError(t, err)
 }
+
+// Ranks that give different numbers of tensors learn it also where the pieces of some fit those of others.
+func TestNumbersOfTensorsDisagree(t *testing.T) {
+	for fewer := range 2 {
+		for name, call := range map[string]func(g *Group, wholes, parts []*core.Tensor, sizes [][]int) *Work{
+			"all_gather": func(g *Group, w, p []*core.Tensor, sizes [][]int) *Work { return g.AllGatherParts(w, p, sizes) },
+			"reduce_scatter": func(g *Group, w, p []*core.Tensor, sizes [][]int) *Work {
+				return g.ReduceScatterParts(p, w, sizes, Sum)
+			},
+		} {
+			err := Spawn(2, []string{"cpu:0"}, patient, func(r *Rank) error {
+				var parts, wholes []*core.Tensor
+				var sizes [][]int
+				for range 2 {
+					parts, wholes, sizes = append(parts, ones(1, 1)), append(wholes, ones(2, 1)), append(sizes, []int{1, 1})
+				}
+				n := 2
+				if r.Rank == fewer {
+					n = 1
+				}
+				return call(r.World, wholes[:n], parts[:n], sizes[:n]).Wait()
+			})
+			require.ErrorContains(t, err, "rank 0: "+name)
+			require.ErrorContains(t, err, "rank 1: "+name)
+			require.ErrorContains(t, err, "the ranks disagree")
+		}
+	}
+}

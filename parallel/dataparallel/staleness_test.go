@@ -84,6 +84,31 @@ func TestStaleGradients(t *testing.T) {
 	})
 }
 
+// Gradients that are outstanding when training becomes synchronous reach the module then.
+func TestStaleGradientsBeforeSynchronousOnes(t *testing.T) {
+	w := op.Zeros(1).Keep().SetRequiresGrad(true)
+	r, err := dataparallel.NewReplicas([]*core.Tensor{w}, []string{"w"}, []core.Device{device(t, 0), device(t, 1)})
+	require.NoError(t, err)
+	defer r.Release()
+	require.NoError(t, r.SetSyncMode(dataparallel.SyncMode{Stale: true, Max: -1}))
+	open := make(chan struct{})
+	for _, want := range []float64{11, 22} {
+		copies, err := r.Replicate(2)
+		require.NoError(t, err)
+		if want == 11 {
+			gate(copies[1][0], open)
+		}
+		far := op.ToDevice(op.Mul(copies[1][0], core.Num(10)), device(t, 0))
+		require.NoError(t, autograd.Backward(op.Sum(op.Add(copies[0][0], far), nil, false)))
+		if want == 11 {
+			require.Equal(t, 0, r.Clocks()[1])
+			close(open)
+			require.NoError(t, r.SetSyncMode(dataparallel.SyncMode{}))
+		}
+		require.Equal(t, want, values(t, w.Grad())[0])
+	}
+}
+
 func device(t *testing.T, i int) core.Device {
 	d, err := core.OpenDevice(fmt.Sprint("cpu:", i))
 	require.NoError(t, err)
