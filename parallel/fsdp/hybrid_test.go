@@ -78,6 +78,41 @@ func TestCase33HybridSharding(t *testing.T) {
 	})
 }
 
+// A model that only the first rank has goes to all others, along rows and columns of the grid.
+func TestHybridBroadcast(t *testing.T) {
+	spawn(t, 4, func(r *collective.Rank) error {
+		shards, copies, err := grid(r)
+		if err != nil {
+			return err
+		}
+		for _, group := range []*collective.Group{shards, nil} {
+			replicas := copies
+			if group == nil {
+				replicas = r.World
+			}
+			m := model()
+			want, err := values(nn.Parameters(m))
+			if err != nil {
+				return err
+			}
+			if r.Rank > 0 {
+				for _, p := range nn.Parameters(m) {
+					nn.InitUniform(p, 5, 6)
+				}
+			}
+			f, err := fsdp.New(m, group, blocks, fsdp.Options{Replicas: replicas, Broadcast: true})
+			if err != nil {
+				return err
+			}
+			got, err := gathered(f)
+			if err := errors.Join(err, equal("parameters", got, want), f.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Of a parameter that only one of the ranks uses, which shares neither rows nor columns of the grid with all others, every rank
 // has the average; of one that none uses, no gradient, also where sums stayed within the groups for a while.
 func TestHybridUnusedParameters(t *testing.T) {

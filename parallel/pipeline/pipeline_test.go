@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -163,6 +164,40 @@ func TestCase42TiedWeights(t *testing.T) {
 	})
 }
 
+// TestCase42AfterAFailure has a step that fails after the copies of a shared weight got gradients: the next one begins without.
+func TestCase42AfterAFailure(t *testing.T) {
+	in64(t, func() {
+		w := op.Rand(4, 4).Keep()
+		w.SetRequiresGrad(true)
+		armed := false
+		first := nn.NewSequential(nn.NewLinear(4, 4, nn.LinearOptions{}), &layerFunc{fn: func(x *core.Tensor) *core.Tensor {
+			if armed {
+				return faulty(x, "backward")
+			}
+			return x
+		}})
+		p, err := NewPipeline(nn.NewSequential(first, &projection{Weight: w}, nn.NewTanh(), &projection{Weight: w}), names(2), Options{Chunks: 2, Split: []int{2, 2}, Loss: mse(false)})
+		require.NoError(t, err)
+		x, target := op.Rand(6, 4), op.Rand(6, 4)
+		var want map[string][]float64
+		for _, armed = range []bool{false, true, false} {
+			_, _, err := p.Step(x, target)
+			if armed {
+				require.ErrorContains(t, err, "boom")
+				grads(t, p)
+				continue
+			}
+			require.NoError(t, err)
+			if got := grads(t, p); want == nil {
+				want = got
+			} else {
+				require.Equal(t, want, got)
+			}
+		}
+		require.NoError(t, p.Release())
+	})
+}
+
 func TestNamesAreTheModels(t *testing.T) {
 	in64(t, func() {
 		model := mlp(4, 4, 0)
@@ -312,6 +347,81 @@ func TestCase45Replicas(t *testing.T) {
 		near(t, want, grads(t, b))
 		require.NoError(t, a.Release())
 		require.NoError(t, b.Release())
+	})
+}
+
+// TestRanksDrawTheSameNumbers has random numbers that go with a micro-batch from rank to rank as they go from stage to stage.
+func TestRanksDrawTheSameNumbers(t *testing.T) {
+	in64(t, func() {
+		x, target := op.Rand(7, 4), op.Rand(7, 4)
+		for _, name := range Names() {
+			chunks, err := Chunks(name, 0)
+			require.NoError(t, err)
+			place, err := Place(name, 2, chunks)
+			require.NoError(t, err)
+			schedule, err := New(name, 2, 3, chunks)
+			require.NoError(t, err)
+			model := mlp(2*chunks, 4, 0.5)
+			p, err := NewPipeline(model, names(2), Options{Chunks: 3, Schedule: name, Loss: mse(false)})
+			require.NoError(t, err)
+			core.ManualSeed(11)
+			_, _, err = p.Step(x, target)
+			require.NoError(t, err)
+			want := grads(t, p)
+			require.NoError(t, p.Release())
+			require.NoError(t, collective.Spawn(2, nil, collective.Options{}, func(r *collective.Rank) error {
+				core.ManualSeed(11)
+				mine := nn.Replicate(model, func(n nn.Named) *core.Tensor {
+					return op.ToDevice(n.Tensor.Detach(), r.Device).Detach().SetRequiresGrad(true)
+				}).(*nn.Sequential)
+				e, err := NewRankExecutor(r.World, r.Device, place)
+				if err != nil {
+					return err
+				}
+				if _, err := rankStep(r, e, schedule, mine, x, target); err != nil {
+					return err
+				}
+				for _, n := range nn.NamedParameters(mine) {
+					if g := n.Tensor.Grad(); g != nil {
+						if v, err := core.Values[float64](g); err != nil || !slices.Equal(v, want[n.Name]) {
+							return fmt.Errorf("%s, %s: got %v, %v, want %v", name, n.Name, v, err, want[n.Name])
+						}
+					}
+				}
+				return e.Release()
+			}))
+		}
+	})
+}
+
+// TestScaledGradients multiplies gradients, and not the loss, for small types.
+func TestScaledGradients(t *testing.T) {
+	in64(t, func() {
+		p, err := NewPipeline(mlp(2, 4, 0), names(2), Options{Chunks: 3, Loss: mse(false)})
+		require.NoError(t, err)
+		x, target := op.Rand(5, 4), op.Rand(5, 4)
+		loss, _, err := p.Step(x, target)
+		require.NoError(t, err)
+		want := grads(t, p)
+		for _, v := range want {
+			for i := range v {
+				v[i] *= 64
+			}
+		}
+		sizes := Sizes(5, 3)
+		b := Batch{Train: true, Loss: true, Outputs: true, Weights: Weights(sizes, false), Scale: 64}
+		b.Schedule, err = p.Schedule(3)
+		require.NoError(t, err)
+		var targets []*core.Tensor
+		for i, n := range sizes {
+			b.Inputs = append(b.Inputs, []*core.Tensor{op.Narrow(x, 0, 2*i, n)})
+			targets = append(targets, op.ToDevice(op.Narrow(target, 0, 2*i, n), p.executor.Device(1)))
+		}
+		again, _, err := p.carryOut(b, targets)
+		require.NoError(t, err)
+		assert.Equal(t, vals(t, loss), vals(t, again))
+		assert.Equal(t, want, grads(t, p))
+		require.NoError(t, p.Release())
 	})
 }
 

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -153,4 +154,34 @@ func TestCase42SharedByRanks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAStepThatIsGivenUp leaves the gradient that a shared weight had.
+func TestAStepThatIsGivenUp(t *testing.T) {
+	schedule, err := New("gpipe", 2, 2, 0)
+	require.NoError(t, err)
+	require.NoError(t, collective.Spawn(2, nil, collective.Options{}, func(r *collective.Rank) error {
+		w := op.Ones(3).SetRequiresGrad(true)
+		w.SetGrad(op.Ones(3))
+		e, err := NewRankExecutor(r.World, r.Device, []int{0, 1})
+		if err != nil {
+			return err
+		}
+		if err := e.Share(w, []int{0, 1}); err != nil {
+			return err
+		}
+		b := Batch{Schedule: schedule, Train: true, Loss: true, Weights: []float64{1, 1}, Inputs: [][]*core.Tensor{{op.Ones(1)}, {op.Ones(1)}}}
+		s, err := e.Begin(b)
+		if err != nil {
+			return err
+		}
+		if w.Grad() != nil {
+			return errors.New("the gradient of earlier steps is not aside")
+		}
+		s.Release()
+		if v, err := core.Values[float64](w.Grad()); err != nil || !slices.Equal(v, []float64{1, 1, 1}) {
+			return fmt.Errorf("got %v, %v", v, err)
+		}
+		return e.Release()
+	}))
 }

@@ -118,6 +118,20 @@ func TestCosts(t *testing.T) {
 	assert.ErrorContains(t, err, "got the cost -1 in Link")
 }
 
+// TestLinksCarryOneTensorAtATime has transfers that take longer than what the devices do meanwhile.
+func TestLinksCarryOneTensorAtATime(t *testing.T) {
+	s, err := New("gpipe", 2, 3, 0)
+	require.NoError(t, err)
+	tl, err := s.Simulate(Costs{Link: []float64{2.5}})
+	require.NoError(t, err)
+	assert.Equal(t, [][]Span{
+		{{Action{Forward, 0, 0}, 0, 1}, {Action{Forward, 0, 1}, 1, 2}, {Action{Forward, 0, 2}, 2, 3},
+			{Action{Backward, 0, 0}, 14, 16}, {Action{Backward, 0, 1}, 16.5, 18.5}, {Action{Backward, 0, 2}, 19, 21}},
+		{{Action{Forward, 1, 0}, 3.5, 4.5}, {Action{Forward, 1, 1}, 6, 7}, {Action{Forward, 1, 2}, 8.5, 9.5},
+			{Action{Backward, 1, 0}, 9.5, 11.5}, {Action{Backward, 1, 1}, 11.5, 13.5}, {Action{Backward, 1, 2}, 13.5, 15.5}},
+	}, tl.Spans)
+}
+
 // TestCostsWithoutOverlap has transfers that take time from the devices at both ends.
 func TestCostsWithoutOverlap(t *testing.T) {
 	s, err := New("gpipe", 2, 2, 0)
