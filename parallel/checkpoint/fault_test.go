@@ -238,6 +238,41 @@ func TestARankThatCannotWrite(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// A rank whose file cannot be written keeps all from a checkpoint, and the files of the others do not stay.
+func TestAFileThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	saveAs(t, dir, byRows, 2)
+	before, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	errs := make([]error, 2)
+	require.NoError(t, ranks(2, func(r *collective.Rank) error {
+		w := world{r.World}
+		sv, err := begin(dir, State{Pieces: piecesOf(byRows, r.Rank, 2)}, w)
+		if err != nil {
+			return err
+		}
+		if r.Rank == 1 {
+			if err := os.Mkdir(filepath.Join(dir, fileName(sv.name, 1, 2)), 0o777); err != nil {
+				return err
+			}
+			defer os.Remove(filepath.Join(dir, fileName(sv.name, 1, 2)))
+		}
+		errs[r.Rank] = sv.finish(w)
+		return nil
+	}))
+	assert.ErrorContains(t, errs[0], "rank 1: ")
+	assert.ErrorContains(t, errs[1], "not a regular file")
+	after, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	names := func(list []os.DirEntry) (names []string) {
+		for _, f := range list {
+			names = append(names, f.Name())
+		}
+		return names
+	}
+	assert.Equal(t, names(before), names(after))
+}
+
 func FuzzIndex(f *testing.F) {
 	dir := f.TempDir()
 	if err := Save(dir, State{Pieces: []Piece{{Name: "w", Tensor: op.Ones(3)}}}, nil); err != nil {

@@ -207,6 +207,28 @@ func TestCase52TrainingGoesOnInEveryOtherWay(t *testing.T) {
 	}
 }
 
+// Each group of an optimiser gets its own hyperparameters back, and the rate that its schedule began with.
+func TestGroupsOfAnOptimiser(t *testing.T) {
+	dir := t.TempDir()
+	make := func(first, second float64) *checkpoint.Training {
+		m := nn.NewSequential(nn.NewLinear(2, 3, nn.LinearOptions{}), nn.NewLinear(3, 2, nn.LinearOptions{}))
+		o, err := optim.New("sgd", nil, optim.Params{Tensors: nn.Parameters(m.Layers[0]), Hyper: optim.Hyper{"lr": first}},
+			optim.Params{Tensors: nn.Parameters(m.Layers[1]), Hyper: optim.Hyper{"lr": second}})
+		require.NoError(t, err)
+		_, err = optim.NewStepLR(o, 1, 0.5)
+		require.NoError(t, err)
+		return &checkpoint.Training{Model: m, Optimizer: o}
+	}
+	a, b := make(0.1, 0.2), make(0.7, 0.8)
+	require.NoError(t, a.Save(dir, nil))
+	require.NoError(t, b.Load(dir, nil))
+	for i, want := range []float64{0.1, 0.2} {
+		g := b.Optimizer.StateDict().Groups[i]
+		require.Equal(t, want, g.Hyper["lr"])
+		require.Equal(t, want, *g.InitialLR)
+	}
+}
+
 // Ranks that have a part of the model each, under its names, save a whole together, and load their parts of one.
 func TestStagesOfAPipeline(t *testing.T) {
 	dir := t.TempDir()

@@ -206,3 +206,27 @@ func TestCase24BucketView(t *testing.T) {
 	}
 	require.Less(t, held[true], held[false]*6/10)
 }
+
+// Case 16: gradients of dtypes of two bytes begin at whole words, of which a device's memory has one owner each.
+func TestCase16HalvesBeginAtWords(t *testing.T) {
+	spawn(t, 1, func(r *collective.Rank) error {
+		m := &struct{ nn.Base }{}
+		for i, n := range []int{3, 1, 5} {
+			m.RegisterParameter(fmt.Sprint("p", i), op.To(op.Ones(n), core.BFloat16).Detach().Keep().SetRequiresGrad(true))
+		}
+		p, err := ddp.New(m, r.World, ddp.Options{BucketView: true})
+		if err != nil {
+			return err
+		}
+		b := p.Reducer().Buckets()[0]
+		if n := b.Buffer().Numel(); n != 12 {
+			return fmt.Errorf("the buffer has %d elements, want 12", n)
+		}
+		for _, g := range b.Gradients() {
+			if g.Offset()%2 != 0 {
+				return fmt.Errorf("a gradient begins at element %d", g.Offset())
+			}
+		}
+		return p.Close()
+	})
+}

@@ -30,6 +30,18 @@ func TestCase16DelayedParameters(t *testing.T) {
 				if err != nil {
 					return err
 				}
+				if delayed { // reduced after all others
+					names := map[string]bool{}
+					list := p.Reducer().Buckets()
+					for _, b := range list[len(list)-2:] {
+						for _, n := range b.Names() {
+							names[n] = true
+						}
+					}
+					if names[nn.NamedParameters(m)[0].Name] || names[nn.NamedParameters(m)[4].Name] {
+						return fmt.Errorf("the last buckets hold %v", names)
+					}
+				}
 				opt, err := optimisers["adam"](params)
 				if err != nil {
 					return err

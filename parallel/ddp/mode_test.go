@@ -178,6 +178,63 @@ func TestUpdatesAreAppliedOnce(t *testing.T) {
 	}
 }
 
+// An owner leaves alone what a rank has no gradient for, and takes the rate that its own rank has now.
+func TestUpdatesOfOwners(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		c := newConstant()
+		for _, p := range nn.Parameters(c) {
+			op.FillInPlace(p.Detach(), core.Num(1))
+		}
+		p, err := ddp.New(c, r.World, ddp.Options{})
+		if err != nil {
+			return err
+		}
+		o, err := optim.NewSGD(nn.Parameters(p), optim.Hyper{"lr": 1, "weight_decay": 0.5})
+		if err != nil {
+			return err
+		}
+		if err := p.Reducer().SetSyncMode(ddp.SyncMode{Kind: ddp.Asynchronous}, o); err != nil {
+			return err
+		}
+		var settled []float64
+		for s := range 5 {
+			if s == 2 {
+				if err := o.Groups()[0].Set("lr", 0); err != nil {
+					return err
+				}
+			}
+			o.ZeroGrad()
+			if err := errors.Join(p.Begin(1), autograd.Backward(op.Sum(c.A, nil, false)), p.Reducer().Step()); err != nil {
+				return err
+			}
+			if s == 2 { // from here on both owners have the new rate
+				if err := r.World.Barrier(); err != nil {
+					return err
+				}
+			}
+			now, err := values(c)
+			if err != nil {
+				return err
+			}
+			if s == 4 && !slices.Equal(now, settled) {
+				return fmt.Errorf("without a rate %v became %v", settled, now)
+			}
+			settled = now
+		}
+		if err := p.Close(); err != nil {
+			return err
+		}
+		v, err := values(c)
+		if err != nil {
+			return err
+		}
+		if want := []float64{1, 1, 1, 1, 1, 1}; !slices.Equal(v[3:], want) {
+			return fmt.Errorf("what had no gradient is %v, want %v", v[3:], want)
+		}
+		return nil
+	})
+}
+
 // A rank waits when it is ahead of the slowest by more than the bound, and not before.
 func TestAFastRankWaits(t *testing.T) {
 	const bound = 2

@@ -33,9 +33,16 @@ func TestCase22Buffers(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		spawn(t, 3, func(r *collective.Rank) error {
 			m := nn.NewSequential(nn.NewLinear(width, 4, nn.LinearOptions{}), nn.NewBatchNorm1d(4, nn.BatchNormOptions{}), nn.NewLinear(4, 2, nn.LinearOptions{}))
+			mean := nn.StateDict(m)["1.running_mean"]
+			if err := op.FillInPlace(mean, core.Num(float64(r.Rank))).Err(); err != nil {
+				return err
+			}
 			p, err := ddp.New(m, r.World, ddp.Options{KeepBuffers: keep})
 			if err != nil {
 				return err
+			}
+			if v, err := core.Values[float64](mean); err != nil || v[0] != 0 { // rank 0's at the beginning, in any case
+				return fmt.Errorf("keep %v: the buffer begins with %v, %v", keep, v, err)
 			}
 			for s := range 2 {
 				if err := backward(p, r, s); err != nil {

@@ -326,3 +326,49 @@ func TestCase21Freezing(t *testing.T) {
 		})
 	}
 }
+
+// Case 18: with weights, the samples of all passes that come together count.
+func TestCase18Weighted(t *testing.T) {
+	const a, b = 2, 6 // samples of rank 0's two passes; rank 1 has 8 in each
+	spawn(t, 2, func(r *collective.Rank) error {
+		o := small
+		o.Weighted = true
+		p, err := ddp.New(mlpLike(7), r.World, o)
+		if err != nil {
+			return err
+		}
+		if _, err := p.Load(nn.StateDict(mlpLike(7)), true); err != nil {
+			return err
+		}
+		pass := func(m nn.Layer, rank, s int) error {
+			n := []int{a, b}[s]
+			if rank == 1 {
+				n = 8
+			}
+			x, y := batch(s, 10*rank, 10*rank+n)
+			return autograd.Backward(mse(nn.Call(m, x), y))
+		}
+		if err := errors.Join(p.NoSync(func() error { return pass(p, r.Rank, 0) }), pass(p, r.Rank, 1)); err != nil {
+			return err
+		}
+		var want []float64
+		for rank, weight := range []float64{(a + b) / 24.0, 16 / 24.0} {
+			m := mlpLike(7)
+			if err := errors.Join(pass(m, rank, 0), pass(m, rank, 1)); err != nil {
+				return err
+			}
+			g, err := grads(m)
+			if err != nil {
+				return err
+			}
+			if want == nil {
+				want = make([]float64, len(g))
+			}
+			for i := range g {
+				want[i] += weight * g[i]
+			}
+		}
+		got, err := grads(p)
+		return errors.Join(err, near("gradient", got, want, 1e-9), p.Close())
+	})
+}

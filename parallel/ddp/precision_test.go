@@ -1,10 +1,12 @@
 package ddp_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
@@ -102,4 +104,53 @@ func TestMixedPrecisionWithHook(t *testing.T) {
 		require.ErrorContains(t, p.Reducer().RegisterHook(ddp.AllReduceHook), "only one")
 		return nil
 	})
+}
+
+// scaled multiplies by a weight, and remembers the dtypes of the two.
+type scaled struct {
+	nn.Base
+	Weight *core.Tensor
+	see    func(x, w core.DType)
+}
+
+func (s *scaled) Forward(x *core.Tensor) *core.Tensor {
+	s.see(x.DType(), s.Weight.DType())
+	return op.Mul(x, s.Weight)
+}
+
+// Case 14: what is computed and reduced in which dtype. The ranks' gradients are 1 and a number that half precision loses beside 1.
+func TestCase14DTypes(t *testing.T) {
+	const tiny = 1.0 / 512
+	half, single, double := core.BFloat16, core.Float32, core.Float64
+	for name, c := range map[string]struct {
+		precision     ddp.Precision
+		input, weight core.DType
+		want          float64
+	}{
+		"none":                {ddp.Precision{}, double, double, (1 + tiny) / 2},
+		"compute":             {ddp.Precision{Param: &half}, half, half, 0.5},
+		"compute, not reduce": {ddp.Precision{Param: &half, Reduce: &single}, half, half, (1 + tiny) / 2},
+		"reduce":              {ddp.Precision{Reduce: &half}, double, double, 0.5},
+		"inputs stay":         {ddp.Precision{Param: &half, KeepInputs: true}, double, half, 0.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spawn(t, 2, func(r *collective.Rank) error {
+				var seen [2]core.DType
+				m := &scaled{Weight: op.Ones(3).Keep().SetRequiresGrad(true), see: func(x, w core.DType) { seen = [2]core.DType{x, w} }}
+				p, err := ddp.New(m, r.World, ddp.Options{Precision: c.precision})
+				if err != nil {
+					return err
+				}
+				y := p.Forward(op.Full([]int{3}, core.Num([]float64{1, tiny}[r.Rank]), op.TensorOptions{}))
+				if err := autograd.Backward(op.Sum(y, nil, false)); err != nil {
+					return err
+				}
+				if want := [2]core.DType{c.input, c.weight}; seen != want {
+					return fmt.Errorf("input and weight are %v, want %v", seen, want)
+				}
+				got, err := grads(m)
+				return errors.Join(err, equal("gradient", got, []float64{c.want, c.want, c.want}), p.Close())
+			})
+		})
+	}
 }

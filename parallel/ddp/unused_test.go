@@ -131,6 +131,37 @@ func TestCase20FindUnused(t *testing.T) {
 	}
 }
 
+// Case 20: a gradient that a hook brought from other ranks has memory of its own: the next step's buffer is not it.
+func TestCase20FoundGradientsStay(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		m := newBranches()
+		p, err := ddp.New(m, r.World, ddp.Options{FindUnused: true})
+		if err != nil {
+			return err
+		}
+		if err := p.Reducer().RegisterHook(ddp.AllReduceHook); err != nil {
+			return err
+		}
+		var first *core.Tensor
+		var before []float64
+		for s := range 3 {
+			nn.ZeroGrad(p)
+			m.use = []string{"left", "right"}[r.Rank]
+			if err := backward(p, r, s); err != nil {
+				return err
+			}
+			if s == 0 {
+				first = []*nn.Linear{m.Right, m.Left}[r.Rank].Weight.Grad().Detach()
+				if before, err = core.Values[float64](first); err != nil {
+					return err
+				}
+			}
+		}
+		after, err := core.Values[float64](first)
+		return errors.Join(err, equal("the first step's gradient", after, before), p.Close())
+	})
+}
+
 // Case 20: with a static graph, the first step finds the unused parameters for all, and a step that uses others is an error.
 func TestCase20StaticGraph(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {

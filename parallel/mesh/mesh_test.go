@@ -85,10 +85,19 @@ func TestMeshParts(t *testing.T) {
 			return err
 		}
 
+		near, err := m.Sub("dp", "tp") // one right inside the other
+		if err != nil {
+			return err
+		}
+		assert.Equal(t, []int{4 * pp, 4*pp + 1, 4*pp + 2, 4*pp + 3}, near.Ranks())
+
 		flat, err := part.Flatten("")
 		if err != nil {
 			return err
 		}
+		assert.Equal(t, []int{1}, flat.Strides())
+		_, err = near.Flatten("pp_tp")
+		assert.ErrorContains(t, err, `"pp_tp" stands for other axes`)
 		assert.Equal(t, "(pp_tp=4)", flat.String())
 		assert.Equal(t, part.Ranks(), flat.Ranks())
 		assert.Equal(t, []int{2*pp + tp}, flat.Coordinate())
