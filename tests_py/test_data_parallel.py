@@ -167,6 +167,35 @@ def test_case13_weights():
         m.set_weights([1, -1])
 
 
+def test_case13_parts_of_the_devices():
+    """Each device gets its share; measuring runs each one by itself, once."""
+    seen = collections.Counter()
+
+    class Watched(nn.Linear):
+        def forward(self, x):
+            seen[str(x.device), len(x)] += 1
+            return super().forward(x)
+
+    x = plait.ones(12, 6)
+    DataParallel(Watched(6, 2), ["cpu:0", "cpu:1"], weights=[3, 1])(x)
+    assert seen == {("cpu:0", 9): 1, ("cpu:1", 3): 1}
+    auto = DataParallel(Watched(6, 2), ["cpu:0", "cpu:1"], weights="auto")
+    auto(x)
+    seen.clear()
+    auto(x)
+    assert sum(seen.values()) == sum(n > 0 for n in auto.sizes(12))
+
+
+def test_case09_parameters_that_are_replaced():
+    x, _ = batch(6)
+    m = DataParallel(model(), DEVICES)
+    m(x)
+    m.module[0].weight = nn.Parameter(m.module[0].weight.detach() * 2)
+    np.testing.assert_allclose(m(x).detach().numpy(), m.module(x).detach().numpy(), rtol=1e-9)
+    m(x).sum().backward()
+    assert m.module[0].weight.grad is not None
+
+
 def test_data_parallel_stale_gradients():
     x, y = batch(12)
     m = DataParallel(model(), ["cpu:0", "cpu:1"])

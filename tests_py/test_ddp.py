@@ -68,6 +68,54 @@ def test_weighted_by_uneven_batches():
     assert_close(on_ranks(N, fn)[0], one_device(3, make=lambda p: plait.optim.SGD(p, lr=0.1)))
 
 
+def test_weighted_by_another_dimension():
+    cuts = [0, 1, 4, 12]
+
+    class Across(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x.T)
+
+    def fn(rank):
+        m = DistributedDataParallel(Across(*model()), dim=1, weighted=True)
+        x, y = part(rank, cuts=cuts)
+        nn.functional.mse_loss(m(x.T), y).backward()
+        return [p.grad.numpy().copy() for p in m.parameters()]
+
+    m, (x, y) = model(), batch()
+    nn.functional.mse_loss(m(x), y).backward()
+    assert_close(on_ranks(N, fn)[0], [p.grad.numpy() for p in m.parameters()])
+
+
+def test_case16_sizes_of_buckets():
+    def fn(rank):
+        counts = []
+        for size in (None, 1e-4, 1e-9):  # of 16 + 128 bytes, and 64 + 384
+            m = DistributedDataParallel(model(), bucket_cap_mb=size)
+            x, y = part(rank)
+            nn.functional.mse_loss(m(x), y).backward()
+            counts.append(m.statistics()["buckets"])
+        return counts
+
+    assert on_ranks(2, fn)[0] == [1, 2, 4]
+
+
+def test_case18_no_sync_in_another():
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        x, y = part(rank)
+        with m.no_sync():
+            with m.no_sync():
+                assert not m.require_backward_grad_sync
+            assert not m.require_backward_grad_sync
+            nn.functional.mse_loss(m(x), y).backward()
+            assert m.statistics()["bytes"] == 0
+        assert m.require_backward_grad_sync
+        nn.functional.mse_loss(m(x), y).backward()
+        assert m.statistics()["bytes"] > 0
+
+    on_ranks(2, fn)
+
+
 def test_case18_no_sync():
     def fn(rank):
         m = DistributedDataParallel(model())
@@ -124,6 +172,35 @@ def test_case19_join():
     results = on_ranks(N, fn)
     for other in results[1:]:
         assert_close(results[0], other)
+
+
+@pytest.mark.parametrize("by_all", [True, False])
+def test_case19_join_divisors(by_all):
+    """Rank 0 has no batch: the sum is divided by both ranks, or by the one that has."""
+
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        x, y = part(1)
+        with m.join(divide_by_initial_world_size=by_all):
+            if rank == 1:
+                nn.functional.mse_loss(m(x), y).backward()
+        return [p.grad.numpy().copy() for p in m.parameters()] if rank == 1 else None
+
+    m, (x, y) = model(), part(1)
+    nn.functional.mse_loss(m.to(x.device)(x), y).backward()
+    want = [p.grad.numpy() / (2 if by_all else 1) for p in m.parameters()]
+    assert_close(on_ranks(2, fn, devices=["cpu:1"])[1], want)
+
+
+def test_case19_a_join_that_an_error_ends():
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        with pytest.raises(KeyError), m.join():
+            raise KeyError("lost")
+        with m.join():
+            pass
+
+    on_ranks(1, fn)
 
 
 def test_case20_unused_parameters():
@@ -393,6 +470,22 @@ def test_case14_mixed_precision():
         assert all((a == b).all() for a, b in zip(results[0], other, strict=True))
     want = one_device(3, make=lambda p: plait.optim.SGD(p, lr=0.1))
     assert_close(results[0], want, rtol=0.03)
+
+
+def test_case14_mixed_precision_of_inputs_that_stay():
+    seen = []
+
+    class Watched(nn.Linear):
+        def forward(self, x):
+            seen.append((x.dtype, self.weight.dtype))
+            return super().forward(x.to(self.weight.dtype))
+
+    def fn(rank):
+        lowered = _MixedPrecision(param_dtype=plait.bfloat16, cast_forward_inputs=False)
+        DistributedDataParallel(Watched(6, 2), mixed_precision=lowered)(plait.ones(3, 6))
+
+    on_ranks(1, fn)
+    assert seen == [(plait.float32, plait.bfloat16)]
 
 
 def test_case26_mixed_precision_of_checkpointed_blocks():

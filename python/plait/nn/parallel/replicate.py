@@ -54,13 +54,11 @@ class Replicas(_core.ObjectOwner):
         out = array("q", bytes(8 * n * count))
         check(_core.bind_ReplicasMake(self._h, n, address(out)))
         copies = [own(h) for h in out]
-        return [self.replica(module, copies[d * count : (d + 1) * count], d == 0) for d in range(n)]
+        return [self.replica(module, copies[d * count : (d + 1) * count]) for d in range(n)]
 
-    def replica(self, module: Module, tensors: Sequence[Tensor], first: bool = False) -> Module:
-        """Returns a copy of the module with the given tensors; the first one's buffers are the module's own."""
+    def replica(self, module: Module, tensors: Sequence[Tensor]) -> Module:
+        """Returns a copy of the module with the given tensors."""
         mapping = {id(t): c for (_, t), c in zip(tensors_of(module), tensors, strict=True)}
-        if first:
-            mapping.update({id(b): b for b in module.buffers()})
         return _copy(module, mapping, {})
 
 
