@@ -456,3 +456,14 @@ def test_print_shows_what_a_rank_has():
         )
 
     on_ranks(2, run)
+
+
+@pytest.mark.parametrize(("shape", "rows"), [((1, 2), 4), ((2, 1), 8)])
+def test_case33_axes_of_a_mesh(shape, rows):
+    """The second axis of a mesh divides, the first has copies."""
+
+    def fn(rank):
+        m = fully_shard(nn.Linear(6, 8), mesh=dist.init_device_mesh("cpu", shape, mesh_dim_names=("copies", "shards")))
+        return m.weight.shape[0]
+
+    assert on_ranks(2, fn) == [rows, rows]

@@ -223,6 +223,48 @@ func TestDivideFactor(t *testing.T) {
 	})
 }
 
+// What was dropped between passes without synchronisation does not come back, wherever it waited.
+func TestDroppedGradients(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		for _, group := range []*collective.Group{r.World, nil} {
+			o := fsdp.Options{}
+			if group == nil {
+				o.Replicas = r.World
+			}
+			m := &scaled{Weight: op.Ones(4).Keep().SetRequiresGrad(true)}
+			f, err := fsdp.New(m, group, nil, o)
+			if err != nil {
+				return err
+			}
+			u := f.Tree().Units()[0]
+			u.SetDivideFactor(1)
+			for _, sync := range []bool{true, false, true} {
+				u.SetSync(sync)
+				x := op.Full([]int{4}, core.Num(float64(r.Rank+1)), op.TensorOptions{})
+				if err := autograd.Backward(op.Sum(f.Forward(x), nil, false)); err != nil {
+					return err
+				}
+				if !sync {
+					if err := u.Unshard(); err != nil {
+						return err
+					}
+					m.Weight.SetGrad(nil) // of the whole parameter
+					u.Reshard()
+					m.Weight.SetGrad(nil)
+				}
+			}
+			v, err := core.Values[float64](m.Weight.Grad())
+			if err != nil || v[0] != 3 {
+				return fmt.Errorf("divided %v: got %v, %v, want 3", group != nil, v, err)
+			}
+			if err := f.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Shards that change while full parameters, or parts of them, are kept for a backward pass that does not come, or after one,
 // are gathered again.
 func TestChangedShardsAreGatheredAgain(t *testing.T) {
