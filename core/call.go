@@ -92,8 +92,10 @@ type Call struct {
 	// InPlace marks a call whose outputs hold values that it changes: it runs only if all of them, and all inputs, are
 	// sound, and otherwise leaves them as they were.
 	InPlace bool
-	// Fn replaces the kernel for work done by a Go function.
-	Fn func() error
+	// Fn replaces the kernel for work done by a Go function. If HostOnly is set it uses no memory of the device: a GPU need not be
+	// done with what came before.
+	Fn       func() error
+	HostOnly bool
 	// Mark replaces the kernel for a call of a Go function when the device is done with what came before and the inputs are
 	// there. What comes after does not wait for it: a GPU goes on meanwhile. It must not block.
 	Mark func()
@@ -116,7 +118,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Fn, c.Mark, c.shared = 0, false, nil, nil, false
+	c.Work, c.InPlace, c.Fn, c.HostOnly, c.Mark, c.shared = 0, false, nil, false, nil, false
 }
 
 // Clear lets go of what the call refers to.

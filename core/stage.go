@@ -13,6 +13,8 @@ type Stager interface {
 	Stream
 	// Fetch starts to copy regions to a stage, after what was launched so far and after events.
 	Fetch(regions []Region, after ...Event) (Fetched, error)
+	// Hurry says that what is fetched and stored next is soon waited for: other streams of the device are to leave room for it.
+	Hurry()
 	// Stage returns a stage for bytes that are to be copied to regions.
 	Stage(regions []Region) (Stage, error)
 }

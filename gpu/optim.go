@@ -56,6 +56,7 @@ func stepCall(r *recorder, c *core.Call) error {
 		if err := stepOne(r, &c.Ins[i], outs, int(c.Ints[3*i]), states, c.Floats[ruleNumbers*i:]); err != nil {
 			return err
 		}
+		r.stream.feed(r) // a GPU that has waited for the last gradient begins before all is written down
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ type recorder struct {
 	fusion fusion
 	temps  []core.Memory // of the call being recorded
 	words  []uint32      // room for parameters
+
+	patience int // commands; see [stream.feed]
 }
 
 // program returns the program of a key, of which source writes the text.

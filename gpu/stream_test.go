@@ -303,3 +303,80 @@ func TestWaitingForATimeEndsThenOrWhenTheValueIsKnown(t *testing.T) {
 		})
 	})
 }
+
+// A GPU that has nothing to do begins before all is recorded that it will be given.
+func TestAnIdleGPUBeginsEarly(t *testing.T) {
+	d := device(t)
+	s := d.NewStream(0)
+	defer s.Close()
+	core.Tidy(func() {
+		core.WithStream(s, func() {
+			x := on(d, 4)
+			require.NoError(t, s.Synchronize())
+			release := hold(s)
+			before := d.Traffic().Submits
+			for range 40 { // less than a batch
+				x = op.CumSum(x, 0)
+			}
+			release()
+			require.NoError(t, s.Synchronize())
+			require.Greater(t, d.Traffic().Submits, before+1)
+		})
+	})
+}
+
+// Pieces that are on their way to the host do not wait for those behind them.
+func TestPiecesLeaveOneByOne(t *testing.T) {
+	d := device(t)
+	s := d.NewStream(0)
+	defer s.Close()
+	m, err := s.Alloc(3 << 10)
+	require.NoError(t, err)
+	defer s.Free(m)
+	release := hold(s)
+	before := d.Traffic().Submits
+	var pieces []core.Fetched
+	for i := range 3 {
+		f, err := s.(core.Stager).Fetch([]core.Region{{Memory: m, Offset: i << 10, Size: 1 << 10}})
+		require.NoError(t, err)
+		pieces = append(pieces, f)
+	}
+	release()
+	for _, f := range pieces {
+		require.NoError(t, f.Wait())
+		f.Release()
+	}
+	require.Greater(t, d.Traffic().Submits, before+1)
+}
+
+// A function of the host alone does not wait for the device.
+func TestFunctionsOfTheHostAlone(t *testing.T) {
+	d := device(t)
+	s := d.NewStream(0)
+	defer s.Close()
+	core.Tidy(func() {
+		core.WithStream(s, func() {
+			x := on(d, 4)
+			for _, alone := range []bool{false, true} {
+				require.NoError(t, s.Synchronize())
+				release := hold(s)
+				before, during := d.Traffic().Submits, 0
+				x = op.CumSum(x, 0)
+				c := s.Begin(-1, "look")
+				c.HostOnly = alone
+				c.Fn = func() error {
+					during = d.Traffic().Submits
+					return nil
+				}
+				s.Launch(c)
+				release()
+				require.NoError(t, s.Synchronize())
+				if alone {
+					require.Equal(t, before, during)
+				} else {
+					require.Equal(t, before+1, during)
+				}
+			}
+		})
+	})
+}

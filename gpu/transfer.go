@@ -61,6 +61,9 @@ func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched
 	return s.fetch(regions, after)
 }
 
+// Hurry implements [core.Stager].
+func (s *stream) Hurry() { s.device.turns.hurry() }
+
 func (s *stream) fetch(regions []core.Region, after []core.Event) (*fetched, error) {
 	f := &fetched{transfer{regions: regions}, s.device}
 	var size int

@@ -6,14 +6,17 @@ import (
 )
 
 const (
-	// turn is how long the GPU is about to be busy with a batch while streams take turns.
-	turn = 2 * time.Millisecond
+	// turn is how long the GPU is about to be busy with a batch while streams take turns, and shortTurn while it is soon waited for
+	// what is copied. The end of a batch costs some 40 microseconds.
+	turn, shortTurn = 8 * time.Millisecond, 2 * time.Millisecond
 	// leastTurn is how many commands such a batch has at least.
 	leastTurn = 4
 	// turnsAhead is how many such batches of a stream may be on the GPU: while it runs one, the next is there.
 	turnsAhead = 2
 	// turnsKept is how many batches after a copy between the host and the device streams go on to take turns.
 	turnsKept = 512
+	// shortKept is how many of them are short after a copy that is soon waited for.
+	shortKept = 32
 )
 
 // A turns decides how much of a stream's work the GPU is given at once. The GPU runs batches in the order in which it gets them,
@@ -21,6 +24,7 @@ const (
 // before. While there are such copies, streams therefore give little at a time; otherwise few and long batches cost the least.
 type turns struct {
 	left  atomic.Int32 // batches until they may be long again
+	short atomic.Int32 // batches until turns may be
 	cost  atomic.Int64 // of a command, in nanoseconds of the GPU, smoothed
 	ended time.Time    // when the last batch did; the owner's
 }
@@ -28,12 +32,19 @@ type turns struct {
 // take has streams take turns for a while.
 func (t *turns) take() { t.left.Store(turnsKept) }
 
+// hurry makes the turns of the next while short.
+func (t *turns) hurry() { t.short.Store(shortKept) }
+
 // size returns how many commands a batch may have.
 func (t *turns) size() int {
 	if t.left.Load() <= 0 {
 		return fullBatch
 	}
-	return min(max(int(int64(turn)/max(t.cost.Load(), 1)), leastTurn), fullBatch)
+	long := turn
+	if t.short.Load() > 0 {
+		long = shortTurn
+	}
+	return min(max(int(int64(long)/max(t.cost.Load(), 1)), leastTurn), fullBatch)
 }
 
 // ahead returns how many batches of a stream may be on the GPU.
@@ -46,8 +57,10 @@ func (t *turns) ahead() int32 {
 
 // sent counts a batch.
 func (t *turns) sent() {
-	if t.left.Load() > 0 {
-		t.left.Add(-1)
+	for _, n := range []*atomic.Int32{&t.left, &t.short} {
+		if n.Load() > 0 {
+			n.Add(-1)
+		}
 	}
 }
 
@@ -67,4 +80,25 @@ func (t *turns) measure(commands int, begun time.Time, carries bool) {
 		each = before + (each-before)/4
 	}
 	t.cost.Store(max(each, 1))
+}
+
+// leastPatience is how many commands a GPU that has nothing to do waits for where more calls are on their way.
+const leastPatience = 16
+
+// feed sends the batch if the GPU has nothing to do although more calls are there, which take their time to be recorded. It waits for
+// more commands every time that this happens in a row, since recording is then what everything waits for, and long batches cost the
+// least.
+func (s *stream) feed(r *recorder) {
+	if s.flying.Load() == 0 && r.batch.list.Len() >= r.patience {
+		r.patience = min(2*r.patience, fullBatch)
+		s.send(r)
+	}
+}
+
+// piecesKept is how many pieces of a collective a stream puts together while it may not send.
+const piecesKept = 2
+
+// hasPiece reports whether a batch with a piece of a collective goes although more come: those who wait for it go on meanwhile.
+func (s *stream) hasPiece(r *recorder) bool {
+	return s.flying.Load() < s.device.turns.ahead() || len(r.batch.reads)+len(r.batch.uploads) >= piecesKept
 }

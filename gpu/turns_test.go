@@ -28,8 +28,16 @@ func TestTurnsAreShortWhileThereAreCopies(t *testing.T) {
 	u.measure(100, time.Now().Add(-time.Hour), true)
 	require.Equal(t, fullBatch, u.size(), "copies and what is launched beside them say nothing about commands")
 	u.ended = time.Time{}
-	u.measure(100, time.Now().Add(-1000*turn), false)
+	u.measure(100, time.Now().Add(-50*turn), false)
 	require.Less(t, u.size(), fullBatch)
+
+	long := u.size()
+	u.hurry()
+	require.Less(t, u.size(), long, "somebody waits soon")
+	for range shortKept {
+		u.sent()
+	}
+	require.Equal(t, long, u.size())
 
 	for range turnsKept {
 		u.sent()

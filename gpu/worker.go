@@ -13,7 +13,7 @@ import (
 
 // work records calls and sends batches until the stream is closed.
 func (s *stream) work() {
-	r := &recorder{stream: s, device: s.device, batch: s.newBatch()}
+	r := &recorder{stream: s, device: s.device, batch: s.newBatch(), patience: leastPatience}
 	for {
 		next := s.taken.Load() + 1
 		if s.tail.Load() < next {
@@ -24,12 +24,15 @@ func (s *stream) work() {
 				s.sendAhead(r)
 			case !s.await(r):
 				return
+			default:
+				r.patience = leastPatience
 			}
 			continue
 		}
 		slot := &s.slots[(next-1)%queueSize]
 		s.order(r, slot.call.Waits())
 		s.record(r, slot)
+		carried := slot.transfer != nil && s.carries.Load()
 		if s.sent.Load() < next {
 			r.batch.last = next
 		}
@@ -40,8 +43,11 @@ func (s *stream) work() {
 			core.Crowd(-1)
 		}
 		s.notify()
-		if r.fusion.n == 0 && r.batch.full(s.device.turns.size()) || s.awaited(next) || core.ActiveProfile() != nil {
+		switch {
+		case r.fusion.n == 0 && r.batch.full(s.device.turns.size()), s.awaited(next), carried && s.hasPiece(r), core.ActiveProfile() != nil:
 			s.sendHere(r)
+		case r.fusion.n == 0:
+			s.feed(r)
 		}
 	}
 }
@@ -194,7 +200,9 @@ func (s *stream) execute(r *recorder, c *core.Call) (err error) {
 	}
 	switch {
 	case c.Fn != nil:
-		s.drain(r)
+		if !c.HostOnly {
+			s.drain(r)
+		}
 		return c.Fn()
 	case c.Mark != nil:
 		s.mark(r, c)

@@ -65,6 +65,7 @@ func (b *Bucket) guard(result *core.Tensor, grads []*core.Tensor) {
 	if result != nil {
 		c.In(result)
 	}
+	c.HostOnly = true
 	c.Fn = func() error {
 		for _, w := range works {
 			if err := w.Err(); err != nil {
