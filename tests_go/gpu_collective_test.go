@@ -309,6 +309,32 @@ func TestFailuresOnGPUs(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1 is gone")
 }
 
+// Who sends does not wait until the receivers have it.
+func TestSendersGoOnOnGPUs(t *testing.T) {
+	needGPU(t)
+	lists := make([][]*core.Tensor, 2)
+	for i, name := range []string{"gpu:0", "gpu:1"} {
+		d, err := core.OpenDevice(name)
+		require.NoError(t, err)
+		lists[i] = []*core.Tensor{op.ToDevice(core.FromSlice([]float32{float32(i), 7}), d)}
+	}
+	leave := make(chan struct{})
+	stay(lists[1][0].Device(), leave)
+	works, err := collective.BroadcastSyncMany(lists)
+	require.NoError(t, err)
+	for _, w := range works {
+		done, err := w.WaitFor(limit / 4)
+		require.NoError(t, err)
+		require.True(t, done)
+	}
+	close(leave)
+	for _, list := range lists {
+		v, err := core.Values[float32](list[0])
+		require.NoError(t, err)
+		require.Equal(t, []float32{0, 7}, v)
+	}
+}
+
 // One thread, several tensors, one of them on the CPU.
 func TestAllReduceSyncOnGPUs(t *testing.T) {
 	needGPU(t)

@@ -24,14 +24,6 @@ type post struct {
 	timer  *time.Timer // of send and recv
 }
 
-// device returns that of the tensors, or nil.
-func (p *post) device() core.Device {
-	if p.stream == nil {
-		return nil
-	}
-	return p.stream.Device()
-}
-
 func (p *post) fail(err error) {
 	p.stop()
 	p.work.settle(nil, err)

@@ -31,8 +31,10 @@ type job struct {
 	chunks []*chunk
 	link   time.Duration // see linkTime
 	began  bool
-	last   []core.Event // of each post, the end of what was launched on its stream
-	ends   []ending     // of each post, when nobody uses its tensors any more
+	last   []core.Event   // of each post, the end of what was launched on its stream
+	used   [][]core.Event // of each post, the end of what reads its memory: on its own stream, and on those of others on its device
+	ends   []ending       // of each post: nothing uses its memory any more
+	sends  []bool         // of each post, whether that is so once all has been fetched
 }
 
 // A lane is the streams of a post on a device that the host cannot address; nil of others. What leaves the device has a
@@ -62,13 +64,23 @@ type chunk struct {
 }
 
 func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
-	j := &job{name: name, posts: posts, lanes: lanes, link: linkTime(posts), last: make([]core.Event, len(posts))}
-	for _, p := range posts {
-		j.ends = append(j.ends, newEnding())
+	n := len(posts)
+	j := &job{name: name, posts: posts, lanes: lanes, link: linkTime(posts), last: make([]core.Event, n), sends: make([]bool, n)}
+	for r, p := range posts {
 		j.reads, j.writes = append(j.reads, foreign(p.reads, posts)), append(j.writes, foreign(p.writes, posts))
+		j.used = append(j.used, make([]core.Event, n))
+		j.ends = append(j.ends, newEnding())
+		j.sends[r] = lanes[r].entering != nil
 	}
 	for i := range plan {
-		j.leave(&plan[i])
+		s := &plan[i]
+		j.leave(s)
+		for _, out := range s.outs {
+			j.sends[out.rank] = false
+			if j.inside(s, out) {
+				j.sends[s.ins[0].rank] = false
+			}
+		}
 	}
 	j.cut(plan)
 	return j
@@ -125,7 +137,7 @@ type direct struct {
 }
 
 // inside reports whether a part goes to one of its outs without leaving a device.
-func (j *job) inside(p *part, out source) bool {
+func (j *job) inside(p *step, out source) bool {
 	in := p.ins[0]
 	return p.op == combine.Copy && j.away(in) && j.away(out) &&
 		j.lanes[in.rank].entering.Device() == j.lanes[out.rank].entering.Device()
@@ -146,7 +158,7 @@ func (c *chunk) fetch() {
 		p := &c.parts[i]
 		needed := false
 		for _, out := range p.outs {
-			needed = needed || !j.inside(p, out)
+			needed = needed || !j.inside(p.step, out)
 		}
 		for _, in := range p.ins {
 			at := -1
@@ -158,11 +170,28 @@ func (c *chunk) fetch() {
 		}
 	}
 	for r, list := range regions {
+		if l := j.lanes[r].leaving; l != nil && !j.posts[0].op.Kind.reduces() {
+			l.Hurry() // sums of gradients are waited for in the end alone, but parameters before each layer
+		}
 		if len(list) > 0 {
 			c.fetched[r], c.errs[r] = j.lanes[r].leaving.Fetch(list, pending(j.reads[r])...)
+			j.used[r][r] = j.lanes[r].leaving.Record()
 			for _, s := range list {
 				j.posts[r].count(s.Size)
 			}
+		}
+	}
+	if c == j.chunks[len(j.chunks)-1] {
+		j.finish(true)
+	}
+}
+
+// finish says when nothing uses the memory any more of the posts that only send, or of the others. No post waits for the copies of
+// another one's device.
+func (j *job) finish(sends bool) {
+	for r, end := range j.ends {
+		if j.sends[r] == sends {
+			end.finish(slices.DeleteFunc(append(j.used[r], j.last[r]), func(e core.Event) bool { return e == nil }))
 		}
 	}
 }
@@ -222,21 +251,7 @@ func (c *chunk) store() {
 		}
 	}
 	if c == j.chunks[len(j.chunks)-1] {
-		j.finish()
-	}
-}
-
-// finish tells when the tensors of each post are free: what was fetched of them has been, and what is on its way to them, or from them
-// to others on the same device, is last on its stream. One thread that drives all devices waits for all of it.
-func (j *job) finish() {
-	for r, end := range j.ends {
-		var events []core.Event
-		for to, e := range j.last {
-			if e != nil && (to == r || j.lanes[to].entering.Device() == j.posts[r].device() || j.posts[r].place == nil) {
-				events = append(events, e)
-			}
-		}
-		end.finish(events)
+		j.finish(false)
 	}
 }
 
@@ -289,7 +304,7 @@ func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Po
 	regions := make([][]core.Region, len(j.posts))
 	for _, p := range parts {
 		for _, out := range p.outs {
-			if j.inside(p, out) {
+			if j.inside(p.step, out) {
 				c.direct = append(c.direct, direct{p, out})
 				continue
 			} else if !j.away(out) {
@@ -331,7 +346,7 @@ func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Po
 		for _, out := range p.outs {
 			r := out.rank
 			switch {
-			case j.inside(p, out):
+			case j.inside(p.step, out):
 			case !j.away(out):
 				targets[i] = append(targets[i], host(j.region(out, p), true))
 			case errs[r] != nil:
@@ -359,5 +374,8 @@ func (j *job) copy(p *part, out source) {
 	call.AddWaits(pending(j.writes[out.rank])...)
 	call.OutLent(j.loan(out), j.piece(out).From+p.from, p.n).InLent(j.loan(in), j.piece(in).From+p.from, p.n)
 	j.last[out.rank] = stream.Next()
+	if in.rank != out.rank {
+		j.used[in.rank][out.rank] = j.last[out.rank]
+	}
 	stream.Launch(call)
 }
