@@ -122,8 +122,16 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 
 // refresh makes the copies on the first n devices anew of which the originals have changed. A GPU copies or computes, not both
 // at once, and the others cannot begin before they have what they compute with: the first one therefore sends before it computes.
+// It does not wait until they have it.
 func (r *Replicas) refresh(n int) (err error) {
 	lists := make([][]*core.Tensor, n)
+	var works collective.Works
+	send := func() error {
+		w, err := collective.BroadcastSyncMany(lists)
+		works, lists = append(works, w...), make([][]*core.Tensor, n)
+		return err
+	}
+	bytes := 0
 	for i, t := range r.tensors {
 		fresh := true
 		for d := 1; d < n; d++ {
@@ -136,13 +144,15 @@ func (r *Replicas) refresh(n int) (err error) {
 		core.NoGrad(func() {
 			core.WithCategory(core.Parameter, func() { err = r.renew(i, n, lists) })
 		})
+		if bytes += t.Numel() * t.DType().Size(); err == nil && len(works) == 0 && bytes >= BucketBytes {
+			err = send() // on its way while the rest is prepared
+		}
 		if err != nil {
 			break
 		}
 	}
-	var works collective.Works
-	if err == nil && n > 1 && len(lists[0]) > 0 {
-		works, err = collective.BroadcastSyncMany(lists)
+	if err == nil && len(lists[0]) > 0 {
+		err = send()
 	}
 	if err != nil {
 		r.forget() // some copies may not have got their contents
