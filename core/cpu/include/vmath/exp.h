@@ -104,28 +104,27 @@ PLAIT_INLINE float plait_vm_expm1f(float x) {
   return plait_vm_copysignf(y, x);
 }
 
-// tanh(x), within 1.6 ulp: a polynomial, or 1 - 2 / (exp(2x) + 1), whose exponential is 2^n 2^f with f = 2x / ln 2 - n. The
-// rounding of f is less than the quotient is damped by, and from 9.5 on the result is 1.
+// tanh(x), within 1.6 ulp: a polynomial, or 1 - 2 / (exp(2x) + 1), whose exponential is 2^n 2^f with f = 2x / ln 2 - n. From
+// tanh(x) = 1/2 on, what the exponential and the quotient are rounded by is less than the result's ulp, and from 9.5 on the result
+// is 1. A NaN takes the polynomial's side. Most of the time is the exponential's, whose terms are paired to wait less.
 PLAIT_INLINE float plait_vm_tanhf(float x) {
   float a = plait_vm_absf(x), z = a * a;
-  float p = -0x1.750ce4p-8f;
-  p = p * z + 0x1.51f8cep-6f;
-  p = p * z - 0x1.b835a4p-5f;
-  p = p * z + 0x1.1106f6p-3f;
-  p = p * z - 0x1.555532p-2f;
+  float p = 0x1.0d7a00p-6f;
+  p = p * z - 0x1.af877ap-5f;
+  p = p * z + 0x1.10cf5ep-3f;
+  p = p * z - 0x1.555454p-2f;
   float small = a + a * z * p;
-  float y = a > 9.5f ? 9.5f : a; // a NaN stays
+  float y = plait_vm_not_abovef(a, 9.5f);
   float t = y * 0x1.715476p+1f + (PLAIT_VM_ROUNDERF + 127.0f);
   float f = y * 0x1.715476p+1f - (t - (PLAIT_VM_ROUNDERF + 127.0f));
   float s = plait_bits_f32(plait_f32_bits(t) << 23);
-  float g = 0x1.41fbbcp-13f; // (2^f - 1) / f for |f| <= 1/2
-  g = g * f + 0x1.5f3e54p-10f;
-  g = g * f + 0x1.3b2d4cp-7f;
-  g = g * f + 0x1.c6aee8p-5f;
-  g = g * f + 0x1.ebfbdcp-3f;
-  g = g * f + 0x1.62e430p-1f;
+  // (2^f - 1) / f for |f| <= 1/2
+  float u = 0x1.41fbbcp-13f * f + 0x1.5f3e54p-10f, v = 0x1.3b2d4cp-7f * f + 0x1.c6aee8p-5f;
+  float w = 0x1.ebfbdcp-3f * f + 0x1.62e430p-1f, f2 = f * f;
+  float g = (u * f2 + v) * f2 + w;
   float large = 1.0f - 2.0f / (g * (s * f) + (s + 1.0f));
-  return plait_vm_copysignf(a < 0.625f ? small : large, x);
+  float r = a >= 0.5495f ? large : small;
+  return plait_bits_f32(plait_f32_bits(r) | (plait_f32_bits(x) & 0x80000000u)); // r is not negative
 }
 
 // 1 / (1 + exp(-x)), within 2.5 ulp, subnormal results included: both terms are taken 2^-24 times, so that the exponential

@@ -7,7 +7,7 @@
 package reduce
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1ca4ddac
+#cgo CFLAGS: -DPLAIT_HEADERS=0x5dc54834
 #cgo noescape plaitk_reduce_run
 #cgo nocallback plaitk_reduce_run
 #include "c/reduce.h"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xf786e2cd
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xd8427787
 #cgo LDFLAGS: -lm
 */
 import "C"

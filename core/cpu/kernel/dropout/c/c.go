@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x294cd491
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x96fce08e
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x7df24201
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xe6b118c7
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x45775fba
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x0e33e436
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xfa1f34ff
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xce61fc3b
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x980815d9
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x2e69f9b2
 #cgo LDFLAGS: -lm
 */
 import "C"

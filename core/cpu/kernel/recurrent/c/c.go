@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x44ee9e67
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x0b7861b0
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x781ffd66
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0xd186ffec
 #cgo LDFLAGS: -lm
 */
 import "C"

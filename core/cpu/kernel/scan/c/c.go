@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x53acce23
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x650c0da5
 #cgo LDFLAGS: -lm
 */
 import "C"

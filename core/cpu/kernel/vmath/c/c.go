@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x44a56b7c
+#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x47994617
 #cgo LDFLAGS: -lm
 */
 import "C"
