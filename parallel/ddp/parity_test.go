@@ -372,3 +372,24 @@ func TestCase18Weighted(t *testing.T) {
 		return errors.Join(err, near("gradient", got, want, 1e-9), p.Close())
 	})
 }
+
+// Case 18: the end of a part without synchronisation does not end the one around it.
+func TestCase18NoSyncInAnother(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		p, err := ddp.New(mlp(), r.World, small)
+		if err != nil {
+			return err
+		}
+		err = p.NoSync(func() error {
+			return errors.Join(p.NoSync(func() error { return nil }), backward(p, r, 0))
+		})
+		if n := p.Reducer().Stats().Bytes; err != nil || n != 0 {
+			return fmt.Errorf("%d bytes were reduced, %w", n, err)
+		}
+		err = backward(p, r, 1)
+		if n := p.Reducer().Stats().Bytes; err != nil || n == 0 {
+			return fmt.Errorf("%d bytes were reduced, %w", n, err)
+		}
+		return p.Close()
+	})
+}

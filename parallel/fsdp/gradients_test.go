@@ -223,6 +223,41 @@ func TestDivideFactor(t *testing.T) {
 	})
 }
 
+// Gradients of passes without synchronisation are reduced by the next pass with it, also those of units that it does not use.
+func TestCase31UnitsThatAreNotUsedAgain(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		a, b := &scaled{Weight: op.Ones(4).Keep().SetRequiresGrad(true)}, &scaled{Weight: op.Ones(4).Keep().SetRequiresGrad(true)}
+		f, err := fsdp.New(nn.NewSequential(a, b), r.World, fsdp.ByType(a), fsdp.Options{})
+		if err != nil {
+			return err
+		}
+		x := op.Full([]int{4}, core.Num(float64(r.Rank+1)), op.TensorOptions{})
+		pass := func(withB bool) error {
+			out, err := f.Run(func(in []*core.Tensor) []*core.Tensor {
+				y := nn.Call(a, in[0])
+				if withB {
+					y = op.Add(y, nn.Call(b, in[0]))
+				}
+				return []*core.Tensor{op.Sum(y, nil, false)}
+			}, x)
+			if err != nil {
+				return err
+			}
+			return autograd.Backward(out[0])
+		}
+		if err := errors.Join(f.NoSync(func() error { return pass(true) }), pass(false)); err != nil {
+			return err
+		}
+		for i, m := range []*scaled{a, b} {
+			v, err := core.Values[float64](m.Weight.Grad())
+			if want := []float64{3, 1.5}[i]; err != nil || v[0] != want {
+				return fmt.Errorf("layer %d: got %v, %v, want %v", i, v, err, want)
+			}
+		}
+		return f.Close()
+	})
+}
+
 // What was dropped between passes without synchronisation does not come back, wherever it waited.
 func TestDroppedGradients(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
