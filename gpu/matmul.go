@@ -111,10 +111,8 @@ func (p *product) estimate() choice {
 	var best choice
 	least := 0
 	for number, t := range tiles {
-		if number > 0 && (p.software && number > 1 || p.m <= t.rows/2 || p.n <= t.cols/2) { // compiling the large ones there takes long
-			continue
-		}
-		if t.double && p.loose() || t.loose && !p.loose() {
+		if number > 0 && (p.software && number > 1 || p.m <= t.rows/2 || p.n <= t.cols/2 || // compiling the large ones there takes long
+			t.double && p.loose() || t.loose && !p.loose()) {
 			continue
 		}
 		if pieces, cost := p.cut(t); number == 0 || cost < least {

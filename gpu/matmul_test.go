@@ -31,14 +31,15 @@ func TestTilesAgree(t *testing.T) {
 			at, bt := op.Transpose(op.ToDevice(op.Contiguous(op.Transpose(x, 0, 1)), d), 0, 1), op.Transpose(op.ToDevice(op.Contiguous(op.Transpose(y, 0, 1)), d), 0, 1)
 			for _, s := range tiles {
 				for _, double := range []bool{false, true} {
-					back := gpu.SetTiles(d, double, s[0], s[1], s[2], s[3], s[4])
-					for form, f := range map[string][2]*core.Tensor{"NN": {a, b}, "NT": {a, bt}, "TN": {at, b}, "TT": {at, bt}} {
-						got, err := core.Values[float64](op.MatMul(f[0], f[1]))
-						require.NoError(t, err)
-						require.InDeltaSlice(t, want, got, 2e-3, fmt.Sprint(shape, s, double, form))
-					}
-					require.NoError(t, d.Synchronize())
-					back()
+					func() {
+						defer gpu.SetTiles(d, double, s[0], s[1], s[2], s[3], s[4])()
+						for form, f := range map[string][2]*core.Tensor{"NN": {a, b}, "NT": {a, bt}, "TN": {at, b}, "TT": {at, bt}} {
+							got, err := core.Values[float64](op.MatMul(f[0], f[1]))
+							require.NoError(t, err)
+							require.InDeltaSlice(t, want, got, 2e-3, fmt.Sprint(shape, s, double, form))
+						}
+						require.NoError(t, d.Synchronize())
+					}()
 				}
 			}
 		})
