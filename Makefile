@@ -15,6 +15,8 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 STAGE := @internal/make/stage
 # Packages that start goroutines or share memory are tested under the race detector by `make test`.
 RACE_PACKAGES = $$(internal/make/race-packages)
+# The packages whose tests take longest begin first.
+LONGEST = ./gpu ./tests_go ./core/op
 # The tests have a GPU made of software compile thousands of small programs: without its optimiser, and for narrow vectors, that
 # takes 0.6 of the time.
 SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128
@@ -55,7 +57,7 @@ test: setup software-gpu  ## what CI runs: generated files, build, unit tests (O
 	@rm -f build/stages
 	$(STAGE) generate internal/make/generate-check
 	$(STAGE) build go build ./...
-	$(STAGE) unit env $(SOFTWARE_GPU) go test -timeout 20m ./...
+	$(STAGE) unit env $(SOFTWARE_GPU) go test -timeout 20m $(LONGEST) ./...
 	$(STAGE) built-in env PLAIT_BLAS=none go test ./core/nn ./core/autograd ./examples/...
 	$(STAGE) race env $(SOFTWARE_GPU) go test -race -short -timeout 20m $(RACE_PACKAGES)
 	$(STAGE) extension $(MAKE) --no-print-directory extension

@@ -14,7 +14,7 @@ import (
 // generators write their files below root.
 var generators = []func(root string) error{
 	elementwiseKernels,
-	headerDigests,
+	cgoFlags,
 }
 
 func main() {

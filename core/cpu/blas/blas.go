@@ -13,7 +13,8 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x569e4990
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x569e4990
+#cgo race CFLAGS: -O1
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>
 #include "blas.h"

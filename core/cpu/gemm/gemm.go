@@ -8,7 +8,8 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x09e6a923
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x09e6a923
+#cgo race CFLAGS: -O1
 #include "../include/plait_kernel.h"
 #include "../include/plait_gemm.h"
 #cgo noescape plaitk_gemm_batched

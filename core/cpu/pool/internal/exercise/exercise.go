@@ -2,7 +2,8 @@
 package exercise
 
 /*
-#cgo CFLAGS: -O3 -fopenmp-simd -DPLAIT_HEADERS=0x7726dd5e
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x7726dd5e
+#cgo race CFLAGS: -O1
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDigestsAreThoseOfTheHeaders(t *testing.T) {
+func TestFlagsAreThoseOfTheHeaders(t *testing.T) {
 	root, err := moduleRoot()
 	require.NoError(t, err)
-	files, err := digested(root)
+	files, err := flagged(root)
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for name, want := range files {
@@ -30,11 +30,12 @@ func TestADigestFollowsTheHeadersThatAPackageIncludes(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(content), 0o644))
 	}
 	flags := func(name string) string {
-		require.NoError(t, headerDigests(root))
+		require.NoError(t, cgoFlags(root))
 		content, err := os.ReadFile(filepath.Join(root, "core/cpu", name))
 		require.NoError(t, err)
 		line := flagsLine.FindString(string(content))
-		require.Equal(t, 1, strings.Count(line, "-O3"), line)
+		require.Equal(t, 1, strings.Count(line, computeFlags), line)
+		require.Equal(t, 1, strings.Count(string(content), "#cgo race CFLAGS: "+raceFlags+"\n"), string(content))
 		return line
 	}
 	const source = "package p\n\n/*\n#cgo CFLAGS: -O3\n%*/\nimport \"C\"\n"
@@ -57,5 +58,5 @@ func TestADigestFollowsTheHeadersThatAPackageIncludes(t *testing.T) {
 	require.NotEqual(t, one, flags("one/one.go"))
 	require.Equal(t, two, flags("two/two.go"))
 	put("include/c.h", "#include \"missing.h\"\n")
-	require.ErrorContains(t, headerDigests(root), `no header "missing.h"`)
+	require.ErrorContains(t, cgoFlags(root), `no header "missing.h"`)
 }

@@ -13,16 +13,25 @@ import (
 	"slices"
 )
 
+// The flags of C that computes. It has lines for a debugger and a profiler, but no variables: those take a fifth of the time
+// that the compiler needs. The race detector looks at Go alone, so what is tested under it may be slow, and is compiled in a
+// third of the time.
+const (
+	computeFlags = "-O3 -g1 -fopenmp-simd"
+	raceFlags    = "-O1"
+)
+
 var (
 	includeLine = regexp.MustCompile(`(?m)^\s*#include "([^"]+)"`)
 	flagsLine   = regexp.MustCompile(`(?m)^#cgo CFLAGS:.*$`)
+	computeLine = regexp.MustCompile(`(?m)^#cgo CFLAGS: -O3.*$(\n#cgo race CFLAGS:.*$)?`)
 	digestFlag  = regexp.MustCompile(` -DPLAIT_HEADERS=\S+`)
 )
 
-// headerDigests writes a digest of the headers outside its folder that a package includes into the package's flags. Go's
-// build cache looks at the flags, but not at such headers.
-func headerDigests(root string) error {
-	files, err := digested(root)
+// cgoFlags writes the flags of the packages below core/cpu, with a digest of the headers outside its folder that a package
+// includes: Go's build cache looks at the flags, but not at such headers.
+func cgoFlags(root string) error {
+	files, err := flagged(root)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err == nil {
 			err = write(files[name], name)
@@ -31,8 +40,8 @@ func headerDigests(root string) error {
 	return err
 }
 
-// digested returns the files with flags below core/cpu as they should be.
-func digested(root string) (map[string][]byte, error) {
+// flagged returns the files with flags below core/cpu as they should be.
+func flagged(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := filepath.WalkDir(filepath.Join(root, "core/cpu"), func(dir string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
@@ -48,11 +57,14 @@ func digested(root string) (map[string][]byte, error) {
 			if err != nil {
 				return err
 			}
-			if flagsLine.Match(content) {
-				files[name] = flagsLine.ReplaceAllFunc(content, func(line []byte) []byte {
-					return append(digestFlag.ReplaceAll(line, nil), flag...)
-				})
+			if !flagsLine.Match(content) {
+				continue
 			}
+			content = computeLine.ReplaceAll(content, []byte("#cgo CFLAGS: "+computeFlags))
+			content = flagsLine.ReplaceAllFunc(content, func(line []byte) []byte {
+				return append(digestFlag.ReplaceAll(line, nil), flag...)
+			})
+			files[name] = computeLine.ReplaceAll(content, []byte("$0\n#cgo race CFLAGS: "+raceFlags))
 		}
 		return nil
 	})
