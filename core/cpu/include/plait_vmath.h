@@ -2,8 +2,8 @@
 //
 // plait_vm_<name>f (float) is branch-free and calls no library, so a `#pragma omp simd` loop over it in a PLAIT_CLONES
 // function becomes vector code; the comment at each gives its largest error in units in the last place (ulp), measured over
-// all floats with and without fused multiply-add. plait_vm_<name> (double) is libm's function, or ours where libm has none.
-// NaN, infinities, zeros with their signs and subnormal numbers are as in C99.
+// all floats with and without fused multiply-add. plait_vm_<name> (double) is the same for exp, log and sigmoid; else it is
+// libm's function, or ours where libm has none. NaN, infinities, zeros with their signs and subnormal numbers are as in C99.
 #ifndef PLAIT_VMATH_H
 #define PLAIT_VMATH_H
 

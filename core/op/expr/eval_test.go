@@ -116,6 +116,22 @@ func TestEvalInt(t *testing.T) {
 	require.ErrorContains(t, err, "y has no value")
 }
 
+func TestVectorises(t *testing.T) {
+	for _, c := range []struct {
+		src           string
+		float, double bool
+	}{
+		{"x * y + 1", true, true},
+		{"exp(-x) + log(y) * sigmoid(x)", true, true},
+		{"exp(x) + sin(y)", true, false},
+		{"hypot(x, y)", true, false},
+		{"zeta(x, y)", false, false},
+	} {
+		require.Equal(t, c.float, parse(t, c.src).Vectorises(F32), c.src)
+		require.Equal(t, c.double, parse(t, c.src).Vectorises(F64), c.src)
+	}
+}
+
 func TestPrintC(t *testing.T) {
 	emit := func(i int, v string) string { return "out = " + v + ";" }
 	for _, c := range []struct {

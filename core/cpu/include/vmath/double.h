@@ -6,10 +6,8 @@
 
 #define PLAIT_VM_LIBM(name, call) \
   PLAIT_INLINE double plait_vm_##name(double x) { return call(x); }
-PLAIT_VM_LIBM(exp, exp)
 PLAIT_VM_LIBM(exp2, exp2)
 PLAIT_VM_LIBM(expm1, expm1)
-PLAIT_VM_LIBM(log, log)
 PLAIT_VM_LIBM(log1p, log1p)
 PLAIT_VM_LIBM(log2, log2)
 PLAIT_VM_LIBM(log10, log10)
@@ -39,11 +37,6 @@ PLAIT_INLINE double plait_vm_atan2(double y, double x) { return atan2(y, x); }
 PLAIT_INLINE double plait_vm_fmod(double x, double y) { return fmod(x, y); }
 
 PLAIT_INLINE double plait_vm_rsqrt(double x) { return 1.0 / sqrt(x); }
-
-PLAIT_INLINE double plait_vm_sigmoid(double x) {
-  double e = exp(-fabs(x));
-  return (x < 0.0 ? e : 1.0) / (1.0 + e);
-}
 
 PLAIT_INLINE double plait_vm_softplus(double x) { return (x < 0.0 ? 0.0 : x) + log1p(exp(-fabs(x))); }
 

@@ -6,7 +6,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x8b3e318d
+#cgo CFLAGS: -DPLAIT_HEADERS=0x20f092ab
 #cgo noescape plaitk_scan_run
 #cgo nocallback plaitk_scan_run
 #cgo noescape plaitk_scan_linear

@@ -3,7 +3,7 @@
 package vmath
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xb25a2272
+#cgo CFLAGS: -DPLAIT_HEADERS=0x83bef7b5
 #include "c/vmath.h"
 */
 import "C"
@@ -69,6 +69,37 @@ func (f Function) Double(a, b float64) float64 {
 func Worst(got []float32, want []float64, slack float64) (ulp float64, at int) {
 	var i C.int64_t
 	e := C.plaitk_vmath_worst(floats(got), doubles(want), C.int64_t(len(got)), C.double(slack), &i)
+	return float64(e), int(i)
+}
+
+// A DoubleFunction is one whose loops over float64 are vector code too.
+type DoubleFunction struct {
+	Name  string
+	index C.int
+}
+
+// DoubleFunctions returns them, in the header's order.
+func DoubleFunctions() []DoubleFunction {
+	var fs []DoubleFunction
+	for i := C.int(0); ; i++ {
+		name := C.plaitk_vmath_double_name(i)
+		if name == nil {
+			return fs
+		}
+		fs = append(fs, DoubleFunction{C.GoString(name), i})
+	}
+}
+
+// Apply computes y[i] = f(a[i]) in float64. The slices have one length.
+func (f DoubleFunction) Apply(v Variant, y, a []float64) {
+	C.plaitk_vmath_double_apply(f.index, C.int(v), doubles(y), doubles(a), C.int64_t(len(y)))
+}
+
+// Worst returns the largest error of got = f(a) in ulp against C's long double, and where it is: infinite for a wrong NaN,
+// infinity or sign.
+func (f DoubleFunction) Worst(got, a []float64) (ulp float64, at int) {
+	var i C.int64_t
+	e := C.plaitk_vmath_double_worst(f.index, doubles(got), doubles(a), C.int64_t(len(got)), &i)
 	return float64(e), int(i)
 }
 

@@ -2,6 +2,7 @@ package vmath
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -165,6 +166,48 @@ func TestRemainders(t *testing.T) {
 	}
 }
 
+// doubleBounds are the errors in ulp that the header promises of float64.
+var doubleBounds = map[string]float64{"exp": 0.8, "log": 1, "sigmoid": 2.5}
+
+func TestDoubleAccuracy(t *testing.T) {
+	edges := []float64{
+		0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64,
+		-math.SmallestNonzeroFloat64, 0x1p-1022, 0x1.fffffffffffffp-1023, 1, -1, 709.782712893384, 709.7827128933841, -708.3964185322641, -745.1332191019411,
+		-745.1332191019412, -746, -1000, 1000, math.Sqrt2, math.Sqrt2 / 2, math.Ln2 / 2, -math.Ln2 / 2,
+	}
+	ranges := [][2]float64{{-750, 715}, {-745.2, -708}, {-1, 1}, {-1e-5, 1e-5}, {0.5, 2}, {0.99, 1.01}, {709, 710}, {0, 1e-307}}
+	for _, f := range DoubleFunctions() {
+		t.Run(f.Name, func(t *testing.T) {
+			require.Contains(t, doubleBounds, f.Name)
+			check := func(a []float64) {
+				got := make([]float64, len(a))
+				for _, v := range variants {
+					if v.Supported() {
+						f.Apply(v, got, a)
+						e, at := f.Worst(got, a)
+						require.LessOrEqualf(t, e, doubleBounds[f.Name], "%v(%v) = %v for %v", f.Name, a[at], got[at], v)
+					}
+				}
+			}
+			check(edges)
+			rng := rand.New(rand.NewPCG(1, 2))
+			a := make([]float64, block)
+			for range 8 {
+				for _, r := range ranges {
+					for i := range a {
+						a[i] = r[0] + (r[1]-r[0])*rng.Float64()
+					}
+					check(a)
+				}
+				for i := range a {
+					a[i] = math.Float64frombits(rng.Uint64()) // all of them, NaN and infinities too
+				}
+				check(a)
+			}
+		})
+	}
+}
+
 // TestDouble checks the float64 functions that are not libm's.
 func TestDouble(t *testing.T) {
 	byName := map[string]Function{}
@@ -210,6 +253,23 @@ func BenchmarkFunctions(b *testing.B) {
 			b.Run(f.Name+"/"+v.String(), func(b *testing.B) {
 				for b.Loop() {
 					f.Apply(v, y, a, c)
+				}
+				b.ReportMetric(float64(block)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elem/ns")
+			})
+		}
+	}
+	for _, f := range DoubleFunctions() {
+		for _, v := range variants {
+			if !v.Supported() {
+				continue
+			}
+			b.Run("double/"+f.Name+"/"+v.String(), func(b *testing.B) {
+				a, y := make([]float64, block), make([]float64, block)
+				for i := range a {
+					a[i] = 0.01 + float64(i)*0x1p-15
+				}
+				for b.Loop() {
+					f.Apply(v, y, a)
 				}
 				b.ReportMetric(float64(block)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elem/ns")
 			})

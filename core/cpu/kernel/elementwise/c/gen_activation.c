@@ -561,9 +561,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_f32) {
 }
 
 // sigmoid(x)
-PLAITK_ELEMENTWISE_LOOP(sigmoid_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_sigmoid(x_);

@@ -43,11 +43,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(celu_grad_x_f32) {
 }
 
 // where(x > 0, grad, grad * exp(x / alpha))
-PLAITK_ELEMENTWISE_LOOP(celu_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(celu_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   const double alpha_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -97,11 +98,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f32) {
 }
 
 // where(x > 0, grad, grad * alpha * exp(x))
-PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   const double alpha_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -227,10 +229,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(glu_f32) {
 }
 
 // a * sigmoid(b)
-PLAITK_ELEMENTWISE_LOOP(glu_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(glu_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double a_ = in0[i];
     const double b_ = in1[i];
@@ -257,11 +260,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(glu_grad_b_f32) {
 }
 
 // s = sigmoid(b); grad * a * s * (1 - s)
-PLAITK_ELEMENTWISE_LOOP(glu_grad_b_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(glu_grad_b_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double a_ = in1[i];
@@ -310,10 +314,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsigmoid_grad_x_f32) {
 }
 
 // grad * sigmoid(-x)
-PLAITK_ELEMENTWISE_LOOP(logsigmoid_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsigmoid_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -337,9 +342,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mish_f32) {
 }
 
 // e = exp(min(x, 20)); n = e * (e + 2); x * (n / (n + 2))
-PLAITK_ELEMENTWISE_LOOP(mish_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mish_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double e_ = plait_vm_exp(ew_min_f64(x_, 20.0));
@@ -366,10 +372,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mish_grad_x_f32) {
 }
 
 // e = exp(min(x, 20)); n = e * (e + 2); grad * (n / (n + 2) + x * 4 * e * (1 + e) / ((n + 2) * (n + 2)))
-PLAITK_ELEMENTWISE_LOOP(mish_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mish_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -418,10 +425,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_grad_x_f32) {
 }
 
 // 1.0507009873554805 * where(x > 0, grad, grad * 1.6732632423543772 * exp(x))
-PLAITK_ELEMENTWISE_LOOP(selu_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -443,9 +451,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_f32) {
 }
 
 // x * sigmoid(x)
-PLAITK_ELEMENTWISE_LOOP(silu_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = x_ * plait_vm_sigmoid(x_);
@@ -469,10 +478,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_grad_x_f32) {
 }
 
 // s = sigmoid(x); grad * s * (1 + x * (1 - s))
-PLAITK_ELEMENTWISE_LOOP(silu_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -529,12 +539,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softplus_grad_x_f32) {
 }
 
 // z = x * beta; where(z > threshold, grad, grad * sigmoid(z))
-PLAITK_ELEMENTWISE_LOOP(softplus_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softplus_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   const double beta_ = (double)attr[0].f;
   const double threshold_ = (double)attr[1].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];

@@ -15,9 +15,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_f32) {
 }
 
 // exp(x)
-PLAITK_ELEMENTWISE_LOOP(exp_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_exp(x_);
@@ -168,9 +169,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log_f32) {
 }
 
 // log(x)
-PLAITK_ELEMENTWISE_LOOP(log_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_log(x_);
@@ -403,11 +405,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f32) {
 }
 
 // where(x == y, grad / 2, grad * sigmoid(x - y))
-PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -434,11 +437,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f32) {
 }
 
 // where(x == y, grad / 2, grad * sigmoid(y - x))
-PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -492,11 +496,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f32) {
 }
 
 // where(x == y, grad / 2, grad * sigmoid((x - y) * 0.6931471805599453))
-PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -523,11 +528,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f32) {
 }
 
 // where(x == y, grad / 2, grad * sigmoid((y - x) * 0.6931471805599453))
-PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -656,10 +662,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_f32) {
 }
 
 // where(x == 0 && !isnan(y), 0, x * log(y))
-PLAITK_ELEMENTWISE_LOOP(xlogy_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
@@ -685,11 +692,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_x_f32) {
 }
 
 // where(x == 0 && y <= 0, 0, grad * log(y))
-PLAITK_ELEMENTWISE_LOOP(xlogy_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];

@@ -132,11 +132,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_with_logits_grad_x_f32
 }
 
 // grad * (sigmoid(x) - t)
-PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_with_logits_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_with_logits_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -226,12 +227,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_x_f32) {
 }
 
 // grad * (1 - t - (1 + (w - 1) * t) * sigmoid(-x))
-PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   const double *in3 = in[3];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -407,12 +409,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gaussian_nll_loss_f32) {
 }
 
 // w = max(v, eps); d = x - t; 0.5 * (log(w) + d * d / w)
-PLAITK_ELEMENTWISE_LOOP(gaussian_nll_loss_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gaussian_nll_loss_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
   const double eps_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
@@ -740,10 +743,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_f32) {
 }
 
 // where(t > 0, t * (log(t) - x), 0)
-PLAITK_ELEMENTWISE_LOOP(kl_div_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
@@ -769,11 +773,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f32) {
 }
 
 // where(t > 0, grad * (log(t) + 1 - x), 0)
-PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -798,10 +803,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_f32) {
 }
 
 // exp(t) * (t - x)
-PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
@@ -825,10 +831,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_x_f32) {
 }
 
 // -grad * exp(t)
-PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double t_ = in1[i];
@@ -854,11 +861,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_t_f32) {
 }
 
 // grad * exp(t) * (t - x + 1)
-PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_t_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1264,11 +1272,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_f32) {
 }
 
 // x - t * log(x + eps)
-PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   const double eps_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
@@ -1327,11 +1336,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_grad_t_f32) {
 }
 
 // -grad * log(x + eps)
-PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_grad_t_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   const double eps_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1355,10 +1365,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_f32) {
 }
 
 // exp(x) - t * x
-PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
@@ -1384,11 +1395,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_grad_x_f32) {
 }
 
 // grad * (exp(x) - t)
-PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1411,9 +1423,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(stirling_f32) {
 }
 
 // where(t > 1, t * log(t) - t + 0.5 * log(6.283185307179586 * t), 0)
-PLAITK_ELEMENTWISE_LOOP(stirling_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(stirling_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double t_ = in0[i];
     out0[i] = ((t_ > 1.0) ? (t_ * plait_vm_log(t_) - t_ + 0.5 * plait_vm_log(6.283185307179586 * t_)) : 0.0);
@@ -1436,10 +1449,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(stirling_grad_t_f32) {
 }
 
 // where(t > 1, grad * (log(t) + 0.5 / t), 0)
-PLAITK_ELEMENTWISE_LOOP(stirling_grad_t_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(stirling_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double t_ = in1[i];
@@ -1598,11 +1612,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_grad_x_f32) {
 }
 
 // -grad * t * sigmoid(-t * x)
-PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1629,11 +1644,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_grad_t_f32) {
 }
 
 // -grad * x * sigmoid(-t * x)
-PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_grad_t_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];

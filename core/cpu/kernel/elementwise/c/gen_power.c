@@ -92,12 +92,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_y_f32) {
 }
 
 // where(x == 0 && y >= 0, 0, grad * out * log(x))
-PLAITK_ELEMENTWISE_LOOP(pow_grad_y_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   const double *in3 = in[3];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];

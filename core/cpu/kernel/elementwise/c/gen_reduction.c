@@ -99,11 +99,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsumexp_grad_f32) {
 }
 
 // g * exp(x - where(total == -inf, 0, total))
-PLAITK_ELEMENTWISE_LOOP(logsumexp_grad_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsumexp_grad_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double g_ = in0[i];
     const double x_ = in1[i];

@@ -64,9 +64,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_f32) {
 }
 
 // where(x > 0, -x * log(x), where(x == 0, 0, where(x < 0, -inf, x)))
-PLAITK_ELEMENTWISE_LOOP(entr_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = ((x_ > 0.0) ? (-x_ * plait_vm_log(x_)) : ((x_ == 0.0) ? 0.0 : ((x_ < 0.0) ? -(double)INFINITY : x_)));
@@ -89,10 +90,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_grad_x_f32) {
 }
 
 // -grad * (log(x) + 1)
-PLAITK_ELEMENTWISE_LOOP(entr_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -139,10 +141,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erf_grad_x_f32) {
 }
 
 // grad * 1.1283791670955126 * exp(-x * x)
-PLAITK_ELEMENTWISE_LOOP(erf_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erf_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -189,10 +192,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erfc_grad_x_f32) {
 }
 
 // -grad * 1.1283791670955126 * exp(-x * x)
-PLAITK_ELEMENTWISE_LOOP(erfc_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erfc_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -239,10 +243,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erfinv_grad_x_f32) {
 }
 
 // grad * 0.886226925452758 * exp(out * out)
-PLAITK_ELEMENTWISE_LOOP(erfinv_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erfinv_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double out_ = in1[i];
@@ -314,9 +319,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_f32) {
 }
 
 // log(x / (1 - x))
-PLAITK_ELEMENTWISE_LOOP(logit_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_log(x_ / (1.0 - x_));
@@ -367,10 +373,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_eps_f32) {
 }
 
 // z = min(max(x, eps), 1 - eps); log(z / (1 - z))
-PLAITK_ELEMENTWISE_LOOP(logit_eps_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_eps_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
   const double eps_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double z_ = ew_min_f64(ew_max_f64(x_, eps_), 1.0 - eps_);
@@ -505,10 +512,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_ndtr_grad_x_f32) {
 }
 
 // grad * 0.3989422804014327 * exp(-0.5 * x * x)
-PLAITK_ELEMENTWISE_LOOP(special_ndtr_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_ndtr_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];

@@ -20,21 +20,35 @@
     _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name##f(a[i], b[i]);                           \
   }
 
+// The functions whose loops over doubles are vector code too.
+#define DOUBLE(f) f(exp) f(log) f(sigmoid)
+
+#define DOUBLE_LOOP(name, suffix, target)                                                              \
+  target static void name##_double_##suffix(double *restrict y, const double *restrict a, int64_t n) { \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name(a[i]);                  \
+  }
+
 #define LOOP_BASE(kind, name) kind##_LOOP(name, base, )
 #define UNARY_BASE(name) LOOP_BASE(UNARY, name)
 #define BINARY_BASE(name) LOOP_BASE(BINARY, name)
+#define DOUBLE_BASE(name) LOOP_BASE(DOUBLE, name)
 UNARY(UNARY_BASE)
 BINARY(BINARY_BASE)
+DOUBLE(DOUBLE_BASE)
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define UNARY_V3(name) UNARY_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
 #define BINARY_V3(name) BINARY_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
 #define UNARY_V4(name) UNARY_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
 #define BINARY_V4(name) BINARY_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
+#define DOUBLE_V3(name) DOUBLE_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
+#define DOUBLE_V4(name) DOUBLE_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
 UNARY(UNARY_V3)
 BINARY(BINARY_V3)
+DOUBLE(DOUBLE_V3)
 UNARY(UNARY_V4)
 BINARY(BINARY_V4)
+DOUBLE(DOUBLE_V4)
 #define VARIANTS(name) {name##_base, name##_v3, name##_v4}
 static int supported(int variant) {
   if (variant == 0) return 1;
@@ -66,6 +80,18 @@ static const struct {
 #define UNARY_ROW(name) {#name, 1, VARIANTS(name), name##_reference},
 #define BINARY_ROW(name) {#name, 2, VARIANTS(name), name##_reference},
     UNARY(UNARY_ROW) BINARY(BINARY_ROW)};
+
+static long double exp_long(long double x) { return expl(x); }
+static long double log_long(long double x) { return logl(x); }
+static long double sigmoid_long(long double x) { return 1.0L / (1.0L + expl(-x)); }
+
+static const struct {
+  const char *name;
+  void (*variants[3])(double *, const double *, int64_t);
+  long double (*reference)(long double);
+} doubles[] = {
+#define DOUBLE_ROW(name) {#name, VARIANTS(name##_double), name##_long},
+    DOUBLE(DOUBLE_ROW)};
 
 int plaitk_vmath_supported(int variant) { return supported(variant); }
 
@@ -109,6 +135,34 @@ double plaitk_vmath_worst(const float *got, const double *want, int64_t n, doubl
   double worst = -1.0;
   for (int64_t i = 0; i < n; i++) {
     double e = error_of(got[i], want[i], slack);
+    if (!(e <= worst)) worst = e, *at = i;
+  }
+  return worst;
+}
+
+const char *plaitk_vmath_double_name(int function) {
+  if (function < 0 || (size_t)function >= sizeof doubles / sizeof *doubles) return NULL;
+  return doubles[function].name;
+}
+
+void plaitk_vmath_double_apply(int function, int variant, double *y, const double *a, int64_t n) {
+  doubles[function].variants[variant](y, a, n);
+}
+
+double plaitk_vmath_double_worst(int function, const double *got, const double *a, int64_t n, int64_t *at) {
+  double worst = -1.0;
+  for (int64_t i = 0; i < n; i++) {
+    long double want = doubles[function].reference((long double)a[i]);
+    double nearest = (double)want, e;
+    if (isnan(nearest) || isnan(got[i]) || isinf(nearest) || isinf(got[i])) {
+      e = got[i] == nearest || (isnan(nearest) && isnan(got[i])) ? 0.0 : INFINITY;
+    } else if (signbit(got[i]) != signbit(nearest)) {
+      e = INFINITY;
+    } else {
+      int exponent = -1021;
+      if (fabs(nearest) >= 0x1p-1022) frexp(nearest, &exponent);
+      e = (double)ldexpl(fabsl((long double)got[i] - want), 53 - exponent);
+    }
     if (!(e <= worst)) worst = e, *at = i;
   }
   return worst;
