@@ -29,6 +29,11 @@ func plait_device_description(d C.plait_device) *C.char {
 	return C.CString(bind.DeviceDescription(int64(d)))
 }
 
+//export plait_devices_leave
+func plait_devices_leave() C.plait_status {
+	return C.plait_status(bind.DevicesLeave())
+}
+
 //export plait_device_traffic
 func plait_device_traffic(d C.plait_device, counter C.int64_t) C.int64_t {
 	return C.int64_t(bind.DeviceTraffic(int64(d), int64(counter)))

@@ -400,6 +400,11 @@ char *plait_device_name(plait_device d);
 // just what their name says, and for another number.
 char *plait_device_description(plait_device d);
 
+// plait_devices_leave makes every open GPU count as lost and waits until their drivers have done what they
+// were given, ten seconds at most. A program with GPUs calls it before it calls exit or returns from main: a
+// driver that is at work then may crash. It may wait for the device.
+plait_status plait_devices_leave(void);
+
 // plait_device_traffic returns a counter of an open device since it was opened: 0 transfers to it, 1 from it,
 // 2 and 3 their bytes, 4 the kernels run, 5 the batches in which they were submitted and 6 the calls that
 // another one's kernel ran. CPU devices count none of these.

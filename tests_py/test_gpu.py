@@ -587,3 +587,41 @@ def test_streams_and_events() -> None:
             raise AssertionError("an event without times has one")
         assert "current" in plait.cuda.memory_summary()
     """)
+
+
+def test_a_process_ends_while_the_driver_works() -> None:
+    # Programs that the driver compiles at this moment, on threads of its own; no cache has them.
+    work = textwrap.dedent("""
+        x = plait.ones(70, 70, device="gpu:0")
+        for f in (plait.sin, plait.tan, plait.erf, plait.lgamma, plait.digamma, plait.asinh):
+            y = f(x @ x)
+    """)
+    run(work, MESA_SHADER_CACHE_DISABLE="true")
+    fork = """
+        import os
+        child = os.fork()
+        if child and os.waitpid(child, 0)[1]:
+            sys.exit("the child failed")
+    """
+    run(work + textwrap.dedent(fork), MESA_SHADER_CACHE_DISABLE="true")
+
+
+def test_what_a_gpu_is_asked_for_after_the_end_is_an_error() -> None:
+    run(
+        """
+        import atexit, os
+        from plait import _runtime
+        atexit.unregister(_runtime._leave_devices)
+        x = plait.ones(4, device="gpu:0") + 1
+        assert x.sum().item() == 8
+        def late():
+            try:
+                (x + 1).sum().item()
+            except plait.DeviceError as error:
+                assert "the process ends" in str(error), error
+            else:
+                os._exit(3)
+        atexit.register(late)
+        atexit.register(_runtime._leave_devices)
+        """
+    )

@@ -42,6 +42,15 @@ func DeviceDescription(d Device) string {
 	return ""
 }
 
+// DevicesLeave makes every open GPU count as lost and waits until their drivers have done what they were given, ten seconds at
+// most. A program with GPUs calls it before it calls exit or returns from main: a driver that is at work then may crash.
+//
+//plait:waits
+func DevicesLeave() Status {
+	gpu.Leave()
+	return 0
+}
+
 // DeviceTraffic returns a counter of an open device since it was opened: 0 transfers to it, 1 from it, 2 and 3 their bytes, 4
 // the kernels run, 5 the batches in which they were submitted and 6 the calls that another one's kernel ran. CPU devices count none of these.
 func DeviceTraffic(d Device, counter int64) int64 {

@@ -15,6 +15,9 @@ var errUnsupported = errors.New(Unsupported)
 // Adapters returns none.
 func Adapters() []Adapter { return nil }
 
+// Leave does nothing.
+func Leave() {}
+
 // The types and functions stand for those of the platforms with GPUs. None is ever made.
 type (
 	GPU      struct{ Limits Limits }

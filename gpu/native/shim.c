@@ -1,9 +1,11 @@
 #include "shim.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void fail(plaitk_gpu *g, const char *message) {
   if (g->failed++ == 0) snprintf(g->error, sizeof g->error, "%s", message ? message : "unknown error");
@@ -25,6 +27,76 @@ static void on_status(WGPUEnum status, void *data) {
   __atomic_store_n((plaitk_gpu_status *)data, status == 0 ? 1 : 2 + (int32_t)status, __ATOMIC_RELEASE);
 }
 
+plaitk_gpu_status plaitk_gpu_look(const plaitk_gpu_status *status) { return __atomic_load_n(status, __ATOMIC_ACQUIRE); }
+
+// A driver compiles and computes on threads of its own, and crashes when exit() takes its libraries' tables down meanwhile.
+// See plaitk_gpu_leave.
+static struct {
+  pthread_mutex_t mutex; // of open
+  plaitk_gpu *open;      // a list
+  pid_t process;         // that opened them: a fork has no driver
+  int leaving;           // nothing may enter any more
+  int inside;            // threads in the driver
+} driver = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+enum { LEAVE_PAUSE = 200, LEAVE_PAUSES = 50000 }; // microseconds, and how many of them
+
+static void driver_leave(void) { __atomic_fetch_sub(&driver.inside, 1, __ATOMIC_SEQ_CST); }
+
+// Enters the driver, or reports that nobody may: then the device is lost.
+static int driver_enter(plaitk_gpu *g) {
+  __atomic_fetch_add(&driver.inside, 1, __ATOMIC_SEQ_CST);
+  if (!__atomic_load_n(&driver.leaving, __ATOMIC_SEQ_CST)) return 1;
+  driver_leave();
+  if (!g->lost) fail(g, "the process ends");
+  g->lost = PLAITK_GPU_LEFT;
+  return 0;
+}
+
+// Reports whether the driver has done what it was given; once no thread can be inside any more.
+static int driver_idle(void) {
+  int idle = 1;
+  for (plaitk_gpu *g = driver.open; g; g = g->next) {
+    if (g->lost && g->lost != PLAITK_GPU_LEFT) continue;
+    if (!g->leaving) wgpuQueueOnSubmittedWorkDone(g->queue, on_status, &g->drained);
+    g->leaving = 1;
+    wgpuDevicePoll(g->device, 0, NULL);
+    idle &= plaitk_gpu_look(&g->drained) != 0;
+  }
+  return idle;
+}
+
+int plaitk_gpu_leave(void) {
+  if (getpid() != driver.process) return 1;
+  __atomic_store_n(&driver.leaving, 1, __ATOMIC_SEQ_CST);
+  for (int i = 0; i < LEAVE_PAUSES; i++) {
+    if (__atomic_load_n(&driver.inside, __ATOMIC_SEQ_CST) == 0 && driver_idle()) return 1;
+    usleep(LEAVE_PAUSE);
+  }
+  return 0;
+}
+
+static void at_exit(void) { plaitk_gpu_leave(); }
+
+static void driver_add(plaitk_gpu *g) {
+  pthread_mutex_lock(&driver.mutex);
+  if (driver.process != getpid()) {
+    driver.process = getpid();
+    atexit(at_exit);
+  }
+  g->next = driver.open;
+  driver.open = g;
+  pthread_mutex_unlock(&driver.mutex);
+}
+
+static void driver_remove(plaitk_gpu *g) {
+  pthread_mutex_lock(&driver.mutex);
+  plaitk_gpu **at = &driver.open;
+  while (*at && *at != g) at = &(*at)->next;
+  if (*at) *at = g->next;
+  pthread_mutex_unlock(&driver.mutex);
+}
+
 void plaitk_gpu_lose(plaitk_gpu *g, const char *message) { on_lost(0, message, g); }
 
 int plaitk_gpu_loader(void) {
@@ -32,8 +104,6 @@ int plaitk_gpu_loader(void) {
   if (library) dlclose(library);
   return library != NULL;
 }
-
-plaitk_gpu_status plaitk_gpu_look(const plaitk_gpu_status *status) { return __atomic_load_n(status, __ATOMIC_ACQUIRE); }
 
 // Zeroed extras: the module's own bindings leave some of these fields uninitialised. OpenGL shows each GPU once more.
 static WGPUInstance instance(void) {
@@ -121,10 +191,12 @@ plaitk_gpu *plaitk_gpu_open(int index, char *error) {
   }
   g->device = o.device;
   g->queue = wgpuDeviceGetQueue(g->device);
+  driver_add(g);
   return g;
 }
 
 void plaitk_gpu_close(plaitk_gpu *g) {
+  driver_remove(g);
   wgpuQueueRelease(g->queue);
   wgpuDeviceRelease(g->device);
   wgpuInstanceRelease(g->instance);
@@ -165,10 +237,10 @@ WGPUComputePipeline plaitk_gpu_pipeline(plaitk_gpu *g, WGPUPipelineLayout layout
   int32_t before = g->failed;
   WGPUShaderSource text = {.chain = {.type = WGPU_STYPE_WGSL}, .code = source};
   WGPUShaderDescriptor d = {.next = &text.chain};
+  if (!driver_enter(g)) return NULL;
   WGPUShaderModule module = wgpuDeviceCreateShaderModule(g->device, &d);
-  if (!module) return NULL;
   WGPUComputePipeline p = NULL;
-  if (g->failed == before) {
+  if (module && g->failed == before) {
     WGPUPipelineDescriptor pd = {.layout = layout, .compute = {.module = module, .entry = "main"}};
     p = wgpuDeviceCreateComputePipeline(g->device, &pd);
     if (g->failed != before && p) {
@@ -176,7 +248,8 @@ WGPUComputePipeline plaitk_gpu_pipeline(plaitk_gpu *g, WGPUPipelineLayout layout
       p = NULL;
     }
   }
-  wgpuShaderModuleRelease(module);
+  if (module) wgpuShaderModuleRelease(module);
+  driver_leave();
   return p;
 }
 
@@ -199,7 +272,7 @@ WGPUBindGroup plaitk_gpu_group(plaitk_gpu *g, WGPUBindGroupLayout layout, WGPUBu
 
 void plaitk_gpu_submit(plaitk_gpu *g, const plaitk_gpu_command *list, int n, WGPUBuffer params, const void *data,
                        uint64_t size, plaitk_gpu_status *status) {
-  if (g->lost) { // submitting to a lost device aborts the process
+  if (g->lost || !driver_enter(g)) { // submitting to a lost device aborts the process
     on_status(1, status);
     return;
   }
@@ -243,11 +316,14 @@ void plaitk_gpu_submit(plaitk_gpu *g, const plaitk_gpu_command *list, int n, WGP
   if (b) wgpuCommandBufferRelease(b);
   if (g->failed != before) {
     on_status(1, status);
-    return;
+  } else {
+    wgpuQueueOnSubmittedWorkDone(g->queue, on_status, status);
   }
-  wgpuQueueOnSubmittedWorkDone(g->queue, on_status, status);
+  driver_leave();
 }
 
 void plaitk_gpu_poll(plaitk_gpu *g) {
-  if (!g->lost) wgpuDevicePoll(g->device, 0, NULL);
+  if (g->lost || !driver_enter(g)) return;
+  wgpuDevicePoll(g->device, 0, NULL);
+  driver_leave();
 }

@@ -15,16 +15,20 @@ typedef struct {
   uint32_t type, backend, vendor, device;
 } plaitk_gpu_adapter;
 
-typedef struct {
+typedef struct plaitk_gpu {
   WGPUInstance instance;
   WGPUDevice device;
   WGPUQueue queue;
   WGPULimits limits;
   int32_t both_ways;           // the host may read and write a buffer that is copied to and from
   int32_t failed;              // errors since the last plaitk_gpu_clear
-  int32_t lost;                // the device is gone
+  int32_t lost;                // the device is gone, or PLAITK_GPU_LEFT
   char error[PLAITK_GPU_TEXT]; // the first of them
+  struct plaitk_gpu *next;     // of the open ones
+  int32_t leaving, drained;    // of plaitk_gpu_leave: the queue was asked, and it is empty, a status
 } plaitk_gpu;
+
+enum { PLAITK_GPU_LEFT = 2 };
 
 // A status word of something that ends later: 0 pending, 1 done, otherwise 2 plus the library's status.
 typedef int32_t plaitk_gpu_status;
@@ -65,6 +69,11 @@ WGPUBindGroup plaitk_gpu_group(plaitk_gpu *g, WGPUBindGroupLayout layout, WGPUBu
 void plaitk_gpu_submit(plaitk_gpu *g, const plaitk_gpu_command *list, int n, WGPUBuffer params, const void *data,
                        uint64_t size, plaitk_gpu_status *status);
 void plaitk_gpu_poll(plaitk_gpu *g);
+
+// plaitk_gpu_leave lets nothing into the drivers any more, as if all devices were lost, and waits until they have done what they
+// were given, ten seconds at most. exit() calls it too, but then tables that a driver has made since it was opened may
+// already be gone: who can calls it before. From any thread.
+int plaitk_gpu_leave(void);
 
 // plaitk_gpu_lose does what happens when the driver says that the device is lost.
 void plaitk_gpu_lose(plaitk_gpu *g, const char *message);

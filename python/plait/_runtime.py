@@ -7,6 +7,7 @@ tries again. Other negative statuses name errors, which `settle` raises.
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import os
 import sys
@@ -38,10 +39,10 @@ def _after_fork() -> None:
 
 
 # What only ends the life of something does nothing in a forked child, as the types of capi/extension do.
-_ENDS = {"bind_TensorRelease", "bind_ObjectRelease", "bind_ErrorRelease"}
+_ENDS = {"bind_TensorRelease", "bind_ObjectRelease", "bind_ErrorRelease", "bind_DevicesLeave"}
 
 
-def _nothing(_handle: int) -> int:
+def _nothing(*_handle: int) -> int:
     return 0
 
 
@@ -54,6 +55,12 @@ def _refuse(*_args: object) -> NoReturn:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _leave_devices() -> None:
+    """Waits for the GPUs' drivers when the interpreter ends: one that is at work then may crash the process."""
+    _core.bind_DevicesLeave()
 
 
 # The part of `Tensor` that the generated functions know: a handle `_h`, released with the object.
