@@ -593,7 +593,7 @@ def test_a_process_ends_while_the_driver_works() -> None:
     # Programs that the driver compiles at this moment, on threads of its own; no cache has them.
     work = textwrap.dedent("""
         x = plait.ones(70, 70, device="gpu:0")
-        for f in (plait.sin, plait.tan, plait.erf, plait.lgamma, plait.digamma, plait.asinh):
+        for f in (plait.sin, plait.erf, plait.lgamma):
             y = f(x @ x)
     """)
     run(work, MESA_SHADER_CACHE_DISABLE="true")

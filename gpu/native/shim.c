@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static void fail(plaitk_gpu *g, const char *message) {
@@ -39,7 +40,7 @@ static struct {
   int inside;            // threads in the driver
 } driver = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-enum { LEAVE_PAUSE = 200, LEAVE_PAUSES = 50000 }; // microseconds, and how many of them
+enum { LEAVE_SECONDS = 10, LEAVE_PAUSE = 200 }; // how long plaitk_gpu_leave waits, and microseconds between two looks
 
 static void driver_leave(void) { __atomic_fetch_sub(&driver.inside, 1, __ATOMIC_SEQ_CST); }
 
@@ -69,10 +70,13 @@ static int driver_idle(void) {
 int plaitk_gpu_leave(void) {
   if (getpid() != driver.process) return 1;
   __atomic_store_n(&driver.leaving, 1, __ATOMIC_SEQ_CST);
-  for (int i = 0; i < LEAVE_PAUSES; i++) {
+  struct timespec begin, now;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do {
     if (__atomic_load_n(&driver.inside, __ATOMIC_SEQ_CST) == 0 && driver_idle()) return 1;
     usleep(LEAVE_PAUSE);
-  }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while (now.tv_sec - begin.tv_sec < LEAVE_SECONDS);
   return 0;
 }
 
