@@ -103,8 +103,8 @@ func (g *GPU) TakeError() error {
 // Lost reports whether the device is gone for good.
 func (g *GPU) Lost() bool { return g.g.lost != 0 }
 
-// Leave lets nothing into the drivers any more, as if all devices were lost, and waits until they have done what they were
-// given, ten seconds at most. From any goroutine.
+// Leave lets nothing into the drivers any more, as if all devices were lost and none could be opened, and waits until they have
+// done what they were given, ten seconds at most. From any goroutine.
 func Leave() { C.plaitk_gpu_leave() }
 
 // Lose has the device count as lost from now on, as when its driver says so; for tests.

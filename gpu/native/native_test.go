@@ -4,6 +4,8 @@ package native
 
 import (
 	"os"
+	"os/exec"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,4 +49,49 @@ func TestErrorsAreReportedAndNotFatal(t *testing.T) {
 	b, err := g.NewBuffer(Storage, 1024, false)
 	require.NoError(t, err)
 	b.Release()
+}
+
+// At the end of a process devices are opened and closed on other threads, and none after it.
+func TestNoDeviceIsOpenedAfterTheEnd(t *testing.T) {
+	const role = "TEST_LEAVE"
+	if os.Getenv(role) == "" {
+		if len(Adapters()) == 0 {
+			t.Skip("no adapter")
+		}
+		for _, opens := range []string{"none", "some"} {
+			c := exec.Command(os.Args[0], "-test.run=^TestNoDeviceIsOpenedAfterTheEnd$")
+			c.Env = append(os.Environ(), role+"="+opens)
+			out, err := c.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
+		return
+	}
+	var others sync.WaitGroup
+	if os.Getenv(role) == "some" {
+		var first sync.WaitGroup
+		for range 2 {
+			others.Add(1)
+			first.Add(1)
+			go func() {
+				defer others.Done()
+				once := sync.OnceFunc(first.Done)
+				for {
+					g, err := Open(0)
+					once()
+					if err != nil {
+						require.EqualError(t, err, "the process ends")
+						return
+					}
+					g.Close()
+				}
+			}()
+		}
+		first.Wait()
+	}
+	Leave()
+	require.Empty(t, Adapters())
+	_, err := Open(0)
+	require.EqualError(t, err, "the process ends")
+	others.Wait()
+	Leave()
 }

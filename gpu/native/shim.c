@@ -33,7 +33,7 @@ plaitk_gpu_status plaitk_gpu_look(const plaitk_gpu_status *status) { return __at
 // A driver compiles and computes on threads of its own, and crashes when exit() takes its libraries' tables down meanwhile.
 // See plaitk_gpu_leave.
 static struct {
-  pthread_mutex_t mutex; // of open
+  pthread_mutex_t mutex; // of open and of those who leave
   plaitk_gpu *open;      // a list
   pid_t process;         // that opened them: a fork has no driver
   int leaving;           // nothing may enter any more
@@ -44,17 +44,26 @@ enum { LEAVE_SECONDS = 10, LEAVE_PAUSE = 200 }; // how long plaitk_gpu_leave wai
 
 static void driver_leave(void) { __atomic_fetch_sub(&driver.inside, 1, __ATOMIC_SEQ_CST); }
 
-// Enters the driver, or reports that nobody may: then the device is lost.
-static int driver_enter(plaitk_gpu *g) {
+// Enters the driver, or reports that nobody may.
+static int driver_enter(void) {
   __atomic_fetch_add(&driver.inside, 1, __ATOMIC_SEQ_CST);
   if (!__atomic_load_n(&driver.leaving, __ATOMIC_SEQ_CST)) return 1;
   driver_leave();
-  if (!g->lost) fail(g, "the process ends");
+  return 0;
+}
+
+static const char leaving_text[] = "the process ends";
+
+// Enters the driver for a device, which is lost if nobody may.
+static int enter(plaitk_gpu *g) {
+  if (driver_enter()) return 1;
+  if (!g->lost) fail(g, leaving_text);
   g->lost = PLAITK_GPU_LEFT;
   return 0;
 }
 
-// Reports whether the driver has done what it was given; once no thread can be inside any more.
+// Reports whether the driver has done what it was given; once no thread can be inside any more, so that no device is opened
+// or closed either.
 static int driver_idle(void) {
   int idle = 1;
   for (plaitk_gpu *g = driver.open; g; g = g->next) {
@@ -68,12 +77,16 @@ static int driver_idle(void) {
 }
 
 int plaitk_gpu_leave(void) {
-  if (getpid() != driver.process) return 1;
+  pid_t process = __atomic_load_n(&driver.process, __ATOMIC_SEQ_CST);
+  if (process && process != getpid()) return 1;
   __atomic_store_n(&driver.leaving, 1, __ATOMIC_SEQ_CST);
   struct timespec begin, now;
   clock_gettime(CLOCK_MONOTONIC, &begin);
   do {
-    if (__atomic_load_n(&driver.inside, __ATOMIC_SEQ_CST) == 0 && driver_idle()) return 1;
+    pthread_mutex_lock(&driver.mutex);
+    int idle = __atomic_load_n(&driver.inside, __ATOMIC_SEQ_CST) == 0 && driver_idle();
+    pthread_mutex_unlock(&driver.mutex);
+    if (idle) return 1;
     usleep(LEAVE_PAUSE);
     clock_gettime(CLOCK_MONOTONIC, &now);
   } while (now.tv_sec - begin.tv_sec < LEAVE_SECONDS);
@@ -85,7 +98,7 @@ static void at_exit(void) { plaitk_gpu_leave(); }
 static void driver_add(plaitk_gpu *g) {
   pthread_mutex_lock(&driver.mutex);
   if (driver.process != getpid()) {
-    driver.process = getpid();
+    __atomic_store_n(&driver.process, getpid(), __ATOMIC_SEQ_CST);
     atexit(at_exit);
   }
   g->next = driver.open;
@@ -125,7 +138,7 @@ static size_t enumerate(WGPUInstance in, WGPUAdapter **list) {
   return wgpuInstanceEnumerateAdapters(in, &o, *list);
 }
 
-int plaitk_gpu_adapters(plaitk_gpu_adapter *out, int max) {
+static int adapters(plaitk_gpu_adapter *out, int max) {
   WGPUInstance in = instance();
   if (!in) return 0;
   WGPUAdapter *list;
@@ -149,6 +162,13 @@ int plaitk_gpu_adapters(plaitk_gpu_adapter *out, int max) {
   return n;
 }
 
+int plaitk_gpu_adapters(plaitk_gpu_adapter *out, int max) {
+  if (!driver_enter()) return 0;
+  int n = adapters(out, max);
+  driver_leave();
+  return n;
+}
+
 typedef struct {
   WGPUDevice device;
   char *error;
@@ -163,7 +183,7 @@ static void on_device(WGPUEnum status, WGPUDevice device, const char *message, v
   }
 }
 
-plaitk_gpu *plaitk_gpu_open(int index, char *error) {
+static plaitk_gpu *open_gpu(int index, char *error) {
   plaitk_gpu *g = calloc(1, sizeof *g);
   if (!g || !(g->instance = instance())) {
     snprintf(error, PLAITK_GPU_TEXT, "no instance of WebGPU");
@@ -199,12 +219,24 @@ plaitk_gpu *plaitk_gpu_open(int index, char *error) {
   return g;
 }
 
+plaitk_gpu *plaitk_gpu_open(int index, char *error) {
+  if (!driver_enter()) {
+    snprintf(error, PLAITK_GPU_TEXT, "%s", leaving_text);
+    return NULL;
+  }
+  plaitk_gpu *g = open_gpu(index, error);
+  driver_leave();
+  return g;
+}
+
 void plaitk_gpu_close(plaitk_gpu *g) {
+  if (!driver_enter()) return; // plaitk_gpu_leave has it
   driver_remove(g);
   wgpuQueueRelease(g->queue);
   wgpuDeviceRelease(g->device);
   wgpuInstanceRelease(g->instance);
   free(g);
+  driver_leave();
 }
 
 WGPUBuffer plaitk_gpu_buffer(plaitk_gpu *g, uint32_t usage, uint64_t size, int mapped) {
@@ -241,7 +273,7 @@ WGPUComputePipeline plaitk_gpu_pipeline(plaitk_gpu *g, WGPUPipelineLayout layout
   int32_t before = g->failed;
   WGPUShaderSource text = {.chain = {.type = WGPU_STYPE_WGSL}, .code = source};
   WGPUShaderDescriptor d = {.next = &text.chain};
-  if (!driver_enter(g)) return NULL;
+  if (!enter(g)) return NULL;
   WGPUShaderModule module = wgpuDeviceCreateShaderModule(g->device, &d);
   WGPUComputePipeline p = NULL;
   if (module && g->failed == before) {
@@ -276,7 +308,7 @@ WGPUBindGroup plaitk_gpu_group(plaitk_gpu *g, WGPUBindGroupLayout layout, WGPUBu
 
 void plaitk_gpu_submit(plaitk_gpu *g, const plaitk_gpu_command *list, int n, WGPUBuffer params, const void *data,
                        uint64_t size, plaitk_gpu_status *status) {
-  if (g->lost || !driver_enter(g)) { // submitting to a lost device aborts the process
+  if (g->lost || !enter(g)) { // submitting to a lost device aborts the process
     on_status(1, status);
     return;
   }
@@ -327,7 +359,7 @@ void plaitk_gpu_submit(plaitk_gpu *g, const plaitk_gpu_command *list, int n, WGP
 }
 
 void plaitk_gpu_poll(plaitk_gpu *g) {
-  if (g->lost || !driver_enter(g)) return;
+  if (g->lost || !enter(g)) return;
   wgpuDevicePoll(g->device, 0, NULL);
   driver_leave();
 }
