@@ -17,6 +17,7 @@ type owner struct {
 	jobs    chan func()
 	pending []ending
 	eager   time.Duration
+	patient bool // of a GPU made of software
 }
 
 // An ending is something that the driver will end, and what to do then.
@@ -32,13 +33,16 @@ const (
 	eagerSoftware = 30 * time.Microsecond
 	// pause is how long it then sleeps between two questions. Timers of an idle Go program may be a millisecond late.
 	pause = 50 * time.Microsecond
+	// rest is the longest time between two questions to a GPU made of software, whose driver may compile for long before anything
+	// ends: it is a sixteenth of what the owner has waited already.
+	rest = 2 * time.Millisecond
 )
 
 // startOwner opens the GPU on the goroutine that will own it.
 func startOwner(a native.Adapter) (*owner, error) {
 	o := &owner{jobs: make(chan func(), 64), eager: eager}
 	if a.Software {
-		o.eager = eagerSoftware
+		o.eager, o.patient = eagerSoftware, true
 	}
 	opened := make(chan error)
 	go func() {
@@ -109,11 +113,25 @@ func (o *owner) run() {
 			moved = time.Now()
 			continue
 		}
-		if time.Since(moved) < o.eager {
+		waited := time.Since(moved)
+		if waited < o.eager {
 			runtime.Gosched()
 			continue
 		}
-		native.Pause(pause)
+		next := pause
+		if o.patient {
+			next = max(next, min(waited/16, rest))
+		}
+		if next < time.Millisecond {
+			native.Pause(next)
+			continue
+		}
+		select {
+		case fn := <-o.jobs:
+			fn()
+			moved = time.Now()
+		case <-time.After(next):
+		}
 	}
 }
 
