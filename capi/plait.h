@@ -401,8 +401,8 @@ char *plait_device_name(plait_device d);
 char *plait_device_description(plait_device d);
 
 // plait_devices_leave makes every open GPU count as lost and waits until their drivers have done what they
-// were given, ten seconds at most. A program with GPUs calls it before it calls exit or returns from main: a
-// driver that is at work then may crash. It may wait for the device.
+// were given, ten seconds at most; it returns 1 if they have, else 0. A program with GPUs calls it before it
+// calls exit or returns from main: a driver that is at work then may crash. It may wait for the device.
 plait_status plait_devices_leave(void);
 
 // plait_device_traffic returns a counter of an open device since it was opened: 0 transfers to it, 1 from it,

@@ -51,9 +51,10 @@ func Reason() string {
 	return "the Vulkan loader found no adapter: a GPU, its driver for Vulkan, or the right to use the GPU is missing"
 }
 
-// Leave makes every open GPU count as lost and waits until their drivers have done what they were given, ten seconds at most. A
-// C program does so before it calls exit or returns from main: a driver that is at work then may crash. Go programs need not.
-func Leave() { native.Leave() }
+// Leave makes every open GPU count as lost and waits until their drivers have done what they were given, ten seconds at most,
+// and reports whether they have. A C program does so before it calls exit or returns from main: a driver that is at work then may
+// crash. Go programs need not.
+func Leave() bool { return native.Leave() }
 
 func open(index, ordinal int) (core.Device, error) {
 	if err := environment().err; err != nil {

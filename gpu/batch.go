@@ -28,6 +28,7 @@ type batch struct {
 	faults  *readback // of the checks' slots
 	open    int       // what has to end before the batch has: the commands, and each read
 	lost    bool
+	load    int       // elements that its calls go through, on a GPU made of software
 	begun   time.Time // when the GPU got it
 }
 
@@ -40,7 +41,7 @@ type check struct {
 func (b *batch) reset() {
 	b.list.Reset()
 	b.params = b.params[:0]
-	b.uploads, b.reads, b.checks, b.faults, b.lost = nil, nil, nil, nil, false
+	b.uploads, b.reads, b.checks, b.faults, b.lost, b.load = nil, nil, nil, nil, false, 0
 }
 
 func (b *batch) empty() bool { return b.list.Len() == 0 && b.last == 0 }

@@ -21,6 +21,7 @@ type Device struct {
 	fusions        fusedPrograms
 	staging        staging
 	turns          turns
+	load           load // of a GPU made of software
 	tuner          *tuner
 	params         *native.Buffer
 	lost           atomic.Pointer[failure]

@@ -101,7 +101,7 @@ func (s *stream) fuse(r *recorder, c *core.Call) bool {
 	}
 	torn := r.fusion.torn
 	r.fusion.encode(s, r, false)
-	if r.batch.full(s.device.turns.size()) {
+	if s.full(r.batch) {
 		s.send(r)
 	}
 	if err != nil {

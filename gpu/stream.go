@@ -41,6 +41,7 @@ type stream struct {
 	wanted                  atomic.Uint64 // somebody waits for this call
 	firstCut                atomic.Uint64 // of cuts; 0 if there is none
 	flying                  atomic.Int32  // batches on the GPU
+	loaded                  atomic.Int64  // elements that their calls go through, if it is made of software
 
 	wake    chan struct{} // for the worker; holds at most one token
 	crowded atomic.Bool

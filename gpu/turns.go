@@ -65,21 +65,23 @@ func (t *turns) sent() {
 }
 
 // measure learns from a batch of so many commands that the GPU got at a time and that has just ended. Those of streams that carry
-// for collectives say nothing about computation. The owner calls it.
-func (t *turns) measure(commands int, begun time.Time, carries bool) {
+// for collectives say nothing about computation. It returns how long the batch took. The owner calls it.
+func (t *turns) measure(commands int, begun time.Time, carries bool) time.Duration {
 	now := time.Now()
 	if t.ended.After(begun) {
 		begun = t.ended
 	}
 	t.ended = now
+	took := now.Sub(begun)
 	if carries || commands < leastTurn { // or what somebody waited for
-		return
+		return took
 	}
-	each := int64(now.Sub(begun)) / int64(commands)
+	each := int64(took) / int64(commands)
 	if before := t.cost.Load(); before > 0 {
 		each = before + (each-before)/4
 	}
 	t.cost.Store(max(each, 1))
+	return took
 }
 
 // leastPatience is how many commands a GPU that has nothing to do waits for where more calls are on their way.

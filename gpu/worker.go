@@ -32,6 +32,9 @@ func (s *stream) work() {
 		slot := &s.slots[(next-1)%queueSize]
 		s.order(r, slot.call.Waits())
 		s.record(r, slot)
+		if s.device.adapter.Software && slot.transfer == nil {
+			r.batch.load += elements(&slot.call)
+		}
 		carried := slot.transfer != nil && s.carries.Load()
 		if s.sent.Load() < next {
 			r.batch.last = next
@@ -44,7 +47,7 @@ func (s *stream) work() {
 		}
 		s.notify()
 		switch {
-		case r.fusion.n == 0 && r.batch.full(s.device.turns.size()), s.awaited(next), carried && s.hasPiece(r), core.ActiveProfile() != nil:
+		case r.fusion.n == 0 && s.full(r.batch), s.awaited(next), carried && s.hasPiece(r), core.ActiveProfile() != nil:
 			s.sendHere(r)
 		case r.fusion.n == 0:
 			s.feed(r)
@@ -312,10 +315,11 @@ func (s *stream) submit(r *recorder) {
 	if len(b.checks) > 0 {
 		s.collectFaults(b)
 	}
-	for s.flying.Load() >= s.device.turns.ahead() {
+	for s.flying.Load() >= s.device.turns.ahead() || s.tooFar(b) {
 		<-s.wake
 	}
 	s.flying.Add(1)
+	s.loaded.Add(int64(b.load))
 	s.device.turns.sent()
 	b.last = max(b.last, s.sent.Load()) // of a call that has many commands, part is sent before the rest is recorded
 	last := b.last
@@ -349,7 +353,13 @@ func (s *stream) ended(b *batch) {
 		}
 	}
 	s.checkFaults(b)
-	s.device.turns.measure(b.list.Len(), b.begun, s.carries.Load())
+	took := s.device.turns.measure(b.list.Len(), b.begun, s.carries.Load())
+	if b.load > 0 {
+		if !b.lost {
+			s.device.load.measure(b.load, took)
+		}
+		s.loaded.Add(-int64(b.load))
+	}
 	last := b.last
 	b.last = 0
 	b.reset()

@@ -148,6 +148,29 @@ def test_interrupts_during_long_waits() -> None:
     """)
 
 
+def test_an_interrupted_program_ends_although_much_is_queued() -> None:
+    run("""
+        import signal
+        import threading
+        from plait import _core
+
+        if "llvmpipe" not in plait.cuda.get_device_name():
+            sys.exit()  # a GPU has done it all
+        x = plait.ones(8, device="gpu")
+        for _ in range(2000):  # of which many go to the GPU at once
+            x = (x + x.sum()) / 9
+        x.sum().item()
+        x = plait.eye(256, device="gpu")
+        threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+        try:
+            while True:
+                y = x @ x
+        except KeyboardInterrupt:
+            pass
+        assert _core.bind_DevicesLeave() == 1, "the GPU was still at work after ten seconds"
+    """)
+
+
 NETWORKS = """
         from plait import nn
         from plait.nn import functional as F

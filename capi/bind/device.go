@@ -43,11 +43,14 @@ func DeviceDescription(d Device) string {
 }
 
 // DevicesLeave makes every open GPU count as lost and waits until their drivers have done what they were given, ten seconds at
-// most. A program with GPUs calls it before it calls exit or returns from main: a driver that is at work then may crash.
+// most; it returns 1 if they have, else 0. A program with GPUs calls it before it calls exit or returns from main: a driver that is
+// at work then may crash.
 //
 //plait:waits
 func DevicesLeave() Status {
-	gpu.Leave()
+	if gpu.Leave() {
+		return 1
+	}
 	return 0
 }
 

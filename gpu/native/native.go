@@ -104,8 +104,8 @@ func (g *GPU) TakeError() error {
 func (g *GPU) Lost() bool { return g.g.lost != 0 }
 
 // Leave lets nothing into the drivers any more, as if all devices were lost and none could be opened, and waits until they have
-// done what they were given, ten seconds at most. From any goroutine.
-func Leave() { C.plaitk_gpu_leave() }
+// done what they were given, ten seconds at most. It reports whether they have. From any goroutine.
+func Leave() bool { return C.plaitk_gpu_leave() != 0 }
 
 // Lose has the device count as lost from now on, as when its driver says so; for tests.
 func (g *GPU) Lose(reason string) {

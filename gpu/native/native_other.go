@@ -16,7 +16,7 @@ var errUnsupported = errors.New(Unsupported)
 func Adapters() []Adapter { return nil }
 
 // Leave does nothing.
-func Leave() {}
+func Leave() bool { return true }
 
 // The types and functions stand for those of the platforms with GPUs. None is ever made.
 type (

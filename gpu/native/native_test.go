@@ -88,10 +88,10 @@ func TestNoDeviceIsOpenedAfterTheEnd(t *testing.T) {
 		}
 		first.Wait()
 	}
-	Leave()
+	require.True(t, Leave())
 	require.Empty(t, Adapters())
 	_, err := Open(0)
 	require.EqualError(t, err, "the process ends")
 	others.Wait()
-	Leave()
+	require.True(t, Leave())
 }

@@ -71,8 +71,8 @@ void plaitk_gpu_submit(plaitk_gpu *g, const plaitk_gpu_command *list, int n, WGP
 void plaitk_gpu_poll(plaitk_gpu *g);
 
 // plaitk_gpu_leave lets nothing into the drivers any more, as if all devices were lost and none could be opened, and waits until
-// they have done what they were given, ten seconds at most. exit() calls it too, but then tables that a driver has made since it
-// was opened may already be gone: who can calls it before. From any thread.
+// they have done what they were given, ten seconds at most; 1 if they have. exit() calls it too, but then tables that a driver has
+// made since it was opened may already be gone: who can calls it before. From any thread.
 int plaitk_gpu_leave(void);
 
 // plaitk_gpu_lose does what happens when the driver says that the device is lost.
