@@ -227,6 +227,21 @@ func TestIndicesOutOfRangeAreErrors(t *testing.T) {
 	})
 }
 
+func TestWhatIsNoProbabilityIsAnError(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		good := op.ToDevice(core.FromSlice(make([]float32, 300)), d)
+		bad := op.ToDevice(core.FromSlice(append(make([]float32, 299), 1.5)), d)
+		for what, pair := range map[string][2]*core.Tensor{"input": {bad, good}, "target": {good, bad}} {
+			_, err := op.BinaryCrossEntropy(pair[0], pair[1], op.BCEOptions{}).Item()
+			require.ErrorContains(t, err, "all elements of "+what+" should be between 0 and 1, the one at position 299 of [300] is not")
+			kind, _ := core.KindOf(err)
+			require.Equal(t, core.ValueError, kind)
+		}
+		require.Equal(t, 0.0, value(t, op.BinaryCrossEntropy(good, good, op.BCEOptions{})), "the stream goes on")
+	})
+}
+
 func TestWhatTheDeviceCannotDoIsSaidAtTheCall(t *testing.T) {
 	d := device(t)
 	require.False(t, d.Supports(core.Kernel("no_such_kernel")))

@@ -34,6 +34,8 @@ var (
 		"where(t*(y - x) + margin >= 0, grad*(y - x), 0)")
 )
 
+var checkProbabilitiesKernel = core.Kernel("check_probabilities")
+
 // BCEOptions are the optional arguments of [BinaryCrossEntropy] and [BinaryCrossEntropyWithLogits].
 type BCEOptions struct {
 	// Weight scales the loss of each element; it broadcasts.
@@ -45,7 +47,7 @@ type BCEOptions struct {
 }
 
 // BinaryCrossEntropy returns -(t log x + (1-t) log(1-x)) for probabilities x and targets t of the same shape. Logarithms
-// are kept above -100.
+// are kept above -100. An element of x or t outside [0, 1] is an error of execution.
 func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
 	defer autocast("binary_cross_entropy", &x, &target, &o.Weight).end()
 	a := begin("binary_cross_entropy", x, target, o.Weight, o.PosWeight)
@@ -53,7 +55,19 @@ func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
 	if o.PosWeight != nil {
 		a.failf(core.TypeError, "pos_weight goes with logits")
 	}
-	return lossReduction(&a, func() *core.Tensor { return weighted(bceOp.apply(nil, x, target), o.Weight) }, o.Reduction)
+	return lossReduction(&a, func() *core.Tensor { return weighted(probable(x, target, bceOp.apply(nil, x, target)), o.Weight) }, o.Reduction)
+}
+
+// probable returns loss, which fails unless all elements of x and of target are in [0, 1].
+func probable(x, target, loss *core.Tensor) *core.Tensor {
+	a := begin("binary_cross_entropy", x, target, loss)
+	for i, t := range []*core.Tensor{x, target} {
+		if dense := a.dense(t); a.err == nil && t.DType().IsFloat() {
+			a.launch(a.call(checkProbabilitiesKernel).Out(loss).In(dense).Int(int64(i)))
+			dropCopy(dense, t)
+		}
+	}
+	return loss
 }
 
 // BinaryCrossEntropyWithLogits returns [BinaryCrossEntropy] of sigmoid(x), computed so that no x overflows.

@@ -288,6 +288,33 @@ func TestLossGradientsAtTheEdges(t *testing.T) {
 	}
 }
 
+func TestBinaryCrossEntropyWantsProbabilities(t *testing.T) { inRank(t, func() { improbable(t) }) }
+
+func improbable(t *testing.T) {
+	n := 5000
+	for _, d := range []core.DType{core.Float16, core.BFloat16, core.Float32, core.Float64} {
+		for name, bad := range map[string]float64{"above": 1.25, "below": -0.125, "nan": math.NaN()} {
+			good, values := make([]float32, n), make([]float32, n)
+			values[n-7] = float32(bad)
+			x, wrong := op.To(core.FromSlice(good, 2, n/2), d), op.To(core.FromSlice(values, 2, n/2), d)
+			_, err := op.BinaryCrossEntropy(x, x, op.BCEOptions{}).Item()
+			require.NoError(t, err)
+			_, err = op.BinaryCrossEntropy(wrong, x, op.BCEOptions{}).Item()
+			require.ErrorContains(t, err, "binary_cross_entropy: all elements of input should be between 0 and 1, the one at position 4993 of [2 2500]", "%v %s", d, name)
+			kind, _ := core.KindOf(err)
+			require.Equal(t, core.ValueError, kind)
+			_, err = op.BinaryCrossEntropy(x, wrong, op.BCEOptions{Reduction: "none"}).Bytes()
+			require.ErrorContains(t, err, "all elements of target should be", "%v %s", d, name)
+			_, err = op.BinaryCrossEntropy(x, op.Transpose(op.Reshape(wrong, n/2, 2), 0, 1), op.BCEOptions{Weight: x}).Item()
+			require.ErrorContains(t, err, "all elements of target should be", "in any layout")
+		}
+	}
+	leaf := leaf(core.FromSlice([]float64{1.5, 0, 1}))
+	require.ErrorContains(t, autograd.Backward(op.BinaryCrossEntropy(leaf, op.ZerosLike(leaf, op.TensorOptions{}), op.BCEOptions{})), "between 0 and 1")
+	_, err := op.BinaryCrossEntropy(op.Zeros(0), op.Zeros(0), op.BCEOptions{Reduction: "sum"}).Item()
+	require.NoError(t, err)
+}
+
 func TestLossErrors(t *testing.T) {
 	x := core.FromSlice(make([]float32, 6), 2, 3)
 	for want, got := range map[string]*core.Tensor{

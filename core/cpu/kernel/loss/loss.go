@@ -2,7 +2,7 @@
 package loss
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x35724323
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2783d615
 #cgo noescape plaitk_loss_cross_entropy
 #cgo nocallback plaitk_loss_cross_entropy
 #cgo noescape plaitk_loss_cross_entropy_backward
@@ -13,6 +13,8 @@ package loss
 #cgo nocallback plaitk_loss_nll_backward
 #cgo noescape plaitk_loss_multilabel_margin
 #cgo nocallback plaitk_loss_multilabel_margin
+#cgo noescape plaitk_loss_improbable
+#cgo nocallback plaitk_loss_improbable
 #include "c/loss.h"
 */
 import "C"
@@ -32,6 +34,7 @@ func init() {
 	kernel.Register("nll_loss", nll)
 	kernel.Register("nll_loss_backward", nllBackward)
 	kernel.Register("multilabel_margin_loss", multilabelMargin)
+	kernel.Register("check_probabilities", checkProbabilities)
 }
 
 // Indices into the integer attributes of every kernel here.
@@ -139,6 +142,17 @@ func multilabelMargin(ctx *kernel.Context, c *core.Call) error {
 	at := C.plaitk_loss_multilabel_margin((*C.plait_pool)(ctx.Pool), &p, ptr(&c.Outs[0]), ptr(&c.Outs[1]), scratch)
 	if at >= 0 {
 		return badTarget(c, at)
+	}
+	return nil
+}
+
+// checkProbabilities fails for the sake of its output, which it leaves as it is, where an element of its contiguous input is not
+// in [0, 1]. Ints: 0 for an input, 1 for a target.
+func checkProbabilities(_ *kernel.Context, c *core.Call) error {
+	x := &c.Ins[0]
+	if at := C.plaitk_loss_improbable(x.Ptr(), C.int(x.DType), C.int64_t(x.Numel())); at >= 0 {
+		return core.Errorf(core.ValueError, c.Op, "all elements of %s should be between 0 and 1, the one at position %d of %v is not; "+
+			"binary_cross_entropy_with_logits takes any input", [...]string{"input", "target"}[c.Ints[0]], int64(at), x.Shape)
 	}
 	return nil
 }

@@ -143,7 +143,10 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Returns the cross entropy of probabilities with targets of the same shape, between 0 and 1."""
+    """Returns the cross entropy of probabilities with targets of the same shape, between 0 and 1.
+
+    Others are an error where the loss is read, or backward runs.
+    """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
         raise ValueError(

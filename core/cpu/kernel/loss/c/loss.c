@@ -216,3 +216,25 @@ int64_t plaitk_loss_multilabel_margin(plait_pool *pool, const struct plaitk_loss
   for (int64_t i = 0; loss && i < p->batch; i++) store(loss, p->dtype, i, j.losses[i]);
   return -1;
 }
+
+#define IMPROBABLE_BLOCK 4096
+
+// Counts the elements that are not in [0, 1].
+PLAIT_CLONES static int32_t improbable_f32(const float *x, int64_t n) {
+  int32_t count = 0;
+#pragma omp simd reduction(+ : count)
+  for (int64_t i = 0; i < n; i++) count += !(x[i] >= 0 && x[i] <= 1);
+  return count;
+}
+
+int64_t plaitk_loss_improbable(const void *x, int dtype, int64_t n) {
+  for (int64_t from = 0; from < n; from += IMPROBABLE_BLOCK) {
+    int64_t to = min64(n, from + IMPROBABLE_BLOCK);
+    if (dtype == PLAIT_F32 && improbable_f32((const float *)x + from, to - from) == 0) continue;
+    for (int64_t i = from; i < to; i++) {
+      double v = load(x, dtype, i);
+      if (!(v >= 0 && v <= 1)) return i;
+    }
+  }
+  return -1;
+}

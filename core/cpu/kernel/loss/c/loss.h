@@ -41,6 +41,9 @@ void plaitk_loss_nll_backward(plait_pool *pool, const struct plaitk_loss *p, con
 int64_t plaitk_loss_multilabel_margin(plait_pool *pool, const struct plaitk_loss *p, void *loss, void *slope,
                                       void *scratch);
 
+// Returns -1, or the position of the first of n contiguous elements that is not in [0, 1].
+int64_t plaitk_loss_improbable(const void *x, int dtype, int64_t n);
+
 // The bytes that each of these needs at scratch.
 int64_t plaitk_loss_scratch(const struct plaitk_loss *p);
 
