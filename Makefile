@@ -3,8 +3,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# One set of flags everywhere keeps one build cache. CGO_CFLAGS would change every C object, so it is never passed on.
-export GOFLAGS := -trimpath -buildvcs=false
+# One set of flags everywhere keeps one build cache; programs whose code may lie anywhere are made of the same objects as the
+# Python package's shared library. CGO_CFLAGS would change every C object, so it is never passed on.
+export GOFLAGS := -trimpath -buildvcs=false -buildmode=pie
 unexport CGO_CFLAGS
 
 # The OpenBLAS that tests and benchmarks run against: the one pinned in .venv, or the caller's PLAIT_BLAS.
@@ -59,13 +60,13 @@ test: setup software-gpu  ## what CI runs: generated files, build, unit tests (O
 	$(STAGE) build go build ./...
 	$(STAGE) unit env $(SOFTWARE_GPU) go test -timeout 20m $(LONGEST) ./...
 	$(STAGE) built-in env PLAIT_BLAS=none go test ./core/nn ./core/autograd ./examples/...
-	$(STAGE) race env $(SOFTWARE_GPU) go test -race -short -timeout 20m $(RACE_PACKAGES)
+	$(STAGE) race env $(SOFTWARE_GPU) go test -race -buildmode=default -short -timeout 20m $(RACE_PACKAGES)
 	$(STAGE) extension $(MAKE) --no-print-directory extension
 	$(STAGE) python $(MAKE) --no-print-directory test-python
 	@internal/make/stage --summary
 
 test-race: setup  ## every package under the race detector
-	@go test -race -timeout 40m ./...
+	@go test -race -buildmode=default -timeout 40m ./...
 
 test-python: extension  ## the tests of the Python package, its examples and its documents
 	@PLAIT_BLAS= .venv/bin/python -m pytest -n 2 --dist loadfile -m "not slow"

@@ -23,8 +23,8 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 MODULE = "github.com/plait-ml/plait"
 GOPY = "github.com/go-python/gopy"
-# One set of flags everywhere keeps one build cache.
-GOFLAGS = "-trimpath -buildvcs=false"
+# One set of flags everywhere keeps one build cache; those of the Makefile.
+GOFLAGS = "-trimpath -buildvcs=false -buildmode=pie"
 
 
 class BuildGo(build_ext):
