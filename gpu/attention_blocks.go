@@ -258,7 +258,7 @@ func turnedDeep(deep string) string {
 // steps writes a loop over k from 0 to n, or its rounds one after the other.
 func (b *blockText) steps(n int, body func(k string)) {
 	if !b.unroll {
-		fmt.Fprintf(b, "    for (var k = 0u; k < %du; k++) {\n", n)
+		fmt.Fprintf(b, "    for (var k = 0u; k < %s; k++) {\n", rolled(n))
 		body("k")
 		b.WriteString("    }\n")
 		return
@@ -325,7 +325,7 @@ func (b *blockText) add(name string, v *vectors, row0 string) {
 		})
 	}
 	if !b.unroll {
-		fmt.Fprintf(b, "    for (var c = 0u; c < %du; c += %du) {\n", blockSpan, blockDepth)
+		fmt.Fprintf(b, "    for (var c = 0u; c < %s; c += %du) {\n", rolled(blockSpan), blockDepth)
 		round("c", func() {
 			fmt.Fprintf(b, "    if (c + %du < %du) {\n", blockDepth, blockSpan)
 			b.fetchRows(v, row0, fmt.Sprintf("c + %du", blockDepth))

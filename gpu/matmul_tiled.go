@@ -316,7 +316,7 @@ func (t tile) multiply(w *strings.Builder, buffer string, unroll bool) {
 		}
 		return
 	}
-	fmt.Fprintf(w, "    for (var k = 0u; k < %du; k++) {\n", t.depth)
+	fmt.Fprintf(w, "    for (var k = 0u; k < %s; k++) {\n", rolled(t.depth))
 	step("k")
 	w.WriteString("    }\n")
 }

@@ -19,6 +19,10 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec
   let group = wg.y * grid.x + wg.x;
 `
 
+// rolled returns WGSL in main for the rounds of a loop that lavapipe must not write out one after the other, since it then compiles
+// for long: n, which its compiler cannot know.
+func rolled(n int) string { return fmt.Sprintf("select(%du, 0u, grid.x == 0u)", n) }
+
 // An access is how a program sees an operand: a binding of a dtype, element by element or four at once.
 type access struct {
 	name   string
