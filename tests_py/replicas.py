@@ -4,6 +4,8 @@ import numpy as np
 import plait
 from plait import nn
 
+N = 3  # ranks
+
 
 def model(dtype=plait.float64, **kwargs):
     plait.manual_seed(5)
@@ -13,6 +15,14 @@ def model(dtype=plait.float64, **kwargs):
 def batch(n=12):
     plait.manual_seed(1)
     return plait.randn(n, 6, dtype=plait.float64), plait.randn(n, 2, dtype=plait.float64)
+
+
+def part(rank, n=12, cuts=None):
+    """Returns what a rank of N has of a batch of n samples, divided evenly or at cuts, on its device."""
+    x, y = batch(n)
+    cuts = cuts or [n * r // N for r in range(N + 1)]
+    here = f"cpu:{rank}"
+    return x[cuts[rank] : cuts[rank + 1]].to(here), y[cuts[rank] : cuts[rank + 1]].to(here)
 
 
 def values(m):
