@@ -240,6 +240,8 @@ def test_collate():
     assert out["a"].dtype is plait.float32
     assert out["s"] == ["x", "y"]
     assert data.default_collate([True, False]).dtype is plait.bool
+    assert data.default_collate([(1, "x"), (2, "y")])[1] == ("x", "y")
+    assert data.default_collate(["x", "y"]) == ["x", "y"]
     with pytest.raises(ValueError, match="equal size"):
         data.default_collate([[1], [1, 2]])
     with pytest.raises(TypeError):

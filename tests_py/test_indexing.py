@@ -237,3 +237,16 @@ def test_wrong_values():
     assert t.tolist() == [[9, 2, 3], [4, 7, 8]]
     with pytest.raises(RuntimeError):
         plait.ones(2, requires_grad=True)[0] = 1.0
+
+
+@pytest.mark.parametrize("index", [1.0, {}, "a", (0, 2.5)])
+def test_what_is_no_index(index):
+    for error in (IndexError, TypeError):
+        with pytest.raises(error, match="want integers, slices"):
+            plait.ones(2, 3)[index]
+
+
+def test_contiguous_tensors_are_themselves():
+    t = plait.ones(2, 3)
+    assert t.contiguous() is t
+    assert t.T.contiguous() is not t.T and t.T.contiguous().is_contiguous()

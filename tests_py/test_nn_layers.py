@@ -249,6 +249,8 @@ def test_dropout_between_recurrent_layers():
     (lambda: F.pad(plait.zeros(2, 2), (1, 1), "constant", "x"), ValueError, "could not convert"),
     (lambda: F.pad(plait.zeros(2), (1, 1), "reflect"), NotImplementedError, "reflect"),
     (lambda: F.binary_cross_entropy(plait.zeros(2), plait.zeros(3)), ValueError, "differ"),
+    (lambda: F.binary_cross_entropy(plait.tensor([1.5]), plait.ones(1)).item(), ValueError, "input should be between"),
+    (lambda: F.binary_cross_entropy(plait.ones(1), plait.tensor([-1.0])).item(), RuntimeError, "target should be"),
     (lambda: F.mse_loss(plait.zeros(2), plait.zeros(2), reduction="average"), ValueError, "average"),
     (lambda: F.cross_entropy(plait.zeros(2, 3), plait.zeros(3, dtype=plait.int64)), RuntimeError, "cross_entropy"),
     (lambda: nn.TripletMarginLoss(margin=-1), ValueError, "margin"),

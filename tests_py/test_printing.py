@@ -29,5 +29,14 @@ def test_floating_point_numbers(values, text):
 
 def test_formats_are_for_one_number():
     assert f"{plait.tensor(3.14159):.2f} {plait.tensor(7):03d} {plait.ones(2)}" == "3.14 007 tensor([1., 1.])"
+    loss = plait.tensor(1.5, requires_grad=True)
+    assert f"{loss} {plait.tensor(3)} {plait.tensor(True)}" == "1.5 3 True"
+    assert str(loss) == "tensor(1.5000, requires_grad=True)"
     with pytest.raises(TypeError, match=r"'\.2f' is for one number, got a tensor of shape \[2\]"):
         f"{plait.ones(2):.2f}"
+
+
+def test_many_elements_are_cut():
+    assert repr(plait.arange(2000)) == "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"
+    lines = repr(plait.zeros(1001, 2)).split("\n")
+    assert len(lines) == 7 and lines[3].strip() == "...,"

@@ -182,6 +182,14 @@ def test_messages_teach(call, error, message):
         call(plait.ones(2, 3))
 
 
+def test_arguments_are_runtime_errors_too():
+    x = plait.ones(2, 3)
+    for call in (x.item, lambda: x.topk(9), lambda: x.repeat(2), lambda: plait.stack([]), lambda: x.to("nowhere")):
+        for error in (ValueError, RuntimeError):
+            with pytest.raises(error):
+                call()
+
+
 def test_functions_made_of_others_cut_huge_counts():
     x = plait.tensor([3.0, 4.5])
     assert plait.mvlgamma(x, 2).tolist() == pytest.approx([1.5501949939575645, 4.817860982995198], rel=1e-5)

@@ -11,7 +11,7 @@ var (
 // BatchNorm normalises each channel of x, of shape [N, C, ...], then multiplies by weight and adds bias, of shape [C],
 // which may be nil. In training a channel is normalised by its own mean and (biased) variance over the batch, and
 // runningMean and runningVar, of shape [C] and nil together, move towards these by momentum, the variance made unbiased;
-// otherwise it is normalised by the running statistics, and they are constants for the gradient.
+// otherwise it is normalised by the running statistics, and they are constants for the gradient. An empty batch moves nothing.
 //
 // Ioffe, Szegedy: Batch normalization, 2015.
 func BatchNorm(x, runningMean, runningVar, weight, bias *core.Tensor, training bool, momentum, eps float64) *core.Tensor {
@@ -33,7 +33,7 @@ func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tenso
 		a.failf(core.TypeError, "got one running statistic, want both or none")
 	case !training && runningMean == nil:
 		a.failf(core.TypeError, "evaluation needs running statistics, got none")
-	case training && batch*inner <= 1:
+	case training && batch*inner == 1:
 		a.failf(core.ShapeError, "training needs more than one value per channel, got an input of shape %v", x.Shape())
 	}
 	if a.err != nil {
@@ -57,7 +57,7 @@ func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tenso
 		c.In(rm).In(rv)
 	}
 	a.launch(c.Float(eps))
-	if training && rm != nil {
+	if training && rm != nil && batch*inner > 0 {
 		a.moveRunning(runningMean, runningVar, stats, momentum, batch*inner)
 	}
 	dropCopy(in, x)

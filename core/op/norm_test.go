@@ -79,6 +79,20 @@ func TestBatchNormMovesRunningStatistics(t *testing.T) {
 	}
 }
 
+// A batch of no samples is one of a loader's, and leaves the statistics as they are.
+func TestBatchNormOfNothing(t *testing.T) {
+	x, w := leaf(core.FromSlice([]float64{}, 0, 3)), leaf(core.FromSlice([]float64{1, 2, 3}))
+	mean, variance := core.FromSlice([]float64{1, 2, 3}), core.FromSlice([]float64{4, 5, 6})
+	y := op.BatchNorm(x, mean, variance, w, nil, true, 0.25, 1e-5)
+	require.NoError(t, y.Err())
+	require.Equal(t, []int{0, 3}, y.Shape())
+	require.NoError(t, autograd.Backward(op.Sum(y, nil, false)))
+	require.Equal(t, []float64{0, 0, 0}, values(t, w.Grad()))
+	require.Equal(t, []int{0, 3}, x.Grad().Shape())
+	require.Equal(t, []float64{1, 2, 3}, values(t, mean))
+	require.Equal(t, []float64{4, 5, 6}, values(t, variance))
+}
+
 func TestInstanceNormMovesRunningStatistics(t *testing.T) {
 	x := core.FromSlice([]float64{1, 2, 3, 4, 5, 9, 7, 8}, 2, 2, 2)
 	mean, variance := core.FromSlice([]float64{10, 20}), core.FromSlice([]float64{1, 2})

@@ -9,6 +9,7 @@ from typing import Any
 
 from plait import _core
 from plait._entered import enter, leave
+from plait._errors import ArgumentError
 from plait._rank import here
 from plait._runtime import check, wait_devices
 
@@ -44,13 +45,13 @@ class device:  # noqa: N801
                 raise TypeError(f"device: want a name such as 'cpu' or 'gpu:0', got {type.__class__.__name__} {type!r}")
             kind, colon, number = type.partition(":")
             if colon and (not number.isdigit() or index is not None):
-                raise ValueError(f"device: {type!r} is not a type and an index such as 'gpu:0'")
+                raise ArgumentError(f"device: {type!r} is not a type and an index such as 'gpu:0'")
             if index is not None and (not isinstance(index, int) or isinstance(index, bool) or index < 0):
-                raise ValueError(f"device: want an index of 0 or more, got {index!r}")
+                raise ArgumentError(f"device: want an index of 0 or more, got {index!r}")
             self.type = _ALIASES.get(kind, kind)
             self.index = int(number) if colon else index
             if self.type not in ("cpu", "gpu", "meta"):
-                raise ValueError(f"device: unknown type {kind!r}, want cpu, gpu, cuda (the same as gpu) or meta")
+                raise ArgumentError(f"device: unknown type {kind!r}, want cpu, gpu, cuda (the same as gpu) or meta")
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"

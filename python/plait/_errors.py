@@ -5,6 +5,10 @@ from __future__ import annotations
 from plait import _core
 
 
+class ArgumentError(ValueError, RuntimeError):
+    """An argument, or a value in a tensor, that an operation cannot take."""
+
+
 class ShapeError(ValueError, RuntimeError):
     """Shapes that do not fit."""
 
@@ -29,13 +33,17 @@ class IndexRangeError(IndexError, RuntimeError):
     """A dimension or an index out of range."""
 
 
+class IndexKindError(TypeError, IndexError):
+    """Something in square brackets that is no index."""
+
+
 class MissingFeatureError(NotImplementedError, AttributeError):
     """A name of PyTorch's that Plait does not have."""
 
 
 # In the order of the numbers that the engine gives its kinds of errors.
 EXCEPTIONS: tuple[type[Exception], ...] = (
-    ValueError,
+    ArgumentError,
     ShapeError,
     DTypeError,
     TypeError,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core
+from plait._errors import IndexKindError
 from plait._runtime import TensorBase, address, call, number, own, wait_value
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _index_tensor(part: Any) -> Any:
     if isinstance(part, bool | list | tuple | np.ndarray | range):
         t = tensor(list(part) if isinstance(part, range) else part)
         return t.long() if t.numel() == 0 and t.dtype.is_floating_point else t
-    raise TypeError(
+    raise IndexKindError(
         "index: want integers, slices, ..., None, tensors or sequences of integers or bools, "
         f"got {type(part).__name__} {part!r}"
     )

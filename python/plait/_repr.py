@@ -142,7 +142,7 @@ def _format(values: np.ndarray, t: Tensor, indent: int) -> str:
         dots = cut and t.shape[d] > n
         parts = [level(d + 1, margin + 1) for _ in range(n)]
         if dots:
-            parts.insert(n // 2, "...")
+            parts.insert(n // 2, " ..." if d == len(t.shape) - 1 else "...")
         if d == len(t.shape) - 1:
             per_line = max(1, (_options.linewidth - margin) // (width + 2))
             lines = [", ".join(parts[i : i + per_line]) for i in range(0, len(parts), per_line)]

@@ -158,7 +158,7 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
     def __format__(self, spec: str) -> str:
         if spec and self.shape:
             raise TypeError(f"format: {spec!r} is for one number, got a tensor of shape {list(self.shape)}")
-        return format(self.item(), spec) if spec else str(self)
+        return str(self) if self.shape or self.is_meta else format(self.item(), spec)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -254,7 +254,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     """Returns the tensor row-major without gaps; itself if it is so."""
-    return _ops.contiguous(self)
+    return self if self.is_contiguous() else _ops.contiguous(self)
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:

@@ -47,13 +47,13 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, float):
         return tensor(list(batch), dtype=float64)
     if isinstance(first, str | bytes):
-        return list(batch)
+        return batch if isinstance(batch, tuple) else list(batch)
     if isinstance(first, Mapping):
         return {k: default_collate([b[k] for b in batch]) for k in first}
     if isinstance(first, Sequence):
         if any(len(b) != len(first) for b in batch):
             raise ValueError("each element in list of batch should be of equal size")
-        parts = [default_collate(list(p)) for p in zip(*batch, strict=True)]
+        parts = [default_collate(p) for p in zip(*batch, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else parts
     raise TypeError(
         f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {type(first)}"
