@@ -11,10 +11,11 @@ func init() {
 	register("conv_weight_grad", convWeightGradCall)
 }
 
-// columnBytes is how much memory the patches of some images may take: convolutions go some images at a time.
+// columnBytes is how much memory the patches of some images may take: convolutions that store them go some images at a time.
 const columnBytes = 256 << 20
 
-// A convolution is a product of weights [O, C/groups, kernel...] with the patches of images.
+// A convolution is a product of weights [O, C/groups, kernel...] with the patches of images, which are gathered by the product or, where
+// that gains nothing, stored before.
 type convolution struct {
 	window
 	images, groups, channels, outputs int // channels and outputs of a group
@@ -71,7 +72,13 @@ func convForwardCall(r *recorder, c *core.Call) error {
 		if err := copyCall(r, &zero); err != nil {
 			return err
 		}
-		return v.addBias(r, c, y)
+		return v.addBias(r, c, y, places)
+	}
+	if v.gathersForward(r) {
+		if err := v.forwardGathered(r, x, w, y); err != nil {
+			return err
+		}
+		return v.addBias(r, c, y, places)
 	}
 	some := v.together(r)
 	cols, err := v.room(r, some*v.groups*depth*places)
@@ -108,7 +115,7 @@ func convForwardCall(r *recorder, c *core.Call) error {
 			}
 		}
 	}
-	return v.addBias(r, c, y)
+	return v.addBias(r, c, y, places)
 }
 
 // room returns scratch memory for float32 numbers.
@@ -131,16 +138,16 @@ func (v *convolution) arrange(r *recorder, c *core.Call, rows, y *core.Operand, 
 	return copyCall(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}})
 }
 
-// addBias adds Ins[2], where it is given, to each image's outputs.
-func (v *convolution) addBias(r *recorder, c *core.Call, y *core.Operand) error {
+// addBias adds Ins[2], where it is given, to each image's channels of so many places.
+func (v *convolution) addBias(r *recorder, c *core.Call, y *core.Operand, places int) error {
 	if len(c.Ins) < 3 || !c.Ins[2].Present() {
 		return nil
 	}
 	s := newShader(r, "conv bias")
 	to, b := s.both("y", y, expr.F32), s.in("b", &c.Ins[2], expr.F32, expr.Number)
-	n, places, channels := s.uint(y.Numel()), s.uint(product3(v.out)), s.uint(y.Shape[1])
+	n, per, channels := s.uint(y.Numel()), s.uint(places), s.uint(y.Shape[1])
 	return s.run(r, groupsFor(y.Numel()), func() string {
-		return each(n, "  st_y("+to+" + i, ld_y("+to+" + i) + ld_b("+b+" + (i / "+places+") % "+channels+"));\n")
+		return each(n, "  st_y("+to+" + i, ld_y("+to+" + i) + ld_b("+b+" + (i / "+per+") % "+channels+"));\n")
 	})
 }
 
@@ -152,6 +159,12 @@ func convInputGradCall(r *recorder, c *core.Call) error {
 	places, depth := product3(v.out), v.depth()
 	if x.Numel() == 0 {
 		return nil
+	}
+	if v.gathersInputs(r) {
+		if err := v.inputGradGathered(r, c, y, w, x); err != nil {
+			return err
+		}
+		return v.addBias(r, c, x, product3(v.in))
 	}
 	some := v.together(r)
 	cols, err := v.room(r, some*v.groups*depth*places)
@@ -202,6 +215,9 @@ func convWeightGradCall(r *recorder, c *core.Call) error {
 	if v.images*places == 0 {
 		zero := core.Call{Op: c.Op, Outs: []core.Operand{*w}, Ins: []core.Operand{{IsNumber: true}}}
 		return copyCall(r, &zero)
+	}
+	if v.gathersWeights(r) {
+		return v.weightGradGathered(r, c, x, y, w)
 	}
 	some := v.together(r)
 	cols, err := v.room(r, some*v.groups*depth*places)

@@ -139,3 +139,10 @@ func SetScoreRoom(bytes, blocks int) func() {
 	scoreRoom, busyBlocks = func(*attentionProblem) int { return bytes }, blocks
 	return func() { scoreRoom, busyBlocks = room, busy }
 }
+
+// SetFewBytes sets how many bytes of patches convolutions store instead of gathering them, and returns a function that sets it back.
+func SetFewBytes(n int) func() {
+	old := fewBytes
+	fewBytes = func(*Device) int { return n }
+	return func() { fewBytes = old }
+}

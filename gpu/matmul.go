@@ -20,6 +20,9 @@ type product struct {
 	br, bc      int
 	cr, cc      int
 	batch       layout // over the stack: out, a and b
+
+	gather    *gather // nil, or what reads one of the factors
+	wide, gap int     // after each wide columns of a row of the results, gap elements of memory are not its own
 }
 
 // matmulCall: Outs[0] = Floats[0] Ins[0] @ Ins[1] + Floats[1] Outs[0] + Ins[2]. Ints say whether each factor is stored
@@ -78,7 +81,7 @@ func stack(out *core.Operand, factors ...*core.Operand) layout {
 type tile struct {
 	rows, cols, depth, high, wide int
 	double                        bool // where neighbours in memory lie across
-	loose                         bool // for rows of a that are read one element at a time
+	loose                         bool // for rows of a that are read one element at a time, and for gathers
 	least, add, each              int  // costs: see cost
 }
 
@@ -99,8 +102,11 @@ const (
 	startCost = 15
 	// sumCost is what it costs to add up pieces, and resultCost for each result of a piece.
 	sumCost, resultCost = 7_600_000, 1
+	// gatherCost is what a workgroup by itself waits for what it gathers.
+	gatherCost = 40_000
 	// mostPieces bounds into how many pieces the depth is cut, and leastDepth how deep each is.
 	mostPieces, leastDepth = 64, 64
+	mostGatheredPieces     = 128
 )
 
 // A choice is how a product is computed: by which of the tiles, and into how many pieces its depth is cut.
@@ -139,7 +145,11 @@ func (p *product) leastPieces() int {
 // cut returns into how many pieces the depth is best cut for a tile, and what the product then costs.
 func (p *product) cut(t tile) (pieces, cost int) {
 	least := p.leastPieces()
-	for n := least; n <= max(least, mostPieces) && (n == least || p.k/n >= leastDepth); n++ {
+	most := mostPieces
+	if p.gather != nil {
+		most = mostGatheredPieces
+	}
+	for n := least; n <= max(least, most) && (n == least || p.k/n >= leastDepth); n++ {
 		if c := p.cost(t, n); pieces == 0 || c < cost {
 			pieces, cost = n, c
 		}
@@ -151,6 +161,9 @@ func (p *product) cut(t tile) (pieces, cost int) {
 // needs some time for itself and some for each, and at least what one takes that waits for memory.
 func (p *product) cost(t tile, pieces int) int {
 	step := max(t.least, t.add+t.each*ceil(p.groups(t)*pieces, multiprocessors))
+	if p.gather != nil { // one at a time, and by way of a table
+		step = max(step*6/5, t.each+gatherCost)
+	}
 	cost := (ceil(ceil(p.k, pieces), t.depth)*t.depth + startCost) * step
 	if pieces > 1 {
 		if p.ac == 1 && t.double { // programs for pieces of these run slower
@@ -161,8 +174,8 @@ func (p *product) cost(t tile, pieces int) int {
 	return cost
 }
 
-// loose reports whether rows of a are read along the depth, one element at a time.
-func (p *product) loose() bool { return p.ac == 1 && !p.deepFours() }
+// loose reports whether rows of a are read along the depth, one element at a time, or a factor is gathered.
+func (p *product) loose() bool { return p.gather != nil || p.ac == 1 && !p.deepFours() }
 
 // deepFours reports whether rows of a are read along the depth, four elements at a time.
 func (p *product) deepFours() bool {
@@ -253,9 +266,10 @@ func (p *product) sumPieces(r *recorder, parts core.Memory, pieces int) error {
 	outer := layout{sizes: p.batch.sizes, strides: p.batch.strides[:1]}
 	s.choose(len(outer.sizes))
 	at := s.loop(&outer)
+	cr, gap := p.gaps(s, cr)
 	return s.run(r, groupsFor(count), func() string {
 		walkBatch := walkAs("at_", "i / "+per, len(outer.sizes), 1, at, []string{to})
-		return finish.text() + each(n, `
+		return finish.text() + gap + each(n, `
   var sum = 0.0;
   for (var j = 0u; j < `+piecesWord+`; j++) { sum = sum + parts[`+from+` + j * `+n+` + i]; }
   let inner = i % `+per+`;
@@ -266,6 +280,14 @@ func (p *product) sumPieces(r *recorder, parts core.Memory, pieces int) error {
   st_c(at, finish(sum, at, col));
 `)
 	})
+}
+
+// gaps returns the stride of rows of results with, where they have gaps, those of the column, col, added, and a function for it.
+func (p *product) gaps(s *shader, cr string) (stride, text string) {
+	if !s.flag(p.gap != 0) {
+		return cr, ""
+	}
+	return cr + " + gaps(col)", "fn gaps(col: u32) -> u32 { return col / " + s.uint(p.wide) + " * " + s.uint(p.gap) + "; }\n"
 }
 
 // A finisher makes a result of a sum: scale, old value, bias and the function at the end.

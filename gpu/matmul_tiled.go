@@ -10,13 +10,14 @@ import (
 
 // A side is one factor of a tiled product as workgroups load it: a tile of across x depth elements.
 type side struct {
-	name        string // of the operand; its tile in workgroup memory is sh_NAME
-	across      int    // rows of a, or columns of b
-	deep        bool   // neighbours in memory lie along the depth
-	four        bool   // four at a time
-	first, step string // WGSL: where it begins in its slab, and the stride across
-	stride      string // along the depth
-	folded      bool   // where depths begin says folded
+	name        string      // of the operand; its tile in workgroup memory is sh_NAME
+	across      int         // rows of a, or columns of b
+	deep        bool        // neighbours in memory lie along the depth
+	four        bool        // four at a time
+	first, step string      // WGSL: where it begins in its slab, and the stride across
+	stride      string      // along the depth
+	folded      bool        // where depths begin says folded
+	gather      *gatherText // nil, or what loads it
 }
 
 // tiled computes the product by tiles. Where parts is given, piece i of the depth goes there as a product of its own, not
@@ -36,7 +37,7 @@ func (p *product) tiled(r *recorder, number, pieces int, parts *core.Memory) err
 // layers computes some of the products of the stack.
 func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, first, layers int) error {
 	t := tiles[number]
-	s := newShader(r, "matmul")
+	s := newShader(r, p.name())
 	s.choose(number)
 	steps := func(i int) []int { return p.batch.strides[i] }
 	a := side{name: "a", across: t.rows, deep: s.flag(p.ac == 1)}
@@ -78,11 +79,18 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 	double, clamped := t.double && !a.deep && !b.deep, b.deep
 	s.choose(len(p.batch.sizes))
 	at := s.loop(&p.batch)
+	gap := ""
+	if p.gather != nil {
+		p.gather.bind(s, &a, &b, t)
+		if parts == nil {
+			cr, gap = p.gaps(s, cr)
+		}
+	}
 	unroll := s.flag(!r.device.adapter.Software)
 	return s.runGrid(r, ceil(p.n, t.cols), ceil(p.m, t.rows), layers, func() string {
 		var w strings.Builder
 		if parts == nil {
-			w.WriteString(finish.text())
+			w.WriteString(finish.text() + gap)
 		}
 		if p.lower {
 			w.WriteString(foldedSource)
@@ -183,6 +191,10 @@ func (x *side) place(t tile, l int) (across, deep string) {
 
 // prepare defines the registers of the loads.
 func (x *side) prepare(w *strings.Builder, t tile, origin string) {
+	if x.gather != nil {
+		x.gather.prepare(w, t, origin)
+		return
+	}
 	kind := "f32"
 	if x.four {
 		kind = "vec4<f32>"
@@ -197,6 +209,10 @@ func (x *side) prepare(w *strings.Builder, t tile, origin string) {
 // load fills the registers from memory. Where the depth ends inside the tile, there are zeros beyond the end. What is beyond
 // the edges across is whatever is there: it is not stored in the end, and a read past a buffer is harmless.
 func (x *side) load(w *strings.Builder, t tile, at string, ends bool) {
+	if x.gather != nil {
+		x.gather.load(w, t, at, ends)
+		return
+	}
 	depth := at + " * " + x.stride
 	if x.folded {
 		depth = "folded(" + at + ", " + x.stride + ")"
@@ -243,6 +259,10 @@ func loadTiles(w *strings.Builder, t tile, a, b *side, at string, ragged, clampe
 
 // put writes the registers to the tile, in which neighbours lie across.
 func (x *side) put(w *strings.Builder, t tile, buffer string) {
+	if x.gather != nil {
+		x.gather.put(w, buffer)
+		return
+	}
 	for l := range x.loads(t) {
 		to := fmt.Sprintf("    sh_%s%s[%s_d%d", x.name, buffer, x.name, l)
 		place := fmt.Sprintf("[%s_x%d >> 2u]", x.name, l)

@@ -53,6 +53,7 @@ func (p *product) class() productClass {
 	form := 0
 	for i, v := range []bool{
 		p.ac == 1, p.deepFours(), p.ac != 1 && p.ar == 1, p.br == 1 && p.bc != 1, p.bc == 1, p.a.DType == core.Float32, p.b.DType == core.Float32,
+		p.gather != nil,
 	} {
 		if v {
 			form |= 1 << i
@@ -206,6 +207,9 @@ func (p *product) scratch(r *recorder) (*core.Operand, error) {
 	last := (p.m-1)*p.cr + (p.n-1)*p.cc
 	for i, n := range p.batch.sizes {
 		last += (n - 1) * p.batch.strides[0][i]
+	}
+	if p.gap != 0 {
+		last += (p.n - 1) / p.wide * p.gap
 	}
 	out.Offset = int(base(p.out) % 4) // as aligned as the output
 	m, err := r.temp(out.DType.Size() * (out.Offset + last + 1))

@@ -20,6 +20,8 @@ var (
 	productText string
 	//go:embed matmul_tiled.go
 	tiledText string
+	//go:embed gather.go
+	gatheringText string
 )
 
 // A tuningCache is the file in which choices outlive the process: one for each kind of adapter. What is not such a file is ignored
@@ -73,7 +75,7 @@ var tuners struct {
 
 // tunerOf returns the tuner of adapters of the same kind, with what the user's cache has for it.
 func tunerOf(a native.Adapter) *tuner {
-	digest := sha256.Sum256([]byte(productText + tiledText))
+	digest := sha256.Sum256([]byte(productText + tiledText + gatheringText))
 	h := tuningHeader{
 		Adapter: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device), Driver: driverOf(a), Kernels: hex.EncodeToString(digest[:8]),
 	}

@@ -1,0 +1,95 @@
+package gpu_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
+)
+
+// Convolutions and their gradients, with channels that fill tiles and with ones that do not, whose patches are gathered or stored.
+func TestConvolutionsAgree(t *testing.T) {
+	for _, c := range []struct {
+		x, w   []int
+		o      op.ConvOptions
+		long   bool // compiles programs that others have as well
+		halves bool // in dtypes of 16 bits too
+	}{
+		{[]int{2, 32, 7, 7}, []int{40, 32, 3, 3}, op.ConvOptions{Padding: []int{1}}, false, true},
+		{[]int{1, 64, 9, 5}, []int{33, 64, 3, 2}, op.ConvOptions{Padding: []int{1, 0}}, true, false},
+		{[]int{3, 64, 8, 8}, []int{64, 64, 3, 3}, op.ConvOptions{Stride: []int{2}, Padding: []int{1}}, false, false},
+		{[]int{2, 48, 11, 10}, []int{8, 48, 3, 3}, op.ConvOptions{Padding: []int{3}, Dilation: []int{2}}, false, false},
+		{[]int{2, 48, 8, 9}, []int{64, 24, 3, 3}, op.ConvOptions{Padding: []int{1}, Groups: 2}, false, false},
+		{[]int{2, 3, 19, 18}, []int{16, 3, 7, 7}, op.ConvOptions{Stride: []int{2}, Padding: []int{3}}, false, true},
+		{[]int{2, 32, 3, 2}, []int{32, 32, 5, 5}, op.ConvOptions{Padding: []int{2}}, false, false},
+		{[]int{1, 32, 8, 8}, []int{65, 32, 1, 1}, op.ConvOptions{}, false, false},
+		{[]int{2, 32, 9, 9}, []int{16, 32, 1, 1}, op.ConvOptions{Stride: []int{2}}, true, false},
+		{[]int{2, 32, 12, 12}, []int{32, 1, 3, 3}, op.ConvOptions{Padding: []int{1}, Groups: 32}, true, false},
+		{[]int{2, 24, 50}, []int{5, 24, 40}, op.ConvOptions{Padding: []int{4}}, false, false}, // too many taps to be gathered
+		{[]int{2, 24, 50}, []int{5, 24, 30}, op.ConvOptions{Padding: []int{4}}, true, false},
+		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 3, 2, 3}, op.ConvOptions{Padding: []int{1, 0, 1}, Stride: []int{1, 2, 1}}, true, false},
+		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 2, 3, 3}, op.ConvOptions{Padding: []int{1, 1, 0}, Dilation: []int{2, 1, 1}}, false, false},
+	} {
+		for _, dtype := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
+			for few, name := range map[int]string{0: "gathered", 1 << 40: "stored"} {
+				if dtype != core.Float32 && (!c.halves || few > 0) || testing.Short() && (c.long || dtype == core.Float16) {
+					continue
+				}
+				t.Run(fmt.Sprint(c.x, c.w, c.o, dtype, name), func(t *testing.T) {
+					defer gpu.SetFewBytes(few)()
+					core.Tidy(func() {
+						x, w, b := op.Randn(c.x...), op.Randn(c.w...), op.Randn(c.w[0])
+						tolerance := 1e-4
+						if dtype != core.Float32 {
+							tolerance = 0.1
+							x, w, b = op.To(x, dtype), op.To(w, dtype), op.To(b, dtype)
+						}
+						x, w, b = x.SetRequiresGrad(true), w.SetRequiresGrad(true), b.SetRequiresGrad(true)
+						conv := []func(x, w, b *core.Tensor, o op.ConvOptions) *core.Tensor{op.Conv1d, op.Conv2d, op.Conv3d}[len(c.x)-3]
+						var g *core.Tensor
+						same(t, tolerance, func(x ...*core.Tensor) []*core.Tensor {
+							y := conv(x[0], x[1], x[2], c.o)
+							if g == nil {
+								g = op.To(op.Randn(y.Shape()...), dtype)
+							}
+							grads, err := autograd.Grad([]*core.Tensor{y}, x, []*core.Tensor{op.ToDevice(g, y.Device())}, autograd.Options{})
+							require.NoError(t, err)
+							return append([]*core.Tensor{y}, grads...)
+						}, x, w, b)
+					})
+				})
+			}
+		}
+	}
+}
+
+// What a convolution and its gradients take beside tensors, where patches are gathered and where they are stored.
+func TestGatheredPatchesTakeNoMemory(t *testing.T) {
+	d := device(t)
+	const patches = 4 * (4 * 16 * 25) * (32 * 32)
+	taken := func(few int) int {
+		defer gpu.SetFewBytes(few)()
+		x, w := on(d, 4, 16, 32, 32).SetRequiresGrad(true), on(d, 32, 16, 5, 5).SetRequiresGrad(true)
+		defer x.Release()
+		defer w.Release()
+		require.NoError(t, d.Synchronize())
+		d.EmptyCache()
+		before := d.Reserved() - gpu.FreeBytes(d)
+		core.Tidy(func() {
+			y := op.Conv2d(x, w, nil, op.ConvOptions{Padding: []int{2}})
+			_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x, w}, []*core.Tensor{y}, autograd.Options{})
+			require.NoError(t, err)
+			require.NoError(t, d.Synchronize())
+		})
+		return d.Reserved() - gpu.FreeBytes(d) - before
+	}
+	stored, gathered := taken(1<<40), taken(0)
+	t.Logf("stored %d, gathered %d, of patches %d", stored, gathered, patches)
+	require.Greater(t, stored, patches)
+	require.Less(t, gathered, stored-patches+patches/4)
+}
