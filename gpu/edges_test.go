@@ -99,6 +99,17 @@ func TestReductionsByFoursAgree(t *testing.T) {
 	}
 }
 
+// A batch of no samples has no output, and moves no statistics.
+func TestBatchNormOfNothing(t *testing.T) {
+	core.Tidy(func() {
+		mean, variance := core.FromSlice([]float32{1, 2, 3}), core.FromSlice([]float32{4, 5, 6})
+		exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+			y := op.BatchNorm(x[0], x[1], x[2], nil, nil, true, 0.25, 1e-5)
+			return []*core.Tensor{y, op.Sum(y, []int{0}, false), x[1], x[2]}
+		}, op.Zeros(0, 3), mean, variance)
+	})
+}
+
 // Transposing copies by fours and one by one, over the edges of squares and in stacks.
 func TestTransposesAgree(t *testing.T) {
 	for _, shape := range [][]int{{132, 68}, {65, 200}, {3, 100, 132}, {1100, 24}, {2, 64, 3, 64}} {
