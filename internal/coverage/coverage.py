@@ -30,6 +30,7 @@ AREAS = [
     ("lr_scheduler", "plait.optim.lr_scheduler", "plait.optim.lr_scheduler"),
     ("data", "plait.utils.data", "plait.utils.data"),
     ("distributed", "plait.distributed", "plait.distributed"),
+    ("distributions", "plait.distributions", "plait.distributions"),
 ]
 
 

@@ -72,7 +72,7 @@ from plait.utils.summary import summary as summary  # noqa: E402
 def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
     if name in (
-        "array_api", "autograd", "compiler", "distributed", "jit",
+        "array_api", "autograd", "compiler", "distributed", "distributions", "jit",
         "multiprocessing", "nn", "optim", "random", "testing",
     ):  # fmt: skip
         import importlib

@@ -190,4 +190,16 @@ is_available is_gloo_available is_initialized is_mpi_available is_nccl_available
 isend monitored_barrier new_group new_subgroups recv recv_object_list reduce reduce_scatter
 reduce_scatter_tensor scatter scatter_object_list send send_object_list split_group
 """,
+    "distributions": """
+AbsTransform AffineTransform Bernoulli Beta Binomial CatTransform Categorical Cauchy Chi2 ComposeTransform
+ContinuousBernoulli CorrCholeskyTransform CumulativeDistributionTransform Dirichlet Distribution ExpTransform
+Exponential ExponentialFamily FisherSnedecor Gamma GeneralizedPareto Geometric Gumbel HalfCauchy HalfNormal
+Independent IndependentTransform InverseGamma Kumaraswamy LKJCholesky Laplace LogNormal LogisticNormal
+LowRankMultivariateNormal LowerCholeskyTransform MixtureSameFamily Multinomial MultivariateNormal
+NegativeBinomial Normal OneHotCategorical OneHotCategoricalStraightThrough Pareto Poisson
+PositiveDefiniteTransform PowerTransform RelaxedBernoulli RelaxedOneHotCategorical ReshapeTransform
+SigmoidTransform SoftmaxTransform SoftplusTransform StackTransform StickBreakingTransform StudentT
+TanhTransform Transform TransformedDistribution Uniform VonMises Weibull Wishart identity_transform
+kl_divergence register_kl
+""",
 }

@@ -1,0 +1,140 @@
+"""What all distributions have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import plait
+from plait import Size, Tensor
+
+
+def tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
+    """Returns parameters as tensors of one shape; numbers take the dtype and device of the tensors among them."""
+    like = next((v for v in values if isinstance(v, Tensor)), None)
+    dtype, device = (None, None) if like is None else (like.dtype, like.device)
+    made = [v if isinstance(v, Tensor) else plait.tensor(float(v), dtype=dtype, device=device) for v in values]
+    return tuple(plait.broadcast_tensors(*made))
+
+
+class Distribution:
+    """A distribution over tensors of shape event_shape, one for each place of batch_shape.
+
+    Args:
+        batch_shape: the shape of the parameters
+        event_shape: the shape of one draw
+        validate_args: whether parameters and values are checked, which waits for them; True unless it is set
+    """
+
+    has_rsample = False
+    _validate = True
+
+    def __init__(
+        self,
+        batch_shape: Sequence[int] = (),
+        event_shape: Sequence[int] = (),
+        validate_args: bool | None = None,
+    ) -> None:
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
+        if validate_args is not None:
+            self._validate = validate_args
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Sets whether distributions that are made later check parameters and values."""
+        Distribution._validate = value
+
+    @property
+    def batch_shape(self) -> Size:
+        """The shape of the parameters."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        """The shape of one draw."""
+        return self._event_shape
+
+    @property
+    def mean(self) -> Tensor:
+        """The expected value."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean")
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of each element."""
+        raise NotImplementedError(f"{type(self).__name__} has no variance")
+
+    @property
+    def stddev(self) -> Tensor:
+        """The standard deviation of each element."""
+        return self.variance.sqrt()
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Returns draws of shape [*sample_shape, *batch_shape, *event_shape], without a gradient."""
+        with plait.no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Returns draws through which gradients reach the parameters.
+
+        Raises:
+            NotImplementedError: for a distribution with has_rsample False
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no rsample, draws with a gradient; use sample and log_prob"
+        )
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Returns the logarithm of the probability or density at a value, of its shape without the event's."""
+        raise NotImplementedError(f"{type(self).__name__} has no log_prob")
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Returns the probability of a draw of at most the value."""
+        raise NotImplementedError(f"{type(self).__name__} has no cdf")
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Returns below what a draw is with the given probability."""
+        raise NotImplementedError(f"{type(self).__name__} has no icdf")
+
+    def entropy(self) -> Tensor:
+        """Returns the entropy, in nats, of shape batch_shape."""
+        raise NotImplementedError(f"{type(self).__name__} has no entropy")
+
+    def perplexity(self) -> Tensor:
+        """Returns the exponential of the entropy."""
+        return self.entropy().exp()
+
+    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+        """Returns the distribution with its parameters broadcast to another batch shape."""
+        raise NotImplementedError(f"{type(self).__name__} has no expand")
+
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
+        return Size(sample_shape) + self._batch_shape + self._event_shape
+
+    def _check(self, name: str, value: Tensor, right: Any, want: str) -> None:
+        """Raises ValueError unless `right`, of a parameter, holds for all elements."""
+        if self._validate and not bool(plait.all(right)):
+            raise ValueError(f"{type(self).__name__}: {name} must be {want}, got {value}")
+
+    def _check_value(self, value: Tensor, right: Any = None, want: str = "") -> None:
+        """Raises ValueError unless a value has the shape of draws and `right` holds for all elements."""
+        if not self._validate:
+            return
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{type(self).__name__}: the value must be a tensor, got {type(value).__name__}")
+        event = len(self._event_shape)
+        if event and tuple(value.shape[-event:]) != tuple(self._event_shape):
+            raise ValueError(
+                f"{type(self).__name__}: the value must end with the event's shape {list(self._event_shape)}, "
+                f"got {list(value.shape)}"
+            )
+        plait.broadcast_shapes(tuple(value.shape[: value.ndim - event]), tuple(self._batch_shape))
+        if right is not None and not bool(plait.all(right(value))):
+            raise ValueError(f"{type(self).__name__}: the value must be {want}, got {value}")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}: {v if v.numel() == 1 else v.shape}" for k, v in self._parameters().items())
+        return f"{type(self).__name__}({shown})"
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {}

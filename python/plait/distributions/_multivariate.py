@@ -1,0 +1,105 @@
+"""The normal distribution of vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import plait
+from plait import Tensor
+from plait.distributions._distribution import Distribution
+
+
+class MultivariateNormal(Distribution):
+    """The normal distribution of vectors.
+
+    Args:
+        loc: the mean, [..., n]
+        covariance_matrix: the covariances, [..., n, n]; or one of
+        precision_matrix: their inverse
+        scale_tril: their lower Cholesky factor
+        validate_args: whether parameters and values are checked
+    """
+
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"MultivariateNormal: want one of covariance_matrix, precision_matrix and scale_tril, got {len(given)}"
+            )
+        n = loc.shape[-1] if loc.ndim else 0
+        if loc.ndim < 1 or given[0].ndim < 2 or tuple(given[0].shape[-2:]) != (n, n):
+            raise ValueError(
+                f"MultivariateNormal: want loc [..., n] and a matrix [..., n, n], "
+                f"got {list(loc.shape)} and {list(given[0].shape)}"
+            )
+        if scale_tril is not None:
+            tril = scale_tril
+        elif covariance_matrix is not None:
+            tril = plait.linalg.cholesky(covariance_matrix)
+        elif precision_matrix is not None:
+            tril = plait.linalg.cholesky(plait.linalg.inv(precision_matrix))
+        batch = plait.broadcast_shapes(tuple(loc.shape[:-1]), tuple(tril.shape[:-2]))
+        self.loc, self.scale_tril = loc.expand(*batch, n), tril.expand(*batch, n, n)
+        super().__init__(batch, (n,), validate_args)
+        diagonal = self.scale_tril.diagonal(dim1=-2, dim2=-1)
+        self._check("scale_tril", self.scale_tril, diagonal > 0, "positive on its diagonal")
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """The covariances of elements."""
+        return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariances."""
+        return plait.linalg.inv(self.covariance_matrix)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        """Where the density is highest."""
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale_tril.square().sum(-1)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        noise = plait.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+
+    def _half_log_det(self) -> Tensor:
+        """Returns half the logarithm of the determinant of the covariances."""
+        return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check_value(value, lambda v: ~v.isnan(), "real")
+        d = (value - self.loc).unsqueeze(-1)
+        tril = self.scale_tril.expand(*d.shape[:-2], *self.scale_tril.shape[-2:])
+        z = plait.linalg.solve_triangular(tril, d, upper=False).squeeze(-1)
+        return -(z.square().sum(-1) + self.loc.shape[-1] * math.log(2 * math.pi)) / 2 - self._half_log_det()
+
+    def entropy(self) -> Tensor:
+        return self.loc.shape[-1] * (1 + math.log(2 * math.pi)) / 2 + self._half_log_det()
+
+    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+        n = self.loc.shape[-1]
+        return MultivariateNormal(
+            self.loc.expand(*batch_shape, n), scale_tril=self.scale_tril.expand(*batch_shape, n, n), validate_args=False
+        )
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {"loc": self.loc, "scale_tril": self.scale_tril}
