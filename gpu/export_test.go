@@ -146,3 +146,11 @@ func SetFewBytes(n int) func() {
 	fewBytes = func(*Device) int { return n }
 	return func() { fewBytes = old }
 }
+
+// SetApart has products whose rows begin at multiples of four computed in two parts wherever tiles do not divide their depth, and
+// returns a function that brings the choice back.
+func SetApart() func() {
+	old := apart
+	apart = func(choice, int) bool { return true }
+	return func() { apart = old }
+}

@@ -218,7 +218,16 @@ func (p *product) run(r *recorder) error {
 }
 
 // tiles computes the product by tiles, in pieces of the depth where that is faster.
-func (p *product) tiles(r *recorder) error { return p.by(r, p.choose(r)) }
+func (p *product) tiles(r *recorder) error {
+	p.software = r.device.adapter.Software
+	if whole, rest := p.parted(); whole.k > 0 && apart(whole.estimate(), p.k) {
+		if err := whole.by(r, whole.choose(r)); err != nil {
+			return err
+		}
+		return rest.by(r, rest.estimate())
+	}
+	return p.by(r, p.choose(r))
+}
 
 // by computes the product as chosen.
 func (p *product) by(r *recorder, c choice) error {

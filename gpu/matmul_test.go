@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,5 +74,37 @@ func TestDeepProductsAgree(t *testing.T) {
 				return []*core.Tensor{op.MatMul(x[0], x[1]), op.MatMul(x[0], op.Transpose(x[0], 0, 1))}
 			}, op.Randn(5, depth), op.Randn(depth, 7))
 		})
+	}
+}
+
+// gapped returns the matrix x with its rows so far apart, NaN between and after them.
+func gapped(x *core.Tensor, stride int) *core.Tensor {
+	rows, cols := x.Size(0), x.Size(1)
+	wide := op.Pad(x, []int{0, stride - cols, 0, 3}, op.PadOptions{Value: math.NaN()})
+	return op.Slice(op.Slice(wide, 0, 0, rows, 1), 1, 0, cols, 1)
+}
+
+// Factors whose rows begin at multiples of four, which divide neither their length nor their number: as one product, and in two parts.
+func TestProductsOfRowsWithGapsAgree(t *testing.T) {
+	for _, parts := range []bool{false, true} {
+		for _, k := range []int{1, 16, 33, 46, 47, 1001} {
+			t.Run(fmt.Sprint(k, parts), func(t *testing.T) {
+				if parts {
+					defer gpu.SetApart()()
+				}
+				core.Tidy(func() {
+					same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
+						a, b := gapped(x[0], 1004), gapped(x[1], 72)
+						stacked, bias := op.Reshape(a, 2, 35, k), op.Select(x[4], 0, 0)
+						out := []*core.Tensor{
+							op.MatMul(a, b), op.MatMul(stacked, b), op.MatMul(stacked, op.Expand(b, 2, k, 69)), op.MatMul(a, op.Transpose(gapped(x[2], 1004), 0, 1)),
+							op.MatMul(op.Transpose(a, 0, 1), gapped(x[3], 36)), op.MatMul(op.Transpose(b, 0, 1), op.Transpose(a, 0, 1)),
+							op.AddMM(gapped(x[4], 72), a, b, 0.5, 2), op.Linear(a, op.Transpose(b, 0, 1), bias),
+						}
+						return append(out, op.AddMMInPlace(op.Clone(x[4]), a, b, 0.5, 2))
+					}, op.Randn(70, k), op.Randn(k, 69), op.Randn(67, k), op.Randn(70, 33), op.Randn(70, 69))
+				})
+			})
+		}
 	}
 }

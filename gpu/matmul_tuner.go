@@ -78,7 +78,6 @@ type tuner struct {
 
 // choose returns how to compute the product.
 func (p *product) choose(r *recorder) choice {
-	p.software = r.device.adapter.Software
 	guess := p.estimate()
 	t := r.device.tuner
 	c, known := t.find(p)
