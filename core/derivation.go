@@ -12,6 +12,7 @@ type Derivation struct {
 	err   error
 
 	unpacked map[*ForeignValue]*Tensor
+	returned func(e Edge) bool
 }
 
 // NewDerivation prepares a run of n's derivative. grads are those of the outputs, nil where there is none; need says
@@ -72,6 +73,19 @@ func (d *Derivation) Saved(i int) *Tensor {
 		return ErrorTensor(err)
 	}
 	return t
+}
+
+// Returns makes fn say along which edges the caller of the backward pass is given the gradients.
+func (d *Derivation) Returns(fn func(e Edge) bool) { d.returned = fn }
+
+// Hidden reports whether the gradient of input i of n, the derivation's node or one behind it, goes to the derivative behind it and to
+// nobody else: no hook, no tensor that keeps it, no caller. It may then have strides that users do not expect.
+func (d *Derivation) Hidden(n *Node, i int) bool {
+	e := n.edges[i]
+	if d.returned == nil || e.Node == nil || e.Node.leaf != nil || e.Node.Foreign != 0 {
+		return false
+	}
+	return !n.HasHooks() && !e.Node.HasHooks() && !d.returned(e)
 }
 
 // CreateGraph reports whether the derivative is itself recorded, and so must be made of differentiable operations.

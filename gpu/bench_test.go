@@ -312,19 +312,37 @@ func BenchmarkProductsOfGPT2(b *testing.B) {
 	for _, c := range [][3]int{{8192, 2304, 768}, {8192, 768, 768}, {8192, 3072, 768}, {8192, 768, 3072}, {8192, 50257, 768}} {
 		tokens, out, in := c[0], c[1], c[2]
 		x, w, g, bias := on(d, tokens, in), on(d, out, in), on(d, tokens, out), on(d, out)
+		apart := op.Slice(on(d, tokens, d.RowStride(core.Float32, out)), 1, 0, out, 1) // as the gradients of losses come
 		for name, fn := range map[string]func(){
 			"forward": func() { op.MatMul(x, op.Transpose(w, 0, 1)) },
 			"inputs":  func() { op.MatMul(g, w) },
 			"biased":  func() { op.Linear(x, w, bias) },
 			"weights": func() { op.MatMul(op.Transpose(g, 0, 1), x) },
+
+			"inputs of rows apart":  func() { op.MatMul(apart, w) },
+			"weights of rows apart": func() { op.MatMul(op.Transpose(apart, 0, 1), x) },
 		} {
 			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
 				repeat(b, d, fn)
 				b.ReportMetric(2*float64(tokens)*float64(out)*float64(in)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 			})
 		}
-		for _, t := range []*core.Tensor{x, w, g, bias} {
+		for _, t := range []*core.Tensor{x, w, g, bias, apart} {
 			t.Release()
 		}
+	}
+}
+
+// Products of a depth that tiles do not divide, beside one that they do.
+func BenchmarkDepths(b *testing.B) {
+	d := hardware(b)
+	for _, k := range []int{1024, 1028, 4100, 50260} {
+		x, y := on(d, 8192, k), on(d, k, 768)
+		b.Run(itoa(k), func(b *testing.B) {
+			repeat(b, d, func() { op.MatMul(x, y) })
+			b.ReportMetric(2*8192*768*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
+		})
+		x.Release()
+		y.Release()
 	}
 }

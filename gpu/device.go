@@ -68,6 +68,15 @@ func (d *Device) HostAccessible() bool { return false }
 // Supports implements [core.Device].
 func (d *Device) Supports(k core.KernelID) bool { return lookup(k) != nil }
 
+// RowStride returns how far apart rows of n elements best lie in a matrix that products read: so that each begins where four float32
+// can be read at once. Short rows are not worth it.
+func (d *Device) RowStride(t core.DType, n int) int {
+	if t != core.Float32 || n < 1024 {
+		return n
+	}
+	return ceil(n, 4) * 4
+}
+
 // Name returns the adapter's name.
 func (d *Device) Name() string { return d.adapter.Name }
 

@@ -206,10 +206,10 @@ func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 	lse := s.in("lse", &c.Ins[4], expr.F32, expr.Number)
 	dx, dtarget := "", ""
 	if s.flag(c.Outs[0].Present()) {
-		dx = s.out("dx", &c.Outs[0], expr.F32, expr.Number)
+		dx = s.rowsApart("dx", &c.Outs[0])
 	}
 	if s.flag(c.Outs[1].Present()) {
-		dtarget = s.out("dtarget", &c.Outs[1], expr.F32, expr.Number)
+		dtarget = s.rowsApart("dtarget", &c.Outs[1])
 	}
 	head := p.line.open(s, p.width)
 	if p.line.rows() == 0 || p.line.n == 0 {
@@ -240,6 +240,19 @@ func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 		return text + along(w, "var v = 0.0; if (counts) { v = plait_exp_f32(ld_x("+p.x+" + at) - lse) * share - g * "+p.even+" * "+p.weightAt("j")+
 			"; if (j == y) { v = v - g * "+p.keep+" * wy; } } st_dx("+dx+" + at, v);") + "}\n"
 	})
+}
+
+// rowsApart binds an output that is written as if its rows followed one another, and returns WGSL for where the group's begins beyond
+// its place then: the rows of a matrix may lie apart.
+func (s *shader) rowsApart(name string, o *core.Operand) string {
+	first, gap := s.out(name, o, expr.F32, expr.Number), 0
+	if len(o.Shape) == 2 {
+		gap = o.Strides[0] - o.Shape[1]
+	}
+	if s.flag(gap > 0) {
+		first += " + group * " + s.uint(gap)
+	}
+	return first
 }
 
 // nllBackwardCall: dx = f(x, target, weight, dloss, total).

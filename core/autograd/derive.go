@@ -173,6 +173,7 @@ func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor, saved map[*core.
 	}
 	d := core.NewDerivation(core.CurrentMode(), n, grads, need)
 	d.Unpack(saved)
+	d.Returns(r.returns)
 	return d.Run()
 }
 

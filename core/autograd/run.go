@@ -20,6 +20,7 @@ type Run struct {
 	targets   []core.Edge // of the inputs
 	captures  map[core.Edge][]int
 	captured  []*core.Tensor
+	returns   func(e core.Edge) bool // whether the caller gets the gradient
 	callbacks []func() error
 	closers   []func()
 	pending   *pending  // what the caller was asked for
@@ -66,6 +67,7 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 		return nil, core.Errorf(core.ValueError, "backward", "got %d outputs and %d gradients", len(outputs), len(grads))
 	}
 	r := &Run{options: o, states: map[*core.Node]*state{}, inputs: inputs}
+	r.returns = func(e core.Edge) bool { return len(r.captures[e]) > 0 }
 	// Derivatives compute in the dtypes of what they differentiate.
 	r.caller = core.CurrentMode()
 	r.mode = r.caller.WithGrad(o.CreateGraph).WithInference(false).WithGrad(o.CreateGraph).WithoutAutocast()
@@ -265,10 +267,14 @@ func (r *Run) offer(n *core.Node) {
 	r.ready.add(n, device)
 }
 
-// add returns a + b and takes both over, using a's memory if nothing else does.
+// add returns a + b and takes both over, using the memory of one if nothing else does.
 func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	var sum *core.Tensor
-	if !record && a.Storage().Refs() == 1 && a.Contiguous() {
+	mine := func(t *core.Tensor) bool { return !record && t.Storage().Refs() == 1 && t.Contiguous() }
+	if !mine(a) && mine(b) {
+		a, b = b, a // the same sum
+	}
+	if mine(a) {
 		core.NoGrad(func() { sum = op.AddInPlace(a, b) })
 		b.Release()
 		return sum, sum.Err()

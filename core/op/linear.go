@@ -25,6 +25,7 @@ func Linear(x, weight, bias *core.Tensor) *core.Tensor {
 	a.multiply(out, x, weight, bias, plainForms[2], 0, false)
 	if a.grad {
 		n := a.node(linearDeriv, x, weight, bias)
+		n.Any = plainForms[2].shared()
 		saveFactors(n, x, weight)
 		a.attach(n, out)
 	}
@@ -61,7 +62,7 @@ func vectorLinear(x, weight, bias *core.Tensor) *core.Tensor {
 }
 
 func linearDeriv(d *core.Derivation) {
-	setFactorGrads(d, 0, d.Grad(), plainForms[2])
+	setFactorGrads(d, 0, d.Grad(), *d.Node.Any.(*productForm))
 	if d.Needs(2) {
 		d.Set(2, sumTo(d.Grad(), d.InputShape(2)))
 	}

@@ -201,6 +201,28 @@ func (l *classLoss) like(a *application, d core.DType, shape []int) *core.Tensor
 	return t
 }
 
+// A spacer is a device that says how far apart rows of n elements best lie in a matrix that only products read: at least n.
+type spacer interface{ RowStride(d core.DType, n int) int }
+
+// gradient allocates the gradient of input i, which is like x.
+func (l *classLoss) gradient(a *application, d *core.Derivation, i int, x *core.Tensor) *core.Tensor {
+	if a.err != nil {
+		return nil
+	}
+	s, ok := a.stream.Device().(spacer)
+	if !ok || x.Dim() != 2 || !feedsProduct(d, i) {
+		return l.like(a, x.DType(), x.Shape())
+	}
+	stride := s.RowStride(x.DType(), l.classes)
+	memory := a.out(x.DType(), []int{l.batch, stride})
+	if a.err != nil {
+		return nil
+	}
+	t := core.WrapTensor(a.mode, memory.Storage(), x.DType(), x.Shape(), []int{stride, 1}, 0)
+	memory.Release()
+	return t
+}
+
 // loss allocates the result.
 func (l *classLoss) loss(a *application, x *core.Tensor) *core.Tensor {
 	if a.err != nil {
@@ -239,7 +261,7 @@ func crossEntropyDeriv(d *core.Derivation) {
 	var grads [2]*core.Tensor
 	for i := range grads {
 		if d.Needs(i) {
-			grads[i] = l.like(&a, x.DType(), x.Shape())
+			grads[i] = l.gradient(&a, d, i, x)
 		}
 	}
 	if a.err != nil {

@@ -185,6 +185,22 @@ func rightGrad(g, x *core.Tensor, f productForm, shape []int) *core.Tensor {
 	return sumTo(r, shape)
 }
 
+// feedsProduct reports whether the gradient of input i goes, by way of reshapes, into the derivative of a product, and nobody sees it
+// before: its rows may then lie apart.
+func feedsProduct(d *core.Derivation, i int) bool {
+	for n := d.Node; d.Hidden(n, i); i = 0 {
+		n = n.Edges()[i].Node
+		switch n.Any.(type) {
+		case *productForm:
+			return true
+		case reshaped:
+		default:
+			return false
+		}
+	}
+	return false
+}
+
 // rowsOf returns t with all dimensions but the last joined.
 func rowsOf(t *core.Tensor) *core.Tensor {
 	if t.Err() != nil || t.Dim() == 2 {

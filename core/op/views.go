@@ -71,8 +71,13 @@ func reshape(name string, t *core.Tensor, shape []int) *core.Tensor {
 		defer c.Release()
 		return reshape(name, c, shape)
 	}
-	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, nil)
+	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, markReshape)
 }
+
+// reshaped is what the nodes of reshapes hold: their derivatives make views of gradients whose rows lie apart.
+type reshaped struct{}
+
+func markReshape(n *core.Node) { n.Any = reshaped{} }
 
 func reshapeDeriv(d *core.Derivation) { d.Set(0, Reshape(d.Grad(), d.InputShape(0)...)) }
 
@@ -88,7 +93,7 @@ func View(t *core.Tensor, shape ...int) *core.Tensor {
 	if !ok {
 		a.failf(core.ShapeError, "a tensor of shape %v with strides %v cannot be seen as %v without a copy; use reshape", t.Shape(), t.Strides(), shape)
 	}
-	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, nil)
+	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, markReshape)
 }
 
 // ViewAs returns View(t, other's shape).
