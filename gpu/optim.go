@@ -1,163 +1,18 @@
 package gpu
 
 import (
-	"fmt"
 	"math"
-	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
 func init() {
-	register("optim_step", stepCall)
 	register("optim_norm", normCall)
 	register("optim_scale", func(r *recorder, c *core.Call) error { return scaleCall(r, c, false) })
 	register("optim_clip", func(r *recorder, c *core.Call) error { return scaleCall(r, c, true) })
 	register("optim_clamp", clampCall)
 	register("optim_unscale", unscaleCall)
-}
-
-// The optimisers' update rules. w is the parameter after decoupled weight decay, g the gradient after sign and coupled decay,
-// a, b and c the states and x the numbers from the third on: core/cpu/kernel/optim/c/rules.h says what they are. A rule sets
-// v, the new parameter.
-var rules = [...]string{
-	"v = w - x3 * g;",
-	"a = x4 * a + x5 * g; v = w - x3 * (x6 * g + x7 * a);",
-	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - x3 * a / (sqrt(b) / x7 + x8);",
-	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; c = larger(c, b); v = w - x3 * a / (sqrt(c) / x7 + x8);",
-	"a = a + x4 * (g - a); b = larger(x5 * b, abs(g) + x6); v = w - x3 * a / b;",
-	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - (x3 * g + x9 * a) / (sqrt(b / x7) + x8);",
-	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - x3 * a * (select(0.0, 1.0, x7 == 0.0) + x7 / (sqrt(b) + x8));",
-	"a = a + g * g; v = w - x3 * g / (sqrt(a) + x4);",
-	"a = x4 * a + x5 * g * g; let step = sqrt(b + x6) / sqrt(a + x6) * g; b = x4 * b + x5 * step * step; v = w - x3 * step;",
-	"a = x4 * a + x5 * g * g; v = w - x3 * g / (sqrt(a) + x6);",
-	"a = x4 * a + x5 * g * g; b = x7 * b + g / (sqrt(a) + x6); v = w - x3 * b;",
-	"a = x4 * a + x5 * g * g; b = b + x5 * (g - b); v = w - x3 * g / (sqrt(larger(a - b * b, 0.0)) + x6);",
-	"a = x4 * a + x5 * g * g; b = b + x5 * (g - b); c = x7 * c + g / (sqrt(larger(a - b * b, 0.0)) + x6); v = w - x3 * c;",
-	"let turn = g * a; let factor = select(select(1.0, x3, turn < 0.0), x4, turn > 0.0); b = b * factor; " +
-		"b = select(select(b, x6, b > x6), x5, b < x5); a = select(g, 0.0, turn < 0.0); v = w - select(select(a, -b, a < 0.0), b, a > 0.0);",
-	"let u = a + x4 * (g - a); a = a + x5 * (g - a); v = w - select(select(u, -x3, u < 0.0), x3, u > 0.0);",
-	"v = w - x3 * g; a = select(a + x4 * (v - a), v, x4 == 1.0);",
-}
-
-// ruleNumbers is how many numbers a rule takes for each parameter.
-const ruleNumbers = 10
-
-// stepCall updates parameters. Ins are their gradients. Outs are, for each parameter, the parameter, its states and, if it
-// has one, its float32 master copy. Ints: for each parameter the rule, the number of states, and 1 if it has a master copy;
-// Floats: the numbers of each.
-func stepCall(r *recorder, c *core.Call) error {
-	at := 0
-	for i := range c.Ins {
-		states := int(c.Ints[3*i+1])
-		outs := c.Outs[at : at+1+states+int(c.Ints[3*i+2])]
-		at += len(outs)
-		if err := stepOne(r, &c.Ins[i], outs, int(c.Ints[3*i]), states, c.Floats[ruleNumbers*i:]); err != nil {
-			return err
-		}
-		r.stream.feed(r) // a GPU that has waited for the last gradient begins before all is written down
-	}
-	return nil
-}
-
-func stepOne(r *recorder, grad *core.Operand, outs []core.Operand, rule, states int, numbers []float64) error {
-	n := grad.Numel()
-	if n == 0 {
-		return nil
-	}
-	s := newShader(r, "optim_step")
-	s.choose(rule)
-	s.choose(states)
-	master := s.flag(len(outs) > 1+states)
-	var all []*core.Operand
-	for i := range outs {
-		all = append(all, &outs[i])
-	}
-	names := []string{"p", "a", "b", "c"}[:1+states]
-	if master {
-		names = append(names, "m")
-	}
-	four := n%4 == 0 && base(grad)%4 == 0
-	for _, o := range all {
-		four = four && base(o)%4 == 0 && packed(o.DType) == 1
-	}
-	four = four && packed(grad.DType) == 1
-	s.flag(four)
-	g := s.in("mem_g", grad, expr.F32, expr.Number)
-	var from []string
-	for i, o := range all {
-		from = append(from, s.both("mem_"+names[i], o, expr.F32))
-	}
-	for i := range s.binds {
-		s.binds[i].four = four
-	}
-	count := s.uint(n)
-	var x [ruleNumbers]string
-	for i := range x {
-		x[i] = s.float(numbers[i])
-	}
-	groups := groupsFor(n)
-	if four {
-		groups = groupsFor(n / 4)
-	}
-	return s.run(r, groups, func() string {
-		var b strings.Builder
-		b.WriteString("fn larger(a: f32, b: f32) -> f32 { return select(b, a, a > b || plait_isnan_f32(a)); }\n")
-		// update writes the update of one element, given what each operand's is called.
-		update := func(value func(name string) string) {
-			weight := len(from) - 1 // the master copy, where there is one
-			if !master {
-				weight = 0
-			}
-			fmt.Fprintf(&b, "    {\n      var w = %s;\n", value(names[weight]))
-			fmt.Fprintf(&b, "      let g = %s * %s + %s * w;\n      w = w * %s;\n", x[0], value("g"), x[1], x[2])
-			for k := range states {
-				fmt.Fprintf(&b, "      var %s = %s;\n", names[1+k], value(names[1+k]))
-			}
-			for k := 3; k < ruleNumbers; k++ {
-				if strings.Contains(rules[rule], "x"+itoa(k)) {
-					fmt.Fprintf(&b, "      let x%d = %s;\n", k, x[k])
-				}
-			}
-			fmt.Fprintf(&b, "      var v = 0.0;\n      %s\n", rules[rule])
-			for k := range states {
-				fmt.Fprintf(&b, "      %s = %s;\n", value(names[1+k]), names[1+k])
-			}
-			fmt.Fprintf(&b, "      %s = v;\n", value("p"))
-			if master {
-				fmt.Fprintf(&b, "      %s = v;\n", value("m"))
-			}
-			b.WriteString("    }\n")
-		}
-		fmt.Fprintf(&b, entry, threads)
-		fmt.Fprintf(&b, "  let i = group * %du + li;\n", threads)
-		operands := append([]string{"g"}, names...)
-		firsts := append([]string{g}, from...)
-		if four {
-			fmt.Fprintf(&b, "  if (i * 4u >= %s) { return; }\n", count)
-			for k, n := range operands {
-				fmt.Fprintf(&b, "    var four_%s = mem_%s[(%s >> 2u) + i];\n", n, n, firsts[k])
-			}
-			for k := range 4 {
-				update(func(name string) string { return fmt.Sprintf("four_%s.%c", name, "xyzw"[k]) })
-			}
-			for k, n := range operands[1:] {
-				fmt.Fprintf(&b, "    mem_%s[(%s >> 2u) + i] = four_%s;\n", n, firsts[1+k], n)
-			}
-		} else {
-			fmt.Fprintf(&b, "  if (i >= %s) { return; }\n", count)
-			for k, n := range operands {
-				fmt.Fprintf(&b, "    var one_%s = ld_mem_%s(%s + i);\n", n, n, firsts[k])
-			}
-			update(func(name string) string { return "one_" + name })
-			for k, n := range operands[1:] {
-				fmt.Fprintf(&b, "    st_mem_%s(%s + i, one_%s);\n", n, firsts[1+k], n)
-			}
-		}
-		b.WriteString("}\n")
-		return b.String()
-	})
 }
 
 // flatten returns an operand as one dimension.
