@@ -70,7 +70,13 @@ func TestSoftmaxOfExtremesAgrees(t *testing.T) {
 			}
 			x := core.FromSlice(v, len(v)/n, n)
 			same(t, 2e-5, func(x ...*core.Tensor) []*core.Tensor {
-				return []*core.Tensor{op.Softmax(x[0], -1), op.LogSoftmax(x[0], -1), op.Softmax(op.Transpose(x[0], 0, 1), 0)}
+				classes := op.ToDevice(core.FromSlice([]int64{0, 1, 2, 3, 4, 5, 3, 8, 9}), x[0].Device())
+				out := []*core.Tensor{op.Softmax(x[0], -1), op.LogSoftmax(x[0], -1), op.Softmax(op.Transpose(x[0], 0, 1), 0)}
+				v := x[0].Detach().SetRequiresGrad(true)
+				loss := op.CrossEntropy(v, classes, op.CrossEntropyOptions{Reduction: "none"})
+				g, err := autograd.Grad([]*core.Tensor{op.Sum(loss, nil, false)}, []*core.Tensor{v}, nil, autograd.Options{})
+				require.NoError(t, err)
+				return append(out, loss, g[0])
 			}, x)
 		})
 	}

@@ -1,6 +1,9 @@
 package gpu
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
 )
@@ -29,16 +32,21 @@ const (
 type classProblem struct {
 	line                  line
 	width                 int
+	several               int // scores that an invocation reads at once
 	x, target, weight     string
 	keep, even, ignored   string
 	probabilities, smooth bool
 }
 
 // bind adds the problem to a shader: x, target and weight are the first inputs, label smoothing the first float.
-func (p *classProblem) bind(s *shader, c *core.Call) {
+func (p *classProblem) bind(r *recorder, s *shader, c *core.Call) {
 	x, target, weight := &c.Ins[0], &c.Ins[1], &c.Ins[2]
 	p.line = line{int(c.Ints[lossBatch]), int(c.Ints[lossClasses]), int(c.Ints[lossInner])}
 	p.width = rowWidth(p.line.n)
+	p.several = 8
+	if r.device.adapter.Software { // compiles long programs slowly
+		p.several = 2
+	}
 	p.x = s.in("x", x, expr.F32, expr.Number)
 	if p.probabilities = s.flag(target.DType != core.Int64); p.probabilities {
 		p.target = s.in("truth", target, expr.F32, expr.Number)
@@ -81,7 +89,7 @@ func classLoss(r *recorder, c *core.Call, entropy bool) error {
 	}
 	var p classProblem
 	s := newShader(r, map[bool]string{true: "cross_entropy", false: "nll_loss"}[entropy])
-	p.bind(s, c)
+	p.bind(r, s, c)
 	to, samplesWord := s.floatsOf("parts", parts), s.uint(samples)
 	lse := ""
 	if entropy {
@@ -112,12 +120,9 @@ func classLoss(r *recorder, c *core.Call, entropy bool) error {
 
 func (p *classProblem) lossText(head, to, samples, lse, fault string, entropy bool) string {
 	w := p.width
-	text := wholeSum(w) + together("most", "f32", "select(a, b, b > a || plait_isnan_f32(b))", w) + head
+	text := wholeSum(w) + together("most", "f32", "max(a, b)", w) + head
 	if entropy {
-		text += "  var m = -" + infinity + ";\n" + along(w, "let v = ld_x("+p.x+" + at); m = select(m, v, v > m || plait_isnan_f32(v));") +
-			"  let most = whole_most(lane, m);\n  let safe = select(most, 0.0, most == -" + infinity + ");\n" +
-			"  var t = 0.0;\n" + along(w, "t = t + plait_exp_f32(ld_x("+p.x+" + at) - safe);") +
-			"  let lse = safe + plait_log_f32(whole_sum(lane, t));\n  if (lane == 0u) { st_lse(" + lse + " + group, lse); }\n"
+		text += p.lseText(lse)
 	}
 	switch {
 	case p.probabilities:
@@ -143,6 +148,49 @@ func (p *classProblem) lossText(head, to, samples, lse, fault string, entropy bo
 		text += "  if (lane == 0u && !counts && !ignored) { " + fault + " }\n"
 	}
 	return text + "  if (lane == 0u) {\n    parts[" + to + " + group] = loss;\n    parts[" + to + " + " + samples + " + group] = share;\n  }\n}\n"
+}
+
+// largest is the largest number.
+const largest = "bitcast<f32>(0x7f7fffffu)"
+
+// lseText returns statements that define lse, the logarithm of the sum of the exponentials of a row's scores, which they read once:
+// each invocation keeps the largest of its scores so far, and the sum of the others' shares of it (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", 2018).
+func (p *classProblem) lseText(to string) string {
+	fold := func(v []string) string {
+		top, shares, bits := "m", "t * plait_exp_share(m - top)", "bits"
+		for _, v := range v {
+			top = "max(" + top + ", " + v + ")"
+			shares += " + plait_exp_share(" + v + " - top)"
+			bits = "max(" + bits + ", bitcast<u32>(" + v + ") & 0x7fffffffu)"
+		}
+		return "let top = " + top + "; t = " + shares + "; m = top; bits = " + bits + ";"
+	}
+	// Shares do not know NaN: it is looked for, as is the infinity that would be the largest score. Scores of minus infinity have none,
+	// also of the lowest number.
+	return "  var m = -" + largest + ";\n  var t = 0.0;\n  var bits = 0u;\n" + p.rounds(fold) +
+		"  let most = whole_most(lane, m);\n" +
+		"  t = select(t * plait_exp_share(m - most), plait_nan(), bits > 0x7f800000u || most > " + largest + ");\n" +
+		"  let lse = most + plait_log_f32(whole_sum(lane, t));\n  if (lane == 0u) { st_lse(" + to + " + group, lse); }\n"
+}
+
+// rounds returns a loop over a row's scores, of which an invocation reads several before it does anything with them, so that as many
+// are on their way.
+func (p *classProblem) rounds(use func(scores []string) string) string {
+	round := func(several int) string {
+		text := ""
+		var scores []string
+		for k := range several {
+			text += fmt.Sprintf("    let j%d = i + %du;\n    let at%d = first + j%d * step;\n    let v%d = ld_x(%s + at%d);\n", k, k*p.width, k, k, k, p.x, k)
+			scores = append(scores, fmt.Sprintf("v%d", k))
+		}
+		return text + "    " + use(scores) + "\n"
+	}
+	text := "  {\n  var i = lane;\n"
+	if p.several > 1 {
+		text += fmt.Sprintf("  for (; i + %du < n; i += %du) {\n%s  }\n", (p.several-1)*p.width, p.several*p.width, round(p.several))
+	}
+	return text + fmt.Sprintf("  for (; i < n; i += %du) {\n%s  }\n  }\n", p.width, round(1))
 }
 
 // finishLoss reduces the losses of samples, which lie in parts before what each counts in a mean.
@@ -201,7 +249,7 @@ func (p *classProblem) gradient(s *shader, c *core.Call, g, total *core.Operand)
 func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 	var p classProblem
 	s := newShader(r, "cross_entropy_backward")
-	p.bind(s, c)
+	p.bind(r, s, c)
 	g := p.gradient(s, c, &c.Ins[3], &c.Ins[5])
 	lse := s.in("lse", &c.Ins[4], expr.F32, expr.Number)
 	dx, dtarget := "", ""
@@ -210,6 +258,14 @@ func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 	}
 	if s.flag(c.Outs[1].Present()) {
 		dtarget = s.rowsApart("dtarget", &c.Outs[1])
+	}
+	out := &c.Outs[0]
+	fours := s.flag(!p.probabilities && p.line.inner == 1 && c.Ins[0].DType == core.Float32 && len(out.Shape) == 2 && aligned(out, out.Strides[0]))
+	if fours {
+		for i := range s.binds {
+			name := s.binds[i].name
+			s.binds[i].four = name == "x" || name == "dx"
+		}
 	}
 	head := p.line.open(s, p.width)
 	if p.line.rows() == 0 || p.line.n == 0 {
@@ -237,9 +293,50 @@ func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 			mass = "mass"
 		}
 		text += "  let wy = " + p.weightAt("y") + ";\n  let share = g * (" + p.keep + " * wy + " + p.even + " * " + mass + ");\n"
-		return text + along(w, "var v = 0.0; if (counts) { v = plait_exp_f32(ld_x("+p.x+" + at) - lse) * share - g * "+p.even+" * "+p.weightAt("j")+
-			"; if (j == y) { v = v - g * "+p.keep+" * wy; } } st_dx("+dx+" + at, v);") + "}\n"
+		// Where the logarithm is none, neither is any gradient.
+		text += "  let scale = select(share, plait_nan(), (bitcast<u32>(lse) & 0x7fffffffu) >= 0x7f800000u);\n  let hit = g * " + p.keep + " * wy;\n"
+		slope := func(v, j string) string {
+			d := "plait_exp_share(" + v + " - lse) * scale - select(0.0, hit, " + j + " == y)"
+			if p.smooth {
+				d += " - g * " + p.even + " * " + p.weightAt(j)
+			}
+			return "select(0.0, " + d + ", counts)"
+		}
+		if fours {
+			return shifted + text + p.slopesByFours(dx, slope) + "}\n"
+		}
+		return text + along(w, "st_dx("+dx+" + at, "+slope("ld_x("+p.x+" + at)", "j")+");") + "}\n"
 	})
+}
+
+// shifted is what begins phase elements after a.
+const shifted = `fn shifted(a: vec4<f32>, b: vec4<f32>, phase: u32) -> vec4<f32> {
+  let far = (phase & 2u) != 0u;
+  let v = select(a, vec4<f32>(a.zw, b.xy), far);
+  return select(v, vec4<f32>(v.yzw, select(b.x, b.z, far)), (phase & 1u) != 0u);
+}
+`
+
+// slopesByFours returns a loop over a row that writes gradients four at a time, of scores that may lie across two fours.
+func (p *classProblem) slopesByFours(dx string, slope func(v, j string) string) string {
+	text := "  let phase = (" + p.x + " + first) & 3u;\n  let near = (" + p.x + " + first) >> 2u;\n  let row = (" + dx + " + first) >> 2u;\n" +
+		"  let fours = n >> 2u;\n  var q = lane;\n"
+	for _, several := range []int{2, 1} {
+		text += fmt.Sprintf("  for (; q + %du < fours; q += %du) {\n", (several-1)*p.width, several*p.width)
+		for k := range several {
+			text += fmt.Sprintf("    let q%[1]d = q + %[2]du;\n    let v%[1]d = shifted(x[near + q%[1]d], x[near + q%[1]d + 1u], phase);\n", k, k*p.width)
+		}
+		for k := range several {
+			var parts []string
+			for c := range 4 {
+				parts = append(parts, slope(fmt.Sprintf("v%d.%c", k, "xyzw"[c]), fmt.Sprintf("(q%d * 4u + %du)", k, c)))
+			}
+			text += fmt.Sprintf("    dx[row + q%d] = vec4<f32>(%s);\n", k, strings.Join(parts, ", "))
+		}
+		text += "  }\n"
+	}
+	return text + "  let j = fours * 4u + lane;\n  if (j < n) {\n    let d = " + slope("ld_x("+p.x+" + first + j)", "j") +
+		";\n    dx[row + fours][lane] = d;\n  }\n"
 }
 
 // rowsApart binds an output that is written as if its rows followed one another, and returns WGSL for where the group's begins beyond
@@ -259,7 +356,7 @@ func (s *shader) rowsApart(name string, o *core.Operand) string {
 func nllBackwardCall(r *recorder, c *core.Call) error {
 	var p classProblem
 	s := newShader(r, "nll_loss_backward")
-	p.bind(s, c)
+	p.bind(r, s, c)
 	g := p.gradient(s, c, &c.Ins[3], &c.Ins[4])
 	dx := s.out("dx", &c.Outs[0], expr.F32, expr.Number)
 	head := p.line.open(s, p.width)
