@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("PLAIT_TEST_ENVIRONMENT") == "" {
-		os.Setenv("PLAIT_SOFTWARE_GPU", "7")
+		os.Setenv("PLAIT_SOFTWARE_GPU", "8")
 	}
 	if _, set := os.LookupEnv("PLAIT_TUNE"); !set {
 		os.Setenv("PLAIT_TUNE", "0") // whatever the user's cache has

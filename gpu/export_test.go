@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"math"
 	"runtime"
 
 	"github.com/plait-ml/plait/core"
@@ -154,3 +155,6 @@ func SetApart() func() {
 	apart = func(choice, int) bool { return true }
 	return func() { apart = old }
 }
+
+// Slow has a GPU made of software count as one on which each call takes very long.
+func Slow(d *Device) { d.load.pace.Store(math.Float64bits(1e6)) }

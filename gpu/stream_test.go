@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
 )
 
 func value(t *testing.T, x *core.Tensor) float64 {
@@ -201,6 +202,22 @@ func TestMemoryComesBack(t *testing.T) {
 	require.NoError(t, d.Synchronize())
 	require.LessOrEqual(t, settled(d), start)
 	require.LessOrEqual(t, d.Reserved(), held)
+}
+
+// A GPU made of software is not given more than it does in a moment: nobody can take work back.
+func TestSlowSoftwareIsGivenLittle(t *testing.T) {
+	d := another(t, "gpu:7")
+	core.Tidy(func() {
+		x := on(d, 64)
+		require.Equal(t, 32.0, value(t, op.Sum(x, nil, false)))
+		gpu.Slow(d)
+		before := d.Traffic().Submits
+		for range 200 {
+			x = op.CumSum(x, 0)
+		}
+		require.NoError(t, d.Synchronize())
+		require.Greater(t, d.Traffic().Submits-before, 20, "a batch of all would be one or two")
+	})
 }
 
 func TestOutOfMemoryIsAnError(t *testing.T) {

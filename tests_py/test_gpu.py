@@ -121,3 +121,19 @@ def test_streams_and_events() -> None:
             raise AssertionError("an event without times has one")
         assert "current" in plait.cuda.memory_summary()
     """)
+
+
+def test_distributions() -> None:
+    run("""
+        from plait import distributions as D
+        x, s = plait.zeros(3, device="gpu:0", requires_grad=True), plait.ones(3, device="gpu:0")
+        p, c = D.Normal(x, s), D.Categorical(logits=x)
+        draws, classes = p.rsample((4,)), c.sample((5,))
+        loss = p.log_prob(draws).sum() + D.kl_divergence(p, D.Normal(s, 2.0)).sum() + c.log_prob(classes).sum()
+        loss.backward()
+        assert {t.device.type for t in (draws, classes, x.grad, c.entropy())} == {"gpu"}
+        m = D.MultivariateNormal(s, plait.eye(3, device="gpu:0") * 4)
+        assert abs(m.log_prob(s).item() - m.entropy().neg().add(1.5).item()) < 1e-5
+        for d in (D.Bernoulli(logits=x), D.Laplace(x, s), D.LogNormal(x, s), D.Uniform(x, s), D.OneHotCategorical(s)):
+            assert d.sample((2,)).device.type == "gpu", d
+    """)
