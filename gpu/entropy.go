@@ -97,16 +97,10 @@ func classLoss(r *recorder, c *core.Call, entropy bool) error {
 	}
 	fault := ""
 	if !p.probabilities {
-		m, word, err := r.check(c, func(c *core.Call, at uint32) error {
+		fault = s.faults(r, c, func(c *core.Call, at uint32) error {
 			return core.Errorf(core.IndexError, c.Op, "the target at position %d of %v is no class, got %d classes and ignore_index %d",
-				at-1, c.Ins[1].Shape, c.Ints[lossClasses], c.Ints[lossIgnored])
-		})
-		if err != nil {
-			return err
-		}
-		fault = "faults[" + s.uint(int(word)) + "] = group + 1u;"
-		s.binds = append(s.binds, binding{access: access{name: "faults", dtype: core.Bool}})
-		s.mems = append(s.mems, m)
+				at, c.Ins[1].Shape, c.Ints[lossClasses], c.Ints[lossIgnored])
+		})("group")
 	}
 	head := p.line.open(s, p.width)
 	if samples > 0 && p.line.n > 0 {
@@ -120,9 +114,9 @@ func classLoss(r *recorder, c *core.Call, entropy bool) error {
 
 func (p *classProblem) lossText(head, to, samples, lse, fault string, entropy bool) string {
 	w := p.width
-	text := wholeSum(w) + together("most", "f32", "max(a, b)", w) + head
+	text := wholeSum(w) + head
 	if entropy {
-		text += p.lseText(lse)
+		text = together("most", "f32", "max(a, b)", w) + text + p.lseText(lse)
 	}
 	switch {
 	case p.probabilities:
@@ -157,40 +151,24 @@ const largest = "bitcast<f32>(0x7f7fffffu)"
 // each invocation keeps the largest of its scores so far, and the sum of the others' shares of it (Milakov and Gimelshein, "Online
 // normalizer calculation for softmax", 2018).
 func (p *classProblem) lseText(to string) string {
-	fold := func(v []string) string {
-		top, shares, bits := "m", "t * plait_exp_share(m - top)", "bits"
-		for _, v := range v {
+	// All of a round is read before anything is done with it, so that as many reads are on their way.
+	fold := func(numbers []string) string {
+		reads, top, shares, bits := "", "m", "t * plait_exp_share(m - top)", "bits"
+		for k, j := range numbers {
+			v := fmt.Sprintf("v%d", k)
+			reads += "    let " + v + " = ld_x(" + p.x + " + first + " + j + " * step);\n"
 			top = "max(" + top + ", " + v + ")"
 			shares += " + plait_exp_share(" + v + " - top)"
 			bits = "max(" + bits + ", bitcast<u32>(" + v + ") & 0x7fffffffu)"
 		}
-		return "let top = " + top + "; t = " + shares + "; m = top; bits = " + bits + ";"
+		return reads + "    let top = " + top + ";\n    t = " + shares + ";\n    m = top;\n    bits = " + bits + ";\n"
 	}
 	// Shares do not know NaN: it is looked for, as is the infinity that would be the largest score. Scores of minus infinity have none,
 	// also of the lowest number.
-	return "  var m = -" + largest + ";\n  var t = 0.0;\n  var bits = 0u;\n" + p.rounds(fold) +
+	return "  var m = -" + largest + ";\n  var t = 0.0;\n  var bits = 0u;\n" + rounds("i", "n", p.width, p.several, fold) +
 		"  let most = whole_most(lane, m);\n" +
 		"  t = select(t * plait_exp_share(m - most), plait_nan(), bits > 0x7f800000u || most > " + largest + ");\n" +
 		"  let lse = most + plait_log_f32(whole_sum(lane, t));\n  if (lane == 0u) { st_lse(" + to + " + group, lse); }\n"
-}
-
-// rounds returns a loop over a row's scores, of which an invocation reads several before it does anything with them, so that as many
-// are on their way.
-func (p *classProblem) rounds(use func(scores []string) string) string {
-	round := func(several int) string {
-		text := ""
-		var scores []string
-		for k := range several {
-			text += fmt.Sprintf("    let j%d = i + %du;\n    let at%d = first + j%d * step;\n    let v%d = ld_x(%s + at%d);\n", k, k*p.width, k, k, k, p.x, k)
-			scores = append(scores, fmt.Sprintf("v%d", k))
-		}
-		return text + "    " + use(scores) + "\n"
-	}
-	text := "  {\n  var i = lane;\n"
-	if p.several > 1 {
-		text += fmt.Sprintf("  for (; i + %du < n; i += %du) {\n%s  }\n", (p.several-1)*p.width, p.several*p.width, round(p.several))
-	}
-	return text + fmt.Sprintf("  for (; i < n; i += %du) {\n%s  }\n  }\n", p.width, round(1))
 }
 
 // finishLoss reduces the losses of samples, which lie in parts before what each counts in a mean.
@@ -320,21 +298,19 @@ const shifted = `fn shifted(a: vec4<f32>, b: vec4<f32>, phase: u32) -> vec4<f32>
 // slopesByFours returns a loop over a row that writes gradients four at a time, of scores that may lie across two fours.
 func (p *classProblem) slopesByFours(dx string, slope func(v, j string) string) string {
 	text := "  let phase = (" + p.x + " + first) & 3u;\n  let near = (" + p.x + " + first) >> 2u;\n  let row = (" + dx + " + first) >> 2u;\n" +
-		"  let fours = n >> 2u;\n  var q = lane;\n"
-	for _, several := range []int{2, 1} {
-		text += fmt.Sprintf("  for (; q + %du < fours; q += %du) {\n", (several-1)*p.width, several*p.width)
-		for k := range several {
-			text += fmt.Sprintf("    let q%[1]d = q + %[2]du;\n    let v%[1]d = shifted(x[near + q%[1]d], x[near + q%[1]d + 1u], phase);\n", k, k*p.width)
-		}
-		for k := range several {
+		"  let fours = n >> 2u;\n"
+	text += rounds("q", "fours", p.width, 2, func(numbers []string) string {
+		reads, writes := "", ""
+		for k, q := range numbers {
+			reads += fmt.Sprintf("    let q%[1]d = %[2]s;\n    let v%[1]d = shifted(x[near + q%[1]d], x[near + q%[1]d + 1u], phase);\n", k, q)
 			var parts []string
 			for c := range 4 {
 				parts = append(parts, slope(fmt.Sprintf("v%d.%c", k, "xyzw"[c]), fmt.Sprintf("(q%d * 4u + %du)", k, c)))
 			}
-			text += fmt.Sprintf("    dx[row + q%d] = vec4<f32>(%s);\n", k, strings.Join(parts, ", "))
+			writes += fmt.Sprintf("    dx[row + q%d] = vec4<f32>(%s);\n", k, strings.Join(parts, ", "))
 		}
-		text += "  }\n"
-	}
+		return reads + writes
+	})
 	return text + "  let j = fours * 4u + lane;\n  if (j < n) {\n    let d = " + slope("ld_x("+p.x+" + first + j)", "j") +
 		";\n    dx[row + fours][lane] = d;\n  }\n"
 }

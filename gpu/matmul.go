@@ -220,7 +220,7 @@ func (p *product) run(r *recorder) error {
 // tiles computes the product by tiles, in pieces of the depth where that is faster.
 func (p *product) tiles(r *recorder) error {
 	p.software = r.device.adapter.Software
-	if whole, rest := p.parted(); whole.k > 0 && apart(whole.estimate(), p.k) {
+	if whole, rest := p.parted(); whole != nil && apart(whole.estimate(), p.k) {
 		if err := whole.by(r, whole.choose(r)); err != nil {
 			return err
 		}

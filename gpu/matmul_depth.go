@@ -9,21 +9,23 @@ var apart = func(c choice, depth int) bool {
 }
 
 // parted returns the product of as many depths as tiles divide, and that of the rest, which is added to the results of the first,
-// where rows of a begin at multiples of four; else a depth of 0.
-func (p *product) parted() (whole, rest product) {
+// where rows of a begin at multiples of four and there is a rest; else nil.
+func (p *product) parted() (whole, rest *product) {
 	const depth = 16 // of all tiles
-	whole, rest = *p, *p
-	whole.k, whole.relu = p.k-p.k%depth, false
-	if whole.k == p.k || p.lower || p.gather != nil || !whole.deepFours() {
-		whole.k = 0
-		return whole, rest
+	if p.k%depth == 0 || p.k < depth || p.lower || p.gather != nil {
+		return nil, nil
 	}
-	rest.k, rest.beta, rest.bias = p.k-whole.k, 1, nil
+	first, last := *p, *p
+	first.k, first.relu = p.k-p.k%depth, false
+	if !first.deepFours() {
+		return nil, nil
+	}
+	last.k, last.beta, last.bias = p.k-first.k, 1, nil
 	from := func(o *core.Operand, step int) *core.Operand {
 		shifted := *o
-		shifted.Offset += whole.k * step
+		shifted.Offset += first.k * step
 		return &shifted
 	}
-	rest.a, rest.b = from(p.a, p.ac), from(p.b, p.br)
-	return whole, rest
+	last.a, last.b = from(p.a, p.ac), from(p.b, p.br)
+	return &first, &last
 }

@@ -92,19 +92,39 @@ func (l line) open(s *shader, width int) string {
 `, rows, n, inner)
 }
 
+// rounds returns a loop in which the invocations of a row take the numbers up to n, each several at a time while there are as many. round
+// writes what one does with those it is given; i is a name for the loop.
+func rounds(i, n string, width, several int, round func(numbers []string) string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  {\n  var %s = lane;\n", i)
+	counts := []int{several, 1}
+	if several == 1 {
+		counts = counts[1:]
+	}
+	for _, count := range counts {
+		var numbers []string
+		for k := range count {
+			numbers = append(numbers, fmt.Sprintf("(%s + %du)", i, k*width))
+		}
+		fmt.Fprintf(&b, "  for (; %s + %du < %s; %s += %du) {\n%s  }\n", i, (count-1)*width, n, i, count*width, round(numbers))
+	}
+	return b.String() + "  }\n"
+}
+
 // along returns a loop over the row's elements, at position at. Long rows are taken four elements at a time, so that as many
 // loads are on their way.
 func along(width int, body string) string {
-	one := fmt.Sprintf("    {\n    let at = first + j * step;\n    %s\n    }\n", body)
-	text := "  {\n  var i = lane;\n"
+	several := 1
 	if width > 64 {
-		text += fmt.Sprintf("  for (; i + %du < n; i += %du) {\n", 3*width, 4*width)
-		for k := range 4 {
-			text += fmt.Sprintf("    {\n    let j = i + %du;\n%s    }\n", k*width, one)
-		}
-		text += "  }\n"
+		several = 4
 	}
-	return text + fmt.Sprintf("  for (; i < n; i += %du) {\n    let j = i;\n%s  }\n  }\n", width, one)
+	return rounds("i", "n", width, several, func(numbers []string) string {
+		var b strings.Builder
+		for _, j := range numbers {
+			fmt.Fprintf(&b, "    {\n    let j = %s;\n    let at = first + j * step;\n    %s\n    }\n", j, body)
+		}
+		return b.String()
+	})
 }
 
 func softmaxCall(r *recorder, c *core.Call, name string, log bool) error {
