@@ -32,7 +32,8 @@ const (
 type classProblem struct {
 	line                  line
 	width                 int
-	several               int // scores that an invocation reads at once
+	fours                 bool // each row's scores, but for a few at its ends, are read by fours
+	several               int  // scores or fours that an invocation reads at once
 	x, target, weight     string
 	keep, even, ignored   string
 	probabilities, smooth bool
@@ -44,10 +45,14 @@ func (p *classProblem) bind(r *recorder, s *shader, c *core.Call) {
 	p.line = line{int(c.Ints[lossBatch]), int(c.Ints[lossClasses]), int(c.Ints[lossInner])}
 	p.width = rowWidth(p.line.n)
 	p.several = 8
+	if p.fours = s.flag(p.line.inner == 1 && x.DType == core.Float32); p.fours {
+		p.several = 4
+	}
 	if r.device.adapter.Software { // compiles long programs slowly
-		p.several = 2
+		p.several /= 4
 	}
 	p.x = s.in("x", x, expr.F32, expr.Number)
+	s.binds[len(s.binds)-1].four = p.fours
 	if p.probabilities = s.flag(target.DType != core.Int64); p.probabilities {
 		p.target = s.in("truth", target, expr.F32, expr.Number)
 	} else {
@@ -152,20 +157,40 @@ const largest = "bitcast<f32>(0x7f7fffffu)"
 // normalizer calculation for softmax", 2018).
 func (p *classProblem) lseText(to string) string {
 	// All of a round is read before anything is done with it, so that as many reads are on their way.
-	fold := func(numbers []string) string {
-		reads, top, shares, bits := "", "m", "t * plait_exp_share(m - top)", "bits"
-		for k, j := range numbers {
-			v := fmt.Sprintf("v%d", k)
-			reads += "    let " + v + " = ld_x(" + p.x + " + first + " + j + " * step);\n"
+	fold := func(reads string, scores []string) string {
+		top, shares, bits := "m", "t * plait_exp_share(m - top)", "bits"
+		for _, v := range scores {
 			top = "max(" + top + ", " + v + ")"
 			shares += " + plait_exp_share(" + v + " - top)"
 			bits = "max(" + bits + ", bitcast<u32>(" + v + ") & 0x7fffffffu)"
 		}
 		return reads + "    let top = " + top + ";\n    t = " + shares + ";\n    m = top;\n    bits = " + bits + ";\n"
 	}
+	loop := ""
+	if p.fours {
+		loop = foursOf(p.x) + "  let near = (" + p.x + " + first + head) >> 2u;\n" + rounds("q", "fours", p.width, p.several, func(numbers []string) string {
+			reads, scores := "", []string(nil)
+			for k, q := range numbers {
+				reads += fmt.Sprintf("    let v%d = x[near + %s];\n", k, q)
+				for _, c := range "xyzw" {
+					scores = append(scores, fmt.Sprintf("v%d.%c", k, c))
+				}
+			}
+			return fold(reads, scores)
+		}) + ends(fold("    let v = ld_x("+p.x+" + first + j);\n", []string{"v"}))
+	} else {
+		loop = rounds("i", "n", p.width, p.several, func(numbers []string) string {
+			reads, scores := "", []string(nil)
+			for k, j := range numbers {
+				reads += fmt.Sprintf("    let v%d = ld_x(%s + first + %s * step);\n", k, p.x, j)
+				scores = append(scores, fmt.Sprintf("v%d", k))
+			}
+			return fold(reads, scores)
+		})
+	}
 	// Shares do not know NaN: it is looked for, as is the infinity that would be the largest score. Scores of minus infinity have none,
 	// also of the lowest number.
-	return "  var m = -" + largest + ";\n  var t = 0.0;\n  var bits = 0u;\n" + rounds("i", "n", p.width, p.several, fold) +
+	return "  var m = -" + largest + ";\n  var t = 0.0;\n  var bits = 0u;\n" + loop +
 		"  let most = whole_most(lane, m);\n" +
 		"  t = select(t * plait_exp_share(m - most), plait_nan(), bits > 0x7f800000u || most > " + largest + ");\n" +
 		"  let lse = most + plait_log_f32(whole_sum(lane, t));\n  if (lane == 0u) { st_lse(" + to + " + group, lse); }\n"
@@ -211,7 +236,7 @@ fn main(@builtin(local_invocation_index) li: u32) {
 }
 
 // gradient adds the gradient of the loss and the total to a shader and returns WGSL for that of a sample.
-func (p *classProblem) gradient(s *shader, c *core.Call, g, total *core.Operand) string {
+func (p *classProblem) gradient(s *shader, c *core.Call, g, total *core.Operand, sample string) string {
 	at := s.in("g", g, expr.F32, expr.Number)
 	sum := s.in("total", total, expr.F32, expr.Number)
 	switch s.choose(int(c.Ints[lossReduction])) {
@@ -220,7 +245,7 @@ func (p *classProblem) gradient(s *shader, c *core.Call, g, total *core.Operand)
 	case lossSum:
 		return "ld_g(" + at + ")"
 	}
-	return "ld_g(" + at + " + group)"
+	return "ld_g(" + at + " + " + sample + ")"
 }
 
 // crossEntropyBackwardCall: dx, dtarget = f(x, target, weight, dloss, lse, total). Outputs may be absent.
@@ -228,30 +253,37 @@ func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 	var p classProblem
 	s := newShader(r, "cross_entropy_backward")
 	p.bind(r, s, c)
-	g := p.gradient(s, c, &c.Ins[3], &c.Ins[5])
+	fours := p.fours && !p.probabilities
+	sample := "group"
+	if fours {
+		sample = "row"
+	}
+	g := p.gradient(s, c, &c.Ins[3], &c.Ins[5], sample)
 	lse := s.in("lse", &c.Ins[4], expr.F32, expr.Number)
 	dx, dtarget := "", ""
 	if s.flag(c.Outs[0].Present()) {
-		dx = s.rowsApart("dx", &c.Outs[0])
+		dx = s.rowsApart("dx", &c.Outs[0], sample)
+		s.binds[len(s.binds)-1].four = fours
 	}
 	if s.flag(c.Outs[1].Present()) {
-		dtarget = s.rowsApart("dtarget", &c.Outs[1])
+		dtarget = s.rowsApart("dtarget", &c.Outs[1], sample)
 	}
-	out := &c.Outs[0]
-	fours := s.flag(!p.probabilities && p.line.inner == 1 && c.Ins[0].DType == core.Float32 && len(out.Shape) == 2 && aligned(out, out.Strides[0]))
-	if fours {
-		for i := range s.binds {
-			name := s.binds[i].name
-			s.binds[i].four = name == "x" || name == "dx"
-		}
-	}
-	head := p.line.open(s, p.width)
 	if p.line.rows() == 0 || p.line.n == 0 {
 		return nil
 	}
-	return s.run(r, p.line.rows(), func() string {
+	head, groups := "", p.line.rows()
+	if fours {
+		piece := p.several * p.width
+		if p.weight != "" && p.smooth { // of which each workgroup sums all weights
+			piece = p.line.n
+		}
+		head, groups = p.line.openPieces(s, p.width, piece)
+	} else {
+		head = p.line.open(s, p.width)
+	}
+	return s.run(r, groups, func() string {
 		w := p.width
-		text := wholeSum(w) + head + "  let lse = ld_lse(" + lse + " + group);\n  let g = " + g + ";\n"
+		text := wholeSum(w) + head + "  let lse = ld_lse(" + lse + " + " + sample + ");\n  let g = " + g + ";\n"
 		if p.probabilities {
 			share := "ld_truth(" + p.target + " + at) * " + p.keep + " + " + p.even
 			text += "  var a = 0.0;\n" + along(w, "a = a + "+p.weightAt("j")+" * ("+share+");") + "  let mass = whole_sum(lane, a);\n"
@@ -264,7 +296,7 @@ func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 			}
 			return text + along(w, body) + "}\n"
 		}
-		text += p.class("group")
+		text += p.class(sample)
 		mass := "f32(n)"
 		if p.weight != "" && p.smooth {
 			text += "  var a = 0.0;\n" + along(w, "a = a + "+p.weightAt("j")+";") + "  let mass = whole_sum(lane, a);\n"
@@ -295,35 +327,47 @@ const shifted = `fn shifted(a: vec4<f32>, b: vec4<f32>, phase: u32) -> vec4<f32>
 }
 `
 
-// slopesByFours returns a loop over a row that writes gradients four at a time, of scores that may lie across two fours.
+// foursOf returns statements that define how a row lies that begins at a position: the first head of its elements come before a
+// multiple of four, and behind them as many fours.
+func foursOf(first string) string {
+	return "  let head = min((0u - (" + first + " + first)) & 3u, n);\n  let fours = (n - head) >> 2u;\n"
+}
+
+// ends returns statements that some invocations of a row run with an element j each that is in none of its fours.
+func ends(body string) string {
+	return "  let j = select(head + 4u * fours + lane - 4u, lane, lane < 4u);\n" +
+		"  if (j < select(n, head, lane < 4u) && lane < 8u) {\n" + body + "  }\n"
+}
+
+// slopesByFours returns statements that write a piece of a row's gradients four at a time, of scores that may lie across two fours.
 func (p *classProblem) slopesByFours(dx string, slope func(v, j string) string) string {
-	text := "  let phase = (" + p.x + " + first) & 3u;\n  let near = (" + p.x + " + first) >> 2u;\n  let row = (" + dx + " + first) >> 2u;\n" +
-		"  let fours = n >> 2u;\n"
-	text += rounds("q", "fours", p.width, 2, func(numbers []string) string {
+	text := foursOf(dx) + "  let begin = piece * most;\n  let count = min(max(fours, begin) - begin, most);\n  let from_x = " + p.x + " + first + head;\n" +
+		"  let phase = from_x & 3u;\n  let near = (from_x >> 2u) + begin;\n  let to = ((" + dx + " + first + head) >> 2u) + begin;\n  let place = head + 4u * begin;\n"
+	text += rounds("q", "count", p.width, p.several, func(numbers []string) string {
 		reads, writes := "", ""
 		for k, q := range numbers {
 			reads += fmt.Sprintf("    let q%[1]d = %[2]s;\n    let v%[1]d = shifted(x[near + q%[1]d], x[near + q%[1]d + 1u], phase);\n", k, q)
 			var parts []string
 			for c := range 4 {
-				parts = append(parts, slope(fmt.Sprintf("v%d.%c", k, "xyzw"[c]), fmt.Sprintf("(q%d * 4u + %du)", k, c)))
+				parts = append(parts, slope(fmt.Sprintf("v%d.%c", k, "xyzw"[c]), fmt.Sprintf("(place + q%d * 4u + %du)", k, c)))
 			}
-			writes += fmt.Sprintf("    dx[row + q%d] = vec4<f32>(%s);\n", k, strings.Join(parts, ", "))
+			writes += fmt.Sprintf("    dx[to + q%d] = vec4<f32>(%s);\n", k, strings.Join(parts, ", "))
 		}
 		return reads + writes
 	})
-	return text + "  let j = fours * 4u + lane;\n  if (j < n) {\n    let d = " + slope("ld_x("+p.x+" + first + j)", "j") +
-		";\n    dx[row + fours][lane] = d;\n  }\n"
+	return text + "  if (piece != 0u) { return; }\n" +
+		ends("    st_dx("+dx+" + first + j, "+slope("ld_x("+p.x+" + first + j)", "j")+");\n")
 }
 
-// rowsApart binds an output that is written as if its rows followed one another, and returns WGSL for where the group's begins beyond
+// rowsApart binds an output that is written as if its rows followed one another, and returns WGSL for where a row begins beyond
 // its place then: the rows of a matrix may lie apart.
-func (s *shader) rowsApart(name string, o *core.Operand) string {
+func (s *shader) rowsApart(name string, o *core.Operand, row string) string {
 	first, gap := s.out(name, o, expr.F32, expr.Number), 0
 	if len(o.Shape) == 2 {
 		gap = o.Strides[0] - o.Shape[1]
 	}
 	if s.flag(gap > 0) {
-		first += " + group * " + s.uint(gap)
+		first += " + " + row + " * " + s.uint(gap)
 	}
 	return first
 }
@@ -333,7 +377,7 @@ func nllBackwardCall(r *recorder, c *core.Call) error {
 	var p classProblem
 	s := newShader(r, "nll_loss_backward")
 	p.bind(r, s, c)
-	g := p.gradient(s, c, &c.Ins[3], &c.Ins[4])
+	g := p.gradient(s, c, &c.Ins[3], &c.Ins[4], "group")
 	dx := s.out("dx", &c.Outs[0], expr.F32, expr.Number)
 	head := p.line.open(s, p.width)
 	if p.line.rows() == 0 || p.line.n == 0 {

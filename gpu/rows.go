@@ -92,6 +92,23 @@ func (l line) open(s *shader, width int) string {
 `, rows, n, inner)
 }
 
+// openPieces is open for rows whose elements follow one another and that several workgroups share, most fours each. It returns how many
+// workgroups that takes: memory is fastest where those that run together work on one stretch of it, not on a row each.
+func (l line) openPieces(s *shader, width, most int) (text string, groups int) {
+	pieces := max(ceil(l.n/4, most), 1)
+	rows, n, each, fours := s.uint(l.rows()), s.uint(l.n), s.uint(pieces), s.uint(most)
+	s.choose(width / 64)
+	return fmt.Sprintf(entry, width) + fmt.Sprintf(`  let row = group / %[1]s;
+  let piece = group %% %[1]s;
+  if (row >= %[2]s) { return; }
+  let lane = li;
+  let n = %[3]s;
+  let most = %[4]s;
+  let step = 1u;
+  let first = row * n;
+`, each, rows, n, fours), l.rows() * pieces
+}
+
 // rounds returns a loop in which the invocations of a row take the numbers up to n, each several at a time while there are as many. round
 // writes what one does with those it is given; i is a name for the loop.
 func rounds(i, n string, width, several int, round func(numbers []string) string) string {
