@@ -107,6 +107,26 @@ func TestCrossEntropyOfAllLengthsAgrees(t *testing.T) {
 	}
 }
 
+// What indices choose, copied by fours where it lies so, and where its length, its place or a stride is no multiple of four.
+func TestRowsAtIndicesAgree(t *testing.T) {
+	index := core.FromSlice([]int64{4, 0, 2, 4, 1, 3}, 2, 3)
+	line := op.Reshape(index, -1)
+	for _, n := range []int{4, 6, 13, 1032} {
+		core.Tidy(func() {
+			same(t, 0, func(x ...*core.Tensor) []*core.Tensor {
+				var out []*core.Tensor
+				for _, v := range []*core.Tensor{x[0], unaligned(x[0]), op.Slice(x[0], 2, 1, n, 1), op.Slice(x[0], 2, 0, n/4*4, 1), op.Slice(x[0], 2, 0, n-1, 1), op.Slice(x[0], 2, 0, n, 2), op.Transpose(x[0], 1, 2)} {
+					few := op.Remainder(x[2], core.IntNum(int64(v.Size(1))))
+					out = append(out, op.IndexTensors(v, []*core.Tensor{x[1]}), op.IndexTensors(v, []*core.Tensor{x[2], few}),
+						op.IndexSelect(v, 0, x[2]), op.IndexSelect(v, 1, few), op.IndexSelect(v, 2, op.ZerosLike(x[2], op.TensorOptions{})),
+						op.IndexSelect(op.Select(v, 1, 0), 0, op.Slice(x[2], 0, 0, 1, 1)))
+				}
+				return append(out, op.Embedding(x[1], op.Select(x[0], 1, 1), op.EmbeddingOptions{}))
+			}, op.Randn(5, 4, n), index, line)
+		})
+	}
+}
+
 // Reductions of elements that are read by fours and of ones that cannot be, with and without pieces; and of columns.
 func TestReductionsByFoursAgree(t *testing.T) {
 	for _, shape := range [][]int{{4096, 36}, {4096, 37}, {3, 20_000}, {3, 20_001}, {2, 50, 8}, {70, 12, 20}} {

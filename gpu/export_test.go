@@ -158,11 +158,3 @@ func SetApart() func() {
 
 // Slow has a GPU made of software count as one on which each call takes very long.
 func Slow(d *Device) { d.load.pace.Store(math.Float64bits(1e6)) }
-
-// SetShares sets how many fours of columns workgroups share at most, and how many such workgroups there are at least, and returns a function
-// that sets them back.
-func SetShares(most, least int) func() {
-	oldMost, oldLeast := mostSide, leastShares
-	mostSide, leastShares = most, least
-	return func() { mostSide, leastShares = oldMost, oldLeast }
-}

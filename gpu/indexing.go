@@ -213,7 +213,6 @@ func indexCall(r *recorder, c *core.Call) error {
 		operands = append(operands, &c.Ins[1+i])
 		starts = append(starts, s.in("index"+itoa(i), &c.Ins[1+i], expr.I64, expr.Number))
 	}
-	count, rest := s.uint(out.Numel()), s.uint(core.Numel(inRest.Shape))
 	fault := s.faults(r, c, func(c *core.Call, at uint32) error {
 		return outOfRange(c, at/8, int(c.Ints[1+at%8]), c.Ins[0].Shape[at%8])
 	})
@@ -224,9 +223,17 @@ func indexCall(r *recorder, c *core.Call) error {
 		sizes, steps = append(sizes, s.uint(in.Shape[i])), append(steps, s.uint(in.Strides[i]))
 	}
 	outer, inner := newLayout(outFront.Shape, operands...), newLayout(inRest.Shape, &inRest, &outRest)
+	n := out.Numel()
+	fours := s.flag(inFours(&outer, &inner, in, out, k))
+	if fours {
+		s.binds[0].four, s.binds[1].four = true, true
+		inner = inner.quarter()
+		n /= 4
+	}
+	count, rest := s.uint(n), s.uint(inner.count)
 	outerRank, innerRank := s.choose(len(outer.sizes)), s.choose(len(inner.sizes))
 	outerAt, innerAt := s.loop(&outer), s.loop(&inner)
-	return s.run(r, groupsFor(out.Numel()), func() string {
+	return s.run(r, groupsFor(n), func() string {
 		text := "  let b = i / " + rest + ";\n  let q = i % " + rest + ";\n" +
 			walkAs("at_", "b", outerRank, 1+k, outerAt, starts) + walkAs("in_", "q", innerRank, 2, innerAt, []string{x, "at_0"})
 		for i := range k {
@@ -234,6 +241,25 @@ func indexCall(r *recorder, c *core.Call) error {
 			text += "  {\n  var ok = true;\n" + checked("k"+n, "ld_index"+n+"(at_"+itoa(1+i)+")", sizes[i], wrap) +
 				"  if (!ok) { " + fault("(b * 8u + "+n+"u)") + " }\n  in_0 = in_0 + k" + n + " * " + steps[i] + ";\n  }\n"
 		}
+		if fours {
+			return each(count, text+"  y[in_1 >> 2u] = x[in_0 >> 2u];\n")
+		}
 		return each(count, text+"  st_y(in_1, ld_x(in_0));\n")
 	})
+}
+
+// inFours reports whether what k indices choose of in is copied to out by fours: outer and inner are the loops over the indices and over
+// the elements that each chooses.
+func inFours(outer, inner *layout, in, out *core.Operand, k int) bool {
+	divides := func(n int) bool { return n%4 == 0 }
+	last := len(inner.sizes) - 1
+	if last < 0 || !divides(inner.sizes[last]) || in.DType != core.Float32 || !divides(int(base(in))) || !divides(int(base(out))) {
+		return false
+	}
+	for _, s := range inner.strides {
+		if s[last] != 1 || !all(s[:last], divides) {
+			return false
+		}
+	}
+	return all(in.Strides[:k], divides) && all(outer.strides[0], divides)
 }
