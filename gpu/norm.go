@@ -207,19 +207,7 @@ func (n normed) parameters(r *recorder, x, g, stats, dw, db *core.Operand) (*cor
 		return nil, err
 	}
 	all := floatOperand(m, 0, 2*n.channels)
-	if err := sumParts(r, parts, 0, pieces, 2*n.channels, all); err != nil {
-		return nil, err
-	}
-	for i, o := range []*core.Operand{dw, db} {
-		if o.Present() {
-			from := floatOperand(m, i*n.channels, n.channels)
-			to := floatLike(o, n.channels)
-			if err := copyCall(r, &core.Call{Outs: []core.Operand{*to}, Ins: []core.Operand{*from}}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return all, nil
+	return all, sumParts(r, parts, pieces, n.channels, []*core.Operand{present(dw), present(db)}, all)
 }
 
 // groupNormBackwardCall: dx, dweight, dbias = f(x, dy, weight, stats) with ints batch, channels, inner, groups.

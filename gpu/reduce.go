@@ -167,7 +167,7 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 	if err != nil || p.pieces == 1 {
 		return err
 	}
-	return f.joinStates(r, name, states, 0, p.pieces, p.kept, outs, t, x, n)
+	return f.joinStates(r, name, states, p.pieces, p.kept, outs, t, x, n)
 }
 
 // starts returns the first positions of the outputs, or zeros if states are kept instead.
@@ -183,11 +183,10 @@ func starts(to []string, n int, states bool) []string {
 }
 
 // joinStates is the second pass. Many results are joined side by side, so that what neighbours read is in memory side by side.
-// skip is how many words of the memory come before the states.
-func (f *fold) joinStates(r *recorder, name string, states core.Memory, skip, pieces int, kept layout, outs []*core.Operand, t expr.Type, x float64, n int) error {
+func (f *fold) joinStates(r *recorder, name string, states core.Memory, pieces int, kept layout, outs []*core.Operand, t expr.Type, x float64, n int) error {
 	s := newShader(r, name+" (join)")
 	from := s.wordsOf("states", states)
-	count, results, piecesWord, skipWord := s.uint(n), s.uint(kept.count), s.uint(pieces), s.uint(skip)
+	count, results, piecesWord := s.uint(n), s.uint(kept.count), s.uint(pieces)
 	number := s.float(x)
 	var to []string
 	for i, o := range outs {
@@ -213,7 +212,7 @@ func (f *fold) joinStates(r *recorder, name string, states core.Memory, skip, pi
 		fmt.Fprintf(&b, "  if (group * %du >= %s) { return; }\n  let lane = li / %du;\n  let row = min(group * %du + li %% %du, %s - 1u);\n", side, results, side, side, side, results)
 		b.WriteString(walkAs("to_", "row", len(outer.sizes), len(outs), at, to))
 		fmt.Fprintf(&b, "  var a = zero();\n  for (var j = lane; j < %s; j += %du) {\n", piecesWord, width/side)
-		fmt.Fprintf(&b, "    let slot = %s + %s + (j * %s + row) * %du;\n    var b: state;\n", from, skipWord, results, f.words())
+		fmt.Fprintf(&b, "    let slot = %s + (j * %s + row) * %du;\n    var b: state;\n", from, results, f.words())
 		at := 0
 		for i, t := range f.fields {
 			switch t {

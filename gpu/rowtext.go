@@ -26,7 +26,11 @@ type rowOperand struct {
 	name, first string
 	binding     int
 	same, out   bool
+	once        bool // only one pass reads it
 }
+
+// held reports whether invocations hold what they read of the operand, where they hold anything.
+func (x rowOperand) held() bool { return !x.same && !x.out && !x.once }
 
 // mostHeld is how many fours of all operands an invocation holds at most.
 const mostHeld = 16
@@ -38,6 +42,9 @@ func (s *shader) row(l line) *rowText {
 
 // in adds an operand with the rows' elements. Passes know them as $name.
 func (t *rowText) in(name string, o *core.Operand) { t.add(name, o, rowOperand{}) }
+
+// once is in for an operand that only one pass reads.
+func (t *rowText) once(name string, o *core.Operand) { t.add(name, o, rowOperand{once: true}) }
 
 // same adds an operand that all rows share.
 func (t *rowText) same(name string, o *core.Operand) { t.add(name, o, rowOperand{same: true}) }
@@ -60,7 +67,15 @@ func (t *rowText) add(name string, o *core.Operand, x rowOperand) {
 func (t *rowText) open(software bool) string {
 	t.width = rowWidth(t.line.n)
 	if t.s.flag(t.four) {
-		t.hold(software)
+		operands := 0
+		for _, x := range t.rows {
+			if x.held() {
+				operands++
+			}
+		}
+		if width, held := holding(t.line.n, operands, software); held > 0 {
+			t.width, t.held = width, held
+		}
 	}
 	t.s.choose(t.held)
 	t.full = t.s.flag(t.line.n == 4*t.width*t.held)
@@ -69,7 +84,7 @@ func (t *rowText) open(software bool) string {
 	}
 	text := t.line.open(t.s, t.width)
 	for _, x := range t.rows {
-		if x.same || x.out {
+		if !x.held() {
 			continue
 		}
 		for r := range t.held {
@@ -84,26 +99,21 @@ func (t *rowText) open(software bool) string {
 	return text
 }
 
-// hold chooses how many invocations share a row that they hold: of few, some four of each operand's fours, so that they need not
-// wait for many others.
-func (t *rowText) hold(software bool) {
-	operands := 0
-	for _, x := range t.rows {
-		if !x.same && !x.out {
-			operands++
-		}
-	}
+// holding chooses how many invocations share a row that they hold, and how many fours of each operand one of them has, 0 if there are too
+// many: of few, some four of each operand's fours, so that they need not wait for many others.
+func holding(n, operands int, software bool) (width, held int) {
 	few, most := 4, mostHeld/operands
 	if software {
 		few, most = 2, 2
 	}
-	width := 64
-	for width < 256 && ceil(t.line.n, 4*width) > few {
+	width = 64
+	for width < 256 && ceil(n, 4*width) > few {
 		width *= 2
 	}
-	if n := ceil(t.line.n, 4*width); n <= most {
-		t.width, t.held = width, n
+	if held = ceil(n, 4*width); held > most {
+		return width, 0
 	}
+	return width, held
 }
 
 // at returns WGSL for a four of an operand's row.
@@ -148,7 +158,7 @@ func (t *rowText) pass(body string) string {
 			case x.out:
 				text += fmt.Sprintf("    var %s_q = vec4<f32>();\n", x.name)
 				last += fmt.Sprintf("    %s = %s_q;\n", t.at(x, q), x.name)
-			case x.same || t.held == 0:
+			case !x.held() || t.held == 0:
 				text += fmt.Sprintf("    let %s_q = %s;\n", x.name, t.at(x, q))
 			}
 		}
@@ -156,7 +166,7 @@ func (t *rowText) pass(body string) string {
 			names := []string{"$j", fmt.Sprintf("(%s * 4u + %du)", q, c)}
 			for _, x := range t.rows {
 				register := x.name + "_q"
-				if t.held > 0 && !x.same && !x.out {
+				if t.held > 0 && x.held() {
 					register = x.name + "_" + number
 				}
 				names = append(names, "$"+x.name, fmt.Sprintf("%s.%c", register, "xyzw"[c]))
