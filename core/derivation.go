@@ -13,6 +13,9 @@ type Derivation struct {
 
 	unpacked map[*ForeignValue]*Tensor
 	returned func(e Edge) bool
+	arrivals func(n *Node, i int) (g *Tensor, alone bool)
+	arrived  []bool // for which inputs Arrived returned a gradient
+	summed   []bool // for which of them it is in what was set
 }
 
 // NewDerivation prepares a run of n's derivative. grads are those of the outputs, nil where there is none; need says
@@ -53,6 +56,39 @@ func (d *Derivation) Set(i int, g *Tensor) {
 	}
 	d.out[i] = g
 }
+
+// Arrives makes fn say what has arrived for input i of n: see [Derivation.Arrived].
+func (d *Derivation) Arrives(fn func(n *Node, i int) (g *Tensor, alone bool)) { d.arrivals = fn }
+
+// Arrived returns the gradient of input i that came from other derivatives, contiguous, which this one may add to its own and then set
+// by [Derivation.SetSum]; nil if there is none or somebody wants to see the parts. It belongs to the backward pass. Where nobody else
+// sees its memory, it is alone, and the derivative may overwrite it and set it.
+func (d *Derivation) Arrived(i int) (g *Tensor, alone bool) {
+	if d.arrivals == nil || !d.Needs(i) {
+		return nil, false
+	}
+	if g, alone = d.arrivals(d.Node, i); g != nil {
+		if d.arrived == nil {
+			d.arrived = make([]bool, len(d.out))
+		}
+		d.arrived[i] = true
+	}
+	return g, alone
+}
+
+// SetSum sets the gradient of input i, in which what [Derivation.Arrived] returned is included.
+func (d *Derivation) SetSum(i int, g *Tensor) {
+	d.Set(i, g)
+	if i < len(d.arrived) && d.arrived[i] {
+		if d.summed == nil {
+			d.summed = make([]bool, len(d.out))
+		}
+		d.summed[i] = true
+	}
+}
+
+// Summed reports whether the gradient that was set for input i takes the place of the one that had arrived.
+func (d *Derivation) Summed(i int) bool { return i < len(d.summed) && d.summed[i] }
 
 // Fail makes the derivation fail.
 func (d *Derivation) Fail(err error) {

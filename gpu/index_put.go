@@ -55,8 +55,9 @@ func destinations(r *recorder, c *core.Call, out *core.Operand, index []core.Ope
 }
 
 // putRows writes or combines rows of values where dest says. Of the rows that go to one place, the first takes them all,
-// in their order; the last, where they are not combined. average divides by their number.
-func putRows(r *recorder, dest core.Memory, n int, out, values *core.Operand, front, lead, mode int, average bool) error {
+// in their order; the last, where they are not combined. With apart, they are added up, and average divides by their number, before
+// the sum is added to what is there.
+func putRows(r *recorder, dest core.Memory, n int, out, values *core.Operand, front, lead, mode int, apart, average bool) error {
 	rest := core.Numel(out.Shape[front:])
 	if n == 0 || rest == 0 {
 		return nil
@@ -77,6 +78,7 @@ func putRows(r *recorder, dest core.Memory, n int, out, values *core.Operand, fr
 	}
 	count, width := s.uint(n), s.uint(rest)
 	s.choose(mode)
+	s.flag(apart)
 	s.flag(average)
 	outRest := restOf(out, front)
 	valueFront, valueRest := core.Operand{IsNumber: true}, core.Operand{IsNumber: true}
@@ -130,19 +132,22 @@ func putRows(r *recorder, dest core.Memory, n int, out, values *core.Operand, fr
 		if mode == assignMode {
 			return text + "    let o = group;\n    st_y(in_0, " + read + ");\n  }\n}\n"
 		}
-		divide := ""
+		sum, finish := "ld_y(in_0)", ""
+		if apart {
+			sum, finish = "0.0", "    sum = ld_y(in_0) + sum;\n"
+		}
 		if average {
-			divide = "    sum = sum / f32(terms);\n"
+			finish = "    sum = sum / f32(terms);\n" + finish
 		}
 		take := "let v = " + read + "; sum = " + combined(mode, t, "sum", "v") + ";"
 		return text + `
-    var sum = ld_y(in_0);
+    var sum = ` + sum + `;
     if (terms <= 256u) {
       for (var e = 0u; e < terms; e++) { let o = list[e]; ` + take + ` }
     } else {
       for (var o = group; o < ` + count + `; o++) { if (dest[` + from + ` + o] == place) { ` + take + ` } }
     }
-` + divide + "    st_y(in_0, sum);\n  }\n}\n"
+` + finish + "    st_y(in_0, sum);\n  }\n}\n"
 	})
 }
 
@@ -159,16 +164,18 @@ func indexPutCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	return putRows(r, dest, n, out, &c.Ins[0], len(index), len(index[0].Shape), int(c.Ints[1]), false)
+	return putRows(r, dest, n, out, &c.Ins[0], len(index), len(index[0].Shape), int(c.Ints[1]), false, false)
 }
 
 // embeddingBackwardCall: Outs[0][v, :] = the sum of Ins[0][b.., :] over all b with Ins[1][b..] == v; zero for v == Ints[0].
-// With Ints[1], divided by the number of terms.
+// With Ints[1], divided by the number of terms. With Ints[2], added to what is in Outs[0].
 func embeddingBackwardCall(r *recorder, c *core.Call) error {
 	out := &c.Outs[0]
-	zero := core.Call{Op: c.Op, Outs: []core.Operand{*out}, Ins: []core.Operand{{IsNumber: true}}}
-	if err := copyCall(r, &zero); err != nil {
-		return err
+	if c.Ints[2] == 0 {
+		zero := core.Call{Op: c.Op, Outs: []core.Operand{*out}, Ins: []core.Operand{{IsNumber: true}}}
+		if err := copyCall(r, &zero); err != nil {
+			return err
+		}
 	}
 	n := c.Ins[1].Numel()
 	if n == 0 {
@@ -178,5 +185,5 @@ func embeddingBackwardCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	return putRows(r, dest, n, out, &c.Ins[0], 1, len(c.Ins[1].Shape), addMode, c.Ints[1] != 0)
+	return putRows(r, dest, n, out, &c.Ins[0], 1, len(c.Ins[1].Shape), addMode, true, c.Ints[1] != 0)
 }

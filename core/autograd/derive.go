@@ -12,6 +12,7 @@ type pending struct {
 	mode   core.Mode
 	grads  []*core.Tensor                      // of the outputs, then, after the derivative, of the inputs
 	given  []*core.Tensor                      // of the outputs, after the derivative, where hooks want to see them
+	summed []int                               // the inputs of which grads include what had arrived
 	saved  map[*core.ForeignValue]*core.Tensor // values of another language
 	stages []stage
 	answer []*core.Tensor
@@ -135,7 +136,7 @@ func (r *Run) derive(p *pending) (*Request, error) {
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		var results []*core.Tensor
-		results, err = r.runDerivative(n, given, p.saved)
+		results, err = r.runDerivative(p, given)
 		return results
 	})
 	// A derivative may pass a gradient on as it is, or the same one to two inputs: each owner needs its own reference.
@@ -161,7 +162,8 @@ func (r *Run) derive(p *pending) (*Request, error) {
 	return nil, nil
 }
 
-func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor, saved map[*core.ForeignValue]*core.Tensor) (out []*core.Tensor, err error) {
+func (r *Run) runDerivative(p *pending, grads []*core.Tensor) (out []*core.Tensor, err error) {
+	n := p.node
 	defer func() {
 		if v := recover(); v != nil {
 			err = core.Errorf(core.StateError, n.Name, "internal error in its derivative: %v", v)
@@ -172,9 +174,16 @@ func (r *Run) runDerivative(n *core.Node, grads []*core.Tensor, saved map[*core.
 		need[i] = r.goes(n, e)
 	}
 	d := core.NewDerivation(core.CurrentMode(), n, grads, need)
-	d.Unpack(saved)
+	d.Unpack(p.saved)
 	d.Returns(r.returns)
-	return d.Run()
+	d.Arrives(r.arrivals)
+	out, err = d.Run()
+	for i := range need {
+		if d.Summed(i) {
+			p.summed = append(p.summed, i)
+		}
+	}
+	return out, err
 }
 
 // findNaN waits for the gradients and returns an error if one holds a NaN.

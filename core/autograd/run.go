@@ -21,6 +21,7 @@ type Run struct {
 	captures  map[core.Edge][]int
 	captured  []*core.Tensor
 	returns   func(e core.Edge) bool // whether the caller gets the gradient
+	arrivals  func(n *core.Node, i int) (g *core.Tensor, alone bool)
 	callbacks []func() error
 	closers   []func()
 	pending   *pending  // what the caller was asked for
@@ -68,6 +69,7 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	}
 	r := &Run{options: o, states: map[*core.Node]*state{}, inputs: inputs}
 	r.returns = func(e core.Edge) bool { return len(r.captures[e]) > 0 }
+	r.arrivals = r.arrived
 	// Derivatives compute in the dtypes of what they differentiate.
 	r.caller = core.CurrentMode()
 	r.mode = r.caller.WithGrad(o.CreateGraph).WithInference(false).WithGrad(o.CreateGraph).WithoutAutocast()
@@ -236,25 +238,6 @@ func (r *Run) discover(roots []core.Edge) (order []*core.Node) {
 	return order
 }
 
-// arrive adds g, which the run owns, to the gradients that have arrived along e.
-func (r *Run) arrive(e core.Edge, g *core.Tensor) error {
-	s := r.states[e.Node]
-	old := s.grads[e.Index]
-	if old == nil {
-		s.grads[e.Index] = g
-		return nil
-	}
-	if m := r.modeOf(e.Node); m != core.CurrentMode() {
-		defer core.SwapMode(core.SwapMode(m))
-	}
-	sum, err := add(old, g, r.options.CreateGraph)
-	if err != nil {
-		return err
-	}
-	s.grads[e.Index] = sum
-	return nil
-}
-
 // offer makes n, whose gradients have all arrived, one that can run.
 func (r *Run) offer(n *core.Node) {
 	var device core.Device
@@ -265,24 +248,6 @@ func (r *Run) offer(n *core.Node) {
 		}
 	}
 	r.ready.add(n, device)
-}
-
-// add returns a + b and takes both over, using the memory of one if nothing else does.
-func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
-	var sum *core.Tensor
-	mine := func(t *core.Tensor) bool { return !record && t.Storage().Refs() == 1 && t.Contiguous() }
-	if !mine(a) && mine(b) {
-		a, b = b, a // the same sum
-	}
-	if mine(a) {
-		core.NoGrad(func() { sum = op.AddInPlace(a, b) })
-		b.Release()
-		return sum, sum.Err()
-	}
-	core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(record) }, func() { sum = op.Add(a, b).Keep() })
-	a.Release()
-	b.Release()
-	return sum, sum.Err()
 }
 
 // Reaches reports whether the walk adds to the gradient of the leaf t.

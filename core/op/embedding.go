@@ -6,7 +6,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-var embeddingBackwardKernel = core.Kernel("embedding_backward") // Outs[0][v] = sum of Ins[0][b..] over Ins[1][b..] == v; Ints: padding, by frequency
+// Outs[0][v] = sum of Ins[0][b..] over Ins[1][b..] == v; Ints: padding, by frequency, whether the sum is added to Outs[0]
+var embeddingBackwardKernel = core.Kernel("embedding_backward")
 
 // EmbeddingOptions are the options of [Embedding].
 type EmbeddingOptions struct {
@@ -57,17 +58,34 @@ func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
 }
 
 func embeddingDeriv(d *core.Derivation) {
-	d.Set(0, embeddingBackward(d.Grad(), d.Saved(0), d.InputShape(0), d.Node.Ints[0], d.Node.Ints[1] != 0))
+	out, alone := d.Arrived(0)
+	if !alone {
+		d.Set(0, embeddingBackward(nil, d.Grad(), d.Saved(0), d.InputShape(0), d.Node.Ints[0], d.Node.Ints[1] != 0))
+		return
+	}
+	// A gradient that has arrived takes the rows up: others are not touched.
+	d.SetSum(0, embeddingBackward(out, d.Grad(), d.Saved(0), d.InputShape(0), d.Node.Ints[0], d.Node.Ints[1] != 0))
 }
 
-// embeddingBackward returns the gradient of an embedding's weight from that of its result.
-func embeddingBackward(g, input *core.Tensor, shape []int, padding int, byFrequency bool) *core.Tensor {
-	a := begin("embedding_backward", g, input)
-	out := a.out(dtypeOf(g), shape)
+// embeddingBackward returns the gradient of an embedding's weight from that of its result, added to out if that is not nil.
+func embeddingBackward(out, g, input *core.Tensor, shape []int, padding int, byFrequency bool) *core.Tensor {
+	a := begin("embedding_backward", g, input, out)
+	add := out != nil
+	if !add {
+		out = a.out(dtypeOf(g), shape)
+	}
 	if a.err != nil {
 		return a.fail()
 	}
-	a.launch(a.call(embeddingBackwardKernel).Out(out).In(g).In(input).Int(int64(padding)).Bool(byFrequency))
+	c := a.call(embeddingBackwardKernel).Out(out).In(g).In(input).Int(int64(padding)).Bool(byFrequency).Bool(add)
+	c.InPlace = add
+	if add {
+		c.Work = g.Numel()
+	}
+	a.launch(c)
+	if add {
+		a.changed(out)
+	}
 	if a.grad {
 		n := a.node(embeddingBackwardDeriv, g).Save(input)
 		n.Ints = []int{padding, 0}

@@ -100,16 +100,23 @@ func rowNormDeriv(d *core.Derivation) {
 		v.derive(d, x, w)
 		return
 	}
-	a := begin(d.Node.Name+"_backward", x, d.Grad(), w, stats)
+	var arrived *core.Tensor // such as the gradient of a residual connection
+	if x.Err() == nil && x.Device().HostAccessible() {
+		arrived, _ = d.Arrived(0)
+	}
+	a := begin(d.Node.Name+"_backward", x, d.Grad(), w, stats, arrived)
 	in, g, wd := a.dense(x), a.dense(d.Grad()), a.dense(w)
 	dx, dw, db := a.normGrads(d)
 	if a.err != nil {
 		d.Fail(a.err)
 		return
 	}
-	a.launch(a.call(layerNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats).
+	a.launch(a.call(layerNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats).In(arrived).
 		Int(int64(info.rows), int64(info.n)).Bool(info.rms))
-	setGrads(d, dx, dw, db)
+	if dx != nil {
+		d.SetSum(0, dx)
+	}
+	setGrads(d, nil, dw, db)
 }
 
 // statType is the dtype in which data of dtype d is summed.

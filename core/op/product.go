@@ -152,37 +152,54 @@ func productDeriv(d *core.Derivation) {
 // saveFactors, from that of the product.
 func setFactorGrads(d *core.Derivation, first int, g *core.Tensor, f productForm) {
 	if d.Needs(first) {
-		d.Set(first, leftGrad(g, d.Saved(1), f, d.InputShape(first)))
+		setProduct(d, first, leftGrad(g, d.Saved(1), f))
 	}
 	if d.Needs(first + 1) {
-		d.Set(first+1, rightGrad(g, d.Saved(0), f, d.InputShape(first+1)))
+		setProduct(d, first+1, rightGrad(g, d.Saved(0), f, d.InputShape(first+1)))
 	}
 }
 
-// leftGrad returns the gradient of the left factor, of the given shape, from that of the product.
-func leftGrad(g, y *core.Tensor, f productForm, shape []int) *core.Tensor {
-	var r *core.Tensor
+// factors are what a product is made of.
+type factors struct {
+	x, y *core.Tensor
+	form productForm
+}
+
+// leftGrad returns the product that is the gradient of the left factor, from the gradient of a product.
+func leftGrad(g, y *core.Tensor, f productForm) factors {
 	if f.ta {
-		r = product("matmul", y, g, productForm{ta: f.tb, tb: true, alpha: f.alpha})
-	} else {
-		r = product("matmul", g, y, productForm{tb: !f.tb, alpha: f.alpha})
+		return factors{y, g, productForm{ta: f.tb, tb: true, alpha: f.alpha}}
 	}
-	return sumTo(r, shape)
+	return factors{g, y, productForm{tb: !f.tb, alpha: f.alpha}}
 }
 
-// rightGrad returns the gradient of the right factor.
-func rightGrad(g, x *core.Tensor, f productForm, shape []int) *core.Tensor {
+// rightGrad returns the product that is the gradient of the right factor, of the given shape.
+func rightGrad(g, x *core.Tensor, f productForm, shape []int) factors {
 	if !f.ta && len(shape) == 2 && x.Err() == nil && x.Dim() > 2 {
 		// The factor is shared by a stack: one product over all its rows adds the gradients up.
 		x, g = rowsOf(x), rowsOf(g)
 	}
-	var r *core.Tensor
 	if f.tb {
-		r = product("matmul", g, x, productForm{ta: true, tb: f.ta, alpha: f.alpha})
-	} else {
-		r = product("matmul", x, g, productForm{ta: !f.ta, alpha: f.alpha})
+		return factors{g, x, productForm{ta: true, tb: f.ta, alpha: f.alpha}}
 	}
-	return sumTo(r, shape)
+	return factors{x, g, productForm{ta: !f.ta, alpha: f.alpha}}
+}
+
+// setProduct makes a product, summed over the dimensions along which its shape is larger, the gradient of input i. A gradient that has
+// arrived takes the product up, where it may be overwritten; the bits are then not always those of an addition, since the depth of
+// a product is summed in parts.
+func setProduct(d *core.Derivation, i int, p factors) {
+	if old, alone := d.Arrived(i); alone {
+		a := begin("matmul", p.x, p.y, old)
+		a.matrices(p.x, p.y)
+		if shape := a.productShape(p.x, p.y, p.form); a.err == nil && slices.Equal(shape, old.Shape()) {
+			a.multiply(old, p.x, p.y, nil, p.form, 1, true)
+			a.changed(old)
+			d.SetSum(i, a.done(old))
+			return
+		}
+	}
+	d.Set(i, sumTo(product("matmul", p.x, p.y, p.form), d.InputShape(i)))
 }
 
 // feedsProduct reports whether the gradient of input i goes, by way of reshapes, into the derivative of a product, and nobody sees it

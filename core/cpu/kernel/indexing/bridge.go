@@ -1,7 +1,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x6af10f0b
+#cgo CFLAGS: -DPLAIT_HEADERS=0x518ba162
 #cgo noescape plaitk_indexing_gather
 #cgo nocallback plaitk_indexing_gather
 #cgo noescape plaitk_indexing_scatter
@@ -105,10 +105,10 @@ func putScratch(dtype, mode int) int {
 	return 8 * int(C.plaitk_indexing_put_scratch(C.int64_t(dtype), C.int64_t(mode)))
 }
 
-func embeddingBackward(pool unsafe.Pointer, out, grad, index *view, padding int, byFrequency bool, scratch unsafe.Pointer, b *bad) bool {
+func embeddingBackward(pool unsafe.Pointer, out, grad, index *view, padding int, byFrequency, onto bool, scratch unsafe.Pointer, b *bad) bool {
 	var c C.plaitk_bad_index
 	if C.plaitk_indexing_embedding_backward((*C.plait_pool)(pool), out, grad, index, C.int64_t(padding), flag(byFrequency),
-		(*C.int64_t)(scratch), &c) == 0 {
+		flag(onto), (*C.int64_t)(scratch), &c) == 0 {
 		return true
 	}
 	b.set(&c)

@@ -156,7 +156,7 @@ func putCall(ctx *kernel.Context, c *core.Call) error {
 }
 
 // embedding_backward: Outs[0][v, :] = the sum of Ins[0][b.., :] over all b with Ins[1][b..] == v; zero for v == Ints[0].
-// With Ints[1], divided by the number of terms.
+// With Ints[1], divided by the number of terms. With Ints[2], added to what is in Outs[0].
 func embeddingBackwardCall(ctx *kernel.Context, c *core.Call) error {
 	p, err := ctx.Scratch(32 * c.Ins[1].Numel())
 	if err != nil {
@@ -164,7 +164,7 @@ func embeddingBackwardCall(ctx *kernel.Context, c *core.Call) error {
 	}
 	out, grad, index := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
 	var b bad
-	if !embeddingBackward(ctx.Pool, &out, &grad, &index, int(c.Ints[0]), c.Ints[1] != 0, p, &b) {
+	if !embeddingBackward(ctx.Pool, &out, &grad, &index, int(c.Ints[0]), c.Ints[1] != 0, c.Ints[2] != 0, p, &b) {
 		return outOfRange(c, b, 0, c.Outs[0].Shape[0])
 	}
 	return nil

@@ -2,7 +2,7 @@
 package norm
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xafae8356
+#cgo CFLAGS: -DPLAIT_HEADERS=0xdd18c205
 #cgo noescape plaitk_norm_layer_forward
 #cgo nocallback plaitk_norm_layer_forward
 #cgo noescape plaitk_norm_layer_backward
@@ -79,18 +79,19 @@ func layerNorm(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// layerNormBackward: dx, dweight, dbias = f(x, dy, weight, stats) with ints rows, n, rms. Outputs may be absent.
+// layerNormBackward: dx, dweight, dbias = f(x, dy, weight, stats) with ints rows, n, rms. Outputs may be absent. Ins[4], which may be,
+// is added to dx and is other memory.
 func layerNormBackward(ctx *kernel.Context, c *core.Call) error {
 	dx, dw, db := &c.Outs[0], &c.Outs[1], &c.Outs[2]
-	x, dy, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
+	x, dy, w, stats, arrived := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3], &c.Ins[4]
 	rows, n := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1])
 	scratch, err := ctx.Scratch(int(C.plaitk_norm_layer_scratch(rows, n)))
 	if err != nil {
 		return err
 	}
 	C.plaitk_norm_layer_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db),
-		C.int(c.Ints[2]), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(dx), ptr(dw), ptr(db), rows, n,
-		scratch)
+		C.int(c.Ints[2]), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(arrived), ptr(dx), ptr(dw), ptr(db),
+		rows, n, scratch)
 	return nil
 }
 

@@ -156,7 +156,14 @@ func TestLayerNormAgainstDefinition(t *testing.T) {
 			y, stats := zeros(rows*n, rows, n), zeros(2*rows, 2, rows)
 			launch(t, p, "layer_norm", []*core.Tensor{y, stats}, []*core.Tensor{x, w, b}, []int{rows, n, 0}, eps)
 			dx, dw, db := zeros(rows*n, rows, n), zeros(n, n), zeros(n, n)
-			launch(t, p, "layer_norm_backward", []*core.Tensor{dx, dw, db}, []*core.Tensor{x, dy, w, stats}, []int{rows, n, 0})
+			launch(t, p, "layer_norm_backward", []*core.Tensor{dx, dw, db}, []*core.Tensor{x, dy, w, stats, nil}, []int{rows, n, 0})
+			more, sum := normal(rng, rows*n, rows, n), zeros(rows*n, rows, n)
+			launch(t, p, "layer_norm_backward", []*core.Tensor{sum, nil, nil}, []*core.Tensor{x, dy, w, stats, more}, []int{rows, n, 0})
+			want, got := floats(t, more), floats(t, sum)
+			for j, v := range floats(t, dx) {
+				want[j] = float64(float32(want[j]) + float32(v))
+			}
+			require.Equal(t, want, got, s)
 			bits[i] = [][]float64{floats(t, y), floats(t, dx), floats(t, dw), floats(t, db)}
 		}
 		require.Equal(t, bits[0], bits[1])
@@ -204,7 +211,7 @@ func BenchmarkNorm(b *testing.B) {
 			launch(b, workers, "layer_norm", []*core.Tensor{y, stats}, []*core.Tensor{x, w, w}, ints, eps)
 		})
 		run(fmt.Sprintf("layer_norm_backward/%v", s), 12*rows*n, func() {
-			launch(b, workers, "layer_norm_backward", []*core.Tensor{y, dw, db}, []*core.Tensor{x, x, w, stats}, ints)
+			launch(b, workers, "layer_norm_backward", []*core.Tensor{y, dw, db}, []*core.Tensor{x, x, w, stats, nil}, ints)
 		})
 	}
 	for _, s := range [][3]int{{64, 64, 1024}, {64, 256, 49}, {4096, 512, 1}} {
@@ -217,7 +224,7 @@ func BenchmarkNorm(b *testing.B) {
 			launch(b, workers, "batch_norm", []*core.Tensor{y, stats}, []*core.Tensor{x, w, w, nil, nil}, ints, eps)
 		})
 		run(fmt.Sprintf("batch_norm_backward/%v", s), 12*total, func() {
-			launch(b, workers, "batch_norm_backward", []*core.Tensor{y, dw, db}, []*core.Tensor{x, x, w, stats}, ints)
+			launch(b, workers, "batch_norm_backward", []*core.Tensor{y, dw, db}, []*core.Tensor{x, x, w, stats, nil}, ints)
 		})
 	}
 }

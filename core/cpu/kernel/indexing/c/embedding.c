@@ -10,7 +10,7 @@ typedef struct {
   plait_walk tuples; // of grad over the indices
   const int64_t *keys, *order;
   int64_t rows_per_chunk, segments;
-  bool by_frequency;
+  bool by_frequency, onto; // onto what is there
 } embedding_job;
 
 #define ADD_ROW(name, S, A, LOAD)                                                                     \
@@ -34,6 +34,16 @@ typedef struct {
       for (int64_t i = 0; i < n; i++) x[i * step] = STORE(a[i] * by);                                 \
     }                                                                                                 \
   }
+#define ADD_STORED(name, S, LOAD, STORE)                                                              \
+  PLAIT_CLONES static void onto_##name(void *row, int64_t step, const void *stored, int64_t n) {      \
+    const S *restrict a = stored;                                                                     \
+    S *restrict x = row;                                                                              \
+    if (step == 1) {                                                                                  \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) x[i] = STORE(LOAD(x[i]) + LOAD(a[i]));      \
+    } else {                                                                                          \
+      for (int64_t i = 0; i < n; i++) x[i * step] = STORE(LOAD(x[i * step]) + LOAD(a[i]));            \
+    }                                                                                                 \
+  }
 #define SAME(x) (x)
 ADD_ROW(f16, uint16_t, float, plait_f16_to_f32)
 ADD_ROW(bf16, uint16_t, float, plait_bf16_to_f32)
@@ -43,16 +53,21 @@ STORE_ROW(f16, uint16_t, float, plait_f32_to_f16)
 STORE_ROW(bf16, uint16_t, float, plait_f32_to_bf16)
 STORE_ROW(f32, float, float, SAME)
 STORE_ROW(f64, double, double, SAME)
+ADD_STORED(f16, uint16_t, plait_f16_to_f32, plait_f32_to_f16)
+ADD_STORED(bf16, uint16_t, plait_bf16_to_f32, plait_f32_to_bf16)
+ADD_STORED(f32, float, SAME, SAME)
+ADD_STORED(f64, double, SAME, SAME)
 
 static const struct {
   void (*add)(void *sum, const void *row, int64_t step, int64_t n);
   void (*store)(void *row, int64_t step, const void *sum, double scale, int64_t n);
+  void (*onto)(void *row, int64_t step, const void *stored, int64_t n);
   void (*merge)(void *sum, const void *part, int64_t step, int64_t n);
 } functions[8] = {
-    [PLAIT_F16] = {add_f16, store_f16, add_f32},
-    [PLAIT_BF16] = {add_bf16, store_bf16, add_f32},
-    [PLAIT_F32] = {add_f32, store_f32, add_f32},
-    [PLAIT_F64] = {add_f64, store_f64, add_f64},
+    [PLAIT_F16] = {add_f16, store_f16, onto_f16, add_f32},
+    [PLAIT_BF16] = {add_bf16, store_bf16, onto_bf16, add_f32},
+    [PLAIT_F32] = {add_f32, store_f32, onto_f32, add_f32},
+    [PLAIT_F64] = {add_f64, store_f64, onto_f64, add_f64},
 };
 
 // Sums the gradients at order[first..last-1]. TERMS rows make a part, TERMS parts a block, and the blocks the total, so
@@ -74,7 +89,13 @@ static void sum_row(const embedding_job *job, char *out, int64_t column, int64_t
     }
   }
   double scale = job->by_frequency ? 1.0 / (double)(last - first) : 1;
-  functions[job->dtype].store(out, job->out_step, sums[0], scale, n);
+  if (!job->onto) {
+    functions[job->dtype].store(out, job->out_step, sums[0], scale, n);
+    return;
+  }
+  char row[SEGMENT * sizeof(double)]; // rounded, as if it were added later
+  functions[job->dtype].store(row, 1, sums[0], scale, n);
+  functions[job->dtype].onto(out, job->out_step, row, n);
 }
 
 // The first place in the sorted keys that is not below key.
@@ -103,6 +124,8 @@ static void embedding_chunk(void *arg, int64_t chunk) {
     while (t < job->count && job->keys[t] == row) t++;
     if (t > first) {
       sum_row(job, out, column, n, first, t);
+    } else if (job->onto) {
+      continue;
     } else if (job->out_step == 1) {
       memset(out, 0, (size_t)(n * job->size));
     } else {
@@ -113,11 +136,11 @@ static void embedding_chunk(void *arg, int64_t chunk) {
 
 int64_t plaitk_indexing_embedding_backward(plait_pool *pool, const plait_view *out, const plait_view *grad,
                                            const plait_view *index, int64_t padding, int64_t by_frequency,
-                                           int64_t *scratch, plaitk_bad_index *bad) {
+                                           int64_t onto, int64_t *scratch, plaitk_bad_index *bad) {
   int64_t n = plait_numel(index), *keys = scratch, *order = keys + n, *keys2 = order + n, *order2 = keys2 + n;
   embedding_job job = {.out = out->data, .grad = grad->data, .dtype = out->dtype, .size = plait_dtype_size(out->dtype),
                        .rows = out->shape[0], .columns = out->shape[1], .out_row = out->stride[0], .out_step = out->stride[1],
-                       .grad_step = grad->stride[grad->ndim - 1], .keys = keys, .order = order, .by_frequency = by_frequency};
+                       .grad_step = grad->stride[grad->ndim - 1], .keys = keys, .order = order, .by_frequency = by_frequency, .onto = onto};
   plait_view rows = {.ndim = 1, .shape = {job.rows}, .stride = {1}};
   if (plaitk_indexing_resolve(pool, &rows, 1, index, false, keys, NULL, bad)) return 1;
   if (job.rows == 0 || job.columns == 0) return 0;

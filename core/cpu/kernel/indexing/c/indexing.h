@@ -40,10 +40,11 @@ int64_t plaitk_indexing_put(plait_pool *pool, const plait_view *self, const plai
 int64_t plaitk_indexing_put_scratch(int64_t dtype, int64_t mode);
 
 // out[v, c] = the sum of grad[b.., c] over all b with index[b..] == v, in row-major order; zero where v is padding or
-// does not occur. With by_frequency each sum is divided by its number of terms. scratch is 4 int64s for each index.
+// does not occur. With by_frequency each sum is divided by its number of terms. With onto, the sums are added to out instead.
+// scratch is 4 int64s for each index.
 int64_t plaitk_indexing_embedding_backward(plait_pool *pool, const plait_view *out, const plait_view *grad,
                                            const plait_view *index, int64_t padding, int64_t by_frequency,
-                                           int64_t *scratch, plaitk_bad_index *bad);
+                                           int64_t onto, int64_t *scratch, plaitk_bad_index *bad);
 
 // The kernels on masks take scratch of plaitk_indexing_mask_scratch() int64s and return the number of true elements.
 int64_t plaitk_indexing_mask_scratch(const plait_view *mask);

@@ -97,12 +97,12 @@ void plaitk_norm_layer_forward(plait_pool *pool, int dtype, int wdtype, int rms,
 }
 
 void plaitk_norm_layer_backward(plait_pool *pool, int dtype, int wdtype, int rms, const void *x, const void *dy,
-                                const void *w, const void *mean, const void *rstd, void *dx, void *dw, void *db,
-                                int64_t rows, int64_t n, void *scratch) {
+                                const void *w, const void *mean, const void *rstd, const void *arrived, void *dx, void *dw,
+                                void *db, int64_t rows, int64_t n, void *scratch) {
   double *at = scratch;
   struct layer_args a = {.dtype = dtype, .wdtype = wdtype, .rms = rms, .x = x, .dy = dy, .mean = (void *)mean,
-                         .rstd = (void *)rstd, .dx = dx, .dw = dw, .db = db, .rows = rows, .n = n, .groups = 1,
-                         .fold = 1};
+                         .rstd = (void *)rstd, .arrived = arrived, .dx = dx, .dw = dw, .db = db, .rows = rows, .n = n,
+                         .groups = 1, .fold = 1};
   a.w = widen(w, wdtype, dtype, n, 1, &at);
   plaitk_norm_rows_backward(pool, &a, at);
 }

@@ -7,6 +7,7 @@
 struct layer_args {
   int dtype, wdtype, rms;
   const void *x, *dy;
+  const void *arrived;  // is added to dx, which is other memory; may be NULL
   const void *w, *b;  // working type, groups*n elements
   void *mean, *rstd;
   void *y, *dx, *dw, *db;

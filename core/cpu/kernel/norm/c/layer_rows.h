@@ -85,7 +85,7 @@ PLAIT_INLINE void FN(layer_part)(const struct layer_args *a, int64_t first, int6
   }
 }
 
-// With g = dy*w and h = (x - mean)*rstd: dx = rstd*(g - mean(g) - h*mean(g*h)), where RMS norm has no mean(g).
+// With g = dy*w and h = (x - mean)*rstd: dx = rstd*(g - mean(g) - h*mean(g*h)), where RMS norm has no mean(g), plus arrived.
 PLAIT_INLINE void FN(layer_row_grad)(const struct layer_args *a, int64_t r) {
   int64_t n = a->n;
   const T *x = (const T *)a->x + r * n, *dy = (const T *)a->dy + r * n;
@@ -101,6 +101,12 @@ PLAIT_INLINE void FN(layer_row_grad)(const struct layer_args *a, int64_t r) {
     for (int64_t i = 0; i < n; i++) dx[i] = STORE(rstd * (LOAD(dy[i]) * w[i]) + b * (LOAD(x[i]) - mean) + c);
   } else {
     FN(grad_affine)(x, dy, dx, n, mean, rstd, b, c);
+  }
+  if (a->arrived) {
+    // To the rounded row, while it is in the cache: the bits are those of an addition afterwards.
+    const T *restrict more = (const T *)a->arrived + r * n;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) dx[i] = STORE(LOAD(more[i]) + LOAD(dx[i]));
   }
 }
 

@@ -10,13 +10,13 @@
 #include "../../../include/plait_pool.h"
 
 // Normalises each of `rows` rows of n elements, then scales by w[n] and adds b[n]. With rms, rows are divided by their
-// root mean square and mean is not used. mean[rows] and rstd[rows] may be NULL.
+// root mean square and mean is not used. mean[rows] and rstd[rows] may be NULL. Backward adds arrived, if it is not NULL, to dx.
 void plaitk_norm_layer_forward(plait_pool *pool, int dtype, int wdtype, int rms, const void *x, const void *w,
                                const void *b, void *y, void *mean, void *rstd, int64_t rows, int64_t n, double eps,
                                void *scratch);
 void plaitk_norm_layer_backward(plait_pool *pool, int dtype, int wdtype, int rms, const void *x, const void *dy,
-                                const void *w, const void *mean, const void *rstd, void *dx, void *dw, void *db,
-                                int64_t rows, int64_t n, void *scratch);
+                                const void *w, const void *mean, const void *rstd, const void *arrived, void *dx, void *dw,
+                                void *db, int64_t rows, int64_t n, void *scratch);
 int64_t plaitk_norm_layer_scratch(int64_t rows, int64_t n);
 
 // x is [batch, channels, inner]; each of the `groups` groups of channels of a sample is normalised. mean and rstd have

@@ -1,0 +1,130 @@
+package gpu_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// TestGradientsThatMeet compares derivatives that take up the gradients that have arrived with the CPU's, and with those that may not
+// since a hook sees each one's own part.
+func TestGradientsThatMeet(t *testing.T) {
+	d := device(t)
+	kinds := 5
+	codes := make([]int64, 700)
+	for i := range codes {
+		codes[i] = int64(i * i % kinds)
+	}
+	one := 1
+	sin := func(x *core.Tensor) *core.Tensor { return op.Sum(op.Sin(x), nil, false) }
+	tied := func(o op.EmbeddingOptions) func(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
+		return func(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
+			all := op.ToDevice(core.FromSlice(codes, len(codes)), x.Device())
+			some := op.ToDevice(core.FromSlice([]int64{3, 1, 3}, 3), x.Device())
+			sum := sin(op.Linear(op.Embedding(some, w[0], o), w[0], nil))
+			return op.Add(sum, op.Mul(sin(op.Embedding(all, w[0], o)), core.Num(0.01)))
+		}
+	}
+	for name, c := range map[string]struct {
+		loss func(x *core.Tensor, w ...*core.Tensor) *core.Tensor
+		rows int
+		size [2]int
+		bits bool // as of separate additions
+	}{
+		"residual blocks": {func(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
+			y := op.Add(x, op.Linear(op.LayerNorm(x, []int{36}, w[1], w[2], 1e-5), w[0], nil))
+			return sin(op.Add(y, op.RMSNorm(y, []int{36}, w[2], 1e-5)))
+		}, 50, [2]int{36, 36}, false},
+		"tied embeddings":                 {tied(op.EmbeddingOptions{}), 1, [2]int{kinds, 36}, true},
+		"tied embeddings with a padding":  {tied(op.EmbeddingOptions{PaddingIdx: &one}), 1, [2]int{kinds, 30}, true},
+		"three products of one tensor":    {attended, 65, [2]int{36, 36}, true},
+		"products whose depth is divided": {attended, 3, [2]int{2100, 20}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			core.Tidy(func() {
+				core.ManualSeed(3)
+				scale := core.Num(0.3)
+				numbers := []*core.Tensor{op.Randn(c.rows, c.size[1]), op.Mul(op.Randn(c.size[0], c.size[1]), scale), op.Randn(c.size[1]), op.Randn(c.size[1])}
+				run := func(on core.Device, watched bool) (grads [][]float64, dispatched int64) {
+					var in []*core.Tensor
+					for _, p := range numbers {
+						in = append(in, op.ToDevice(p, on).Detach().SetRequiresGrad(true))
+					}
+					loss := c.loss(op.Tanh(in[0]), in[1:]...)
+					require.NoError(t, loss.Err())
+					if watched {
+						watch(loss)
+					}
+					before := dispatches(on)
+					require.NoError(t, autograd.Backward(loss))
+					require.NoError(t, on.Synchronize())
+					dispatched = dispatches(on) - before
+					for _, p := range in {
+						var v []float64
+						if p.Grad() != nil {
+							var err error
+							v, err = core.Values[float64](p.Grad())
+							require.NoError(t, err)
+						}
+						grads = append(grads, v)
+					}
+					return grads, dispatched
+				}
+				cpu, err := core.OpenDevice("cpu")
+				require.NoError(t, err)
+				want, _ := run(cpu, false)
+				separate, more := run(d, true)
+				got, less := run(d, false)
+				require.Less(t, less, more)
+				for i := range want {
+					for j, v := range want[i] {
+						require.InDelta(t, v, got[i][j], 1e-5*(3+math.Abs(v)))
+					}
+					if c.bits {
+						require.Equal(t, separate[i], got[i])
+					} else {
+						require.InDeltaSlice(t, separate[i], got[i], 1e-6)
+					}
+				}
+			})
+		})
+	}
+}
+
+// attended is what queries, keys and values are made by: three products of one tensor.
+func attended(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
+	var sum *core.Tensor
+	for i := range 3 {
+		y := op.Sum(op.Sin(op.Linear(x, op.Mul(w[0], core.Num(float64(i+1))), nil)), nil, false)
+		if sum == nil {
+			sum = y
+		} else {
+			sum = op.Add(sum, y)
+		}
+	}
+	return sum
+}
+
+// watch puts hooks behind all nodes that y follows from.
+func watch(y *core.Tensor) {
+	seen := map[*core.Node]bool{}
+	work := []*core.Node{y.History().Edge().Node}
+	work[0].Release()
+	for len(work) > 0 {
+		n := work[0]
+		work = work[1:]
+		if n == nil || seen[n] || n.Leaf() != nil {
+			continue
+		}
+		seen[n] = true
+		n.PostHooks().Add(core.NodeHook{Fn: func(_, _ []*core.Tensor) []*core.Tensor { return nil }})
+		for _, e := range n.Edges() {
+			work = append(work, e.Node)
+		}
+	}
+}
