@@ -75,9 +75,7 @@ func TestGradientsThatMeet(t *testing.T) {
 					}
 					return grads, dispatched
 				}
-				cpu, err := core.OpenDevice("cpu")
-				require.NoError(t, err)
-				want, _ := run(cpu, false)
+				want, _ := run(host(t), false)
 				separate, more := run(d, true)
 				got, less := run(d, false)
 				require.Less(t, less, more)
@@ -127,4 +125,35 @@ func watch(y *core.Tensor) {
 			work = append(work, e.Node)
 		}
 	}
+}
+
+// TestBackwardOfGPTAddsNothing: where gradients meet in GPT-2, derivatives take up what has arrived.
+func TestBackwardOfGPTAddsNothing(t *testing.T) {
+	for _, d := range []core.Device{device(t), host(t)} {
+		core.Tidy(func() {
+			g, err := newGPT(50, 24, 32, 3, 4, d)
+			require.NoError(t, err)
+			tokens := op.ToDevice(core.FromSlice(make([]int64, 48), 2, 24), d)
+			places := op.ToDevice(op.Arange(nil, core.IntNum(24), nil, op.TensorOptions{}), d)
+			loss := g.loss(tokens, places, tokens)
+			require.NoError(t, d.Synchronize())
+			p, err := core.StartProfile(false)
+			require.NoError(t, err)
+			defer p.Stop()
+			require.NoError(t, autograd.Backward(loss))
+			require.NoError(t, d.Synchronize())
+			executions := p.Stop()
+			require.NotEmpty(t, executions)
+			for _, e := range executions {
+				require.NotContains(t, []string{"add", "add_"}, e.Op, d)
+			}
+		})
+	}
+}
+
+func host(t *testing.T) core.Device {
+	t.Helper()
+	d, err := core.OpenDevice("cpu")
+	require.NoError(t, err)
+	return d
 }

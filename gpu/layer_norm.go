@@ -63,12 +63,9 @@ type layerNormGradient struct {
 // be absent; arrived is added to dx, with which it shares no memory.
 func layerNormBackwardCall(r *recorder, c *core.Call) error {
 	p := layerNormGradient{
-		x: &c.Ins[0], g: &c.Ins[1], w: present(&c.Ins[2]), stats: &c.Ins[3],
+		x: &c.Ins[0], g: &c.Ins[1], w: present(&c.Ins[2]), stats: &c.Ins[3], arrived: present(&c.Ins[4]),
 		dx: present(&c.Outs[0]), sums: []*core.Operand{present(&c.Outs[1]), present(&c.Outs[2])},
 		rows: int(c.Ints[0]), n: int(c.Ints[1]), rms: c.Ints[2] != 0,
-	}
-	if len(c.Ins) > 4 {
-		p.arrived = present(&c.Ins[4])
 	}
 	if p.n == 0 {
 		return nil

@@ -100,10 +100,7 @@ func rowNormDeriv(d *core.Derivation) {
 		v.derive(d, x, w)
 		return
 	}
-	var arrived *core.Tensor // such as the gradient of a residual connection
-	if x.Err() == nil && x.Device().HostAccessible() {
-		arrived, _ = d.Arrived(0)
-	}
+	arrived, _ := d.Arrived(0) // such as the gradient of a residual connection
 	a := begin(d.Node.Name+"_backward", x, d.Grad(), w, stats, arrived)
 	in, g, wd := a.dense(x), a.dense(d.Grad()), a.dense(w)
 	dx, dw, db := a.normGrads(d)
