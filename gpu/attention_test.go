@@ -53,3 +53,59 @@ func TestAttentionKeepsGradientsOfScoresOrNot(t *testing.T) {
 		})
 	}
 }
+
+// The gradients of parts of one tensor are written where they lie in the whole's: no kernel joins them, and the bits are those of
+// gradients that were joined.
+func TestAttentionOfPartsJoinsNoGradients(t *testing.T) {
+	d := device(t)
+	for _, c := range []struct {
+		batch, length, heads, keyHeads, dim, valueDim int
+		dtype                                         core.DType
+	}{
+		{2, 70, 2, 2, 64, 64, core.Float32},
+		{1, 130, 4, 2, 20, 8, core.Float32},
+		{2, 33, 3, 3, 7, 5, core.Float32},
+		{2, 40, 2, 2, 16, 16, core.BFloat16},
+		{2, 21, 3, 1, 5, 3, core.Float16},
+	} {
+		for _, room := range []int{0, 1 << 30} {
+			t.Run(fmt.Sprint(c, room), func(t *testing.T) {
+				defer gpu.SetScoreRoom(room, 0)()
+				core.Tidy(func() {
+					core.ManualSeed(4)
+					sizes := []int{c.heads * c.dim, c.keyHeads * c.dim, c.keyHeads * c.valueDim}
+					x := op.ToDevice(op.To(op.Randn(c.batch, c.length, sizes[0]+sizes[1]+sizes[2]), c.dtype), d).Detach().SetRequiresGrad(true)
+					dy := op.ToDevice(op.To(op.Randn(c.batch, c.heads, c.length, c.valueDim), c.dtype), d)
+					gradient := func(seen bool) (bits []byte, joins int) {
+						p := op.SplitSizes(x, sizes, 2)
+						for i, n := range []int{c.heads, c.keyHeads, c.keyHeads} {
+							p[i] = op.Transpose(op.Reshape(p[i], c.batch, c.length, n, -1), 1, 2)
+							if seen {
+								p[i].RetainGrad()
+							}
+						}
+						y := op.ScaledDotProductAttention(p[0], p[1], p[2], op.AttentionOptions{Causal: true, EnableGQA: true})
+						profile, err := core.StartProfile(false)
+						require.NoError(t, err)
+						defer profile.Stop()
+						g, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x}, []*core.Tensor{dy}, autograd.Options{})
+						require.NoError(t, err)
+						bits, err = g[0].Bytes()
+						require.NoError(t, err)
+						for _, e := range profile.Stop() {
+							if e.Kernel == core.Kernel("cat") {
+								joins++
+							}
+						}
+						return bits, joins
+					}
+					want, joins := gradient(true)
+					require.Equal(t, 1, joins)
+					got, joins := gradient(false)
+					require.Zero(t, joins)
+					require.Equal(t, want, got)
+				})
+			})
+		}
+	}
+}

@@ -243,16 +243,7 @@ func attentionDeriv(d *core.Derivation) {
 	}
 	in := a.attentionInputs(q, k, v, mask)
 	g := in.rows(&a, d.Grad())
-	var grads [3]*core.Tensor
-	for i, t := range []*core.Tensor{q, k, v} {
-		switch {
-		case !d.Needs(i):
-		case t.Strides()[1] < t.Strides()[2]: // the input came from joined heads: its gradient goes there
-			grads[i] = a.headsInside(d.InputDType(i), d.InputShape(i))
-		default:
-			grads[i] = a.out(d.InputDType(i), d.InputShape(i))
-		}
-	}
+	grads := a.attentionGrads(d, q, k, v)
 	if a.err != nil {
 		d.Fail(a.err)
 		return
@@ -262,6 +253,27 @@ func attentionDeriv(d *core.Derivation) {
 	a.launch(c)
 	in.release()
 	setGrads(d, grads[:]...)
+}
+
+// attentionGrads allocates the gradients of the inputs of d's node that are wanted.
+func (a *application) attentionGrads(d *core.Derivation, inputs ...*core.Tensor) (grads [3]*core.Tensor) {
+	var parts [3]*core.Tensor
+	for i, t := range inputs {
+		if d.Needs(i) && (t.Strides()[3] == 1 || t.Size(3) == 1) { // vectors that the kernel can write
+			parts[i] = t
+		}
+	}
+	a.gradsOfParts(d, parts[:], grads[:])
+	for i, t := range inputs {
+		switch {
+		case !d.Needs(i) || grads[i] != nil:
+		case t.Strides()[1] < t.Strides()[2]: // the input came from joined heads: its gradient goes there
+			grads[i] = a.headsInside(d.InputDType(i), d.InputShape(i))
+		default:
+			grads[i] = a.out(d.InputDType(i), d.InputShape(i))
+		}
+	}
+	return grads
 }
 
 // attentionComposite sets the gradients by operations that can be differentiated again; it stores the scores. With weights

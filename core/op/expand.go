@@ -80,7 +80,7 @@ func Squeeze(t *core.Tensor, dims ...int) *core.Tensor {
 		}
 		shape, strides = append(shape, n), append(strides, t.Strides()[i])
 	}
-	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, nil)
+	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, markRearranged)
 }
 
 // Unsqueeze returns a view of t with a dimension of size 1 inserted, to be dimension dim of the result.
@@ -101,7 +101,7 @@ func Unsqueeze(t *core.Tensor, dim int) *core.Tensor {
 		stride = t.Shape()[dim] * t.Strides()[dim]
 	}
 	shape, strides := slices.Insert(slices.Clone(t.Shape()), dim, 1), slices.Insert(slices.Clone(t.Strides()), dim, stride)
-	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, nil)
+	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, markRearranged)
 }
 
 // AtLeast1D returns t, a 0-d tensor as one of shape [1].

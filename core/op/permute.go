@@ -19,7 +19,7 @@ func permute(name string, t *core.Tensor, dims []int) *core.Tensor {
 	for i, d := range order {
 		shape[i], strides[i] = t.Shape()[d], t.Strides()[d]
 	}
-	return a.view(t, shape, strides, t.Offset(), permuteDeriv, func(n *core.Node) { n.Ints = order })
+	return a.view(t, shape, strides, t.Offset(), permuteDeriv, func(n *core.Node) { n.Ints, n.Any = order, rearranged{} })
 }
 
 func permuteDeriv(d *core.Derivation) {
@@ -64,7 +64,7 @@ func Transpose(t *core.Tensor, dim0, dim1 int) *core.Tensor {
 		shape[dim0], shape[dim1] = shape[dim1], shape[dim0]
 		strides[dim0], strides[dim1] = strides[dim1], strides[dim0]
 	}
-	return a.view(t, shape, strides, t.Offset(), transposeDeriv, func(n *core.Node) { n.Ints = []int{dim0, dim1} })
+	return a.view(t, shape, strides, t.Offset(), transposeDeriv, func(n *core.Node) { n.Ints, n.Any = []int{dim0, dim1}, rearranged{} })
 }
 
 func transposeDeriv(d *core.Derivation) {

@@ -122,7 +122,7 @@ func Unbind(t *core.Tensor, dim int) []*core.Tensor {
 	return out
 }
 
-func unbindDeriv(d *core.Derivation) { d.Set(0, Stack(outputGrads(d), d.Node.Ints[0])) }
+func unbindDeriv(d *core.Derivation) { d.Set(0, partsGrad(d, true, Stack)) }
 
 // splitDim returns dim counted from the front and its size.
 func (a *application) splitDim(dim int, t *core.Tensor) (int, int) {
@@ -174,11 +174,11 @@ func (a *application) parts(deriv core.Deriv, t *core.Tensor, dim int, out []*co
 		return
 	}
 	n := a.node(deriv, t)
-	n.Ints = []int{dim}
+	n.Ints, n.Any = []int{dim}, divided{}
 	a.attach(n, out...)
 }
 
-func splitDeriv(d *core.Derivation) { d.Set(0, Cat(outputGrads(d), d.Node.Ints[0])) }
+func splitDeriv(d *core.Derivation) { d.Set(0, partsGrad(d, false, Cat)) }
 
 // outputGrads returns the gradients of all outputs, zeros where there is none.
 func outputGrads(d *core.Derivation) []*core.Tensor {
