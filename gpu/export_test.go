@@ -159,10 +159,10 @@ func SetApart() func() {
 // Slow has a GPU made of software count as one on which each call takes very long.
 func Slow(d *Device) { d.load.pace.Store(math.Float64bits(1e6)) }
 
-// SetNormParts sets how many workgroups compute the gradients of a layer norm at most, and how many rows each takes at a time if they are
-// held, and returns a function that sets them back.
-func SetNormParts(most, rows int) func() {
-	oldMost, oldRows := mostParts, rowsAtOnce
-	mostParts, rowsAtOnce = most, rows
-	return func() { mostParts, rowsAtOnce = oldMost, oldRows }
+// SetNormRows sets how many elements the workgroups that compute a layer norm's gradients have on their way together, and how many fours of
+// them an invocation, and returns a function that sets them back.
+func SetNormRows(elements, fours int) func() {
+	oldElements, oldFours := onTheWay, mostFours
+	onTheWay, mostFours = elements, fours
+	return func() { onTheWay, mostFours = oldElements, oldFours }
 }

@@ -28,7 +28,7 @@ func layerNormCall(r *recorder, c *core.Call) error {
 	if s.flag(c.Outs[1].Present()) {
 		stats = s.out("stats", &c.Outs[1], expr.F32, expr.Number)
 	}
-	eps, rowsWord := s.float(c.Floats[0]), s.uint(rows)
+	eps, share, rowsWord := s.float(c.Floats[0]), s.float(1/float64(n)), s.uint(rows)
 	s.flag(rms)
 	head := t.open(r.device.adapter.Software)
 	if rows == 0 || n == 0 {
@@ -39,10 +39,10 @@ func layerNormCall(r *recorder, c *core.Call) error {
 		if rms {
 			text += "  let mean = 0.0;\n"
 		} else {
-			text += t.pass("t = t + $x;") + "  let mean = whole_sum(lane, t) / f32(n);\n  t = 0.0;\n"
+			text += t.pass("t = t + $x;") + "  let mean = whole_sum(lane, t) * " + share + ";\n  t = 0.0;\n"
 		}
 		text += t.pass("let d = $x - mean; t = t + d * d;") +
-			"  let scale = 1.0 / sqrt(whole_sum(lane, t) / f32(n) + " + eps + ");\n"
+			"  let scale = 1.0 / sqrt(whole_sum(lane, t) * " + share + " + " + eps + ");\n"
 		if stats != "" {
 			text += "  if (lane == 0u) { st_stats(" + stats + " + group, mean); st_stats(" + stats + " + " + rowsWord + " + group, scale); }\n"
 		}
@@ -128,7 +128,7 @@ func (p *layerNormGradient) inputs(r *recorder) error {
 		t.once("arrived", p.arrived)
 		more = " + $arrived"
 	}
-	stats, rows := s.in("stats", p.stats, expr.F32, expr.Number), s.uint(p.rows)
+	stats, rows, share := s.in("stats", p.stats, expr.F32, expr.Number), s.uint(p.rows), s.float(1/float64(p.n))
 	s.flag(p.rms)
 	head := t.open(r.device.adapter.Software)
 	return s.run(r, p.rows, func() string {
@@ -141,9 +141,9 @@ func (p *layerNormGradient) inputs(r *recorder) error {
 		if p.rms {
 			text += "  let first_moment = 0.0;\n"
 		} else {
-			text += "  let first_moment = whole_sum(lane, a) / f32(n);\n"
+			text += "  let first_moment = whole_sum(lane, a) * " + share + ";\n"
 		}
-		return text + "  let second_moment = whole_sum(lane, b) / f32(n);\n" +
+		return text + "  let second_moment = whole_sum(lane, b) * " + share + ";\n" +
 			t.pass("let d = "+slope+"; $dx = scale * (d - first_moment - ($x - mean) * scale * second_moment)"+more+";") + "}\n"
 	})
 }

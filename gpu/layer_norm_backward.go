@@ -9,9 +9,13 @@ import (
 
 // The sums over the rows that layer norms have for their parameters come in parts first: with dx, which reads the same, or alone.
 
-// mostParts is how many workgroups compute dx and parts at most, four for each multiprocessor of a large GPU; each writes as much as two
-// rows have. rowsAtOnce is how many rows a workgroup takes at a time where there are many, so that more is on its way at each barrier.
-var mostParts, rowsAtOnce = 528, 2
+// Measured on an H200. Workgroups together have so many elements of x on their way, eight thousand for each multiprocessor: with half as many the
+// card waits for memory, and twice as many write parts, two rows of them each, that take longer than they save. An invocation
+// has so many fours of x, of as many rows as it takes: what is on its way at each barrier.
+var onTheWay, mostFours = 132 << 13, 8
+
+// fewGroups is how many workgroups there should be before each takes four rows.
+const fewGroups = 132
 
 // held returns by how many invocations a row can be held and how many fours each of them has of every operand, 0 if it cannot.
 func (p *layerNormGradient) held(software bool) (width, held int) {
@@ -21,15 +25,22 @@ func (p *layerNormGradient) held(software bool) (width, held int) {
 	return holding(p.n, 4, software) // x, dy and two sums
 }
 
-// together computes dx and the sums in one pass over x and dy: a workgroup goes through some of the rows, one or two at a time, and
-// its invocations hold the sums of their columns.
-func (p *layerNormGradient) together(r *recorder, width, held int) error {
-	ahead := 1
-	if held <= 3 && p.rows >= 2*mostParts {
-		ahead = rowsAtOnce
+// divide returns how many rows a workgroup takes at a time, of those that its invocations can hold so many elements of, and how many
+// workgroups there are.
+func (p *layerNormGradient) divide(elements, held int) (ahead, groups int) {
+	ahead = 1
+	for ahead < 4 && 2*ahead*held <= mostFours && p.rows*elements >= 2*onTheWay {
+		ahead *= 2
 	}
 	units := ceil(p.rows, ahead)
-	groups := max(min(units, mostParts), ceil(units, longLoop))
+	groups = min(units, max(onTheWay/(ahead*elements), 1), max(ceil(p.rows, 4), fewGroups))
+	return ahead, max(groups, ceil(units, longLoop))
+}
+
+// together computes dx and the sums in one pass over x and dy: a workgroup goes through some of the rows, a few at a time, and its
+// invocations hold the sums of their columns.
+func (p *layerNormGradient) together(r *recorder, width, held int) error {
+	ahead, groups := p.divide(4*width*held, held)
 	parts, err := r.temp(4 * p.n * p.parts() * groups)
 	if err != nil {
 		return err
@@ -54,7 +65,7 @@ func (p *layerNormGradient) together(r *recorder, width, held int) error {
 		}
 	}
 	t.stats = s.in("stats", p.stats, expr.F32, expr.Number)
-	t.rows, t.n, t.units, t.groups = s.uint(p.rows), s.uint(p.n/4), s.uint(units), s.uint(groups)
+	t.rows, t.n, t.units, t.groups, t.share = s.uint(p.rows), s.uint(p.n/4), s.uint(ceil(p.rows, ahead)), s.uint(groups), s.float(1/float64(p.n))
 	s.choose(width / 64)
 	s.choose(held)
 	s.choose(ahead)
@@ -67,11 +78,11 @@ func (p *layerNormGradient) together(r *recorder, width, held int) error {
 
 // heldRows are the rows that a program for dx and sums goes through. Strings are WGSL.
 type heldRows struct {
-	x, g, w, dx, arrived, to      string   // first elements
-	stats, rows, n, units, groups string   // n is in fours
-	sums                          []string // what a four of a row adds
-	width, held, ahead            int      // invocations, fours of each, rows at a time
-	full, even, rms               bool     // all fours are in the row, all rows are there
+	x, g, w, dx, arrived, to             string   // first elements
+	stats, rows, n, units, groups, share string   // n is in fours
+	sums                                 []string // what a four of a row adds
+	width, held, ahead                   int      // invocations, fours of each, rows at a time
+	full, even, rms                      bool     // all fours are in the row, all rows are there
 }
 
 // within returns text for four h of a row, $h, at place $q in it.
@@ -103,7 +114,7 @@ func (t *heldRows) each(text string) string {
 }
 
 func (t *heldRows) text() string {
-	moments, typ := []string{"a", "b"}, map[int]string{1: "f32", 2: "vec2<f32>", 4: "vec4<f32>"}
+	moments, typ := []string{"a", "b"}, map[int]string{1: "f32", 2: "vec2<f32>", 4: "vec4<f32>", 8: "mat2x4<f32>"}
 	if t.rms {
 		moments = moments[1:]
 	}
@@ -155,11 +166,14 @@ func (t *heldRows) text() string {
 		term += "  g_$k_$h = g_$k_$h * w_$h;\n"
 	}
 	b.WriteString(t.each(term + take + "  b_$k = b_$k + g_$k_$h * x_$k_$h;\n"))
-	fmt.Fprintf(&b, "  let moments = whole_moments(lane, %s(%s)) / f32(n * 4u);\n", kind, strings.Join(sums, ", "))
+	fmt.Fprintf(&b, "  let moments = whole_moments(lane, %s(%s)) * %s;\n", kind, strings.Join(sums, ", "), t.share)
 	for i := range sums {
 		part := ""
+		if len(sums) > 4 {
+			part = "[" + itoa(i/4) + "]"
+		}
 		if len(sums) > 1 {
-			part = "." + string("xyzw"[i])
+			part += "." + string("xyzw"[i%4])
 		}
 		fmt.Fprintf(&b, "  let mean_%s_%d = moments%s;\n", moments[i%len(moments)], i/len(moments), part)
 	}

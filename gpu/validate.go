@@ -67,6 +67,8 @@ func typeSize(t string) int {
 		return 4
 	case strings.HasPrefix(t, "vec2<"):
 		return 8
+	case t == "mat2x4<f32>":
+		return 32
 	case strings.HasPrefix(t, "vec4<"):
 		return 16
 	}
