@@ -313,21 +313,24 @@ func BenchmarkProductsOfGPT2(b *testing.B) {
 		tokens, out, in := c[0], c[1], c[2]
 		x, w, g, bias := on(d, tokens, in), on(d, out, in), on(d, tokens, out), on(d, out)
 		apart := op.Slice(on(d, tokens, d.RowStride(core.Float32, out)), 1, 0, out, 1) // as the gradients of losses come
+		sum := on(d, tokens, in)                                                       // the gradient of what several products read
 		for name, fn := range map[string]func(){
 			"forward": func() { op.MatMul(x, op.Transpose(w, 0, 1)) },
 			"inputs":  func() { op.MatMul(g, w) },
 			"biased":  func() { op.Linear(x, w, bias) },
 			"weights": func() { op.MatMul(op.Transpose(g, 0, 1), x) },
 
-			"inputs of rows apart":  func() { op.MatMul(apart, w) },
-			"weights of rows apart": func() { op.MatMul(op.Transpose(apart, 0, 1), x) },
+			"inputs, onto a gradient": func() { op.AddMMInPlace(sum, g, w, 1, 1) },
+			"inputs, and an addition": func() { op.AddInPlace(sum, op.MatMul(g, w)) },
+			"inputs of rows apart":    func() { op.MatMul(apart, w) },
+			"weights of rows apart":   func() { op.MatMul(op.Transpose(apart, 0, 1), x) },
 		} {
 			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
 				repeat(b, d, fn)
 				b.ReportMetric(2*float64(tokens)*float64(out)*float64(in)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 			})
 		}
-		for _, t := range []*core.Tensor{x, w, g, bias, apart} {
+		for _, t := range []*core.Tensor{x, w, g, bias, apart, sum} {
 			t.Release()
 		}
 	}

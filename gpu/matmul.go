@@ -303,6 +303,7 @@ func (p *product) gaps(s *shader, cr string) (stride, text string) {
 type finisher struct {
 	alpha, beta, bias, step string
 	relu                    bool
+	early                   bool // scale and old value are in the sum
 }
 
 // finisher adds what finishing needs to the shader, in which the output is bound as c.
@@ -318,11 +319,21 @@ func (p *product) finisher(s *shader) finisher {
 	return f
 }
 
+// sum returns WGSL for a scaled sum and old value.
+func (f finisher) sum(sum, old string) string {
+	return sum + " * " + f.alpha + " + " + old + " * " + f.beta
+}
+
 func (f finisher) text() string {
-	t := "fn finish(sum: f32, at: u32, col: u32) -> f32 {\n  var v = sum * " + f.alpha + ";\n"
-	if f.beta != "" {
-		t += "  v = v + ld_c(at) * " + f.beta + ";\n"
+	t := "fn finish(sum: f32, at: u32, col: u32) -> f32 {\n  var v = sum"
+	switch {
+	case f.early:
+	case f.beta != "":
+		t += " * " + f.alpha + " + ld_c(at) * " + f.beta
+	default:
+		t += " * " + f.alpha
 	}
+	t += ";\n"
 	if f.bias != "" {
 		t += "  v = v + ld_bias(" + f.bias + " + col * " + f.step + ");\n"
 	}

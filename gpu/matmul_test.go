@@ -25,10 +25,12 @@ func TestTilesAgree(t *testing.T) {
 	for _, shape := range [][3]int{{65, 36, 52}, {33, 51, 35}, {64, 128, 32}} {
 		m, n, k := shape[0], shape[1], shape[2]
 		core.Tidy(func() {
-			x, y := op.Randn(m, k), op.Randn(k, n)
+			x, y, z := op.Randn(m, k), op.Randn(k, n), op.Randn(m, n)
 			want, err := core.Values[float64](op.MatMul(x, y))
 			require.NoError(t, err)
-			a, b := op.ToDevice(x, d), op.ToDevice(y, d)
+			onto, err := core.Values[float64](op.AddMM(z, x, y, 0.5, 1))
+			require.NoError(t, err)
+			a, b, c := op.ToDevice(x, d), op.ToDevice(y, d), op.ToDevice(z, d)
 			at, bt := op.Transpose(op.ToDevice(op.Contiguous(op.Transpose(x, 0, 1)), d), 0, 1), op.Transpose(op.ToDevice(op.Contiguous(op.Transpose(y, 0, 1)), d), 0, 1)
 			for _, s := range tiles {
 				for _, double := range []bool{false, true} {
@@ -39,6 +41,9 @@ func TestTilesAgree(t *testing.T) {
 							require.NoError(t, err)
 							require.InDeltaSlice(t, want, got, 2e-3, fmt.Sprint(shape, s, double, form))
 						}
+						got, err := core.Values[float64](op.AddMMInPlace(op.Clone(c), a, b, 0.5, 1))
+						require.NoError(t, err)
+						require.InDeltaSlice(t, onto, got, 2e-3, fmt.Sprint(shape, s, double, "added"))
 						require.NoError(t, d.Synchronize())
 					}()
 				}
@@ -74,6 +79,19 @@ func TestDeepProductsAgree(t *testing.T) {
 				return []*core.Tensor{op.MatMul(x[0], x[1]), op.MatMul(x[0], op.Transpose(x[0], 0, 1))}
 			}, op.Randn(5, depth), op.Randn(depth, 7))
 		})
+	}
+}
+
+// Products that are added to what is there, to memory that lies in fours, that does not, and of 16 bits.
+func TestProductsOntoAgree(t *testing.T) {
+	for _, dtype := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
+		for _, n := range []int{68, 67} {
+			core.Tidy(func() {
+				same(t, map[core.DType]float64{core.Float32: 1e-5, core.Float16: 2e-3, core.BFloat16: 2e-2}[dtype], func(x ...*core.Tensor) []*core.Tensor {
+					return []*core.Tensor{op.AddMMInPlace(op.Clone(x[2]), x[0], x[1], 1, 1), op.AddMMInPlace(op.Clone(op.Transpose(x[2], 0, 1)), op.Transpose(x[1], 0, 1), op.Transpose(x[0], 0, 1), 2, 0.5)}
+				}, op.To(op.Randn(65, 40), dtype), op.To(op.Randn(40, n), dtype), op.To(op.Randn(65, n), dtype))
+			})
+		}
 	}
 }
 

@@ -75,6 +75,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 	ragged := s.flag(p.k%t.depth != 0)
 	// Neighbours write neighbours where rows of the results cannot be written by fours.
 	staged := s.flag(!four && (parts != nil || p.cc == 1) && t.rows/t.high <= t.depth)
+	finish.early = finish.beta != "" && (four || staged)
 	// What the compilers of drivers make of these loops differs; measured on an H200.
 	double, clamped := t.double && !a.deep && !b.deep, b.deep
 	s.choose(len(p.batch.sizes))
@@ -158,7 +159,7 @@ func (p *product) layers(r *recorder, number, pieces int, parts *core.Memory, fi
 		} else {
 			w.WriteString("  let c0 = at_0;\n")
 		}
-		t.store(&w, m, n, cr, cc, four, parts == nil, staged)
+		t.store(&w, m, n, cr, cc, four, parts == nil, staged, finish)
 		w.WriteString("}\n")
 		return w.String()
 	})
@@ -339,70 +340,4 @@ func (t tile) multiply(w *strings.Builder, buffer string, unroll bool) {
 	fmt.Fprintf(w, "    for (var k = 0u; k < %s; k++) {\n", rolled(t.depth))
 	step("k")
 	w.WriteString("    }\n")
-}
-
-// store writes an invocation's results. staged says that they go through workgroup memory.
-func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, staged bool) {
-	value := func(v, at, col string) string {
-		if finished {
-			return "finish(" + v + ", " + at + ", " + col + ")"
-		}
-		return v
-	}
-	put := func(at, v string) string {
-		if finished {
-			return "st_c(" + at + ", " + v + ")"
-		}
-		if four {
-			return "c[(" + at + ") >> 2u][(" + at + ") & 3u] = " + v
-		}
-		return "c[" + at + "] = " + v
-	}
-	if staged {
-		t.storeRows(w, m, n, cr, func(at, col, v string) string { return put(at, value(v, at, col)) })
-		return
-	}
-	for g := range t.high / 4 {
-		for i := range 4 {
-			fmt.Fprintf(w, "  {\n    let row = row0 + (%du + ty) * 4u + %du;\n    if (row < %s) {\n", g*t.rows/t.high, i, m)
-			for h := range t.wide / 4 {
-				fmt.Fprintf(w, "      {\n        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;\n        let v = c_%d_%d_%d;\n",
-					h*t.cols/t.wide, cr, cc, g, i, h)
-				if four {
-					var parts []string
-					for q := range 4 {
-						parts = append(parts, value(fmt.Sprintf("v.%c", "xyzw"[q]), fmt.Sprintf("at + %du", q), fmt.Sprintf("col + %du", q)))
-					}
-					fmt.Fprintf(w, "        if (col < %s) { c[at >> 2u] = vec4<f32>(%s); }\n      }\n", n, strings.Join(parts, ", "))
-					continue
-				}
-				for q := range 4 {
-					at := fmt.Sprintf("at + %du * %s", q, cc)
-					fmt.Fprintf(w, "        if (col + %du < %s) { %s; }\n", q, n, put(at, value(fmt.Sprintf("v.%c", "xyzw"[q]), at, fmt.Sprintf("col + %du", q))))
-				}
-				w.WriteString("      }\n")
-			}
-			w.WriteString("    }\n  }\n")
-		}
-	}
-}
-
-// storeRows writes the results by way of the tile of b, in which there is room for a row of each row of invocations: those
-// that run together then write elements that follow one another.
-func (t tile) storeRows(w *strings.Builder, m, n, cr string, put func(at, col, v string) string) {
-	down := t.rows / t.high
-	for g := range t.high / 4 {
-		for i := range 4 {
-			w.WriteString("  workgroupBarrier();\n")
-			for h := range t.wide / 4 {
-				fmt.Fprintf(w, "  sh_b[ty][%du + tx] = c_%d_%d_%d;\n", h*t.cols/t.wide, g, i, h)
-			}
-			w.WriteString("  workgroupBarrier();\n")
-			for l := range down * t.cols / t.threads() {
-				fmt.Fprintf(w, "  {\n    let line = (li + %du) / %du;\n    let place = (li + %du) %% %du;\n", l*t.threads(), t.cols, l*t.threads(), t.cols)
-				fmt.Fprintf(w, "    let row = row0 + (%du + line) * 4u + %du;\n    let col = col0 + place;\n    let at = c0 + row * %s + col;\n", g*down, i, cr)
-				fmt.Fprintf(w, "    if (row < %s && col < %s) { %s; }\n  }\n", m, n, put("at", "col", "sh_b[line][place >> 2u][place & 3u]"))
-			}
-		}
-	}
 }
