@@ -109,7 +109,7 @@ func classLoss(r *recorder, c *core.Call, entropy bool) error {
 	}
 	head := p.line.open(s, p.width)
 	if samples > 0 && p.line.n > 0 {
-		if err := s.run(r, samples, func() string { return p.lossText(head, to, samplesWord, lse, fault, entropy) }); err != nil {
+		if err := s.run(r, samples, func() string { return p.lossText(head(), to, samplesWord, lse, fault, entropy) }); err != nil {
 			return err
 		}
 	}
@@ -271,7 +271,8 @@ func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 	if p.line.rows() == 0 || p.line.n == 0 {
 		return nil
 	}
-	head, groups := "", p.line.rows()
+	var head func() string
+	groups := p.line.rows()
 	if fours {
 		piece := p.several * p.width
 		if p.weight != "" && p.smooth { // of which each workgroup sums all weights
@@ -283,7 +284,7 @@ func crossEntropyBackwardCall(r *recorder, c *core.Call) error {
 	}
 	return s.run(r, groups, func() string {
 		w := p.width
-		text := wholeSum(w) + head + "  let lse = ld_lse(" + lse + " + " + sample + ");\n  let g = " + g + ";\n"
+		text := wholeSum(w) + head() + "  let lse = ld_lse(" + lse + " + " + sample + ");\n  let g = " + g + ";\n"
 		if p.probabilities {
 			share := "ld_truth(" + p.target + " + at) * " + p.keep + " + " + p.even
 			text += "  var a = 0.0;\n" + along(w, "a = a + "+p.weightAt("j")+" * ("+share+");") + "  let mass = whole_sum(lane, a);\n"
@@ -384,7 +385,7 @@ func nllBackwardCall(r *recorder, c *core.Call) error {
 		return nil
 	}
 	return s.run(r, p.line.rows(), func() string {
-		return head + "  let g = " + g + ";\n" + p.class("group") +
+		return head() + "  let g = " + g + ";\n" + p.class("group") +
 			along(p.width, "st_dx("+dx+" + at, select(0.0, -g * "+p.weightAt("y")+", counts && j == y));") + "}\n"
 	})
 }

@@ -159,10 +159,10 @@ func SetApart() func() {
 // Slow has a GPU made of software count as one on which each call takes very long.
 func Slow(d *Device) { d.load.pace.Store(math.Float64bits(1e6)) }
 
-// SetNormRows sets how many elements the workgroups that compute a layer norm's gradients have on their way together, and how many fours of
-// them an invocation, and returns a function that sets them back.
-func SetNormRows(elements, fours int) func() {
-	oldElements, oldFours := onTheWay, mostFours
-	onTheWay, mostFours = elements, fours
-	return func() { onTheWay, mostFours = oldElements, oldFours }
+// SetNormRows sets for how many multiprocessors there are workgroups that compute a layer norm's gradients, how many elements those of one have
+// on their way, and how many fours of them an invocation, and returns a function that sets them back.
+func SetNormRows(count, elements, fours int) func() {
+	oldCount, oldElements, oldFours := processors, onTheWay, mostFours
+	processors, onTheWay, mostFours = count, elements, fours
+	return func() { processors, onTheWay, mostFours = oldCount, oldElements, oldFours }
 }

@@ -35,7 +35,7 @@ func layerNormCall(r *recorder, c *core.Call) error {
 		return nil
 	}
 	return s.run(r, rows, func() string {
-		text := wholeSum(t.width) + head + "  var t = 0.0;\n"
+		text := wholeSum(t.width) + head() + "  var t = 0.0;\n"
 		if rms {
 			text += "  let mean = 0.0;\n"
 		} else {
@@ -136,7 +136,7 @@ func (p *layerNormGradient) inputs(r *recorder) error {
 		if p.rms {
 			mean = "0.0"
 		}
-		text := wholeSum(t.width) + head + "  let mean = " + mean + ";\n  let scale = ld_stats(" + stats + " + " + rows + " + group);\n" +
+		text := wholeSum(t.width) + head() + "  let mean = " + mean + ";\n  let scale = ld_stats(" + stats + " + " + rows + " + group);\n" +
 			"  var a = 0.0;\n  var b = 0.0;\n" + t.pass("let d = "+slope+"; a = a + d; b = b + d * (($x - mean) * scale);")
 		if p.rms {
 			text += "  let first_moment = 0.0;\n"

@@ -9,38 +9,36 @@ import (
 
 // The sums over the rows that layer norms have for their parameters come in parts first: with dx, which reads the same, or alone.
 
-// Measured on an H200. Workgroups together have so many elements of x on their way, eight thousand for each multiprocessor: with half as many the
-// card waits for memory, and twice as many write parts, two rows of them each, that take longer than they save. An invocation
-// has so many fours of x, of as many rows as it takes: what is on its way at each barrier.
-var onTheWay, mostFours = 132 << 13, 8
-
-// fewGroups is how many workgroups there should be before each takes four rows.
-const fewGroups = 132
+// Measured on an H200, which has so many multiprocessors. On each, workgroups have so many elements of x on their way together: with half as
+// many it waits for memory, and twice as many groups write parts, two rows each, for longer than they save. An invocation has at most so
+// many fours of x on its way, of as many rows as that takes.
+var processors, onTheWay, mostFours = 132, 8192, 8
 
 // held returns by how many invocations a row can be held and how many fours each of them has of every operand, 0 if it cannot.
 func (p *layerNormGradient) held(software bool) (width, held int) {
 	if !p.fours(p.x, p.g, p.w, p.arrived, p.dx) {
 		return 0, 0
 	}
-	return holding(p.n, 4, software) // x, dy and two sums
+	return holding(p.n, 2, software)
 }
 
-// divide returns how many rows a workgroup takes at a time, of those that its invocations can hold so many elements of, and how many
-// workgroups there are.
-func (p *layerNormGradient) divide(elements, held int) (ahead, groups int) {
+// divide returns how many rows a workgroup takes at a time where an invocation holds so many fours of each, and how many workgroups
+// there are.
+func (p *layerNormGradient) divide(held int) (ahead, groups int) {
 	ahead = 1
-	for ahead < 4 && 2*ahead*held <= mostFours && p.rows*elements >= 2*onTheWay {
+	for ahead < 4 && 2*ahead*held <= mostFours && p.rows*p.n >= 2*processors*onTheWay {
 		ahead *= 2
 	}
 	units := ceil(p.rows, ahead)
-	groups = min(units, max(onTheWay/(ahead*elements), 1), max(ceil(p.rows, 4), fewGroups))
+	each := max(onTheWay/(ahead*max(p.n, 128)), 1) // of shorter rows most invocations have nothing
+	groups = min(units, processors*each, max(ceil(p.rows, 4), processors))
 	return ahead, max(groups, ceil(units, longLoop))
 }
 
 // together computes dx and the sums in one pass over x and dy: a workgroup goes through some of the rows, a few at a time, and its
 // invocations hold the sums of their columns.
 func (p *layerNormGradient) together(r *recorder, width, held int) error {
-	ahead, groups := p.divide(4*width*held, held)
+	ahead, groups := p.divide(held)
 	parts, err := r.temp(4 * p.n * p.parts() * groups)
 	if err != nil {
 		return err
@@ -85,32 +83,57 @@ type heldRows struct {
 	full, even, rms                      bool     // all fours are in the row, all rows are there
 }
 
-// within returns text for four h of a row, $h, at place $q in it.
-func (t *heldRows) within(h int, text string, conditions ...string) string {
-	q := fmt.Sprintf("(lane + %du)", h*t.width)
-	if !t.full {
-		conditions = append(conditions, q+" < n")
-	}
-	text = strings.NewReplacer("$h", itoa(h), "$q", q).Replace(text)
-	if len(conditions) == 0 {
-		return text
-	}
-	return "  if (" + strings.Join(conditions, " && ") + ") {\n" + text + "  }\n"
-}
-
-// each returns text for all fours of each row $k of those at a time.
+// each returns text for all fours $h of each row $k of those at a time, at place $q in it.
 func (t *heldRows) each(text string) string {
 	var b strings.Builder
 	for k := range t.ahead {
-		var conditions []string
-		if k > 0 && !t.even {
-			conditions = []string{fmt.Sprintf("row_%d < %s", k, t.rows)}
-		}
 		for h := range t.held {
-			b.WriteString(t.within(h, strings.ReplaceAll(text, "$k", itoa(k)), conditions...))
+			b.WriteString(t.four(k, h, text))
 		}
 	}
 	return b.String()
+}
+
+func (t *heldRows) four(k, h int, text string) string {
+	return strings.NewReplacer("$k", itoa(k), "$h", itoa(h), "$q", fmt.Sprintf("(lane + %du)", h*t.width)).Replace(text)
+}
+
+// there returns what is true of the fours that are in row k, or, if it is negative, in any row; "" if all are.
+func (t *heldRows) there(k, h int) string {
+	var conditions []string
+	if k > 0 && !t.even {
+		conditions = append(conditions, fmt.Sprintf("row_%d < %s", k, t.rows))
+	}
+	if !t.full {
+		conditions = append(conditions, fmt.Sprintf("lane + %du < n", h*t.width))
+	}
+	return strings.Join(conditions, " && ")
+}
+
+// load returns text that reads a four of an operand into a register, or zeros. It reads another four of it instead of none: behind a
+// branch loads would wait for one another.
+func (t *heldRows) load(name, first string, k, h int) string {
+	place, row, register := "$q", "", name+"_$h"
+	there := t.there(k, h)
+	if !t.full {
+		place = "min($q, n - 1u)"
+	}
+	if k >= 0 {
+		row, register = "known_$k * n + ", name+"_$k_$h"
+	}
+	value := fmt.Sprintf("%s[(%s >> 2u) + %s%s]", name, first, row, place)
+	if there != "" {
+		value = "select(vec4<f32>(), " + value + ", " + there + ")"
+	}
+	return t.four(k, h, "  var "+register+" = "+value+";\n")
+}
+
+// store returns text that sets a four of an operand if it is there.
+func (t *heldRows) store(k, h int, text string) string {
+	if there := t.there(k, h); there != "" {
+		text = "  if (" + there + ") {\n" + text + "  }\n"
+	}
+	return t.four(k, h, text)
 }
 
 func (t *heldRows) text() string {
@@ -126,34 +149,30 @@ func (t *heldRows) text() string {
 			fmt.Fprintf(&b, "  var sum%d_%d = vec4<f32>();\n", i, h)
 		}
 		if t.w != "" {
-			fmt.Fprintf(&b, "  var w_%d = vec4<f32>();\n", h)
-			b.WriteString(t.within(h, "  w_$h = w[("+t.w+" >> 2u) + $q];\n"))
+			b.WriteString(t.load("w", t.w, -1, h))
 		}
 	}
 	fmt.Fprintf(&b, "  for (var unit = group; unit < %s; unit += %s) {\n", t.units, t.groups)
-	load := "  x_$k_$h = x[(" + t.x + " >> 2u) + row_$k * n + $q];\n  g_$k_$h = g[(" + t.g + " >> 2u) + row_$k * n + $q];\n"
-	if t.arrived != "" {
-		load += "  arrived_$k_$h = arrived[(" + t.arrived + " >> 2u) + row_$k * n + $q];\n"
-	}
 	var sums []string
 	for k := range t.ahead {
-		fmt.Fprintf(&b, "  let row_%[1]d = unit * %[2]du + %[1]du;\n  let stat_%[1]d = %[3]s + min(row_%[1]d, %[4]s - 1u);\n  let scale_%[1]d = ld_stats(stat_%[1]d + %[4]s);\n",
+		fmt.Fprintf(&b, "  let row_%[1]d = unit * %[2]du + %[1]du;\n  let known_%[1]d = min(row_%[1]d, %[4]s - 1u);\n  let scale_%[1]d = ld_stats(%[3]s + %[4]s + known_%[1]d);\n",
 			k, t.ahead, t.stats, t.rows)
 		if !t.rms {
-			fmt.Fprintf(&b, "  let mean_%[1]d = ld_stats(stat_%[1]d);\n", k)
+			fmt.Fprintf(&b, "  let mean_%[1]d = ld_stats(%[2]s + known_%[1]d);\n", k, t.stats)
 		}
 		for h := range t.held {
-			fmt.Fprintf(&b, "  var x_%[1]d_%[2]d = vec4<f32>();\n  var g_%[1]d_%[2]d = vec4<f32>();\n", k, h)
+			b.WriteString(t.load("x", t.x, k, h) + t.load("g", t.g, k, h))
 			if t.arrived != "" {
-				fmt.Fprintf(&b, "  var arrived_%d_%d = vec4<f32>();\n", k, h)
+				b.WriteString(t.load("arrived", t.arrived, k, h))
 			}
 		}
+	}
+	for k := range t.ahead {
 		for _, m := range moments {
 			fmt.Fprintf(&b, "  var %s_%d = vec4<f32>();\n", m, k)
 			sums = append(sums, fmt.Sprintf("dot(%s_%d, vec4<f32>(1.0))", m, k))
 		}
 	}
-	b.WriteString(t.each(load))
 	centred, take, value := "x_$k_$h - mean_$k", "  a_$k = a_$k + g_$k_$h;\n", "g_$k_$h - mean_a_$k - x_$k_$h * mean_b_$k"
 	if t.rms {
 		centred, take, value = "x_$k_$h", "", "g_$k_$h - x_$k_$h * mean_b_$k"
@@ -177,15 +196,19 @@ func (t *heldRows) text() string {
 		}
 		fmt.Fprintf(&b, "  let mean_%s_%d = moments%s;\n", moments[i%len(moments)], i/len(moments), part)
 	}
-	store := "scale_$k * (" + value + ")"
+	result := "scale_$k * (" + value + ")"
 	if t.arrived != "" {
-		store += " + arrived_$k_$h"
+		result += " + arrived_$k_$h"
 	}
-	b.WriteString(t.each("  dx[(" + t.dx + " >> 2u) + row_$k * n + $q] = " + store + ";\n"))
+	for k := range t.ahead {
+		for h := range t.held {
+			b.WriteString(t.store(k, h, "  dx[("+t.dx+" >> 2u) + row_$k * n + $q] = "+result+";\n"))
+		}
+	}
 	b.WriteString("  }\n")
 	for i := range t.sums {
 		for h := range t.held {
-			b.WriteString(t.within(h, fmt.Sprintf("  parts[(%s >> 2u) + (group * %du + %du) * n + $q] = sum%d_$h;\n", t.to, len(t.sums), i, i)))
+			b.WriteString(t.store(-1, h, fmt.Sprintf("  parts[(%s >> 2u) + (group * %du + %du) * n + $q] = sum%d_$h;\n", t.to, len(t.sums), i, i)))
 		}
 	}
 	b.WriteString("}\n")

@@ -245,7 +245,7 @@ func groupNormBackwardCall(r *recorder, c *core.Call) error {
 	}
 	head := l.open(s, width)
 	return s.run(r, rows, func() string {
-		return wholeSum(width) + head + "  let mean = ld_stats(" + stat + " + group);\n  let scale = ld_stats(" + stat + " + " + rowsWord + " + group);\n" +
+		return wholeSum(width) + head() + "  let mean = ld_stats(" + stat + " + group);\n  let scale = ld_stats(" + stat + " + " + rowsWord + " + group);\n" +
 			"  var a = 0.0;\n  var b = 0.0;\n" +
 			along(width, "let d = ld_g("+grad+" + at)"+weight+"; a = a + d; b = b + d * ((ld_x("+from+" + at) - mean) * scale);") +
 			"  let first_moment = whole_sum(lane, a) / f32(n);\n  let second_moment = whole_sum(lane, b) / f32(n);\n" +

@@ -8,8 +8,22 @@ import (
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
-// param returns WGSL for word i of the parameters.
-func param(i int) string { return fmt.Sprintf("p[%d].%c", i/4, "xyzw"[i%4]) }
+// param returns WGSL for word i of the parameters. Kernels ask for it in every call, and texts are written once.
+func param(i int) string {
+	if i < len(paramNames) {
+		return paramNames[i]
+	}
+	return paramName(i)
+}
+
+func paramName(i int) string { return fmt.Sprintf("p[%d].%c", i/4, "xyzw"[i%4]) }
+
+var paramNames = func() (names [paramsWindow / 4]string) {
+	for i := range names {
+		names[i] = paramName(i)
+	}
+	return names
+}()
 
 const paramsDeclaration = "@group(0) @binding(0) var<uniform> p: array<vec4<u32>, 32>;\n"
 

@@ -76,26 +76,29 @@ func lineOf(shape []int, dim int) line {
 
 func (l line) rows() int { return l.outer * l.inner }
 
-// open adds the sizes to a shader and returns the start of a main function with row's first position in first, and n and
+// open adds the sizes to a shader and returns what writes the start of a main function with row's first position in first, and n and
 // step along it.
-func (l line) open(s *shader, width int) string {
+func (l line) open(s *shader, width int) (head func() string) {
 	rows, n, inner := s.uint(l.rows()), s.uint(l.n), s.uint(l.inner)
 	s.choose(width / 64)
-	return fmt.Sprintf(entry, width) + fmt.Sprintf(`  if (group >= %s) { return; }
+	return func() string {
+		return fmt.Sprintf(entry, width) + fmt.Sprintf(`  if (group >= %s) { return; }
   let lane = li;
   let n = %s;
   let step = %s;
   let first = (group / step) * n * step + group %% step;
 `, rows, n, inner)
+	}
 }
 
 // openPieces is open for rows whose elements follow one another and that several workgroups share, most fours each. It returns how many
 // workgroups that takes: memory is fastest where those that run together work on one stretch of it, not on a row each.
-func (l line) openPieces(s *shader, width, most int) (text string, groups int) {
+func (l line) openPieces(s *shader, width, most int) (head func() string, groups int) {
 	pieces := max(ceil(l.n/4, most), 1)
 	rows, n, each, fours := s.uint(l.rows()), s.uint(l.n), s.uint(pieces), s.uint(most)
 	s.choose(width / 64)
-	return fmt.Sprintf(entry, width) + fmt.Sprintf(`  let row = group / %[1]s;
+	return func() string {
+		return fmt.Sprintf(entry, width) + fmt.Sprintf(`  let row = group / %[1]s;
   let piece = group %% %[1]s;
   if (row >= %[2]s) { return; }
   let lane = li;
@@ -103,7 +106,8 @@ func (l line) openPieces(s *shader, width, most int) (text string, groups int) {
   let most = %[4]s;
   let step = 1u;
   let first = row * n;
-`, each, rows, n, fours), l.rows() * pieces
+`, each, rows, n, fours)
+	}, l.rows() * pieces
 }
 
 // rounds returns a loop in which the invocations of a row take the numbers up to n, each several at a time while there are as many. round
@@ -159,7 +163,7 @@ func softmaxCall(r *recorder, c *core.Call, name string, log bool) error {
 		if log {
 			value, last = "($x - most) - log_total", "  let log_total = plait_log_f32(total);\n"
 		}
-		return together("most", "f32", "max(a, b)", t.width) + wholeSum(t.width) + head +
+		return together("most", "f32", "max(a, b)", t.width) + wholeSum(t.width) + head() +
 			"  var m = -" + infinity + ";\n  var bits = 0u;\n" + t.pass("m = max(m, $x); bits = max(bits, bitcast<u32>($x) & 0x7fffffffu);") +
 			"  let most = whole_most(lane, m);\n  var t = select(0.0, plait_nan(), bits > 0x7f800000u);\n" + t.pass(term) +
 			"  let total = whole_sum(lane, t);\n" + last + t.pass("$y = "+value+";") + "}\n"
@@ -181,7 +185,7 @@ func softmaxBackwardCall(r *recorder, c *core.Call, name string, log bool) error
 		if log {
 			term, value = "$g", "$g - plait_exp_f32($y) * total"
 		}
-		return wholeSum(t.width) + head + "  var t = 0.0;\n" + t.pass("t = t + "+term+";") +
+		return wholeSum(t.width) + head() + "  var t = 0.0;\n" + t.pass("t = t + "+term+";") +
 			"  let total = whole_sum(lane, t);\n" + t.pass("$dx = "+value+";") + "}\n"
 	})
 }

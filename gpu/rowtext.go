@@ -63,8 +63,8 @@ func (t *rowText) add(name string, o *core.Operand, x rowOperand) {
 	t.rows = append(t.rows, x)
 }
 
-// open ends the list of operands and returns the beginning of main. software says that long programs compile slowly.
-func (t *rowText) open(software bool) string {
+// open ends the list of operands and returns what writes the beginning of main. software says that long programs compile slowly.
+func (t *rowText) open(software bool) (head func() string) {
 	t.width = rowWidth(t.line.n)
 	if t.s.flag(t.four) {
 		operands := 0
@@ -82,21 +82,24 @@ func (t *rowText) open(software bool) string {
 	for _, x := range t.rows {
 		t.s.binds[x.binding].four = t.four
 	}
-	text := t.line.open(t.s, t.width)
-	for _, x := range t.rows {
-		if !x.held() {
-			continue
-		}
-		for r := range t.held {
-			at := t.at(x, fmt.Sprintf("(lane + %du)", r*t.width))
-			if t.full {
-				text += fmt.Sprintf("  var %s_%d = %s;\n", x.name, r, at)
+	begin := t.line.open(t.s, t.width)
+	return func() string {
+		text := begin()
+		for _, x := range t.rows {
+			if !x.held() {
 				continue
 			}
-			text += fmt.Sprintf("  var %s_%d = vec4<f32>();\n  if (lane + %du < n / 4u) { %s_%d = %s; }\n", x.name, r, r*t.width, x.name, r, at)
+			for r := range t.held {
+				four := fmt.Sprintf("(lane + %du)", r*t.width)
+				value := t.at(x, four)
+				if !t.full { // loads behind a branch would wait for one another
+					value = fmt.Sprintf("select(vec4<f32>(), %s, %s < n / 4u)", t.at(x, "min("+four+", n / 4u - 1u)"), four)
+				}
+				text += fmt.Sprintf("  var %s_%d = %s;\n", x.name, r, value)
+			}
 		}
+		return text
 	}
-	return text
 }
 
 // holding chooses how many invocations share a row that they hold, and how many fours of each operand one of them has, 0 if there are too
