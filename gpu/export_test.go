@@ -19,6 +19,23 @@ func SetTiles(d *Device, double bool, rows, cols, depth, high, wide int) func() 
 	}
 }
 
+// SetMultiprocessors sets over how many multiprocessors workgroups are thought to spread, and returns a function that sets it back.
+func SetMultiprocessors(n int) func() {
+	old := multiprocessors
+	multiprocessors = n
+	return func() { multiprocessors = old }
+}
+
+// LastPieces returns into how many pieces a product, whose factors lie across its depth, cuts the tiles of the last round; 0 if it cuts
+// none, or all.
+func LastPieces(m, n, k int) int {
+	p := product{m: m, n: n, k: k, ar: 1, ac: m, br: n, bc: 1, batch: layout{count: 1}}
+	if c := p.estimate(); c.last {
+		return c.pieces
+	}
+	return 0
+}
+
 // dropPrograms forgets compiled programs. Nothing may be in flight.
 func (d *Device) dropPrograms() {
 	d.programs.mu.Lock()

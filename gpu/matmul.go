@@ -94,10 +94,11 @@ var tiles = []tile{
 	{rows: 128, cols: 128, depth: 16, high: 8, wide: 8, add: 1_050, each: 101_300, double: true},
 }
 
+// multiprocessors is over how many of them workgroups spread.
+var multiprocessors = 132
+
 // Costs are in picoseconds, fitted to 2700 measurements of 99 products on an H200.
 const (
-	// multiprocessors is over how many of them workgroups spread.
-	multiprocessors = 132
 	// startCost is what a workgroup costs beside its depth, in elements of depth.
 	startCost = 15
 	// sumCost is what it costs to add up pieces, and resultCost for each result of a piece.
@@ -109,8 +110,12 @@ const (
 	mostGatheredPieces     = 128
 )
 
-// A choice is how a product is computed: by which of the tiles, and into how many pieces its depth is cut.
-type choice struct{ number, pieces int }
+// A choice is how a product is computed: by which of the tiles, and into how many pieces its depth is cut; last says that this is
+// done for the tiles alone that do not fill a round, see [product.rounds].
+type choice struct {
+	number, pieces int
+	last           bool
+}
 
 // estimate returns the cheapest choice.
 func (p *product) estimate() choice {
@@ -121,8 +126,8 @@ func (p *product) estimate() choice {
 			t.double && p.loose() || t.loose && !p.loose()) {
 			continue
 		}
-		if pieces, cost := p.cut(t); number == 0 || cost < least {
-			best, least = choice{number, pieces}, cost
+		if c, cost := p.cut(number); number == 0 || cost < least {
+			best, least = c, cost
 		}
 	}
 	return best
@@ -142,36 +147,54 @@ func (p *product) leastPieces() int {
 	return max(ceil(p.k, longestLoop), 1)
 }
 
-// cut returns into how many pieces the depth is best cut for a tile, and what the product then costs.
-func (p *product) cut(t tile) (pieces, cost int) {
+// cut returns how the depth is best cut for a tile, and what the product then costs.
+func (p *product) cut(number int) (best choice, cost int) {
 	least := p.leastPieces()
 	most := mostPieces
 	if p.gather != nil {
 		most = mostGatheredPieces
 	}
+	lasts := []bool{false}
+	if p.rounds(tiles[number]) > 0 {
+		lasts = []bool{false, true}
+	}
 	for n := least; n <= max(least, most) && (n == least || p.k/n >= leastDepth); n++ {
-		if c := p.cost(t, n); pieces == 0 || c < cost {
-			pieces, cost = n, c
+		for _, last := range lasts {
+			c := choice{number, n, last && n > 1}
+			if took := p.cost(c); best.pieces == 0 || took < cost {
+				best, cost = c, took
+			}
 		}
 	}
-	return pieces, cost
+	return best, cost
 }
 
-// cost returns about how long the product takes. With each element of depth a multiprocessor goes through all its tiles, for which it
-// needs some time for itself and some for each, and at least what one takes that waits for memory.
-func (p *product) cost(t tile, pieces int) int {
-	step := max(t.least, t.add+t.each*ceil(p.groups(t)*pieces, multiprocessors))
-	if p.gather != nil { // one at a time, and by way of a table
-		step = max(step*6/5, t.each+gatherCost)
+// cost returns about how long the product takes.
+func (p *product) cost(c choice) int {
+	t, groups := tiles[c.number], p.groups(tiles[c.number])
+	if c.last {
+		rounds := p.rounds(t)
+		rest := groups - rounds*multiprocessors
+		return rounds*p.pass(t, multiprocessors, 1) + p.pass(t, rest, c.pieces) + sumCost + rest*c.pieces*t.rows*t.cols*resultCost
 	}
-	cost := (ceil(ceil(p.k, pieces), t.depth)*t.depth + startCost) * step
-	if pieces > 1 {
+	cost := p.pass(t, groups, c.pieces)
+	if c.pieces > 1 {
 		if p.ac == 1 && t.double { // programs for pieces of these run slower
 			cost += cost / 5
 		}
-		cost += sumCost + pieces*p.m*p.n*p.batch.count*resultCost
+		cost += sumCost + c.pieces*p.m*p.n*p.batch.count*resultCost
 	}
 	return cost
+}
+
+// pass returns about how long so many tiles take in pieces. With each element of depth a multiprocessor goes through all its tiles, for
+// which it needs some time for itself and some for each, and at least what one takes that waits for memory.
+func (p *product) pass(t tile, groups, pieces int) int {
+	step := max(t.least, t.add+t.each*ceil(groups*pieces, multiprocessors))
+	if p.gather != nil { // one at a time, and by way of a table
+		step = max(step*6/5, t.each+gatherCost)
+	}
+	return (ceil(ceil(p.k, pieces), t.depth)*t.depth + startCost) * step
 }
 
 // loose reports whether rows of a are read along the depth, one element at a time, or a factor is gathered.
@@ -234,6 +257,9 @@ func (p *product) by(r *recorder, c choice) error {
 	number, pieces := c.number, c.pieces
 	if pieces == 1 {
 		return p.tiled(r, number, 1, nil)
+	}
+	if c.last {
+		return p.lastInPieces(r, number, pieces)
 	}
 	size := 4 * p.m * p.n * p.batch.count * pieces
 	if size > r.device.limits.Binding {

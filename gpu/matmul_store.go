@@ -68,6 +68,18 @@ func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, sta
 	}
 }
 
+// storePiece writes an invocation's sums, scaled, to the tile of fours that begins at the WGSL number place. Unscaled ones are 0.5 % slower.
+func (t tile) storePiece(w *strings.Builder, place, scale string) {
+	for g := range t.high / 4 {
+		for i := range 4 {
+			for h := range t.wide / 4 {
+				fmt.Fprintf(w, "    parts[%s + ((%du + ty) * 4u + %du) * %du + %du + tx] = c_%d_%d_%d * %s;\n",
+					place, g*t.rows/t.high, i, t.cols/4, h*t.cols/t.wide, g, i, h, scale)
+			}
+		}
+	}
+}
+
 // storeRows writes the results by way of the tile of b, in which there is room for a row of each row of invocations: those
 // that run together then write elements that follow one another.
 func (t tile) storeRows(w *strings.Builder, m, n, cr string, f finisher, put func(at, col, v string) string) {

@@ -95,6 +95,27 @@ func TestProductsOntoAgree(t *testing.T) {
 	}
 }
 
+// Products of which the tiles of the last round alone are cut into pieces: by fours and not, at edges, in what is done with sums, and twice
+// with the same bits.
+func TestLastRoundsInPiecesAgree(t *testing.T) {
+	defer gpu.SetTiles(device(t), true, 32, 32, 16, 4, 4)()
+	defer gpu.SetMultiprocessors(4)()
+	for _, c := range []struct{ m, n, k, pieces int }{{96, 96, 512, 4}, {70, 86, 1024, 4}, {131, 69, 800, 4}} {
+		require.Equal(t, c.pieces, gpu.LastPieces(c.m, c.n, c.k), c)
+		core.Tidy(func() {
+			same(t, 2e-4, func(x ...*core.Tensor) []*core.Tensor {
+				a := op.Transpose(x[0], 0, 1)
+				first, again := op.MatMul(a, x[1]), op.MatMul(a, x[1])
+				return []*core.Tensor{
+					first, op.Sub(again, first), op.AddMM(x[2], a, x[1], 0.5, 2), op.AddMMInPlace(op.Clone(x[2]), a, x[1], 2, 0.5),
+					op.AddMM(op.Select(x[2], 0, 0), a, x[1], 1, 1), op.AddMMInPlace(op.Transpose(op.Clone(op.Transpose(x[2], 0, 1)), 0, 1), a, x[1], 1, 1),
+				}
+			}, op.Randn(c.k, c.m), op.Randn(c.k, c.n), op.Randn(c.m, c.n))
+		})
+	}
+	require.Zero(t, gpu.LastPieces(64, 64, 1024), "one whole round")
+}
+
 // gapped returns the matrix x with its rows so far apart, NaN between and after them.
 func gapped(x *core.Tensor, stride int) *core.Tensor {
 	rows, cols := x.Size(0), x.Size(1)

@@ -12,7 +12,7 @@ import (
 
 // What products choose is estimated, unless it was measured on a GPU of the same kind: on request the first product of a class runs
 // in several ways, and the fastest is kept, in the process and in the user's cache. Tiles differ in speed alone; into how many
-// pieces the depth is cut decides in which order is summed.
+// pieces the depth is cut, and of which tiles, decides in which order is summed.
 
 const (
 	// worthTuning is how many multiplications a product has for which it pays.
@@ -127,9 +127,9 @@ func (p *product) candidates(d *Device, guess choice) []choice {
 			continue
 		}
 		least := p.leastPieces()
-		cut, _ := p.cut(t)
-		for _, n := range []int{least, cut, cut / 2, 2 * cut} {
-			c := choice{number, n}
+		cut, _ := p.cut(number)
+		for _, n := range []int{least, cut.pieces, cut.pieces / 2, 2 * cut.pieces} {
+			c := choice{number, n, cut.last && n > 1}
 			if n >= least && (n == least || p.k/n >= 64) && 4*p.m*p.n*p.batch.count*n <= d.limits.Binding && !slices.Contains(list, c) {
 				list = append(list, c)
 			}

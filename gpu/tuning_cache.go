@@ -20,6 +20,10 @@ var (
 	productText string
 	//go:embed matmul_tiled.go
 	tiledText string
+	//go:embed matmul_last.go
+	lastRoundText string
+	//go:embed matmul_store.go
+	storingText string
 	//go:embed gather.go
 	gatheringText string
 )
@@ -48,6 +52,7 @@ type tuningFile struct {
 type tuningEntry struct {
 	Tile   string `json:"tile"`
 	Pieces int    `json:"pieces"`
+	Last   bool   `json:"last,omitempty"`
 }
 
 const classFormat = "%dx%dx%d, %d, form %d"
@@ -75,7 +80,7 @@ var tuners struct {
 
 // tunerOf returns the tuner of adapters of the same kind, with what the user's cache has for it.
 func tunerOf(a native.Adapter) *tuner {
-	digest := sha256.Sum256([]byte(productText + tiledText + gatheringText))
+	digest := sha256.Sum256([]byte(productText + tiledText + lastRoundText + storingText + gatheringText))
 	h := tuningHeader{
 		Adapter: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device), Driver: driverOf(a), Kernels: hex.EncodeToString(digest[:8]),
 	}
@@ -120,7 +125,7 @@ func (c *tuningCache) load(choices map[productClass]choice) {
 	for class, e := range c.read() {
 		for number, t := range tiles {
 			if t.name() == e.Tile && e.Pieces > 0 {
-				choices[class] = choice{number, e.Pieces}
+				choices[class] = choice{number, e.Pieces, e.Last}
 			}
 		}
 	}
@@ -151,7 +156,7 @@ func (c *tuningCache) store(choices map[productClass]choice, fresh productClass)
 	}
 	f := tuningFile{c.header, map[productClass]tuningEntry{}}
 	for class, x := range choices {
-		f.Products[class] = tuningEntry{tiles[x.number].name(), x.pieces}
+		f.Products[class] = tuningEntry{tiles[x.number].name(), x.pieces, x.last}
 	}
 	text, err := json.MarshalIndent(f, "", "  ")
 	folder := filepath.Dir(c.path)

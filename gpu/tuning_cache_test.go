@@ -21,13 +21,13 @@ func TestStoredChoicesComeBack(t *testing.T) {
 		return got
 	}
 	require.Empty(t, load(c), "there is no file")
-	mine := map[productClass]choice{one: {1, 2}}
+	mine := map[productClass]choice{one: {1, 2, false}}
 	c.store(mine, one)
 	require.Equal(t, mine, load(c))
 
-	theirs := map[productClass]choice{one: {0, 1}, two: {3, 32}}
+	theirs := map[productClass]choice{one: {0, 1, false}, two: {3, 32, true}}
 	c.store(theirs, one)
-	require.Equal(t, map[productClass]choice{one: {1, 2}, two: {3, 32}}, theirs, "what was stored first counts")
+	require.Equal(t, map[productClass]choice{one: {1, 2, false}, two: {3, 32, true}}, theirs, "what was stored first counts")
 	require.Equal(t, theirs, load(c))
 
 	text, err := os.ReadFile(c.path)
@@ -68,7 +68,7 @@ func TestChoicesStoredAtOnce(t *testing.T) {
 			all := map[productClass]choice{}
 			for j := range 20 {
 				class := productClass{i, j, 1, 1, 0}
-				all[class] = choice{i % 4, 1 + j}
+				all[class] = choice{i % 4, 1 + j, j%2 == 1}
 				c.store(all, class)
 				assert.NotEmpty(t, c.read())
 			}
@@ -80,7 +80,7 @@ func TestChoicesStoredAtOnce(t *testing.T) {
 	c.load(got)
 	require.GreaterOrEqual(t, len(got), 20, "those of the last writer")
 	for class, x := range got {
-		require.Equal(t, choice{class.m % 4, 1 + class.n}, x)
+		require.Equal(t, choice{class.m % 4, 1 + class.n, class.n%2 == 1}, x)
 	}
 }
 
