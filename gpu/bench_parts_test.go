@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,4 +74,18 @@ func BenchmarkPartsOfGPT2(b *testing.B) {
 	b.Run("copy of scores", func(b *testing.B) { bandwidth(b, 8*tokens*kinds, d, func() { op.Clone(scores) }) })
 	ofProduct := op.CrossEntropy(op.Linear(leaf(tokens, width), on(d, kinds, width), nil), target, op.CrossEntropyOptions{})
 	b.Run("loss backward, rows apart", func(b *testing.B) { bandwidth(b, 8*tokens*kinds, d, func() { unseen(b, ofProduct) }) })
+}
+
+// Sums of columns in one dispatch, with so many fours of them to a workgroup, or in two.
+func BenchmarkColumns(b *testing.B) {
+	d := hardware(b)
+	for _, shape := range [][2]int{{8192, 768}, {2048, 1024}, {1024, 512}, {4096, 2048}} {
+		g := on(d, shape[0], shape[1])
+		for _, c := range []int{0, 2, 4} {
+			b.Run(fmt.Sprint(shape, " ", c), func(b *testing.B) {
+				defer gpu.SetShares(c, 1)()
+				bandwidth(b, 4*shape[0]*shape[1], d, func() { op.Sum(g, []int{0}, false) })
+			})
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
 )
 
 // unaligned returns a tensor of the values of x that begins one element after the start of its memory.
@@ -147,6 +148,33 @@ func TestReductionsByFoursAgree(t *testing.T) {
 				}, x)
 			}
 		})
+	}
+}
+
+// Reductions of columns that workgroups share a few of each, in one dispatch.
+func TestReductionsOfSharedColumnsAgree(t *testing.T) {
+	d := device(t)
+	for _, side := range []int{2, 4, 8} {
+		defer gpu.SetShares(side, 1)()
+		for _, shape := range [][]int{{4096 + 3, 32}, {2100, 2, 64}, {45, 50, 96}} {
+			core.Tidy(func() {
+				x := op.Randn(shape...)
+				same(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
+					var out []*core.Tensor
+					for _, dims := range [][]int{{0}, {0, 1}, {1}} {
+						out = append(out, op.Mean(x[0], dims, false), op.Var(x[0], dims, 1, true), op.Amin(x[0], dims, false), op.LogSumExp(x[0], dims, true))
+					}
+					largest, where := op.Max(x[0], 0, false)
+					return append(out, largest, where, op.Sum(op.Transpose(x[0], 0, len(shape)-1), []int{len(shape) - 1}, false))
+				}, x)
+				there := op.ToDevice(x, d)
+				require.NoError(t, d.Synchronize())
+				before := d.Traffic().Dispatches
+				op.Sum(there, []int{0}, false)
+				require.NoError(t, d.Synchronize())
+				require.Equal(t, 1, d.Traffic().Dispatches-before)
+			})
+		}
 	}
 }
 

@@ -183,3 +183,11 @@ func SetNormRows(count, elements, fours int) func() {
 	processors, onTheWay, mostFours = count, elements, fours
 	return func() { processors, onTheWay, mostFours = oldCount, oldElements, oldFours }
 }
+
+// SetShares sets how many fours of columns workgroups share at most, and how many such workgroups there are at least, and returns a function
+// that sets them back.
+func SetShares(most, least int) func() {
+	oldMost, oldLeast := mostSide, leastShares
+	mostSide, leastShares = most, least
+	return func() { mostSide, leastShares = oldMost, oldLeast }
+}

@@ -57,7 +57,7 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 	if p.kept.count == 0 {
 		return nil
 	}
-	n, width := p.reduced.count, p.width
+	n, width, side := p.reduced.count, p.width, p.side
 	var states core.Memory
 	if p.pieces > 1 {
 		var err error
@@ -75,7 +75,7 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 	kept, reduced, total := p.kept, p.reduced, n
 	lanes := 1 // results of an invocation
 	switch {
-	case p.four && width > 1:
+	case p.four && width > 1 && side == 1:
 		reduced, total = reduced.quarter(), n/4
 	case p.four:
 		kept, lanes = kept.quarter(), 4
@@ -85,6 +85,7 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 	var to, steps []string
 	second := s.flag(p.pieces > 1)
 	s.choose(width / 64)
+	s.choose(side)
 	if second {
 		to = []string{s.wordsOf("states", states)}
 	} else {
@@ -99,14 +100,18 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 	s.choose(len(reduced.sizes))
 	keptAt, reducedAt := s.loop(&kept), s.loop(&reduced)
 	unroll := s.flag(p.chunk >= 8*width)
-	groups := kept.count * p.pieces
+	ahead := 4 // loads that are on their way at a time
+	if s.flag(side > 1 && p.chunk >= 16*width) {
+		ahead = 8
+	}
+	groups := kept.count / side * p.pieces
 	if width == 1 {
 		groups = groupsFor(groups)
 	}
 	err := s.run(r, groups, func() string {
 		var b strings.Builder
 		b.WriteString(f.functions(number, count))
-		f.open(&b, width, results, piecesWord)
+		f.open(&b, width, side, lanes, results, piecesWord)
 		b.WriteString(walkAs("at_", "row", len(kept.sizes), 1+len(outs), keptAt, append([]string{from}, starts(to, len(outs), second)...)))
 		fmt.Fprintf(&b, "  let first = piece * %s;\n  let last = min(first + %s, %s);\n", chunkWord, chunkWord, totalWord)
 		for l := range lanes {
@@ -133,12 +138,11 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 		}
 		b.WriteString("  var i0 = first + lane;\n")
 		if unroll {
-			// Four loads are on their way at a time.
-			fmt.Fprintf(&b, "  for (; i0 + %du < last; i0 += %du) {\n", 3*width, 4*width)
-			for k := range 4 {
+			fmt.Fprintf(&b, "  for (; i0 + %du < last; i0 += %du) {\n", (ahead-1)*width, ahead*width)
+			for k := range ahead {
 				fmt.Fprintf(&b, "    var v%d = %s;\n    {\n    let j = i0 + %du;\n%s    v%d = %s;\n    }\n", k, strings.Replace(load, "in_0", "0u", 1), k*width, element, k, load)
 			}
-			for k := range 4 {
+			for k := range ahead {
 				add(fmt.Sprint("v", k), fmt.Sprintf("i0 + %du", k*width))
 			}
 			b.WriteString("  }\n")
@@ -146,9 +150,13 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 		fmt.Fprintf(&b, "  for (; i0 < last; i0 += %du) {\n    let j = i0;\n%s    let v = %s;\n", width, element, load)
 		add("v", "j")
 		b.WriteString("  }\n")
+		states := make([]string, lanes)
+		for l := range states {
+			states[l] = "a" + itoa(l)
+		}
+		f.tree(&b, states, width, side)
 		for l := range lanes {
-			b.WriteString("  {\n  var a = a" + itoa(l) + ";\n")
-			f.tree(&b, width, 1)
+			b.WriteString("  {\n  let a = a" + itoa(l) + ";\n")
 			if second {
 				f.keep(&b, to[0], fmt.Sprintf("(piece * %s + row) * %du + %du", results, lanes, l))
 			} else {
@@ -227,7 +235,7 @@ func (f *fold) joinStates(r *recorder, name string, states core.Memory, pieces i
 			at++
 		}
 		b.WriteString("    a = join(a, b);\n  }\n")
-		f.tree(&b, width/side, side)
+		f.tree(&b, []string{"a"}, width/side, side)
 		fmt.Fprintf(&b, "  if (group * %du + li >= %s) { return; }\n", side, results)
 		f.finish(&b, func(i int) string { return fmt.Sprintf("to_%d", i) }, len(outs))
 		b.WriteString("}\n")
@@ -236,45 +244,56 @@ func (f *fold) joinStates(r *recorder, name string, states core.Memory, pieces i
 }
 
 // open begins main: row is the result, piece the part of its elements and lane the invocation's place among the width that
-// share them.
-func (f *fold) open(b *strings.Builder, width int, results, pieces string) {
+// share them. A workgroup of more than one width has side results, or fours of them, beside one another.
+func (f *fold) open(b *strings.Builder, width, side, lanes int, results, pieces string) {
 	if width == 1 {
 		fmt.Fprintf(b, entry, threads)
 		fmt.Fprintf(b, "  let i = group * %du + li;\n  if (i >= %s * %s) { return; }\n", threads, results, pieces)
 		fmt.Fprintf(b, "  let row = i %% %s;\n  let piece = i / %s;\n  let lane = 0u;\n", results, results)
 		return
 	}
-	f.share(b, width)
-	fmt.Fprintf(b, entry, width)
+	f.share(b, width*side*lanes)
+	fmt.Fprintf(b, entry, width*side)
+	if side > 1 {
+		fmt.Fprintf(b, "  if (group * %du >= %s) { return; }\n", side, results)
+		fmt.Fprintf(b, "  let row = group * %[1]du + li %% %[1]du;\n  let piece = 0u;\n  let lane = li / %[1]du;\n", side)
+		return
+	}
 	fmt.Fprintf(b, "  if (group >= %s * %s) { return; }\n", results, pieces)
 	fmt.Fprintf(b, "  let row = group %% %s;\n  let piece = group / %s;\n  let lane = li;\n", results, results)
 }
 
-// share declares the workgroup memory that tree uses.
-func (f *fold) share(b *strings.Builder, invocations int) {
+// share declares the workgroup memory that tree uses for so many states.
+func (f *fold) share(b *strings.Builder, states int) {
 	for i, t := range f.fields {
-		fmt.Fprintf(b, "var<workgroup> shared_%d: array<%s, %d>;\n", i, t, invocations)
+		fmt.Fprintf(b, "var<workgroup> shared_%d: array<%s, %d>;\n", i, t, states)
 	}
 }
 
-// tree joins the states of lanes in a workgroup, each of as many results as lie side by side in it; those of lane 0 have the whole.
-func (f *fold) tree(b *strings.Builder, lanes, side int) {
+// tree joins the states of lanes in a workgroup, of which each lane has some under their names, and each of which is there for as many
+// results as lie side by side; those of lane 0 have the whole.
+func (f *fold) tree(b *strings.Builder, states []string, lanes, side int) {
 	if lanes == 1 {
 		return
 	}
 	put := func() {
-		for i := range f.fields {
-			fmt.Fprintf(b, "  shared_%d[li] = a.f%d;\n", i, i)
+		for s, name := range states {
+			for i := range f.fields {
+				fmt.Fprintf(b, "  shared_%d[li + %du] = %s.f%d;\n", i, s*lanes*side, name, i)
+			}
 		}
 	}
 	put()
 	b.WriteString("  workgroupBarrier();\n")
 	for step := lanes / 2; step > 0; step /= 2 {
-		var fields []string
-		for i := range f.fields {
-			fields = append(fields, fmt.Sprintf("shared_%d[li + %du]", i, step*side))
+		fmt.Fprintf(b, "  if (lane < %du) {\n", step)
+		for s, name := range states {
+			var fields []string
+			for i := range f.fields {
+				fields = append(fields, fmt.Sprintf("shared_%d[li + %du]", i, s*lanes*side+step*side))
+			}
+			fmt.Fprintf(b, "  %[1]s = join(%[1]s, state(%[2]s));\n", name, strings.Join(fields, ", "))
 		}
-		fmt.Fprintf(b, "  if (lane < %du) {\n  a = join(a, state(%s));\n", step, strings.Join(fields, ", "))
 		put()
 		b.WriteString("  }\n  workgroupBarrier();\n")
 	}
