@@ -89,7 +89,7 @@ func (t tile) threads() int { return t.rows / t.high * (t.cols / t.wide) }
 
 var tiles = []tile{
 	{rows: 32, cols: 32, depth: 16, high: 4, wide: 4, least: 26_500, add: 14_100, each: 9_090},
-	{rows: 64, cols: 64, depth: 16, high: 8, wide: 4, add: 8_540, each: 27_090},
+	{rows: 64, cols: 64, depth: 16, high: 4, wide: 8, add: 8_540, each: 27_090},
 	{rows: 64, cols: 128, depth: 16, high: 8, wide: 8, least: 71_300, add: 10_300, each: 50_500, loose: true},
 	{rows: 128, cols: 128, depth: 16, high: 8, wide: 8, add: 1_050, each: 101_300, double: true},
 }
