@@ -26,14 +26,36 @@ func SetMultiprocessors(n int) func() {
 	return func() { multiprocessors = old }
 }
 
-// LastPieces returns into how many pieces a product, whose factors lie across its depth, cuts the tiles of the last round; 0 if it cuts
-// none, or all.
-func LastPieces(m, n, k int) int {
-	p := product{m: m, n: n, k: k, ar: 1, ac: m, br: n, bc: 1, batch: layout{count: 1}}
-	if c := p.estimate(); c.last {
+// plainProduct returns one of contiguous matrices, the first of which is transposed or not.
+func plainProduct(m, n, k int, transposed bool) *product {
+	o := &core.Operand{DType: core.Float32}
+	p := &product{m: m, n: n, k: k, ar: k, ac: 1, br: n, bc: 1, batch: layout{count: 1, strides: make([][]int, 3)}, a: o, b: o}
+	if transposed {
+		p.ar, p.ac = 1, m
+	}
+	return p
+}
+
+// LastPieces returns into how many pieces a product cuts the tiles of the last round; 0 if it cuts none, or all.
+func LastPieces(m, n, k int, transposed bool) int {
+	if c := plainProduct(m, n, k, transposed).estimate(); c.last {
 		return c.pieces
 	}
 	return 0
+}
+
+// CutProducts has products like this one cut into pieces, all their tiles or those of the last round, as if that had been measured to be the
+// fastest, and returns a function that forgets it.
+func CutProducts(d *Device, m, n, k int, transposed bool, pieces int, last bool) func() {
+	class := plainProduct(m, n, k, transposed).class()
+	d.tuner.mu.Lock()
+	defer d.tuner.mu.Unlock()
+	d.tuner.choices[class] = choice{0, pieces, last}
+	return func() {
+		d.tuner.mu.Lock()
+		defer d.tuner.mu.Unlock()
+		delete(d.tuner.choices, class)
+	}
 }
 
 // dropPrograms forgets compiled programs. Nothing may be in flight.

@@ -172,19 +172,26 @@ func (p *product) cut(number int) (best choice, cost int) {
 // cost returns about how long the product takes.
 func (p *product) cost(c choice) int {
 	t, groups := tiles[c.number], p.groups(tiles[c.number])
+	if c.pieces == 1 {
+		return p.pass(t, groups, 1)
+	}
+	cost, results := p.pass(t, groups, c.pieces), p.m*p.n*p.batch.count
 	if c.last {
 		rounds := p.rounds(t)
 		rest := groups - rounds*multiprocessors
-		return rounds*p.pass(t, multiprocessors, 1) + p.pass(t, rest, c.pieces) + sumCost + rest*c.pieces*t.rows*t.cols*resultCost
+		cost, results = rounds*p.pass(t, multiprocessors, 1)+p.pass(t, rest, c.pieces), rest*t.rows*t.cols
 	}
-	cost := p.pass(t, groups, c.pieces)
-	if c.pieces > 1 {
-		if p.ac == 1 && t.double { // programs for pieces of these run slower
+	if p.ac == 1 && t.double { // programs for pieces of these run slower
+		switch {
+		case p.br == 1 && p.bc != 1 || p.k%t.depth != 0:
 			cost += cost / 5
+		case c.last:
+			cost += cost / 128
+		default:
+			cost += cost / 20
 		}
-		cost += sumCost + c.pieces*p.m*p.n*p.batch.count*resultCost
 	}
-	return cost
+	return cost + sumCost + c.pieces*results*resultCost
 }
 
 // pass returns about how long so many tiles take in pieces. With each element of depth a multiprocessor goes through all its tiles, for

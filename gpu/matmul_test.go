@@ -101,19 +101,45 @@ func TestLastRoundsInPiecesAgree(t *testing.T) {
 	defer gpu.SetTiles(device(t), true, 32, 32, 16, 4, 4)()
 	defer gpu.SetMultiprocessors(4)()
 	for _, c := range []struct{ m, n, k, pieces int }{{96, 96, 512, 4}, {70, 86, 1024, 4}, {131, 69, 800, 4}} {
-		require.Equal(t, c.pieces, gpu.LastPieces(c.m, c.n, c.k), c)
-		core.Tidy(func() {
-			same(t, 2e-4, func(x ...*core.Tensor) []*core.Tensor {
-				a := op.Transpose(x[0], 0, 1)
-				first, again := op.MatMul(a, x[1]), op.MatMul(a, x[1])
-				return []*core.Tensor{
-					first, op.Sub(again, first), op.AddMM(x[2], a, x[1], 0.5, 2), op.AddMMInPlace(op.Clone(x[2]), a, x[1], 2, 0.5),
-					op.AddMM(op.Select(x[2], 0, 0), a, x[1], 1, 1), op.AddMMInPlace(op.Transpose(op.Clone(op.Transpose(x[2], 0, 1)), 0, 1), a, x[1], 1, 1),
-				}
-			}, op.Randn(c.k, c.m), op.Randn(c.k, c.n), op.Randn(c.m, c.n))
-		})
+		for _, transposed := range []bool{true, false} {
+			require.Equal(t, c.pieces, gpu.LastPieces(c.m, c.n, c.k, transposed), c)
+			core.Tidy(func() {
+				same(t, 2e-4, func(x ...*core.Tensor) []*core.Tensor {
+					a := x[0]
+					if transposed {
+						a = op.Transpose(op.Contiguous(op.Transpose(a, 0, 1)), 0, 1)
+					}
+					first, again := op.MatMul(a, x[1]), op.MatMul(a, x[1])
+					return []*core.Tensor{
+						first, op.Sub(again, first), op.AddMM(x[2], a, x[1], 0.5, 2), op.AddMMInPlace(op.Clone(x[2]), a, x[1], 2, 0.5),
+						op.AddMM(op.Select(x[2], 0, 0), a, x[1], 1, 1), op.AddMMInPlace(op.Transpose(op.Clone(op.Transpose(x[2], 0, 1)), 0, 1), a, x[1], 1, 1),
+					}
+				}, op.Randn(c.m, c.k), op.Randn(c.k, c.n), op.Randn(c.m, c.n))
+			})
+		}
 	}
-	require.Zero(t, gpu.LastPieces(64, 64, 1024), "one whole round")
+	require.Zero(t, gpu.LastPieces(64, 64, 1024, true), "one whole round")
+}
+
+// Pieces of which the last ones begin past the depth.
+func TestMorePiecesThanDepthAgree(t *testing.T) {
+	d := device(t)
+	defer gpu.SetTiles(d, true, 32, 32, 16, 4, 4)()
+	defer gpu.SetMultiprocessors(4)()
+	for i := range 4 {
+		transposed, last := i%2 == 1, i/2 == 1
+		forget := gpu.CutProducts(d, 96, 96, 80, transposed, 4, last)
+		core.Tidy(func() {
+			same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
+				a := x[0]
+				if transposed {
+					a = op.Transpose(op.Contiguous(op.Transpose(a, 0, 1)), 0, 1)
+				}
+				return []*core.Tensor{op.MatMul(a, x[1])}
+			}, op.Randn(96, 80), op.Randn(80, 96))
+		})
+		forget()
+	}
 }
 
 // gapped returns the matrix x with its rows so far apart, NaN between and after them.

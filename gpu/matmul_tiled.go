@@ -85,6 +85,7 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 	finish.early = finish.beta != "" && (four || staged)
 	// What the compilers of drivers make of these loops differs; measured on an H200.
 	double, clamped := t.double && !a.deep && !b.deep, b.deep
+	counted := t.double && a.deep && !b.deep && !ragged
 	s.choose(len(p.batch.sizes))
 	at := s.loop(&p.batch)
 	gap := ""
@@ -163,16 +164,8 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 			fmt.Fprintf(&w, "    }\n    if (k0 + %du < end) {\n", t.depth)
 			step("2", "", fmt.Sprintf("k0 + %du", t.depth))
 			w.WriteString("    }\n  }\n")
-		case t.double && !ragged && !clamped: // counted down, which is 0.7 % faster
-			fmt.Fprintf(&w, "  var k0 = begin;\n  for (var left = (end - begin) / %du; left > 0u; left--) {\n", t.depth)
-			a.put(&w, t, "")
-			b.put(&w, t, "")
-			fmt.Fprintf(&w, "    workgroupBarrier();\n    k0 += %du;\n    if (left > 1u) {\n", t.depth)
-			a.load(&w, t, "k0", false)
-			b.load(&w, t, "k0", false)
-			w.WriteString("    }\n")
-			t.multiply(&w, "", unroll)
-			w.WriteString("    workgroupBarrier();\n  }\n")
+		case counted:
+			t.countedSteps(&w, &a, &b, parts != nil, unroll)
 		default:
 			fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n", t.depth)
 			a.put(&w, t, "")
@@ -199,6 +192,34 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 		w.WriteString("}\n")
 		return w.String()
 	})
+}
+
+// countedSteps goes through the depth with one tile of each factor, where that pays counting down: 0.7 % faster than comparing. In programs
+// that end with pieces, loads behind a branch or a barrier come late enough to be waited for, a fourth of a step; in others these come early,
+// and it is those before it that are 2 % slower.
+func (t tile) countedSteps(w *strings.Builder, a, b *side, pieces, unroll bool) {
+	end := "end"
+	if pieces {
+		end = "max(begin, end)" // pieces may be past the depth
+	}
+	fmt.Fprintf(w, "  var k0 = begin;\n  for (var left = (%s - begin) / %du; left > 0u; left--) {\n", end, t.depth)
+	a.put(w, t, "")
+	b.put(w, t, "")
+	load := func(at string) {
+		a.load(w, t, at, false)
+		b.load(w, t, at, false)
+	}
+	if pieces {
+		fmt.Fprintf(w, "    k0 += %du;\n    let near = select(begin, k0, left > 1u);\n", t.depth)
+		load("near")
+		w.WriteString("    workgroupBarrier();\n")
+	} else {
+		fmt.Fprintf(w, "    workgroupBarrier();\n    k0 += %du;\n    if (left > 1u) {\n", t.depth)
+		load("k0")
+		w.WriteString("    }\n")
+	}
+	t.multiply(w, "", unroll)
+	w.WriteString("    workgroupBarrier();\n  }\n")
 }
 
 // loads returns how many values, or fours of them, each invocation loads of the side's tile.
