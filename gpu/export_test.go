@@ -44,6 +44,14 @@ func LastPieces(m, n, k int, transposed bool) int {
 	return 0
 }
 
+// Parted reports whether a product whose rows of the first factor are so far apart is computed as one of whole tiles and one of the rest.
+func Parted(m, n, k, apartBy int) bool {
+	p := plainProduct(m, n, k, false)
+	p.ar = apartBy
+	whole, _ := p.parted()
+	return whole != nil && apart(whole.estimate(), k)
+}
+
 // CutProducts has products like this one cut into pieces, all their tiles or those of the last round, as if that had been measured to be the
 // fastest, and returns a function that forgets it.
 func CutProducts(d *Device, m, n, k int, transposed bool, pieces int, last bool) func() {

@@ -9,14 +9,15 @@ var apart = func(c choice, depth int) bool {
 }
 
 // parted returns the product of as many depths as tiles divide, and that of the rest, which is added to the results of the first,
-// where rows of a begin at multiples of four and there is a rest; else nil.
+// where rows of a begin at multiples of four and there is a rest; else nil. The first one's last round stays whole: in pieces it would
+// not pay to part the depth.
 func (p *product) parted() (whole, rest *product) {
 	const depth = 16 // of all tiles
 	if p.k%depth == 0 || p.k < depth || p.lower || p.gather != nil {
 		return nil, nil
 	}
 	first, last := *p, *p
-	first.k, first.relu = p.k-p.k%depth, false
+	first.k, first.relu, first.uncut = p.k-p.k%depth, false, true
 	if !first.deepFours() {
 		return nil, nil
 	}

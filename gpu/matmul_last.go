@@ -13,7 +13,7 @@ import (
 
 // rounds returns how many rounds tiles fill, 0 where the last one is not cut.
 func (p *product) rounds(t tile) int {
-	if !t.double || p.br == 1 && p.bc != 1 || p.k%t.depth != 0 || p.batch.count != 1 || p.lower || p.gather != nil {
+	if !t.double || p.br == 1 && p.bc != 1 || p.k%t.depth != 0 || p.batch.count != 1 || p.uncut || p.lower || p.gather != nil {
 		return 0
 	}
 	return p.groups(t) / multiprocessors

@@ -121,6 +121,12 @@ func TestLastRoundsInPiecesAgree(t *testing.T) {
 	require.Zero(t, gpu.LastPieces(64, 64, 1024, true), "one whole round")
 }
 
+// A depth that tiles do not divide is parted, also where the last round of what they divide might be cut.
+func TestGradientsOfScoresAreParted(t *testing.T) {
+	require.True(t, gpu.Parted(8192, 768, 50257, 50260))
+	require.False(t, gpu.Parted(8192, 768, 50257, 50257), "read one element at a time")
+}
+
 // Pieces of which the last ones begin past the depth.
 func TestMorePiecesThanDepthAgree(t *testing.T) {
 	d := device(t)
