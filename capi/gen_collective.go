@@ -18,6 +18,11 @@ func plait_world_new(size C.int64_t, timeout C.int64_t, groups *C.int64_t) C.pla
 	return C.plait_status(bind.WorldNew(int64(size), int64(timeout), int64(uintptr(unsafe.Pointer(groups)))))
 }
 
+//export plait_group_renew
+func plait_group_renew(of C.plait_object, timeout C.int64_t) C.plait_object {
+	return C.plait_object(bind.GroupRenew(int64(of), int64(timeout)))
+}
+
 //export plait_rank_new
 func plait_rank_new(rank C.int64_t, d C.plait_device) C.plait_object {
 	return C.plait_object(bind.RankNew(int64(rank), int64(d)))

@@ -633,6 +633,10 @@ plait_status plait_checkpoint_reshard(plait_string header, plait_tensors list, i
 // one for each rank. timeout, in nanoseconds, is how long a rank waits for the others; 0 means the default.
 plait_status plait_world_new(int64_t size, int64_t timeout, int64_t *groups);
 
+// plait_group_renew makes a group of the same ranks that begins anew: the n-th call of every rank makes the
+// same one. It waits for nobody. timeout is in nanoseconds, 0 meaning the other group's.
+plait_object plait_group_renew(plait_object of, int64_t timeout);
+
 // plait_rank_new makes the context of a rank, with streams and random generators of its own and d as its
 // default device. End it with plait_rank_end.
 plait_object plait_rank_new(int64_t rank, plait_device d);

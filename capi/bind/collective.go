@@ -24,6 +24,13 @@ func WorldNew(size, timeout int64, groups IntsOut) (status Status) {
 	return 0
 }
 
+// GroupRenew makes a group of the same ranks that begins anew: the n-th call of every rank makes the same one. It waits for
+// nobody. timeout is in nanoseconds, 0 meaning the other group's.
+func GroupRenew(of Object, timeout int64) (status Object) {
+	defer protect("init_process_group", &status)
+	return handle.AddObject(group(of).Renew(collective.Options{Timeout: time.Duration(timeout)}))
+}
+
 // A rankContext is what the operations of one rank share.
 type rankContext struct{ context *core.Context }
 

@@ -8,8 +8,8 @@ type Backend interface {
 	// Start begins an operation and returns at once. The calls of one rank come in the order of their sequence numbers; the
 	// group has checked what one rank can check.
 	Start(o *Operation) *Work
-	// Split makes the backend of a group of some of the ranks. It is called by every one of those, after an exchange that
-	// settled that all want it; key is the same for all of them and not used before.
+	// Split makes the backend of a group of some of the ranks, or of all. It is called by every one of those, who agree on
+	// ranks; key is the same for all of them and not used before.
 	Split(ranks []int, key uint64) Backend
 	// Abort fails everything that waits, and all later operations, of this rank and of all who need it.
 	Abort(err error)

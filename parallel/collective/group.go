@@ -40,7 +40,8 @@ type member struct {
 	rank    int
 	ranks   []int // numbers in the world
 	seq     atomic.Uint64
-	groups  atomic.Uint64 // made from this one
+	groups  atomic.Uint64 // made from this one by some of its ranks
+	again   atomic.Uint64 // and by all of them; see Renew
 	log     func(string)
 
 	mu    sync.Mutex
@@ -198,6 +199,26 @@ func (g *Group) New(ranks []int, o Options) (*Group, error) {
 	}
 	return newGroup(g.backend.Split(ranks, key), o.Name, slices.Index(ranks, g.rank), global, o), nil
 }
+
+// Renew returns a group of the same ranks as g, which begins anew: nothing that happened in an earlier one concerns it. The n-th
+// call of every rank makes the same group. It asks nobody, so the others need not have come.
+func (g *Group) Renew(o Options) *Group {
+	if o.Name == "" {
+		o.Name = g.name
+	}
+	if o.Timeout == 0 {
+		o.Timeout = g.timeout
+	}
+	o.Log = g.log
+	all := make([]int, len(g.ranks))
+	for i := range all {
+		all[i] = i
+	}
+	return newGroup(g.backend.Split(all, renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o)
+}
+
+// renewed marks the keys of groups that begin anew.
+const renewed = 1 << 63
 
 func decodeRanks(b []byte) []int {
 	var ranks []int

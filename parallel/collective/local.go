@@ -143,6 +143,7 @@ type local struct {
 	log     func(string)
 
 	mu       sync.Mutex
+	parent   *local   // of the group that this one was made from; nil for the world
 	children []*local // of the groups made from this one
 }
 
@@ -188,6 +189,7 @@ func (l *local) Split(ranks []int, key uint64) Backend {
 		delete(m.children, key)
 	}
 	made := newLocal(c.meeting, slices.Index(ranks, l.rank), l.log)
+	made.parent = l
 	l.mu.Lock()
 	l.children = append(l.children, made)
 	l.mu.Unlock()
@@ -203,6 +205,11 @@ func (l *local) Close() error {
 	children := l.children
 	l.children = nil
 	l.mu.Unlock()
+	if up := l.parent; up != nil {
+		up.mu.Lock()
+		up.children = slices.DeleteFunc(up.children, func(c *local) bool { return c == l })
+		up.mu.Unlock()
+	}
 	var errs []error
 	for _, c := range children {
 		errs = append(errs, c.Close())

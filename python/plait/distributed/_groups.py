@@ -145,15 +145,15 @@ def init_process_group(
         set_default_device(device_id)
     if not r.handle:
         out = array("q", (0,))
-        check(_core.bind_WorldNew(1, limit, address(out)))
+        check(_core.bind_WorldNew(1, 0, address(out)))
         r.handle = out[0]
-    elif limit:
-        check(_core.bind_GroupSetTimeout(r.handle, limit))
-    r.world = ProcessGroup(r.handle, range(r.size))
+    r.world = ProcessGroup(check(_core.bind_GroupRenew(r.handle, limit)), range(r.size))
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
     """Ends this rank's part in a group, or in all of its groups. Others that still need it get an error.
+
+    `init_process_group` makes the default group anew, of the same ranks.
 
     Raises:
         ValueError: if there is no such group.
@@ -162,7 +162,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     check(_core.bind_GroupClose(g._h))
     r = here()
     if g is r.world:
-        r.world, r.handle = None, 0
+        r.world = None
         r.groups.clear()
     else:
         r.groups = {k: v for k, v in r.groups.items() if v is not g}

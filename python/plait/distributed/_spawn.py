@@ -113,8 +113,7 @@ class SpawnContext:
         finally:
             _core.bind_GroupAbort(handle, why)
             _core.bind_GroupClose(handle)
-            if rank.world is None:
-                _core.bind_ObjectRelease(handle)
+            _core.bind_ObjectRelease(handle)
             place.rank = None
             _core.bind_ModeSet(before)
             _core.bind_RankEnd(context)
