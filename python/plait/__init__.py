@@ -63,9 +63,9 @@ import plait.cuda.amp  # noqa: E402
 from plait import amp as amp  # noqa: E402
 from plait import func as func  # noqa: E402
 from plait import profiler as profiler  # noqa: E402
+from plait._functions.layers import *  # noqa: E402
 from plait.amp.autocast_mode import *  # noqa: E402
 from plait.func import vmap as vmap  # noqa: E402
-from plait.nn.functional.loss import ctc_loss as ctc_loss  # noqa: E402
 from plait.utils.summary import summary as summary  # noqa: E402
 
 

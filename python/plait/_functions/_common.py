@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,7 +124,14 @@ def with_out(function: F) -> F:
             kwargs = {_NUMPY_NAMES.get(k, k): v for k, v in kwargs.items()}
         return store(out, function(*args, **kwargs))
 
+    wrapped.__signature__ = with_parameter(inspect.signature(function), "out")  # type: ignore[attr-defined]
     return wrapped  # type: ignore[return-value]
+
+
+def with_parameter(signature: inspect.Signature, name: str, default: Any = None) -> inspect.Signature:
+    """Returns a signature with one more parameter, for a keyword."""
+    more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+    return signature.replace(parameters=[*signature.parameters.values(), more])
 
 
 def is_scalar(value: Any) -> bool:

@@ -14,7 +14,9 @@ from plait._runtime import wrong_argument
 def guard(space: dict[str, Any]) -> None:
     """Guards the functions of a module, those that are generated apart: they say it themselves."""
     for name, value in list(space.items()):
-        if inspect.isfunction(value) and name[0] != "_" and not value.__module__.startswith("plait._ops"):
+        if not inspect.isfunction(value) or name[0] == "_" or hasattr(value, "guarded"):
+            continue
+        if not value.__module__.startswith("plait._ops"):
             space[name] = _guarded(value)
 
 
@@ -36,6 +38,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise type(error)(f"{name}: {error}") from error
             raise wrong_argument(function, name, arguments) or TypeError(f"{name}: {error}") from error
 
+    guarded.guarded = True  # type: ignore[attr-defined]
     return guarded
 
 

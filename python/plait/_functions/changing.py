@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plait import _ops
 from plait._functions import arithmetic
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 __all__ = [
-    "alpha_dropout_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "clip_", "detach",
-    "dropout_", "feature_alpha_dropout_", "fix_", "get_device", "i0_", "igamma", "igammac", "is_conj", "is_inference",
-    "is_neg", "lcm_", "ldexp_", "negative_", "pdist", "rrelu_",
+    "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "clip_", "detach",
+    "fix_", "get_device", "i0_", "igamma", "igammac", "is_conj", "is_inference",
+    "is_neg", "lcm_", "ldexp_", "negative_",
 ]  # fmt: skip
 
 arccos_, arccosh_, arcsin_, arcsinh_ = _ops.acos_, _ops.acosh_, _ops.asin_, _ops.asinh_
@@ -22,35 +22,6 @@ arctan_, arctanh_, fix_, negative_ = _ops.atan_, _ops.atanh_, _ops.trunc_, _ops.
 clip_ = arithmetic.clamp_
 igamma, igammac = with_out(_ops.igamma), with_out(_ops.igammac)
 i0_, lcm_, ldexp_ = _ops.i0_, _ops.lcm_, _ops.ldexp_
-
-
-def _dropping(name: str) -> Any:
-    def function(input: Tensor, p: float = 0.5, train: bool = False) -> Tensor:
-        from plait.nn import functional
-
-        return getattr(functional, name)(input, p, train, True)
-
-    function.__name__ = function.__qualname__ = name + "_"
-    function.__doc__ = f"`nn.functional.{name}` in place: changes `input` and returns it."
-    return function
-
-
-dropout_, alpha_dropout_ = _dropping("dropout"), _dropping("alpha_dropout")
-feature_alpha_dropout_ = _dropping("feature_alpha_dropout")
-
-
-def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
-    """`nn.functional.rrelu` in place: changes `input` and returns it."""
-    from plait.nn import functional
-
-    return functional.rrelu(input, lower, upper, training, True)
-
-
-def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """Returns the p-norm distances of every pair of rows of a matrix; see `nn.functional.pdist`."""
-    from plait.nn import functional
-
-    return functional.pdist(input, p)
 
 
 def detach(input: Tensor) -> Tensor:
