@@ -34,7 +34,7 @@ func partDeriv(d *core.Derivation) { d.Set(0, embed(d.Grad(), d.Node.Any.(*windo
 
 // embed returns zeros of shape w.base but for the window, which is g. It undoes part.
 func embed(g *core.Tensor, w *window) *core.Tensor {
-	if overlaps(w.shape, w.strides) {
+	if Overlaps(w.shape, w.strides) {
 		return asStridedAdd(zerosFor(g, g.DType(), w.base), g, w.shape, w.strides, w.offset)
 	}
 	a := begin("slice_backward", g)

@@ -56,7 +56,7 @@ func asStridedDeriv(d *core.Derivation) {
 
 // asStridedAdd returns base with src added at the given layout, whose elements may share memory.
 func asStridedAdd(base, src *core.Tensor, shape, strides []int, offset int) *core.Tensor {
-	if !overlaps(shape, strides) {
+	if !Overlaps(shape, strides) {
 		return AsStridedScatter(base, src, shape, strides, offset)
 	}
 	return compose("as_strided", func() *core.Tensor {
@@ -67,8 +67,8 @@ func asStridedAdd(base, src *core.Tensor, shape, strides []int, offset int) *cor
 	})
 }
 
-// overlaps reports whether two elements of the layout may share memory.
-func overlaps(shape, strides []int) bool {
+// Overlaps reports whether two elements of a layout may share memory.
+func Overlaps(shape, strides []int) bool {
 	if core.Numel(shape) <= 1 {
 		return false
 	}
@@ -107,7 +107,7 @@ func AsStridedScatter(base, src *core.Tensor, shape, strides []int, offset int) 
 	if a.err == nil && core.Numel(shape) != src.Numel() {
 		a.failf(core.ShapeError, "the source has shape %v, want %v", src.Shape(), shape)
 	}
-	if a.err == nil && overlaps(shape, strides) {
+	if a.err == nil && Overlaps(shape, strides) {
 		a.failf(core.ValueError, "elements of shape %v with strides %v share memory", shape, strides)
 	}
 	out := a.out(base.DType(), base.Shape())

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -9,9 +10,9 @@ import (
 var combineKernel = core.Kernel("combine")
 
 // launch starts a collective of which every rank has given its post, on the streams of the posts, or through the relay if the
-// host cannot address the memory of one, and settles their works. last is the rank that came last. It returns false, and does
-// nothing, if the pieces do not fit.
-func launch(posts []*post, last int, through *relay) bool {
+// host cannot address the memory of one, and settles their works. last is the rank that came last. It does nothing if it returns
+// an error: errMisfit if the pieces do not fit.
+func launch(posts []*post, last int, through *relay) error {
 	ops := make([]*Operation, len(posts))
 	lanes := make([]lane, len(posts))
 	var waits []core.Event
@@ -24,12 +25,19 @@ func launch(posts []*post, last int, through *relay) bool {
 	}
 	plan, fits := steps(ops, last, staged)
 	if !fits {
-		return false
+		return errMisfit
 	}
+	waits = pending(waits)
+	all := len(waits)
 	waits = foreign(waits, posts)
+	if len(waits) < all || outside(posts) > 1 { // ranks may have given the same memory
+		if err := clash(plan, posts); err != nil {
+			return err
+		}
+	}
 	if staged && len(plan) > 0 {
 		relayed(newJob(ops[0].name(), posts, lanes, plan), through)
-		return true
+		return nil
 	}
 	var used []core.Stream
 	link := linkTime(posts)
@@ -58,8 +66,10 @@ func launch(posts []*post, last int, through *relay) bool {
 	for _, p := range posts {
 		p.work.settle(events, nil)
 	}
-	return true
+	return nil
 }
+
+var errMisfit = errors.New("the pieces do not fit")
 
 // foreign returns the events that are not done, but for those of the posts: two ranks may give the same memory, and then each
 // waits for the other's use, which is this very work.
@@ -67,6 +77,16 @@ func foreign(events []core.Event, posts []*post) []core.Event {
 	return slices.DeleteFunc(pending(events), func(e core.Event) bool {
 		return slices.ContainsFunc(posts, func(p *post) bool { return p.work.Event() == e })
 	})
+}
+
+// outside returns how many of the posts have memory that somebody else has too, such as a NumPy array: two of them may be one.
+func outside(posts []*post) (n int) {
+	for _, p := range posts {
+		if p.work.shared() {
+			n++
+		}
+	}
+	return n
 }
 
 // relayed starts a job and settles the works of its posts.

@@ -107,11 +107,7 @@ func (o *Operation) layout() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		if shape := p.Tensor.Shape(); core.Numel(shape) == p.N {
-			fmt.Fprintf(&b, "%v%v", p.Tensor.DType(), shape)
-		} else {
-			fmt.Fprintf(&b, "%v[%d]", p.Tensor.DType(), p.N)
-		}
+		b.WriteString(p.describe())
 	}
 	return b.String()
 }

@@ -58,6 +58,12 @@ func (m *meeting) transfer(send, recv *post) {
 			send.rank, send.op.layout(), recv.rank, recv.op.layout()))
 		return
 	}
+	if a, b := spanOf(&from, send.ins[0].Region(0, 0).Memory, 0, from.N), spanOf(&to, recv.outs[0].Region(0, 0).Memory, 0, to.N); a != b &&
+		a.storage == b.storage && a.lo < b.hi && b.lo < a.hi {
+		fail(core.Errorf(core.DistributedError, "recv", "%s and %s share memory, so that one would overwrite the other",
+			send.op.describe(source{send.rank, 0, false}), recv.op.describe(source{recv.rank, 0, true})))
+		return
+	}
 	stream, err := recv.place.streams.of("recv", recv.stream.Device(), send.rank)
 	if err != nil {
 		fail(err)

@@ -113,8 +113,11 @@ func (r *round) disagreement() error {
 func (r *round) launch(last int) {
 	if r.posts[0].op.Kind == KindExchange {
 		r.exchange()
-	} else if !launch(r.posts, last, r.meeting.relayOf(everyone, everyone)) {
-		r.fail(r.disagreement())
+	} else if err := launch(r.posts, last, r.meeting.relayOf(everyone, everyone)); err != nil {
+		if err == errMisfit {
+			err = r.disagreement()
+		}
+		r.fail(err)
 		return
 	}
 	r.over = true

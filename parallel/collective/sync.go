@@ -104,6 +104,14 @@ func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made
 		posts[d] = p
 	}
 	for d, p := range posts {
+		for i := range p.op.Ins {
+			p.op.Ins[i].locate()
+		}
+		if _, err := p.op.apart(d, p.op.Ins, p.op.Outs); err != nil {
+			return nil, core.Errorf(core.ValueError, like.Note, "device %d: %w", d, err)
+		}
+	}
+	for d, p := range posts {
 		if err := p.lend(streamsOf(core.CurrentContext().Rank(), d)); err != nil {
 			for _, q := range posts[:d+1] {
 				q.work.settle(nil, err)
@@ -112,7 +120,13 @@ func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made
 			return nil, err
 		}
 	}
-	launch(posts, len(posts)-1, relayOf(core.CurrentContext().Rank()))
+	if err := launch(posts, len(posts)-1, relayOf(core.CurrentContext().Rank())); err != nil {
+		for _, p := range posts {
+			p.work.settle(nil, err)
+			p.work.refused()
+		}
+		return nil, err
+	}
 	for _, p := range posts {
 		if p.work.shared() {
 			return p.work, p.work.Wait()
