@@ -592,9 +592,10 @@ char *plait_blas_name(void);
 // --- checkpoint ---
 
 // plait_checkpoint_save writes the pieces that the ranks of a group hold, and values, to a folder; without a
-// group one rank is alone. header is JSON: {"pieces": [{"name", "shape", "offset"}, ...], "values": {...},
-// "problem": "..."}, with the shape of the whole tensor and where the piece begins in it, or neither for a
-// whole one, and with what keeps the rank from taking part. It may wait for the device.
+// group one rank is alone. header is JSON: {"pieces": [{"name", "shape", "offset", "any"}, ...], "values":
+// {...}, "problem": "..."}, with the shape of the whole tensor and where the piece begins in it, or neither
+// for a whole one, of which "any" says that ranks may hold different values, and with what keeps the rank
+// from taking part. It may wait for the device.
 plait_status plait_checkpoint_save(plait_string dir, plait_string header, plait_tensors list, int64_t n,
 		plait_object of);
 

@@ -23,7 +23,7 @@ const root = ".."
 // layers lists the library's folders from the ground up. A package imports packages of lower layers only. A folder stands
 // for everything below it that has no entry of its own, except core; folder/* gives each folder inside it an entry.
 var layers = [][]string{
-	{"core/internal"},
+	{"core/internal", "core/disk"},
 	{"core"},
 	{"core/coretest"},
 	{"core/cpu/pool"},

@@ -2,6 +2,8 @@
 
 import functools
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import plait
@@ -263,6 +265,77 @@ def test_async_save(tmp_path):
 
     assert on_ranks(2, fn) == [True, True]
     assert dcp.async_save({"a": plait.ones(1)}, checkpoint_id=tmp_path / "b").result(60) is None
+
+
+def test_a_rank_waits_for_its_saves(tmp_path):
+    for i in range(20):
+
+        def fn(rank, i=i):
+            dist.init_process_group()
+            dcp.async_save({"w": rows(whole("w"), rank, 2)}, checkpoint_id=tmp_path / str(i))
+
+        dist.spawn(fn, nprocs=2, devices=["cpu:0"])
+        w = plait.zeros(7, 3)
+        dcp.load({"w": w}, checkpoint_id=tmp_path / str(i))
+        assert plait.equal(w, whole("w"))
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_save_that_fails_behind_a_rank_is_its_error(tmp_path, asks):
+    def fn(rank):
+        dist.init_process_group()
+        future = dcp.async_save({"w": rows(whole("w"), rank, 2)}, checkpoint_id=tmp_path)
+        if asks:
+            assert "index.json" in str(future.exception())
+
+    (tmp_path / "index.json").mkdir()
+    if asks:
+        dist.spawn(fn, nprocs=2, devices=["cpu:0"])
+    else:
+        with pytest.raises(OSError, match=r"index\.json"):
+            dist.spawn(fn, nprocs=2, devices=["cpu:0"])
+
+
+def test_a_process_waits_for_its_saves(tmp_path):
+    script = f"""
+import plait
+from plait.distributed import checkpoint as dcp
+for name in ("good", "bad"):
+    dcp.async_save({{"w": plait.ones(300000)}}, checkpoint_id={str(tmp_path)!r} + "/" + name)
+"""
+    (tmp_path / "bad" / "index.json").mkdir(parents=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert f"async_save to {tmp_path}/bad failed" in done.stderr and "index.json" in done.stderr
+    assert "good" not in done.stderr
+    w = plait.zeros(300000)
+    dcp.load({"w": w}, checkpoint_id=tmp_path / "good")
+    assert w.min().item() == 1
+
+
+def test_ranks_that_name_different_folders(tmp_path):
+    def fn(rank):
+        with pytest.raises(RuntimeError) as info:
+            dcp.save({"w": rows(whole("w"), rank, 3)}, checkpoint_id=tmp_path / str(rank // 2))
+        return str(info.value)
+
+    for message in on_ranks(3, fn):
+        assert f"rank 0 to {tmp_path}/0, rank 2 to {tmp_path}/1" in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_ranks_must_agree_on(tmp_path):
+    def fn(rank):
+        with pytest.raises(RuntimeError, match=r'tensor "a\.w": ranks 0 and 1 hold different values'):
+            dcp.save({"a": {"w": plait.full((2,), float(rank))}}, checkpoint_id=tmp_path)
+        m = model()  # whose statistics differ
+        m[1].running_mean.fill_(float(rank))
+        for state in ({"m": m}, {"m": m.state_dict()}, {"m": get_model_state_dict(m)}):
+            dcp.save(state, checkpoint_id=tmp_path)
+
+    on_ranks(3, fn)
+    other = model()
+    dcp.load({"m": other}, checkpoint_id=tmp_path)
+    assert other[1].running_mean.tolist() == [0.0] * 5
 
 
 def test_errors_are_everybodys(tmp_path):

@@ -17,6 +17,7 @@ func pieces(header string, list Tensors, n int64) (checkpoint.State, error) {
 		Pieces []struct {
 			Name          string
 			Shape, Offset []int
+			Any           bool
 		}
 		Values  map[string]json.RawMessage
 		Problem string
@@ -33,7 +34,7 @@ func pieces(header string, list Tensors, n int64) (checkpoint.State, error) {
 	}
 	for i, t := range tensors(list, n) {
 		p := h.Pieces[i]
-		s.Pieces = append(s.Pieces, checkpoint.Piece{Name: p.Name, Tensor: t, Shape: p.Shape, Offset: p.Offset})
+		s.Pieces = append(s.Pieces, checkpoint.Piece{Name: p.Name, Tensor: t, Shape: p.Shape, Offset: p.Offset, Any: p.Any})
 	}
 	return s, nil
 }
@@ -50,8 +51,9 @@ func groupOrNone(h Object) *collective.Group {
 type saving struct{ *checkpoint.Pending }
 
 // CheckpointSave writes the pieces that the ranks of a group hold, and values, to a folder; without a group one rank is alone.
-// header is JSON: {"pieces": [{"name", "shape", "offset"}, ...], "values": {...}, "problem": "..."}, with the shape of the whole
-// tensor and where the piece begins in it, or neither for a whole one, and with what keeps the rank from taking part.
+// header is JSON: {"pieces": [{"name", "shape", "offset", "any"}, ...], "values": {...}, "problem": "..."}, with the shape of the whole
+// tensor and where the piece begins in it, or neither for a whole one, of which "any" says that ranks may hold different values, and with
+// what keeps the rank from taking part.
 //
 //plait:waits
 func CheckpointSave(dir, header string, list Tensors, n int64, of Object) (status Status) {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/disk"
 )
 
 // Entry is a tensor to be written: its elements are little endian and in row-major order.
@@ -57,6 +58,17 @@ func Write(w io.Writer, entries []Entry, metadata map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// WriteFile writes a file as Write does, in the place of what is at path: see [disk.Replace].
+//
+// Errors: those of Write, and those of the file system.
+func WriteFile(path string, entries []Entry, metadata map[string]string) error {
+	err := disk.Replace(path, func(w io.Writer) error { return Write(w, entries, metadata) })
+	if _, known := core.KindOf(err); err != nil && !known {
+		err = core.Errorf(core.IOError, format, "%w", err)
+	}
+	return err
 }
 
 // layout returns the entries in the order of their bytes, and the bytes of each.

@@ -11,10 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/disk"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/stretchr/testify/assert"
@@ -218,24 +221,73 @@ func TestDamagedIndex(t *testing.T) {
 	}
 }
 
-// A rank whose disk fails leaves the checkpoint that was there.
-func TestARankThatCannotWrite(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Log("permissions do not bind root; the folder is put in a file's place instead")
+// everyFault calls save once for every change that it makes to the file system. The n-th is refused, and if killed so are all
+// after it, the removal of files among them, as if the process had ended there.
+func everyFault(t *testing.T, killed bool, save func(fault error) error) (changes int) {
+	t.Helper()
+	for n := 0; ; n++ {
+		var mu sync.Mutex
+		seen := 0
+		fault := fmt.Errorf("fault %d: %w", n, syscall.ENOSPC)
+		end := disk.Inject(func(disk.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			seen++
+			if seen == n+1 || killed && seen > n {
+				return fault
+			}
+			return nil
+		})
+		err := save(fault)
+		end()
+		if seen <= n {
+			require.NoError(t, err)
+			return n
+		}
 	}
-	good, bad := t.TempDir(), filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(bad, nil, 0o666))
-	saveAs(t, good, byRows, 2)
-	errs := make([]error, 2)
-	require.NoError(t, ranks(2, func(r *collective.Rank) error {
-		dir := []string{good, bad}[r.Rank]
-		errs[r.Rank] = Save(dir, State{Pieces: piecesOf(byRows, r.Rank, 2)}, r.World)
-		return nil
-	}))
-	assert.ErrorContains(t, errs[0], "rank 1: ")
-	assert.Error(t, errs[1])
-	_, err := Load(good, State{Pieces: blank(piecesOf(replicated, 0, 1))}, nil)
-	assert.NoError(t, err)
+}
+
+// 53. Whatever change of the file system fails, or is the last one before the process is killed, there is a whole checkpoint: the
+// one before or the new one, which is there if the save returned without an error. The next save removes what is left.
+func TestCase53EveryFault(t *testing.T) {
+	state := func(r *collective.Rank, step int) State {
+		full := op.Full([]int{50}, core.IntNum(int64(step)), op.TensorOptions{})
+		return State{
+			Pieces: []Piece{{Name: "w", Tensor: full, Shape: []int{100}, Offset: []int{50 * r.Rank}}, {Name: "same", Tensor: op.Ones(3)}},
+			Values: map[string]json.RawMessage{"step": json.RawMessage(fmt.Sprint(step))},
+		}
+	}
+	for _, killed := range []bool{false, true} {
+		dir := t.TempDir()
+		step := 0
+		save := func() error {
+			step++
+			return ranks(2, func(r *collective.Rank) error { return Save(dir, state(r, step), r.World) })
+		}
+		require.NoError(t, save())
+		have := step
+		changes := everyFault(t, killed, func(fault error) error {
+			err := save()
+			w := op.Zeros(100)
+			values, loading := Load(dir, State{Pieces: []Piece{{Name: "w", Tensor: w}}}, nil)
+			require.NoError(t, loading, "%v", fault)
+			v, e := core.Values[float32](w)
+			require.NoError(t, e)
+			require.Equal(t, slices.Min(v), slices.Max(v), "%v", fault)
+			require.Equal(t, string(values["step"]), fmt.Sprint(v[0]), "%v", fault)
+			require.Contains(t, []string{fmt.Sprint(have), fmt.Sprint(step)}, string(values["step"]), "%v", fault)
+			if err == nil {
+				require.Equal(t, fmt.Sprint(step), string(values["step"]), "%v", fault)
+			}
+			require.NoError(t, json.Unmarshal(values["step"], &have))
+			return err
+		})
+		assert.Greater(t, changes, 15)
+		require.NoError(t, save())
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		assert.Len(t, files, 3, "%v", files)
+	}
 }
 
 // A rank whose file cannot be written keeps all from a checkpoint, and the files of the others do not stay.

@@ -12,6 +12,7 @@ import (
 	"regexp"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/disk"
 	"github.com/plait-ml/plait/core/safetensors"
 )
 
@@ -52,17 +53,25 @@ func fileName(save string, rank, world int) string {
 	return fmt.Sprintf("%s-%05d-of-%05d.safetensors", save, rank, world)
 }
 
-// ours matches the names that fileName makes, and those of such files while they are written.
-var ours = regexp.MustCompile(`^[0-9a-f]{16}-\d{5}-of-\d{5}\.safetensors(\.[0-9a-f]{8}\.tmp)?$`)
+// pieceFile matches the names that fileName makes, and leftover those of files that are being written, or were when their
+// writer died.
+var (
+	pieceFile = regexp.MustCompile(`^[0-9a-f]{16}-\d{5}-of-\d{5}\.safetensors$`)
+	leftover  = regexp.MustCompile(`^([0-9a-f]{16}-\d{5}-of-\d{5}\.safetensors|index\.json)\.[0-9a-f]{8}\.tmp$`)
+)
 
 // write puts the index in its place in dir.
 func (x *index) write(dir string) error {
-	return safetensors.ReplaceFile(filepath.Join(dir, indexName), func(w io.Writer) error {
+	err := disk.Replace(filepath.Join(dir, indexName), func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", " ")
 		return enc.Encode(x)
 	})
+	if err != nil {
+		return errorf(core.IOError, "%w", err)
+	}
+	return nil
 }
 
 // readIndex reads the index of dir and checks all of it that needs no other file.
@@ -87,7 +96,7 @@ func readIndex(dir string) (*index, error) {
 		return nil, errorf(core.ValueError, "%s has version %d, this program reads %d", path, x.Version, version)
 	}
 	for _, f := range x.Files {
-		if !ours.MatchString(f.Name) {
+		if !pieceFile.MatchString(f.Name) {
 			return nil, errorf(core.ValueError, "%s is damaged: it names the file %.80q", path, f.Name)
 		}
 	}

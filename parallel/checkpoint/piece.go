@@ -25,6 +25,9 @@ type Piece struct {
 	Tensor *core.Tensor // the part, of any layout
 	Shape  []int        // the whole tensor's shape; nil if the piece is all of it
 	Offset []int        // where the part begins in the whole; nil for the origin
+	// Any says that ranks may hold different values of this piece, such as the statistics of a batch normalisation: the lowest
+	// rank's are saved. Otherwise it is an error if they do.
+	Any bool
 }
 
 // whole returns the shape of the tensor that p is a piece of.

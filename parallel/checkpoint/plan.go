@@ -13,6 +13,7 @@ import (
 // A description is what ranks tell each other before anything is moved: what they hold, or want.
 type description struct {
 	Save   string `json:",omitempty"` // rank 0: the save's name
+	Dir    string `json:",omitempty"` // of a save, without links
 	Pieces []described
 	Values map[string]json.RawMessage `json:",omitempty"`
 }
@@ -22,6 +23,8 @@ type described struct {
 	DType safetensors.DType
 	Whole []int
 	Box   box
+	On    string // the kind of device: equal computations have equal bits on devices of one kind
+	Any   bool   `json:",omitempty"`
 }
 
 // describeState checks what s asks for and describes its pieces.
@@ -39,15 +42,25 @@ func describe(pieces []Piece) ([]described, error) {
 		if err := p.check(); err != nil {
 			return nil, err
 		}
-		list[i] = described{p.Name, safetensors.DTypeOf(p.Tensor.DType()), slices.Clone(p.whole()), p.box()}
+		list[i] = described{p.Name, safetensors.DTypeOf(p.Tensor.DType()), slices.Clone(p.whole()), p.box(), kindOf(p.Tensor.Device()), p.Any}
 	}
 	return list, nil
+}
+
+// kindOf returns what devices that compute the same bits have in common.
+func kindOf(d core.Device) string {
+	if n, ok := d.(interface{ Name() string }); ok {
+		return d.Kind() + " " + n.Name()
+	}
+	return d.Kind()
 }
 
 // A source is a piece of a tensor and the ranks that hold it.
 type source struct {
 	box
 	ranks []int
+	on    []string // the kinds of devices, by index of ranks
+	any   bool     // the ranks may hold different values
 }
 
 // A plan says what all ranks together hold of each tensor.
@@ -85,7 +98,7 @@ func merge(ranks []description) (*plan, error) {
 			}
 			own[piece.Name] = append(own[piece.Name], piece.Box)
 			if piece.Box.count() > 0 {
-				t.add(piece.Box, r)
+				t.add(piece, r)
 			}
 		}
 	}
@@ -103,14 +116,14 @@ func merge(ranks []description) (*plan, error) {
 	return p, nil
 }
 
-func (t *planned) add(b box, rank int) {
-	for i, s := range t.from {
-		if s.equal(b) {
-			t.from[i].ranks = append(s.ranks, rank)
+func (t *planned) add(piece described, rank int) {
+	for i := range t.from {
+		if s := &t.from[i]; s.equal(piece.Box) {
+			s.ranks, s.on, s.any = append(s.ranks, rank), append(s.on, piece.On), s.any || piece.Any
 			return
 		}
 	}
-	t.from = append(t.from, source{b, []int{rank}})
+	t.from = append(t.from, source{piece.Box, []int{rank}, []string{piece.On}, piece.Any})
 }
 
 // writers chooses one rank for every piece, so that the ranks write about as many bytes each. The result holds, by tensor
@@ -122,7 +135,10 @@ func (p *plan) writers(world int) map[string][]int {
 		t := p.tensors[name]
 		chosen[name] = make([]int, len(t.from))
 		for i, s := range t.from {
-			w := slices.MinFunc(s.ranks, func(a, b int) int { return written[a] - written[b] })
+			w := s.ranks[0]
+			if !s.any {
+				w = slices.MinFunc(s.ranks, func(a, b int) int { return written[a] - written[b] })
+			}
 			written[w] += s.count() * t.dtype.Bits() / 8
 			chosen[name][i] = w
 		}

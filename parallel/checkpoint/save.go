@@ -9,9 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/disk"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/safetensors"
 	"github.com/plait-ml/plait/parallel/collective"
@@ -21,8 +21,9 @@ import (
 // call it, on one file system; a nil group is one rank alone. It returns when the checkpoint is whole and on the disk, or with
 // an error on every rank, and then dir holds the checkpoint it held before.
 //
-// Errors: pieces that do not fit together, or leave out a part of a tensor; values that differ under one name; a save to the
-// same folder that is still running; those of the file system.
+// Errors: folders that differ from rank to rank; pieces that do not fit together, leave out a part of a tensor, or hold other
+// values than those of the other ranks; values that differ under one name; another save to the folder that is still running,
+// of this process or another; those of the file system.
 func Save(dir string, s State, group *collective.Group) error {
 	w := world{group}
 	sv, err := begin(dir, s, w)
@@ -33,8 +34,9 @@ func Save(dir string, s State, group *collective.Group) error {
 }
 
 // SaveAsync is [Save] that returns when the state has been copied to host memory: what changes it later does not change what
-// is saved. The rest goes on while the ranks do; Wait of the result returns its error. The copies need memory on the host
-// for what the rank writes.
+// is saved. The rest goes on while the ranks do; Wait of the result returns its error. A rank of [collective.Spawn] whose
+// function returns waits for it, and has its error if nobody has asked. The copies need memory on the host for what the rank
+// writes.
 func SaveAsync(dir string, s State, group *collective.Group) (*Pending, error) {
 	own, err := ownGroup(group)
 	if err != nil {
@@ -51,13 +53,19 @@ func SaveAsync(dir string, s State, group *collective.Group) (*Pending, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeGroup(own))
 	}
-	p := &Pending{done: make(chan struct{})}
+	p := &Pending{done: make(chan struct{}), cancel: func() {}}
+	if group != nil {
+		p.cancel = group.BeforeEnd(p.Wait)
+	}
 	ctx := core.CurrentContext().Worker(0)
 	go func() {
-		defer close(p.done)
 		core.WithMode(func(m core.Mode) core.Mode { return m.WithContext(ctx) }, func() { p.err = sv.finish(w) })
 		p.err = errors.Join(p.err, closeGroup(own))
 		ctx.Free()
+		close(p.done)
+		if p.err == nil {
+			p.cancel()
+		}
 	}()
 	return p, nil
 }
@@ -83,8 +91,9 @@ func closeGroup(g *collective.Group) error {
 
 // Pending is a save that goes on.
 type Pending struct {
-	done chan struct{}
-	err  error
+	done   chan struct{}
+	err    error
+	cancel func() // nobody needs to wait for it any more
 }
 
 // Done returns a channel that is closed when the save has ended.
@@ -93,42 +102,32 @@ func (p *Pending) Done() <-chan struct{} { return p.done }
 // Wait waits for the end of the save and returns its error.
 func (p *Pending) Wait() error {
 	<-p.done
+	p.cancel()
 	return p.err
 }
 
 // A save is one rank's part in writing a checkpoint.
 type save struct {
-	dir     string
+	dir     string // without links, the same on all ranks
 	name    string // the same on all ranks
 	plan    *plan
 	writers map[string][]int
 	index   *index
 	pieces  []Piece        // those that this rank writes
 	copies  []*core.Tensor // of an asynchronous save
-	place   string         // its key among those running
+	lock    *disk.Lock     // rank 0's, for all
 }
-
-// running holds the folders that saves of this process are writing to, by rank.
-var running = struct {
-	sync.Mutex
-	places map[string]bool
-}{places: map[string]bool{}}
 
 // begin makes the plan of a save. All ranks return the same error, or all go on.
 func begin(dir string, s State, w world) (*save, error) {
-	sv := &save{dir: dir}
-	pieces, problem := describeState(s)
-	d := description{Pieces: pieces}
-	if problem == nil {
+	sv := &save{}
+	var problem error
+	d := description{}
+	if d.Pieces, problem = describeState(s); problem == nil {
 		d.Values, problem = checkValues(s.Values)
 	}
 	if problem == nil {
-		problem = sv.reserve(w.rank())
-	}
-	if problem == nil {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			problem = errorf(core.IOError, "%w", err)
-		}
+		d.Dir, problem = resolve(dir)
 	}
 	if w.rank() == 0 {
 		var b [8]byte
@@ -140,15 +139,50 @@ func begin(dir string, s State, w world) (*save, error) {
 		err = sv.arrange(all, s.Pieces, w)
 	}
 	if err != nil {
+		return nil, err
+	}
+	problem = sv.prepare(w)
+	var digests []uint32
+	if problem == nil {
+		digests, problem = sv.digests(s.Pieces, w)
+	}
+	told, err := exchange(w, digests, problem)
+	if err == nil {
+		err = sv.plan.compare(told)
+	}
+	if err != nil {
 		sv.end()
 		return nil, err
 	}
 	return sv, nil
 }
 
+// prepare makes the folder, on rank 0 keeps others from saving to it, and removes what dead writers have left.
+func (sv *save) prepare(w world) error {
+	if err := disk.MakeFolder(sv.dir); err != nil {
+		return errorf(core.IOError, "%w", err)
+	}
+	if w.rank() != 0 {
+		return nil
+	}
+	var err error
+	if sv.lock, err = disk.Acquire(sv.dir, fmt.Sprintf("the save %s (ranks: %d)", sv.name, w.size())); err != nil {
+		if errors.As(err, new(*disk.HeldError)) {
+			return errorf(core.StateError, "%w", err)
+		}
+		return errorf(core.IOError, "%w", err)
+	}
+	return sv.sweep()
+}
+
 // arrange decides what this rank writes and begins the index.
 func (sv *save) arrange(ranks []description, pieces []Piece, w world) (err error) {
-	sv.name = ranks[0].Save
+	sv.name, sv.dir = ranks[0].Save, ranks[0].Dir
+	for r, d := range ranks {
+		if d.Dir != sv.dir {
+			return errorf(core.DistributedError, "the ranks want to save to different folders: rank 0 to %s, rank %d to %s", sv.dir, r, d.Dir)
+		}
+	}
 	if sv.plan, err = merge(ranks); err != nil {
 		return err
 	}
@@ -203,15 +237,21 @@ func (sv *save) finish(w world) error {
 	if err != nil {
 		// Without agreement rank 0 may have gone on, to an index that names the file.
 		if w.group == nil || errors.As(err, new(agreed)) {
-			os.Remove(path)
+			_ = disk.Remove(path)
 		}
 		return err
 	}
 	if w.rank() == 0 {
 		sv.complete(all)
-		if problem = sv.index.write(sv.dir); problem == nil {
-			problem = sv.sweep()
+		if problem = sv.found(w); problem == nil {
+			problem = sv.index.write(sv.dir)
 		}
+		if problem == nil {
+			if problem = sv.sweep(); problem != nil {
+				problem = fmt.Errorf("the checkpoint is complete, but a file of an earlier one stays: %w", problem)
+			}
+		}
+		sv.lock.Release() // before the others go on, perhaps to the next save
 	}
 	_, err = exchange(w, struct{}{}, problem)
 	return err
@@ -270,36 +310,61 @@ func (sv *save) complete(ranks []result) {
 	}
 }
 
-// sweep removes the files of other saves.
+// found makes sure that rank 0 sees what the others have written.
+func (sv *save) found(w world) error {
+	for _, f := range sv.index.Files {
+		path := filepath.Join(sv.dir, f.Name)
+		if info, err := os.Stat(path); err != nil {
+			return errorf(core.IOError, "rank 0 does not see the file that another rank wrote, and %s must be one folder for all %d: %w", sv.dir, w.size(), err)
+		} else if info.Size() != f.Bytes {
+			return errorf(core.IOError, "%s has %d bytes, its rank wrote %d", path, info.Size(), f.Bytes)
+		}
+	}
+	return nil
+}
+
+// sweep removes the files of saves that the folder's index does not name, and what is unfinished. Without an index that can be
+// read nothing but the latter is removed: its files may still be worth something to somebody.
 func (sv *save) sweep() error {
 	files, err := os.ReadDir(sv.dir)
 	if err != nil {
 		return errorf(core.IOError, "%w", err)
 	}
+	x, err := readIndex(sv.dir)
+	needed := map[string]bool{}
+	if err == nil {
+		for _, f := range x.Files {
+			needed[f.Name] = true
+		}
+	}
+	known := err == nil || errors.Is(err, os.ErrNotExist)
 	for _, f := range files {
-		if name := f.Name(); ours.MatchString(name) && name[:len(sv.name)] != sv.name {
-			if err := os.Remove(filepath.Join(sv.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return errorf(core.IOError, "the checkpoint is complete, but a file of an earlier one stays: %w", err)
+		name := f.Name()
+		if leftover.MatchString(name) || known && pieceFile.MatchString(name) && !needed[name] {
+			if err := disk.Remove(filepath.Join(sv.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return errorf(core.IOError, "%w", err)
 			}
 		}
 	}
 	return nil
 }
 
-// reserve makes sure that no other save of this rank is writing to the folder: they would remove each other's files.
-func (sv *save) reserve(rank int) error {
-	path, err := filepath.Abs(sv.dir)
+// resolve returns a folder's path from the root and without links, whether it is there yet or not.
+func resolve(dir string) (string, error) {
+	path, err := filepath.Abs(dir)
 	if err != nil {
-		return errorf(core.IOError, "%w", err)
+		return "", errorf(core.IOError, "%w", err)
 	}
-	place := fmt.Sprintf("%d %s", rank, path)
-	running.Lock()
-	defer running.Unlock()
-	if running.places[place] {
-		return errorf(core.StateError, "a save to %s is still running; wait for it first", sv.dir)
+	for rest := ""; ; {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || path == filepath.Dir(path) {
+			return "", errorf(core.IOError, "%w", err)
+		}
+		path, rest = filepath.Dir(path), filepath.Join(filepath.Base(path), rest)
 	}
-	running.places[place], sv.place = true, place
-	return nil
 }
 
 // end gives up what the save holds.
@@ -308,12 +373,7 @@ func (sv *save) end() {
 		c.Release()
 	}
 	sv.copies = nil
-	if sv.place != "" {
-		running.Lock()
-		delete(running.places, sv.place)
-		running.Unlock()
-		sv.place = ""
-	}
+	sv.lock.Release()
 }
 
 // onHost runs fn without gradients where new tensors lie on the host.

@@ -97,15 +97,16 @@ func Pieces(m nn.Module, d Divided) ([]Piece, error) {
 	var list []Piece
 	for _, n := range nn.NamedTensors(m) {
 		if n.Kind != nn.Transient {
-			list = appendPiece(list, n.Name, n.Tensor, n.Tensor, d)
+			list = appendPiece(list, n.Name, n.Tensor, n.Tensor, d, n.Kind != nn.Parameter)
 		}
 	}
 	return list, nil
 }
 
-// appendPiece adds t, which lies as a module's tensor does if it has its shape, unless the rank has nothing of it.
-func appendPiece(list []Piece, name string, t, as *core.Tensor, d Divided) []Piece {
-	p := Piece{Name: name, Tensor: t}
+// appendPiece adds t, which lies as a module's tensor does if it has its shape, unless the rank has nothing of it. Ranks may hold
+// different values of it if any.
+func appendPiece(list []Piece, name string, t, as *core.Tensor, d Divided, any bool) []Piece {
+	p := Piece{Name: name, Tensor: t, Any: any}
 	if d != nil && slices.Equal(t.Shape(), as.Shape()) {
 		if p.Shape, p.Offset = d.Place(as); p.Shape != nil && t.Numel() == 0 {
 			return list
@@ -198,7 +199,7 @@ func (t *Training) collect() (State, error) {
 				put(statePrefix+n+"."+k, v)
 			}
 			for k, v := range kept.Tensors {
-				s.Pieces = appendPiece(s.Pieces, statePrefix+n+"."+k, v, p, t.Divided)
+				s.Pieces = appendPiece(s.Pieces, statePrefix+n+"."+k, v, p, t.Divided, false)
 			}
 		}
 	}
@@ -401,7 +402,7 @@ func (l *loading) room(name string, info Info, p *core.Tensor) (*core.Tensor, er
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	l.made = append(l.made, t)
-	l.pieces = appendPiece(l.pieces, name, t, p, l.Divided)
+	l.pieces = appendPiece(l.pieces, name, t, p, l.Divided, false)
 	return t, nil
 }
 

@@ -43,6 +43,7 @@ type member struct {
 	groups  atomic.Uint64 // made from this one by some of its ranks
 	again   atomic.Uint64 // and by all of them; see Renew
 	log     func(string)
+	leaving *leaving // the rank's, in all its groups
 
 	mu    sync.Mutex
 	stats Stats
@@ -95,13 +96,13 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 	m := newMeeting(&world{absent: map[int]error{}, rate: o.LinkRate}, ranks)
 	groups := make([]*Group, size)
 	for i := range groups {
-		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o)
+		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o, &leaving{waits: map[*func() error]struct{}{}})
 	}
 	return groups, nil
 }
 
-func newGroup(b Backend, name string, rank int, ranks []int, o Options) *Group {
-	return &Group{&member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log,
+func newGroup(b Backend, name string, rank int, ranks []int, o Options, e *leaving) *Group {
+	return &Group{&member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log, leaving: e,
 		stats: Stats{Calls: map[string]int{}, Bytes: map[string]int{}}}, o.Timeout}
 }
 
@@ -197,7 +198,7 @@ func (g *Group) New(ranks []int, o Options) (*Group, error) {
 	for i, r := range ranks {
 		global[i] = g.ranks[r]
 	}
-	return newGroup(g.backend.Split(ranks, key), o.Name, slices.Index(ranks, g.rank), global, o), nil
+	return newGroup(g.backend.Split(ranks, key), o.Name, slices.Index(ranks, g.rank), global, o, g.leaving), nil
 }
 
 // Renew returns a group of the same ranks as g, which begins anew: nothing that happened in an earlier one concerns it. The n-th
@@ -214,7 +215,7 @@ func (g *Group) Renew(o Options) *Group {
 	for i := range all {
 		all[i] = i
 	}
-	return newGroup(g.backend.Split(all, renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o)
+	return newGroup(g.backend.Split(all, renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o, g.leaving)
 }
 
 // renewed marks the keys of groups that begin anew.

@@ -62,6 +62,7 @@ func runRank(r *Rank, fn func(r *Rank) error) (err error) {
 		if p := recover(); p != nil {
 			err = core.Errorf(core.StateError, "spawn", "panic: %v\n%s", p, debug.Stack())
 		}
+		err = errors.Join(err, r.World.leaving.finish())
 		why := err
 		if why == nil {
 			why = core.Errorf(core.DistributedError, "", "it has returned")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,19 @@ class Rank:
         self.handle = 0  # of the group of all ranks that were started together
         self.world: ProcessGroup | None = None  # the default group, after init_process_group
         self.groups: dict[int, ProcessGroup] = {}  # that were made from it
+        self.waits: set[Callable[[], object]] = set()  # for what goes on beside the rank and needs its groups
+
+    def finish(self) -> None:
+        """Waits for what goes on beside the rank, and raises the first error that nobody has been told of."""
+        failed = None
+        for wait in tuple(self.waits):
+            self.waits.discard(wait)
+            try:
+                wait()
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
 
 class _Place(threading.local):

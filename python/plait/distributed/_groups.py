@@ -159,13 +159,16 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         ValueError: if there is no such group.
     """
     g = require(group, "destroy_process_group")
-    check(_core.bind_GroupClose(g._h))
     r = here()
-    if g is r.world:
-        r.world = None
-        r.groups.clear()
-    else:
-        r.groups = {k: v for k, v in r.groups.items() if v is not g}
+    try:
+        r.finish()  # what goes on needs the group
+    finally:
+        check(_core.bind_GroupClose(g._h))
+        if g is r.world:
+            r.world = None
+            r.groups.clear()
+        else:
+            r.groups = {k: v for k, v in r.groups.items() if v is not g}
 
 
 def require(group: Any, op: str) -> ProcessGroup:

@@ -110,6 +110,13 @@ class SpawnContext:
             why = f"it raised {type(error).__name__}: {error}"
             with self._lock:
                 self._errors.append((number, error))
+        try:
+            rank.finish()
+        except BaseException as error:
+            if why == "it has returned":
+                why = f"it raised {type(error).__name__}: {error}"
+                with self._lock:
+                    self._errors.append((number, error))
         finally:
             _core.bind_GroupAbort(handle, why)
             _core.bind_GroupClose(handle)

@@ -11,6 +11,7 @@ from plait._runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import is_initialized, require
 from plait.distributed._placement import placement_of
+from plait.nn.modules._state import varies
 
 
 def reshard(have: dict[str, Tensor], want: dict[str, Tensor]) -> None:
@@ -28,7 +29,7 @@ def pieces_of(tensors: dict[str, Tensor]) -> list[tuple[dict[str, Any], int]]:
     for name, t in tensors.items():
         placed = placement_of(t)
         if placed is None:
-            pieces.append(({"name": name}, t._h))
+            pieces.append(({"name": name, "any": varies(t)}, t._h))
         elif t.numel():  # else the rank has nothing of it
             pieces.append(({"name": name, "shape": placed.shape, "offset": placed.offset}, t._h))
     return pieces

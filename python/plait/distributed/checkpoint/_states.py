@@ -9,6 +9,7 @@ from plait import _ops
 from plait._tensor import Tensor
 from plait.distributed._placement import local, place, placed_like, placement_of, settle
 from plait.distributed.checkpoint.metadata import Metadata
+from plait.nn.modules._state import varies, vary
 from plait.nn.modules.module import Module
 from plait.nn.parallel.data_parallel import DataParallel
 from plait.nn.parallel.distributed import DistributedDataParallel
@@ -38,7 +39,7 @@ def model_state(model: Module) -> dict[str, Any]:
     for p in model.parameters():
         settle(p)
     return {
-        plain(name): place(v.detach(), placement_of(v)) if isinstance(v, Tensor) else v
+        plain(name): vary(place(v.detach(), placement_of(v)), varies(v)) if isinstance(v, Tensor) else v
         for name, v in model.state_dict(keep_vars=True).items()
     }
 

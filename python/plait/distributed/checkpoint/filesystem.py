@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from array import array
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,13 +11,13 @@ from typing import Any, TypeAlias
 
 import plait
 from plait import _core
-from plait._errors import error_from
 from plait._layout import Size
-from plait._runtime import SLICE, address, check
+from plait._runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, require
 from plait.distributed.checkpoint._moving import pieces_of
 from plait.distributed.checkpoint._nested import fill, flatten
+from plait.distributed.checkpoint._saving import Saving
 from plait.distributed.checkpoint._states import FlatStates, States, give, state_of
 from plait.distributed.checkpoint._values import decode, encode
 from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
@@ -61,7 +60,9 @@ def save(
 ) -> None:
     """Saves a state to a folder, which holds either this checkpoint or the one before, whatever happens.
 
-    All ranks call it. Tensors of FSDP are saved as the shards they are, tensors that all ranks have once. Values beside
+    All ranks call it, with one folder, to which one save at a time writes. Tensors of FSDP are saved as the shards they
+    are, tensors that all ranks have once: ranks on devices of one kind must have the same values, except of modules'
+    buffers, such as the statistics of a batch normalisation, of which the lowest rank's are saved. Values beside
     tensors are numbers, text, lists, tuples and dicts; such that differ from rank to rank need names of their own.
 
     Args:
@@ -76,8 +77,10 @@ def save(
     Raises:
         TypeError: for values that cannot be saved.
         ValueError: if the ranks' pieces leave out a part of a tensor.
+        RuntimeError: if another save to the folder, of this process or another, is still running.
         OSError: if a file cannot be written.
-        plait.DistributedError: on the other ranks, with the number of the one that failed.
+        plait.DistributedError: on the other ranks, with the number of the one that failed; on all, if they name
+            different folders or hold different values under one name.
     """
     folder, group = _where("save", checkpoint_id, storage_writer, planner, process_group, no_dist)
     state = _expanded("save", state_dict)
@@ -97,7 +100,9 @@ def async_save(
 ) -> Future[None]:
     """Does what `save` does, but returns when the state has been copied to host memory.
 
-    Later changes of the tensors are not saved. One save to a folder runs at a time.
+    Later changes of the tensors are not saved. One save to a folder runs at a time. A rank whose function returns, and
+    a process that ends, wait for it. An error that nobody has asked the result for is raised by the rank, and printed
+    by the process.
 
     Returns:
         a future that is done when the checkpoint is whole; its `result` raises what `save` would have.
@@ -106,20 +111,7 @@ def async_save(
     state = _expanded("async_save", state_dict)
     header, handles = _header("async_save", state)
     pending = check(_core.bind_CheckpointSaveAsync(folder, header, address(handles), len(handles), group))
-    future: Future[None] = Future()
-    future.set_running_or_notify_cancel()
-
-    def wait() -> None:
-        while (status := _core.bind_CheckpointWaitFor(pending, SLICE)) == 0:
-            pass
-        _core.bind_ObjectRelease(pending)
-        if status < 0:
-            future.set_exception(error_from(status))
-        else:
-            future.set_result(None)
-
-    threading.Thread(target=wait, name="plait-checkpoint").start()
-    return future
+    return Saving(pending, folder)
 
 
 def load(

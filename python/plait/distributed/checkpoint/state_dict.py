@@ -25,7 +25,7 @@ from plait.distributed.checkpoint._states import (
     optimizer_state,
     plain_names,
 )
-from plait.nn.modules._state import IncompatibleKeys
+from plait.nn.modules._state import IncompatibleKeys, varies, vary
 from plait.nn.modules.module import Module
 from plait.optim.optimizer import Optimizer
 
@@ -261,7 +261,7 @@ def _taken(state: dict[str, Any], whole: bool, where: device | None, here: bool)
         if name in gathers:
             return gathers[name]
         if isinstance(value, Tensor) and where is not None:
-            return place(value.to(where), placement_of(value))
+            return vary(place(value.to(where), placement_of(value)), varies(value))
         return value
 
     return fill(state, take)

@@ -15,6 +15,19 @@ from plait.nn.modules._tree import TreeMethods
 from plait.nn.parameter import Parameter, is_lazy
 
 EXTRA_STATE = "_extra_state"
+_VARIES = "_varies"
+
+
+def vary(tensor: Any, does: bool = True) -> Any:
+    """Says that ranks may hold different values of a tensor, as of a buffer, and returns it."""
+    if does:
+        setattr(tensor, _VARIES, True)
+    return tensor
+
+
+def varies(tensor: Any) -> bool:
+    """Whether ranks may hold different values of a tensor, of which a checkpoint takes the lowest rank's."""
+    return getattr(tensor, _VARIES, False)
 
 
 class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -88,7 +101,8 @@ class StateMethods(TreeMethods):
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         """Adds what belongs to this module alone."""
         for name, value in self._own_state():
-            destination[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
+            kept = value if keep_vars or is_lazy(value) else value.detach()
+            destination[prefix + name] = vary(kept, name in self._buffers)
         if self._has_extra_state():
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 

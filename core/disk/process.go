@@ -1,0 +1,32 @@
+package disk
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// bootOf returns a name for the time that the machine's kernel runs; the machine's own where the kernel has none.
+func bootOf(host string) string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return host
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// processStart returns when a process began, in a spelling that no other process of the same number shares; "" if there is no
+// such process, or nobody says.
+func processStart(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	// The second field is the program's name in brackets, which may hold anything; the time is the 22nd.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 {
+		return ""
+	}
+	return string(fields[19])
+}
