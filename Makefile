@@ -20,7 +20,7 @@ RACE_PACKAGES = $$(internal/make/race-packages)
 LONGEST = ./gpu ./tests_go ./core/op
 # The tests have a GPU made of software compile thousands of small programs: without its optimiser, and for narrow vectors, that
 # takes 0.6 of the time.
-SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128
+SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128 PLAIT_TEST_DRIVERS="$$(internal/make/software-gpu --drivers)"
 # What the compiled module of the Python package is made of.
 SOURCES := $(shell find core gpu parallel capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 

@@ -40,7 +40,7 @@ class BuildGo(build_ext):
         work.mkdir(parents=True)
         name = ext.name.rpartition(".")[2]
         generate(work, name.lstrip("_"))
-        link(work, module_file(work), target)
+        link(work, target)
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
@@ -55,19 +55,6 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
         line = shlex.join(str(c) for c in command)
         raise SystemExit(f"plait: {line} failed:\n{error.stdout}\n{error.stderr}") from None
     return done.stdout
-
-
-def module_file(work: Path) -> Path:
-    """Writes a go.mod like the project's that also has gopy, at the version that internal/tools pins; returns its path.
-
-    The generated packages belong to the project's module, so that its compiled packages are shared with other builds.
-    """
-    (gopy,) = re.findall(rf"{GOPY} (v\S+)", (ROOT / "internal/tools/go.mod").read_text())
-    modfile = work.with_suffix(".mod")  # a go.mod inside would cut the folder off from the project
-    modfile.write_text((ROOT / "go.mod").read_text() + f"\nrequire {GOPY} {gopy}\n")
-    sums = {line for f in ("go.sum", "internal/tools/go.sum") for line in (ROOT / f).read_text().splitlines()}
-    work.with_suffix(".sum").write_text("\n".join(sorted(sums)) + "\n")
-    return modfile
 
 
 def generate(work: Path, name: str) -> None:
@@ -92,7 +79,9 @@ def generate(work: Path, name: str) -> None:
         f"{MODULE}/capi/bind",
     ]
     run(*command, cwd=ROOT, PATH=path, GODEBUG="gotypesalias=0")  # gopy does not know aliases
-    run(sys.executable, "build.py", cwd=out)
+    stubs = out / "build.py"
+    stubs.write_text(flat(stubs.read_text()))
+    run(sys.executable, stubs.name, cwd=out)
     package = work / name
     package.mkdir()
     (package / f"{name}.c").write_text(quicken(complete((out / f"{name}.c").read_text())))
@@ -107,8 +96,19 @@ def generate(work: Path, name: str) -> None:
     (work / "main.go").write_text(f'package main\n\nimport _ "{MODULE}/{folder}"\n\nfunc main() {{}}\n')
 
 
+def flat(stubs: str) -> str:
+    """Leaves the functions of capi/bind alone: gopy's own, of handles and slices, check nothing and end the process."""
+    return re.sub(r"^(add_checked_function|mod\.add_function)\((mod, )?'(?!bind_).*\n", "", stubs, flags=re.M)
+
+
 def adapt(source: str, name: str) -> str:
-    """Fits gopy's Go source to an importable package; functions that cannot wait keep the GIL."""
+    """Fits gopy's Go source to an importable package of flat functions; those that cannot wait keep the GIL."""
+    for start, end in (
+        ("// initialization functions", "// boolGoToPy"), ("// ---- Package: go ---", "// ---- Package: bind ---"),
+    ):  # fmt: skip
+        assert source.count(start) == source.count(end) == 1, f"gopy writes something else for {start}"
+        source = source[: source.index(start)] + source[source.index(end) :]
+    source = re.sub(r'^\s*"github.com/go-python/gopy/gopyh".*\n', "", source, flags=re.M)
     source = source.replace("package main\n", f"package {name}\n", 1).replace("func main()", "func _()")
     source = re.sub(r"^#cgo LDFLAGS:.*$", "", source, flags=re.M)
     include = sysconfig.get_path("include")
@@ -176,7 +176,7 @@ def quicken(source: str) -> str:
     )
 
 
-def link(work: Path, modfile: Path, target: Path) -> None:
+def link(work: Path, target: Path) -> None:
     """Links the extension module, which exports its init function and the C functions alone."""
     flags = "-s -w"
     if sys.platform == "linux":
@@ -191,8 +191,6 @@ def link(work: Path, modfile: Path, target: Path) -> None:
     run(
         "go",
         "build",
-        f"-modfile={modfile}",
-        "-mod=mod",
         "-buildmode=c-shared",
         f"-ldflags={flags}",
         "-o",

@@ -198,6 +198,11 @@ func plait_manual_seed(seed C.int64_t) C.plait_status {
 	return C.plait_status(bind.ManualSeed(int64(seed)))
 }
 
+//export plait_manual_seed_kind
+func plait_manual_seed_kind(kind C.plait_string, seed C.int64_t) C.plait_status {
+	return C.plait_status(bind.ManualSeedKind(C.GoString(kind), int64(seed)))
+}
+
 //export plait_generator_new
 func plait_generator_new(seed C.int64_t) C.plait_object {
 	return C.plait_object(bind.GeneratorNew(int64(seed)))

@@ -89,6 +89,7 @@ enum {
 	PLAIT_ERROR_STATE = 8,
 	PLAIT_ERROR_IO = 9,
 	PLAIT_ERROR_DISTRIBUTED = 10,
+	PLAIT_ERROR_MATRIX = 11,
 };
 
 // --- status ---
@@ -98,7 +99,7 @@ char *plait_version(void);
 
 // plait_error_kind returns the number of an error's kind: 0 value, 1 shape, 2 dtype, 3 type, 4 index, 5
 // memory, 6 not implemented, 7 device, 8 state, 9 input and output, 10 ranks that disagree, died or never
-// came; 100 is what is no error: see plait_pack_next.
+// came, 11 a matrix that linear algebra cannot take; 100 is what is no error: see plait_pack_next.
 int64_t plait_error_kind(plait_status status);
 
 // plait_error_message returns what an error says: the operation, what it got and what it wanted.
@@ -493,6 +494,10 @@ plait_tensor plait_tensor_materialize(plait_tensor t, plait_device d);
 
 // plait_manual_seed restarts every random generator of the calling rank from seed.
 plait_status plait_manual_seed(int64_t seed);
+
+// plait_manual_seed_kind restarts the calling rank's random generators for devices of a kind, such as "gpu",
+// from seed.
+plait_status plait_manual_seed_kind(plait_string kind, int64_t seed);
 
 // plait_generator_new returns a random generator at the start of the seed's sequence.
 plait_object plait_generator_new(int64_t seed);

@@ -34,6 +34,7 @@ type randomState struct {
 	mu         sync.Mutex
 	generators atomic.Pointer[[]*Generator] // per device ordinal
 	seed       uint64
+	kinds      map[string]uint64 // seeds of kinds of devices that have one of their own
 }
 
 var contexts table[Context]

@@ -21,10 +21,11 @@ const (
 	StateError                   // a call out of order: a freed graph, a changed saved tensor; Python: RuntimeError
 	IOError                      // files
 	DistributedError             // ranks that disagree, died or never came; Python: RuntimeError
+	MatrixError                  // a matrix that linear algebra cannot take, such as a singular one; Python: LinAlgError
 )
 
 var kindNames = [...]string{"value error", "shape error", "dtype error", "type error", "index error", "memory error",
-	"not implemented", "device error", "state error", "i/o error", "distributed error"}
+	"not implemented", "device error", "state error", "i/o error", "distributed error", "matrix error"}
 
 func (k Kind) String() string { return kindNames[k] }
 

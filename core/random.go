@@ -58,7 +58,7 @@ func mix(z uint64) uint64 {
 }
 
 // Generator returns the rank's generator for device d. All start from the rank's seed, so the same draws give the same
-// numbers on every device. The meta device draws from that of the rank's home.
+// numbers on every device, unless [ManualSeedKind] gave those of d's kind another. The meta device draws from that of the rank's home.
 func (c *Context) Generator(d Device) *Generator {
 	if d.Kind() == MetaKind {
 		if home, err := c.Home(); err == nil {
@@ -80,7 +80,11 @@ func (c *Context) Generator(d Device) *Generator {
 	}
 	grown := make([]*Generator, max(len(old), i+1))
 	copy(grown, old)
-	grown[i] = NewGenerator(c.random.seed)
+	seed, own := c.random.kinds[d.Kind()]
+	if !own {
+		seed = c.random.seed
+	}
+	grown[i] = NewGenerator(seed)
 	c.random.generators.Store(&grown)
 	return grown[i]
 }
@@ -90,12 +94,33 @@ func ManualSeed(seed uint64) {
 	c := CurrentContext()
 	c.random.mu.Lock()
 	defer c.random.mu.Unlock()
-	c.random.seed = seed
+	c.random.seed, c.random.kinds = seed, nil
 	if g := c.random.generators.Load(); g != nil {
 		for _, x := range *g {
 			if x != nil {
 				x.Seed(seed)
 			}
+		}
+	}
+}
+
+// ManualSeedKind restarts the current rank's, or worker's, generators for devices of a kind from seed, those of devices that
+// are not open yet too.
+func ManualSeedKind(kind string, seed uint64) {
+	c := CurrentContext()
+	c.random.mu.Lock()
+	defer c.random.mu.Unlock()
+	if c.random.kinds == nil {
+		c.random.kinds = map[string]uint64{}
+	}
+	c.random.kinds[kind] = seed
+	g := c.random.generators.Load()
+	if g == nil {
+		return
+	}
+	for _, d := range OpenDevices() {
+		if i := d.Ordinal(); d.Kind() == kind && i < len(*g) && (*g)[i] != nil {
+			(*g)[i].Seed(seed)
 		}
 	}
 }

@@ -23,3 +23,33 @@ func TestGeneratorsHandOutPositions(t *testing.T) {
 	moved, _ := g.Fork(0).State()
 	require.NotEqual(t, sa, moved)
 }
+
+// kindDevice is a device of which only the kind and the place in lists of generators matter.
+type kindDevice struct {
+	Device
+	kind    string
+	ordinal int
+}
+
+func (d kindDevice) Kind() string { return d.kind }
+func (d kindDevice) Ordinal() int { return d.ordinal }
+
+func TestSeedsOfKindsOfDevices(t *testing.T) {
+	c := NewRankContext(0, nil)
+	defer c.Free()
+	seeds := func() []uint64 {
+		var out []uint64
+		for _, d := range []kindDevice{{kind: "a", ordinal: 100}, {kind: "b", ordinal: 101}} {
+			seed, _ := c.Generator(d).State()
+			out = append(out, seed)
+		}
+		return out
+	}
+	WithContext(c, func() {
+		ManualSeedKind("b", 7)
+		require.Equal(t, []uint64{DefaultSeed, 7}, seeds(), "a device that is not open yet has its kind's seed")
+		ManualSeed(3)
+		require.Equal(t, []uint64{3, 3}, seeds())
+		require.Empty(t, c.random.kinds, "all kinds have the rank's seed again")
+	})
+}

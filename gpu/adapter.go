@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"os"
 	"slices"
 	"sync"
 
@@ -20,6 +21,7 @@ var listed struct {
 // adapters lists the GPUs that can be opened. Software adapters are among them as often as PLAIT_SOFTWARE_GPU says.
 func adapters() []native.Adapter {
 	listed.Do(func() {
+		_ = os.Getenv("PLAIT_TEST_DRIVERS") // what go test's cache has seen a test read, it compares: a new driver changes this
 		listed.all = native.Adapters()
 		for _, a := range listed.all {
 			times := 1

@@ -125,7 +125,7 @@ func (x *matrices) storeOf(r *recorder, out *core.Operand, from core.Memory, row
 func (x *matrices) report(r *recorder, c *core.Call, what string) error {
 	s := newShader(r, "matrices' status")
 	at, count := s.wordsOf("status", x.status), s.uint(x.batch)
-	fault := s.faults(r, c, func(c *core.Call, at uint32) error { return core.Errorf(core.ValueError, c.Op, what, at) })
+	fault := s.faults(r, c, func(c *core.Call, at uint32) error { return core.Errorf(core.MatrixError, c.Op, what, at) })
 	return s.run(r, 1, func() string {
 		return together("first", "u32", "min(a, b)", 256) + eachGroup(256, "1u") + `
   var first = 0xffffffffu;

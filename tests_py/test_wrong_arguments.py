@@ -45,6 +45,13 @@ def released() -> plait.Tensor:
     return forged
 
 
+def itself() -> list[Any]:
+    """Returns a list that has itself for its elements."""
+    made: list[Any] = []
+    made += [made, made]
+    return made
+
+
 # Wrong for most arguments, and right for some; each makes a new value, since operations may change what they get.
 VALUES: dict[str, Callable[[], Any]] = {
     "none": lambda: None,
@@ -62,6 +69,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "past int64": lambda: 1 << 63,
     "empty list": lambda: [],
     "nested empty list": lambda: [[]],
+    "list of itself": itself,
     "mixed list": lambda: [1, "a"],
     "list of none": lambda: [None],
     "list of huge": lambda: [1 << 40] * 13,

@@ -11,6 +11,12 @@ func ManualSeed(seed int64) Status {
 	return 0
 }
 
+// ManualSeedKind restarts the calling rank's random generators for devices of a kind, such as "gpu", from seed.
+func ManualSeedKind(kind string, seed int64) Status {
+	core.ManualSeedKind(kind, uint64(seed))
+	return 0
+}
+
 // GeneratorNew returns a random generator at the start of the seed's sequence.
 func GeneratorNew(seed int64) Object { return handle.AddObject(core.NewGenerator(uint64(seed))) }
 

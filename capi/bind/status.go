@@ -28,8 +28,8 @@ const Busy = -1
 func Version() string { return version }
 
 // ErrorKind returns the number of an error's kind: 0 value, 1 shape, 2 dtype, 3 type, 4 index, 5 memory, 6 not
-// implemented, 7 device, 8 state, 9 input and output, 10 ranks that disagree, died or never came; 100 is what is no error:
-// see [PackNext].
+// implemented, 7 device, 8 state, 9 input and output, 10 ranks that disagree, died or never came, 11 a matrix that linear algebra cannot take;
+// 100 is what is no error: see [PackNext].
 func ErrorKind(status Status) int64 {
 	if _, ok := handle.Error(status).(*packing); ok {
 		return packingKind

@@ -9,6 +9,7 @@ package native
 
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra
+#cgo linux,amd64 LDFLAGS: -Wl,--wrap=dlsym
 #cgo noescape plaitk_gpu_submit
 #cgo nocallback plaitk_gpu_submit
 #cgo nocallback plaitk_gpu_poll

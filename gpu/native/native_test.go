@@ -5,6 +5,7 @@ package native
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
@@ -30,6 +31,31 @@ func TestAdaptersHaveLimits(t *testing.T) {
 	}
 	_, err := Open(len(list))
 	require.Error(t, err)
+}
+
+// The loader's layers look for a display, and there may be none.
+func TestListingSaysNothing(t *testing.T) {
+	const role = "TEST_LISTING"
+	if os.Getenv(role) != "" {
+		for _, a := range Adapters() {
+			g, err := Open(a.Index)
+			require.NoError(t, err)
+			g.Close()
+		}
+		return
+	}
+	c := exec.Command(os.Args[0], "-test.run=^TestListingSaysNothing$")
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); name != "XDG_RUNTIME_DIR" && name != "WAYLAND_DISPLAY" && name != "DISPLAY" {
+			c.Env = append(c.Env, v)
+		}
+	}
+	c.Env = append(c.Env, role+"=1")
+	var said strings.Builder
+	c.Stderr = &said
+	out, err := c.Output()
+	require.NoError(t, err, string(out))
+	require.Empty(t, said.String())
 }
 
 func TestErrorsAreReportedAndNotFatal(t *testing.T) {

@@ -21,6 +21,7 @@ AREAS = [
     ("linalg", "plait.linalg", "plait.linalg"),
     ("special", "plait.special", "plait.special"),
     ("autograd", "plait.autograd", "plait.autograd"),
+    ("func", "plait.func", "plait.func"),
     ("nn", "plait.nn", "plait.nn"),
     ("functional", "plait.nn.functional", "plait.nn.functional"),
     ("init", "plait.nn.init", "plait.nn.init"),

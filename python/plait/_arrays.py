@@ -11,7 +11,7 @@ from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, open_device
 from plait._kept import collect, keep
-from plait._runtime import address, call, check, is_tensor, own, wait_value
+from plait._runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
 from plait._warnings import warn
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Returns a tensor with a copy of `data`: a number, nested sequences, a NumPy array, a tensor.
+    """Returns a tensor with a copy of `data`: a number, nested sequences, a tensor, an array of NumPy's or with DLPack.
 
     Args:
         data: the values
@@ -36,13 +36,8 @@ def tensor(
         requires_grad: whether the result collects its gradient
         pin_memory: has no effect
     """
-    if is_tensor(data):
-        out = (
-            _ops.clone(data.detach())
-            if device is None or open_device(device) == data.device
-            else data.detach().to(device)
-        )
-        out = out if dtype is None or out.dtype is dtype else out.to(dtype)
+    if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray | np.generic):  # of another library, or a tensor
+        out = _taken(data).detach().to(device=device, dtype=dtype, copy=True)
     else:
         out = _from_array(_as_array(data), dtype, device, isinstance(data, np.ndarray | np.generic))
     if requires_grad:
@@ -50,8 +45,19 @@ def tensor(
     return out
 
 
+def _taken(data: Any) -> Tensor:
+    """Returns a tensor, or one over the memory of an array with DLPack."""
+    if is_tensor(data):
+        return data
+    from plait._dlpack import from_dlpack
+
+    return from_dlpack(data)
+
+
 def _as_array(data: Any) -> np.ndarray:
-    if not isinstance(data, np.ndarray | np.generic | int | float | bool) and _holds_tensor(data):
+    if isinstance(data, bytearray | memoryview | array):  # sequences of numbers too
+        data = data.tolist() if not isinstance(data, bytearray) else list(data)
+    if isinstance(data, list | tuple) and _holds_tensor(data):
         data = _plain(data)
     try:
         return np.asarray(data)
@@ -60,15 +66,23 @@ def _as_array(data: Any) -> np.ndarray:
 
 
 def _holds_tensor(data: Any) -> bool:
-    while isinstance(data, list | tuple) and data:
+    for _ in range(MAX_DIMS + 1):  # a sequence may contain itself
+        if not isinstance(data, list | tuple) or not data:
+            return is_tensor(data)
         data = data[0]
-    return is_tensor(data)
+    raise _too_deep()
 
 
-def _plain(data: Any) -> Any:
+def _plain(data: Any, depth: int = 0) -> Any:
     if is_tensor(data):
         return data.tolist()
-    return [_plain(d) for d in data] if isinstance(data, list | tuple) else data
+    if depth > MAX_DIMS:
+        raise _too_deep()
+    return [_plain(d, depth + 1) for d in data] if isinstance(data, list | tuple) else data
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"tensor: the sequences are nested more than {MAX_DIMS} deep, or one contains itself")
 
 
 def _kind(a: np.ndarray) -> str:
@@ -114,15 +128,63 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
 
 def as_tensor(data: Any, dtype: dt.dtype | None = None, device: DeviceLike | None = None) -> Tensor:
     """Returns `data` as a tensor, without a copy for a tensor and for an array of a dtype that tensors have."""
-    if is_tensor(data):
-        return data if dtype is None and device is None else data.to(device=device, dtype=dtype)
-    if isinstance(data, np.ndarray) and data.dtype in dt.FROM_NUMPY and data.flags.writeable:
-        out = from_numpy(data)
-        return out if dtype is None and device is None else out.to(device=device, dtype=dtype)
-    return tensor(data, dtype=dtype, device=device)
+    shared = _shared(data)
+    return tensor(data, dtype=dtype, device=device) if shared is None else shared.to(device=device, dtype=dtype)
 
 
-asarray = as_tensor
+def _shared(data: Any) -> Tensor | None:
+    """Returns a tensor with the memory of a tensor or an array; None for what is neither, or cannot be shared."""
+    if isinstance(data, np.ndarray):
+        known = data.dtype in dt.FROM_NUMPY and data.dtype.isnative and data.flags.writeable
+        size = data.itemsize
+        whole = known and not data.ctypes.data % size and not any(s % size for s in data.strides)
+        return from_numpy(data) if whole else None
+    return _taken(data) if hasattr(data, "__dlpack__") else None
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: dt.dtype | None = None,
+    device: DeviceLike | None = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """Returns `obj` as a tensor.
+
+    Args:
+        obj: a tensor, an array of NumPy's or with DLPack, a buffer, whose bytes are numbers of `dtype`, or else what
+            `tensor` takes
+        dtype: of the result; by default that of obj
+        device: where the result goes; by default where obj is
+        copy: True for a copy in any case, False for none in any case; by default memory is shared where it can be
+        requires_grad: whether the result collects its gradient; by default as obj does
+
+    Raises:
+        ValueError: where a copy is needed but not wanted.
+    """
+    if is_buffer(obj):
+        obj = np.asarray(memoryview(obj)) if dtype is None else np.frombuffer(obj, dt.as_numpy(dtype, "asarray"))
+    shared = _shared(obj)
+    out = tensor(obj, dtype=dtype, device=device) if shared is None else shared.to(device=device, dtype=dtype)
+    if copy and shared is not None and out is shared:
+        out = _ops.clone(out)
+    if copy is False and out is not shared:
+        raise ValueError(f"asarray: copy=False forbids the copy that a {type(obj).__name__} needs here")
+    if requires_grad is None or requires_grad == out.requires_grad:
+        return out
+    return out.detach().requires_grad_(requires_grad)
+
+
+def is_buffer(obj: Any) -> bool:
+    """Whether an object is memory, such as a bytearray, and neither an array nor a tensor."""
+    if isinstance(obj, np.ndarray | np.generic) or is_tensor(obj):
+        return False
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
 
 
 def to_numpy(t: Tensor) -> np.ndarray:

@@ -104,6 +104,14 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return rank(as_dtype(from_)) <= rank(as_dtype(to))
 
 
+def as_numpy(value: Any, name: str) -> np.dtype[Any]:
+    """Returns NumPy's dtype for a dtype; a function of this name wants it."""
+    d = as_dtype(value)
+    if d is bfloat16:
+        raise TypeError(f"{name}: NumPy has no bfloat16")
+    return TO_NUMPY[d]
+
+
 class finfo:  # noqa: N801
     """The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 

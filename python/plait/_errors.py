@@ -37,6 +37,10 @@ class IndexKindError(TypeError, IndexError):
     """Something in square brackets that is no index."""
 
 
+class LinAlgError(ArgumentError):
+    """A matrix that a function of linear algebra cannot take, such as a singular one."""
+
+
 class MissingFeatureError(NotImplementedError, AttributeError):
     """A name of PyTorch's that Plait does not have."""
 
@@ -54,6 +58,7 @@ EXCEPTIONS: tuple[type[Exception], ...] = (
     RuntimeError,
     OSError,
     DistributedError,
+    LinAlgError,
 )
 MEMORY = EXCEPTIONS.index(OutOfMemoryError)
 

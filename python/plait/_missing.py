@@ -1,22 +1,40 @@
-"""Names of PyTorch's that are not there: an error that says so, where another name is just unknown."""
+"""Names that are not there: an error says which of PyTorch's they are, and of others what was perhaps meant."""
 
 from __future__ import annotations
+
+import difflib
+import sys
+from typing import Any
 
 from plait._errors import MissingFeatureError
 
 
-def absent(area: str, where: str, name: str) -> AttributeError:
+class UnknownNameError(AttributeError):
+    """A name that neither the package nor PyTorch has. What it is like is looked up when the error is shown."""
+
+    def __init__(self, text: str, name: str = "", owner: Any = None) -> None:
+        super().__init__(text, name=name, obj=None)  # or the interpreter would guess, too
+        self._owner = owner
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        like = difflib.get_close_matches(self.name or "", [n for n in dir(self._owner) if n[0] != "_"], 1)
+        return f"{text}; did you mean {like[0]!r}?" if like and self._owner is not None else text
+
+
+def absent(area: str, where: str, name: str, owner: Any = None) -> AttributeError:
     """Returns the error for a name that is not there.
 
     Args:
         area: the list of names to look it up in
         where: the module or class, for the message
         name: what was asked for
+        owner: the module or class; by default the module that is called `where`
     """
     from plait._names import NAMES
 
-    if name.startswith("__") or name not in NAMES.get(area, "").split():
-        return AttributeError(f"{where} has no attribute {name!r}")
+    if name.startswith("_") or name not in NAMES.get(area, "").split():
+        return UnknownNameError(f"{where} has no attribute {name!r}", name, owner or sys.modules.get(where))
     return MissingFeatureError(
         f"{where}.{name}: this name of PyTorch's is not there yet; docs/coverage.md lists what is"
     )

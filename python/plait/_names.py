@@ -114,6 +114,10 @@ shifted_chebyshev_polynomial_w sinc softmax spherical_bessel_j0 xlog1py xlogy ze
 Function backward detect_anomaly enable_grad forward_ad functional grad gradcheck gradgradcheck graph
 inference_mode no_grad set_detect_anomaly set_grad_enabled
 """,
+    "func": """
+debug_unwrap functional_call functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize rearrange
+replace_all_batch_norm_modules_ stack_module_state vjp vmap
+""",
     "nn": """
 AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveLogSoftmaxWithLoss AdaptiveMaxPool1d
 AdaptiveMaxPool2d AdaptiveMaxPool3d AlphaDropout AvgPool1d AvgPool2d AvgPool3d BCELoss BCEWithLogitsLoss

@@ -50,6 +50,8 @@ def _general(function: Callable[..., Any], self: Any, other: Any) -> Any:
             number(other)
         except TypeError:
             return NotImplemented
+        except OverflowError:
+            pass  # the function says whose it is
     return function(self, other)
 
 

@@ -28,7 +28,7 @@ class Generator(_core.ObjectOwner):
 
     def seed(self) -> int:
         """Moves to the start of a sequence that the system chooses and returns its seed."""
-        value = int.from_bytes(os.urandom(7), "little")
+        value = system_seed()
         self.manual_seed(value)
         return value
 
@@ -52,6 +52,11 @@ class Generator(_core.ObjectOwner):
         return Generator(self.device, _handle=check(_core.bind_GeneratorFork(self._h, key)))
 
 
+def system_seed() -> int:
+    """Returns a seed that the system chooses."""
+    return int.from_bytes(os.urandom(7), "little")
+
+
 def _signed(seed: int) -> int:
     seed = int(seed) & (1 << 64) - 1
     return seed - (1 << 64) if seed >> 63 else seed
@@ -71,7 +76,7 @@ def manual_seed(seed: int) -> Generator:
 
 def seed() -> int:
     """Restarts every generator of the calling rank from a seed that the system chooses, and returns it."""
-    value = int.from_bytes(os.urandom(7), "little")
+    value = system_seed()
     manual_seed(value)
     return value
 

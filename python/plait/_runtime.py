@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
+import reprlib
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -277,16 +278,27 @@ def wrong_argument(function: Callable[..., Any], name: str, arguments: dict[str,
         known = [_WANTED[w] for w in wanted if w in _WANTED]
         for v in values:
             if known and len(known) == len(wanted) and not any(w(v) for w in known):
-                shown = repr(v)
-                shown = shown if len(shown) <= 60 else shown[:57] + "..."
+                shown = _shown(v)
                 return TypeError(f"{name}: {p.name} must be {' or '.join(wanted)}, got {type(v).__name__} {shown}")
     return None
+
+
+def _shown(value: Any) -> str:
+    """Returns a value in at most 60 characters, however deep or long it is."""
+    brief = reprlib.Repr()
+    brief.maxlist = brief.maxtuple = brief.maxdict = brief.maxset = 20
+    brief.maxstring = brief.maxlong = brief.maxother = 60
+    shown = brief.repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 def misuse(name: str, arguments: dict[str, Any], error: Exception) -> Exception:
     """Returns the error that says which argument of a generated function has the wrong type."""
     from plait import _ops
+    from plait._mistakes import is_callers
 
+    if is_callers(error):
+        return error
     if (wrong := wrong_argument(getattr(_ops, name), name, arguments)) is not None:
         return wrong
     if isinstance(error, OverflowError):

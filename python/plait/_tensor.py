@@ -54,11 +54,14 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
         def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
 
     def __new__(cls, *data: Any, device: DeviceLike | None = None) -> Any:
-        """Returns a tensor of the default dtype with a copy of `data`, or of the given sizes with undefined values."""
+        """Returns a tensor of the default dtype with a copy of `data`, or of the given sizes with undefined values.
+
+        Of a tensor it takes the dtype and, on the same device, the memory.
+        """
         self = object.__new__(cls)
         if len(data) == 1 and not isinstance(data[0], int):
             made = (
-                data[0].detach()
+                data[0].detach().to(device=device)
                 if isinstance(data[0], Tensor)
                 else tensor(data[0], dtype=dt.get_default_dtype(), device=device)
             )
@@ -275,11 +278,9 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
                 n = check(_core.bind_TensorShape(self._h, address(buffer)))
                 self._sizes = sizes = Size(buffer[:n])
                 return sizes
-            if name.startswith("_"):
-                raise AttributeError(f"Tensor has no attribute {name!r}")
             from plait._missing import absent
 
-            raise absent("tensor", "Tensor", name)
+            raise absent("tensor", "Tensor", name, type(self))
 
 
 _core.set_tensor_class(Tensor)

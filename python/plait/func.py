@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import Any
 
 from plait import _autograd, _ops
-from plait._errors import MissingFeatureError
+from plait._device import device
 from plait._modes import enable_grad
 from plait._pytree import flatten, spread, tree_map
+from plait._random import get_rng_state, set_rng_state
 from plait._tensor import Tensor
 from plait.nn.utils.stateless import functional_call
 
@@ -167,7 +168,7 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
 
 def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> tuple[Any, ...]:
     """Returns what a function returns for a tuple of arguments, and the product of its Jacobian with a tuple of
-    vectors; with has_aux, aux is third.
+    vectors; with has_aux, aux is third. With strict, a result that depends on no argument is an error.
     """
     with _depth as nested, enable_grad():
         inputs = _Inputs("jvp", tuple(primals), nested)
@@ -179,6 +180,8 @@ def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_au
         out, aux = _split("jvp", func(*inputs.build(inputs.leaves)), has_aux)
         leaves, build = flatten(out)
         ys = _tensors("jvp", leaves)
+        if strict and not all(y.requires_grad for y in ys):
+            raise RuntimeError("jvp: a result depends on no argument, which strict forbids")
         # The product of a vector u with the Jacobian is linear in u: its own derivative is the product wanted.
         duals = _Inputs("jvp", [_ops.zeros_like(y) for y in ys], nested)
         back = inputs.grads(ys, duals.leaves, True)
@@ -236,6 +239,30 @@ def hessian(func: Func, argnums: int | Sequence[int] = 0) -> Func:
     return jacrev(jacrev(func, argnums), argnums)
 
 
+class _Draws:
+    """Around each call of a mapped function: what becomes of the random numbers that it draws."""
+
+    def __init__(self, randomness: str, places: set[device]) -> None:
+        self.randomness, self.places = randomness, places | {device("cpu")}
+        self.first: list[Any] | None = None
+
+    def _states(self) -> list[Any]:
+        return [get_rng_state(p) for p in self.places]
+
+    def __enter__(self) -> None:
+        if self.first is None:
+            self.first = self._states()
+        elif self.randomness == "same":
+            for p, state in zip(self.places, self.first, strict=True):
+                set_rng_state(state, p)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self.randomness == "error" and self._states() != self.first:
+            raise RuntimeError(
+                'vmap: the function draws random numbers; say randomness="different", or "same" for equal ones'
+            )
+
+
 def vmap(
     func: Func, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Func:
@@ -246,9 +273,12 @@ def vmap(
         in_dims: the dimension of each argument, or of what is in it; None for what every call gets whole. Arguments by
             name are taken apart along dimension 0.
         out_dims: the dimension of each result
-        randomness: has no effect: calls draw different numbers
+        randomness: whether calls may draw random numbers: "error", "different", or "same" for the same in every call
         chunk_size: has no effect
     """
+
+    if randomness not in ("error", "different", "same"):
+        raise ValueError(f'vmap: randomness must be "error", "different" or "same", got {randomness!r}')
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, build = flatten((list(args), kwargs))
@@ -264,9 +294,11 @@ def vmap(
             found = f"dimensions of different sizes {sorted(sizes)}" if sizes else "no dimension"
             raise ValueError(f"vmap: got {found} to take parts along")
         made = []
+        draws = _Draws(randomness, {t.device for t in leaves if isinstance(t, Tensor)})
         for i in range(sizes.pop()):
             own = build([leaf if p is None else p[i] for leaf, p in zip(leaves, parts, strict=True)])
-            made.append(flatten(func(*own[0], **own[1])))
+            with draws:
+                made.append(flatten(func(*own[0], **own[1])))
         if not made:
             raise ValueError("vmap: got a dimension of size 0, of which no result can be made")
         join = made[0][1]
@@ -294,6 +326,6 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingFeatureError(f"plait.func has no {name}")
+    from plait._missing import absent
+
+    raise absent("func", "plait.func", name)

@@ -53,4 +53,6 @@ def is_tracing() -> bool:
 def __getattr__(name: str) -> Any:
     if name in ("ScriptFunction", "ScriptModule", "freeze", "load", "save", "trace", "trace_module"):
         raise MissingFeatureError(f"plait.jit.{name}: there is no compiler; save a state_dict to keep a model")
-    raise AttributeError(f"plait.jit has no attribute {name!r}")
+    from plait._missing import absent
+
+    raise absent("jit", "plait.jit", name)

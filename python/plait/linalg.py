@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _decompositions as de
 from plait import _ops
-from plait._decompositions import LinAlgError
-from plait._errors import MissingFeatureError
-from plait._functions._common import store
+from plait._errors import LinAlgError, MissingFeatureError
+from plait._functions._common import store, typed
 from plait._modes import no_grad, without_autocast
+from plait._runtime import is_tensor
 from plait.return_types import LU, QR, CholeskyEx, Eigh, InvEx, LinalgSVD, Lstsq, LUFactor, LUFactorEx, Slogdet, SolveEx
 
 if TYPE_CHECKING:
@@ -253,32 +253,60 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     m, n = A.shape[-2:]
     none = _ops.empty(0, dtype=A.dtype, device=A.device)
     residuals = _ops.sum(_ops.square(_ops.matmul(A, x) - B), -2) if m > n else none
-    return Lstsq(x, residuals, matrix_rank(A), none)
+    return Lstsq(x, residuals, matrix_rank(A, rtol=rcond), none)
+
+
+def _small(s: Tensor, A: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """Whether singular values of matrices A count as 0: those of at most max(atol, rtol times the largest).
+
+    Both may be tensors, with one element for each matrix. Without rtol that is the precision of A's dtype times the
+    longer side, or 0 where atol is not 0.
+    """
+    from plait._dtype import finfo
+
+    if not s.numel():
+        return _ops.lt(s, 0)
+    least = _ops.unsqueeze(typed(0.0 if atol is None else atol, s), -1)
+    if rtol is None:
+        rtol = _ops.where(_ops.gt(least, 0), 0.0, max(A.shape[-2:]) * finfo(A.dtype).eps)
+    else:
+        rtol = _ops.unsqueeze(typed(rtol, s), -1)
+    return _ops.le(s, _ops.maximum(least, _ops.mul(_ops.amax(s, -1, True), rtol)))
 
 
 def pinv(
-    A: Tensor, *, atol: Any = None, rtol: float | None = None, hermitian: bool = False, out: Tensor | None = None
+    A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """Returns the pseudo-inverses of matrices; singular values below rtol times the largest count as 0."""
-    return store(out, _ops.linalg_pinv(A, -1.0 if rtol is None else rtol))
+    """Returns the pseudo-inverses of matrices.
+
+    Args:
+        A: the matrices
+        atol: singular values of at most this, or of rtol times the largest, count as 0; a number, or one for each
+        rtol: as above; by default the precision of the dtype times the longer side, or 0 where atol is not 0
+        hermitian: the matrices are symmetric, and only what is on and below their diagonals is read
+        out: where the result goes
+    """
+    if atol is None and not hermitian and not is_tensor(rtol):
+        return store(out, _ops.linalg_pinv(A, -1.0 if rtol is None else rtol))
+    with without_autocast():
+        if hermitian:
+            s, u = _ops.linalg_eigh(A)
+            v = u
+        else:
+            u, s, vh = _ops.linalg_svd(A)
+            v = vh.mT
+        small = _small(_ops.abs(s), A, atol, rtol)
+        inverse = _ops.where(small, 0.0, _ops.reciprocal(_ops.where(small, 1.0, s)))
+        return store(out, _ops.matmul(v * _ops.unsqueeze(inverse, -2), u.mT))
 
 
 def matrix_rank(
-    A: Tensor,
-    *,
-    atol: float | None = None,
-    rtol: float | None = None,
-    hermitian: bool = False,
-    out: Tensor | None = None,
+    A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """Returns the number of singular values above max(atol, rtol times the largest)."""
-    from plait._dtype import finfo
-
-    s = _ops.linalg_svd(A.detach())[1]
-    if rtol is None:
-        rtol = 0.0 if atol else max(A.shape[-2:]) * finfo(A.dtype).eps
-    bound = _ops.clamp(_ops.amax(s, -1, True) * rtol, atol or 0.0, None)
-    return store(out, _ops.sum(_ops.gt(s, bound), -1))
+    """Returns the number of singular values above max(atol, rtol times the largest); arguments are those of `pinv`."""
+    a = A.detach()
+    s = _ops.abs(_ops.linalg_eigh(a)[0]) if hermitian else _ops.linalg_svd(a)[1]
+    return store(out, _ops.sum(_ops.logical_not(_small(s, A, atol, rtol)), -1))
 
 
 def vector_norm(

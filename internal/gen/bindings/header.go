@@ -131,7 +131,7 @@ func header(functions []*function) string {
 var kinds = [...]string{
 	core.ValueError: "VALUE", core.ShapeError: "SHAPE", core.DTypeError: "DTYPE", core.TypeError: "TYPE", core.IndexError: "INDEX",
 	core.MemoryError: "MEMORY", core.NotImplemented: "NOT_IMPLEMENTED", core.DeviceError: "DEVICE", core.StateError: "STATE", core.IOError: "IO",
-	core.DistributedError: "DISTRIBUTED",
+	core.DistributedError: "DISTRIBUTED", core.MatrixError: "MATRIX",
 }
 
 // cParam returns the name in C of a parameter in Go.

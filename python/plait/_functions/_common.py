@@ -31,6 +31,8 @@ def operand(value: Any, name: str = "operand") -> Tensor:
         kind, v = number(value)
     except TypeError:
         raise TypeError(f"{name}: want a tensor or a number, got {type(value).__name__} {value!r:.60}") from None
+    except OverflowError as error:
+        raise OverflowError(f"{name}: {error}") from None
     return (
         own(_core.bind_TensorNumber(kind, v, int(v) if kind != -1 else 0))
         if kind < 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any
 
+from plait._mistakes import is_accident
 from plait._runtime import wrong_argument
 
 
@@ -26,8 +26,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except _MISTAKES as error:
-            # Those of the engine say whose they are; a feature that is missing is an AttributeError too.
-            if _NAMED.match(str(error)) or isinstance(error, NotImplementedError):
+            if not is_accident(error):
                 raise
             name = function.__name__
             try:
@@ -46,4 +45,3 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
 _MISTAKES = (
     TypeError, AttributeError, LookupError, StopIteration, ArithmeticError, ValueError,
 )  # fmt: skip
-_NAMED = re.compile(r"\w+: |dtype must ")

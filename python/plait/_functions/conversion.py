@@ -298,9 +298,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
 
     from plait._arrays import from_numpy, tensor
 
-    if dtype is dt.bfloat16:
-        raise TypeError("frombuffer: NumPy has no bfloat16")
-    a = np.frombuffer(buffer, dt.TO_NUMPY[dtype], count, offset)
+    a = np.frombuffer(buffer, dt.as_numpy(dtype, "frombuffer"), count, offset)
     out = from_numpy(a) if a.flags.writeable else tensor(a)
     out.requires_grad = requires_grad
     return out

@@ -107,8 +107,10 @@ def qr(input: Tensor, some: bool = True, *, out: Any = None) -> QR:
 
 
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> SVD:
-    """Returns U, S and V with input = U diag(S) V^T; see `linalg.svd`."""
-    u, s, vh = la.svd(input, not some)
+    """Returns U, S and V with input = U diag(S) V^T, see `linalg.svd`; without compute_uv U and V are 0, and square."""
+    u, s, vh = la.svd(input, not (some and compute_uv))
+    if not compute_uv:
+        u, vh = _ops.zeros_like(u), _ops.zeros_like(vh)
     return store(out, SVD(u, s, vh.mT))
 
 

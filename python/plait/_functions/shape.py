@@ -153,16 +153,20 @@ def repeat_interleave(
         input: the tensor; with nothing else, how often to repeat each index
         repeats: how often: a number, or a vector of one for each part, for which it waits
         dim: the dimension
-        output_size: has no effect
+        output_size: the size of the repeated dimension, if it is known, to compare with
     """
     from plait._arrays import tensor
     from plait._tensor import Tensor
 
     if repeats is None:
-        return _ops.repeat_interleave(_ops.arange(0, end=input.shape[0], device=input.device), input, 0)
-    return _ops.repeat_interleave(
-        input, repeats if isinstance(repeats, Tensor) else tensor(repeats, device=input.device), dim
-    )
+        input, repeats, dim = _ops.arange(0, end=input.shape[0], device=input.device), input, 0
+    elif not isinstance(repeats, Tensor):
+        repeats = tensor(repeats, device=input.device)
+    out = _ops.repeat_interleave(input, repeats, dim)
+    if output_size is not None and out.shape[0 if dim is None else dim] != output_size:
+        size = out.shape[0 if dim is None else dim]
+        raise ValueError(f"repeat_interleave: output_size is {output_size}, but the repeats add up to {size}")
+    return out
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:

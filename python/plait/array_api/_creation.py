@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import plait
-from plait._arrays import tensor
+from plait._arrays import is_buffer
 from plait._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -21,16 +23,8 @@ def asarray(
     Raises:
         ValueError: if copy is False and the values need one.
     """
-    if copy:
-        return tensor(obj, dtype=dtype, device=device)
-    made = plait.as_tensor(obj, dtype=dtype, device=device)
-    if copy is False and not (made is obj or (hasattr(obj, "__array_interface__") and _shares(made, obj))):
-        raise ValueError(f"asarray: the values of a {type(obj).__name__} need a copy here, and copy is False")
-    return made
-
-
-def _shares(made: Tensor, obj: Any) -> bool:
-    return made.numel() == 0 or made.data_ptr() == obj.__array_interface__["data"][0]
+    values = np.asarray(memoryview(obj)) if is_buffer(obj) else obj
+    return plait.asarray(values, dtype=dtype, device=device, copy=copy)
 
 
 def arange(

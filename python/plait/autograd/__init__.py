@@ -36,7 +36,9 @@ class Variable(metaclass=_Tensors):
 def __getattr__(name: str) -> Any:
     if name in ("profiler", "profiler_util", "NestedIOFunction"):
         raise MissingFeatureError(f"plait.autograd.{name} is not there")
-    raise AttributeError(f"module 'plait.autograd' has no attribute {name!r}")
+    from plait._missing import absent
+
+    raise absent("autograd", "plait.autograd", name)
 
 
 __all__ = [

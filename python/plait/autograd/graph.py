@@ -121,7 +121,9 @@ def register_multi_grad_hook(
 def __getattr__(name: str) -> Any:
     if name in ("allow_mutation_on_saved_tensors", "increment_version", "node_creation_hook"):
         raise MissingFeatureError(f"plait.autograd.graph.{name} is not there")
-    raise AttributeError(f"module 'plait.autograd.graph' has no attribute {name!r}")
+    from plait._missing import absent
+
+    raise absent("graph", "plait.autograd.graph", name)
 
 
 __all__ = [

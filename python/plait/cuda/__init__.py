@@ -12,8 +12,18 @@ from plait._device import synchronize as _synchronize
 from plait._entered import enter, leave
 from plait._errors import OutOfMemoryError
 from plait._functions.machine import memory_stats as _memory_stats
-from plait._random import get_rng_state, manual_seed, seed, set_rng_state
 from plait._rank import here as _here
+from plait.cuda.random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 from plait.cuda.streams import Event, Stream, current_stream, default_stream, set_stream, stream
 
 __all__ = [
@@ -29,7 +39,9 @@ __all__ = [
     "get_device_name",
     "get_device_properties",
     "get_rng_state",
+    "get_rng_state_all",
     "init",
+    "initial_seed",
     "ipc_collect",
     "is_available",
     "is_bf16_supported",
@@ -47,6 +59,7 @@ __all__ = [
     "seed_all",
     "set_device",
     "set_rng_state",
+    "set_rng_state_all",
     "set_stream",
     "stream",
     "synchronize",
@@ -184,16 +197,6 @@ def ipc_collect() -> None:
     """Has no effect: no memory is shared with other processes."""
 
 
-def manual_seed_all(seed: int) -> None:
-    """Restarts the generators of all devices from a seed."""
-    manual_seed(seed)
-
-
-def seed_all() -> None:
-    """Restarts the generators of all devices from a seed that the system chooses."""
-    seed()
-
-
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     """Returns what `plait.memory_stats` does of a GPU; nothing where there is none."""
     return _memory_stats(_gpu(device)) if is_available() else {}
@@ -236,4 +239,6 @@ def __getattr__(name: str) -> Any:
 
         if name in GPU_TYPES:
             return GPU_TYPES[name]
-    raise AttributeError(f"plait.cuda has no attribute {name!r}")
+    from plait._missing import absent
+
+    raise absent("cuda", "plait.cuda", name)

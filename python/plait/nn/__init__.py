@@ -1,6 +1,5 @@
 """Neural networks: modules, parameters, and the functions that they are made of."""
 
-from plait._errors import MissingFeatureError
 from plait.nn import functional as functional
 from plait.nn import init as init
 from plait.nn import utils as utils
@@ -12,8 +11,6 @@ from plait.nn.parameter import UninitializedParameter as UninitializedParameter
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
     if name in ("parallel", "DataParallel"):  # ranks and devices are only needed by those who use several
         import importlib
 
@@ -23,4 +20,6 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module("plait.nn.attention")
-    raise MissingFeatureError(f"plait.nn has no {name}")
+    from plait._missing import absent
+
+    raise absent("nn", "plait.nn", name)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait import _ops
-from plait._errors import MissingFeatureError
 from plait._modes import no_grad
 from plait._warnings import warn
 
@@ -255,6 +254,6 @@ kaiming_uniform, kaiming_normal, orthogonal, sparse = kaiming_uniform_, kaiming_
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingFeatureError(f"plait.nn.init has no {name}")
+    from plait._missing import absent
+
+    raise absent("init", "plait.nn.init", name)

@@ -45,4 +45,6 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from plait._missing import absent
+
+    raise absent("optim", "plait.optim", name)

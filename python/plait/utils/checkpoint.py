@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,12 @@ from plait._warnings import warn
 from plait.autograd.function import Function
 from plait.utils._recompute import CHECKS, CheckpointError, Frame, RandomState
 
-_early_stop: list[bool | None] = [None]
+
+class _EarlyStop(threading.local):
+    value: bool | None = None  # that `set_checkpoint_early_stop` has set for the calling thread
+
+
+_early_stop = _EarlyStop()
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -24,11 +30,11 @@ def noop_context_fn() -> tuple[Any, Any]:
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
     """Inside, checkpoints end the second run of their functions early, or do not, whatever their early_stop says."""
-    _early_stop.append(enable)
+    before, _early_stop.value = _early_stop.value, enable
     try:
         yield
     finally:
-        _early_stop.pop()
+        _early_stop.value = before
 
 
 def _random_state(args: tuple[Any, ...]) -> RandomState:
@@ -124,7 +130,7 @@ def checkpoint(
     first, again = context_fn()
     if not is_grad_enabled():
         return function(*args, **kwargs)
-    stop = early_stop if _early_stop[-1] is None else _early_stop[-1]
+    stop = early_stop if _early_stop.value is None else _early_stop.value
     random = _random_state(args) if preserve_rng_state else None
     frame = Frame(function, args, kwargs, random, again, stop, CHECKS[determinism_check])
     with first:

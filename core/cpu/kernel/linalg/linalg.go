@@ -71,11 +71,11 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	case C.LINALG_OK:
 		return nil
 	case C.LINALG_SINGULAR:
-		return core.Errorf(core.ValueError, c.Op, "matrix %d is singular, want one that can be inverted", int(at))
+		return core.Errorf(core.MatrixError, c.Op, "matrix %d is singular, want one that can be inverted", int(at))
 	case C.LINALG_NOT_POSITIVE:
-		return core.Errorf(core.ValueError, c.Op, "matrix %d is not positive definite", int(at))
+		return core.Errorf(core.MatrixError, c.Op, "matrix %d is not positive definite", int(at))
 	}
-	return core.Errorf(core.ValueError, c.Op, "no convergence for matrix %d, which may hold NaN or infinity", int(at))
+	return core.Errorf(core.MatrixError, c.Op, "no convergence for matrix %d, which may hold NaN or infinity", int(at))
 }
 
 func permutation(_ *kernel.Context, c *core.Call) error {

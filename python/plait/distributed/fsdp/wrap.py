@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -88,24 +89,31 @@ class CustomPolicy:
         return True if recurse else self._function(module)
 
 
-_wrapping: list[tuple[Callable[..., Any], dict[str, Any]]] = []
+class _Wrapping(threading.local):
+    """The classes, with their arguments, of the `enable_wrap` that the calling thread is in, the innermost last."""
+
+    def __init__(self) -> None:
+        self.units: list[tuple[Callable[..., Any], dict[str, Any]]] = []
+
+
+_wrapping = _Wrapping()
 
 
 @contextlib.contextmanager
 def enable_wrap(*, wrapper_cls: Callable[..., Any], **kwargs: Any) -> Iterator[None]:
     """Inside, `wrap(module)` is `wrapper_cls(module, **kwargs)`."""
-    _wrapping.append((wrapper_cls, kwargs))
+    _wrapping.units.append((wrapper_cls, kwargs))
     try:
         yield
     finally:
-        _wrapping.pop()
+        _wrapping.units.pop()
 
 
 def wrap(module: Module, **kwargs: Any) -> Any:
     """Returns the module, inside `enable_wrap` made a unit."""
-    if not _wrapping:
+    if not _wrapping.units:
         return module
-    cls, given = _wrapping[-1]
+    cls, given = _wrapping.units[-1]
     return cls(module, **{**given, **kwargs})
 
 

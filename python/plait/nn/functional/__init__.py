@@ -1,6 +1,5 @@
 """The functions that layers are made of."""
 
-from plait._errors import MissingFeatureError
 from plait._functions._guard import guard as _guard
 from plait.nn.functional.activation import (
     celu,
@@ -286,6 +285,6 @@ _guard(globals())
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingFeatureError(f"plait.nn.functional has no {name}")
+    from plait._missing import absent
+
+    raise absent("functional", "plait.nn.functional", name)

@@ -1,6 +1,5 @@
 """Tools for training and for changing modules."""
 
-from plait._errors import MissingFeatureError
 from plait.nn.utils import parametrizations, parametrize, rnn, stateless
 from plait.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -46,6 +45,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingFeatureError(f"plait.nn.utils has no {name}")
+    from plait._missing import absent
+
+    raise absent("nn_utils", "plait.nn.utils", name)

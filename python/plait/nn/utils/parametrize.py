@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,21 +14,29 @@ from plait.nn.modules.container import ModuleDict, ModuleList
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter, adopt
 
-_depth = 0
-_cache: dict[tuple[int, str], Tensor] = {}
+
+class _Cache(threading.local):
+    """What the calling thread, a rank perhaps, has computed inside `cached`."""
+
+    depth = 0
+
+    def __init__(self) -> None:
+        self.values: dict[ParametrizationList, Tensor] = {}
+
+
+_cache = _Cache()
 
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Computes each parametrized tensor at most once inside `with`."""
-    global _depth
-    _depth += 1
+    """Computes each parametrized tensor at most once inside `with`, and again after it was assigned to."""
+    _cache.depth += 1
     try:
         yield
     finally:
-        _depth -= 1
-        if not _depth:
-            _cache.clear()
+        _cache.depth -= 1
+        if not _cache.depth:
+            _cache.values.clear()
 
 
 class ParametrizationList(ModuleList):
@@ -114,16 +123,17 @@ class ParametrizationList(ModuleList):
 
 def _property(name: str) -> property:
     def get(self: Any) -> Tensor:
-        table = self.__dict__["_modules"]["parametrizations"]
-        if not _depth:
-            return table[name]()
-        key = (id(self), name)
-        if key not in _cache:
-            _cache[key] = table[name]()
-        return _cache[key]
+        functions = self.__dict__["_modules"]["parametrizations"][name]
+        if not _cache.depth:
+            return functions()
+        if functions not in _cache.values:
+            _cache.values[functions] = functions()
+        return _cache.values[functions]
 
     def put(self: Any, value: Tensor) -> None:
-        self.__dict__["_modules"]["parametrizations"][name].right_inverse(value)
+        functions = self.__dict__["_modules"]["parametrizations"][name]
+        functions.right_inverse(value)
+        _cache.values.pop(functions, None)
 
     return property(get, put)
 

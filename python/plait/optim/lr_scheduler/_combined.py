@@ -77,6 +77,8 @@ class ChainedScheduler(SequentialLR):
 
     def step(self, epoch: float | None = None) -> None:
         """Moves every schedule to its next epoch."""
+        if epoch is not None:
+            raise TypeError("ChainedScheduler: step takes no epoch")
         for s in self._schedulers:
             s.step()
         self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]

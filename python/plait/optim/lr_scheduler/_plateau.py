@@ -54,8 +54,8 @@ class ReduceLROnPlateau(LRScheduler):
         return self.cooldown_counter > 0
 
     def step(self, metrics: Any, epoch: float | None = None) -> None:  # type: ignore[override]
-        """Takes the metric of an epoch."""
-        self.last_epoch += 1
+        """Takes the metric of an epoch, by default the next one."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else int(epoch)
         groups = self.optimizer.param_groups
         rates, least = array("d", [float(g["lr"]) for g in groups]), array("d", self.min_lrs)
         state = array("d", (self.best, self.num_bad_epochs, self.cooldown_counter))

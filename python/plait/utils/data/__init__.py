@@ -47,3 +47,9 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+
+def __getattr__(name: str) -> object:
+    from plait._missing import absent
+
+    raise absent("data", "plait.utils.data", name)
