@@ -2,6 +2,7 @@ package core
 
 import (
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -57,6 +58,7 @@ type Operand struct {
 	IsNumber bool
 	present  bool
 	partial  bool // other calls write to other parts of the memory at the same time
+	abroad   bool // other streams use the memory too
 	storage  *Storage
 	epoch    uint32
 }
@@ -79,7 +81,10 @@ func (o *Operand) Contiguous() bool { return IsContiguous(o.Shape, o.Strides) }
 func (o *Operand) Storage() *Storage { return o.storage }
 
 // A Call is one launch of a kernel: its operands and attributes. Streams hand calls out and keep them; callers fill them
-// in between Begin and Launch.
+// in between Begin and Launch. Nothing is locked meanwhile, and a call that is never launched is of no consequence.
+//
+// An operand that is a tensor without memory, because making it failed or it was released, is the call's error
+// ([Call.Err]): the call is not run, and fails its outputs.
 type Call struct {
 	Kernel KernelID
 	Op     string // the operation's name, for messages
@@ -99,10 +104,15 @@ type Call struct {
 	// Mark replaces the kernel for a call of a Go function when the device is done with what came before and the inputs are
 	// there. What comes after does not wait for it: a GPU goes on meanwhile. It must not block.
 	Mark func()
+	// Placed is called when the call has its place in the stream, before it runs, with the event that is done when the call is.
+	// The stream is locked: it must not be used.
+	Placed func(done Event)
 
 	stream Stream
 	waits  []Event
-	shared bool // uses memory that others read and write without a stream
+	err    error // of an operand
+	shared bool  // uses memory that others read and write without a stream
+	abroad bool  // uses memory that other streams use too
 	outs   [2]Operand
 	ins    [4]Operand
 }
@@ -118,7 +128,8 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Fn, c.HostOnly, c.Mark, c.shared = 0, false, nil, false, nil, false
+	c.Work, c.InPlace, c.Fn, c.HostOnly, c.Mark, c.Placed = 0, false, nil, false, nil, nil
+	c.err, c.shared, c.abroad = nil, false, false
 }
 
 // Clear lets go of what the call refers to.
@@ -126,7 +137,7 @@ func (c *Call) Clear() {
 	clear(c.Outs)
 	clear(c.Ins)
 	clear(c.waits)
-	c.Fn, c.Mark = nil, nil
+	c.Fn, c.Mark, c.Placed, c.err = nil, nil, nil, nil
 	// Calls over long lists, such as the parameters of a model, do not leave their room in every slot of the queue. Their first
 	// operands stand in the call as well, from before the lists grew.
 	if cap(c.Outs) > longList {
@@ -171,7 +182,7 @@ func (c *Call) Waits() []Event { return c.waits }
 func (c *Call) Out(t *Tensor) *Call {
 	o := addOperand(&c.Outs)
 	if t != nil {
-		c.operand(o, t, true)
+		c.operand(o, t)
 	}
 	return c
 }
@@ -180,7 +191,7 @@ func (c *Call) Out(t *Tensor) *Call {
 func (c *Call) In(t *Tensor) *Call {
 	o := addOperand(&c.Ins)
 	if t != nil {
-		c.operand(o, t, false)
+		c.operand(o, t)
 	}
 	return c
 }
@@ -226,20 +237,69 @@ func (c *Call) Float(v ...float64) *Call {
 	return c
 }
 
-func (c *Call) operand(o *Operand, t *Tensor, write bool) {
+func (c *Call) operand(o *Operand, t *Tensor) {
 	o.present, o.DType, o.Shape, o.Strides = true, t.dtype, t.shape, t.strides
 	if t.isNumber {
 		o.IsNumber, o.Number = true, t.other.number
 		return
 	}
 	s := t.storage
+	if s == nil {
+		if c.err == nil {
+			c.err = t.Usable(c.Op)
+		}
+		return
+	}
 	o.Memory, o.Offset, o.storage, o.epoch = s.held.memory, t.offset, s, s.epoch
 	c.Work = max(c.Work, Numel(t.shape))
 	if s.shared.Load() > 0 {
 		c.shared = true
 	}
 	if s.held.home != c.stream || s.foreign.load() {
-		c.waits = s.use(c.stream, write, c.waits)
+		o.abroad, c.abroad = true, true
+	}
+}
+
+// Err returns the error of the first operand that has no memory, or nil. Such a call cannot run.
+func (c *Call) Err() error { return c.err }
+
+// Place makes the call wait for what other streams do with its operands. Streams call it in Launch, when they are locked and
+// [Stream.Next] is the event of the call.
+func (c *Call) Place() {
+	if c.abroad {
+		for i := range c.Outs {
+			if o := &c.Outs[i]; o.abroad {
+				c.waits = o.storage.use(c.stream, true, c.waits)
+			}
+		}
+		for i := range c.Ins {
+			if o := &c.Ins[i]; o.abroad {
+				c.waits = o.storage.use(c.stream, false, c.waits)
+			}
+		}
+	}
+	if c.Placed != nil {
+		c.Placed(c.stream.Next())
+	}
+}
+
+// Calls are those of a stream that nobody uses. The zero value has none.
+type Calls struct{ spare atomic.Pointer[Call] }
+
+// Get returns a call of stream s to fill in. It is the one that came back last: it is in the cache.
+func (p *Calls) Get(s Stream, k KernelID, op string) *Call {
+	c := p.spare.Swap(nil)
+	if c == nil {
+		c = new(Call)
+	}
+	c.Reset(s, k, op)
+	return c
+}
+
+// Put takes back a call that was cleared; nil is none.
+func (p *Calls) Put(c *Call) {
+	if c != nil {
+		p.spare.Store(c)
 	}
 }
 

@@ -53,16 +53,16 @@ type Stream interface {
 	// Free gives memory back in program order: calls launched before may still use it, later ones may get it again.
 	// Those that do wait for the events of other streams in after.
 	Free(m Memory, after ...Event)
-	// Begin returns a call to fill in, waiting while the queue is full. The stream is locked until Launch or Abandon: no
-	// memory of it may be allocated in between.
+	// Begin returns a call to fill in.
 	Begin(k KernelID, op string) *Call
-	// Launch enqueues the call, or runs it at once where that is faster.
+	// Launch enqueues the call, waiting while the queue is full, or runs it at once where that is faster. One with an error
+	// ([Call.Err]) fails.
 	Launch(c *Call)
-	// Abandon gives up a call returned by Begin.
+	// Abandon gives back a call returned by Begin that is not launched.
 	Abandon(c *Call)
 	// Record returns an event that is done when everything launched so far is. It takes no lock.
 	Record() Event
-	// Next returns the event that is done when the call being filled in is.
+	// Next returns the event that is done when the call being launched is: see [Call.Place].
 	Next() Event
 	// Wait makes later calls wait for the event.
 	Wait(e Event)
@@ -75,7 +75,7 @@ type Stream interface {
 	Synchronize() error
 	// TakeError returns the first unread execution error, without waiting.
 	TakeError() error
-	// Crowded reports whether the queue is so full that an operation of many calls might have to wait in Begin.
+	// Crowded reports whether the queue is so full that an operation of many calls might have to wait in Launch.
 	Crowded() bool
 	// MakeRoom waits until the queue is at most half full.
 	MakeRoom()

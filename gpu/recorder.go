@@ -62,6 +62,9 @@ func (r *recorder) grid(p *program, x, y, z int, params []uint32, mems ...core.M
 
 // temp returns memory that is the call's alone.
 func (r *recorder) temp(bytes int) (core.Memory, error) {
+	if core.AllocFault(r.stream, bytes) {
+		return core.Memory{}, core.Errorf(core.MemoryError, "allocate", "no room for %d bytes of scratch on %v", bytes, r.device)
+	}
 	class := sizeClass(bytes)
 	if b, ok := r.stream.scratch.take(class); ok {
 		r.temps = append(r.temps, b.memory)

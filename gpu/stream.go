@@ -31,7 +31,9 @@ type stream struct {
 	faults   core.Memory // a word for each call of a batch that may find a fault
 	releases releases    // that the worker has not seen
 
-	mu      sync.Mutex // held from Begin to Launch
+	calls core.Calls
+
+	mu      sync.Mutex // held in Launch
 	slots   []slot
 	pending []core.Event // of other streams, that the next call must wait for
 	worker  bool         // the goroutine runs
@@ -61,9 +63,9 @@ type stream struct {
 	failure atomic.Pointer[failure] // the first unread error
 }
 
-// A slot is a call in the queue, or a transfer.
+// A slot is a call in the queue, perhaps of a transfer, or one to be used again.
 type slot struct {
-	call     core.Call
+	call     *core.Call
 	transfer *transfer
 }
 
@@ -90,6 +92,9 @@ func (s *stream) Counters() core.Counters { return s.counts }
 
 // Alloc implements [core.Stream].
 func (s *stream) Alloc(bytes int) (core.Memory, error) {
+	if core.AllocFault(s, bytes) {
+		return core.Memory{}, core.Errorf(core.MemoryError, "allocate", "out of memory: no room for %d bytes on %v", bytes, s.device)
+	}
 	class := sizeClass(bytes)
 	b, ok := s.cache.take(class)
 	if !ok {
@@ -113,29 +118,39 @@ func (s *stream) Free(m core.Memory, after ...core.Event) {
 }
 
 // Begin implements [core.Stream].
-func (s *stream) Begin(k core.KernelID, op string) *core.Call {
-	s.mu.Lock()
-	t := s.tail.Load()
-	for t-s.taken.Load() >= queueSize {
-		s.mu.Unlock()
-		s.waitTaken(t - queueSize + 1)
-		s.mu.Lock()
-		t = s.tail.Load()
-	}
-	c := &s.slots[t%queueSize].call
-	c.Reset(s, k, op)
-	return c
-}
+func (s *stream) Begin(k core.KernelID, op string) *core.Call { return s.calls.Get(s, k, op) }
 
 // Abandon implements [core.Stream].
 func (s *stream) Abandon(c *core.Call) {
 	c.Clear()
-	s.mu.Unlock()
+	s.calls.Put(c)
 }
 
 // Launch implements [core.Stream].
 func (s *stream) Launch(c *core.Call) {
+	if err := c.Err(); err != nil {
+		c.Fail(err)
+		s.fail(err)
+		s.Abandon(c)
+		return
+	}
+	s.launch(c, nil)
+}
+
+// launch enqueues the call, perhaps of a transfer, and returns its number.
+func (s *stream) launch(c *core.Call, of *transfer) uint64 {
+	s.mu.Lock()
 	t := s.tail.Load() + 1
+	for t-s.taken.Load() > queueSize {
+		s.mu.Unlock()
+		s.waitTaken(t - queueSize)
+		s.mu.Lock()
+		t = s.tail.Load() + 1
+	}
+	c.Place()
+	slot := &s.slots[t%queueSize]
+	s.calls.Put(slot.call)
+	slot.call, slot.transfer = c, of
 	if len(s.pending) > 0 {
 		c.AddWaits(s.pending...)
 		s.pending = s.pending[:0]
@@ -154,6 +169,7 @@ func (s *stream) Launch(c *core.Call) {
 	if wait {
 		core.Waiting(func() { s.wait(t) })
 	}
+	return t
 }
 
 // rouse wakes the worker if it sleeps.

@@ -40,10 +40,7 @@ func sizeOf(regions []core.Region) int {
 func (s *stream) transfer(name string, t *transfer, after []core.Event) uint64 {
 	c := s.Begin(-1, name)
 	c.AddWaits(after...)
-	n := s.tail.Load() + 1
-	s.slots[(n-1)%queueSize].transfer = t
-	s.Launch(c)
-	return n
+	return s.launch(c, t)
 }
 
 // A fetched is a transfer that reads.

@@ -29,11 +29,11 @@ func (s *stream) work() {
 			}
 			continue
 		}
-		slot := &s.slots[(next-1)%queueSize]
+		slot := &s.slots[next%queueSize]
 		s.order(r, slot.call.Waits())
 		s.record(r, slot)
 		if s.device.adapter.Software && slot.transfer == nil {
-			r.batch.load += elements(&slot.call)
+			r.batch.load += elements(slot.call)
 		}
 		carried := slot.transfer != nil && s.carries.Load()
 		if s.sent.Load() < next {
@@ -150,7 +150,7 @@ func (s *stream) order(r *recorder, events []core.Event) {
 // record turns a call into commands, or keeps it for the fusion that it is a member of. A failure goes to its outputs and is the
 // stream's error.
 func (s *stream) record(r *recorder, slot *slot) {
-	c := &slot.call
+	c := slot.call
 	profile := core.ActiveProfile()
 	if profile == nil && slot.transfer == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
 		return

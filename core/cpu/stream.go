@@ -33,9 +33,10 @@ type stream struct {
 	cache  cache
 	counts core.Counters
 
-	mu      sync.Mutex // held from Begin to Launch
-	slots   []core.Call
-	first   uint64         // the number of slots[0]'s call, or that plus a multiple of queueSize
+	calls core.Calls
+
+	mu      sync.Mutex     // held in Launch
+	slots   []*core.Call   // that are queued, by number; the rest are for use again
 	pending []core.Event   // of other streams, that the next call must wait for
 	inline  kernel.Context // of calls on the caller's thread
 	worker  bool           // the goroutine runs
@@ -60,7 +61,7 @@ type stream struct {
 type failure struct{ err error }
 
 func newStream(d *Device, rank int) *stream {
-	s := &stream{device: d, rank: rank, slots: make([]core.Call, queueSize), wake: make(chan struct{}, 1)}
+	s := &stream{device: d, rank: rank, slots: make([]*core.Call, queueSize), wake: make(chan struct{}, 1)}
 	s.doneCv.L = &s.doneMu
 	s.cache.device = d
 	s.counts = core.NewCounters(d.ordinal, rank)
@@ -79,6 +80,9 @@ func (s *stream) Counters() core.Counters { return s.counts }
 
 // Alloc implements [core.Stream].
 func (s *stream) Alloc(bytes int) (core.Memory, error) {
+	if core.AllocFault(s, bytes) {
+		return core.Memory{}, s.device.outOfMemory("allocate", bytes)
+	}
 	class := sizeClass(bytes)
 	b, ok := s.cache.take(class)
 	if !ok {
@@ -98,35 +102,31 @@ func (s *stream) Free(m core.Memory, after ...core.Event) {
 }
 
 // Begin implements [core.Stream].
-func (s *stream) Begin(k core.KernelID, op string) *core.Call {
-	s.mu.Lock()
-	t := s.tail.Load()
-	for t-s.done.Load() >= queueSize {
-		s.mu.Unlock()
-		s.wait(t - queueSize/2) // a host that came back for each free slot would take its core from the workers
-		s.mu.Lock()
-		t = s.tail.Load()
-	}
-	if s.done.Load() == t {
-		s.first = t + 1 // calls that run at once all use the same slot, which stays in the cache
-	}
-	c := s.slot(t + 1)
-	c.Reset(s, k, op)
-	return c
-}
-
-// slot returns where call n is kept.
-func (s *stream) slot(n uint64) *core.Call { return &s.slots[(n-s.first)%queueSize] }
+func (s *stream) Begin(k core.KernelID, op string) *core.Call { return s.calls.Get(s, k, op) }
 
 // Abandon implements [core.Stream].
 func (s *stream) Abandon(c *core.Call) {
 	c.Clear()
-	s.mu.Unlock()
+	s.calls.Put(c)
 }
 
 // Launch implements [core.Stream].
 func (s *stream) Launch(c *core.Call) {
+	if err := c.Err(); err != nil {
+		c.Fail(err)
+		s.fail(err)
+		s.Abandon(c)
+		return
+	}
+	s.mu.Lock()
 	t := s.tail.Load() + 1
+	for t-s.done.Load() > queueSize {
+		s.mu.Unlock()
+		s.wait(t - 1 - queueSize/2) // a host that came back for each free slot would take its core from the workers
+		s.mu.Lock()
+		t = s.tail.Load() + 1
+	}
+	c.Place()
 	if len(s.pending) > 0 {
 		c.AddWaits(s.pending...)
 		s.pending = s.pending[:0]
@@ -145,8 +145,12 @@ func (s *stream) Launch(c *core.Call) {
 		s.tail.Store(t)
 		s.notify()
 		s.mu.Unlock()
+		s.calls.Put(c)
 		return
 	}
+	slot := &s.slots[t%queueSize]
+	s.calls.Put(*slot)
+	*slot = c
 	if !s.worker {
 		s.worker = true
 		go s.work()
@@ -174,7 +178,7 @@ func (s *stream) work() {
 			return
 		}
 		next := s.done.Load() + 1
-		c := s.slot(next)
+		c := s.slots[next%queueSize]
 		for _, e := range c.Waits() {
 			e.Wait()
 		}
@@ -227,7 +231,7 @@ func (s *stream) run(ctx *kernel.Context, c *core.Call) {
 		err = execute(ctx, c)
 		ctx.Done()
 		if err != nil {
-			s.failure.CompareAndSwap(nil, &failure{err})
+			s.fail(err)
 		}
 	}
 	if err != nil {
@@ -287,6 +291,9 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 	m.Touch(false)
 	copy(dst, unsafe.Slice((*byte)(unsafe.Add(m.Ptr, offset)), len(dst)))
 }
+
+// fail keeps the stream's first error.
+func (s *stream) fail(err error) { s.failure.CompareAndSwap(nil, &failure{err}) }
 
 // Crowded implements [core.Stream].
 func (s *stream) Crowded() bool { return s.crowded.Load() }

@@ -13,6 +13,9 @@ type workspace struct{ *stream }
 // Alloc implements [kernel.Memory]. It waits for nothing: a call that has begun cannot wait for those behind it.
 func (w workspace) Alloc(n int) (unsafe.Pointer, int, error) {
 	d, class := w.device, sizeClass(n)
+	if core.AllocFault(w.stream, n) {
+		return nil, 0, d.outOfMemory("workspace", n)
+	}
 	m, ok := d.reserve(class)
 	if !ok {
 		for _, o := range allDevices() {

@@ -1,7 +1,6 @@
 package meta
 
 import (
-	"sync"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -62,8 +61,7 @@ type stream struct {
 	rank   int
 	counts core.Counters
 
-	mu   sync.Mutex // held from Begin to Launch
-	call core.Call
+	calls core.Calls
 }
 
 // Device implements [core.Stream].
@@ -84,23 +82,23 @@ func (s *stream) Alloc(bytes int) (core.Memory, error) {
 func (s *stream) Free(m core.Memory, _ ...core.Event) { s.device.journal.end(m.Handle) }
 
 // Begin implements [core.Stream].
-func (s *stream) Begin(k core.KernelID, op string) *core.Call {
-	s.mu.Lock()
-	s.call.Reset(s, k, op)
-	return &s.call
-}
+func (s *stream) Begin(k core.KernelID, op string) *core.Call { return s.calls.Get(s, k, op) }
 
 // Launch implements [core.Stream].
 func (s *stream) Launch(c *core.Call) {
-	s.device.journal.record(c)
-	c.Clear()
-	s.mu.Unlock()
+	if err := c.Err(); err != nil {
+		c.Fail(err)
+	} else {
+		c.Place()
+		s.device.journal.record(c)
+	}
+	s.Abandon(c)
 }
 
 // Abandon implements [core.Stream].
 func (s *stream) Abandon(c *core.Call) {
 	c.Clear()
-	s.mu.Unlock()
+	s.calls.Put(c)
 }
 
 // Record implements [core.Stream].

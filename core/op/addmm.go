@@ -233,16 +233,7 @@ func addProductInPlace(name string, t, x, y *core.Tensor, rank int, f addForm) *
 		return a.fail()
 	}
 	// A factor that shares t's memory must be read before t changes.
-	xs, ys := x, y
-	if x.Storage() == t.Storage() {
-		xs = Clone(x)
-	}
-	if y.Storage() == t.Storage() {
-		ys = Clone(y)
-	}
-	for _, c := range []*core.Tensor{xs, ys} {
-		a.check(c.Err())
-	}
+	xs, ys := a.apart(t, x), a.apart(t, y)
 	if a.err != nil {
 		return a.fail()
 	}
@@ -253,12 +244,6 @@ func addProductInPlace(name string, t, x, y *core.Tensor, rank int, f addForm) *
 		n.Any = f
 		saveFactors(n, xs, ys)
 		a.rebase(n, t)
-	}
-	if xs != x {
-		xs.Release()
-	}
-	if ys != y {
-		ys.Release()
 	}
 	return a.done(t)
 }

@@ -24,12 +24,18 @@ import (
 //	return a.done(y)
 //
 // Its methods do nothing once it has failed, so that checks can follow one another.
+//
+// It owns what it allocates. Temporaries, which are those of temp, dense, apart and own, are released when it ends, by done or
+// fail; fail releases the results as well. Where neither is called, as in derivatives, the scope they run in does so.
 type application struct {
 	name   string
 	mode   core.Mode
 	stream core.Stream
 	err    error
-	grad   bool // an input requires a gradient, and gradients are recorded
+	grad   bool           // an input requires a gradient, and gradients are recorded
+	result *core.Tensor   // the first
+	others []*core.Tensor // further results
+	temps  []*core.Tensor
 }
 
 // begin starts an application. The inputs, of which optional ones may be nil, must be usable and on one device; its
@@ -116,8 +122,24 @@ func (a *application) check(err error) {
 	}
 }
 
-// fail returns the tensor that carries the application's error.
-func (a *application) fail() *core.Tensor { return core.ErrorTensor(a.err) }
+// fail ends the application and returns the tensor that carries its error.
+func (a *application) fail() *core.Tensor {
+	a.end()
+	a.result.Release()
+	for _, t := range a.others {
+		t.Release()
+	}
+	a.result, a.others = nil, nil
+	return core.ErrorTensor(a.err)
+}
+
+// end releases the temporaries. What was launched may still use their memory.
+func (a *application) end() {
+	for _, t := range a.temps {
+		t.Release()
+	}
+	a.temps = nil
+}
 
 // dim returns the dimension dim of t counted from the front.
 func (a *application) dim(dim int, t *core.Tensor) int {
@@ -162,41 +184,84 @@ func (a *application) broadcast(tensors ...*core.Tensor) []int {
 	return s
 }
 
-// out allocates a result. After a failure it returns nil.
+// out allocates a result. After a failure it returns a tensor that carries the error, as temp does.
 func (a *application) out(d core.DType, shape []int) *core.Tensor {
-	if a.err != nil {
-		return nil
-	}
-	if _, err := core.CheckShape(a.name, shape, d); err != nil {
-		a.err = err
-		return nil
-	}
-	t := core.NewTensor(a.mode, a.stream, d, shape)
-	if err := t.Err(); err != nil {
-		a.err = core.Errorf(core.MemoryError, a.name, "%w", err)
-		return nil
+	return a.returns(a.alloc(d, shape))
+}
+
+// returns makes t a result.
+func (a *application) returns(t *core.Tensor) *core.Tensor {
+	if a.result == nil {
+		a.result = t
+	} else {
+		a.others = append(a.others, t)
 	}
 	return t
 }
 
-// temp is out for memory that only this application needs; release it after the last launch that uses it.
-func (a *application) temp(d core.DType, shape ...int) *core.Tensor { return a.out(d, shape) }
+// alloc is out for a tensor that the application does not own.
+func (a *application) alloc(d core.DType, shape []int) *core.Tensor {
+	if a.err == nil {
+		_, a.err = core.CheckShape(a.name, shape, d)
+	}
+	if a.err != nil {
+		return core.ErrorTensor(a.err)
+	}
+	t := core.NewTensor(a.mode, a.stream, d, shape)
+	if err := t.Err(); err != nil {
+		a.err = core.Errorf(core.MemoryError, a.name, "%w", err)
+		return core.ErrorTensor(a.err)
+	}
+	return t
+}
 
-// call starts a launch; the stream is locked until launch, so allocate before.
+// temp allocates memory that only this application needs.
+func (a *application) temp(d core.DType, shape ...int) *core.Tensor { return a.own(a.alloc(d, shape)) }
+
+// own makes t, which somebody else made, a temporary. Its error becomes the application's.
+func (a *application) own(t *core.Tensor) *core.Tensor {
+	a.check(t.Err())
+	a.temps = append(a.temps, t)
+	return t
+}
+
+// dense returns t if it is contiguous, otherwise a temporary copy that is, without a history. It returns nil for nil.
+func (a *application) dense(t *core.Tensor) *core.Tensor {
+	if a.err != nil || t == nil || t.Contiguous() {
+		return t
+	}
+	c := a.temp(t.DType(), t.Shape()...)
+	if a.err == nil {
+		a.launch(a.call(copyKernel).Out(c).In(t))
+	}
+	return c
+}
+
+// apart returns t, or a temporary copy, with t's history, if it shares memory with x, which is about to be changed.
+func (a *application) apart(x, t *core.Tensor) *core.Tensor {
+	if a.err != nil || t == nil || t.IsNumber() || t.Storage() != x.Storage() {
+		return t
+	}
+	return a.own(Clone(t))
+}
+
+// call starts a launch.
 func (a *application) call(k core.KernelID) *core.Call { return a.stream.Begin(k, a.name) }
 
 // A refuser is a stream that says before a call is launched that its device cannot run it.
 type refuser interface{ Refuse(c *core.Call) error }
 
-// launch enqueues the call, or fails where the device has no kernel for it.
+// launch enqueues the call, or fails where an operand failed or the device has no kernel for it. After a failure it does
+// nothing.
 func (a *application) launch(c *core.Call) {
-	if r, ok := a.stream.(refuser); ok {
-		if err := r.Refuse(c); err != nil {
-			a.check(err)
-			c.Fail(err)
-			a.stream.Abandon(c)
-			return
-		}
+	a.check(c.Err())
+	if r, ok := a.stream.(refuser); ok && a.err == nil {
+		a.check(r.Refuse(c))
+	}
+	if a.err != nil {
+		c.Fail(a.err)
+		a.stream.Abandon(c)
+		return
 	}
 	a.stream.Launch(c)
 }
@@ -231,16 +296,45 @@ func (a *application) attach(n *core.Node, outs ...*core.Tensor) {
 	}
 }
 
-// done returns the application's only result, or the error.
+// done ends the application and returns its only result, or the tensor that was changed in place; or the error.
 func (a *application) done(t *core.Tensor) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
+	}
+	if a.temps != nil {
+		a.end()
 	}
 	if a.mode.Anomaly() {
 		if err := firstNaN(a.name, t); err != nil {
 			return core.ErrorTensor(err)
 		}
 	}
+	return t
+}
+
+// done2 is done for two results.
+func (a *application) done2(t, u *core.Tensor) (*core.Tensor, *core.Tensor) {
+	if t = a.done(t); t.Err() != nil {
+		return t, t
+	}
+	return t, u
+}
+
+// done3 is done for three results.
+func (a *application) done3(t, u, v *core.Tensor) (*core.Tensor, *core.Tensor, *core.Tensor) {
+	t, u = a.done2(t, u)
+	if t.Err() != nil {
+		v = t
+	}
+	return t, u, v
+}
+
+// changedTo is done for t that was changed in place, and is not looked at.
+func (a *application) changedTo(t *core.Tensor) *core.Tensor {
+	if a.err != nil {
+		return a.fail()
+	}
+	a.end()
 	return t
 }
 

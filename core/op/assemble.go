@@ -101,11 +101,11 @@ func Combinations(x *core.Tensor, r int, replacement bool) *core.Tensor {
 	}
 	n := x.Numel()
 	rows := choices(n, r, replacement)
-	room := a.temp(core.Int64, rows, r) // as much as the indices take, which are counted with the device's memory
+	a.temp(core.Int64, rows, r) // as much as the indices take, which are counted with the device's memory
 	if a.err != nil {
 		return a.fail()
 	}
-	room.Release()
+	a.end()
 	chosen := make([]int64, 0, rows*r)
 	var pick []int64
 	var choose func(from int)
@@ -227,14 +227,9 @@ func IndexReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce
 	if a.err != nil {
 		return a.fail()
 	}
-	old := Clone(x) // the derivative needs the value that is overwritten
-	defer old.Release()
-	r := IndexReduce(old, dim, index, src, reduce, includeSelf)
-	if r.Err() != nil {
-		return r
-	}
-	defer r.Release()
-	return CopyInPlace(x, r)
+	old := a.own(Clone(x)) // the derivative needs the value that is overwritten
+	r := a.own(IndexReduce(old, dim, index, src, reduce, includeSelf))
+	return a.done(CopyInPlace(x, r))
 }
 
 func init() {

@@ -148,33 +148,31 @@ func attend(q, k, v, mask *core.Tensor, o AttentionOptions) *core.Tensor {
 	in := a.attentionInputs(q, k, v, mask)
 	batch, heads, queries, dim := q.Size(0), q.Size(1), q.Size(2), v.Size(3)
 	out := a.headsInside(q.DType(), []int{batch, heads, queries, dim})
-	lse := a.out(statType(q.DType()), []int{batch, heads, queries})
+	lse := a.temp(statType(q.DType()), batch, heads, queries)
 	if a.err != nil {
 		return a.fail()
 	}
 	c := in.call(a.call(attentionKernel).Out(out).Out(lse), info)
 	c.Work = max(c.Work, batch*heads*queries*k.Size(2)*(q.Size(3)+dim)/4)
 	a.launch(c)
-	in.release()
 	if a.grad {
 		n := a.node(attentionDeriv, q, k, v, mask).Save(q, k, v, mask).SaveOutput(out, 0).Save(lse)
 		n.Any = info
 		a.attach(n, out)
 	}
-	lse.Release()
 	return a.done(out)
 }
 
 // headsInside allocates a tensor of shape [batch, heads, length, dim] whose heads lie inside the length, so that a projection
 // of the joined heads reads it as it is.
 func (a *application) headsInside(d core.DType, s []int) *core.Tensor {
-	memory := a.out(d, []int{s[0], s[2], s[1], s[3]})
+	memory := a.alloc(d, []int{s[0], s[2], s[1], s[3]})
 	if a.err != nil {
 		return nil
 	}
 	t := core.WrapTensor(a.mode, memory.Storage(), d, s, []int{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}, 0)
 	memory.Release()
-	return t
+	return a.returns(t)
 }
 
 // attentionInfo is what a node of attention remembers.
@@ -186,12 +184,11 @@ type attentionInfo struct {
 // attentionInputs are the kernel's operands, of which some may be copies.
 type attentionInputs struct {
 	q, k, v, mask *core.Tensor
-	copies        []*core.Tensor
 }
 
 // attentionInputs brings the inputs into a layout that the kernel takes: vectors contiguous, the mask expanded.
 func (a *application) attentionInputs(q, k, v, mask *core.Tensor) (in attentionInputs) {
-	in.q, in.k, in.v = in.rows(a, q), in.rows(a, k), in.rows(a, v)
+	in.q, in.k, in.v = a.rows(q), a.rows(k), a.rows(v)
 	if mask != nil && a.err == nil {
 		shape := []int{q.Size(0), q.Size(1), q.Size(2), k.Size(2)}
 		strides := make([]int, 4)
@@ -200,28 +197,17 @@ func (a *application) attentionInputs(q, k, v, mask *core.Tensor) (in attentionI
 				strides[j] = mask.Strides()[i]
 			}
 		}
-		in.mask = core.WrapTensor(a.mode, mask.Storage(), mask.DType(), shape, strides, mask.Offset())
-		in.copies = append(in.copies, in.mask)
+		in.mask = a.own(core.WrapTensor(a.mode, mask.Storage(), mask.DType(), shape, strides, mask.Offset()))
 	}
 	return in
 }
 
 // rows returns t, or a contiguous copy if the elements of its last dimension do not lie side by side.
-func (in *attentionInputs) rows(a *application, t *core.Tensor) *core.Tensor {
+func (a *application) rows(t *core.Tensor) *core.Tensor {
 	if a.err != nil || t.Strides()[3] == 1 || t.Size(3) <= 1 {
 		return t
 	}
-	c := a.dense(t)
-	if c != t && c != nil {
-		in.copies = append(in.copies, c)
-	}
-	return c
-}
-
-func (in *attentionInputs) release() {
-	for _, t := range in.copies {
-		t.Release()
-	}
+	return a.dense(t)
 }
 
 func (in *attentionInputs) call(c *core.Call, info *attentionInfo) *core.Call {
@@ -242,7 +228,7 @@ func attentionDeriv(d *core.Derivation) {
 		return
 	}
 	in := a.attentionInputs(q, k, v, mask)
-	g := in.rows(&a, d.Grad())
+	g := a.rows(d.Grad())
 	grads := a.attentionGrads(d, q, k, v)
 	if a.err != nil {
 		d.Fail(a.err)
@@ -251,7 +237,6 @@ func attentionDeriv(d *core.Derivation) {
 	c := in.call(a.call(attentionBackwardKernel).Out(grads[0]).Out(grads[1]).Out(grads[2]), info).In(out).In(lse).In(g)
 	c.Work = max(c.Work, lse.Numel()*k.Size(2)*(q.Size(3)+v.Size(3))/2)
 	a.launch(c)
-	in.release()
 	setGrads(d, grads[:]...)
 }
 
@@ -358,7 +343,7 @@ func attentionKeep(p *core.Tensor, info *attentionInfo) *core.Tensor {
 	}
 	a.launch(a.call(dropoutKernel).Out(padded).In(nil).Int(int64(info.seed), int64(info.offset)).
 		Float(info.o.DropoutP, keepScale(info.o.DropoutP)))
-	return Narrow(padded, 3, 0, keys)
+	return Narrow(a.done(padded), 3, 0, keys)
 }
 
 func init() {

@@ -62,7 +62,6 @@ func (a *application) choose(x *core.Tensor, dim int, shape []int, launch func(v
 	values = a.out(x.DType(), shape)
 	indices = a.out(core.Int64, shape)
 	if a.err != nil {
-		values.Release()
 		return a.fail(), a.fail()
 	}
 	launch(values, indices)
@@ -71,7 +70,7 @@ func (a *application) choose(x *core.Tensor, dim int, shape []int, launch func(v
 		n.Ints = []int{dim}
 		a.attach(n, values, indices)
 	}
-	return a.done(values), indices
+	return a.done2(values, indices)
 }
 
 func choiceDeriv(d *core.Derivation) {

@@ -30,9 +30,6 @@ func (p *convolution) launch(a *application, k core.KernelID, out *core.Tensor, 
 	c.Dims(p.stride).Dims(p.padding).Dims(p.dilation).Int(int64(p.groups))
 	c.Work = max(c.Work, p.work(k, out, ins)/8)
 	a.launch(c)
-	for i, t := range ins {
-		dropCopy(dense[i], t)
-	}
 }
 
 // work returns the number of products.

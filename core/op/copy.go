@@ -63,9 +63,8 @@ func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
 	}
 	if from.HostAccessible() && dev.HostAccessible() {
 		a.launch(a.call(copyKernel).Out(out).In(t))
-	} else if err := upload(a.stream, out, t); err != nil {
-		out.Release()
-		return core.ErrorTensor(err)
+	} else {
+		a.check(upload(a.stream, out, t))
 	}
 	if a.grad {
 		n := a.node(toDeviceDeriv, t)
@@ -111,9 +110,8 @@ func toDeviceDeriv(d *core.Derivation) { d.Set(0, ToDevice(d.Grad(), d.Node.Any.
 // different devices.
 func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 	if t.Err() == nil && src.Err() == nil && t.Device() != nil && src.Device() != nil && t.Device() != src.Device() {
-		moved := ToDevice(src, t.Device())
-		defer moved.Release()
-		src = moved
+		src = ToDevice(src, t.Device())
+		defer src.Release()
 	}
 	a := beginGiven("copy_", t, src)
 	a.inPlace(t)
@@ -127,12 +125,10 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 	}
 	from := src
 	if !src.IsNumber() {
-		if src.Storage() == t.Storage() {
-			c := Clone(src) // the two may overlap
-			defer c.Release()
-			from = c
+		if from = a.apart(t, src); a.err != nil { // the two may overlap
+			return a.fail()
 		}
-		from = core.WrapTensor(a.mode, from.Storage(), from.DType(), t.Shape(), core.ExpandStrides(from.Shape(), from.Strides(), t.Shape()), from.Offset())
+		from = a.repeated(from, t.Shape())
 		defer from.Release()
 	}
 	c := a.call(copyKernel).Out(t).In(from)
@@ -142,7 +138,7 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 	if a.grad && t.DType().IsFloat() {
 		a.rebase(a.node(copyInPlaceDeriv, t, src), t)
 	}
-	return t
+	return a.changedTo(t)
 }
 
 // copyInPlaceDeriv sets a gradient of zeros for the old value, so that a leaf that was overwritten gets one.

@@ -76,7 +76,6 @@ func dropCounted(x *core.Tensor, p float64, seed, offset uint64) *core.Tensor {
 	}
 	c := a.call(dropoutKernel).Out(y).In(in).Int(int64(seed), int64(offset)).Float(p, keepScale(p))
 	a.launch(c)
-	dropCopy(in, x)
 	if a.grad {
 		n := a.node(dropoutDeriv, x)
 		n.Floats = []float64{p}
@@ -102,7 +101,7 @@ func keepMask(name string, x *core.Tensor, shape []int, p, scale float64) *core.
 	}
 	seed, offset := a.drawWords(core.Numel(shape))
 	a.launch(a.call(dropoutKernel).Out(mask).In(nil).Int(int64(seed), int64(offset)).Float(p, scale))
-	return mask
+	return a.done(mask)
 }
 
 // dropChannels drops channels. An input with `spatial` + 1 dimensions has no batch, if that is not 0.

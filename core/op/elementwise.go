@@ -163,15 +163,14 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 	for i, x := range others {
 		// The kernel must not read what it has already written.
 		if !x.IsNumber() && x.Storage() == t.Storage() && !(x.Offset() == t.Offset() && x.SameLayout(t)) {
-			c := Clone(x)
-			defer c.Release()
-			in[i+1] = c
+			in[i+1] = a.own(Clone(x))
 		}
 	}
-	if a.grad && slices.Contains(e.uses[e.needs(in)].saves, 0) {
-		old := Clone(t)
-		defer old.Release()
-		values = append([]*core.Tensor{old}, in[1:]...)
+	if a.err == nil && a.grad && slices.Contains(e.uses[e.needs(in)].saves, 0) {
+		values = append([]*core.Tensor{a.own(Clone(t))}, in[1:]...)
+	}
+	if a.err != nil {
+		return a.fail()
 	}
 	c := a.call(e.ids[computeType(d)]).Out(t)
 	c.InPlace = true

@@ -104,7 +104,7 @@ func (e *Elementwise) fused(d *core.Derivation, g *gradient, values []*core.Tens
 	}
 	fillAttrs(c, dtype, d.Node.Floats)
 	a.launch(c)
-	return r
+	return a.done(r)
 }
 
 // interpret computes the gradient by operations that record their own derivatives.
@@ -155,5 +155,5 @@ func fullLike(t *core.Tensor, v float64, d core.DType, shape []int) *core.Tensor
 		return a.fail()
 	}
 	a.launch(a.call(fillKernel).Out(r).In(core.Num(v)))
-	return r
+	return a.done(r)
 }

@@ -110,9 +110,11 @@ func times(x, y *core.Tensor) *core.Tensor {
 func (o GridSampleOptions) place(g *core.Tensor, size int) *core.Tensor {
 	n := float64(size)
 	low, high := 0.0, n-1 // of what is reflected
-	p := Mul(Add(g, core.Num(1)), core.Num((n-1)/2))
-	if !o.AlignCorners {
-		p = Sub(Mul(Add(g, core.Num(1)), core.Num(n/2)), core.Num(0.5))
+	p := Add(g, core.Num(1))
+	if o.AlignCorners {
+		p = Mul(p, core.Num((n-1)/2))
+	} else {
+		p = Sub(Mul(p, core.Num(n/2)), core.Num(0.5))
 		low, high = -0.5, n-0.5
 	}
 	if o.PaddingMode == "reflection" {

@@ -32,7 +32,7 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 		return a.fail()
 	}
 	return compose("bincount", func() *core.Tensor {
-		in := Contiguous(castTo(x, core.Int64))
+		in := a.own(Contiguous(castTo(x, core.Int64)))
 		bins := minLength
 		if x.Numel() > 0 {
 			low, high := Amin(in, nil, false), Amax(in, nil, false)
@@ -60,14 +60,17 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 					kind = core.Float32
 				}
 			}
-			w = Contiguous(castTo(weights.Detach(), kind))
+			w = a.own(Contiguous(castTo(weights.Detach(), kind)))
 		}
 		out := a.out(kind, []int{bins})
 		if a.err != nil {
 			return a.fail()
 		}
 		a.launch(a.call(binCountKernel).Out(out).In(in).In(w))
-		return castTo(out, result)
+		if kind != result {
+			out = castTo(a.own(out), result)
+		}
+		return a.done(out)
 	})
 }
 
@@ -88,7 +91,7 @@ func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
 		return a.fail()
 	}
 	return compose("histc", func() *core.Tensor {
-		in := Contiguous(x.Detach())
+		in := a.own(Contiguous(x.Detach()))
 		if low == 0 && high == 0 && x.Numel() > 0 {
 			var err error
 			low, err = Amin(in, nil, false).Item()
@@ -102,11 +105,11 @@ func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
 		if a.err == nil && (math.IsInf(high-low, 0) || high-low != high-low) {
 			a.failf(core.ValueError, "the range from %v to %v is not finite", low, high)
 		}
-		out := a.out(core.Int64, []int{bins})
+		out := a.temp(core.Int64, bins)
 		if a.err != nil {
 			return a.fail()
 		}
 		a.launch(a.call(histCKernel).Out(out).In(in).Float(low, high))
-		return castTo(out, x.DType())
+		return a.done(castTo(out, x.DType()))
 	})
 }

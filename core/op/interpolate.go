@@ -130,7 +130,6 @@ func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, size
 	c := a.call(k).Out(y).In(in).Int(int64(len(sizes)), int64(p.mode)).Bool(p.align).Float(p.scale...)
 	c.Work *= 4
 	a.launch(c)
-	dropCopy(in, x)
 	if a.grad {
 		deriv := interpolateDeriv
 		if k == interpolateGradKernel {

@@ -44,8 +44,6 @@ func (a *application) linalgLaunch(k core.KernelID, x, b *core.Tensor, flags []i
 	c.Int(flags...)
 	c.Work = max(c.Work, x.Numel()*x.Size(-1))
 	a.launch(c)
-	dropCopy(in, x)
-	dropCopy(second, b)
 }
 
 // mT returns x with its matrices transposed.
@@ -198,21 +196,20 @@ func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *cor
 		return a.fail(), a.fail(), a.fail()
 	}
 	a.linalgLaunch(detKernel, x, nil, nil, det, sign, logabs)
-	unused := []*core.Tensor{sign, logabs}
 	if kind == 0 {
 		if a.grad {
 			a.attach(a.node(detDeriv, x).Save(x).SaveOutput(det, 0), det)
 		}
-	} else {
-		unused = []*core.Tensor{det}
-		if a.grad {
-			a.attach(a.node(slogDetDeriv, x).Save(x), logabs)
-		}
+		a.own(sign)
+		a.own(logabs)
+		return a.done(det), nil, nil
 	}
-	for _, t := range unused {
-		t.Release()
+	if a.grad {
+		a.attach(a.node(slogDetDeriv, x).Save(x), logabs)
 	}
-	return a.done(det), sign, logabs
+	a.own(det)
+	sign, logabs = a.done2(sign, logabs)
+	return nil, sign, logabs
 }
 
 // perMatrix returns t [*] with two dimensions of size 1 added.

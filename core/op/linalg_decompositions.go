@@ -30,7 +30,7 @@ func QR(x *core.Tensor) (q, r *core.Tensor) {
 	if a.grad {
 		a.attach(a.node(qrDeriv, x).SaveOutput(q, 0).SaveOutput(r, 1), q, r)
 	}
-	return a.done(q), r
+	return a.done2(q, r)
 }
 
 // lastSizes returns x's shape with other last sizes.
@@ -94,7 +94,7 @@ func eighOf(x *core.Tensor) (values, vectors *core.Tensor) {
 	if a.grad {
 		a.attach(a.node(eighDeriv, x).SaveOutput(values, 0).SaveOutput(vectors, 1), values, vectors)
 	}
-	return a.done(values), vectors
+	return a.done2(values, vectors)
 }
 
 // differences returns s_j - s_i for all pairs of elements of the last dimension, with ones on the diagonal.
@@ -141,7 +141,7 @@ func SVD(x *core.Tensor) (u, s, vh *core.Tensor) {
 	if a.grad {
 		a.attach(a.node(svdDeriv, x).SaveOutput(u, 0).SaveOutput(s, 1).SaveOutput(vh, 2), u, s, vh)
 	}
-	return a.done(u), s, vh
+	return a.done3(u, s, vh)
 }
 
 func svdDeriv(d *core.Derivation) {

@@ -34,7 +34,7 @@ func LUFactor(x *core.Tensor) (lu, pivots, infos *core.Tensor) {
 	if a.grad {
 		a.attach(a.node(luDeriv, x).Save(pivots).SaveOutput(lu, 0), lu, pivots, infos)
 	}
-	return a.done(lu), pivots, infos
+	return a.done3(lu, pivots, infos)
 }
 
 // luDeriv is, for a square X = L U of exchanged rows, L⁻ᵀ (the strictly lower part of Lᵀ dL and the upper part of dU Uᵀ) U⁻ᵀ. The
@@ -91,7 +91,6 @@ func permutation(name string, pivots *core.Tensor, m int) *core.Tensor {
 		return a.fail()
 	}
 	a.launch(a.call(permutationKernel).Out(rows).In(in))
-	dropCopy(in, pivots)
 	return a.done(rows)
 }
 

@@ -64,10 +64,9 @@ func probable(x, target, loss *core.Tensor) *core.Tensor {
 	for i, t := range []*core.Tensor{x, target} {
 		if dense := a.dense(t); a.err == nil && t.DType().IsFloat() {
 			a.launch(a.call(checkProbabilitiesKernel).Out(loss).In(dense).Int(int64(i)))
-			dropCopy(dense, t)
 		}
 	}
-	return loss
+	return a.done(loss)
 }
 
 // BinaryCrossEntropyWithLogits returns [BinaryCrossEntropy] of sigmoid(x), computed so that no x overflows.

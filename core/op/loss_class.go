@@ -54,17 +54,12 @@ func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 		return a.fail()
 	}
 	a.launch(info.attrs(a.call(crossEntropyKernel).Out(loss).Out(lse).Out(total).In(in).In(t).In(w)).Float(o.LabelSmoothing))
-	dropCopy(in, x)
-	dropCopy(t, target)
 	if a.grad {
 		// The scores are saved as given: the derivative puts them in the kernel's order again.
 		n := a.node(crossEntropyDeriv, x, target).Save(x, target, w, lse, total)
 		n.Any = info
 		a.attach(n, loss)
 	}
-	dropCopy(w, o.Weight)
-	lse.Release()
-	total.Release()
 	return a.done(loss)
 }
 
@@ -81,11 +76,7 @@ func NLLLoss(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	t := a.dense(target)
-	y := info.nll(&a, x, t, w)
-	dropCopy(t, target)
-	dropCopy(w, o.Weight)
-	return y
+	return a.done(info.nll(&a, x, a.dense(target), w))
 }
 
 // A classLoss says how a loss sees its scores: as [batch, classes, inner].
@@ -170,7 +161,7 @@ func classesLast(v []int) []int {
 	return append(append([]int{v[0]}, v[2:]...), v[1])
 }
 
-// scores returns t, like the scores, in the kernel's order; see dropCopy.
+// scores returns t, like the scores, in the kernel's order, perhaps as a temporary copy.
 func (l *classLoss) scores(a *application, t *core.Tensor) *core.Tensor {
 	switch {
 	case a.err != nil || !l.last:
@@ -180,19 +171,19 @@ func (l *classLoss) scores(a *application, t *core.Tensor) *core.Tensor {
 	}
 	c := l.like(a, t.DType(), t.Shape())
 	if a.err == nil {
-		a.launch(a.call(copyKernel).Out(c).In(t))
+		a.launch(a.call(copyKernel).Out(a.own(c)).In(t))
 	}
 	return c
 }
 
-// like allocates a tensor of the scores' shape in the kernel's order.
+// like allocates a tensor of the scores' shape in the kernel's order, which the application does not own.
 func (l *classLoss) like(a *application, d core.DType, shape []int) *core.Tensor {
 	if !l.last || a.err != nil {
-		return a.out(d, shape)
+		return a.alloc(d, shape)
 	}
-	memory := a.out(d, classesLast(shape))
+	memory := a.alloc(d, classesLast(shape))
 	if a.err != nil {
-		return nil
+		return memory
 	}
 	s := memory.Strides()
 	strides := append([]int{s[0], s[len(s)-1]}, s[1:len(s)-1]...)
@@ -211,16 +202,16 @@ func (l *classLoss) gradient(a *application, d *core.Derivation, i int, x *core.
 	}
 	s, ok := a.stream.Device().(spacer)
 	if !ok || x.Dim() != 2 || !feedsProduct(d, i) {
-		return l.like(a, x.DType(), x.Shape())
+		return a.returns(l.like(a, x.DType(), x.Shape()))
 	}
 	stride := s.RowStride(x.DType(), l.classes)
-	memory := a.out(x.DType(), []int{l.batch, stride})
+	memory := a.alloc(x.DType(), []int{l.batch, stride})
 	if a.err != nil {
 		return nil
 	}
 	t := core.WrapTensor(a.mode, memory.Storage(), x.DType(), x.Shape(), []int{stride, 1}, 0)
 	memory.Release()
-	return t
+	return a.returns(t)
 }
 
 // loss allocates the result.
@@ -349,13 +340,11 @@ func (l *classLoss) nll(b *application, x, target, weight *core.Tensor) *core.Te
 		return a.fail()
 	}
 	a.launch(l.attrs(a.call(nllLossKernel).Out(loss).Out(total).In(in).In(target).In(weight)))
-	dropCopy(in, x)
 	if a.grad {
 		n := a.node(nllDeriv, x).Save(target, weight, total)
 		n.Any = l
 		a.attach(n, loss)
 	}
-	total.Release()
 	return a.done(loss)
 }
 
@@ -369,13 +358,12 @@ func nllDeriv(d *core.Derivation) {
 func (l *classLoss) nllGrad(grad *core.Tensor, dtype core.DType, shape []int, target, weight, total *core.Tensor) *core.Tensor {
 	a := begin("nll_loss_backward", grad, target, weight, total)
 	g := a.dense(grad)
-	dx := l.like(&a, dtype, shape)
+	dx := a.returns(l.like(&a, dtype, shape))
 	if a.err != nil {
 		return a.fail()
 	}
 	// The kernel reads the dtype from its first input, of which it reads no element.
 	a.launch(l.attrs(a.call(nllLossBackwardKernel).Out(dx).In(dx).In(target).In(weight).In(g).In(total)))
-	dropCopy(g, grad)
 	if a.grad {
 		n := a.node(nllGradDeriv, grad).Save(target, weight)
 		n.Any = l

@@ -149,11 +149,17 @@ func (c *ctc) losses(x, labels *core.Tensor) *core.Tensor {
 	}
 	none, places := core.Num(math.Inf(-1)), labels.Size(1)
 	steps := Unbind(Gather(x, 2, Expand(Unsqueeze(labels, 0), c.t, c.n, places)), 0)
+	if err := steps[0].Err(); err != nil {
+		return core.ErrorTensor(err)
+	}
 	forward := Where(Lt(countTo(x, places), core.IntNum(2)), steps[0], none)
 	ways := zerosFor(x, x.DType(), []int{c.n, places, 3})
 	if places > 2 {
 		skips := Select(Narrow(ways, 1, 2, places-2), 2, 0)
-		CopyInPlace(skips, Where(Ne(Narrow(labels, 1, 2, places-2), Narrow(labels, 1, 0, places-2)), core.Num(0), none))
+		copied := CopyInPlace(skips, Where(Ne(Narrow(labels, 1, 2, places-2), Narrow(labels, 1, 0, places-2)), core.Num(0), none))
+		if err := copied.Err(); err != nil {
+			return core.ErrorTensor(err)
+		}
 	}
 	first := c.t
 	for _, n := range c.inputs {

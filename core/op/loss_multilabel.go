@@ -50,8 +50,6 @@ func (a *application) multilabelCall(x, target, loss, slope *core.Tensor) {
 		batch = x.Size(0)
 	}
 	a.launch(a.call(multilabelMarginKernel).Out(loss).Out(slope).In(in).In(t).In(nil).Int(int64(batch), int64(classes), 1, 0, -1))
-	dropCopy(in, x)
-	dropCopy(t, target)
 }
 
 // The loss is piecewise linear: its slope is constant where it exists.

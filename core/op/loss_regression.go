@@ -28,15 +28,15 @@ func lossReduction(a *application, elements func() *core.Tensor, reduction strin
 	if a.err != nil {
 		return a.fail()
 	}
-	if code == 0 {
-		return elements()
-	}
 	return compose(a.name, func() *core.Tensor {
-		if e := elements(); code == 1 {
+		e := elements()
+		switch code {
+		case 0:
+			return e
+		case 1:
 			return Mean(e, nil, false)
-		} else {
-			return Sum(e, nil, false)
 		}
+		return Sum(e, nil, false)
 	})
 }
 
@@ -137,6 +137,6 @@ func GaussianNLLLoss(x, target, variance *core.Tensor, full bool, eps float64, r
 		if !full {
 			return e
 		}
-		return compose("gaussian_nll_loss", func() *core.Tensor { return Add(e, core.Num(halfLogTwoPi)) })
+		return Add(e, core.Num(halfLogTwoPi))
 	}, reduction)
 }

@@ -19,9 +19,9 @@ func (a *application) trueCount(mask *core.Tensor) int {
 	if a.err != nil {
 		return 0
 	}
-	defer n.Release()
-	c := a.call(maskCountKernel).Out(n).In(mask)
-	a.launch(c)
+	if a.launch(a.call(maskCountKernel).Out(n).In(mask)); a.err != nil {
+		return 0
+	}
 	count, err := n.Int()
 	a.check(err)
 	return int(count)
@@ -36,7 +36,7 @@ func maskPositions(mask *core.Tensor) *core.Tensor {
 		return a.fail()
 	}
 	a.launch(a.call(maskPositionsKernel).Out(out).In(mask))
-	return out
+	return a.done(out)
 }
 
 // mask fails unless t is a mask.
@@ -58,9 +58,7 @@ func MaskedSelect(x, mask *core.Tensor) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	full, where := a.repeated(x, shape), a.repeated(mask, shape)
-	defer full.Release()
-	defer where.Release()
+	full, where := a.own(a.repeated(x, shape)), a.own(a.repeated(mask, shape))
 	n := a.trueCount(where)
 	out := a.out(x.DType(), []int{n})
 	if a.err != nil {
@@ -108,13 +106,16 @@ func MaskedScatterInPlace(x, mask, source *core.Tensor) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	mask, source = apart(x, mask), apart(x, source)
+	mask, source = a.apart(x, mask), a.apart(x, source)
 	a.launchMaskedScatter(x, mask, source, true)
+	if a.err != nil {
+		return a.fail()
+	}
 	a.changed(x)
 	if a.grad && x.DType().IsFloat() {
 		a.rebase(a.node(maskedScatterDeriv, x, source).Save(mask), x)
 	}
-	return x
+	return a.changedTo(x)
 }
 
 // maskedScatter checks the operands.
@@ -132,13 +133,13 @@ func (a *application) maskedScatter(x, mask, source *core.Tensor) {
 }
 
 func (a *application) launchMaskedScatter(x, mask, source *core.Tensor, inPlace bool) {
-	flat := Contiguous(source)
-	where := a.repeated(mask, x.Shape())
+	if a.err != nil {
+		return
+	}
+	flat, where := a.dense(source), a.own(a.repeated(mask, x.Shape()))
 	c := a.call(maskedScatterKernel).Out(x).In(where).In(flat)
 	c.InPlace = inPlace
 	a.launch(c)
-	where.Release()
-	flat.Release()
 }
 
 func maskedScatterDeriv(d *core.Derivation) {

@@ -46,11 +46,12 @@ func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correctio
 		return a.fail(), a.fail()
 	}
 	out = a.out(x.DType(), r.shape)
-	if wantMean || a.grad {
+	if wantMean {
 		mean = a.out(x.DType(), r.shape)
+	} else if a.grad {
+		mean = a.temp(x.DType(), r.shape...)
 	}
 	if a.err != nil {
-		out.Release()
 		return a.fail(), a.fail()
 	}
 	c := a.call(k).Out(out)
@@ -78,11 +79,12 @@ func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correctio
 			a.attach(n, out, mean)
 		} else {
 			a.attach(n, out)
-			mean.Release()
-			mean = nil
 		}
 	}
-	return a.done(out), mean
+	if !wantMean {
+		return a.done(out), nil
+	}
+	return a.done2(out, mean)
 }
 
 func varDeriv(d *core.Derivation) { d.Set(0, momentsDeriv(d, d.GradAt(0))) }

@@ -60,19 +60,11 @@ func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tenso
 	if training && rm != nil && batch*inner > 0 {
 		a.moveRunning(runningMean, runningVar, stats, momentum, batch*inner)
 	}
-	dropCopy(in, x)
-	dropCopy(w, weight)
-	dropCopy(b, bias)
-	if !training {
-		dropCopy(rm, runningMean)
-		dropCopy(rv, runningVar)
-	}
 	if record {
 		n := a.node(batchNormDeriv, x, weight, bias).Save(x, weight, stats)
 		n.Any = info
 		a.attach(n, y)
 	}
-	stats.Release()
 	return a.done(y)
 }
 
@@ -90,7 +82,6 @@ func (a *application) moveRunning(mean, variance, stats *core.Tensor, momentum f
 			back := a.call(copyKernel).Out(p[1]).In(p[0])
 			back.InPlace = true
 			a.launch(back)
-			p[0].Release()
 		}
 		a.changed(p[1])
 	}

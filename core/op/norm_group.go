@@ -93,14 +93,10 @@ func groupNorm(name string, x *core.Tensor, groups int, weight, bias *core.Tenso
 	}
 	info := groupNormInfo{batch, channels, inner, groups, eps}
 	a.launch(info.ints(a.call(groupNormKernel).Out(y).Out(stats).In(in).In(w).In(b)).Float(eps))
-	dropCopy(in, x)
-	dropCopy(w, weight)
-	dropCopy(b, bias)
 	if a.grad {
 		n := a.node(groupNormDeriv, x, weight, bias).Save(x, weight, stats)
 		n.Any = info
 		a.attach(n, y)
-		stats.Release()
 	}
 	return a.done(y)
 }

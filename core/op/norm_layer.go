@@ -74,14 +74,10 @@ func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor
 		}
 	}
 	a.launch(a.call(layerNormKernel).Out(y).Out(stats).In(in).In(w).In(b).Int(int64(rows), int64(n)).Bool(rms).Float(eps))
-	dropCopy(in, x)
-	dropCopy(w, weight)
-	dropCopy(b, bias)
 	if a.grad {
 		node := a.node(rowNormDeriv, x, weight, bias).Save(x, weight, stats)
 		node.Any = rowNormInfo{rows: rows, n: n, rms: rms, eps: eps}
 		a.attach(node, y)
-		stats.Release()
 	}
 	return a.done(y)
 }

@@ -87,7 +87,6 @@ func (p *padding) apply(name string, k core.KernelID, x *core.Tensor, sizes []in
 		return a.fail()
 	}
 	a.launch(a.call(k).Out(y).In(in).In(core.Num(value)).Int(int64(len(sizes)), int64(p.mode)).Dims(p.left))
-	dropCopy(in, x)
 	if a.grad {
 		deriv := padDeriv
 		if k == padGradKernel {

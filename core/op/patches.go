@@ -103,7 +103,6 @@ func (p *patches) apply(name string, k core.KernelID, x *core.Tensor, deriv core
 		return a.fail()
 	}
 	a.launch(a.call(k).Out(y).In(in).Dims(p.kernel).Dims(p.stride).Dims(p.padding).Dims(p.dilation).Dims(p.out))
-	dropCopy(in, x)
 	if a.grad {
 		n := a.node(deriv, x)
 		n.Any = p

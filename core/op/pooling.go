@@ -122,8 +122,10 @@ func (a *application) maxPool(x *core.Tensor, p *pooling, indices bool) (y, inde
 	}
 	shape := resize(x, p.out)
 	y = a.out(x.DType(), shape)
-	if a.grad || indices {
+	if indices {
 		index = a.out(core.Int64, shape)
+	} else if a.grad {
+		index = a.temp(core.Int64, shape...)
 	}
 	in := a.dense(x)
 	if a.err != nil {
@@ -135,17 +137,15 @@ func (a *application) maxPool(x *core.Tensor, p *pooling, indices bool) (y, inde
 	}
 	p.attributes(c)
 	a.launch(c)
-	dropCopy(in, x)
 	if a.grad {
 		n := a.node(maxPoolDeriv, x).Save(index)
 		n.Any = p
 		a.attach(n, y)
 	}
 	if !indices {
-		index.Release()
-		index = nil
+		return a.done(y), nil
 	}
-	return a.done(y), index
+	return a.done2(y, index)
 }
 
 func maxPoolDeriv(d *core.Derivation) {
@@ -170,8 +170,6 @@ func planeScatter(name string, x, index *core.Tensor, sizes []int, add bool, p *
 		p.attributes(c)
 	}
 	a.launch(c)
-	dropCopy(in, x)
-	dropCopy(at, index)
 	if a.grad {
 		n := a.node(planeScatterDeriv, x).Save(index)
 		n.Ints = []int{len(sizes)}
@@ -196,8 +194,6 @@ func planeGather(x, index *core.Tensor, nd int) *core.Tensor {
 		return a.fail()
 	}
 	a.launch(a.call(planeGatherKernel).Out(out).In(in).In(at).Int(int64(nd)))
-	dropCopy(in, x)
-	dropCopy(at, index)
 	if a.grad {
 		n := a.node(planeGatherDeriv, x).Save(index)
 		n.Ints = slices.Clone(x.Shape()[x.Dim()-nd:])
@@ -235,7 +231,6 @@ func linearPool(name string, k core.KernelID, x *core.Tensor, p *pooling, sizes 
 	c := a.call(k).Out(y).In(in)
 	p.attributes(c)
 	a.launch(c)
-	dropCopy(in, x)
 	if a.grad {
 		deriv := avgPoolDeriv
 		if k == avgPoolGradKernel {

@@ -86,20 +86,20 @@ func quantile(name string, x, q *core.Tensor, o QuantileOptions, skipNaN bool) *
 		if o.Interpolation == "nearest" {
 			rank = Round(rank)
 		}
-		low, high := Floor(rank), Ceil(rank)
 		at := func(rank *core.Tensor) *core.Tensor {
 			return Gather(sorted, 1, Clamp(castTo(rank.Detach(), core.Int64), core.IntNum(0), core.IntNum(int64(n-1))))
 		}
 		var y *core.Tensor
 		switch o.Interpolation {
 		case "lower", "nearest":
-			y = at(low)
+			y = at(Floor(rank))
 		case "higher":
-			y = at(high)
+			y = at(Ceil(rank))
 		case "midpoint":
-			y = Lerp(at(low), at(high), core.Num(0.5))
+			y = Lerp(at(Floor(rank)), at(Ceil(rank)), core.Num(0.5))
 		default:
-			y = Lerp(at(low), at(high), castTo(Sub(rank, low), x.DType()))
+			low := Floor(rank)
+			y = Lerp(at(low), at(Ceil(rank)), castTo(Sub(rank, low), x.DType()))
 		}
 		if !skipNaN {
 			y = MaskedFill(y, Any(missing, []int{1}, true), core.Num(math.NaN()))

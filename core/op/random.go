@@ -220,9 +220,7 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 	}
 	d := o.like(p).DType
 	out := a.out(d, p.Shape())
-	c := Contiguous(p)
-	defer c.Release()
-	a.check(c.Err())
+	c := a.dense(p)
 	if a.err != nil {
 		return a.fail()
 	}
@@ -254,9 +252,7 @@ func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core
 	}
 	outShape := append(append([]int{}, shape[:len(shape)-1]...), n)
 	out := a.out(core.Int64, outShape)
-	c := Contiguous(x)
-	defer c.Release()
-	a.check(c.Err())
+	c := a.dense(x)
 	if a.err != nil {
 		return a.fail()
 	}

@@ -80,7 +80,6 @@ func BernoulliInPlace(t, p *core.Tensor, o RandomOptions) *core.Tensor {
 	}
 	if !p.IsNumber() {
 		p = a.spreadOver(p, t.Shape())
-		defer p.Release()
 	}
 	return a.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := a.reserve(o.Generator, dst, 1)
@@ -113,13 +112,9 @@ func (a *application) spreadOver(p *core.Tensor, shape []int) *core.Tensor {
 		a.failf(core.ShapeError, "the probability must broadcast to the tensor, got %v and %v", p.Shape(), shape)
 	}
 	if a.err != nil {
-		return a.fail()
+		return p
 	}
-	e := core.WrapTensor(a.mode, p.Storage(), p.DType(), shape, core.ExpandStrides(p.Shape(), p.Strides(), shape), p.Offset())
-	defer e.Release()
-	c := Contiguous(e)
-	a.check(c.Err())
-	return c
+	return a.dense(a.own(a.repeated(p, shape)))
 }
 
 // spread fails unless v can be the width of a distribution.
@@ -158,13 +153,12 @@ func (a *application) overwriteRandom(t *core.Tensor, draw func(dst *core.Tensor
 		c := a.call(copyKernel).Out(t).In(dst)
 		c.InPlace = true
 		a.launch(c)
-		dst.Release()
 	}
 	a.changed(t)
 	if a.grad {
 		a.rebase(a.node(overwrittenDeriv, t), t)
 	}
-	return t
+	return a.changedTo(t)
 }
 
 // overwrittenDeriv is the derivative of an operation whose result does not depend on its inputs: no gradient flows.

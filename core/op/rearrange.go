@@ -328,11 +328,11 @@ func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
 // repeatIndex returns each i, from 0 on, as often as repeats says, in all total times.
 func repeatIndex(repeats *core.Tensor, total int) *core.Tensor {
 	a := begin("repeat_interleave", repeats)
-	counts := To(Contiguous(repeats), core.Int64)
+	counts := a.own(To(a.own(Contiguous(repeats)), core.Int64))
 	out := a.out(core.Int64, []int{total})
 	if a.err != nil {
 		return a.fail()
 	}
 	a.launch(a.call(repeatIndexKernel).Out(out).In(counts))
-	return out
+	return a.done(out)
 }

@@ -150,7 +150,7 @@ func (a *application) gateValues(gates *core.Tensor, hidden int) *core.Tensor {
 	if !a.grad {
 		shape = shape[1:]
 	}
-	return a.out(gates.DType(), shape)
+	return a.temp(gates.DType(), shape...)
 }
 
 // lstmSteps runs an LSTM whose input's part of the gates is given; it returns states and cells [t, n, hidden].
@@ -175,11 +175,7 @@ func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) 
 		n.Any = recurrence{reverse: reverse, gates: 4}
 		a.attach(n, y, acts, c)
 	}
-	acts.Release()
-	dropCopy(x, gates)
-	dropCopy(h, h0)
-	dropCopy(s, c0)
-	return a.done(y), c
+	return a.done2(y, c)
 }
 
 // gruSteps runs a GRU whose input's part of the gates is given; it returns the states [t, n, hidden].
@@ -203,10 +199,6 @@ func gruSteps(gates, h0, w, bias *core.Tensor, reverse bool) *core.Tensor {
 		n.Any = recurrence{reverse: reverse, gates: 3}
 		a.attach(n, y, acts)
 	}
-	acts.Release()
-	dropCopy(x, gates)
-	dropCopy(h, h0)
-	dropCopy(b, bias)
 	return a.done(y)
 }
 

@@ -17,14 +17,12 @@ func replace(name string, fn func(x *core.Tensor) *core.Tensor, x *core.Tensor, 
 	}
 	old := x
 	if a.grad {
-		old = Clone(x) // derivatives see the elements as they were
-		defer old.Release()
+		old = a.own(Clone(x)) // derivatives see the elements as they were
 	}
-	r := fn(old)
-	if r.Err() != nil {
-		return r
+	r := a.own(fn(old))
+	if a.err != nil {
+		return a.fail()
 	}
-	defer r.Release()
 	if !slices.Equal(r.Shape(), x.Shape()) {
 		a.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", x.Shape(), r.Shape())
 	}
@@ -34,5 +32,5 @@ func replace(name string, fn func(x *core.Tensor) *core.Tensor, x *core.Tensor, 
 	if a.err != nil {
 		return a.fail()
 	}
-	return CopyInPlace(x, r)
+	return a.done(CopyInPlace(x, r))
 }

@@ -153,9 +153,7 @@ func linearScan(factors, terms *core.Tensor, dim int, reverse bool) *core.Tensor
 	if a.err != nil {
 		return a.fail()
 	}
-	f, t := Contiguous(factors), Contiguous(terms)
-	defer f.Release()
-	defer t.Release()
+	f, t := a.dense(factors), a.dense(terms)
 	y := a.out(terms.DType(), terms.Shape())
 	if a.err != nil {
 		return a.fail()

@@ -110,21 +110,16 @@ func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tens
 	if a.err != nil {
 		return a.fail()
 	}
-	src, index = apart(x, src), apart(x, index)
+	src, index = a.apart(x, src), a.apart(x, index)
+	if a.err != nil {
+		return a.fail()
+	}
 	s.launch(&a, x, dim, index, src, true)
 	a.changed(x)
 	if a.grad && x.DType().IsFloat() {
 		a.rebase(s.node(&a, x, dim, index, src), x)
 	}
-	return x
-}
-
-// apart returns t, or a copy of it if it shares memory with x, which is about to be changed.
-func apart(x, t *core.Tensor) *core.Tensor {
-	if t == nil || t.IsNumber() || t.Storage() != x.Storage() {
-		return t
-	}
-	return Clone(t)
+	return a.changedTo(x)
 }
 
 func numberOr1D(t *core.Tensor) *core.Tensor {

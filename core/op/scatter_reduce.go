@@ -27,14 +27,9 @@ func ScatterReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, redu
 	if a.err != nil {
 		return a.fail()
 	}
-	old := Clone(x) // the derivative needs the value that is overwritten
-	defer old.Release()
-	r := ScatterReduce(old, dim, index, src, reduce, includeSelf)
-	if r.Err() != nil {
-		return r
-	}
-	defer r.Release()
-	return CopyInPlace(x, r)
+	old := a.own(Clone(x)) // the derivative needs the value that is overwritten
+	r := a.own(ScatterReduce(old, dim, index, src, reduce, includeSelf))
+	return a.done(CopyInPlace(x, r))
 }
 
 // A scatterReduce is one use of ScatterReduce.

@@ -213,16 +213,19 @@ func (s *selection) writeInPlace(x, v *core.Tensor, mode int) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	v = apart(x, v)
+	v = a.apart(x, v)
 	for i, t := range s.index {
-		s.index[i] = apart(x, t)
+		s.index[i] = a.apart(x, t)
+	}
+	if a.err != nil {
+		return a.fail()
 	}
 	s.put(&a, x, v, mode, true)
 	a.changed(x)
 	if a.grad && x.DType().IsFloat() {
 		a.rebase(s.putNode(&a, x, v, mode), x)
 	}
-	return x
+	return a.changedTo(x)
 }
 
 // put runs the kernel. A failure must fail a new tensor, but leave one that is changed in place as it was.

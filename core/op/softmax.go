@@ -37,7 +37,6 @@ func softmaxAlong(name string, kernel core.KernelID, deriv core.Deriv, x *core.T
 		return a.fail()
 	}
 	a.launch(a.call(kernel).Out(y).In(in).Int(int64(dim)))
-	dropCopy(in, x)
 	if a.grad {
 		n := a.node(deriv, x).SaveOutput(y, 0)
 		n.Ints = []int{dim}
@@ -73,28 +72,7 @@ func softmaxBackward(name string, kernel core.KernelID, y, grad *core.Tensor, di
 		return a.fail()
 	}
 	a.launch(a.call(kernel).Out(dx).In(y).In(g).Int(int64(dim)))
-	dropCopy(g, grad)
-	return dx
-}
-
-// dense returns t if it is contiguous, otherwise a copy that is, without a history; see dropCopy. It returns nil for nil
-// and after a failure.
-func (a *application) dense(t *core.Tensor) *core.Tensor {
-	if a.err != nil || t == nil || t.Contiguous() {
-		return t
-	}
-	c := a.out(t.DType(), t.Shape())
-	if a.err == nil {
-		a.launch(a.call(copyKernel).Out(c).In(t))
-	}
-	return c
-}
-
-// dropCopy releases what dense made of t.
-func dropCopy(c, t *core.Tensor) {
-	if c != t {
-		c.Release()
-	}
+	return a.done(dx)
 }
 
 // floatTensor fails unless x is a tensor, not a number, of a floating-point dtype.

@@ -132,7 +132,6 @@ func (f *specialFunction) apply(x *core.Tensor) *core.Tensor {
 	c := a.call(specialKernel).Out(y).In(in).Int(f.code)
 	c.Work *= 16
 	a.launch(c)
-	dropCopy(in, x)
 	if a.grad && f.slope != nil {
 		n := a.node(specialDeriv, x).Save(x).SaveOutput(y, 0)
 		n.Any = f

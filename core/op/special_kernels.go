@@ -20,10 +20,8 @@ func NextAfter(x, y *core.Tensor) *core.Tensor {
 		return a.fail()
 	}
 	return compose("nextafter", func() *core.Tensor {
-		in, to := Contiguous(Expand(x.Detach(), shape...)), Contiguous(Expand(y.Detach(), shape...))
+		in, to := a.own(Contiguous(Expand(x.Detach(), shape...))), a.own(Contiguous(Expand(y.Detach(), shape...)))
 		out := a.out(x.DType(), shape)
-		a.check(in.Err())
-		a.check(to.Err())
 		if a.err != nil {
 			return a.fail()
 		}
@@ -57,11 +55,10 @@ func Frexp(x *core.Tensor) (mantissa, exponent *core.Tensor) {
 		return a.fail(), a.fail()
 	}
 	a.launch(a.call(frexpKernel).Out(mantissa).Out(exponent).In(in))
-	dropCopy(in, x)
 	if a.grad {
 		a.attach(a.node(frexpDeriv, x).Save(exponent), mantissa)
 	}
-	return a.done(mantissa), exponent
+	return a.done2(mantissa, exponent)
 }
 
 // frexpDeriv is exact but where 2^exponent is beyond the dtype.

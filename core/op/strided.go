@@ -116,7 +116,6 @@ func AsStridedScatter(base, src *core.Tensor, shape, strides []int, offset int) 
 	}
 	a.within(out, shape, strides, offset)
 	if a.err != nil {
-		out.Release()
 		return a.fail()
 	}
 	a.launch(a.call(copyKernel).Out(out).In(base))
@@ -153,5 +152,5 @@ func zerosFor(t *core.Tensor, d core.DType, shape []int) *core.Tensor {
 		return a.fail()
 	}
 	a.launch(a.call(fillKernel).Out(out).In(core.IntNum(0)))
-	return out
+	return a.done(out)
 }

@@ -64,7 +64,7 @@ func triangleInPlace(name string, x *core.Tensor, diagonal int, upper bool) *cor
 	if a.grad {
 		a.rebase(a.triangleNode(x, diagonal, upper), x)
 	}
-	return x
+	return a.changedTo(x)
 }
 
 // corner returns the diagonal, or the corner of x's matrices it lies beyond.

@@ -37,24 +37,20 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		x := x.Detach()
-		in, kernel, n, shape := Contiguous(x), uniqueKernel, x.Numel(), x.Shape()
+		in, kernel, n, shape := x, uniqueKernel, x.Numel(), x.Shape()
 		result := x.DType()
 		if dim != nil {
 			n, result, kernel = x.Size(d), core.Int64, uniqueRowsKernel
 			in, shape = Reshape(Transpose(x, 0, d), n, x.Numel()/max(n, 1)), []int{n}
-			in = Contiguous(in)
 		}
-		v, i, c, total := a.out(result, []int{n}), a.out(core.Int64, shape), a.out(core.Int64, []int{n}), a.out(core.Int64, nil)
-		if a.err == nil {
-			a.check(in.Err())
-		}
+		in = a.own(Contiguous(in))
+		v, i, c, total := a.temp(result, n), a.out(core.Int64, shape), a.temp(core.Int64, n), a.temp(core.Int64)
 		if a.err != nil {
 			return []*core.Tensor{a.fail(), a.fail(), a.fail()}
 		}
 		a.launch(sortingWork(a.call(kernel).Out(v).Out(i).Out(c).Out(total).In(in).Bool(consecutive)))
 		k, err := total.Int()
-		if err != nil {
-			a.check(err)
+		if a.check(err); a.err != nil {
 			return []*core.Tensor{a.fail(), a.fail(), a.fail()}
 		}
 		found := Narrow(v, 0, 0, int(k))
@@ -63,7 +59,9 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 		} else {
 			found = Clone(found)
 		}
-		return []*core.Tensor{found, i, Clone(Narrow(c, 0, 0, int(k)))}
+		counts := Clone(Narrow(c, 0, 0, int(k)))
+		a.end()
+		return []*core.Tensor{found, i, counts}
 	})
 	return out[0], out[1], out[2]
 }
@@ -76,7 +74,7 @@ func NonZero(x *core.Tensor) *core.Tensor {
 		return a.fail()
 	}
 	return compose("nonzero", func() *core.Tensor {
-		in := Contiguous(x.Detach())
+		in := a.own(Contiguous(x.Detach()))
 		n, err := CountNonzero(in, nil).Int()
 		a.check(err)
 		out := a.out(core.Int64, []int{int(n), x.Dim()})
@@ -84,7 +82,7 @@ func NonZero(x *core.Tensor) *core.Tensor {
 			return a.fail()
 		}
 		a.launch(a.call(nonzeroKernel).Out(out).In(in))
-		return out
+		return a.done(out)
 	})
 }
 
@@ -148,17 +146,17 @@ func search(name string, sequence, values *core.Tensor, o SearchOptions) *core.T
 		if values.IsNumber() {
 			v = filled(name, sequence, nil, d, values, TensorOptions{})
 		}
-		v = Contiguous(castTo(v, d))
-		s := Contiguous(castTo(sequence.Detach(), d))
+		v = a.own(Contiguous(castTo(v, d)))
+		s := a.own(Contiguous(castTo(sequence.Detach(), d)))
 		var sorter *core.Tensor
 		if o.Sorter != nil {
-			sorter = Contiguous(o.Sorter)
+			sorter = a.own(Contiguous(o.Sorter))
 		}
 		out := a.out(result, v.Shape())
 		if a.err != nil {
 			return a.fail()
 		}
 		a.launch(a.call(searchKernel).Out(out).In(s).In(v).In(sorter).Bool(o.Right))
-		return out
+		return a.done(out)
 	})
 }

@@ -74,7 +74,7 @@ func (c *chunk) add() {
 		call.OutLent(j.loan(a.outs[0]), j.piece(a.outs[0]).From+a.from, a.n)
 		call.InMemory(c.rooms[r].Memory, core.Float32, a.at/core.Float32.Size(), a.n)
 		call.InLent(j.loan(*a.added), j.piece(*a.added).From+a.from, a.n).Float(scale)
-		j.last[r] = stream.Next()
+		call.Placed = func(done core.Event) { j.last[r] = done }
 		stream.Launch(call)
 	}
 	for r, room := range c.rooms {

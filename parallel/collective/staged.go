@@ -373,9 +373,11 @@ func (j *job) copy(p *part, out source) {
 	call.AddWaits(pending(j.reads[in.rank])...)
 	call.AddWaits(pending(j.writes[out.rank])...)
 	call.OutLent(j.loan(out), j.piece(out).From+p.from, p.n).InLent(j.loan(in), j.piece(in).From+p.from, p.n)
-	j.last[out.rank] = stream.Next()
-	if in.rank != out.rank {
-		j.used[in.rank][out.rank] = j.last[out.rank]
+	call.Placed = func(done core.Event) {
+		j.last[out.rank] = done
+		if in.rank != out.rank {
+			j.used[in.rank][out.rank] = done
+		}
 	}
 	stream.Launch(call)
 }

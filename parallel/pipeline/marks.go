@@ -75,11 +75,13 @@ func (m *marks) end(i int, a Action, outs []*core.Tensor) {
 		}
 	}
 	c := s.Begin(-1, "pipeline")
-	m.done[i] = s.Next()
 	var loans []core.Loan
-	for _, v := range views {
-		if l, err := core.Lend("pipeline", v, m.done[i], false); err == nil {
-			loans = append(loans, l)
+	c.Placed = func(done core.Event) {
+		m.done[i] = done
+		for _, v := range views {
+			if l, err := core.Lend("pipeline", v, done, false); err == nil {
+				loans = append(loans, l)
+			}
 		}
 	}
 	c.Mark = func() {
@@ -109,7 +111,7 @@ func (m *marks) end(i int, a Action, outs []*core.Tensor) {
 func (m *marks) tied(dev core.Device) {
 	s := core.CurrentContext().Stream(dev)
 	c := s.Begin(-1, "pipeline")
-	m.added = append(m.added, s.Next())
+	c.Placed = func(done core.Event) { m.added = append(m.added, done) }
 	c.Mark = func() {
 		now := int64(time.Since(m.start)) + 1
 		for old := m.last.Load(); old < now && !m.last.CompareAndSwap(old, now); old = m.last.Load() {

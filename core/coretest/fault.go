@@ -1,0 +1,62 @@
+package coretest
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// EachAllocation runs fn with its first allocation in the given ranks failing, then with the second, and so on until one run
+// comes to its end without. fn returns the error of the run, which must be one of memory; after each run that failed, check is
+// called. Nothing else may run in these ranks meanwhile.
+func EachAllocation(t testing.TB, fn func() error, check func(), ranks ...int) {
+	t.Helper()
+	for k := 1; ; k++ {
+		var err error
+		where := failing(k, func() { err = guarded(fn) }, ranks)
+		switch kind, _ := core.KindOf(err); {
+		case where == nil:
+			if err != nil {
+				t.Fatalf("without a failure: %v", err)
+			}
+			return
+		case err == nil:
+			t.Fatalf("allocation %d failed, and nobody said so:\n%s", k, *where)
+		case kind != core.MemoryError:
+			t.Fatalf("allocation %d failed, and the error is of kind %v: %v\n%s", k, kind, err, *where)
+		}
+		check()
+	}
+}
+
+// failing runs fn with allocation number k of the ranks failing. It returns the stack of that allocation, or nil if there were not
+// so many.
+func failing(k int, fn func(), ranks []int) (where *[]byte) {
+	var count atomic.Int64
+	var stack atomic.Pointer[[]byte]
+	core.SetAllocFault(func(s core.Stream, _ int) bool {
+		if !slices.Contains(ranks, s.Rank()) || count.Add(1) != int64(k) {
+			return false
+		}
+		here := debug.Stack()
+		stack.Store(&here)
+		return true
+	})
+	defer core.SetAllocFault(nil)
+	fn()
+	return stack.Load()
+}
+
+// guarded is fn, whose panic is an error.
+func guarded(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn()
+}
