@@ -32,11 +32,13 @@ type application struct {
 	mode   core.Mode
 	stream core.Stream
 	err    error
-	grad   bool           // an input requires a gradient, and gradients are recorded
-	result *core.Tensor   // the first
-	others []*core.Tensor // further results
-	temps  []*core.Tensor
+	grad   bool         // an input requires a gradient, and gradients are recorded
+	result *core.Tensor // the first
+	more   *owned       // what else it owns, which is seldom anything
 }
+
+// owned are results behind the first, and temporaries.
+type owned struct{ results, temps []*core.Tensor }
 
 // begin starts an application. The inputs, of which optional ones may be nil, must be usable and on one device; its
 // current stream is where the kernels will run.
@@ -126,19 +128,31 @@ func (a *application) check(err error) {
 func (a *application) fail() *core.Tensor {
 	a.end()
 	a.result.Release()
-	for _, t := range a.others {
-		t.Release()
+	if a.more != nil {
+		for _, t := range a.more.results {
+			t.Release()
+		}
 	}
-	a.result, a.others = nil, nil
 	return core.ErrorTensor(a.err)
 }
 
 // end releases the temporaries. What was launched may still use their memory.
 func (a *application) end() {
-	for _, t := range a.temps {
+	if a.more == nil {
+		return
+	}
+	for _, t := range a.more.temps {
 		t.Release()
 	}
-	a.temps = nil
+	a.more.temps = a.more.temps[:0]
+}
+
+// owns returns what the application owns but for its first result.
+func (a *application) owns() *owned {
+	if a.more == nil {
+		a.more = new(owned)
+	}
+	return a.more
 }
 
 // dim returns the dimension dim of t counted from the front.
@@ -194,7 +208,8 @@ func (a *application) returns(t *core.Tensor) *core.Tensor {
 	if a.result == nil {
 		a.result = t
 	} else {
-		a.others = append(a.others, t)
+		o := a.owns()
+		o.results = append(o.results, t)
 	}
 	return t
 }
@@ -221,7 +236,8 @@ func (a *application) temp(d core.DType, shape ...int) *core.Tensor { return a.o
 // own makes t, which somebody else made, a temporary. Its error becomes the application's.
 func (a *application) own(t *core.Tensor) *core.Tensor {
 	a.check(t.Err())
-	a.temps = append(a.temps, t)
+	o := a.owns()
+	o.temps = append(o.temps, t)
 	return t
 }
 
@@ -301,9 +317,7 @@ func (a *application) done(t *core.Tensor) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	if a.temps != nil {
-		a.end()
-	}
+	a.end()
 	if a.mode.Anomaly() {
 		if err := firstNaN(a.name, t); err != nil {
 			return core.ErrorTensor(err)
