@@ -23,6 +23,11 @@ func plait_group_renew(of C.plait_object, timeout C.int64_t) C.plait_object {
 	return C.plait_object(bind.GroupRenew(int64(of), int64(timeout)))
 }
 
+//export plait_group_for
+func plait_group_for(of C.plait_object, purpose C.plait_string) C.plait_object {
+	return C.plait_object(bind.GroupFor(int64(of), C.GoString(purpose)))
+}
+
 //export plait_rank_new
 func plait_rank_new(rank C.int64_t, d C.plait_device) C.plait_object {
 	return C.plait_object(bind.RankNew(int64(rank), int64(d)))

@@ -643,6 +643,10 @@ plait_status plait_world_new(int64_t size, int64_t timeout, int64_t *groups);
 // same one. It waits for nobody. timeout is in nanoseconds, 0 meaning the other group's.
 plait_object plait_group_renew(plait_object of, int64_t timeout);
 
+// plait_group_for returns a handle on a group whose operations are for a purpose, which is compared with that
+// of the other ranks.
+plait_object plait_group_for(plait_object of, plait_string purpose);
+
 // plait_rank_new makes the context of a rank, with streams and random generators of its own and d as its
 // default device. End it with plait_rank_end.
 plait_object plait_rank_new(int64_t rank, plait_device d);

@@ -31,6 +31,12 @@ func GroupRenew(of Object, timeout int64) (status Object) {
 	return handle.AddObject(group(of).Renew(collective.Options{Timeout: time.Duration(timeout)}))
 }
 
+// GroupFor returns a handle on a group whose operations are for a purpose, which is compared with that of the other ranks.
+func GroupFor(of Object, purpose string) (status Object) {
+	defer protect("group", &status)
+	return handle.AddObject(group(of).For(purpose))
+}
+
 // A rankContext is what the operations of one rank share.
 type rankContext struct{ context *core.Context }
 

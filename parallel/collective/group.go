@@ -31,6 +31,7 @@ type Options struct {
 type Group struct {
 	*member
 	timeout time.Duration
+	purpose string
 }
 
 // A member is what the handles of one rank on one group share.
@@ -42,6 +43,7 @@ type member struct {
 	seq     atomic.Uint64
 	groups  atomic.Uint64 // made from this one by some of its ranks
 	again   atomic.Uint64 // and by all of them; see Renew
+	numbers atomic.Uint64 // given; see Number
 	log     func(string)
 	leaving *leaving // the rank's, in all its groups
 
@@ -103,7 +105,7 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 
 func newGroup(b Backend, name string, rank int, ranks []int, o Options, e *leaving) *Group {
 	return &Group{&member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log, leaving: e,
-		stats: Stats{Calls: map[string]int{}, Bytes: map[string]int{}}}, o.Timeout}
+		stats: Stats{Calls: map[string]int{}, Bytes: map[string]int{}}}, o.Timeout, ""}
 }
 
 // Rank returns the rank's number in the group.
@@ -128,7 +130,17 @@ func (g *Group) Timeout() time.Duration { return g.timeout }
 func (g *Group) SetTimeout(d time.Duration) { g.timeout = d }
 
 // WithTimeout returns a handle on the same group whose operations wait so long for the others.
-func (g *Group) WithTimeout(d time.Duration) *Group { return &Group{g.member, d} }
+func (g *Group) WithTimeout(d time.Duration) *Group { return &Group{g.member, d, g.purpose} }
+
+// For returns a handle on the same group whose operations are for a purpose, such as "unit 3 (layers.2)". Ranks that meet in
+// one operation for different purposes get an error that names them: their tensors may well have the same shapes.
+func (g *Group) For(purpose string) *Group { return &Group{g.member, g.timeout, purpose} }
+
+// Purpose returns what operations through this handle are for; see [Group.For].
+func (g *Group) Purpose() string { return g.purpose }
+
+// Number returns 1, 2, 3 and so on, as names for what all ranks make in the same order.
+func (g *Group) Number() int { return int(g.numbers.Add(1)) }
 
 // Stats returns what the rank has moved so far.
 func (g *Group) Stats() Stats {

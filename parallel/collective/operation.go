@@ -65,7 +65,8 @@ type Operation struct {
 	Ins     []Piece
 	Outs    []Piece
 	Payload []byte // of an exchange
-	Note    string // what an exchange is for, such as "barrier"
+	Note    string // the name of an exchange, such as "barrier"
+	Purpose string // what it is for, such as "unit 3 (layers.2)"; see [Group.For]
 	Timeout time.Duration
 
 	made     core.Event      // after which nothing that was launched writes to Ins; nil means all
@@ -123,15 +124,27 @@ func (o *Operation) String() string {
 	case o.Kind.rooted():
 		s += fmt.Sprintf("(root %d)", o.Root)
 	}
-	if l := o.layout(); l != "" {
-		s += " of " + l
+	if w := o.what(); w != "" {
+		s += " of " + w
 	}
 	return s
 }
 
+// what describes the pieces and the purpose, such as "float32[4 3] for bucket 1".
+func (o *Operation) what() string {
+	switch l := o.layout(); {
+	case o.Purpose == "":
+		return l
+	case l == "":
+		return "bytes for " + o.Purpose
+	default:
+		return l + " for " + o.Purpose
+	}
+}
+
 // agrees reports whether o and p can be parts of one collective, as far as can be said of two ranks.
 func (o *Operation) agrees(p *Operation) bool {
-	if o.Kind != p.Kind || o.Root != p.Root || o.Op != p.Op || o.Note != p.Note {
+	if o.Kind != p.Kind || o.Root != p.Root || o.Op != p.Op || o.Note != p.Note || o.Purpose != p.Purpose {
 		return false
 	}
 	if !o.Kind.alike() {

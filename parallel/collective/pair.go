@@ -53,9 +53,9 @@ func (m *meeting) transfer(send, recv *post) {
 		send.fail(err)
 		recv.fail(err)
 	}
-	if !fits(from, to) {
+	if !fits(from, to) || send.op.Purpose != recv.op.Purpose {
 		fail(core.Errorf(core.DistributedError, "recv", "rank %d sends %s, rank %d wants %s",
-			send.rank, send.op.layout(), recv.rank, recv.op.layout()))
+			send.rank, send.op.what(), recv.rank, recv.op.what()))
 		return
 	}
 	if a, b := spanOf(&from, send.ins[0].Region(0, 0).Memory, 0, from.N), spanOf(&to, recv.outs[0].Region(0, 0).Memory, 0, to.N); a != b &&

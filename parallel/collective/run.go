@@ -158,7 +158,7 @@ func (g *Group) check(o *Operation, ins, outs []Piece) error {
 
 // begin numbers the operation, counts it and hands it to the backend.
 func (g *Group) begin(o *Operation) *Work {
-	o.Timeout, o.staged = g.timeout, g.countStaged
+	o.Timeout, o.Purpose, o.staged = g.timeout, g.purpose, g.countStaged
 	if o.Kind != KindSend && o.Kind != KindRecv {
 		o.Seq = g.seq.Add(1)
 	}

@@ -2,7 +2,9 @@ package ddp
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
@@ -12,6 +14,7 @@ import (
 // A Bucket is gradients of one dtype on one device that are reduced together.
 type Bucket struct {
 	reducer *Reducer
+	group   *collective.Group // the reducer's, for this bucket
 	index   int
 	params  []int // of the reducer
 	dtype   core.DType
@@ -66,7 +69,7 @@ func (b *Bucket) Context() *core.Context {
 }
 
 // Group returns the group that the bucket is reduced over.
-func (b *Bucket) Group() *collective.Group { return b.reducer.group }
+func (b *Bucket) Group() *collective.Group { return b.group }
 
 // Bytes returns the bytes of the gradients.
 func (b *Bucket) Bytes() int { return b.numel * b.dtype.Size() }
@@ -127,6 +130,7 @@ func (r *Reducer) assign() error {
 	slices.SortFunc(r.buckets, func(a, b *Bucket) int { return last[a] - last[b] })
 	for i, b := range r.buckets {
 		b.index = i
+		b.group = r.group.For(fmt.Sprintf("bucket %d (%s) of %s", i, strings.Join(shorten(b.Names()), ", "), r.group.Purpose()))
 	}
 	if r.options.BucketView || r.hook != nil || r.foreign != 0 {
 		for _, b := range r.buckets {
@@ -139,6 +143,14 @@ func (r *Reducer) assign() error {
 		b.free()
 	}
 	return nil
+}
+
+// shorten leaves out the middle of a long list of names.
+func shorten(names []string) []string {
+	if n := len(names); n > 6 {
+		return []string{names[0], names[1], fmt.Sprintf("... %d more", n-4), names[n-2], names[n-1]}
+	}
+	return names
 }
 
 // makeBuffer gives the bucket a buffer, and with [Options.BucketView] moves the gradients there.

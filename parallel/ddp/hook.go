@@ -59,11 +59,25 @@ func AllReduceHook(b *Bucket) (*core.Tensor, error) {
 func NoopHook(b *Bucket) (*core.Tensor, error) { return b.Buffer(), nil }
 
 // Average replaces the tensors, of one dtype and device, by their averages over the ranks.
-func (b *Bucket) Average(list ...*core.Tensor) error { return b.reducer.average(list) }
+func (b *Bucket) Average(list ...*core.Tensor) error {
+	active := b.Divisor()
+	if active == b.group.Size() {
+		return b.reducer.keep(b.group.AllReduceMany(list, collective.Avg))
+	}
+	if err := b.Sum(list...); err != nil {
+		return err
+	}
+	for _, t := range list {
+		if err := op.DivInPlace(t, core.Num(float64(active))).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Sum replaces the tensors, of one dtype and device, by their sums over the ranks.
 func (b *Bucket) Sum(list ...*core.Tensor) error {
-	return b.reducer.keep(b.reducer.group.AllReduceMany(list, collective.Sum))
+	return b.reducer.keep(b.group.AllReduceMany(list, collective.Sum))
 }
 
 // Divisor returns the number of ranks by which sums are divided.

@@ -6,7 +6,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
-	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // launch reduces a bucket, all of whose gradients are final.
@@ -39,9 +38,9 @@ func (r *Reducer) launch(b *Bucket) error {
 			}
 			return b.spread(result, grads)
 		case b.flat != nil:
-			err = r.average([]*core.Tensor{b.flat})
+			err = b.Average(b.flat)
 		default:
-			err = r.average(grads)
+			err = b.Average(grads...)
 		}
 		if err == nil && r.options.Weighted {
 			b.guard(nil, grads)
@@ -132,23 +131,6 @@ func (b *Bucket) setAbsent(slot int, g *core.Tensor) {
 	}
 	b.reducer.stats.Unused++
 	b.absent[slot] = g
-}
-
-// average replaces the tensors by their average over the ranks.
-func (r *Reducer) average(list []*core.Tensor) error {
-	active := r.divisor()
-	if active == r.group.Size() {
-		return r.keep(r.group.AllReduceMany(list, collective.Avg))
-	}
-	if err := r.keep(r.group.AllReduceMany(list, collective.Sum)); err != nil {
-		return err
-	}
-	for _, t := range list {
-		if err := op.DivInPlace(t, core.Num(float64(active))).Err(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // divisor returns the number of ranks by which sums are divided.

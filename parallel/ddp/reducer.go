@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/optim"
@@ -133,6 +134,7 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 	if o.StaticGraph {
 		o.FindUnused = false // the first step finds them for all
 	}
+	g = g.For(fmt.Sprintf("DDP model %d", g.Number()))
 	r := &Reducer{group: g, options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}, contexts: map[streamKey]*core.Context{}}
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {

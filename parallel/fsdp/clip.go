@@ -92,7 +92,7 @@ func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 	for _, g := range groups {
 		part := powerSum(of[g], power, d, dev)
 		if g != nil && part.Err() == nil {
-			if err := g.AllReduce(part, joins).Arrived(); err != nil {
+			if err := g.For("the norm of gradients").AllReduce(part, joins).Arrived(); err != nil {
 				return core.ErrorTensor(err)
 			}
 		}

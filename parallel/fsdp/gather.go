@@ -92,7 +92,7 @@ func (u *Unit) fill() error {
 			// Peers look at what they are given until all have come, and the unit's tensors may change places before.
 			aliases[i] = outs[i].Detach()
 		}
-		return u.tree.keep(group.AllGatherMade(aliases, ins, sizes, made))
+		return u.tree.keep(group.For(u.purpose).AllGatherMade(aliases, ins, sizes, made))
 	})
 	u.stats.Gathers++
 	for i, p := range u.params {
@@ -259,7 +259,7 @@ func (p *parameter) assemble(part *core.Tensor) (full *core.Tensor, err error) {
 			return
 		}
 		local := p.unit.cast(part.Detach(), d)
-		err = p.unit.group.AllGatherParts([]*core.Tensor{full}, []*core.Tensor{op.Contiguous(local)}, [][]int{p.sizes}).Arrived()
+		err = p.unit.group.For(p.unit.purpose+", "+p.name).AllGatherParts([]*core.Tensor{full}, []*core.Tensor{op.Contiguous(local)}, [][]int{p.sizes}).Arrived()
 	})
 	return full, err
 }

@@ -112,9 +112,9 @@ func likeShard(p *parameter, d core.DType) *core.Tensor {
 func (u *Unit) reduceTo(params []*parameter, outs, ins []*core.Tensor, sizes [][]int) error {
 	t, replicas := u.tree, u.options.Replicas
 	if replicas == nil && u.factor == 0 {
-		return t.keep(u.group.ReduceScatterParts(outs, ins, sizes, collective.Avg))
+		return t.keep(u.group.For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Avg))
 	}
-	if err := t.keep(u.group.ReduceScatterParts(outs, ins, sizes, collective.Sum)); err != nil {
+	if err := t.keep(u.group.For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Sum)); err != nil {
 		return err
 	}
 	if u.defers() {
@@ -130,7 +130,7 @@ func (u *Unit) reduceTo(params []*parameter, outs, ins []*core.Tensor, sizes [][
 		}
 	}
 	if replicas != nil {
-		if err := t.keep(replicas.AllReduceMany(outs, collective.Sum)); err != nil {
+		if err := t.keep(replicas.For(u.purpose).AllReduceMany(outs, collective.Sum)); err != nil {
 			return err
 		}
 	}
@@ -214,7 +214,7 @@ func (u *Unit) average(params []*parameter) error {
 			how = collective.Sum
 		}
 		if u.options.Replicas != nil {
-			if err := u.tree.keep(u.options.Replicas.AllReduceMany(list, how)); err != nil {
+			if err := u.tree.keep(u.options.Replicas.For(u.purpose).AllReduceMany(list, how)); err != nil {
 				return err
 			}
 		}

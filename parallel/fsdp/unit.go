@@ -18,6 +18,7 @@ type Unit struct {
 	device  core.Device
 	stream  core.Stream       // on which the full parameters' memory is taken
 	nearby  *collective.Group // with [Options.Partial], the ranks that share what was gathered
+	purpose string            // of its collectives: which unit of the group it is
 	tree    *Tree
 
 	made core.Event // since which nothing has written to the shards, as far as is noted

@@ -39,11 +39,27 @@ func (u *Unit) verify(problem error) error {
 		if g == nil {
 			continue
 		}
+		if u.purpose == "" {
+			u.purpose = u.describe(g.Number())
+		}
 		if err := u.verifyIn(g, problem); err != nil {
 			return err
 		}
 	}
 	return problem
+}
+
+// describe tells the unit from others, whose parameters may have the same shapes.
+func (u *Unit) describe(number int) string {
+	var names []string
+	for i, p := range u.params {
+		if i == 4 && len(u.params) > 5 {
+			names = append(names, fmt.Sprintf("... %d in all", len(u.params)))
+			break
+		}
+		names = append(names, p.name)
+	}
+	return strings.TrimSpace(fmt.Sprintf("FSDP unit %d %s", number, u.options.Name)) + " (" + strings.Join(names, ", ") + ")"
 }
 
 func (u *Unit) verifyIn(g *collective.Group, problem error) error {
@@ -62,7 +78,7 @@ func (u *Unit) verifyIn(g *collective.Group, problem error) error {
 	if err != nil {
 		return err
 	}
-	all, err := g.Exchange(mine)
+	all, err := g.For("the division of a model").Exchange(mine)
 	if err != nil {
 		return err
 	}

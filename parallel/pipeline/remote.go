@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -40,9 +41,18 @@ func (r *remote) transfer(s *Step, a Action, c *cell, d time.Duration) (again bo
 	backward := a.Kind == SendBackward || a.Kind == RecvBackward
 	other := a.peer().Stage
 	peer := s.x.place[other]
+	receiver := a.Stage
+	if a.Kind == SendForward || a.Kind == SendBackward {
+		receiver = other
+	}
+	what := "input"
+	if backward {
+		what = "gradient of the output"
+	}
+	g := r.group.For(fmt.Sprintf("the %s of stage %d, micro-batch %d of %d", what, receiver, a.Micro, len(s.micros)))
 	if a.Kind == RecvForward || a.Kind == RecvBackward {
 		if r.header == nil {
-			if err := r.expect(peer, tag(a.Stage, backward)); err != nil {
+			if err := r.expect(g, peer, tag(receiver, backward)); err != nil {
 				return false, err
 			}
 		}
@@ -50,7 +60,7 @@ func (r *remote) transfer(s *Step, a Action, c *cell, d time.Duration) (again bo
 			return !done, err
 		}
 		s.at++
-		parcels, err := r.recv(s, a, m, peer, tag(a.Stage, backward))
+		parcels, err := r.recv(g, s, a, m, peer, tag(receiver, backward))
 		if backward {
 			c.returned = parcels
 		} else {
@@ -63,7 +73,7 @@ func (r *remote) transfer(s *Step, a Action, c *cell, d time.Duration) (again bo
 	for i := range grads {
 		grads[i] = !backward && c.outs[i] != nil
 	}
-	err = r.send(c.ready, grads, m, peer, tag(other, backward))
+	err = r.send(g, c.ready, grads, m, peer, tag(receiver, backward))
 	release(c.ready)
 	c.ready = nil
 	return false, err
@@ -77,7 +87,7 @@ func wait(within func(time.Duration) (bool, error), wait func() error, d time.Du
 	return true, wait()
 }
 
-func (r *remote) send(list []*core.Tensor, grads []bool, m *micro, to, tag int) error {
+func (r *remote) send(g *collective.Group, list []*core.Tensor, grads []bool, m *micro, to, tag int) error {
 	if len(list) > (headerSize-3)/tensorSize {
 		return core.Errorf(core.NotImplemented, "pipeline", "a stage of ranks hands over at most %d tensors, got %d", (headerSize-3)/tensorSize, len(list))
 	}
@@ -106,28 +116,28 @@ func (r *remote) send(list []*core.Tensor, grads []bool, m *micro, to, tag int) 
 	}
 	s := h.Storage()
 	s.Stream().Upload(s.Memory(), 0, unsafe.Slice((*byte)(unsafe.Pointer(&header[0])), headerSize*8))
-	r.works = append(r.works, r.group.Send(h, to, tag))
+	r.works = append(r.works, g.Send(h, to, tag))
 	h.Release()
 	for _, t := range list {
 		if t != nil {
-			r.works = append(r.works, r.group.Send(t, to, tag+1))
+			r.works = append(r.works, g.Send(t, to, tag+1))
 		}
 	}
 	return nil
 }
 
 // expect begins to receive a header.
-func (r *remote) expect(from, tag int) error {
+func (r *remote) expect(g *collective.Group, from, tag int) error {
 	h, err := r.headerMemory()
 	if err != nil {
 		return err
 	}
-	r.header, r.headerWork = h, r.group.Recv(h, from, tag)
+	r.header, r.headerWork = h, g.Recv(h, from, tag)
 	return nil
 }
 
 // recv receives the tensors of which the header says.
-func (r *remote) recv(s *Step, a Action, m *micro, from, tag int) ([]*parcel, error) {
+func (r *remote) recv(g *collective.Group, s *Step, a Action, m *micro, from, tag int) ([]*parcel, error) {
 	h := r.header
 	r.header = nil
 	defer h.Release()
@@ -154,7 +164,7 @@ func (r *remote) recv(s *Step, a Action, m *micro, from, tag int) ([]*parcel, er
 		if err := t.Err(); err != nil {
 			return nil, err
 		}
-		r.works = append(r.works, r.group.Recv(t, from, tag+1))
+		r.works = append(r.works, g.Recv(t, from, tag+1))
 		parcels[i] = &parcel{tensor: t, grad: h[2] == 1}
 	}
 	return parcels, nil

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -57,6 +58,11 @@ func (x *Executor) Share(t *core.Tensor, stages []int) error {
 // others returns the ranks but the owner.
 func (y *share) others() []int { return y.ranks[1:] }
 
+// in returns the group, for what the ranks exchange for this share.
+func (y *share) in(r *remote) *collective.Group {
+	return r.group.For(fmt.Sprintf("the parameter that stages %v share", y.stages))
+}
+
 // begin makes the copies equal before the first step, and puts the gradient of earlier steps aside, which is the sum already.
 func (y *share) begin(r *remote, train bool) {
 	if !y.equal {
@@ -65,10 +71,10 @@ func (y *share) begin(r *remote, train bool) {
 			value := y.tensor.Detach()
 			if r.group.Rank() == y.ranks[0] {
 				for _, to := range y.others() {
-					r.works = append(r.works, r.group.Send(value, to, shareTag))
+					r.works = append(r.works, y.in(r).Send(value, to, shareTag))
 				}
 			} else {
-				r.works = append(r.works, r.group.Recv(value, y.ranks[0], shareTag))
+				r.works = append(r.works, y.in(r).Recv(value, y.ranks[0], shareTag))
 			}
 			value.Release()
 		})
@@ -119,10 +125,10 @@ func (y *share) sum(r *remote) (*core.Tensor, error) {
 	}
 	exchange := func(w *collective.Work) { r.works = append(r.works, w) }
 	if owner := y.ranks[0]; r.group.Rank() != owner {
-		exchange(r.group.Send(mine, owner, shareTag))
+		exchange(y.in(r).Send(mine, owner, shareTag))
 		total := op.EmptyLike(mine, op.TensorOptions{}).Keep()
 		if mine.Release(); total.Err() == nil {
-			exchange(r.group.Recv(total, owner, shareTag))
+			exchange(y.in(r).Recv(total, owner, shareTag))
 		}
 		return total, total.Err()
 	}
@@ -131,7 +137,7 @@ func (y *share) sum(r *remote) (*core.Tensor, error) {
 		if err := theirs.Err(); err != nil {
 			return nil, err
 		}
-		exchange(r.group.Recv(theirs, from, shareTag))
+		exchange(y.in(r).Recv(theirs, from, shareTag))
 		sum := op.Add(mine, theirs).Keep()
 		mine.Release()
 		theirs.Release()
@@ -140,7 +146,7 @@ func (y *share) sum(r *remote) (*core.Tensor, error) {
 		}
 	}
 	for _, to := range y.others() {
-		exchange(r.group.Send(mine, to, shareTag))
+		exchange(y.in(r).Send(mine, to, shareTag))
 	}
 	return mine, nil
 }

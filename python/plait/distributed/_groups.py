@@ -44,6 +44,10 @@ class ProcessGroup(_core.ObjectOwner):
         """Returns the bytes this rank has read from and written to its peers' memory, by one collective or all."""
         return check(_core.bind_GroupBytes(self._h, collective))
 
+    def _for(self, purpose: str) -> ProcessGroup:
+        """Returns a handle whose collectives are for a purpose; ranks that meet for different ones get an error."""
+        return ProcessGroup(check(_core.bind_GroupFor(self._h, purpose)), self._ranks)
+
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name!r}: rank {self.rank()} of {self.size()}>"
 

@@ -11,6 +11,7 @@ from plait import _ops
 from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce
+from plait.distributed._groups import require
 from plait.distributed._work import ReduceOp
 from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved, weights_of
 from plait.distributed.pipelining._executor import Executor
@@ -162,7 +163,9 @@ class _Schedule:
         op = {math.inf: ReduceOp.MAX, -math.inf: ReduceOp.MIN}.get(p, ReduceOp.SUM)
         powers = op is ReduceOp.SUM and p != 0
         total = total**p if powers else total
-        all_reduce(total, op, self._executor.group)
+        all_reduce(
+            total, op, require(self._executor.group, "clip_grad_norm_")._for("the norm of the gradients of a pipeline")
+        )
         total = total ** (1 / p) if powers else total
         if error_if_nonfinite and not math.isfinite(total.item()):
             raise RuntimeError(f"clip_grad_norm_: the norm of order {p} is {total.item()}")

@@ -1,0 +1,48 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Tensors of one shape do not make two calls one: what they are for is compared too, and both sides are named on every rank.
+func TestPurposesAreCompared(t *testing.T) {
+	for name, call := range map[string]func(g *Group) *Work{
+		"all_reduce":     func(g *Group) *Work { return g.AllReduce(ones(2, 1), Sum) },
+		"broadcast":      func(g *Group) *Work { return g.Broadcast(ones(2, 1), 0) },
+		"reduce_scatter": func(g *Group) *Work { return g.ReduceScatterInto(ones(2, 1), ones(6, 1), Sum) },
+		"exchange":       func(g *Group) *Work { return g.StartExchange("", []byte("x")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := make([]error, 3)
+			require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
+				same := r.World.For("unit 1").WithTimeout(patient.Timeout)
+				if err := call(same).Wait(); err != nil {
+					return err
+				}
+				errs[r.Rank] = call(r.World.For(fmt.Sprint("unit ", min(r.Rank, 1)))).Wait()
+				return r.World.Barrier()
+			}))
+			for _, err := range errs {
+				require.ErrorContains(t, err, "the ranks disagree")
+				assert.Regexp(t, name+" #2: .*rank 0 calls "+name+".* for unit 0.*; (rank 1 calls|rank 2 calls|ranks 1 and 2 call) "+name+".* for unit 1", err.Error())
+			}
+		})
+	}
+}
+
+func TestPurposesOfSendsAreCompared(t *testing.T) {
+	err := Spawn(2, nil, patient, func(r *Rank) error {
+		g := r.World.For(fmt.Sprint("micro-batch ", r.Rank))
+		if r.Rank == 0 {
+			return g.Send(ones(2, 1), 1, 7).Wait()
+		}
+		return g.Recv(ones(2, 1), 0, 7).Wait()
+	})
+	require.ErrorContains(t, err, "rank 0 sends float64[2] for micro-batch 0, rank 1 wants float64[2] for micro-batch 1")
+	require.Equal(t, 2, strings.Count(err.Error(), "rank 0 sends"))
+}
