@@ -259,8 +259,6 @@ def test_shapes_beyond_the_memory():
 
 
 def test_other_formats():
-    with pytest.raises(CheckpointError, match=r"legacy\.pt.*before 1\.6"):
-        load(GOLDEN / "legacy.pt")
     with pytest.raises(CheckpointError, match="neither"):
         load(io.BytesIO(b"hello world, this is text"))
     with pytest.raises(CheckpointError, match="neither"):

@@ -28,7 +28,7 @@ from plait._dtype import (
     uint8,
 )
 from plait._dtype import bool_ as bool  # noqa: A004
-from plait._errors import DeviceError, DistributedError, MissingFeatureError, OutOfMemoryError
+from plait._errors import CheckpointError, DeviceError, DistributedError, MissingFeatureError, OutOfMemoryError
 from plait._functions.public import *
 from plait._layout import Layout as layout  # noqa: N813
 from plait._layout import MemoryFormat as memory_format  # noqa: N813

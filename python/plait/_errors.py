@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import pickle
+from collections.abc import Iterator
+
 from plait import _core
 
 
@@ -43,6 +47,50 @@ class LinAlgError(ArgumentError):
 
 class MissingFeatureError(NotImplementedError, AttributeError):
     """A name of PyTorch's that Plait does not have."""
+
+
+class CheckpointError(pickle.UnpicklingError, ValueError, RuntimeError):
+    """A checkpoint that cannot be written or read or, for one of activations, computed again.
+
+    One that follows from an exception such as FileNotFoundError is of that class too.
+    """
+
+
+_KEPT = (OSError, TypeError, MemoryError, NotImplementedError, AttributeError, IndexError, pickle.PicklingError)
+_classes: dict[type[Exception], type[CheckpointError]] = {}
+
+
+def _checkpoint_class(kind: type[Exception]) -> type[CheckpointError]:
+    """Returns the class of a CheckpointError that follows from an exception of a class."""
+    if issubclass(kind, CheckpointError):
+        return kind
+    if kind.__module__ in ("builtins", "pickle", "_pickle", __name__) and issubclass(
+        kind, (*_KEPT, DeviceError, DistributedError)
+    ):
+        if kind not in _classes:
+            _classes[kind] = type("CheckpointError", (CheckpointError, kind), {"__module__": __name__})
+        return _classes[kind]
+    return CheckpointError
+
+
+def checkpoint_error(op: str, path: str, error: Exception) -> CheckpointError:
+    """Returns an exception as a CheckpointError that names the operation and the file."""
+    text = str(error) or type(error).__name__
+    if path not in text:
+        text = f"{path}: {text}"
+    made = _checkpoint_class(type(error))(text if text.startswith(f"{op}: ") else f"{op}: {text}")
+    if isinstance(error, OSError) and isinstance(made, OSError):
+        made.errno = error.errno
+    return made
+
+
+@contextlib.contextmanager
+def checkpoint_errors(op: str, path: str) -> Iterator[None]:
+    """Makes every exception inside a CheckpointError that names the operation and the file."""
+    try:
+        yield
+    except Exception as error:
+        raise checkpoint_error(op, path, error) from error
 
 
 # In the order of the numbers that the engine gives its kinds of errors.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import io
 import pickle
+import reprlib
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -13,14 +14,11 @@ import numpy as np
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import device
+from plait._errors import CheckpointError
 from plait._layout import Size
 from plait._modes import no_grad
 from plait._runtime import MAX_DIMS, check, own
 from plait._tensor import Tensor
-
-
-class CheckpointError(pickle.UnpicklingError, ValueError, RuntimeError):
-    """A file that is not a checkpoint, is damaged, or holds what may not be loaded."""
 
 
 class TensorError(CheckpointError):
@@ -144,26 +142,31 @@ class Pickler(pickle._Pickler):
 
 
 class Loaded:
-    """A storage that was read."""
+    """A storage that was read, or a part of one."""
 
-    def __init__(self, key: str, elements: Tensor) -> None:
-        self.key, self.elements = key, elements
+    def __init__(self, key: str, elements: Tensor, first: int = 0, count: int | None = None) -> None:
+        self.key, self.elements, self.first = key, elements, first
+        self.count = elements.numel() if count is None else count
 
 
 def _sizes(what: str, values: Any) -> tuple[int, ...]:
     if not isinstance(values, tuple) or not all(type(v) is int and v >= 0 for v in values) or len(values) > MAX_DIMS:
-        raise CheckpointError(f"{what} is {_shown(values)}, want a tuple of at most {MAX_DIMS} sizes")
+        raise CheckpointError(f"{what} is {shown(values)}, want a tuple of at most {MAX_DIMS} sizes")
     return values
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def shown(value: Any) -> str:
+    """Returns a value of a file as text: a little of it, since it may be endless."""
+    return _shortened.repr(value)
+
+
+_shortened = reprlib.Repr()
+_shortened.maxlevel, _shortened.maxstring, _shortened.maxlong, _shortened.maxother = 2, 60, 60, 60
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any = False, *_: Any) -> Tensor:
     if not isinstance(storage, Loaded):
-        raise CheckpointError(f"a tensor's storage is {_shown(storage)}")
+        raise CheckpointError(f"a tensor's storage is {shown(storage)}")
     try:
         size, stride = _sizes("its shape", size), _sizes("its strides", stride)
         (offset,) = _sizes("its offset", (offset,))
@@ -171,7 +174,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: An
         raise TensorError(storage.key, str(error)) from None
     if len(size) != len(stride):
         raise TensorError(storage.key, f"shape {list(size)} and strides {list(stride)} differ in length")
-    have = storage.elements.numel()
+    have = storage.count
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     if (0 not in size and last >= have) or offset > have:
         raise TensorError(
@@ -179,7 +182,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: An
             f"shape {list(size)} with strides {list(stride)} from element {offset} reaches past the {have} elements",
         )
     with no_grad():
-        out = _ops.as_strided(storage.elements, size, stride, offset).detach()
+        out = _ops.as_strided(storage.elements, size, stride, storage.first + offset).detach()
     if requires_grad:
         out.requires_grad = True
     return out
@@ -187,7 +190,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: An
 
 def _parameter(data: Any, requires_grad: Any = True, *_: Any) -> Any:
     if not isinstance(data, Tensor):
-        raise CheckpointError(f"a parameter's value is {_shown(data)}")
+        raise CheckpointError(f"a parameter's value is {shown(data)}")
     cls = parameter_class()
     return data.requires_grad_(bool(requires_grad)) if cls is None else cls(data, bool(requires_grad))  # type: ignore[call-arg]
 
@@ -195,20 +198,20 @@ def _parameter(data: Any, requires_grad: Any = True, *_: Any) -> Any:
 def _typed(make: Any, kind: Any, args: Any, state: Any) -> Any:
     # A tensor with attributes of its own. They are data, but would hide the tensor's own methods: they are left out.
     if not isinstance(make, Allowed) or not isinstance(args, tuple):
-        raise CheckpointError(f"a tensor made by {_shown(make)}")
+        raise CheckpointError(f"a tensor made by {shown(make)}")
     return make.run(*args)
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     if encoding != "latin1":
-        raise CheckpointError(f"bytes in encoding {_shown(encoding)}")
+        raise CheckpointError(f"bytes in encoding {shown(encoding)}")
     return text.encode("latin1")
 
 
 def _numpy_dtype(name: Any, *_: Any) -> np.dtype:
     d = np.dtype(name) if isinstance(name, str) else None
     if d is None or d.kind not in "biufc" or d.shape or d.fields:
-        raise CheckpointError(f"NumPy dtype {_shown(name)}, want one of numbers")
+        raise CheckpointError(f"NumPy dtype {shown(name)}, want one of numbers")
     return d
 
 
@@ -234,22 +237,73 @@ def _numpy_empty(*_: Any) -> np.ndarray:
 
 def _device(kind: Any, index: Any = None) -> device:
     if not isinstance(kind, str) or not (index is None or type(index) is int):
-        raise CheckpointError(f"a device named {_shown(kind)}")
+        raise CheckpointError(f"a device named {shown(kind)}")
     return device(kind, index)
 
 
+def _plain(of: str, *kinds: type) -> Callable[..., Any]:
+    """Returns the class that is named, of an argument of the given kinds: text of others may be endless."""
+    made = {"int": int, "float": float, "str": str, "bool": bool, "complex": complex}[of]
+
+    def make(*args: Any) -> Any:
+        if not all(isinstance(a, kinds) for a in args):
+            raise CheckpointError(f"{of} of {shown(args)}")
+        return made(*args)
+
+    return make
+
+
+def _bytearray(data: Any = b"", encoding: Any = "latin1") -> bytearray:
+    if not isinstance(data, bytes | str):
+        raise CheckpointError(f"a bytearray of {shown(data)}")  # a number would be how long it is
+    return bytearray(data if isinstance(data, bytes) else _encode(data, encoding))
+
+
+def _items(values: Any) -> list[Any]:
+    return list(values.items() if isinstance(values, dict) else values)
+
+
+def checked_key(key: Any, depth: int = 4) -> Any:
+    """Returns a key of a dict, or an element of a set, if it takes no time to hash: tuples may be nested endlessly."""
+    if isinstance(key, tuple):
+        if depth == 0 or len(key) > 1000:
+            raise CheckpointError(f"a key that is {shown(key)}")
+        for k in key:
+            checked_key(k, depth - 1)
+    elif isinstance(key, frozenset):
+        raise CheckpointError("a key that is a frozenset")
+    return key
+
+
+def pairs(items: Any) -> dict[Any, Any]:
+    """Returns a dict of pairs of keys and values."""
+    return {checked_key(k): v for k, v in items}
+
+
+def _set(values: Any = ()) -> set[Any]:
+    return {checked_key(v) for v in values}
+
+
+def _frozenset(values: Any = ()) -> frozenset[Any]:
+    return frozenset(_set(values))
+
+
 def _counter(values: Any = ()) -> Any:
-    return collections.Counter(dict(values))
+    return collections.Counter(pairs(_items(values)))
+
+
+def _dict(values: Any = ()) -> dict[Any, Any]:
+    return pairs(_items(values))
 
 
 def _ordered(values: Any = ()) -> Any:
-    return collections.OrderedDict(values)
+    return collections.OrderedDict(pairs(_items(values)))
 
 
 def _default(factory: Any = None, values: Any = ()) -> Any:
     if factory is not None and not isinstance(factory, Allowed):
-        raise CheckpointError(f"a defaultdict of {_shown(factory)}")
-    return collections.defaultdict(None if factory is None else factory.run, values)
+        raise CheckpointError(f"a defaultdict of {shown(factory)}")
+    return collections.defaultdict(None if factory is None else factory.run, pairs(_items(values)))
 
 
 def _refused_directly(*_: Any) -> Any:
@@ -291,9 +345,21 @@ ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
         for name, f in (("scalar", _numpy_scalar), ("_reconstruct", _numpy_empty))
     },
     **{
-        (module, f.__name__): f
+        (module, name): f
         for module in ("builtins", "__builtin__")
-        for f in (set, frozenset, complex, bytearray, list, dict, tuple, int, float, str, bool)
+        for name, f in (
+            ("set", _set),
+            ("frozenset", _frozenset),
+            ("list", list),
+            ("tuple", tuple),
+            ("dict", _dict),
+            ("bytearray", _bytearray),
+            ("complex", _plain("complex", int, float)),
+            ("int", _plain("int", int, float, str)),
+            ("float", _plain("float", int, float, str)),
+            ("str", _plain("str", str, int, float)),
+            ("bool", _plain("bool", int, float, str)),
+        )
     },
 }
 _VALUES: dict[tuple[str, str], Any] = {("torch", d.name): d for d in dt.DTYPES}

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from plait._pickling import ALLOWED, Allowed, CheckpointError, _numpy_data, _shown, value_of
+from plait._errors import CheckpointError
+from plait._pickling import ALLOWED, Allowed, _numpy_data, checked_key, pairs, shown, value_of
 
 _MARK = object()
 
@@ -53,7 +54,7 @@ class DataUnpickler:
                 self._step(op.name, arg)
         except CheckpointError:
             raise
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError) as error:
+        except Exception as error:
             raise CheckpointError(f"its pickle is damaged: {type(error).__name__}: {error}") from None
         raise CheckpointError("its pickle ends too early")
 
@@ -83,7 +84,7 @@ class DataUnpickler:
         elif name == "DICT":
             stack.append(_pairs(self._marked()))
         elif name == "FROZENSET":
-            stack.append(frozenset(self._marked()))
+            stack.append(frozenset(map(checked_key, self._marked())))
         elif name in ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS"):
             self._fill(name)
         elif name == "GLOBAL":
@@ -95,7 +96,7 @@ class DataUnpickler:
         elif name == "REDUCE":
             args, made = stack.pop(), stack.pop()
             if not isinstance(made, Allowed) or not isinstance(args, tuple):
-                raise CheckpointError(f"it calls {_shown(made)}, which is not allowed")
+                raise CheckpointError(f"it calls {shown(made)}, which is not allowed")
             stack.append(made.run(*args))
         elif name == "BINPERSID":
             stack.append(self._storage(stack.pop()))
@@ -135,7 +136,7 @@ class DataUnpickler:
         if name.startswith("APPEND") and type(into) is list:
             into.extend(values)
         elif name == "ADDITEMS" and type(into) is set:
-            into.update(values)
+            into.update(map(checked_key, values))
         elif name.startswith("SETITEM") and isinstance(into, dict):
             into.update(_pairs(values))
         else:
@@ -162,7 +163,7 @@ class DataUnpickler:
 def _pairs(values: list[Any]) -> dict[Any, Any]:
     if len(values) % 2:
         raise ValueError("a key without a value")
-    return dict(zip(values[::2], values[1::2], strict=True))
+    return pairs(zip(values[::2], values[1::2], strict=True))
 
 
 class _ObjectUnpickler(pickle.Unpickler):

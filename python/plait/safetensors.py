@@ -12,6 +12,7 @@ import numpy as np
 
 from plait import _core
 from plait._device import DeviceLike, device_of, open_device
+from plait._errors import checkpoint_errors
 from plait._layout import Size
 from plait._runtime import address, check, own
 from plait._tensor import Tensor
@@ -29,7 +30,7 @@ def save_file(
 
     Raises:
         TypeError: for names that are not text, and values that are not tensors.
-        OSError: if the file cannot be written.
+        CheckpointError: if the file cannot be written; it names the file and the tensor, and is an OSError too.
     """
     if not isinstance(tensors, dict):
         raise TypeError(f"save_file: want a dict of tensors, got {type(tensors).__name__}")
@@ -41,7 +42,9 @@ def save_file(
             raise TypeError(f"save_file: metadata must be text, got {key!r}: {value!r}")
     header = json.dumps({"names": list(tensors), "metadata": metadata or {}}, ensure_ascii=False)
     handles = array("q", [t._h for t in tensors.values()])
-    check(_core.bind_FileSave(os.fspath(filename), header, address(handles), len(handles)))
+    path = os.fsdecode(filename)
+    with checkpoint_errors("save_file", path):
+        check(_core.bind_FileSave(path, header, address(handles), len(handles)))
 
 
 def load_file(filename: str | os.PathLike[str], device: DeviceLike | None = None) -> dict[str, Tensor]:
@@ -58,7 +61,9 @@ def load_file(filename: str | os.PathLike[str], device: DeviceLike | None = None
 def load(data: bytes, device: DeviceLike | None = None) -> dict[str, Tensor]:
     """Returns the tensors of a file that is in memory."""
     view = np.frombuffer(data, np.uint8)
-    with safe_open._of(check(_core.bind_FileParse(view.ctypes.data, len(data))), device) as f:
+    with checkpoint_errors("load", "file in memory"):
+        handle = check(_core.bind_FileParse(view.ctypes.data, len(data)))
+    with safe_open._of(handle, device) as f:
         return {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118
 
 
@@ -69,12 +74,18 @@ class safe_open(_core.ObjectOwner):  # noqa: N801
         filename: the file
         framework: has no effect
         device: where tensors go; the default device
+
+    Raises:
+        CheckpointError: for a file that breaks the format, and, then an OSError too, for one that cannot be read.
     """
 
     def __init__(
         self, filename: str | os.PathLike[str], framework: str = "plait", device: DeviceLike | None = None
     ) -> None:
-        self._open(check(_core.bind_FileOpen(os.fspath(filename))), device)
+        path = os.fsdecode(filename)
+        with checkpoint_errors("safe_open", path):
+            handle = check(_core.bind_FileOpen(path))
+        self._open(handle, device, path)
 
     @classmethod
     def _of(cls, handle: int, device: DeviceLike | None) -> safe_open:
@@ -82,8 +93,8 @@ class safe_open(_core.ObjectOwner):  # noqa: N801
         self._open(handle, device)
         return self
 
-    def _open(self, handle: int, device: DeviceLike | None) -> None:
-        self._h = handle
+    def _open(self, handle: int, device: DeviceLike | None, path: str = "file in memory") -> None:
+        self._h, self._path = handle, path
         self._device = None if device is None else device_of(open_device(device))
         described = json.loads(_core.bind_FileDescribe(handle))
         self._metadata: dict[str, str] | None = described["metadata"]
@@ -129,10 +140,11 @@ class safe_open(_core.ObjectOwner):  # noqa: N801
         """Returns a tensor.
 
         Raises:
-            ValueError: if there is none of this name.
-            TypeError: if the file's dtype is not one of tensors.
+            CheckpointError: if there is none of this name, or its values are none of a tensor; a TypeError too if the
+                file's dtype is not one of tensors.
         """
-        t = own(check(_core.bind_FileTensor(self._h, name)))
+        with checkpoint_errors("safe_open", self._path):
+            t = own(check(_core.bind_FileTensor(self._h, name)))
         return t if self._device is None else t.to(device=self._device)
 
 

@@ -11,16 +11,13 @@ from typing import Any
 
 from plait import _core
 from plait._autograd import passes
+from plait._errors import CheckpointError
 from plait._modes import autocast_of, enable_grad, no_grad
 from plait._random import get_rng_state, set_rng_state
 from plait._saved import saved_tensors_hooks
 from plait._swapped import places, swapped
 from plait._tensor import Tensor
 from plait.autograd.function import FunctionCtx, saved_by
-
-
-class CheckpointError(RuntimeError):
-    """A function that did not compute the same when it was run again."""
 
 
 class _Stop(Exception):

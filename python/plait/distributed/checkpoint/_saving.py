@@ -9,7 +9,7 @@ import traceback
 from concurrent.futures import Future
 
 from plait import _core
-from plait._errors import error_from
+from plait._errors import checkpoint_error, error_from
 from plait._rank import here
 from plait._runtime import SLICE
 
@@ -34,7 +34,7 @@ class Saving(Future[None]):
             pass
         _core.bind_ObjectRelease(pending)
         if status < 0:
-            self.set_exception(error_from(status))
+            self.set_exception(checkpoint_error("async_save", self._folder, error_from(status)))
         else:
             self._forget()
             self.set_result(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from array import array
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 
 import plait
 from plait import _core
+from plait._errors import CheckpointError, checkpoint_errors
 from plait._layout import Size
 from plait._runtime import address, check
 from plait._tensor import Tensor
@@ -75,17 +77,17 @@ def save(
         no_dist: this rank alone
 
     Raises:
-        TypeError: for values that cannot be saved.
-        ValueError: if the ranks' pieces leave out a part of a tensor.
-        RuntimeError: if another save to the folder, of this process or another, is still running.
-        OSError: if a file cannot be written.
-        plait.DistributedError: on the other ranks, with the number of the one that failed; on all, if they name
-            different folders or hold different values under one name.
+        plait.CheckpointError: if the checkpoint cannot be written, on every rank. It is a TypeError too for values that
+            cannot be saved, an OSError if a file cannot be written, and a plait.DistributedError on the other ranks,
+            with the number of the one that failed, or if ranks name different folders or hold different values under
+            one name. Others are for pieces that leave out a part of a tensor, and for another save to the folder, of
+            this process or another, that is still running; it names the process.
     """
     folder, group = _where("save", checkpoint_id, storage_writer, planner, process_group, no_dist)
-    state = _expanded("save", state_dict)
-    header, handles = _header("save", state)
-    check(_core.bind_CheckpointSave(folder, header, address(handles), len(handles), group))
+    with checkpoint_errors("save", folder):
+        state = _expanded("save", state_dict)
+        header, handles = _header("save", state)
+        check(_core.bind_CheckpointSave(folder, header, address(handles), len(handles), group))
 
 
 def async_save(
@@ -108,9 +110,10 @@ def async_save(
         a future that is done when the checkpoint is whole; its `result` raises what `save` would have.
     """
     folder, group = _where("async_save", checkpoint_id, storage_writer, planner, process_group, no_dist)
-    state = _expanded("async_save", state_dict)
-    header, handles = _header("async_save", state)
-    pending = check(_core.bind_CheckpointSaveAsync(folder, header, address(handles), len(handles), group))
+    with checkpoint_errors("async_save", folder):
+        state = _expanded("async_save", state_dict)
+        header, handles = _header("async_save", state)
+        pending = check(_core.bind_CheckpointSaveAsync(folder, header, address(handles), len(handles), group))
     return Saving(pending, folder)
 
 
@@ -138,29 +141,36 @@ def load(
         no_dist: this rank alone
 
     Raises:
-        ValueError: for entries that the checkpoint lacks or has in another shape, and for files that are torn or
-            foreign; the message names the file and the tensor.
-        OSError: if there is no checkpoint.
-        plait.DistributedError: on the other ranks, with the number of the one that failed.
+        plait.CheckpointError: for entries that the checkpoint lacks or has in another shape, and for files that are
+            torn or foreign; the message names the file and the tensor. It is an OSError too if there is no checkpoint,
+            and a plait.DistributedError on the other ranks, with the number of the one that failed.
     """
     folder, group = _where("load", checkpoint_id, storage_reader, planner, process_group, no_dist)
+    with checkpoint_errors("load", folder):
+        _load(state_dict, folder, group)
+
+
+def _load(state_dict: dict[str, Any], folder: str, group: int) -> None:
     state = _expanded("load", state_dict)
     stored: list[Metadata] = []
 
     def complete(at: Any, name: str) -> None:
         """Makes what optimisers that have not made a step will keep."""
         if isinstance(at, States | FlatStates):
-            if not stored:
-                stored.append(inspect(folder))
             at.make(name, stored[0])
         elif isinstance(at, dict):
             for key, value in at.items():
                 complete(value, f"{name}.{key}" if name else str(key))
 
-    header, handles = _header("load", state, lambda: complete(state, ""))
+    def prepare() -> None:
+        with contextlib.suppress(OSError):  # which the engine tells every rank
+            stored.append(inspect(folder))
+            complete(state, "")
+
+    header, handles = _header("load", state, prepare)
     text = _text(check(_core.bind_CheckpointLoad(folder, header, address(handles), len(handles), group)))
     values = json.loads(text)
-    fill(state, lambda name, value: value if isinstance(value, Tensor) else decode(values[name]))
+    fill(state, lambda name, value: value if isinstance(value, Tensor) else _decoded(name, values[name]))
     for key, value in state_dict.items():
         if isinstance(value, Stateful):
             give(value, state[key])
@@ -170,11 +180,20 @@ def load(
 
 def inspect(folder: Folder) -> Metadata:
     """Returns what a checkpoint holds, from its index alone."""
-    index = json.loads(_text(check(_core.bind_CheckpointInspect(os.fspath(folder)))))
-    tensors = {
-        name: TensorMetadata(getattr(plait, t["dtype"]), Size(t["shape"])) for name, t in index["tensors"].items()
-    }
-    return Metadata(tensors, {name: decode(v) for name, v in (index["values"] or {}).items()})
+    with checkpoint_errors("load", os.fsdecode(folder)):
+        index = json.loads(_text(check(_core.bind_CheckpointInspect(os.fsdecode(folder)))))
+        tensors = {
+            name: TensorMetadata(getattr(plait, t["dtype"]), Size(t["shape"])) for name, t in index["tensors"].items()
+        }
+        values = {name: _decoded(name, v) for name, v in (index["values"] or {}).items()}
+    return Metadata(tensors, values)
+
+
+def _decoded(name: str, value: Any) -> Any:
+    try:
+        return decode(value)
+    except Exception as error:
+        raise CheckpointError(f"value {name!r} is damaged: {type(error).__name__}: {error}") from None
 
 
 def _text(handle: int) -> str:
@@ -192,7 +211,7 @@ def _where(
         raise NotImplementedError(f"{name}: planner must be None; what is saved, and where, follows from the tensors")
     if checkpoint_id is None and storage is None:
         raise ValueError(f"{name}: want checkpoint_id, the folder of the checkpoint")
-    folder = os.fspath(checkpoint_id) if checkpoint_id is not None else storage.path
+    folder = os.fsdecode(checkpoint_id) if checkpoint_id is not None else storage.path
     if no_dist or (group is None and not is_initialized()):
         return folder, 0
     return folder, require(group, name)._h

@@ -1,0 +1,410 @@
+"""Files that are damaged, hostile or cannot be written: a CheckpointError that names the file, and nothing lost."""
+
+import io
+import os
+import pickle
+import random
+import signal
+import struct
+import subprocess
+import sys
+import zipfile
+
+import plait
+import pytest
+from plait import CheckpointError, nn
+from plait import distributed as dist
+from plait._pickling import Pickler
+from plait.distributed import checkpoint as dcp
+from plait.safetensors import load_file, save_file
+from plait.serialization import raw_bytes
+
+
+class OldPickler(Pickler):
+    """Writes storages as PyTorch did before 1.6."""
+
+    def persistent_id(self, obj):
+        found = super().persistent_id(obj)
+        return None if found is None else (*found, None)
+
+
+def old(obj, change=lambda i, part: part):
+    """Returns an object in the format of PyTorch before 1.6, whose parts `change` has been over."""
+    text = io.BytesIO()
+    pickler = OldPickler(text)
+    pickler.dump(obj)
+    storages = list(pickler.storages.values())
+    machine = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    parts = [pickle.dumps(v, 2) for v in (0x1950A86A20F9469CFC6C, 1001, machine)]
+    parts += [text.getvalue(), pickle.dumps([s.key for s in storages], 2)]
+    for s in storages:
+        parts.append(struct.pack("<q", s.elements.numel()) + raw_bytes(s.elements).tobytes())
+    return b"".join(change(i, p) for i, p in enumerate(parts))
+
+
+def sample():
+    x = plait.arange(6.0).reshape(2, 3)
+    return {
+        "x": x,
+        "row": x[1],
+        "turned": x.transpose(0, 1),
+        "half": plait.tensor([1.5, -2.0], dtype=plait.bfloat16),
+        "flags": plait.tensor([True, False]),
+        "weight": nn.Parameter(plait.ones(2, 2)),
+        "empty": plait.zeros(0, 3),
+        "rest": [1, (2.5, "text"), {3: None}],
+    }
+
+
+def test_files_from_before_1_6(tmp_path):
+    path = tmp_path / "old.pt"
+    path.write_bytes(old(sample()))
+    want = sample()
+    for source in (path, io.BytesIO(path.read_bytes())):
+        got = plait.load(source)
+        assert got.keys() == want.keys() and got["rest"] == want["rest"]
+        for name, t in want.items():
+            if name != "rest":
+                assert got[name].dtype is t.dtype and got[name].tolist() == t.tolist(), name
+                assert got[name].stride() == t.stride()
+        assert isinstance(got["weight"], nn.Parameter) and got["weight"].requires_grad
+        got["x"][1, 2] = 50.0
+        assert got["row"][2].item() == 50.0 and got["turned"][2, 1].item() == 50.0
+    both = io.BytesIO(old([1, plait.ones(2)]) + old(plait.zeros(3)))  # one behind the other
+    assert plait.load(both)[1].tolist() == [1, 1] and plait.load(both).tolist() == [0, 0, 0]
+    seen = []
+    plait.load(path, map_location=lambda storage, where: seen.append((storage.numel(), where)))
+    assert (6, "cpu") in seen
+    assert plait.load(io.BytesIO(old({"w": plait.ones(2)})), weights_only=False)["w"].tolist() == [1, 1]
+
+
+def test_what_is_wrong_with_files_from_before_1_6():
+    def message(number, change, obj=None):
+        with pytest.raises(CheckpointError) as info:
+            plait.load(
+                io.BytesIO(old(obj or {"w": plait.ones(3)}, lambda i, part: change(part) if i == number else part))
+            )
+        return str(info.value)
+
+    assert "version 7" in message(1, lambda _: pickle.dumps(7, 2))
+    assert "not in little order" in message(2, lambda _: pickle.dumps({"little_endian": False}, 2))
+    assert "posix.system" in message(3, lambda _: b"cposix\nsystem\nX\x04\0\0\0true\x85R.")
+    assert "its storages are ['x']" in message(4, lambda _: pickle.dumps(["x"], 2))
+    assert "tensor 'w' (data/0): it has 2 elements, want 3" in message(5, lambda p: struct.pack("<q", 2) + p[8:])
+    assert "tensor 'w' (data/0): it has 11 bytes, want 12" in message(5, lambda p: p[:-1])
+    assert (
+        "tensor 'w' (data/0): its 1152921504606846976 elements of plait.float32 are more than the file has"
+        in message(3, lambda p: p.replace(b"K\x03N", b"\x8a\x08" + (1 << 60).to_bytes(8, "little") + b"N"))
+    )
+    assert "a byte other than 0 and 1" in message(5, lambda p: p[:-1] + b"\2", {"w": plait.tensor([True])})
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b"c__builtin__\nbytearray\n\x8a\x05\0\0\0\0\x10\x85R.",  # 64 GiB of zeros
+        b"]q\0" + b"h\0h\0\x86q\0" * 60 + b"c__builtin__\nstr\nh\0\x85R.",  # as text it is 2^60 brackets
+        b")q\0" + b"h\0h\0\x86q\0" * 60 + b"}h\0Ns.",  # a key that takes 2^60 steps to hash
+        b")q\0" + b"h\0\x85q\0" * 60_000 + b"}h\0Ns.",  # one so deep that hashing it overflows the stack
+        b")q\0" + b"h\0\x85q\0" * 60_000 + b"c__builtin__\nset\nh\0\x85\x85R.",
+        b")q\0" + b"h\0h\0\x86q\0" * 60 + b"h\0R.",  # called, and so shown in the error
+    ],
+)
+def test_small_files_that_ask_for_much(hostile):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02" + hostile)
+    for source in (file, io.BytesIO(old({}, lambda i, part: b"\x80\x02" + hostile if i == 3 else part))):
+        source.seek(0)
+        with pytest.raises(CheckpointError):
+            plait.load(source)
+
+
+def mutated(rng, data):
+    """Returns bytes with a few of them changed, cut out, repeated, put elsewhere or made extreme."""
+    data = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 4, 16])):
+        at, n = rng.randrange(len(data)), rng.choice([1, 1, 2, 4, 8, 64])
+        kind = rng.randrange(7)
+        if kind == 0:
+            data[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            data[at] = rng.randrange(256)
+        elif kind == 2:
+            data[at : at + n] = bytes([rng.choice([0, 0x7F, 0xFF])]) * n
+        elif kind == 3:
+            del data[at : at + n]
+        elif kind == 4:
+            data[at:at] = data[at : at + n]
+        elif kind == 5:
+            other = rng.randrange(len(data))
+            data[at : at + n] = data[other : other + n]
+        elif len(data) > 100:
+            del data[at:]
+        if not data:
+            return b""
+    return bytes(data)
+
+
+def zipped(rng):
+    file = io.BytesIO()
+    plait.save(sample(), file)
+    if rng.randrange(2):
+        return mutated(rng, file.getvalue())
+    out = io.BytesIO()  # one record is changed, and its checksum fits
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(out, "w") as target:
+        changed = rng.choice(source.namelist())
+        for name in source.namelist():
+            data = source.read(name)
+            target.writestr(name, mutated(rng, data) if name == changed and data else data)
+    return out.getvalue()
+
+
+def fuzz(make, path, load, rounds, seed):
+    rng = random.Random(seed)
+    loaded = 0
+    for i in range(rounds):
+        path.write_bytes(make(rng))
+        try:
+            load()
+            loaded += 1
+        except CheckpointError as error:
+            assert str(path.parent) in str(error), (i, error)
+    assert loaded < rounds
+
+
+ROUNDS = [pytest.param(40, id="some"), pytest.param(3000, marks=pytest.mark.slow, id="many")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("form", ["zip", "old", "safetensors"])
+def test_mutated_files(tmp_path, form, rounds):
+    path = tmp_path / f"a.{form}"
+    if form == "zip":
+        fuzz(zipped, path, lambda: plait.load(path), rounds, 1)
+    elif form == "old":
+        whole = old(sample())
+        fuzz(lambda rng: mutated(rng, whole), path, lambda: plait.load(path), rounds, 2)
+    else:
+        save_file({k: v for k, v in sample().items() if isinstance(v, plait.Tensor)}, path, {"a": "b"})
+        whole = path.read_bytes()
+        fuzz(lambda rng: mutated(rng, whole), path, lambda: load_file(path), rounds, 3)
+        fuzz(lambda rng: mutated(rng, whole), path, lambda: plait.load(path), rounds // 4, 4)
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_mutated_checkpoints(tmp_path, rounds):
+    def state():
+        return {"model": nn.Linear(2, 3), "n": 1, "big": 1 << 70, "list": [1, (2, 3)], "keys": [{1: 2}]}
+
+    dcp.save(state(), checkpoint_id=tmp_path)
+    for path in list(tmp_path.iterdir()):
+        whole = path.read_bytes()
+        fuzz(
+            lambda rng, whole=whole: mutated(rng, whole),
+            path,
+            lambda: (dcp.load(state(), checkpoint_id=tmp_path), dcp.FileSystemReader(tmp_path).read_metadata()),
+            rounds,
+            5,
+        )
+        path.write_bytes(whole)
+    dcp.load(state(), checkpoint_id=tmp_path)
+
+
+def test_a_damaged_value_changes_nothing(tmp_path):
+    dcp.save({"w": plait.ones(2), "n": 1 << 70}, checkpoint_id=tmp_path)
+    index = tmp_path / "index.json"
+    index.write_text(index.read_text().replace(str(1 << 70), "seven"))
+    w = plait.zeros(2)
+    with pytest.raises(CheckpointError, match="value 'n' is damaged"):
+        dcp.load({"w": w, "n": 0}, checkpoint_id=tmp_path)
+    assert w.tolist() == [0, 0]
+
+
+SAVES = {
+    "zip": lambda path: plait.save({"layer": {"w": plait.ones(400_000)}}, path),
+    "safetensors": lambda path: save_file({"layer.w": plait.ones(400_000)}, path),
+    "folder": lambda path: dcp.save({"layer": {"w": plait.ones(400_000)}}, checkpoint_id=path),
+}
+LOADS = {
+    "zip": plait.load,
+    "safetensors": load_file,
+    "folder": lambda path: dcp.load({"layer": {"w": plait.ones(400_000)}}, checkpoint_id=path),
+}
+
+
+@pytest.mark.parametrize("form", SAVES)
+def test_paths_that_are_none(tmp_path, form):
+    save, load = SAVES[form], LOADS[form]
+    wrong = tmp_path / "wrong"
+    (wrong.mkdir if form != "folder" else wrong.touch)()
+    for path in (tmp_path / "nowhere" / "a", wrong, tmp_path / "wrong" / "a" if form == "folder" else wrong):
+        with pytest.raises(CheckpointError) as info:
+            load(path)
+        assert isinstance(info.value, OSError) and str(path) in str(info.value)
+    for path in (wrong, "/proc/nowhere/a"):
+        with pytest.raises(CheckpointError) as info:
+            save(path)
+        assert isinstance(info.value, OSError) and str(path) in str(info.value)
+    if form != "folder":
+        with pytest.raises(FileNotFoundError if form == "zip" else OSError):
+            save(tmp_path / "nowhere" / "a")
+    assert [p.name for p in tmp_path.iterdir()] == ["wrong"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="no limit for the size of files")
+def test_a_disk_that_is_full(tmp_path):
+    script = """
+import resource, sys
+import plait
+from plait import nn
+from test_damaged_files import SAVES
+folder = sys.argv[1]
+for form, save in SAVES.items():
+    save(f"{folder}/{form}")
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+for form, save in SAVES.items():
+    try:
+        save(f"{folder}/{form}")
+    except plait.CheckpointError as error:
+        assert isinstance(error, OSError), error
+        print(form, error)
+"""
+    here = os.path.dirname(__file__)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and [line.split()[0] for line in lines] == list(SAVES), done.stderr
+    for form, line in zip(SAVES, lines, strict=True):
+        assert f"{tmp_path}/{form}" in line and "layer.w" in line and "too large" in line, line
+        LOADS[form](tmp_path / form)  # what was there
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(SAVES)
+    assert len(list((tmp_path / "folder").iterdir())) == 2
+
+
+def test_dtypes_that_tensors_do_not_have(tmp_path):
+    path = tmp_path / "a.safetensors"
+    header = b'{"f8":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}     '
+    path.write_bytes(struct.pack("<Q", len(header)) + header + b"ab")
+    for load in (plait.load, load_file):
+        with pytest.raises(CheckpointError, match=r'tensor "f8".*F8_E4M3') as info:
+            load(path)
+        assert str(path) in str(info.value) and isinstance(info.value, TypeError)
+
+
+def test_an_error_of_the_callers_own_function_stays_its_own():
+    file = io.BytesIO()
+    plait.save(plait.ones(1), file)
+    file.seek(0)
+
+    def where(storage, location):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        plait.load(file, map_location=where)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_every_fault_of_a_save_leaves_a_whole_file(tmp_path, monkeypatch, killed):
+    """The n-th change of the file system is refused; all after it too, if the process is taken to have ended there."""
+    path = tmp_path / "a.pt"
+    plait.save({"w": plait.zeros(3)}, path)
+    names = ["replace", "fsync", "unlink", "chmod", "close"]
+    kept = {name: getattr(os, name) for name in names}
+    n = seen = 0
+
+    def fault(name):
+        def call(*args, **kwargs):
+            nonlocal seen
+            seen += 1
+            if seen == n + 1 or (killed and seen > n):
+                raise OSError(28, "No space left on device")
+            return kept[name](*args, **kwargs)
+
+        return call
+
+    while seen >= n:
+        seen = 0
+        for name in names:
+            monkeypatch.setattr(os, name, fault(name))
+        try:
+            plait.save({"w": plait.ones(3)}, path)
+            done = True
+        except CheckpointError:
+            done = False
+        monkeypatch.undo()
+        values = plait.load(path)["w"].tolist()
+        assert values in ([0, 0, 0], [1, 1, 1]) and (values[0] == 1 or not done)
+        plait.save({"w": plait.zeros(3)}, path)
+        assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
+        n += 1
+    assert done and n > 3
+
+
+def test_what_a_killed_writer_leaves_goes_with_the_next_save(tmp_path):
+    path = tmp_path / "a.pt"
+    plait.save([1], path)
+    script = f"""
+import os, signal
+import plait
+os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+plait.save([2], {str(path)!r})
+"""
+    done = subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert plait.load(path) == [1] and len(list(tmp_path.iterdir())) == 2
+    plait.save([3], path)
+    assert plait.load(path) == [3] and len(list(tmp_path.iterdir())) == 1
+
+
+def test_two_processes_and_one_folder(tmp_path):
+    """One saves, and the other is told who does."""
+    script = """
+import sys
+import plait
+from plait.distributed import checkpoint as dcp
+sys.stdin.readline()
+for i in range(5):
+    try:
+        dcp.save({"w": plait.full((100_000,), float(i))}, checkpoint_id=sys.argv[1])
+        print("saved")
+    except plait.CheckpointError as error:
+        print(error)
+"""
+    pair = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    for p in pair:
+        p.stdin.write("\n")
+        p.stdin.flush()
+    outputs = [p.communicate(timeout=60)[0].splitlines() for p in pair]
+    for p, lines in zip(pair, outputs, strict=True):
+        (other,) = (q for q in pair if q is not p)
+        assert len(lines) == 5
+        assert all(line == "saved" or f"of process {other.pid} on " in line for line in lines), lines
+    assert any("saved" in lines for lines in outputs)
+    w = plait.zeros(100_000)
+    dcp.load({"w": w}, checkpoint_id=tmp_path)
+    assert w.min().item() == w.max().item()
+
+
+def test_ranks_fail_together(tmp_path):
+    (tmp_path / "index.json").mkdir()
+
+    def fn(rank):
+        dist.init_process_group()
+        with pytest.raises(CheckpointError, match=r"index\.json"):
+            dcp.save({"w": plait.ones(3)}, checkpoint_id=tmp_path)
+
+    dist.spawn(fn, nprocs=2, devices=["cpu:0"])
