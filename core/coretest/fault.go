@@ -1,6 +1,7 @@
 package coretest
 
 import (
+	"bytes"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -49,6 +50,42 @@ func failing(k int, fn func(), ranks []int) (where *[]byte) {
 	defer core.SetAllocFault(nil)
 	fn()
 	return stack.Load()
+}
+
+// Unchanged returns a function that fails the test unless tensors have the elements that they have now, a rank has no more memory in
+// use on the device, and its stream works.
+func Unchanged(t testing.TB, dev core.Device, rank int, tensors ...*core.Tensor) (check func()) {
+	t.Helper()
+	read := func(x *core.Tensor) []byte {
+		b, err := x.Bytes()
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+		return b
+	}
+	var before [][]byte
+	for _, x := range tensors {
+		before = append(before, read(x))
+	}
+	used := core.RankUsage(dev, rank).Current
+	return func() {
+		t.Helper()
+		_ = dev.Synchronize() // the errors of execution are known
+		for i, x := range tensors {
+			if !bytes.Equal(before[i], read(x)) {
+				t.Fatalf("tensor %d, %v, was changed", i, x)
+			}
+		}
+		x := core.FromSlice([]float32{1, 2})
+		if v, err := core.Values[float32](x); err != nil || !slices.Equal(v, []float32{1, 2}) {
+			t.Fatalf("the stream does not work any more: %v, %v", v, err)
+		}
+		x.Release()
+		if now := core.RankUsage(dev, rank).Current; now > used {
+			t.Fatalf("%d bytes are in use, before there were %d", now, used)
+		}
+	}
 }
 
 // guarded is fn, whose panic is an error.

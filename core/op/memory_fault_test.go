@@ -1,7 +1,6 @@
 package op_test
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"reflect"
@@ -19,13 +18,10 @@ import (
 // faultRank is a rank that no other test uses: allocations fail in it alone.
 const faultRank = 77
 
-// A faulty is what a test of failing allocations changes nothing of: the tensors that are there before and after.
+// A faulty is a test of failing allocations.
 type faulty struct {
-	t      testing.TB
-	dev    core.Device
-	kept   []*core.Tensor
-	before [][]byte
-	used   int
+	t   testing.TB
+	dev core.Device
 }
 
 // inFaultRank runs subtests in that rank.
@@ -52,42 +48,15 @@ func (f *faulty) arguments(m *maker, s op.Sample) (args []any) {
 	return args
 }
 
-// keep remembers the contents of tensors and what memory is in use.
-func (f *faulty) keep(tensors []*core.Tensor) {
-	f.kept, f.before = tensors, nil
+// unchanged is [coretest.Unchanged] of tensors and numbers.
+func (f *faulty) unchanged(tensors []*core.Tensor) (check func()) {
+	var list []*core.Tensor
 	for _, x := range tensors {
-		f.before = append(f.before, f.bytes(x))
-	}
-	f.used = core.RankUsage(f.dev, faultRank).Current
-}
-
-func (f *faulty) bytes(x *core.Tensor) []byte {
-	if x.IsNumber() {
-		return nil
-	}
-	b, err := x.Bytes()
-	require.NoError(f.t, err)
-	return b
-}
-
-// check fails unless everything is as it was, and the stream works.
-func (f *faulty) check() {
-	_ = f.dev.Synchronize() // what was found on the way, and told
-	for i, x := range f.kept {
-		if !bytes.Equal(f.before[i], f.bytes(x)) {
-			f.t.Fatalf("tensor %d was changed", i)
+		if !x.IsNumber() {
+			list = append(list, x)
 		}
 	}
-	one := op.Ones(3)
-	sum := op.Sum(one, nil, false)
-	v, err := sum.Item()
-	one.Release()
-	sum.Release()
-	require.NoError(f.t, err)
-	require.Equal(f.t, 3.0, v)
-	if used := core.RankUsage(f.dev, faultRank).Current; used > f.used {
-		f.t.Fatalf("%d bytes are in use, before there were %d", used, f.used)
-	}
+	return coretest.Unchanged(f.t, f.dev, faultRank, list...)
 }
 
 // settle waits for results, releases them and returns the first error.
@@ -133,7 +102,7 @@ func outOfMemory(f *faulty, r *op.Row, s op.Sample) {
 			leaves = append(leaves, x)
 		}
 	}
-	f.keep(m.leaves)
+	check := f.unchanged(m.leaves)
 	run := func() error {
 		outs := m.apply(r.Call, args, m.leaves)
 		var ends []*core.Tensor
@@ -155,10 +124,9 @@ func outOfMemory(f *faulty, r *op.Row, s op.Sample) {
 		grads, err := autograd.Grad(ends, leaves, seeds, autograd.Options{AllowUnused: true})
 		return cmp.Or(settle(seeds), err, settle(outs), settle(grads))
 	}
-	err := run()
-	require.NoError(f.t, err, s.Name)
-	require.LessOrEqual(f.t, core.RankUsage(f.dev, faultRank).Current, f.used, "%s leaves memory behind", s.Name)
-	coretest.EachAllocation(f.t, run, f.check, faultRank)
+	require.NoError(f.t, run(), s.Name)
+	check()
+	coretest.EachAllocation(f.t, run, check, faultRank)
 	settle(m.leaves)
 }
 
@@ -178,14 +146,14 @@ func inPlaceOutOfMemory(f *faulty, r *op.Row, s op.Sample) {
 		return
 	}
 	in := append([]*core.Tensor{op.Clone(m.leaves[0])}, m.leaves[1:]...)
-	f.keep(in)
+	check := f.unchanged(in)
 	coretest.EachAllocation(f.t, func() error {
 		out := m.apply(r.CallInPlace, args, in)
 		if err := out[0].Err(); err != nil {
 			return err
 		}
 		return out[0].Wait()
-	}, f.check, faultRank)
+	}, check, faultRank)
 	settle(in)
 	settle(m.leaves)
 }
@@ -230,7 +198,7 @@ func TestOutOfMemoryInPlaceLeavesTheTarget(t *testing.T) {
 		for _, grad := range []bool{false, true} {
 			leaf := square().SetRequiresGrad(grad)
 			x := op.Mul(leaf, core.Num(1))
-			f.keep([]*core.Tensor{x, leaf})
+			check := f.unchanged([]*core.Tensor{x, leaf})
 			coretest.EachAllocation(t, func() (err error) {
 				core.Tidy(func() {
 					r := cases[name](x)
@@ -239,7 +207,7 @@ func TestOutOfMemoryInPlaceLeavesTheTarget(t *testing.T) {
 					}
 				})
 				return err
-			}, f.check, faultRank)
+			}, check, faultRank)
 			if grad { // what failed left nothing in the graph
 				require.NoError(t, autograd.Backward(op.Sum(x, nil, false)))
 			}

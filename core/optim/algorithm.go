@@ -17,9 +17,9 @@ type algorithm struct {
 	carries string
 	// update returns the rule and the numbers for a step.
 	update func(h Hyper, s step) update
-	// apply, in place of update, returns the parameter's next value, and changes the states; parameter and gradient are in
-	// the states' dtype.
-	apply func(h Hyper, param, grad *core.Tensor, states map[string]*core.Tensor, count float64) *core.Tensor
+	// apply, in place of update, returns the next values of the parameter and of the states; parameter and gradient are in the
+	// states' dtype.
+	apply func(h Hyper, param, grad *core.Tensor, states map[string]*core.Tensor, count float64) (*core.Tensor, map[string]*core.Tensor)
 	// shape returns the shape of a state of a parameter, nil if it has none of that name; without it, it is the parameter's.
 	shape func(state string, param []int) []int
 	// accepts says what parameters must be, besides floating-point leaves; may be nil.

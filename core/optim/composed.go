@@ -7,8 +7,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Methods that look at matrices as a whole are composed of operations, none of which waits. The memory of their steps is
-// not reserved beforehand: a step that runs out of it may have changed some of the parameters.
+// Methods that look at matrices as a whole are composed of operations, none of which waits. They make all that a step changes
+// anew before anything is changed.
 
 func init() {
 	// Shazeer and Stern 2018, "Adafactor: adaptive learning rates with sublinear memory cost". A negative eps1 stands for
@@ -62,7 +62,7 @@ func rms(t *core.Tensor) *core.Tensor { return op.Sqrt(op.Mean(op.Square(t), nil
 // noLess returns the larger of t and a number.
 func noLess(t *core.Tensor, v float64) *core.Tensor { return op.Maximum(t, core.Num(v)) }
 
-func adafactor(h Hyper, p, g *core.Tensor, s map[string]*core.Tensor, count float64) *core.Tensor {
+func adafactor(h Hyper, p, g *core.Tensor, s map[string]*core.Tensor, count float64) (*core.Tensor, map[string]*core.Tensor) {
 	lr, eps1 := h["lr"], h["eps1"]
 	if eps1 < 0 {
 		eps1 = map[core.DType]float64{core.Float16: 0x1p-10, core.BFloat16: 0x1p-7, core.Float32: 0x1p-23, core.Float64: 0x1p-52}[p.DType()]
@@ -70,18 +70,20 @@ func adafactor(h Hyper, p, g *core.Tensor, s map[string]*core.Tensor, count floa
 	take := core.Num(math.Pow(count, h["beta2_decay"]))
 	size := op.Mul(noLess(rms(p), h["eps2"]), core.Num(min(lr, 1/math.Sqrt(count))))
 	square := op.Square(g)
-	variance := s["variance"]
-	if variance != nil {
-		op.LerpInPlace(variance, square, take)
+	var variance *core.Tensor
+	var states map[string]*core.Tensor
+	if old := s["variance"]; old != nil {
+		variance = op.Lerp(old, square, take)
+		states = map[string]*core.Tensor{"variance": variance}
 	} else {
-		row, col := s["row_var"], s["col_var"]
-		op.LerpInPlace(row, op.Mean(square, []int{-1}, true), take)
-		op.LerpInPlace(col, op.Mean(square, []int{-2}, true), take)
+		row := op.Lerp(s["row_var"], op.Mean(square, []int{-1}, true), take)
+		col := op.Lerp(s["col_var"], op.Mean(square, []int{-2}, true), take)
 		variance = op.Div(op.MatMul(row, col), noLess(op.Mean(row, []int{-2}, true), eps1))
+		states = map[string]*core.Tensor{"row_var": row, "col_var": col}
 	}
 	update := op.Mul(g, op.Rsqrt(noLess(variance, eps1*eps1)))
 	size = op.Div(size, noLess(op.Div(rms(update), core.Num(h["d"])), 1))
-	return op.Sub(shrunk(h, p), op.Mul(update, size))
+	return op.Sub(shrunk(h, p), op.Mul(update, size)), states
 }
 
 // shrunk returns the parameter after decoupled weight decay.
@@ -89,9 +91,10 @@ func shrunk(h Hyper, p *core.Tensor) *core.Tensor {
 	return op.Mul(p, core.Num(1-h["lr"]*h["weight_decay"]))
 }
 
-func muon(h Hyper, p, g *core.Tensor, s map[string]*core.Tensor, _ float64) *core.Tensor {
+func muon(h Hyper, p, g *core.Tensor, s map[string]*core.Tensor, _ float64) (*core.Tensor, map[string]*core.Tensor) {
 	momentum := h["momentum"]
-	update := op.LerpInPlace(s["momentum_buffer"], g, core.Num(1-momentum))
+	buffer := op.Lerp(s["momentum_buffer"], g, core.Num(1-momentum))
+	update := buffer
 	if h["nesterov"] != 0 {
 		update = op.Lerp(g, update, core.Num(momentum))
 	}
@@ -101,7 +104,7 @@ func muon(h Hyper, p, g *core.Tensor, s map[string]*core.Tensor, _ float64) *cor
 		ratio = 0.2 * math.Sqrt(max(rows, columns))
 	}
 	update = op.To(orthogonal(update, h), p.DType())
-	return op.Sub(shrunk(h, p), op.Mul(update, core.Num(h["lr"]*ratio)))
+	return op.Sub(shrunk(h, p), op.Mul(update, core.Num(h["lr"]*ratio))), map[string]*core.Tensor{"momentum_buffer": buffer}
 }
 
 // orthogonal returns about the orthogonal matrix nearest to x, by Newton and Schulz's iteration in bfloat16.
@@ -125,28 +128,62 @@ func orthogonal(x *core.Tensor, h Hyper) *core.Tensor {
 }
 
 // runComposed makes the steps of an algorithm without a kernel.
-func (p *plan) runComposed(o *Optimizer) error {
-	for i := range p.items {
-		it := &p.items[i]
-		s := it.slot
-		var err error
-		core.Tidy(func() {
-			d := core.Float32
-			if s.param.DType() == core.Float64 {
-				d = core.Float64
-			}
-			param, grad := op.To(s.param, d), op.To(it.grad, d)
-			if it.hyper["maximize"] != 0 {
-				grad = op.Neg(grad)
-			}
-			next := o.algorithm.apply(it.hyper, param, grad, s.states, s.count+1)
-			err = op.CopyInPlace(s.param, next).Err()
-		})
-		if err != nil {
-			return err
+func (p *plan) runComposed(o *Optimizer) (err error) {
+	core.Tidy(func() {
+		var old, made []*core.Tensor
+		for i := range p.items {
+			it := &p.items[i]
+			s := it.slot
+			changed := []*core.Tensor{s.param}
+			made = append(made, core.RunScope(func() []*core.Tensor {
+				d := core.Float32
+				if s.param.DType() == core.Float64 {
+					d = core.Float64
+				}
+				param, grad := op.To(s.param, d), op.To(it.grad, d)
+				if it.hyper["maximize"] != 0 {
+					grad = op.Neg(grad)
+				}
+				next, states := o.algorithm.apply(it.hyper, param, grad, s.states, s.count+1)
+				list := []*core.Tensor{next}
+				for name, t := range states {
+					changed, list = append(changed, s.states[name]), append(list, t)
+				}
+				return list
+			})...)
+			old = append(old, changed...)
 		}
-		s.count++
+		for _, t := range made {
+			if err = t.Err(); err != nil {
+				return
+			}
+		}
+		together(o.algorithm.name, made)
+		for i, t := range old {
+			if err = op.CopyInPlace(t, made[i]).Err(); err != nil {
+				return
+			}
+		}
+		for i := range p.items {
+			p.items[i].slot.count++
+		}
+		p.made = nil
+	})
+	return err
+}
+
+// together makes all tensors of a device fail if computing one of them does.
+func together(name string, tensors []*core.Tensor) {
+	calls := map[core.Stream]*core.Call{}
+	for _, t := range tensors {
+		s := core.CurrentContext().Stream(t.Device())
+		if calls[s] == nil {
+			calls[s] = s.Begin(-1, name)
+			calls[s].HostOnly, calls[s].Fn = true, func() error { return nil }
+		}
+		calls[s].In(t).Out(t)
 	}
-	p.made = nil
-	return nil
+	for s, c := range calls {
+		s.Launch(c)
+	}
 }
