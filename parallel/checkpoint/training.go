@@ -320,25 +320,27 @@ func (l *loading) prepareOptimizer(dir string, infos map[string]Info, values map
 	}
 	l.optimizer = l.Optimizer.StateDict() // for its form
 	l.optimizer.Params = map[int]optim.ParamState{}
+	known := map[string]bool{}
+	for _, n := range names {
+		known[n] = true
+	}
 	fields := map[string][]string{} // of parameters' states
 	for entry := range infos {
-		if rest, ok := strings.CutPrefix(entry, statePrefix); ok {
-			at := strings.LastIndexByte(rest, '.')
-			fields[rest[:max(at, 0)]] = append(fields[rest[:max(at, 0)]], rest[at+1:])
+		if param, field, ok := stateOf(entry, known); ok {
+			fields[param] = append(fields[param], field)
 		}
 	}
 	numbers := map[string]map[string]float64{}
 	for entry, text := range values {
-		rest, ok := strings.CutPrefix(entry, statePrefix)
+		param, field, ok := stateOf(entry, known)
 		var v float64
 		if !ok || json.Unmarshal(text, &v) != nil {
 			continue
 		}
-		at := strings.LastIndexByte(rest, '.')
-		if numbers[rest[:max(at, 0)]] == nil {
-			numbers[rest[:max(at, 0)]] = map[string]float64{}
+		if numbers[param] == nil {
+			numbers[param] = map[string]float64{}
 		}
-		numbers[rest[:max(at, 0)]][rest[at+1:]] = v
+		numbers[param][field] = v
 	}
 	params, groups := l.parameters()
 	for i, p := range params {
@@ -383,6 +385,18 @@ func (l *loading) prepareOptimizer(dir string, infos map[string]Info, values map
 		}
 	}
 	return nil
+}
+
+// stateOf returns the parameter and the name of the state that an entry is, given the parameters' names. Both may hold dots, as in
+// "layers.0.weight" and "old_dirs.3": the longest name counts.
+func stateOf(entry string, known map[string]bool) (param, field string, ok bool) {
+	rest, ok := strings.CutPrefix(entry, statePrefix)
+	for at := len(rest); ok && at > 0; {
+		if at = strings.LastIndexByte(rest[:at], '.'); at > 0 && known[rest[:at]] {
+			return rest[:at], rest[at+1:], true
+		}
+	}
+	return "", "", false
 }
 
 // room makes a tensor for the rank's part of a state of a parameter.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from plait import _core
 from plait._arrays import as_tensor, tensor
+from plait._dtype import float64
 from plait._modes import no_grad
 from plait._runtime import Owner, address, call, check, own
 from plait._tensor import Tensor
@@ -196,7 +197,8 @@ class EngineOptimizer(Optimizer):
                 self._states._dicts[key] = users
 
     def _cast(self, p: Tensor, key: str, value: Any) -> Any:
-        return value if key in self._tensors else super()._cast(p, key, value)  # the engine copies and converts its own
+        # The engine copies and converts its own.
+        return value if key in self._tensors or key in self._numbers else super()._cast(p, key, value)
 
     # --- states ---
 
@@ -209,7 +211,7 @@ class EngineOptimizer(Optimizer):
         known = json.loads(said)
         out: dict[str, Any] = {"step": tensor(float(known["step"]))} if self._counts else {}
         for name, value in known["numbers"].items():
-            out[name] = tensor(float(value))
+            out[name] = tensor(float(value), dtype=float64)  # all of its bits, so that training goes on with the same
         for name in known["tensors"]:
             out[name] = own(check(_core.bind_OptimStateTensor(self._handle, at, name)))
         return out

@@ -79,10 +79,15 @@ class States(dict[Any, Any]):
         self.params, self.numbers = params, numbers
 
     def placed(self, key: Any, kept: Any) -> Any:
-        """Returns what is kept for a parameter, with tensors of its shape belonging where it does."""
+        """Returns a copy of what is kept for a parameter, with tensors of its shape belonging where it does.
+
+        The optimiser's own dict would change under whoever has it, such as back to what it was before a load.
+        """
         param = self.params.get(key)
-        if param is None or placement_of(param) is None or not isinstance(kept, dict):
+        if not isinstance(kept, dict):
             return kept
+        if param is None or placement_of(param) is None:
+            return dict(kept)
         return {
             k: placed_like(v.detach(), param) if isinstance(v, Tensor) and k not in self.numbers else v
             for k, v in kept.items()
@@ -93,16 +98,24 @@ class States(dict[Any, Any]):
         return {k: v if k in self.numbers else local(v, self.params[key]) for k, v in kept.items()}
 
     def make(self, name: str, stored: Metadata) -> None:
-        """Makes what a checkpoint holds under `name` and is not here."""
+        """Makes what a checkpoint holds under `name` and is not here; lists, such as of vectors, as long as there."""
         keys = {str(k): k for k in self.params}
+        lists: dict[tuple[Any, str], dict[int, Tensor]] = {}
         for entry, info in stored.tensors.items():
-            key, _, field = entry.removeprefix(name + ".").rpartition(".")
-            if entry.startswith(name + ".") and key in keys and field not in self.get(keys[key], {}):
-                self.setdefault(keys[key], {})[field] = self.empty(keys[key], field, info.size, info.dtype)
+            key, field = _split(entry.removeprefix(name + "."), keys)
+            if not entry.startswith(name + ".") or key is None:
+                continue
+            field, _, index = field.partition(".")
+            if index.isdecimal():
+                lists.setdefault((key, field), {})[int(index)] = self.empty(key, field, info.size, info.dtype)
+            elif not isinstance(self.get(key, {}).get(field), Tensor):
+                self.setdefault(key, {})[field] = self.empty(key, field, info.size, info.dtype)
+        for (key, field), items in lists.items():
+            self.setdefault(key, {})[field] = [items[i] for i in sorted(items)]
         for entry, value in stored.values.items():
-            key, _, field = entry.removeprefix(name + ".").rpartition(".")
-            if entry.startswith(name + ".") and key in keys:
-                self.setdefault(keys[key], {}).setdefault(field, value)
+            key, field = _split(entry.removeprefix(name + "."), keys)
+            if entry.startswith(name + ".") and key is not None and (key, field) not in lists:
+                self.setdefault(key, {})[field] = value
 
     def empty(self, key: Any, name: str, shape: Sequence[int], dtype: Any) -> Tensor:
         """Returns a tensor for the rank's part of a parameter's state that has the given shape as a whole."""
@@ -111,6 +124,18 @@ class States(dict[Any, Any]):
         if placement is None or tuple(shape) != placement.shape:
             return _ops.empty(shape, dtype=dtype, device=param.device)
         return place(_ops.empty(param.shape, dtype=dtype, device=param.device), placement)
+
+
+def _split(entry: str, keys: dict[str, Any]) -> tuple[Any, str]:
+    """Returns the parameter and the field that an entry like "0.weight.old_dirs.3" is of; None for another's.
+
+    Both may hold dots: the longest name counts.
+    """
+    at = len(entry)
+    while (at := entry.rfind(".", 0, at)) > 0:
+        if entry[:at] in keys:
+            return keys[entry[:at]], entry[at + 1 :]
+    return None, ""
 
 
 class FlatStates(dict[str, Any]):
