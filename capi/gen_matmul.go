@@ -130,9 +130,9 @@ func plait_bmm(input C.plait_tensor, mat2 C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_dot
-func plait_dot(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+func plait_dot(input C.plait_tensor, tensorArg C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.Dot(int64(input), int64(other)); s != bind.Busy {
+		if s := bind.Dot(int64(input), int64(tensorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

@@ -304,9 +304,9 @@ func plait_polygamma_in_place(n C.int64_t, input C.plait_tensor) C.plait_status 
 }
 
 //export plait_special_airy_ai
-func plait_special_airy_ai(input C.plait_tensor) C.plait_tensor {
+func plait_special_airy_ai(x C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialAiryAi(int64(input)); s != bind.Busy {
+		if s := bind.SpecialAiryAi(int64(x)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -354,9 +354,9 @@ func plait_special_bessel_y1(input C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_special_chebyshev_polynomial_t
-func plait_special_chebyshev_polynomial_t(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_chebyshev_polynomial_t(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialChebyshevPolynomialT(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialChebyshevPolynomialT(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -364,9 +364,9 @@ func plait_special_chebyshev_polynomial_t(input C.plait_tensor, n C.plait_tensor
 }
 
 //export plait_special_chebyshev_polynomial_u
-func plait_special_chebyshev_polynomial_u(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_chebyshev_polynomial_u(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialChebyshevPolynomialU(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialChebyshevPolynomialU(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -374,9 +374,9 @@ func plait_special_chebyshev_polynomial_u(input C.plait_tensor, n C.plait_tensor
 }
 
 //export plait_special_chebyshev_polynomial_v
-func plait_special_chebyshev_polynomial_v(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_chebyshev_polynomial_v(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialChebyshevPolynomialV(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialChebyshevPolynomialV(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -384,9 +384,9 @@ func plait_special_chebyshev_polynomial_v(input C.plait_tensor, n C.plait_tensor
 }
 
 //export plait_special_chebyshev_polynomial_w
-func plait_special_chebyshev_polynomial_w(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_chebyshev_polynomial_w(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialChebyshevPolynomialW(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialChebyshevPolynomialW(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -404,9 +404,9 @@ func plait_special_erfcx(input C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_special_hermite_polynomial_h
-func plait_special_hermite_polynomial_h(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_hermite_polynomial_h(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialHermitePolynomialH(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialHermitePolynomialH(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -414,9 +414,9 @@ func plait_special_hermite_polynomial_h(input C.plait_tensor, n C.plait_tensor) 
 }
 
 //export plait_special_hermite_polynomial_he
-func plait_special_hermite_polynomial_he(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_hermite_polynomial_he(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialHermitePolynomialHe(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialHermitePolynomialHe(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -454,9 +454,9 @@ func plait_special_i1e(input C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_special_laguerre_polynomial_l
-func plait_special_laguerre_polynomial_l(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_laguerre_polynomial_l(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialLaguerrePolynomialL(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialLaguerrePolynomialL(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -464,9 +464,9 @@ func plait_special_laguerre_polynomial_l(input C.plait_tensor, n C.plait_tensor)
 }
 
 //export plait_special_legendre_polynomial_p
-func plait_special_legendre_polynomial_p(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_legendre_polynomial_p(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialLegendrePolynomialP(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialLegendrePolynomialP(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -524,9 +524,9 @@ func plait_special_ndtri(input C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_special_scaled_modified_bessel_k0
-func plait_special_scaled_modified_bessel_k0(input C.plait_tensor) C.plait_tensor {
+func plait_special_scaled_modified_bessel_k0(x C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialScaledModifiedBesselK0(int64(input)); s != bind.Busy {
+		if s := bind.SpecialScaledModifiedBesselK0(int64(x)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -534,9 +534,9 @@ func plait_special_scaled_modified_bessel_k0(input C.plait_tensor) C.plait_tenso
 }
 
 //export plait_special_scaled_modified_bessel_k1
-func plait_special_scaled_modified_bessel_k1(input C.plait_tensor) C.plait_tensor {
+func plait_special_scaled_modified_bessel_k1(x C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialScaledModifiedBesselK1(int64(input)); s != bind.Busy {
+		if s := bind.SpecialScaledModifiedBesselK1(int64(x)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -544,9 +544,9 @@ func plait_special_scaled_modified_bessel_k1(input C.plait_tensor) C.plait_tenso
 }
 
 //export plait_special_shifted_chebyshev_polynomial_t
-func plait_special_shifted_chebyshev_polynomial_t(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_shifted_chebyshev_polynomial_t(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialShiftedChebyshevPolynomialT(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialShiftedChebyshevPolynomialT(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -554,9 +554,9 @@ func plait_special_shifted_chebyshev_polynomial_t(input C.plait_tensor, n C.plai
 }
 
 //export plait_special_shifted_chebyshev_polynomial_u
-func plait_special_shifted_chebyshev_polynomial_u(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_shifted_chebyshev_polynomial_u(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialShiftedChebyshevPolynomialU(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialShiftedChebyshevPolynomialU(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -564,9 +564,9 @@ func plait_special_shifted_chebyshev_polynomial_u(input C.plait_tensor, n C.plai
 }
 
 //export plait_special_shifted_chebyshev_polynomial_v
-func plait_special_shifted_chebyshev_polynomial_v(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_shifted_chebyshev_polynomial_v(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialShiftedChebyshevPolynomialV(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialShiftedChebyshevPolynomialV(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -574,9 +574,9 @@ func plait_special_shifted_chebyshev_polynomial_v(input C.plait_tensor, n C.plai
 }
 
 //export plait_special_shifted_chebyshev_polynomial_w
-func plait_special_shifted_chebyshev_polynomial_w(input C.plait_tensor, n C.plait_tensor) C.plait_tensor {
+func plait_special_shifted_chebyshev_polynomial_w(x C.plait_tensor, n C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialShiftedChebyshevPolynomialW(int64(input), int64(n)); s != bind.Busy {
+		if s := bind.SpecialShiftedChebyshevPolynomialW(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -584,9 +584,9 @@ func plait_special_shifted_chebyshev_polynomial_w(input C.plait_tensor, n C.plai
 }
 
 //export plait_special_spherical_bessel_j0
-func plait_special_spherical_bessel_j0(input C.plait_tensor) C.plait_tensor {
+func plait_special_spherical_bessel_j0(x C.plait_tensor) C.plait_tensor {
 	for {
-		if s := bind.SpecialSphericalBesselJ0(int64(input)); s != bind.Busy {
+		if s := bind.SpecialSphericalBesselJ0(int64(x)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

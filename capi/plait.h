@@ -3149,8 +3149,8 @@ plait_tensor plait_bilinear(plait_tensor input1, plait_tensor input2, plait_tens
 plait_tensor plait_bmm(plait_tensor input, plait_tensor mat2);
 
 // The sum of the products of the elements of two vectors.
-//   - other: a vector
-plait_tensor plait_dot(plait_tensor input, plait_tensor other);
+//   - tensor: the other vector
+plait_tensor plait_dot(plait_tensor input, plait_tensor tensor);
 
 // input @ weight.T + bias, for an input [*, in], a weight [out, in] and a bias [out].
 //   - weight: [out, in]
@@ -4132,7 +4132,8 @@ plait_tensor plait_polygamma(int64_t n, plait_tensor input);
 plait_status plait_polygamma_in_place(int64_t n, plait_tensor input);
 
 // Airy's function Ai.
-plait_tensor plait_special_airy_ai(plait_tensor input);
+//   - x: where the function is evaluated
+plait_tensor plait_special_airy_ai(plait_tensor x);
 
 // The Bessel function of the first kind of order 0.
 plait_tensor plait_special_bessel_j0(plait_tensor input);
@@ -4147,31 +4148,37 @@ plait_tensor plait_special_bessel_y0(plait_tensor input);
 plait_tensor plait_special_bessel_y1(plait_tensor input);
 
 // The Chebyshev polynomials of the first kind of degrees n.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_chebyshev_polynomial_t(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_chebyshev_polynomial_t(plait_tensor x, plait_tensor n);
 
 // The Chebyshev polynomials of the second kind of degrees n.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_chebyshev_polynomial_u(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_chebyshev_polynomial_u(plait_tensor x, plait_tensor n);
 
 // The Chebyshev polynomials of the third kind of degrees n.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_chebyshev_polynomial_v(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_chebyshev_polynomial_v(plait_tensor x, plait_tensor n);
 
 // The Chebyshev polynomials of the fourth kind of degrees n.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_chebyshev_polynomial_w(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_chebyshev_polynomial_w(plait_tensor x, plait_tensor n);
 
 // exp(input^2) times the complementary error function.
 plait_tensor plait_special_erfcx(plait_tensor input);
 
 // The physicists' Hermite polynomials of degrees n.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_hermite_polynomial_h(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_hermite_polynomial_h(plait_tensor x, plait_tensor n);
 
 // The probabilists' Hermite polynomials of degrees n.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_hermite_polynomial_he(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_hermite_polynomial_he(plait_tensor x, plait_tensor n);
 
 // exp(-|input|) times the modified Bessel function of the first kind of order 0.
 plait_tensor plait_special_i0e(plait_tensor input);
@@ -4183,12 +4190,14 @@ plait_tensor plait_special_i1(plait_tensor input);
 plait_tensor plait_special_i1e(plait_tensor input);
 
 // The Laguerre polynomials of degrees n.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_laguerre_polynomial_l(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_laguerre_polynomial_l(plait_tensor x, plait_tensor n);
 
 // The Legendre polynomials of degrees n.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_legendre_polynomial_p(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_legendre_polynomial_p(plait_tensor x, plait_tensor n);
 
 // The logarithm of the area under the standard normal density below input.
 plait_tensor plait_special_log_ndtr(plait_tensor input);
@@ -4205,30 +4214,37 @@ plait_tensor plait_special_ndtr(plait_tensor input);
 // Where the area under the standard normal density below is input.
 plait_tensor plait_special_ndtri(plait_tensor input);
 
-// exp(input) times the modified Bessel function of the second kind of order 0.
-plait_tensor plait_special_scaled_modified_bessel_k0(plait_tensor input);
+// exp(x) times the modified Bessel function of the second kind of order 0.
+//   - x: where the function is evaluated
+plait_tensor plait_special_scaled_modified_bessel_k0(plait_tensor x);
 
-// exp(input) times the modified Bessel function of the second kind of order 1.
-plait_tensor plait_special_scaled_modified_bessel_k1(plait_tensor input);
+// exp(x) times the modified Bessel function of the second kind of order 1.
+//   - x: where the function is evaluated
+plait_tensor plait_special_scaled_modified_bessel_k1(plait_tensor x);
 
 // The Chebyshev polynomials of the first kind at 2 * input - 1.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_shifted_chebyshev_polynomial_t(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_shifted_chebyshev_polynomial_t(plait_tensor x, plait_tensor n);
 
 // The Chebyshev polynomials of the second kind at 2 * input - 1.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_shifted_chebyshev_polynomial_u(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_shifted_chebyshev_polynomial_u(plait_tensor x, plait_tensor n);
 
 // The Chebyshev polynomials of the third kind at 2 * input - 1.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_shifted_chebyshev_polynomial_v(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_shifted_chebyshev_polynomial_v(plait_tensor x, plait_tensor n);
 
 // The Chebyshev polynomials of the fourth kind at 2 * input - 1.
+//   - x: where the polynomials are evaluated
 //   - n: the degrees
-plait_tensor plait_special_shifted_chebyshev_polynomial_w(plait_tensor input, plait_tensor n);
+plait_tensor plait_special_shifted_chebyshev_polynomial_w(plait_tensor x, plait_tensor n);
 
-// Returns sin(input) / input.
-plait_tensor plait_special_spherical_bessel_j0(plait_tensor input);
+// Returns sin(x) / x.
+//   - x: where the function is evaluated
+plait_tensor plait_special_spherical_bessel_j0(plait_tensor x);
 
 // Returns input * log(1 + other).
 //   - other: the other operand, a tensor that broadcasts or a number

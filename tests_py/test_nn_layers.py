@@ -214,7 +214,7 @@ def test_recurrent_errors():
         net(plait.zeros(3))
     with pytest.raises(ValueError, match="nonlinearity"):
         nn.RNN(1, 1, nonlinearity="step")
-    with pytest.raises(ValueError, match="proj_size"):
+    with pytest.raises(TypeError, match="proj_size"):
         nn.GRU(3, 4, proj_size=2)
     with pytest.warns(UserWarning, match="single layer"):
         nn.LSTM(3, 4, dropout=0.5)

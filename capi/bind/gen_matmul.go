@@ -149,13 +149,13 @@ func Bmm(input Tensor, mat2 Tensor) (status Tensor) {
 }
 
 // Dot applies the operation dot. The sum of the products of the elements of two vectors.
-func Dot(input Tensor, other Tensor) (status Tensor) {
+func Dot(input Tensor, tensorArg Tensor) (status Tensor) {
 	defer protect("dot", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := tensor(tensorArg)
 	return result(op.Dot(t0, t1), t0, t1)
 }
 

@@ -308,12 +308,12 @@ func PolygammaInPlace(n int64, input Tensor) (status Status) {
 }
 
 // SpecialAiryAi applies the operation special_airy_ai. Airy's function Ai.
-func SpecialAiryAi(input Tensor) (status Tensor) {
+func SpecialAiryAi(x Tensor) (status Tensor) {
 	defer protect("special_airy_ai", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	return result(op.AiryAi(t0), t0)
 }
 
@@ -358,45 +358,45 @@ func SpecialBesselY1(input Tensor) (status Tensor) {
 }
 
 // SpecialChebyshevPolynomialT applies the operation special_chebyshev_polynomial_t. The Chebyshev polynomials of the first kind of degrees n.
-func SpecialChebyshevPolynomialT(input Tensor, n Tensor) (status Tensor) {
+func SpecialChebyshevPolynomialT(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_chebyshev_polynomial_t", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.ChebyshevT(t0, t1), t0, t1)
 }
 
 // SpecialChebyshevPolynomialU applies the operation special_chebyshev_polynomial_u. The Chebyshev polynomials of the second kind of degrees n.
-func SpecialChebyshevPolynomialU(input Tensor, n Tensor) (status Tensor) {
+func SpecialChebyshevPolynomialU(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_chebyshev_polynomial_u", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.ChebyshevU(t0, t1), t0, t1)
 }
 
 // SpecialChebyshevPolynomialV applies the operation special_chebyshev_polynomial_v. The Chebyshev polynomials of the third kind of degrees n.
-func SpecialChebyshevPolynomialV(input Tensor, n Tensor) (status Tensor) {
+func SpecialChebyshevPolynomialV(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_chebyshev_polynomial_v", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.ChebyshevV(t0, t1), t0, t1)
 }
 
 // SpecialChebyshevPolynomialW applies the operation special_chebyshev_polynomial_w. The Chebyshev polynomials of the fourth kind of degrees n.
-func SpecialChebyshevPolynomialW(input Tensor, n Tensor) (status Tensor) {
+func SpecialChebyshevPolynomialW(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_chebyshev_polynomial_w", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.ChebyshevW(t0, t1), t0, t1)
 }
@@ -412,23 +412,23 @@ func SpecialErfcx(input Tensor) (status Tensor) {
 }
 
 // SpecialHermitePolynomialH applies the operation special_hermite_polynomial_h. The physicists' Hermite polynomials of degrees n.
-func SpecialHermitePolynomialH(input Tensor, n Tensor) (status Tensor) {
+func SpecialHermitePolynomialH(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_hermite_polynomial_h", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.HermiteH(t0, t1), t0, t1)
 }
 
 // SpecialHermitePolynomialHe applies the operation special_hermite_polynomial_he. The probabilists' Hermite polynomials of degrees n.
-func SpecialHermitePolynomialHe(input Tensor, n Tensor) (status Tensor) {
+func SpecialHermitePolynomialHe(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_hermite_polynomial_he", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.HermiteHe(t0, t1), t0, t1)
 }
@@ -464,23 +464,23 @@ func SpecialI1e(input Tensor) (status Tensor) {
 }
 
 // SpecialLaguerrePolynomialL applies the operation special_laguerre_polynomial_l. The Laguerre polynomials of degrees n.
-func SpecialLaguerrePolynomialL(input Tensor, n Tensor) (status Tensor) {
+func SpecialLaguerrePolynomialL(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_laguerre_polynomial_l", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.LaguerreL(t0, t1), t0, t1)
 }
 
 // SpecialLegendrePolynomialP applies the operation special_legendre_polynomial_p. The Legendre polynomials of degrees n.
-func SpecialLegendrePolynomialP(input Tensor, n Tensor) (status Tensor) {
+func SpecialLegendrePolynomialP(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_legendre_polynomial_p", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.LegendreP(t0, t1), t0, t1)
 }
@@ -535,77 +535,77 @@ func SpecialNdtri(input Tensor) (status Tensor) {
 	return result(op.Ndtri(t0), t0)
 }
 
-// SpecialScaledModifiedBesselK0 applies the operation special_scaled_modified_bessel_k0. exp(input) times the modified Bessel function of the second kind of order 0.
-func SpecialScaledModifiedBesselK0(input Tensor) (status Tensor) {
+// SpecialScaledModifiedBesselK0 applies the operation special_scaled_modified_bessel_k0. exp(x) times the modified Bessel function of the second kind of order 0.
+func SpecialScaledModifiedBesselK0(x Tensor) (status Tensor) {
 	defer protect("special_scaled_modified_bessel_k0", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	return result(op.ScaledModifiedBesselK0(t0), t0)
 }
 
-// SpecialScaledModifiedBesselK1 applies the operation special_scaled_modified_bessel_k1. exp(input) times the modified Bessel function of the second kind of order 1.
-func SpecialScaledModifiedBesselK1(input Tensor) (status Tensor) {
+// SpecialScaledModifiedBesselK1 applies the operation special_scaled_modified_bessel_k1. exp(x) times the modified Bessel function of the second kind of order 1.
+func SpecialScaledModifiedBesselK1(x Tensor) (status Tensor) {
 	defer protect("special_scaled_modified_bessel_k1", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	return result(op.ScaledModifiedBesselK1(t0), t0)
 }
 
 // SpecialShiftedChebyshevPolynomialT applies the operation special_shifted_chebyshev_polynomial_t. The Chebyshev polynomials of the first kind at 2 * input - 1.
-func SpecialShiftedChebyshevPolynomialT(input Tensor, n Tensor) (status Tensor) {
+func SpecialShiftedChebyshevPolynomialT(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_shifted_chebyshev_polynomial_t", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.ShiftedChebyshevT(t0, t1), t0, t1)
 }
 
 // SpecialShiftedChebyshevPolynomialU applies the operation special_shifted_chebyshev_polynomial_u. The Chebyshev polynomials of the second kind at 2 * input - 1.
-func SpecialShiftedChebyshevPolynomialU(input Tensor, n Tensor) (status Tensor) {
+func SpecialShiftedChebyshevPolynomialU(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_shifted_chebyshev_polynomial_u", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.ShiftedChebyshevU(t0, t1), t0, t1)
 }
 
 // SpecialShiftedChebyshevPolynomialV applies the operation special_shifted_chebyshev_polynomial_v. The Chebyshev polynomials of the third kind at 2 * input - 1.
-func SpecialShiftedChebyshevPolynomialV(input Tensor, n Tensor) (status Tensor) {
+func SpecialShiftedChebyshevPolynomialV(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_shifted_chebyshev_polynomial_v", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.ShiftedChebyshevV(t0, t1), t0, t1)
 }
 
 // SpecialShiftedChebyshevPolynomialW applies the operation special_shifted_chebyshev_polynomial_w. The Chebyshev polynomials of the fourth kind at 2 * input - 1.
-func SpecialShiftedChebyshevPolynomialW(input Tensor, n Tensor) (status Tensor) {
+func SpecialShiftedChebyshevPolynomialW(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_shifted_chebyshev_polynomial_w", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	t1 := tensor(n)
 	return result(op.ShiftedChebyshevW(t0, t1), t0, t1)
 }
 
-// SpecialSphericalBesselJ0 applies the operation special_spherical_bessel_j0. Returns sin(input) / input.
-func SpecialSphericalBesselJ0(input Tensor) (status Tensor) {
+// SpecialSphericalBesselJ0 applies the operation special_spherical_bessel_j0. Returns sin(x) / x.
+func SpecialSphericalBesselJ0(x Tensor) (status Tensor) {
 	defer protect("special_spherical_bessel_j0", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
+	t0 := tensor(x)
 	return result(op.SphericalBesselJ0(t0), t0)
 }
 

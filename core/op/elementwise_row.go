@@ -68,6 +68,12 @@ func (r Row) and(inPlace any) Row {
 	return r
 }
 
+// ofX gives the tensor the name x, which PyTorch has for some special functions.
+func (r Row) ofX() Row {
+	r.Args[0] = Arg{Name: "x", Doc: "where the function is evaluated"}
+	return r
+}
+
 // of replaces the tensors of the row's samples by what make returns for their shapes.
 func (r Row) of(make func(shape ...int) T) Row {
 	for _, s := range r.Samples {

@@ -33,7 +33,7 @@ func init() {
 			Samples: []Sample{{Args: []any{Shaped(2, 3, 4), Shaped(2, 4, 2)}}, {Name: "empty", Args: []any{Shaped(0, 3, 4), Shaped(0, 4, 2)}}}},
 		Row{Name: "mv", Func: MV, Args: []Arg{x, {Name: "vec"}}, Doc: "The product of a matrix and a vector, [M, K] and [K]: [M].",
 			Samples: []Sample{{Args: []any{Shaped(3, 4), Shaped(4)}}, {Name: "empty", Args: []any{Shaped(3, 0), Shaped(0)}}}},
-		Row{Name: "dot", Func: Dot, Args: []Arg{x, y}, Doc: "The sum of the products of the elements of two vectors.",
+		Row{Name: "dot", Func: Dot, Args: []Arg{x, {Name: "tensor", Doc: "the other vector"}}, Doc: "The sum of the products of the elements of two vectors.",
 			Samples: []Sample{{Args: []any{Shaped(5), Shaped(5)}}, {Name: "empty", Args: []any{Shaped(0), Shaped(0)}}}},
 		Row{Name: "addmm", Func: AddMM, InPlace: AddMMInPlace, Args: sum("mat1", "mat2"),
 			Doc: "beta * input + alpha * (mat1 @ mat2), of matrices; the input broadcasts.",

@@ -180,7 +180,7 @@ func init() {
 		unaryRow(entrOp, Entr, EntrInPlace, "Returns -input * log(input), 0 where input is 0.", 0.5, 3),
 		unaryRow(ndtrOp, Ndtr, nil, "Returns the area under the standard normal density below input.", -2, 2),
 		binaryRow(xlog1pyOp, XLog1py, nil, "Returns input * log(1 + other).", Between(0.5, 2), Between(-0.5, 3)),
-		unaryRow(sphericalOp, SphericalBesselJ0, nil, "Returns sin(input) / input.", -2, 2),
+		unaryRow(sphericalOp, SphericalBesselJ0, nil, "Returns sin(x) / x.", -2, 2).ofX(),
 		zeta, polygamma, logit, nanToNum,
 	)
 }

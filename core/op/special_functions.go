@@ -185,8 +185,8 @@ func init() {
 		row(besselI1e, I1e, "exp(-|input|) times the modified Bessel function of the first kind of order 1.", 0.5, 3),
 		row(besselK0, ModifiedBesselK0, "The modified Bessel function of the second kind of order 0.", 0.5, 3),
 		row(besselK1, ModifiedBesselK1, "The modified Bessel function of the second kind of order 1.", 0.5, 3),
-		row(besselScaled0, ScaledModifiedBesselK0, "exp(input) times the modified Bessel function of the second kind of order 0.", 0.5, 3),
-		row(besselScaled1, ScaledModifiedBesselK1, "exp(input) times the modified Bessel function of the second kind of order 1.", 0.5, 3),
+		row(besselScaled0, ScaledModifiedBesselK0, "exp(x) times the modified Bessel function of the second kind of order 0.", 0.5, 3).ofX(),
+		row(besselScaled1, ScaledModifiedBesselK1, "exp(x) times the modified Bessel function of the second kind of order 1.", 0.5, 3).ofX(),
 		row(besselJ0, BesselJ0, "The Bessel function of the first kind of order 0.", 0.5, 3),
 		row(besselJ1, BesselJ1, "The Bessel function of the first kind of order 1.", 0.5, 3),
 		row(besselY0, BesselY0, "The Bessel function of the second kind of order 0.", 0.5, 3),
@@ -194,6 +194,6 @@ func init() {
 		row(erfcxFunc, Erfcx, "exp(input^2) times the complementary error function.", -1, 3),
 		row(logNdtrFunc, LogNdtr, "The logarithm of the area under the standard normal density below input.", -3, 3),
 		row(ndtriFunc, Ndtri, "Where the area under the standard normal density below is input.", 0.05, 0.95),
-		row(airyFunc, AiryAi, "Airy's function Ai.", -3, 3),
+		row(airyFunc, AiryAi, "Airy's function Ai.", -3, 3).ofX(),
 	)
 }

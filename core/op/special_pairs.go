@@ -179,7 +179,7 @@ func init() {
 	}
 	polynomials := func(f *specialPair, fn any, doc string) Row {
 		n := Indices([]int{3}, 0, 1, 4)
-		return Row{Name: f.name, Func: fn, Args: inputAnd(Arg{Name: "n"}), Doc: doc,
+		return Row{Name: f.name, Func: fn, Args: []Arg{{Name: "x", Doc: "where the polynomials are evaluated"}, {Name: "n"}}, Doc: doc,
 			NoDouble: "the derivative is not one of the polynomials",
 			Samples: []Sample{
 				{Args: []any{Between(-0.9, 0.9, 2, 3), n}, Loose: 4},

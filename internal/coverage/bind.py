@@ -66,20 +66,28 @@ def _value(node: ast.expr | None) -> Any:
         return ast.unparse(node)
 
 
+def unnamed(parameter: inspect.Parameter) -> bool:
+    """Whether an argument goes by position alone: a number in the place of a tensor is self in PyTorch's stubs."""
+    return parameter.kind is inspect.Parameter.POSITIONAL_ONLY or parameter.name == "self"
+
+
 def calls(parameters: tuple[inspect.Parameter, ...]) -> Iterator[Call]:
     """Yields the calls of an overload."""
     named = [p for p in parameters if p.kind not in VARIADIC]
     by_position = [p.name for p in named if p.kind in POSITIONAL]
-    only = [p.name for p in named if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+    last = max((i + 1 for i, p in enumerate(named) if unnamed(p)), default=0)
+    only = [p.name for p in named[:last]]
+    each = [f"{p.name}.{i}" for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL for i in range(2)]
     keywords = [p.name for p in named if p.kind is inspect.Parameter.KEYWORD_ONLY]
     required = [p.name for p in named if p.default is EMPTY]
-    first = tuple(n for n in by_position if n in required)
+    first = (*(n for n in by_position if n in required), *each)
     rest = tuple(n for n in keywords if n in required)
-    yield Call("by position", tuple(by_position), tuple(keywords))
-    yield Call("by keyword", tuple(only), tuple(n for n in by_position if n not in only) + tuple(keywords))
+    yield Call("by position", (*by_position, *each), tuple(keywords))
+    if not each:
+        yield Call("by keyword", tuple(only), tuple(n for n in by_position if n not in only) + tuple(keywords))
     yield Call("required alone", first, rest)
     for p in named:
-        if p.default is not EMPTY and p.kind is not inspect.Parameter.POSITIONAL_ONLY:
+        if p.default is not EMPTY and not unnamed(p):
             yield Call(f"{p.name} alone", first, (*rest, p.name))
 
 
@@ -102,8 +110,8 @@ def differences(overloads: list[str], ours: inspect.Signature) -> list[str]:
     theirs = [parse(text) for text in overloads]
     for text, parameters in zip(overloads, theirs, strict=True):
         for call in calls(parameters):
-            unnamed = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
-            lacking = [n for n in (*call.positional, *call.keywords) if n not in mine and n not in unnamed]
+            free = [n for n in call.positional if "." in n] + [p.name for p in parameters if unnamed(p)]
+            lacking = [n for n in (*call.positional, *call.keywords) if n not in mine and n not in free]
             for name in lacking:
                 out[f"lacks {name}"] = None
             if lacking:
@@ -115,7 +123,7 @@ def differences(overloads: list[str], ours: inspect.Signature) -> list[str]:
                     out[f"{text} {call.style}: {error}"] = None
                 continue
             for name in (*call.positional, *call.keywords):
-                if bound.get(name) != name and name not in lacking and name not in unnamed:
+                if bound.get(name) != name and name not in lacking and name not in free:
                     out[f"{text}: {name} does not arrive"] = None
         for p in parameters:
             if p.kind in VARIADIC and not any(m.kind is p.kind for m in mine.values()):
@@ -124,9 +132,11 @@ def differences(overloads: list[str], ours: inspect.Signature) -> list[str]:
     for p in (p for parameters in theirs for p in parameters):
         if p.default is not EMPTY:
             known[p.name].append(p.default)
+    order = list(mine)
+    renamed = [n for ps in theirs for p, n in zip(ps, order, strict=False) if unnamed(p)]
     for p in mine.values():
         if p.name not in known:
-            if p.kind in POSITIONAL:
+            if p.kind in POSITIONAL and p.name[0] != "_" and p.name not in renamed:
                 out[f"has {p.name} by position"] = None
         elif p.default is not EMPTY and known[p.name] and not any(equal(d, p.default) for d in known[p.name]):
             out[f"default of {p.name} is {p.default!r}"] = None

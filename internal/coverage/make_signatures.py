@@ -12,6 +12,7 @@ private, deprecated or about names of dimensions is left out. Sources, the first
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 import importlib
 import inspect
@@ -106,9 +107,12 @@ def default(value: Any) -> str:
 
 def written(signature: inspect.Signature, drop_first: bool) -> str:
     """Returns the text of a signature without types."""
-    parameters = [
-        p for p in signature.parameters.values() if p.default is p.empty or (p.name[0] != "_" and p.name != "names")
-    ]
+    parameters = list(signature.parameters.values())
+    for p in reversed(signature.parameters.values()):  # private ones are kept where public ones stand behind them
+        if p.default is not p.empty and (p.name[0] == "_" or p.name == "names"):
+            parameters.remove(p)
+        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL):
+            break
     if drop_first and parameters and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
         parameters = parameters[1:]
     out, star = [], False
@@ -291,18 +295,18 @@ def collect(path: str) -> dict[str, list[str]]:
             if found := signatures(path, name, thing):
                 out[name] = found
             continue
-        if thing is torch.Tensor or issubclass(thing, torch.Tensor | torch.dtype):
+        if issubclass(thing, torch.Tensor | torch.dtype | torch.memory_format | enum.Enum):
             continue
         try:
-            overloads = typing.get_overloads(thing.__init__) if inspect.isfunction(thing.__init__) else []
-            out[name] = [written(inspect.signature(f), True) for f in overloads] or [
-                written(inspect.signature(thing), False)
-            ]
+            plain = [written(inspect.signature(thing), False)]
         except (TypeError, ValueError):
             continue
+        overloads = typing.get_overloads(thing.__init__) if inspect.isfunction(thing.__init__) else []
+        found = [written(inspect.signature(f), True) for f in overloads]
+        out[name] = [text for text in found if text != "(*args, **kwargs)"] or plain
         for method, (function, bound) in methods(thing):
             out[f"{name}.{method}"] = [written(inspect.signature(function), bound)]
-    return out
+    return {n: found for n, found in out.items() if found != ["(*args, **kwargs)"]}  # which says nothing
 
 
 def tensor() -> dict[str, list[str]]:

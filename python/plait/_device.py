@@ -121,9 +121,9 @@ def get_default_device() -> device:
     return device_of(check(_core.bind_DeviceDefault()))
 
 
-def set_default_device(d: DeviceLike | None) -> None:
+def set_default_device(device: DeviceLike | None) -> None:
     """Sets where tensors of the calling rank are made by default; None means cpu:0."""
-    check(_core.bind_DeviceSetDefault(-1 if d is None else open_device(d)))
+    check(_core.bind_DeviceSetDefault(-1 if device is None else open_device(device)))
 
 
 def device_count(type: str = "cpu") -> int:
@@ -131,12 +131,12 @@ def device_count(type: str = "cpu") -> int:
     return _core.bind_DeviceCount(device(type).type)
 
 
-def synchronize(d: DeviceLike | None = None) -> None:
+def synchronize(device: DeviceLike | None = None) -> None:
     """Waits until a device, or every device, has done what was launched, in a rank what the rank launched.
 
     Raises:
         RuntimeError: the first error that nobody has read.
     """
-    number = -1 if d is None else open_device(d)
+    number = -1 if device is None else open_device(device)
     wait_devices(range(_core.bind_DeviceOpenCount()) if number < 0 else (number,))
     check(_core.bind_DeviceSynchronize(number))

@@ -113,11 +113,11 @@ def to_capsule(
     return _new(check(_core.bind_DlpackNew(t._h, name == _NEW, bool(copy))), name, _DESTRUCTOR)
 
 
-def from_dlpack(x: Any, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
     """Returns a tensor over the memory of another library's array.
 
     Args:
-        x: an array with `__dlpack__`, or a capsule
+        ext_tensor: an array with `__dlpack__`, or a capsule
         device: where the result goes
         copy: True for a copy in any case, False for none in any case; memory that is read-only is copied by default
 
@@ -126,17 +126,17 @@ def from_dlpack(x: Any, *, device: DeviceLike | None = None, copy: bool | None =
         TypeError: for elements of a dtype that tensors do not have.
     """
     where = None if device is None else open_device(device)
-    capsule = x
-    if hasattr(x, "__dlpack__"):
-        kind, _ = x.__dlpack_device__()
+    capsule = ext_tensor
+    if hasattr(ext_tensor, "__dlpack__"):
+        kind, _ = ext_tensor.__dlpack_device__()
         if kind != _CPU:
             raise BufferError(
                 f"from_dlpack: the memory is on a device of kind {int(kind)}, want the host's, kind {_CPU}"
             )
         try:
-            capsule = x.__dlpack__(max_version=(1, 0))
+            capsule = ext_tensor.__dlpack__(max_version=(1, 0))
         except TypeError:  # it is older than versions
-            capsule = x.__dlpack__()
+            capsule = ext_tensor.__dlpack__()
     out, writable = _take(capsule)
     if copy is False and not (writable and (where is None or where == check(_core.bind_TensorDevice(out._h)))):
         raise BufferError("from_dlpack: the memory is read-only or elsewhere, and copy=False forbids a copy")

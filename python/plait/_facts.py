@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import device, device_of
-from plait._layout import Layout, Size, strided
+from plait._layout import (
+    Layout,
+    MemoryFormat,
+    Size,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    strided,
+)
 from plait._runtime import MAX_DIMS, address, check
 
 if TYPE_CHECKING:
@@ -88,9 +96,14 @@ class TensorFacts:
         """The bytes of all elements."""
         return self.numel() * self.dtype.itemsize
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the elements lie row-major without gaps."""
-        return bool(check(_core.bind_TensorIsContiguous(self._h)))
+    def is_contiguous(self, memory_format: MemoryFormat = contiguous_format) -> bool:
+        """Whether the elements lie without gaps: row-major, or with the channels last, where that is asked for."""
+        t: Any = self
+        if memory_format is channels_last or memory_format is channels_last_3d:
+            if len(self.shape) != (4 if memory_format is channels_last else 5):
+                return False
+            t = _ops.movedim(t, 1, -1)
+        return bool(check(_core.bind_TensorIsContiguous(t._h)))
 
     def data_ptr(self) -> int:
         """Returns the address of the first element, on devices whose memory the host can address, else 0."""
@@ -143,9 +156,16 @@ class TensorFacts:
     names = property(lambda self: (None,) * len(self.shape), doc="The names of the dimensions: they have none.")
     name = property(lambda self: None, doc="The name of the tensor: it has none.")
 
-    def dim_order(self) -> tuple[int, ...]:
-        """Returns the dimensions in the order in which they lie in memory, outermost first."""
+    def dim_order(self, *, ambiguity_check: bool = False) -> tuple[int, ...]:
+        """Returns the dimensions in the order in which they lie in memory, outermost first.
+
+        Args:
+            ambiguity_check: raise a RuntimeError where there are several such orders
+        """
         strides = self.stride()
+        if ambiguity_check and (1 in self.shape or len(set(strides)) < len(strides)):
+            shape = list(self.shape)
+            raise RuntimeError(f"dim_order: strides {list(strides)} of shape {shape} have several orders")
         return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
 
     def is_inference(self) -> bool:

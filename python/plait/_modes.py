@@ -44,15 +44,15 @@ class _Mode:
 class no_grad(_Mode):  # noqa: N801
     """Operations inside do not record gradients. `with no_grad():` or `@no_grad()`."""
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+    def __new__(cls, orig_func: Callable[..., Any] | None = None) -> Any:
         """Also takes the function to decorate, without parentheses."""
         self = super().__new__(cls)
-        if function is None:
+        if orig_func is None:
             return self
         self.__init__()  # type: ignore[misc]
-        return self(function)
+        return self(orig_func)
 
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+    def __init__(self, orig_func: Callable[..., Any] | None = None) -> None:
         super().__init__()
 
     def _set(self) -> int:

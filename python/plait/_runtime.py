@@ -166,7 +166,11 @@ def int_list(values: Any) -> array[int]:
     """Returns an int, or integers in a sequence or in the only element of one, as an array of int64."""
     if isinstance(values, int):
         return array("q", (values,))
-    if len(values) == 1 and not isinstance(values[0], int) and hasattr(values[0], "__len__"):
+    try:
+        n = len(values)
+    except TypeError:  # of another library, or a tensor without dimensions
+        return array("q", (_index(values),))
+    if n == 1 and not isinstance(values[0], int) and hasattr(values[0], "__len__"):
         values = values[0]
     if isinstance(values, str | bytes | bytearray):  # which an array would take for its memory
         raise TypeError(f"want integers, got {type(values).__name__} {values!r}")

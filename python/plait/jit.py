@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def script(obj: T, *args: Any, **kwargs: Any) -> T:
+def script(obj: T, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> T:
     """Returns a function or a module as it is, with a warning."""
     warn("plait.jit.script returns its argument: there is no compiler")
     return obj
@@ -27,9 +27,9 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
     return drop if callable(drop) else lambda function: function
 
 
-def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+def _itself(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function as it is."""
-    return function
+    return fn
 
 
 unused = export = script_if_tracing = _itself

@@ -166,6 +166,7 @@ class profile:  # noqa: N801
         record_shapes: keep the shapes of inputs
         schedule: not there
         on_trace_ready: called with the profile at its end
+        profile_memory: not collected, as what the arguments behind it ask for
     """
 
     def __init__(
@@ -175,7 +176,15 @@ class profile:  # noqa: N801
         schedule: Any = None,
         on_trace_ready: Callable[[profile], Any] | None = None,
         record_shapes: bool = False,
-        **_: Any,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: Any = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
     ) -> None:
         if schedule is not None:
             raise MissingFeatureError("profile: there are no schedules; start and stop profiles instead")

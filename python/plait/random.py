@@ -15,19 +15,23 @@ __all__ = [
 
 @contextlib.contextmanager
 def fork_rng(
-    devices: Iterable[DeviceLike] | None = None, enabled: bool = True, device_type: str = "cuda"
+    devices: Iterable[DeviceLike] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str | None = None,
 ) -> Iterator[None]:
     """Inside, random numbers go on from where they are; afterwards, the calling rank's generators are as before.
 
     Args:
         devices: whose generators, besides that of cpu:0; every GPU's by default
         enabled: False makes this do nothing
-        device_type: the type of devices given as numbers
+        device_type: the type of devices given as numbers, GPUs by default
     """
     if not enabled:
         yield
         return
-    kind = device(device_type).type
+    kind = device(device_type or "cuda").type
     found = range(device_count(kind)) if devices is None else devices
     places = [device("cpu"), *(device(kind, d) if isinstance(d, int) else device(d) for d in found)]
     states = [(p, get_rng_state(p)) for p in places]

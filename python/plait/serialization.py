@@ -6,6 +6,7 @@ import contextlib
 import io
 import mmap
 import os
+import pickle
 import struct
 import sys
 import zipfile
@@ -27,7 +28,13 @@ FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
 _ALIGNMENT = 64  # of the tensors' bytes in a file
 
 
-def save(obj: Any, f: FileLike, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True) -> None:
+def save(
+    obj: Any,
+    f: FileLike,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
     """Writes an object with tensors to a file that `load` and `torch.load` read.
 
     Tensors that share memory share it in the file, and when they are loaded. A path is written beside the file and then
@@ -37,12 +44,15 @@ def save(obj: Any, f: FileLike, pickle_protocol: int = 2, _use_new_zipfile_seria
     Args:
         obj: dicts, lists, tuples, numbers, strings, tensors; other objects are pickled, and need `weights_only=False`
         f: a path, or a file open for writing bytes
+        pickle_module: only Python's own
         pickle_protocol: has no effect, PyTorch's is 2
 
     Raises:
         CheckpointError: for what cannot be written; it names the file and the tensor. It is an OSError, such as
             FileNotFoundError, if the file system refuses.
     """
+    if pickle_module is not pickle:
+        raise NotImplementedError(f"save: pickle_module must be Python's pickle, got {pickle_module!r:.60}")
     if isinstance(f, str | os.PathLike) and os.fspath(f).endswith(".safetensors"):
         from plait.safetensors import save_file
 
@@ -123,9 +133,9 @@ def load(
     map_location: MapLocation = None,
     pickle_module: Any = None,
     *,
-    weights_only: bool = True,
+    weights_only: bool | None = None,
     mmap: bool | None = None,
-    **_: Any,
+    **pickle_load_args: Any,
 ) -> Any:
     """Returns the object of a file that `save` or `torch.save` wrote, or the tensors of a safetensors file.
 
@@ -134,27 +144,30 @@ def load(
         map_location: where tensors go: a device, a dict from the file's devices to others, or a function of a tensor of
             all elements on the CPU and the file's device that returns the tensor to use, or None; by default they go
             where they were
-        pickle_module: not there
+        pickle_module: only Python's own
         weights_only: take tensors, numbers, strings and containers alone. With False the file can run any code: load
-            what you trust
+            what you trust. None is True
         mmap: has no effect
+        pickle_load_args: encoding, errors and fix_imports, which mean nothing for strings of Python 3
 
     Raises:
         CheckpointError: a pickle.UnpicklingError, for a file that is damaged, of another format, or names what is not
             allowed; it names the file and the tensor. It is an OSError, such as FileNotFoundError, if the file cannot
             be read.
     """
-    if pickle_module is not None:
-        raise NotImplementedError("load: pickle_module is not there")
+    if pickle_module not in (None, pickle):
+        raise NotImplementedError(f"load: pickle_module must be Python's pickle, got {pickle_module!r:.60}")
+    if odd := sorted(pickle_load_args.keys() - {"encoding", "errors", "fix_imports"}):
+        raise TypeError(f"load: got an unexpected argument {odd[0]!r}")
     if not isinstance(f, str | os.PathLike) and not (hasattr(f, "read") and hasattr(f, "seek")):
         raise TypeError(f"load: want a path or a file open for reading that can seek, got {type(f).__name__}")
     path = _path_of(f)
     try:
         with checkpoint_errors("load", path):
             if not isinstance(f, str | os.PathLike):
-                return _load(f, path, map_location, weights_only)
+                return _load(f, path, map_location, weights_only is not False)
             with open(f, "rb") as file:
-                return _load(file, path, map_location, weights_only)
+                return _load(file, path, map_location, weights_only is not False)
     except CallerError as caller:
         raise caller.error from None
 

@@ -54,7 +54,14 @@ xlog1py, xlogy, zeta = (
 
 
 def _polynomial(name: str) -> Any:
-    return _of_two(name, getattr(_ops, f"special_{name}"))
+    of = getattr(_ops, f"special_{name}")
+
+    def function(x: Tensor | float, n: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+        return store(out, of(operand(x), operand(n)))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (of.__doc__ or "").split("\n", maxsplit=1)[0]
+    return function
 
 
 chebyshev_polynomial_t, chebyshev_polynomial_u, chebyshev_polynomial_v, chebyshev_polynomial_w = (

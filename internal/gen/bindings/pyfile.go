@@ -140,8 +140,13 @@ func (c *call) pythonParams() string {
 			marked = true
 		}
 		def := a.pythonDefault()
-		if a.star {
-			out = append(out, "*"+a.Name+": "+a.starHint())
+		if a.star && a.kind == tensorsArg {
+			out = append(out, "*"+a.Name+": Tensor | Sequence[Tensor]")
+			marked = true
+			continue
+		}
+		if a.star { // one by one, or all in a sequence, which may be named
+			out = append(out, a.Name+": int | Sequence[int] = ()", "*more: int")
 			marked = true
 			continue
 		}
@@ -165,13 +170,6 @@ func keywordOnly(a *arg) bool {
 		return true
 	}
 	return a.Name == "requires_grad"
-}
-
-func (a *arg) starHint() string {
-	if a.kind == tensorsArg {
-		return "Tensor | Sequence[Tensor]"
-	}
-	return "int | Sequence[int]"
 }
 
 func (a *arg) hint() string {
@@ -236,6 +234,9 @@ func (a *arg) pythonValues() (before, values []string) {
 		list, make := n+"_list", "int_list("
 		if a.kind == floatsArg {
 			make = "float_list("
+		}
+		if a.star {
+			return []string{list + " = int_list((" + n + ", *more) if more else " + n + ")"}, []string{list + ".buffer_info()[0]", "len(" + list + ")"}
 		}
 		if a.nullable() {
 			return []string{list + " = None if " + n + " is None else " + make + n + ")"},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from plait import _core, _ops
+from plait._layout import MemoryFormat, strided
 from plait._runtime import TensorBase, check, number, own
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def store(out: Any, result: Any) -> Any:
     if out is None:
         return result
     if isinstance(result, tuple):
+        if not isinstance(out, list | tuple) or len(out) != len(result):
+            raise TypeError(f"out: want {len(result)} tensors, got {type(out).__name__} {out!r:.60}")
         made = [store(o, r) for o, r in zip(out, result, strict=True)]
         return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
     from plait._dtype import can_cast
@@ -102,13 +105,22 @@ def forget_layout(t: Tensor) -> None:
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 
 
+def _renamed(function: Callable[..., Any]) -> dict[str, str]:
+    """Returns NumPy's names of the arguments that a function has under another name."""
+    code = function.__code__
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {name: ours for name, ours in _NUMPY_NAMES.items() if ours in own and name not in own}
+
+
 def numpy_names(function: F) -> F:
     """Lets a function also take axis, keepdims and NumPy's other names for dim, keepdim, input and other."""
 
+    names = _renamed(function)
+
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and not _NUMPY_NAMES.keys().isdisjoint(kwargs):
-            kwargs = {_NUMPY_NAMES.get(k, k): v for k, v in kwargs.items()}
+        if kwargs and not names.keys().isdisjoint(kwargs):
+            kwargs = {names.get(k, k): v for k, v in kwargs.items()}
         return function(*args, **kwargs)
 
     return wrapped  # type: ignore[return-value]
@@ -117,13 +129,15 @@ def numpy_names(function: F) -> F:
 def with_out(function: F) -> F:
     """Lets a function also take `out`, a tensor, or several, for the result, and NumPy's names of arguments."""
 
+    names = _renamed(function)
+
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             return function(*args)
         out = kwargs.pop("out", None)
-        if not _NUMPY_NAMES.keys().isdisjoint(kwargs):
-            kwargs = {_NUMPY_NAMES.get(k, k): v for k, v in kwargs.items()}
+        if not names.keys().isdisjoint(kwargs):
+            kwargs = {names.get(k, k): v for k, v in kwargs.items()}
         return store(out, function(*args, **kwargs))
 
     wrapped.__signature__ = with_parameter(inspect.signature(function), "out")  # type: ignore[attr-defined]
@@ -134,6 +148,19 @@ def with_parameter(signature: inspect.Signature, name: str, default: Any = None)
     """Returns a signature with one more parameter, for a keyword."""
     more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
     return signature.replace(parameters=[*signature.parameters.values(), more])
+
+
+def check_format(name: str, memory_format: Any) -> None:
+    """Raises a TypeError unless `memory_format` is one, or None. New tensors lie row-major with any."""
+    if memory_format is not None and not isinstance(memory_format, MemoryFormat):
+        kind = type(memory_format).__name__
+        raise TypeError(f"{name}: memory_format must be one of plait's, got {kind} {memory_format!r:.60}")
+
+
+def check_layout(name: str, layout: Any) -> None:
+    """Raises a NotImplementedError unless `layout` is `plait.strided`, the only one, or None."""
+    if layout is not None and layout is not strided:
+        raise NotImplementedError(f"{name}: layout must be plait.strided, got {layout!r:.60}")
 
 
 def is_scalar(value: Any) -> bool:
@@ -149,6 +176,8 @@ def in_place(function: Callable[..., Any], name: str) -> Any:
         source = _ops.clone(self) if self.requires_grad and _core.bind_GradEnabled() else self
         return _ops.copy_(self, function(source, *args, **kwargs))
 
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "out"]
+    method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Replaces the elements by what `{name[:-1]}` returns."
     return method

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = [
     "add", "addcdiv", "addcmul", "allclose", "bernoulli", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min",
     "clamp_min_", "div", "equal", "float_power", "heaviside", "isclose", "isin", "isneginf", "isposinf", "isreal",
-    "log_softmax", "logit", "logit_", "nan_to_num", "pow", "round", "round_", "rsub", "softmax", "sub",
+    "log_softmax", "logit", "logit_", "nan_to_num", "nan_to_num_", "pow", "round", "round_", "rsub", "softmax", "sub",
+    "subtract",
 ]  # fmt: skip
 
 Operand = Any  # a tensor or a number
@@ -45,7 +46,18 @@ def sub_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     return _ops.sub_(input, other) if alpha == 1 else _ops.sub_(input, _times("sub_", input, other, alpha))
 
 
-def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+@numpy_names
+def subtract(input: Operand, other: Operand, alpha: Number = 1, *, out: Tensor | None = None) -> Tensor:
+    """Returns what `sub` does; alpha may go by position."""
+    return sub(input, other, alpha=alpha, out=out)
+
+
+def subtract_(input: Tensor, other: Operand, alpha: Number = 1) -> Tensor:
+    """Does what `sub_` does; alpha may go by position."""
+    return sub_(input, other, alpha=alpha)
+
+
+def rsub(input: Tensor, other: Operand, alpha: Number = 1) -> Tensor:
     """Returns other - alpha * input."""
     return sub(operand(other, "rsub"), input, alpha=alpha)
 
@@ -306,13 +318,15 @@ def bernoulli_(input: Tensor, p: Operand = 0.5, *, generator: Generator | None =
     return _ops.bernoulli_(input, p, generator=generator)
 
 
-def random_(input: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
+def random_(
+    input: Tensor, from_: int | None = None, to: int | None = None, *, generator: Generator | None = None
+) -> Tensor:
     """Sets the elements to random integers from `from_` to before `to`; with one bound, from 0 to before it."""
     if to is None:
         top = {"bool": 2, "uint8": 1 << 8, "int32": (1 << 31) - 1, "int64": (1 << 62)}
         top |= {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
-        from_, to = (0, from_) if from_ else (0, top[input.dtype.name])
-    return _ops.random_(input, from_, to=to, generator=generator)
+        to, from_ = top[input.dtype.name] if from_ is None else from_, None
+    return _ops.random_(input, 0 if from_ is None else from_, to=to, generator=generator)
 
 
 def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:

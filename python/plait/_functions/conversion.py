@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._device import device, open_device
-from plait._functions._common import operand
+from plait._device import DeviceLike, open_device
+from plait._device import device as Device
+from plait._functions._common import check_format, operand, store
+from plait._layout import MemoryFormat, contiguous_format, preserve_format
 from plait._runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from plait._dtype import dtype as DType
     from plait._storage import Storage
-    from plait._tensor import Tensor
+    from plait._tensor import Number, Tensor
 
 __all__ = [
     "angle", "clone", "detach_", "frombuffer", "is_complex", "is_floating_point", "is_nonzero", "is_same_size",
@@ -24,7 +26,8 @@ __all__ = [
 
 
 def _to(name: str, dtype: DType) -> Any:
-    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+    def method(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
+        check_format(name, memory_format)
         return self if self.dtype is dtype else _ops.to(self, dtype=dtype)
 
     method.__name__ = method.__qualname__ = name
@@ -63,40 +66,52 @@ def _typed(self: Tensor, dtype: DType, gpu: bool, queued: bool) -> Tensor:
     return self.to("gpu" if gpu else "cpu", dtype, non_blocking=queued)
 
 
-def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def to(
+    self: Tensor,
+    device: DeviceLike | DType | Tensor | None = None,
+    dtype: DType | bool | None = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    *,
+    memory_format: MemoryFormat | None = None,
+    other: Tensor | None = None,
+) -> Tensor:
     """Returns the tensor on another device or of another dtype; itself if nothing changes.
 
-    Call it with a device, a dtype, both in this order, or a tensor whose device and dtype to take.
+    Call it with a device, a dtype, both in this order, or a tensor whose device and dtype to take; then the other
+    arguments follow.
 
     Args:
         self: the tensor
-        args: as above
-        kwargs: device, dtype, copy (make a copy in any case), non_blocking (do not wait for a copy from a GPU to the
-            host: who reads the result does; copies to a GPU are queued in any case)
+        device: where the result goes; a dtype or a tensor in its place is `dtype` or `other`
+        dtype: of the result
+        non_blocking: do not wait for a copy from a GPU to the host: who reads the result does; copies to a GPU are
+            queued in any case
+        copy: make a copy in any case
+        memory_format: has no effect: new tensors lie row-major
+        other: a tensor whose device and dtype to take
     """
-    where, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-    copy, queued = kwargs.pop("copy", False), kwargs.pop("non_blocking", False)
-    kwargs.pop("memory_format", None)
-    if kwargs:
-        raise TypeError(f"to: unknown arguments {sorted(kwargs)}")
-    flags = 0  # in their places: non_blocking, copy
-    for a in args:
-        if is_tensor(a):
-            where, dtype = a.device, a.dtype
-        elif isinstance(a, device | str) or (isinstance(a, int) and not isinstance(a, bool)):
-            where = a
-        elif isinstance(a, bool):
-            queued, copy = (a, copy) if not flags else (queued, a)
-            flags += 1
-        elif a is None:
-            continue
+    check_format("to", memory_format)
+    where: Any = device
+    first: Any
+    if device is not None and not isinstance(device, Device | str | int):
+        if isinstance(dtype, bool):  # the arguments behind a dtype or a tensor stand one place ahead
+            non_blocking, copy = dtype, non_blocking or copy
+            dtype = None
+        if dtype is not None or other is not None:
+            raise TypeError(f"to: want a device, got {device} and dtype={dtype}")
+        where, first = None, device
+        if is_tensor(first):
+            other = first
         else:
-            dtype = dt.as_dtype(a)
+            dtype = first
+    if other is not None:
+        where, dtype = other.device, other.dtype
     out = self
     if where is not None:
         number = open_device(where)
         if number != check(_core.bind_TensorDevice(self._h)):
-            out = own(call(_core.bind_TensorToDevice, out._h, number, bool(queued)))
+            out = own(call(_core.bind_TensorToDevice, out._h, number, bool(non_blocking)))
     if dtype is not None and (d := dt.as_dtype(dtype)) is not out.dtype:
         out = _ops.to(out, dtype=d)
     return _ops.clone(out) if copy and out is self else out
@@ -107,13 +122,20 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return self.to(other.dtype)
 
 
-def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+def cpu(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
     """Returns the tensor on a CPU device; itself if it is on one."""
+    check_format("cpu", memory_format)
     return self if self.device.type == "cpu" else self.to("cpu")
 
 
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+def cuda(
+    self: Tensor,
+    device: DeviceLike | None = None,
+    non_blocking: bool = False,
+    memory_format: MemoryFormat = preserve_format,
+) -> Tensor:
     """Returns the tensor on a GPU, the current one by default."""
+    check_format("cuda", memory_format)
     return self.to("gpu" if device is None else device, non_blocking=non_blocking)
 
 
@@ -127,7 +149,7 @@ def share_memory_(self: Tensor) -> Tensor:
     return self
 
 
-def record_stream(self: Tensor, stream: Any) -> None:
+def record_stream(self: Tensor, s: Any) -> None:
     """Has no effect: memory is given back when the work that uses it is done, on whatever stream."""
 
 
@@ -153,9 +175,9 @@ def is_complex(input: Tensor) -> bool:
     return False
 
 
-def is_signed(self: Tensor) -> bool:
+def is_signed(input: Tensor) -> bool:
     """Whether the elements can be negative."""
-    return self.dtype.is_signed
+    return input.dtype.is_signed
 
 
 def is_nonzero(input: Tensor) -> bool:
@@ -194,11 +216,11 @@ def numel(input: Tensor) -> int:
     return input.numel()
 
 
-def result_type(tensor1: Any, tensor2: Any) -> DType:
+def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
     """Returns the dtype of the result of arithmetic on two tensors or numbers."""
-    pair = [operand(tensor1, "result_type"), operand(tensor2, "result_type")]
-    if not any(isinstance(v, TensorBase) for v in (tensor1, tensor2)):
-        kinds = [number(v)[0] for v in (tensor1, tensor2)]
+    pair = [operand(tensor, "result_type"), operand(other, "result_type")]
+    if not any(isinstance(v, TensorBase) for v in (tensor, other)):
+        kinds = [number(v)[0] for v in (tensor, other)]
         return dt.get_default_dtype() if -1 in kinds else dt.bool_ if kinds == [-3, -3] else dt.int64
     operands = handles(pair)
     return dt.DTYPES[check(_core.bind_ResultDtype(address(operands), 2))]
@@ -218,14 +240,14 @@ def untyped_storage(self: Tensor) -> Storage:
     return Storage(self, True)
 
 
-def detach_(self: Tensor) -> Tensor:
+def detach_(input: Tensor) -> Tensor:
     """Takes the tensor out of the graph: it becomes a leaf that requires no gradient."""
     from plait._functions._common import forget_layout
 
-    fresh = self.detach()
-    self._h, fresh._h = fresh._h, self._h
-    forget_layout(self)
-    return self
+    fresh = input.detach()
+    input._h, fresh._h = fresh._h, input._h
+    forget_layout(input)
+    return input
 
 
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
@@ -233,11 +255,11 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     return _from_host(self, [callable(v) for v in _ops.ravel(self.detach()).tolist()])
 
 
-def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+def map_(self: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replaces each element by what a Python function returns for it and another's; slow, on the host."""
-    other = _ops.ravel(_ops.expand(tensor.detach(), self.shape)).tolist()
-    mine = _ops.ravel(self.detach()).tolist()
-    return _from_host(self, [callable(a, b) for a, b in zip(mine, other, strict=True)])
+    second = _ops.ravel(_ops.expand(other.detach(), self.shape)).tolist()
+    first = _ops.ravel(self.detach()).tolist()
+    return _from_host(self, [callable(a, b) for a, b in zip(first, second, strict=True)])
 
 
 def _from_host(t: Tensor, values: list[Any]) -> Tensor:
@@ -247,20 +269,22 @@ def _from_host(t: Tensor, values: list[Any]) -> Tensor:
     return _ops.copy_(t, _ops.reshape(made, t.shape))
 
 
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """Returns a copy."""
+    check_format("clone", memory_format)
     return _ops.clone(input)
 
 
-def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+def contiguous(self: Tensor, memory_format: MemoryFormat = contiguous_format) -> Tensor:
     """Returns the tensor row-major without gaps; itself if it is so."""
+    check_format("contiguous", memory_format)
     return self if self.is_contiguous() else _ops.contiguous(self)
 
 
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Sets the elements to those of another tensor, broadcast and converted, from any device."""
-    source = operand(src, "copy_")
-    if isinstance(src, TensorBase) and source.device != self.device:
+    source = operand(other, "copy_")
+    if isinstance(other, TensorBase) and source.device != self.device:
         source = source.to(self.device, non_blocking=non_blocking)
     return _ops.copy_(self, source)
 
@@ -275,21 +299,32 @@ def positive(input: Tensor) -> Tensor:
 def itself(name: str, doc: str) -> Any:
     """Returns a method that returns the tensor."""
 
-    def method(self: Tensor) -> Tensor:
-        return self
+    def method(input: Tensor) -> Tensor:
+        return input
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = doc
     return method
 
 
-def angle(input: Tensor) -> Tensor:
+def to_dense(self: Tensor, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Tensor:
+    """Returns the tensor, converted to `dtype` if that is given: it is dense."""
+    return self if dtype is None else self.to(dtype)
+
+
+def is_pinned(self: Tensor, device: DeviceLike | None = None) -> bool:
+    """Whether the memory is pinned: never."""
+    return False
+
+
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the angles of real numbers: pi for negative ones, else 0."""
     from math import pi
 
     if not input.dtype.is_floating_point:
         input = _ops.to(input, dtype=dt.get_default_dtype())
-    return _ops.where(_ops.isnan(input), input, _ops.where(_ops.lt(input, 0), pi, _ops.zeros_like(input)))
+    angles = _ops.where(_ops.isnan(input), input, _ops.where(_ops.lt(input, 0), pi, _ops.zeros_like(input)))
+    return store(out, angles)
 
 
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:

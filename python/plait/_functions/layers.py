@@ -16,7 +16,6 @@ from plait.nn.functional import (
     adaptive_avg_pool1d,
     avg_pool1d,
     bilinear,
-    celu,
     channel_shuffle,
     conv1d,
     conv2d,
@@ -30,9 +29,8 @@ from plait.nn.functional import (
     pixel_shuffle,
     pixel_unshuffle,
     prelu,
-    relu,
     rms_norm,
-    selu,
+    rrelu_,
 )
 
 if TYPE_CHECKING:
@@ -41,12 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "alpha_dropout_", "avg_pool1d", "batch_norm",
-    "bilinear", "binary_cross_entropy_with_logits", "celu", "channel_shuffle", "conv1d", "conv2d", "conv3d",
+    "bilinear", "binary_cross_entropy_with_logits", "channel_shuffle", "conv1d", "conv2d", "conv3d",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity",
     "ctc_loss", "dropout", "dropout_", "embedding", "embedding_bag", "feature_alpha_dropout", "feature_alpha_dropout_",
     "group_norm", "hinge_embedding_loss", "instance_norm", "kl_div", "layer_norm", "margin_ranking_loss",
-    "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "rms_norm",
-    "rrelu", "rrelu_", "selu", "threshold", "triplet_margin_loss",
+    "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "rms_norm",
+    "rrelu", "rrelu_", "threshold", "triplet_margin_loss",
 ]  # fmt: skip
 
 Ints = int | Sequence[int]
@@ -104,20 +102,7 @@ def rrelu(
     """Returns x where it is positive, else x times a slope: random in training, else the mean of lower and upper."""
     if generator is None or not training:
         return F.rrelu(input, lower, upper, training)
-    slopes = _ops.uniform_(_ops.empty_like(input.detach()), lower, upper, generator=generator)
-    return _ops.where(_ops.ge(input, 0), input, _ops.mul(input, slopes))
-
-
-def rrelu_(
-    input: Tensor,
-    lower: float = 1.0 / 8,
-    upper: float = 1.0 / 3,
-    training: bool = False,
-    generator: Generator | None = None,
-) -> Tensor:
-    """Does in place what `rrelu` does, and returns `input`."""
-    source = _ops.clone(input) if input.requires_grad else input
-    return _ops.copy_(input, rrelu(source, lower, upper, training, generator))
+    return F.rrelu_(_ops.clone(input), lower, upper, training, generator)
 
 
 # --- normalisation: the weight comes first, and there is no cuDNN to turn off ---

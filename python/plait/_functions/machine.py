@@ -27,15 +27,15 @@ def get_num_threads() -> int:
     return _core.bind_ThreadsGet()
 
 
-def set_num_threads(n: int) -> None:
+def set_num_threads(num: int) -> None:
     """Sets how many threads the CPU devices share.
 
     Raises:
-        ValueError: if n is less than 1.
+        ValueError: if num is less than 1.
     """
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(f"set_num_threads: want an integer, got {type(n).__name__} {n!r}")
-    check(_core.bind_ThreadsSet(n))
+    if isinstance(num, bool) or not isinstance(num, int):
+        raise TypeError(f"set_num_threads: want an integer, got {type(num).__name__} {num!r}")
+    check(_core.bind_ThreadsSet(num))
 
 
 def get_num_interop_threads() -> int:
@@ -43,7 +43,7 @@ def get_num_interop_threads() -> int:
     return 1
 
 
-def set_num_interop_threads(n: int) -> None:
+def set_num_interop_threads(num: int) -> None:
     """Has no effect: each device runs its operations in order."""
 
 
@@ -78,8 +78,21 @@ def reset_peak_memory_stats(on: DeviceLike | None = None) -> None:
 _compile_told = False
 
 
-def compile(model: Any = None, **options: Any) -> Any:
-    """Returns its argument: operations run one by one as they are. Warns once."""
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    dynamic_shapes: Any = None,
+) -> Any:
+    """Returns its argument: operations run one by one as they are, whatever the options. Warns once."""
     global _compile_told
     if not _compile_told:
         _compile_told = True

@@ -14,35 +14,115 @@ if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 __all__ = [
-    "addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "chain_matmul",
-    "cholesky", "cholesky_inverse", "cholesky_solve", "ger", "logdet", "lu", "lu_solve", "lu_unpack", "mvlgamma",
-    "pinverse", "qr", "slogdet", "svd", "triangular_solve",
+    "addbmm",
+    "addbmm_",
+    "addmm",
+    "addmm_",
+    "addmv",
+    "addmv_",
+    "addr",
+    "addr_",
+    "baddbmm",
+    "baddbmm_",
+    "cdist", "chain_matmul",
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
+    "det",
+    "ger",
+    "inverse",
+    "logdet",
+    "lu",
+    "lu_solve",
+    "lu_unpack",
+    "matrix_exp",
+    "matrix_power",
+    "mvlgamma",
+    "pinverse",
+    "qr",
+    "slogdet",
+    "svd",
+    "triangular_solve",
 ]  # fmt: skip
 
 
-def _sum_product(name: str) -> Any:
-    make, in_place = getattr(_ops, name), getattr(_ops, name + "_")
-
-    def function(
-        input: Tensor, one: Tensor, two: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
-    ) -> Tensor:
-        return store(out, make(input, one, two, beta, alpha))
-
-    def changed(input: Tensor, one: Tensor, two: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-        return in_place(input, one, two, beta, alpha)
-
-    function.__name__ = function.__qualname__ = name
-    changed.__name__ = changed.__qualname__ = name + "_"
-    function.__doc__ = (make.__doc__ or "").split("\n", maxsplit=1)[0]
-    changed.__doc__ = (in_place.__doc__ or "").split("\n", maxsplit=1)[0]
-    return function, changed
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """Returns beta * input + alpha times the product of two matrices."""
+    return store(out, _ops.addmm(input, mat1, mat2, beta, alpha))
 
 
-addmm, addmm_ = _sum_product("addmm")
-addmv, addmv_ = _sum_product("addmv")
-addr, addr_ = _sum_product("addr")
-addbmm, addbmm_ = _sum_product("addbmm")
-baddbmm, baddbmm_ = _sum_product("baddbmm")
+def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Replaces the elements by what `addmm` returns."""
+    return _ops.addmm_(input, mat1, mat2, beta, alpha)
+
+
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """Returns beta * input + alpha times the product of a matrix and a vector."""
+    return store(out, _ops.addmv(input, mat, vec, beta, alpha))
+
+
+def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Replaces the elements by what `addmv` returns."""
+    return _ops.addmv_(input, mat, vec, beta, alpha)
+
+
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """Returns beta * input + alpha times the outer product of two vectors."""
+    return store(out, _ops.addr(input, vec1, vec2, beta, alpha))
+
+
+def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Replaces the elements by what `addr` returns."""
+    return _ops.addr_(input, vec1, vec2, beta, alpha)
+
+
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """Returns beta * input + alpha times the sum of the products of two stacks of matrices."""
+    return store(out, _ops.addbmm(input, batch1, batch2, beta, alpha))
+
+
+def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Replaces the elements by what `addbmm` returns."""
+    return _ops.addbmm_(input, batch1, batch2, beta, alpha)
+
+
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """Returns beta * input + alpha times the products of two stacks of matrices."""
+    return store(out, _ops.baddbmm(input, batch1, batch2, beta, alpha))
+
+
+def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Replaces the elements by what `baddbmm` returns."""
+    return _ops.baddbmm_(input, batch1, batch2, beta, alpha)
+
+
+_DISTANCES = (
+    "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist",
+)  # fmt: skip
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """Returns the p-norm distances of all pairs of rows of two matrices, or of stacks of them.
+
+    Args:
+        x1: [..., P, M]
+        x2: [..., R, M]
+        p: the order of the norm
+        compute_mode: one of PyTorch's words; there is one way here, without a product of matrices
+    """
+    if compute_mode not in _DISTANCES:
+        raise ValueError(f"cdist: compute_mode must be one of {', '.join(_DISTANCES)}, got {compute_mode!r}")
+    return _ops.cdist(x1, x2, float(p))
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
@@ -55,17 +135,17 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
     return la.cholesky(input, upper=upper, out=out)
 
 
-def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Returns the solution of equations with the matrix whose Cholesky factor is given."""
-    low = L.mT if upper else L
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Returns the solution of equations, `input` on the right, with the matrix whose Cholesky factor is `input2`."""
+    low = input2.mT if upper else input2
     half = _ops.linalg_solve_triangular(low, input, False)
     return store(out, _ops.linalg_solve_triangular(low.mT, half, True))
 
 
-def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the inverse of the matrix whose Cholesky factor is given."""
-    eye = _ops.expand(_ops.eye(L.shape[-1], dtype=L.dtype, device=L.device), L.shape)
-    return store(out, cholesky_solve(eye, L, upper))
+    eye = _ops.expand(_ops.eye(input.shape[-1], dtype=input.dtype, device=input.device), input.shape)
+    return store(out, cholesky_solve(eye, input, upper))
 
 
 def logdet(input: Tensor) -> Tensor:
@@ -74,9 +154,29 @@ def logdet(input: Tensor) -> Tensor:
     return _ops.where(_ops.lt(sign, 0), float("nan"), value)
 
 
-def slogdet(input: Tensor) -> Slogdet:
+def det(input: Tensor) -> Tensor:
+    """Returns the determinants of matrices."""
+    return la.det(input)
+
+
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the inverses of matrices; see `linalg.inv`."""
+    return la.inv(input, out=out)
+
+
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """Returns the n-th power of square matrices, of their inverses if n is negative."""
+    return la.matrix_power(input, n, out=out)
+
+
+def matrix_exp(input: Tensor) -> Tensor:
+    """Returns the exponentials of square matrices."""
+    return la.matrix_exp(input)
+
+
+def slogdet(input: Tensor, *, out: Any = None) -> Slogdet:
     """Returns the signs of determinants and the logarithms of their absolute values."""
-    return la.slogdet(input)
+    return la.slogdet(input, out=out)
 
 
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> tuple[Tensor, ...]:
@@ -86,9 +186,14 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     return store(out, tuple(la.lu_factor(A, pivot=pivot)))
 
 
-def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+def lu_method(self: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+    """Returns what `lu` does."""
+    return lu(self, pivot, get_infos)
+
+
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the solution of equations with the matrix whose LU decomposition is given."""
-    return la.lu_solve(LU_data, LU_pivots, b, out=out)
+    return la.lu_solve(LU_data, LU_pivots, input, out=out)
 
 
 def lu_unpack(
@@ -125,12 +230,17 @@ def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def triangular_solve(
-    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+    input: Tensor,
+    A: Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+    *,
+    out: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Returns the solution of equations with a triangular matrix, and the matrix."""
-    if transpose:
-        return _ops.linalg_solve_triangular(A.mT, input, not upper, unitriangular), A
-    return _ops.linalg_solve_triangular(A, input, upper, unitriangular), A
+    matrix = A.mT if transpose else A
+    return store(out, (_ops.linalg_solve_triangular(matrix, input, upper != transpose, unitriangular), A))
 
 
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:

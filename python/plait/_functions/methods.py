@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plait import _ops
 from plait import linalg as la
-from plait._functions import arithmetic, choosing, conversion, creation, matrix, order, reduction, shape
+from plait._functions import arithmetic, choosing, conversion, likes, matrix, order, reduction, shape
 from plait._functions._common import in_place, numpy_names
 
 
@@ -16,8 +16,8 @@ class TensorFunctions:
     # Arithmetic.
     add = arithmetic.add
     add_ = arithmetic.add_
-    sub = subtract = arithmetic.sub
-    sub_ = subtract_ = arithmetic.sub_
+    sub, subtract = arithmetic.sub, arithmetic.subtract
+    sub_, subtract_ = arithmetic.sub_, arithmetic.subtract_
     mul = multiply = _ops.mul
     mul_ = multiply_ = _ops.mul_
     div = divide = arithmetic.div
@@ -121,7 +121,7 @@ class TensorFunctions:
     mode = reduction.mode
     quantile = reduction.quantile
     nanquantile = reduction.nanquantile
-    norm = reduction.norm
+    norm = reduction.norm_method
     dist = reduction.dist
 
     # Order.
@@ -160,8 +160,8 @@ class TensorFunctions:
     squeeze = shape.squeeze
     unsqueeze = numpy_names(_ops.unsqueeze)
     flip = shape.flip
-    permute = shape.permute_method
-    reshape = shape.reshape_method
+    permute = _ops.permute
+    reshape = _ops.reshape
     view = shape.view
     repeat_interleave = shape.repeat_interleave
     as_strided = shape.as_strided
@@ -169,8 +169,9 @@ class TensorFunctions:
     sum_to_size = shape.sum_to_size
     slice_scatter = shape.slice_scatter
     moveaxis = movedim = _ops.movedim
-    swapdims = swapaxes = _ops.transpose
-    transpose_ = swapaxes_ = swapdims_ = shape.transpose_
+    swapdims, swapaxes = _ops.transpose, shape.swapaxes
+    transpose_ = swapdims_ = shape.transpose_
+    swapaxes_ = shape.swapaxes_
     t_ = shape.t_
     squeeze_ = shape.squeeze_
     unsqueeze_ = shape.unsqueeze_
@@ -197,13 +198,13 @@ class TensorFunctions:
     cross = choosing.cross
 
     # New tensors.
-    new_zeros = creation.new_zeros
-    new_ones = creation.new_ones
-    new_empty = creation.new_empty
-    new_full = creation.new_full
-    new = creation.new
-    new_tensor = creation.new_tensor
-    new_empty_strided = creation.new_empty_strided
+    new_zeros = likes.new_zeros
+    new_ones = likes.new_ones
+    new_empty = likes.new_empty
+    new_full = likes.new_full
+    new = likes.new
+    new_tensor = likes.new_tensor
+    new_empty_strided = likes.new_empty_strided
 
     # Matrices.
     addmm, addmm_ = matrix.addmm, matrix.addmm_
@@ -214,7 +215,7 @@ class TensorFunctions:
     det = la.det
     inverse = la.inv
     logdet = matrix.logdet
-    lu = matrix.lu
+    lu = matrix.lu_method
     lu_solve = matrix.lu_solve
     slogdet = matrix.slogdet
     cholesky = matrix.cholesky
@@ -244,7 +245,7 @@ class TensorFunctions:
     is_nonzero = conversion.is_nonzero
     is_same_size = conversion.is_same_size
     is_set_to = conversion.is_set_to
-    is_pinned = conversion.never("is_pinned", "the memory is pinned")
+    is_pinned = conversion.is_pinned
     is_shared = conversion.never("is_shared", "other processes share the memory")
     is_conj = conversion.never("is_conj", "the elements are conjugates")
     is_neg = conversion.never("is_neg", "the elements stand for their negatives")
@@ -262,7 +263,7 @@ class TensorFunctions:
     conj_physical_ = conversion.itself("conj_physical_", "Returns the tensor: its elements are real.")
     resolve_conj = conversion.itself("resolve_conj", "Returns the tensor: its elements are real.")
     resolve_neg = conversion.itself("resolve_neg", "Returns the tensor.")
-    to_dense = conversion.itself("to_dense", "Returns the tensor: it is dense.")
+    to_dense = conversion.to_dense
 
     # Last, since their names are those of types.
     float = conversion.to_float

@@ -29,9 +29,11 @@ def sort(
 
 
 @numpy_names
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None
+) -> Tensor:
     """Returns the indices that sort a tensor along a dimension."""
-    return _ops.argsort(input, dim, descending, stable)
+    return store(out, _ops.argsort(input, dim, descending, stable))
 
 
 @numpy_names
@@ -227,21 +229,22 @@ def argwhere(input: Tensor) -> Tensor:
     return _ops.nonzero(input)
 
 
-def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
     """Returns `size` coordinates of elements that are not zero, filled up with `fill_value`."""
     found = _ops.nonzero(input)[:size]
     rest = _ops.full(
         size - found.shape[0], found.shape[1], fill_value=fill_value, dtype=found.dtype, device=found.device
     )
-    return _ops.cat([found, rest])
+    return store(out, _ops.cat([found, rest]))
 
 
 @numpy_names
 def diff(
-    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
-) -> Tensor:
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None,
+    *, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Returns the n-th differences of neighbours along a dimension."""
-    return _ops.diff(input, n, dim, prepend, append)
+    return store(out, _ops.diff(input, n, dim, prepend, append))
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
@@ -272,19 +275,20 @@ def renorm_(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     return _ops.renorm_(input, p, dim=dim, maxnorm=maxnorm)
 
 
-def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
+def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Returns the derivatives along dimensions by central differences.
 
     Args:
         input: the values
-        spacing: the distance of neighbours, or one for each dimension
+        spacing: the distance of neighbours, or one for each dimension; 1 by default
         dim: the dimensions; all by default
         edge_order: 1; other orders of the differences at the ends are not there
     """
     if edge_order != 1:
         raise NotImplementedError(f"gradient: edge_order must be 1, got {edge_order}")
     dims = list(range(len(input.shape))) if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    steps = [spacing] * len(dims) if isinstance(spacing, int | float) else list(spacing)
+    distance = 1 if spacing is None else spacing
+    steps = [distance] * len(dims) if isinstance(distance, int | float) else list(distance)
     out = []
     for d, h in zip(dims, steps, strict=True):
         n = input.shape[d]

@@ -7,6 +7,8 @@ from plait._functions.changing import *
 from plait._functions.choosing import *
 from plait._functions.conversion import *
 from plait._functions.creation import *
+from plait._functions.drawing import *
+from plait._functions.likes import *
 from plait._functions.machine import *
 from plait._functions.matrix import *
 from plait._functions.order import *

@@ -210,9 +210,9 @@ def any(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor |
 
 
 @numpy_names
-def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
-    """Returns the number of elements that are not zero."""
-    return _ops.count_nonzero(input, _all_or(dim))
+def count_nonzero(input: Tensor, dim: Dims = None, *more: int) -> Tensor:
+    """Returns the number of elements that are not zero, over dimensions or over all."""
+    return _ops.count_nonzero(input, (dim, *more) if more else _all_or(dim))  # type: ignore[arg-type]
 
 
 @numpy_names
@@ -297,6 +297,13 @@ def norm(
     if isinstance(order, str):
         raise ValueError(f"norm: p must be a number, 'fro' or 'nuc', got {p!r}")
     return store(out, _ops.norm(input, order, _all_or(dim), keepdim, dtype=dtype))
+
+
+def norm_method(
+    self: Tensor, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
+) -> Tensor:
+    """Returns what `norm` does."""
+    return norm(self, p, dim, keepdim, dtype=dtype)
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
+from plait._dtype import dtype as DTypeClass
 from plait._errors import ShapeError
-from plait._functions._common import adopt, forget_layout, numpy_names, store
-from plait._runtime import check, own
+from plait._functions._common import adopt, check_format, forget_layout, numpy_names, store
+from plait._runtime import TensorBase, check, own
 
 if TYPE_CHECKING:
+    from plait._dtype import dtype as DType
     from plait._layout import Size
     from plait._tensor import Tensor
 
 __all__ = [
     "as_strided", "as_strided_", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "cat",
     "dsplit", "einsum", "flip", "hsplit", "meshgrid", "movedim", "permute", "repeat_interleave", "reshape",
-    "resize_as_", "select_scatter", "slice_scatter", "split", "squeeze", "squeeze_", "stack", "t_", "tensor_split",
-    "tensordot", "tile", "unravel_index", "unsqueeze_", "vsplit",
+    "resize_as_", "select_scatter", "slice_scatter", "split", "squeeze", "squeeze_", "stack", "swapaxes",
+    "swapdims", "t_", "tensor_split", "tensordot", "tile", "unravel_index", "unsafe_split", "unsqueeze_", "vsplit",
 ]  # fmt: skip
 
 
@@ -32,6 +34,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Returns tensors of one shape joined along a new dimension."""
     return store(out, _ops.stack(tensors, dim))
+
+
+def unsafe_split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Returns what `split` does."""
+    return split(input, split_size, dim)
 
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -48,14 +55,34 @@ def split_method(self: Tensor, split_size: int | Sequence[int], dim: int = 0) ->
 
 @numpy_names
 def tensor_split(
-    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
-) -> Any:
-    """Returns views along a dimension: a number of them of about one size, or cut before the given indices."""
-    return _split_at(input, _first(indices_or_sections, sections, indices), dim)
+    input: Tensor,
+    tensor_indices_or_sections: Tensor | int | Sequence[int] | None = None,
+    dim: int = 0,
+    *,
+    sections: int | None = None,
+    indices: Sequence[int] | None = None,
+    indices_or_sections: Tensor | int | Sequence[int] | None = None,
+) -> tuple[Tensor, ...]:
+    """Returns views along a dimension: a number of them of about one size, or cut before the given indices.
+
+    Args:
+        input: the tensor
+        tensor_indices_or_sections: how many views, or where to cut, as a number, a sequence or a tensor
+        dim: the dimension
+        sections: how many, by its own name
+        indices: where to cut, by its own name
+        indices_or_sections: the documented name of both
+    """
+    at = _cuts("tensor_split", tensor_indices_or_sections, sections, indices, indices_or_sections)
+    return _split_at(input, at, dim)
 
 
-def _first(*values: Any) -> Any:
-    return next(v for v in values if v is not None)
+def _cuts(name: str, *values: Any) -> Any:
+    """Returns the only argument that is given of those that say where to cut."""
+    given = [v for v in values if v is not None]
+    if len(given) != 1:
+        raise TypeError(f"{name}: want sections or indices, got {'neither' if not given else 'both'}")
+    return given[0]
 
 
 def _split_at(input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
@@ -64,25 +91,44 @@ def _split_at(input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
     return _ops.tensor_split(input, at, dim) if isinstance(at, int) else _ops.tensor_split_at(input, at, dim)
 
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def hsplit(
+    input: Tensor,
+    indices_or_sections: int | Sequence[int] | None = None,
+    *more: int,
+    sections: int | None = None,
+    indices: Sequence[int] | None = None,
+) -> tuple[Tensor, ...]:
     """Returns what `tensor_split` does along the columns, or the only dimension."""
     if not input.shape:
         raise ValueError("hsplit: want at least one dimension, got a 0-d tensor")
-    return _even("hsplit", input, indices_or_sections, 0 if len(input.shape) == 1 else 1)
+    at = _cuts("hsplit", _flat(indices_or_sections, more), sections, indices)
+    return _even("hsplit", input, at, 0 if len(input.shape) == 1 else 1)
 
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def vsplit(
+    input: Tensor,
+    indices_or_sections: int | Sequence[int] | None = None,
+    *more: int,
+    sections: int | None = None,
+    indices: Sequence[int] | None = None,
+) -> tuple[Tensor, ...]:
     """Returns what `tensor_split` does along the rows."""
     if len(input.shape) < 2:
         raise ValueError(f"vsplit: want at least two dimensions, got shape {list(input.shape)}")
-    return _even("vsplit", input, indices_or_sections, 0)
+    return _even("vsplit", input, _cuts("vsplit", _flat(indices_or_sections, more), sections, indices), 0)
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def dsplit(
+    input: Tensor,
+    indices_or_sections: int | Sequence[int] | None = None,
+    *more: int,
+    sections: int | None = None,
+    indices: Sequence[int] | None = None,
+) -> tuple[Tensor, ...]:
     """Returns what `tensor_split` does along the third dimension."""
     if len(input.shape) < 3:
         raise ValueError(f"dsplit: want at least three dimensions, got shape {list(input.shape)}")
-    return _even("dsplit", input, indices_or_sections, 2)
+    return _even("dsplit", input, _cuts("dsplit", _flat(indices_or_sections, more), sections, indices), 2)
 
 
 def _even(name: str, input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
@@ -92,20 +138,22 @@ def _even(name: str, input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
 
 
 @numpy_names
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -> Tensor:
     """Returns a view without dimensions of size 1: all of them, or those given."""
+    dim = _flat(dim, more)
     if dim is None:
         return _ops.squeeze(input)
     return _ops.squeeze(input, dim) if not isinstance(dim, tuple | list) or dim else input.view(input.shape)
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, dims: int | Sequence[int], *more: int) -> Tensor:
     """Returns the elements in reverse order along dimensions."""
-    return _ops.flip(input, _flat(dims))
+    return _ops.flip(input, _flat(dims, more))
 
 
-def _flat(sizes: tuple[Any, ...]) -> Any:
-    return sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+def _flat(first: Any, more: tuple[Any, ...]) -> Any:
+    """Returns sizes or dimensions that are given one by one, or all in a sequence."""
+    return (first, *more) if more else first
 
 
 def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
@@ -113,39 +161,34 @@ def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
     return _ops.permute(input, dims)
 
 
-def permute_method(self: Tensor, *dims: Any, **named: Any) -> Tensor:
-    """Returns a view with the dimensions in the given order."""
-    return _ops.permute(self, _flat(dims) if dims else named.pop("dims"))
-
-
-def reshape(input: Tensor, shape: Any) -> Tensor:
+def reshape(input: Tensor, shape: int | Sequence[int]) -> Tensor:
     """Returns the elements in another shape, a view where that is possible; a -1 stands for what remains."""
     return _ops.reshape(input, shape)
 
 
-def reshape_method(self: Tensor, *shape: Any, **named: Any) -> Tensor:
-    """Returns the elements in another shape, a view where that is possible; a -1 stands for what remains."""
-    return _ops.reshape(self, *(shape or (named.pop("shape"),)))
-
-
-def view(self: Tensor, *size: Any) -> Tensor:
+def view(
+    self: Tensor, size: int | Sequence[int] | DType | None = None, *more: int, dtype: DType | None = None
+) -> Tensor:
     """Returns a view of another shape, or of the bits as another dtype, through which no gradient passes."""
-    from plait._dtype import dtype
-
-    if len(size) == 1 and isinstance(size[0], dtype):
-        if size[0] is self.dtype:
-            return _ops.view(self, self.shape)
-        return own(check(_core.bind_TensorViewDType(self._h, size[0]._number)))
-    return _ops.view(self, *size)
-
-
-def tile(input: Tensor, *dims: Any) -> Tensor:
-    """Returns the tensor repeated along its last dimensions."""
-    return _ops.tile(input, _flat(dims))
+    if isinstance(size, DTypeClass):
+        if dtype is not None:
+            raise TypeError(f"view: got {size} and dtype={dtype}")
+        size, dtype = None, size
+    if dtype is None:
+        return _ops.view(self, () if size is None else size, *more)
+    if size is not None or more:
+        raise TypeError(f"view: want a size or a dtype, got {_flat(size, more)} and {dtype}")
+    if dtype is self.dtype:
+        return _ops.view(self, self.shape)
+    return own(check(_core.bind_TensorViewDType(self._h, dtype._number)))
 
 
 def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor | None = None,
+    repeats: Tensor | int | None = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
 ) -> Tensor:
     """Returns each part of a dimension repeated, next to one another; of the flat tensor by default.
 
@@ -156,22 +199,24 @@ def repeat_interleave(
         output_size: the size of the repeated dimension, if it is known, to compare with
     """
     from plait._arrays import tensor
-    from plait._tensor import Tensor
 
-    if repeats is None:
-        input, repeats, dim = _ops.arange(0, end=input.shape[0], device=input.device), input, 0
-    elif not isinstance(repeats, Tensor):
-        repeats = tensor(repeats, device=input.device)
-    out = _ops.repeat_interleave(input, repeats, dim)
-    if output_size is not None and out.shape[0 if dim is None else dim] != output_size:
-        size = out.shape[0 if dim is None else dim]
+    if repeats is None or input is None:
+        repeats = input if repeats is None else repeats
+        if not isinstance(repeats, TensorBase):
+            kind = type(repeats).__name__
+            raise TypeError(f"repeat_interleave: want a tensor of repeats, got {kind} {repeats!r:.60}")
+        input, dim = _ops.arange(0, end=repeats.shape[0], device=repeats.device), 0  # type: ignore[attr-defined]
+    often = repeats if isinstance(repeats, TensorBase) else tensor(repeats, device=input.device)
+    out = _ops.repeat_interleave(input, often, dim)  # type: ignore[arg-type]
+    if output_size is not None and out.shape[dim or 0] != output_size:
+        size = out.shape[dim or 0]
         raise ValueError(f"repeat_interleave: output_size is {output_size}, but the repeats add up to {size}")
     return out
 
 
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Returns the coordinates of a grid: tensor i runs along dimension i; "xy" swaps the first two."""
-    return _ops.meshgrid(_list(tensors), indexing)
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Returns the coordinates of a grid: tensor i runs along dimension i, as "ij" says; "xy" swaps the first two."""
+    return _ops.meshgrid(_list(tensors), indexing or "ij")
 
 
 def _list(tensors: tuple[Any, ...]) -> Any:
@@ -238,7 +283,6 @@ def broadcast_shapes(*shapes: Any) -> Size:
     Raises:
         RuntimeError: if they do not.
     """
-    from plait._errors import ShapeError
     from plait._layout import Size
 
     sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
@@ -259,9 +303,10 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return _ops.as_strided(input, size, stride, offset)
 
 
-def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+def sum_to_size(self: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     """Returns the sum over the dimensions that broadcasting a tensor of the given sizes to this one would add."""
-    want = tuple(_flat(size))
+    given = _flat(size, more)
+    want = (given,) if isinstance(given, int) else tuple(given)
     lead = len(self.shape) - len(want)
     kept = self.shape[lead:] if lead >= 0 else ()
     if lead < 0 or any(n not in (1, have) for n, have in zip(want, kept, strict=True)):
@@ -276,11 +321,18 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 
 def slice_scatter(
-    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    input: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Returns the tensor with `src` in a slice of a dimension."""
     n = input.shape[dim]
-    return _ops.slice_scatter(input, src, dim, start or 0, n if end is None else end, step)
+    return store(out, _ops.slice_scatter(input, src, dim, start or 0, n if end is None else end, step))
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
@@ -307,6 +359,26 @@ def _become(name: str, t: Tensor, view: Tensor) -> Tensor:
     return t
 
 
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Returns a view with two dimensions exchanged."""
+    return _ops.transpose(input, axis0, axis1)
+
+
+def swapaxes_(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Exchanges two dimensions."""
+    return transpose_(input, axis0, axis1)
+
+
+def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Returns a view with two dimensions exchanged."""
+    return _ops.transpose(input, dim0, dim1)
+
+
+def tile(input: Tensor, dims: int | Sequence[int], *more: int) -> Tensor:
+    """Returns the tensor repeated along its last dimensions."""
+    return _ops.tile(input, dims, *more)
+
+
 def transpose_(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchanges two dimensions."""
     return _become("transpose_", input, _ops.transpose(input, dim0, dim1))
@@ -317,9 +389,9 @@ def t_(input: Tensor) -> Tensor:
     return _become("t_", input, _ops.t(input))
 
 
-def squeeze_(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze_(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -> Tensor:
     """Drops dimensions of size 1."""
-    return _become("squeeze_", input, squeeze(input, dim))
+    return _become("squeeze_", input, squeeze(input, dim, *more))
 
 
 def unsqueeze_(input: Tensor, dim: int) -> Tensor:
@@ -332,11 +404,13 @@ def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | Non
     return _become("as_strided_", input, as_strided(input, size, stride, storage_offset))
 
 
-def resize_(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(input: Tensor, size: int | Sequence[int], *more: int, memory_format: Any = None) -> Tensor:
     """Gives the tensor another size, row-major; elements that were not there before are undefined."""
+    check_format("resize_", memory_format)
     if input.requires_grad:
         raise RuntimeError("resize_: a tensor that requires a gradient cannot be resized")
-    size = tuple(_flat(sizes))
+    given = _flat(size, more)
+    size = (given,) if isinstance(given, int) else tuple(given)
     n = 1
     for s in size:
         n *= s
@@ -356,9 +430,9 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return adopt(input, _ops.as_strided(input, size, strides))
 
 
-def resize_as_(input: Tensor, tensor: Tensor, *, memory_format: Any = None) -> Tensor:
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """Gives the tensor the size of another."""
-    return resize_(input, tensor.shape)
+    return resize_(input, the_template.shape, memory_format=memory_format)
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from plait import _ops
-from plait import linalg as la
 from plait._functions import arithmetic, conversion, matrix, order, shape
 from plait._functions._common import numpy_names, with_out
 
@@ -44,7 +43,6 @@ __all__ = [
     "cos",
     "cosh",
     "deg2rad",
-    "det",
     "diag",
     "digamma",
     "divide",
@@ -64,18 +62,19 @@ __all__ = [
     "fmin",
     "fmod",
     "frac",
+    "frexp",
     "gcd",
     "ge",
     "greater",
     "greater_equal",
     "gt",
+    "hardshrink",
     "hstack",
     "hypot",
     "i0",
     "index_copy",
     "index_select",
     "inner",
-    "inverse",
     "kron",
     "lcm",
     "ldexp",
@@ -98,13 +97,12 @@ __all__ = [
     "lt",
     "masked_select",
     "matmul",
-    "matrix_exp",
-    "matrix_power",
     "maximum",
     "minimum",
     "mm",
     "moveaxis",
     "movedim",
+    "msort",
     "mul",
     "multiply",
     "mv",
@@ -137,9 +135,6 @@ __all__ = [
     "slogdet",
     "sqrt",
     "square",
-    "subtract",
-    "swapaxes",
-    "swapdims",
     "take",
     "tan",
     "tanh",
@@ -152,8 +147,8 @@ __all__ = [
     "trunc",
     "unbind",
     "unsafe_chunk",
-    "unsafe_split",
     "unsqueeze",
+    "vdot",
     "vstack",
     "xlogy",
 ]  # fmt: skip
@@ -201,6 +196,7 @@ rsqrt, sqrt, square = with_out(_ops.rsqrt), with_out(_ops.sqrt), with_out(_ops.s
 sigmoid = with_out(_ops.sigmoid)
 sign, sgn, signbit = with_out(_ops.sign), with_out(_ops.sgn), with_out(_ops.signbit)
 sinc = with_out(_ops.sinc)
+frexp, hardshrink, msort, vdot = (with_out(f) for f in (_ops.frexp, _ops.hardshrink, _ops.msort, _ops.vdot))
 take, trace, tril, triu = with_out(_ops.take), _ops.trace, with_out(_ops.tril), with_out(_ops.triu)
 true_divide = with_out(_ops.true_divide)
 xlogy = with_out(_ops.xlogy)
@@ -212,14 +208,14 @@ i0 = with_out(_ops.i0)
 polygamma = with_out(_ops.polygamma)
 unsqueeze, unbind, chunk = numpy_names(_ops.unsqueeze), numpy_names(_ops.unbind), _ops.chunk
 roll, narrow, select = _ops.roll, _ops.narrow, _ops.select
-subtract, divide, clip = arithmetic.sub, arithmetic.div, arithmetic.clamp
+divide, clip = arithmetic.div, arithmetic.clamp
 concat = concatenate = shape.cat
 moveaxis = movedim = shape.movedim
-swapdims = swapaxes = transpose = _ops.transpose
+transpose = _ops.transpose
 adjoint = _ops.mT
 trapz = order.trapezoid
-unsafe_split, unsafe_chunk = shape.split, _ops.chunk
-det, inverse, matrix_power, matrix_exp = la.det, la.inv, la.matrix_power, la.matrix_exp
+unsafe_chunk = _ops.chunk
 logdet, slogdet = matrix.logdet, matrix.slogdet
-conj = conj_physical = resolve_conj = real = conversion.itself("conj", "Returns the tensor: its elements are real.")
+conj = resolve_conj = real = conversion.itself("conj", "Returns the tensor: its elements are real.")
+conj_physical = with_out(conversion.itself("conj_physical", "Returns the tensor: its elements are real."))
 resolve_neg = conversion.itself("resolve_neg", "Returns the tensor.")

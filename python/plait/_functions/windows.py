@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._dtype import as_dtype, float64, get_default_dtype
+from plait._functions._common import check_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
+    from plait._layout import Layout
     from plait._tensor import Tensor
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
 
 
-def _window(name: str, n: int, periodic: bool, of: Callable[[Tensor], Tensor], kwargs: dict[str, Any]) -> Tensor:
+def _window(
+    name: str,
+    n: int,
+    periodic: bool,
+    of: Callable[[Tensor], Tensor],
+    dtype: DType | None,
+    layout: Layout | None,
+    device: DeviceLike | None,
+    requires_grad: bool,
+) -> Tensor:
     """Returns a function of the place from 0 to 1, at which a periodic window does not arrive."""
-    from plait._dtype import as_dtype, float64, get_default_dtype
-
-    dtype = as_dtype(kwargs.pop("dtype", None) or get_default_dtype())
-    device, wanted = kwargs.pop("device", None), kwargs.pop("requires_grad", False)
-    for key in ("layout", "pin_memory"):  # have no effect
-        kwargs.pop(key, None)
-    if kwargs:
-        raise TypeError(f"{name}: unexpected arguments {', '.join(kwargs)}")
+    check_layout(name, layout)
+    dtype = as_dtype(dtype or get_default_dtype())
     if n < 0:
         raise ValueError(f"{name}: want a length of at least 0, got {n}")
     if not dtype.is_floating_point:
@@ -34,54 +42,108 @@ def _window(name: str, n: int, periodic: bool, of: Callable[[Tensor], Tensor], k
     else:
         last = n if periodic else n - 1
         out = _ops.to(of(_ops.arange(0, end=n, dtype=float64, device=device) / last), dtype=dtype)
-    return out.requires_grad_() if wanted else out
+    return out.requires_grad_() if requires_grad else out
 
 
-def hann_window(window_length: int, periodic: bool = True, **kwargs: Any) -> Tensor:
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """Returns the square of a sine's half wave.
 
     Args:
         window_length: how many samples
         periodic: leave out the last one, which equals the first of the next window
-        kwargs: dtype, device, requires_grad
+        dtype: of the result, the default one if None
+        layout: can only be `plait.strided`
+        device: where the result goes
+        pin_memory: has no effect: memory is not pinned
+        requires_grad: whether the result collects its gradient
     """
-    return hamming_window(window_length, periodic, 0.5, 0.5, **kwargs)
+
+    def of(x: Tensor) -> Tensor:
+        return 0.5 - 0.5 * _ops.cos(2 * math.pi * x)
+
+    return _window("hann_window", window_length, periodic, of, dtype, layout, device, requires_grad)
 
 
 def hamming_window(
-    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **kwargs: Any
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Returns alpha - beta times a wave of a cosine; see `hann_window`."""
 
     def of(x: Tensor) -> Tensor:
         return alpha - beta * _ops.cos(2 * math.pi * x)
 
-    return _window("hamming_window", window_length, periodic, of, kwargs)
+    return _window("hamming_window", window_length, periodic, of, dtype, layout, device, requires_grad)
 
 
-def blackman_window(window_length: int, periodic: bool = True, **kwargs: Any) -> Tensor:
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """Returns 0.42 - 0.5 cos(a) + 0.08 cos(2a) over a wave; see `hann_window`."""
 
     def of(x: Tensor) -> Tensor:
         return 0.42 - 0.5 * _ops.cos(2 * math.pi * x) + 0.08 * _ops.cos(4 * math.pi * x)
 
-    return _window("blackman_window", window_length, periodic, of, kwargs)
+    return _window("blackman_window", window_length, periodic, of, dtype, layout, device, requires_grad)
 
 
-def bartlett_window(window_length: int, periodic: bool = True, **kwargs: Any) -> Tensor:
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """Returns a triangle; see `hann_window`."""
 
     def of(x: Tensor) -> Tensor:
         return 1 - _ops.abs(2 * x - 1)
 
-    return _window("bartlett_window", window_length, periodic, of, kwargs)
+    return _window("bartlett_window", window_length, periodic, of, dtype, layout, device, requires_grad)
 
 
-def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **kwargs: Any) -> Tensor:
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """Returns the window of Kaiser, of the Bessel function i0; see `hann_window`."""
 
     def of(x: Tensor) -> Tensor:
         inner = _ops.i0(beta * _ops.sqrt(_ops.clamp(1 - _ops.square(2 * x - 1), 0.0, None)))
         return inner / _ops.i0(_ops.full([1], fill_value=beta, dtype=x.dtype, device=x.device))
 
-    return _window("kaiser_window", window_length, periodic, of, kwargs)
+    return _window("kaiser_window", window_length, periodic, of, dtype, layout, device, requires_grad)

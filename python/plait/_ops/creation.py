@@ -44,7 +44,7 @@ def arange(start: Tensor | Number | None = 0, *, end: Tensor | Number, step: Ten
 _empty = _core.bind_Empty
 
 
-def empty(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
+def empty(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor whose elements are undefined until they are written.
 
     Args:
@@ -54,7 +54,7 @@ def empty(*size: int | Sequence[int], dtype: DType | None = None, device: Device
         requires_grad: whether the result collects its gradient
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         status = _empty(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("empty", locals(), error) from None
@@ -100,7 +100,7 @@ def eye(n: int, m: int = -1, *, dtype: DType | None = None, device: DeviceLike |
 _full = _core.bind_Full
 
 
-def full(*size: int | Sequence[int], fill_value: Tensor | Number, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
+def full(size: int | Sequence[int] = (), *more: int, fill_value: Tensor | Number, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor whose elements are all one number.
 
     Args:
@@ -111,7 +111,7 @@ def full(*size: int | Sequence[int], fill_value: Tensor | Number, dtype: DType |
         requires_grad: whether the result collects its gradient
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         fill_value_h, fill_value_v = (fill_value._h, 0.0) if isinstance(fill_value, TensorBase) else number(fill_value)
         status = _full(size_list.buffer_info()[0], len(size_list), fill_value_h, fill_value_v, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -182,7 +182,7 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
 _ones = _core.bind_Ones
 
 
-def ones(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
+def ones(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones.
 
     Args:
@@ -192,7 +192,7 @@ def ones(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceL
         requires_grad: whether the result collects its gradient
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         status = _ones(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("ones", locals(), error) from None
@@ -259,7 +259,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = N
 _zeros = _core.bind_Zeros
 
 
-def zeros(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
+def zeros(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros.
 
     Args:
@@ -269,7 +269,7 @@ def zeros(*size: int | Sequence[int], dtype: DType | None = None, device: Device
         requires_grad: whether the result collects its gradient
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         status = _zeros(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("zeros", locals(), error) from None

@@ -244,17 +244,17 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 _dot = _core.bind_Dot
 
 
-def dot(input: Tensor, other: Tensor) -> Tensor:
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The sum of the products of the elements of two vectors.
 
     Args:
-        other: a vector
+        tensor: the other vector
     """
     try:
-        status = _dot(input._h, other._h)
+        status = _dot(input._h, tensor._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("dot", locals(), error) from None
-    return own(status if status > 0 else settle(status, _dot, input._h, other._h))
+    return own(status if status > 0 else settle(status, _dot, input._h, tensor._h))
 
 _linear = _core.bind_Linear
 

@@ -171,7 +171,7 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Ge
 _rand = _core.bind_Rand
 
 
-def rand(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
+def rand(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
     """Uniform random numbers in [0, 1).
 
     Args:
@@ -181,7 +181,7 @@ def rand(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceL
         generator: where the numbers come from; the rank's generator for the device by default
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         status = _rand(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("rand", locals(), error) from None
@@ -249,7 +249,7 @@ def randint_like(input: Tensor, low: int = 0, *, high: int, dtype: DType | None 
 _randn = _core.bind_Randn
 
 
-def randn(*size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
+def randn(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
     """Normal random numbers with mean 0 and variance 1.
 
     Args:
@@ -259,7 +259,7 @@ def randn(*size: int | Sequence[int], dtype: DType | None = None, device: Device
         generator: where the numbers come from; the rank's generator for the device by default
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         status = _randn(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("randn", locals(), error) from None

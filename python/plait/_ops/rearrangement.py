@@ -107,14 +107,14 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 _repeat = _core.bind_Repeat
 
 
-def repeat(input: Tensor, *repeats: int | Sequence[int]) -> Tensor:
+def repeat(input: Tensor, repeats: int | Sequence[int] = (), *more: int) -> Tensor:
     """The tensor repeated along its dimensions.
 
     Args:
         repeats: how often, for each dimension
     """
     try:
-        repeats_list = int_list(repeats)
+        repeats_list = int_list((repeats, *more) if more else repeats)
         status = _repeat(input._h, repeats_list.buffer_info()[0], len(repeats_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("repeat", locals(), error) from None
@@ -177,14 +177,14 @@ def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tens
 _tile = _core.bind_Tile
 
 
-def tile(input: Tensor, *dims: int | Sequence[int]) -> Tensor:
+def tile(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor:
     """The tensor repeated along its last dimensions.
 
     Args:
         dims: how often, for the last dimensions
     """
     try:
-        dims_list = int_list(dims)
+        dims_list = int_list((dims, *more) if more else dims)
         status = _tile(input._h, dims_list.buffer_info()[0], len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("tile", locals(), error) from None

@@ -437,13 +437,17 @@ def polygamma_(n: int, input: Tensor) -> Tensor:
 _special_airy_ai = _core.bind_SpecialAiryAi
 
 
-def special_airy_ai(input: Tensor) -> Tensor:
-    """Airy's function Ai."""
+def special_airy_ai(x: Tensor) -> Tensor:
+    """Airy's function Ai.
+
+    Args:
+        x: where the function is evaluated
+    """
     try:
-        status = _special_airy_ai(input._h)
+        status = _special_airy_ai(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_airy_ai", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_airy_ai, input._h))
+    return own(status if status > 0 else settle(status, _special_airy_ai, x._h))
 
 _special_bessel_j0 = _core.bind_SpecialBesselJ0
 
@@ -492,62 +496,66 @@ def special_bessel_y1(input: Tensor) -> Tensor:
 _special_chebyshev_polynomial_t = _core.bind_SpecialChebyshevPolynomialT
 
 
-def special_chebyshev_polynomial_t(input: Tensor, n: Tensor) -> Tensor:
+def special_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
     """The Chebyshev polynomials of the first kind of degrees n.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_chebyshev_polynomial_t(input._h, n._h)
+        status = _special_chebyshev_polynomial_t(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_chebyshev_polynomial_t", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_t, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_t, x._h, n._h))
 
 _special_chebyshev_polynomial_u = _core.bind_SpecialChebyshevPolynomialU
 
 
-def special_chebyshev_polynomial_u(input: Tensor, n: Tensor) -> Tensor:
+def special_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
     """The Chebyshev polynomials of the second kind of degrees n.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_chebyshev_polynomial_u(input._h, n._h)
+        status = _special_chebyshev_polynomial_u(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_chebyshev_polynomial_u", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_u, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_u, x._h, n._h))
 
 _special_chebyshev_polynomial_v = _core.bind_SpecialChebyshevPolynomialV
 
 
-def special_chebyshev_polynomial_v(input: Tensor, n: Tensor) -> Tensor:
+def special_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
     """The Chebyshev polynomials of the third kind of degrees n.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_chebyshev_polynomial_v(input._h, n._h)
+        status = _special_chebyshev_polynomial_v(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_chebyshev_polynomial_v", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_v, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_v, x._h, n._h))
 
 _special_chebyshev_polynomial_w = _core.bind_SpecialChebyshevPolynomialW
 
 
-def special_chebyshev_polynomial_w(input: Tensor, n: Tensor) -> Tensor:
+def special_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
     """The Chebyshev polynomials of the fourth kind of degrees n.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_chebyshev_polynomial_w(input._h, n._h)
+        status = _special_chebyshev_polynomial_w(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_chebyshev_polynomial_w", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_w, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_w, x._h, n._h))
 
 _special_erfcx = _core.bind_SpecialErfcx
 
@@ -563,32 +571,34 @@ def special_erfcx(input: Tensor) -> Tensor:
 _special_hermite_polynomial_h = _core.bind_SpecialHermitePolynomialH
 
 
-def special_hermite_polynomial_h(input: Tensor, n: Tensor) -> Tensor:
+def special_hermite_polynomial_h(x: Tensor, n: Tensor) -> Tensor:
     """The physicists' Hermite polynomials of degrees n.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_hermite_polynomial_h(input._h, n._h)
+        status = _special_hermite_polynomial_h(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_hermite_polynomial_h", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_hermite_polynomial_h, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_hermite_polynomial_h, x._h, n._h))
 
 _special_hermite_polynomial_he = _core.bind_SpecialHermitePolynomialHe
 
 
-def special_hermite_polynomial_he(input: Tensor, n: Tensor) -> Tensor:
+def special_hermite_polynomial_he(x: Tensor, n: Tensor) -> Tensor:
     """The probabilists' Hermite polynomials of degrees n.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_hermite_polynomial_he(input._h, n._h)
+        status = _special_hermite_polynomial_he(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_hermite_polynomial_he", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_hermite_polynomial_he, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_hermite_polynomial_he, x._h, n._h))
 
 _special_i0e = _core.bind_SpecialI0e
 
@@ -626,32 +636,34 @@ def special_i1e(input: Tensor) -> Tensor:
 _special_laguerre_polynomial_l = _core.bind_SpecialLaguerrePolynomialL
 
 
-def special_laguerre_polynomial_l(input: Tensor, n: Tensor) -> Tensor:
+def special_laguerre_polynomial_l(x: Tensor, n: Tensor) -> Tensor:
     """The Laguerre polynomials of degrees n.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_laguerre_polynomial_l(input._h, n._h)
+        status = _special_laguerre_polynomial_l(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_laguerre_polynomial_l", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_laguerre_polynomial_l, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_laguerre_polynomial_l, x._h, n._h))
 
 _special_legendre_polynomial_p = _core.bind_SpecialLegendrePolynomialP
 
 
-def special_legendre_polynomial_p(input: Tensor, n: Tensor) -> Tensor:
+def special_legendre_polynomial_p(x: Tensor, n: Tensor) -> Tensor:
     """The Legendre polynomials of degrees n.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_legendre_polynomial_p(input._h, n._h)
+        status = _special_legendre_polynomial_p(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_legendre_polynomial_p", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_legendre_polynomial_p, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_legendre_polynomial_p, x._h, n._h))
 
 _special_log_ndtr = _core.bind_SpecialLogNdtr
 
@@ -711,95 +723,111 @@ def special_ndtri(input: Tensor) -> Tensor:
 _special_scaled_modified_bessel_k0 = _core.bind_SpecialScaledModifiedBesselK0
 
 
-def special_scaled_modified_bessel_k0(input: Tensor) -> Tensor:
-    """exp(input) times the modified Bessel function of the second kind of order 0."""
+def special_scaled_modified_bessel_k0(x: Tensor) -> Tensor:
+    """exp(x) times the modified Bessel function of the second kind of order 0.
+
+    Args:
+        x: where the function is evaluated
+    """
     try:
-        status = _special_scaled_modified_bessel_k0(input._h)
+        status = _special_scaled_modified_bessel_k0(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_scaled_modified_bessel_k0", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k0, input._h))
+    return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k0, x._h))
 
 _special_scaled_modified_bessel_k1 = _core.bind_SpecialScaledModifiedBesselK1
 
 
-def special_scaled_modified_bessel_k1(input: Tensor) -> Tensor:
-    """exp(input) times the modified Bessel function of the second kind of order 1."""
+def special_scaled_modified_bessel_k1(x: Tensor) -> Tensor:
+    """exp(x) times the modified Bessel function of the second kind of order 1.
+
+    Args:
+        x: where the function is evaluated
+    """
     try:
-        status = _special_scaled_modified_bessel_k1(input._h)
+        status = _special_scaled_modified_bessel_k1(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_scaled_modified_bessel_k1", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k1, input._h))
+    return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k1, x._h))
 
 _special_shifted_chebyshev_polynomial_t = _core.bind_SpecialShiftedChebyshevPolynomialT
 
 
-def special_shifted_chebyshev_polynomial_t(input: Tensor, n: Tensor) -> Tensor:
+def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
     """The Chebyshev polynomials of the first kind at 2 * input - 1.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_shifted_chebyshev_polynomial_t(input._h, n._h)
+        status = _special_shifted_chebyshev_polynomial_t(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_shifted_chebyshev_polynomial_t", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_t, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_t, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_u = _core.bind_SpecialShiftedChebyshevPolynomialU
 
 
-def special_shifted_chebyshev_polynomial_u(input: Tensor, n: Tensor) -> Tensor:
+def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
     """The Chebyshev polynomials of the second kind at 2 * input - 1.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_shifted_chebyshev_polynomial_u(input._h, n._h)
+        status = _special_shifted_chebyshev_polynomial_u(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_shifted_chebyshev_polynomial_u", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_u, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_u, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_v = _core.bind_SpecialShiftedChebyshevPolynomialV
 
 
-def special_shifted_chebyshev_polynomial_v(input: Tensor, n: Tensor) -> Tensor:
+def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
     """The Chebyshev polynomials of the third kind at 2 * input - 1.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_shifted_chebyshev_polynomial_v(input._h, n._h)
+        status = _special_shifted_chebyshev_polynomial_v(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_shifted_chebyshev_polynomial_v", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_v, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_v, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_w = _core.bind_SpecialShiftedChebyshevPolynomialW
 
 
-def special_shifted_chebyshev_polynomial_w(input: Tensor, n: Tensor) -> Tensor:
+def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
     """The Chebyshev polynomials of the fourth kind at 2 * input - 1.
 
     Args:
+        x: where the polynomials are evaluated
         n: the degrees
     """
     try:
-        status = _special_shifted_chebyshev_polynomial_w(input._h, n._h)
+        status = _special_shifted_chebyshev_polynomial_w(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_shifted_chebyshev_polynomial_w", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_w, input._h, n._h))
+    return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_w, x._h, n._h))
 
 _special_spherical_bessel_j0 = _core.bind_SpecialSphericalBesselJ0
 
 
-def special_spherical_bessel_j0(input: Tensor) -> Tensor:
-    """Returns sin(input) / input."""
+def special_spherical_bessel_j0(x: Tensor) -> Tensor:
+    """Returns sin(x) / x.
+
+    Args:
+        x: where the function is evaluated
+    """
     try:
-        status = _special_spherical_bessel_j0(input._h)
+        status = _special_spherical_bessel_j0(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("special_spherical_bessel_j0", locals(), error) from None
-    return own(status if status > 0 else settle(status, _special_spherical_bessel_j0, input._h))
+    return own(status if status > 0 else settle(status, _special_spherical_bessel_j0, x._h))
 
 _special_xlog1py = _core.bind_SpecialXlog1py
 

@@ -70,14 +70,14 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
 _broadcast_to = _core.bind_BroadcastTo
 
 
-def broadcast_to(input: Tensor, *size: int | Sequence[int]) -> Tensor:
+def broadcast_to(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     """A view broadcast to a shape, in which dimensions of size 1 repeat.
 
     Args:
         size: the new shape
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         status = _broadcast_to(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("broadcast_to", locals(), error) from None
@@ -108,14 +108,14 @@ def contiguous(input: Tensor) -> Tensor:
 _expand = _core.bind_Expand
 
 
-def expand(input: Tensor, *size: int | Sequence[int]) -> Tensor:
+def expand(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     """A view in which dimensions of size 1 repeat.
 
     Args:
         size: the shape; -1 keeps a size
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         status = _expand(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("expand", locals(), error) from None
@@ -184,14 +184,14 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
 _permute = _core.bind_Permute
 
 
-def permute(input: Tensor, *dims: int | Sequence[int]) -> Tensor:
+def permute(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor:
     """A view with the dimensions in another order.
 
     Args:
         dims: the order of the dimensions
     """
     try:
-        dims_list = int_list(dims)
+        dims_list = int_list((dims, *more) if more else dims)
         status = _permute(input._h, dims_list.buffer_info()[0], len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("permute", locals(), error) from None
@@ -211,14 +211,14 @@ def ravel(input: Tensor) -> Tensor:
 _reshape = _core.bind_Reshape
 
 
-def reshape(input: Tensor, *shape: int | Sequence[int]) -> Tensor:
+def reshape(input: Tensor, shape: int | Sequence[int] = (), *more: int) -> Tensor:
     """The same elements row-major in another shape: a view where the layout allows it.
 
     Args:
         shape: the new shape; one size may be -1
     """
     try:
-        shape_list = int_list(shape)
+        shape_list = int_list((shape, *more) if more else shape)
         status = _reshape(input._h, shape_list.buffer_info()[0], len(shape_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("reshape", locals(), error) from None
@@ -242,18 +242,18 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 _squeeze = _core.bind_Squeeze
 
 
-def squeeze(input: Tensor, *dim: int | Sequence[int]) -> Tensor:
+def squeeze(input: Tensor, dim: int | Sequence[int] = (), *more: int) -> Tensor:
     """A view without dimensions of size 1.
 
     Args:
         dim: the dimensions; all by default
     """
     try:
-        dim_list = None if dim is None else int_list(dim)
-        status = _squeeze(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list))
+        dim_list = int_list((dim, *more) if more else dim)
+        status = _squeeze(input._h, dim_list.buffer_info()[0], len(dim_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("squeeze", locals(), error) from None
-    return own(status if status > 0 else settle(status, _squeeze, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list)))
+    return own(status if status > 0 else settle(status, _squeeze, input._h, dim_list.buffer_info()[0], len(dim_list)))
 
 _swapaxes = _core.bind_Swapaxes
 
@@ -301,7 +301,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 _unflatten = _core.bind_Unflatten
 
 
-def unflatten(input: Tensor, dim: int, *sizes: int | Sequence[int]) -> Tensor:
+def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int] = (), *more: int) -> Tensor:
     """A dimension split into several, whose sizes multiply to its own.
 
     Args:
@@ -309,7 +309,7 @@ def unflatten(input: Tensor, dim: int, *sizes: int | Sequence[int]) -> Tensor:
         sizes: what the dimension is split into; one may be -1
     """
     try:
-        sizes_list = int_list(sizes)
+        sizes_list = int_list((sizes, *more) if more else sizes)
         status = _unflatten(input._h, dim, sizes_list.buffer_info()[0], len(sizes_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("unflatten", locals(), error) from None
@@ -333,14 +333,14 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 _view = _core.bind_View
 
 
-def view(input: Tensor, *size: int | Sequence[int]) -> Tensor:
+def view(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     """The same elements row-major in another shape, always a view.
 
     Args:
         size: the new shape
     """
     try:
-        size_list = int_list(size)
+        size_list = int_list((size, *more) if more else size)
         status = _view(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("view", locals(), error) from None

@@ -30,7 +30,14 @@ def gradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
-    **_options: Any,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Returns whether the gradients of a function agree with finite differences; in float64.
 
@@ -42,10 +49,20 @@ def gradcheck(
         rtol: the same, as a part of the finite difference
         raise_exception: raise where they differ, in the place of returning False
         nondet_tol: the difference that two passes may show
+        check_undefined_grad: has no effect, as check_grad_dtypes, fast_mode and masked: the slow check of dense
+            gradients is made
+        check_grad_dtypes: see check_undefined_grad
+        check_batched_grad: must be False
+        check_batched_forward_grad: must be False
+        check_forward_ad: must be False: there are derivatives by backward passes alone
+        check_backward_ad: must be True
+        fast_mode: see check_undefined_grad
+        masked: see check_undefined_grad
 
     Raises:
         GradcheckError: see raise_exception.
     """
+    _only_backward("gradcheck", check_forward_ad or check_batched_grad or check_batched_forward_grad, check_backward_ad)
     given = _tuple(inputs)
     checked = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
     if not checked:
@@ -96,7 +113,25 @@ def _numeric(func: Callable[..., Any], given: Any, x: Tensor, which: int, w: Any
     return out
 
 
-def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = None, **options: Any) -> bool:
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
     """Returns whether second gradients agree with finite differences of first ones; options as of `gradcheck`."""
     given = _tuple(inputs)
     outputs = [y for y in _tuple(func(*given)) if isinstance(y, Tensor) and y.requires_grad]
@@ -118,4 +153,12 @@ def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = Non
             wanted = [x for x in xs if isinstance(x, Tensor) and x.requires_grad]
             return tuple(g for g in grad(ys, wanted, vs, create_graph=True, allow_unused=True) if g is not None)
 
-    return gradcheck(first, (*given, *weights), **options)
+    _only_backward("gradgradcheck", check_fwd_over_rev or check_batched_grad, check_rev_over_rev)
+    return gradcheck(
+        first, (*given, *weights), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol
+    )
+
+
+def _only_backward(name: str, forward: bool, backward: bool) -> None:
+    if forward or not backward:
+        raise NotImplementedError(f"{name}: there are derivatives by backward passes alone, one at a time")

@@ -21,9 +21,12 @@ class Event:
         enable_timing: `record` also waits for the work before it and notes the time, for `elapsed_time`
         blocking: has no effect
         interprocess: has no effect
+        external: has no effect
     """
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> None:
         self._timing, self._time = enable_timing, 0.0
         self._event: Owner | None = None
 

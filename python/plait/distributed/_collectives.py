@@ -219,11 +219,13 @@ def _wait_for_all(g: ProcessGroup, note: str, timeout: timedelta | float | None)
     return Work(check(_core.bind_ExchangeStart(g._h, note, 0, 0, nanoseconds(timeout))), name=note)
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Waits until every rank has called it."""
+def barrier(
+    group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: timedelta | float | None = None
+) -> Work | None:
+    """Waits until every rank has called it, for the group's time by default."""
     if is_outside(group):
         return None
-    work = _wait_for_all(require(group, "barrier"), "barrier", None)
+    work = _wait_for_all(require(group, "barrier"), "barrier", timeout)
     return _finish(work, async_op)
 
 

@@ -282,6 +282,7 @@ def new_group(
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
     device_id: Any = None,
+    sort_ranks: bool = True,
 ) -> Any:
     """Makes a group of some of the ranks. Every rank calls it, in the same order.
 
@@ -293,10 +294,13 @@ def new_group(
         use_local_synchronization: has no effect
         group_desc: the group's name in messages
         device_id: has no effect
+        sort_ranks: must be True: ranks of a group have the order of their global numbers
 
     Returns:
         The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
     """
+    if not sort_ranks:
+        raise NotImplementedError("new_group: sort_ranks must be True")
     world = require(None, "new_group")
     chosen = list(range(world.size())) if ranks is None else sorted(int(r) for r in ranks)
     return _made(world, chosen, timeout, group_desc)
@@ -338,8 +342,9 @@ def split_group(
     timeout: timedelta | float | None = None,
     pg_options: Any = None,
     group_desc: str | None = None,
+    backend: str | None = None,
 ) -> ProcessGroup | None:
-    """Cuts a group into several. Returns the one this rank is in, or None."""
+    """Cuts a group into several. Returns the one this rank is in, or None. `backend` is as in `new_group`."""
     parent = require(parent_pg, "split_group")
     if not split_ranks:
         raise ValueError("split_group: want the ranks of each new group, got none")

@@ -1,7 +1,12 @@
-"""Collectives on Python objects, by pickling. Only unpickle what ranks you trust have sent."""
+"""Collectives on Python objects, by pickling. Only unpickle what ranks you trust have sent.
+
+With `weights_only`, on every rank alike, objects travel as `save` writes them, and `load` takes tensors, numbers,
+strings and containers alone.
+"""
 
 from __future__ import annotations
 
+import io
 import pickle
 from array import array
 from typing import Any
@@ -27,13 +32,13 @@ def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
     return out
 
 
-def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None, weights_only: bool = False) -> None:
     """Writes the object of rank r to `object_list[r]`, on every rank."""
     if is_outside(group):
         return
     g = require(group, "all_gather_object")
     _expect("all_gather_object", object_list, g.size())
-    object_list[:] = [pickle.loads(b) for b in exchange(g, "all_gather_object", pickle.dumps(obj))]
+    object_list[:] = [_read(b, weights_only) for b in exchange(g, "all_gather_object", _written(obj, weights_only))]
 
 
 def gather_object(
@@ -42,6 +47,7 @@ def gather_object(
     dst: int | None = None,
     group: Any = None,
     group_dst: int | None = None,
+    weights_only: bool = False,
 ) -> None:
     """Writes the object of rank r to `object_gather_list[r]`, on rank `dst`, which is 0 by default."""
     if is_outside(group):
@@ -49,9 +55,9 @@ def gather_object(
     g, root = root_of(group, "gather_object", 0 if dst is None and group_dst is None else dst, group_dst)
     if g.rank() == root:
         _expect("gather_object", object_gather_list, g.size())
-    got = exchange(g, f"gather_object(root {root})", pickle.dumps(obj))
+    got = exchange(g, f"gather_object(root {root})", _written(obj, weights_only))
     if g.rank() == root and object_gather_list is not None:
-        object_gather_list[:] = [pickle.loads(b) for b in got]
+        object_gather_list[:] = [_read(b, weights_only) for b in got]
 
 
 def broadcast_object_list(
@@ -60,13 +66,14 @@ def broadcast_object_list(
     group: Any = None,
     device: Any = None,
     group_src: int | None = None,
+    weights_only: bool = False,
 ) -> None:
     """Replaces the objects of every rank by those of rank `src`, which is 0 by default."""
     if is_outside(group):
         return
     g, root = root_of(group, "broadcast_object_list", 0 if src is None and group_src is None else src, group_src)
-    mine = pickle.dumps(list(object_list)) if g.rank() == root else b""
-    got = pickle.loads(exchange(g, f"broadcast_object_list(root {root})", mine)[root])
+    mine = _written(list(object_list), weights_only) if g.rank() == root else b""
+    got = _read(exchange(g, f"broadcast_object_list(root {root})", mine)[root], weights_only)
     _expect("broadcast_object_list", object_list, len(got))
     object_list[:] = got
 
@@ -77,6 +84,7 @@ def scatter_object_list(
     src: int | None = None,
     group: Any = None,
     group_src: int | None = None,
+    weights_only: bool = False,
 ) -> None:
     """Writes object r of rank `src`, which is 0 by default, to the first place of rank r's list."""
     if is_outside(group):
@@ -85,11 +93,11 @@ def scatter_object_list(
     mine = b""
     if g.rank() == root:
         _expect("scatter_object_list", scatter_object_input_list, g.size())
-        mine = pickle.dumps([pickle.dumps(o) for o in scatter_object_input_list or ()])
+        mine = pickle.dumps([_written(o, weights_only) for o in scatter_object_input_list or ()])
     if not scatter_object_output_list:
         raise ValueError("scatter_object_list: the output list must have a place for the object")
     parts = pickle.loads(exchange(g, f"scatter_object_list(root {root})", mine)[root])
-    scatter_object_output_list[0] = pickle.loads(parts[g.rank()])
+    scatter_object_output_list[0] = _read(parts[g.rank()], weights_only)
 
 
 def send_object_list(
@@ -99,11 +107,12 @@ def send_object_list(
     device: Any = None,
     group_dst: int | None = None,
     use_batch: bool = False,
+    weights_only: bool = False,
 ) -> None:
     """Sends objects to rank `dst`, which calls `recv_object_list`."""
     from plait import tensor, uint8
 
-    data = array("B", pickle.dumps(list(object_list)))
+    data = array("B", _written(list(object_list), weights_only))
     size = tensor([len(data)])
     content = tensor(data, dtype=uint8)
     for t in (size, content):
@@ -119,6 +128,7 @@ def recv_object_list(
     device: Any = None,
     group_src: int | None = None,
     use_batch: bool = False,
+    weights_only: bool = False,
 ) -> int:
     """Receives the objects of `send_object_list` from rank `src`, or anyone, and returns the sender's global rank."""
     from plait import empty, int64, uint8
@@ -136,10 +146,28 @@ def recv_object_list(
     second = irecv(content, None, g, _OBJECTS, sender)
     assert second is not None
     second.wait()
-    got = pickle.loads(content.numpy().tobytes())
+    got = _read(content.numpy().tobytes(), weights_only)
     _expect("recv_object_list", object_list, len(got))
     object_list[:] = got
     return get_global_rank(g, sender)
+
+
+def _written(obj: Any, weights_only: bool) -> bytes:
+    if not weights_only:
+        return pickle.dumps(obj)
+    from plait.serialization import save
+
+    file = io.BytesIO()
+    save(obj, file)
+    return file.getvalue()
+
+
+def _read(data: bytes, weights_only: bool) -> Any:
+    if not weights_only:
+        return pickle.loads(data)
+    from plait.serialization import load
+
+    return load(io.BytesIO(data))
 
 
 _OBJECTS = -1  # a tag of their own

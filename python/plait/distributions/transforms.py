@@ -11,7 +11,15 @@ from plait.nn import functional as F
 
 
 class Transform:
-    """A function with an inverse, element by element; subclasses have _call, _inverse and log_abs_det_jacobian."""
+    """A function with an inverse, element by element; subclasses have _call, _inverse and log_abs_det_jacobian.
+
+    Args:
+        cache_size: has no effect: inverses are computed
+    """
+
+    def __init__(self, cache_size: int = 0) -> None:
+        if cache_size not in (0, 1):
+            raise ValueError(f"{type(self).__name__}: cache_size must be 0 or 1, got {cache_size!r}")
 
     def __call__(self, x: Tensor) -> Tensor:
         """Returns the function of x."""
@@ -42,6 +50,7 @@ class Transform:
 
 class _Inverse(Transform):
     def __init__(self, of: Transform) -> None:
+        super().__init__()
         self._of = of
 
     @property
@@ -110,9 +119,19 @@ class TanhTransform(Transform):
 
 
 class AffineTransform(Transform):
-    """loc + scale x."""
+    """loc + scale x.
 
-    def __init__(self, loc: Tensor | float, scale: Tensor | float) -> None:
+    Args:
+        loc: what is added
+        scale: what x is multiplied by
+        event_dim: must be 0: slopes are those of elements
+        cache_size: has no effect
+    """
+
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, event_dim: int = 0, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        if event_dim:
+            raise NotImplementedError(f"AffineTransform: event_dim must be 0, got {event_dim}")
         self.loc, self.scale = loc, scale
 
     def forward_shape(self, shape: Sequence[int]) -> plait.Size:
@@ -136,7 +155,8 @@ class AffineTransform(Transform):
 class ComposeTransform(Transform):
     """One transform after the other."""
 
-    def __init__(self, parts: Sequence[Transform]) -> None:
+    def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
+        super().__init__(cache_size)
         self.parts = list(parts)
 
     def forward_shape(self, shape: Sequence[int]) -> plait.Size:

@@ -14,7 +14,10 @@ from plait.optim.sgd import SGD, Lion
 class SparseAdam(Optimizer):
     """Not there: gradients are never sparse."""
 
-    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+    def __init__(
+        self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:  # fmt: skip
         raise MissingFeatureError("SparseAdam: gradients are never sparse; use Adam")
 
 

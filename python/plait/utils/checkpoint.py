@@ -45,14 +45,14 @@ class CheckpointFunction(Function):
     """The reentrant checkpoint: a node that runs a backward pass of its own."""
 
     @staticmethod
-    def forward(ctx: Any, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         """Runs the function and keeps its inputs alone."""
-        ctx.function, ctx.random = function, _random_state(args) if preserve else None
+        ctx.function, ctx.random = run_function, _random_state(args) if preserve_rng_state else None
         ctx.mode = _core.bind_ModeGet()
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
-        return function(*args)
+        return run_function(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:

@@ -33,17 +33,36 @@ class FileSystemWriter:
 
     Args:
         path: the folder
-        options: others of PyTorch's have no effect
+        single_file_per_rank: has no effect: each rank writes one file
+        sync_files: must be True: files are on the disk before a checkpoint counts
+        thread_count: has no effect
+        per_thread_copy_ahead: has no effect
+        cache_staged_state_dict: has no effect
+        overwrite: must be True: a new checkpoint takes the place of the one before
+        serialization_format: has no effect: there is one
     """
 
-    def __init__(self, path: Folder, *_: Any, **__: Any) -> None:
+    def __init__(
+        self,
+        path: Folder,
+        single_file_per_rank: bool = True,
+        sync_files: bool = True,
+        thread_count: int = 1,
+        per_thread_copy_ahead: int = 10_000_000,
+        cache_staged_state_dict: bool = False,
+        overwrite: bool = True,
+        _extensions: Any = None,
+        serialization_format: Any = None,
+    ) -> None:
+        if not (sync_files and overwrite):
+            raise NotImplementedError("FileSystemWriter: sync_files and overwrite must be True")
         self.path = os.fspath(path)
 
 
 class FileSystemReader:
     """Names the folder that `load` reads."""
 
-    def __init__(self, path: Folder, *_: Any, **__: Any) -> None:
+    def __init__(self, path: Folder, _extension_registry: Any = None) -> None:
         self.path = os.fspath(path)
 
     def read_metadata(self) -> Metadata:
@@ -59,6 +78,7 @@ def save(
     planner: None = None,
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
+    use_collectives: bool = True,
 ) -> None:
     """Saves a state to a folder, which holds either this checkpoint or the one before, whatever happens.
 
@@ -75,6 +95,7 @@ def save(
         planner: must be None
         process_group: the ranks that save; the default group, or this rank alone without one
         no_dist: this rank alone
+        use_collectives: must be True
 
     Raises:
         plait.CheckpointError: if the checkpoint cannot be written, on every rank. It is a TypeError too for values that
@@ -83,6 +104,8 @@ def save(
             one name. Others are for pieces that leave out a part of a tensor, and for another save to the folder, of
             this process or another, that is still running; it names the process.
     """
+    if not use_collectives:
+        raise NotImplementedError("save: use_collectives must be True; no_dist is for one rank alone")
     folder, group = _where("save", checkpoint_id, storage_writer, planner, process_group, no_dist)
     with checkpoint_errors("save", folder):
         state = _expanded("save", state_dict)
@@ -97,8 +120,10 @@ def async_save(
     storage_writer: FileSystemWriter | None = None,
     planner: None = None,
     process_group: ProcessGroup | None = None,
+    async_checkpointer_type: Any = None,
+    async_stager: None = None,
     no_dist: bool = False,
-    **_: Any,
+    use_collectives: bool = True,
 ) -> Future[None]:
     """Does what `save` does, but returns when the state has been copied to host memory.
 
@@ -106,9 +131,14 @@ def async_save(
     a process that ends, wait for it. An error that nobody has asked the result for is raised by the rank, and printed
     by the process.
 
+    A thread saves, whatever async_checkpointer_type is; async_stager must be None; the other arguments are those of
+    `save`.
+
     Returns:
         a future that is done when the checkpoint is whole; its `result` raises what `save` would have.
     """
+    if async_stager is not None or not use_collectives:
+        raise NotImplementedError("async_save: async_stager must be None, and use_collectives True")
     folder, group = _where("async_save", checkpoint_id, storage_writer, planner, process_group, no_dist)
     with checkpoint_errors("async_save", folder):
         state = _expanded("async_save", state_dict)

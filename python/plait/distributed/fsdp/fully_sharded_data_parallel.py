@@ -85,11 +85,46 @@ class FullyShardedDataParallel(StateMethods):
         plait.DistributedError: on every rank, if the ranks' modules differ.
     """
 
-    def __new__(cls, module: Module, *args: Any, **kwargs: Any) -> Any:
+    def __new__(
+        cls,
+        module: Module,
+        process_group: ProcessGroup | tuple[ProcessGroup, ProcessGroup] | None = None,
+        sharding_strategy: ShardingStrategy | None = None,
+        cpu_offload: CPUOffload | bool | None = None,
+        auto_wrap_policy: Any = None,
+        backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
+        mixed_precision: MixedPrecision | None = None,
+        ignored_modules: Iterable[Module] | None = None,
+        param_init_fn: Callable[[Module], None] | None = None,
+        device_id: Any = None,
+        sync_module_states: bool = False,
+        forward_prefetch: bool = True,
+        limit_all_gathers: bool = True,
+        use_orig_params: bool = True,
+        ignored_states: Any = None,
+        device_mesh: Any = None,
+    ) -> Any:
         """Divides the module and returns it."""
         if not isinstance(module, Module):
             raise TypeError(f"FullyShardedDataParallel: want a module, got {type(module).__name__}")
-        _divide_all(module, *args, **kwargs)
+        _divide_all(
+            module,
+            process_group,
+            sharding_strategy,
+            cpu_offload,
+            auto_wrap_policy,
+            backward_prefetch,
+            mixed_precision,
+            ignored_modules,
+            param_init_fn,
+            device_id,
+            sync_module_states,
+            forward_prefetch,
+            limit_all_gathers,
+            use_orig_params,
+            ignored_states,
+            device_mesh,
+        )
         return module
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -178,21 +213,21 @@ class FullyShardedDataParallel(StateMethods):
 
 def _divide_all(
     module: Module,
-    process_group: ProcessGroup | tuple[ProcessGroup, ProcessGroup] | None = None,
-    sharding_strategy: ShardingStrategy | None = None,
-    cpu_offload: CPUOffload | bool | None = None,
-    auto_wrap_policy: Any = None,
-    backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
-    mixed_precision: MixedPrecision | None = None,
-    ignored_modules: Iterable[Module] | None = None,
-    param_init_fn: Callable[[Module], None] | None = None,
-    device_id: Any = None,
-    sync_module_states: bool = False,
-    forward_prefetch: bool = True,
-    limit_all_gathers: bool = True,
-    use_orig_params: bool = True,
-    ignored_states: Any = None,
-    device_mesh: Any = None,
+    process_group: ProcessGroup | tuple[ProcessGroup, ProcessGroup] | None,
+    sharding_strategy: ShardingStrategy | None,
+    cpu_offload: CPUOffload | bool | None,
+    auto_wrap_policy: Any,
+    backward_prefetch: BackwardPrefetch | None,
+    mixed_precision: MixedPrecision | None,
+    ignored_modules: Iterable[Module] | None,
+    param_init_fn: Callable[[Module], None] | None,
+    device_id: Any,
+    sync_module_states: bool,
+    forward_prefetch: bool,
+    limit_all_gathers: bool,
+    use_orig_params: bool,
+    ignored_states: Any,
+    device_mesh: Any,
 ) -> None:
     what = "FullyShardedDataParallel"
     if not limit_all_gathers:

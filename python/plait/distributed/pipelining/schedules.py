@@ -50,7 +50,6 @@ class _Schedule:
         kwargs_chunk_spec: Any = None,
         output_merge_spec: Any = None,
         scale_grads: bool = True,
-        backward_requires_autograd: bool = True,
     ) -> None:
         if not (args_chunk_spec is None and kwargs_chunk_spec is None and output_merge_spec is None):
             raise NotImplementedError(f"{type(self).__name__}: batches are cut and joined along dimension 0 only")
@@ -264,25 +263,80 @@ class Schedule1F1B(_Schedule):
     _name = "1f1b"
 
 
-class ScheduleInterleaved1F1B(_Schedule):
+class _OfStages(_Schedule):
+    """What the schedules of several stages on each rank have in common.
+
+    Args:
+        stages: this rank's
+        n_microbatches: the number of micro-batches; this and what follows is as in the other schedules
+        backward_requires_autograd: must be True; the arguments behind it must have their defaults too
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[PipelineStage],
+        n_microbatches: int,
+        loss_fn: Callable[..., Tensor] | None = None,
+        args_chunk_spec: Any = None,
+        kwargs_chunk_spec: Any = None,
+        output_merge_spec: Any = None,
+        scale_grads: bool = True,
+        backward_requires_autograd: bool = True,
+        defer_pp_recv: bool = False,
+        max_active_stages: int = 3,
+        unshard_lookahead: int | str = "full",
+        *,
+        defer_reduce_grad_wait: bool = False,
+        max_outstanding_sends: int | None = None,
+    ) -> None:
+        others = defer_pp_recv, max_active_stages, unshard_lookahead, defer_reduce_grad_wait, max_outstanding_sends
+        if not backward_requires_autograd or others != (False, 3, "full", False, None):
+            raise NotImplementedError(f"{type(self).__name__}: the arguments behind scale_grads cannot be changed")
+        super().__init__(
+            stages, n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads
+        )
+
+
+class ScheduleInterleaved1F1B(_OfStages):
     """1F1B with several stages on each rank: stages `rank`, `rank + ranks`, and so on."""
 
     _name = "interleaved"
 
 
-class ScheduleLoopedBFS(_Schedule):
+class ScheduleLoopedBFS(_OfStages):
     """Several stages on each rank, each with all micro-batches before the next."""
 
     _name = "looped-bfs"
 
+    def __init__(
+        self,
+        stages: Sequence[PipelineStage],
+        n_microbatches: int,
+        loss_fn: Callable[..., Tensor] | None = None,
+        output_merge_spec: Any = None,
+        scale_grads: bool = True,
+        backward_requires_autograd: bool = True,
+        defer_pp_recv: bool = False,
+        max_active_stages: int = 3,
+        unshard_lookahead: int | str = "full",
+        *,
+        defer_reduce_grad_wait: bool = False,
+        max_outstanding_sends: int | None = None,
+    ) -> None:
+        super().__init__(
+            stages, n_microbatches, loss_fn, None, None, output_merge_spec, scale_grads, backward_requires_autograd,
+            defer_pp_recv, max_active_stages, unshard_lookahead, defer_reduce_grad_wait=defer_reduce_grad_wait,
+            max_outstanding_sends=max_outstanding_sends,
+        )  # fmt: skip
 
-class ScheduleInterleavedZeroBubble(_Schedule):
+
+class ScheduleInterleavedZeroBubble(_OfStages):
     """1F1B, interleaved if ranks have several stages, with the gradients of weights where there would be bubbles."""
 
     _name = "zb-h1"
 
 
-class ScheduleZBVZeroBubble(_Schedule):
+class ScheduleZBVZeroBubble(_OfStages):
     """Two stages on each rank, `rank` and `2 * ranks - 1 - rank`, almost without bubbles."""
 
     _name = "zb-v"

@@ -51,6 +51,7 @@ class PipelineStage:
         group: Any = None,
         dw_builder: Any = None,
         get_mesh: Any = None,
+        *,
         tied: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         if not isinstance(submodule, Module):

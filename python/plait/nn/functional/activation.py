@@ -9,6 +9,7 @@ from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
+    from plait._random import Generator
     from plait._tensor import Tensor
 
 prelu, gelu, glu, logsigmoid, tanhshrink = _ops.prelu, _ops.gelu, _ops.glu, _ops.logsigmoid, _ops.tanhshrink
@@ -87,9 +88,19 @@ def rrelu(
     return (_ops.rrelu_ if inplace else _ops.rrelu)(input, lower, upper, training)
 
 
-def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
-    """Does in place what `rrelu` does, and returns `input`."""
-    return rrelu(input, lower, upper, training, True)
+def rrelu_(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Does in place what `rrelu` does, with the slopes of a generator if one is given, and returns `input`."""
+    if generator is None or not training:
+        return rrelu(input, lower, upper, training, True)
+    slopes = _ops.uniform_(_ops.empty_like(input.detach()), lower, upper, generator=generator)
+    slopes = _ops.where(_ops.ge(input.detach(), 0), 1.0, slopes)
+    return _ops.mul_(input, slopes)
 
 
 def _softmax_dim(name: str, dim: int | None, ndim: int) -> int:

@@ -104,7 +104,7 @@ def fractional_max_pool2d_with_indices(
     kernel_size: Any,
     output_size: Any = None,
     output_ratio: Any = None,
-    return_indices: bool = True,
+    return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
     """Returns maxima and their positions; see `fractional_max_pool2d`."""
@@ -116,7 +116,7 @@ def fractional_max_pool3d_with_indices(
     kernel_size: Any,
     output_size: Any = None,
     output_ratio: Any = None,
-    return_indices: bool = True,
+    return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
     """Returns maxima and their positions; see `fractional_max_pool3d`."""

@@ -99,6 +99,10 @@ class Sequential(_Numbered):
             for i, module in enumerate(args):
                 self.add_module(str(i), module)
 
+    def extend(self, sequential: Iterable[Module]) -> Any:
+        """Adds modules at the end and returns self."""
+        return super().extend(sequential)
+
     def _of(self, index: slice) -> Any:
         return type(self)(OrderedDict(list(self._modules.items())[index]))
 

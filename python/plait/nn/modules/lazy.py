@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from plait import _ops
 from plait._dtype import int64
@@ -28,6 +28,10 @@ from plait.nn.modules.conv import (
 from plait.nn.modules.linear import Linear
 from plait.nn.modules.module import Module
 from plait.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 
 class LazyModuleMixin(Module):
@@ -86,32 +90,32 @@ class LazyLinear(LazyModuleMixin, Linear):
 class _LazyConv(LazyModuleMixin, _ConvNd):
     """What lazy convolutions have in common: in_channels are those of the first input."""
 
-    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
-        # bias stands behind groups: sixth of the further arguments of convolutions, as of transposed ones.
-        given = dict(zip(self._names(), args, strict=False)) | kwargs
-        bias, groups = given.pop("bias", True), given.pop("groups", 1)
-        where: dict[str, Any] = {"device": given.get("device"), "dtype": given.get("dtype")}
-        super().__init__(0, 0, kernel_size, bias=False, **given)
-        self.groups, self.out_channels = groups, out_channels
-        self.weight = UninitializedParameter(**where)
-        if bias:
-            self.bias = UninitializedParameter(**where)
-        self._make_lazy()
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, dilation, bias=False, padding_mode=padding_mode, device=device,
+            dtype=dtype,
+        )  # fmt: skip
+        self._wait(out_channels, groups, bias, device, dtype)
 
-    def _names(self) -> tuple[str, ...]:
-        if self.transposed:
-            return (
-                "stride",
-                "padding",
-                "output_padding",
-                "groups",
-                "bias",
-                "dilation",
-                "padding_mode",
-                "device",
-                "dtype",
-            )
-        return "stride", "padding", "dilation", "groups", "bias", "padding_mode", "device", "dtype"
+    def _wait(self, out_channels: int, groups: int, bias: bool, device: DeviceLike | None, dtype: DType | None) -> None:
+        """Makes parameters that get their shapes from the first input."""
+        self.groups, self.out_channels = groups, out_channels
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+        self._make_lazy()
 
     def reset_parameters(self) -> None:
         if not self.has_uninitialized_params() and self.in_channels:
@@ -138,6 +142,30 @@ class _LazyConv(LazyModuleMixin, _ConvNd):
             self.reset_parameters()
 
 
+class _LazyConvTranspose(_LazyConv):
+    """What lazy transposed convolutions have in common."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super(_LazyConv, self).__init__(  # a transposed convolution's
+            0, 0, kernel_size, stride, padding, output_padding, bias=False, dilation=dilation,
+            padding_mode=padding_mode, device=device, dtype=dtype,
+        )  # type: ignore[misc]  # fmt: skip
+        self._wait(out_channels, groups, bias, device, dtype)
+
+
 class _LazyNorm(LazyModuleMixin, _NormBase):
     """What lazy norms have in common: num_features are the channels of the first input."""
 
@@ -149,12 +177,15 @@ class _LazyNorm(LazyModuleMixin, _NormBase):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__(0, eps, momentum, False, False)  # type: ignore[arg-type]
         self.affine, self.track_running_stats = affine, track_running_stats
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         if affine:
-            self.weight, self.bias = UninitializedParameter(**where), UninitializedParameter(**where)
+            self.weight = UninitializedParameter(**where)
+            self.bias = UninitializedParameter(**where) if bias else None
         if track_running_stats:
             self.running_mean, self.running_var = UninitializedBuffer(**where), UninitializedBuffer(**where)
             self.num_batches_tracked = _ops.zeros((), dtype=int64, device=device)
@@ -185,8 +216,10 @@ class _LazyInstanceNorm(_LazyNorm):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def initialize_parameters(self, input: Tensor) -> None:
         self._check_input_dim(input)
@@ -199,7 +232,7 @@ class LazyConv1d(_LazyConv, Conv1d):  # type: ignore[misc]
     cls_to_become = Conv1d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):  # type: ignore[misc]
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):  # type: ignore[misc]
     """A `ConvTranspose1d` whose in_channels are those of the first input."""
 
     cls_to_become = ConvTranspose1d
@@ -223,7 +256,7 @@ class LazyConv2d(_LazyConv, Conv2d):  # type: ignore[misc]
     cls_to_become = Conv2d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):  # type: ignore[misc]
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):  # type: ignore[misc]
     """A `ConvTranspose2d` whose in_channels are those of the first input."""
 
     cls_to_become = ConvTranspose2d
@@ -247,7 +280,7 @@ class LazyConv3d(_LazyConv, Conv3d):  # type: ignore[misc]
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):  # type: ignore[misc]
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):  # type: ignore[misc]
     """A `ConvTranspose3d` whose in_channels are those of the first input."""
 
     cls_to_become = ConvTranspose3d

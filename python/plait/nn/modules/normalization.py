@@ -87,8 +87,8 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return _ops.rms_norm(input, self.normalized_shape, self.weight, -1.0 if self.eps is None else self.eps)
+    def forward(self, x: Tensor) -> Tensor:
+        return _ops.rms_norm(x, self.normalized_shape, self.weight, -1.0 if self.eps is None else self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

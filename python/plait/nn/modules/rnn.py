@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from plait import _ops
 from plait._tensor import Tensor
@@ -14,6 +14,10 @@ from plait.nn.modules._recurrent import run_gru, run_lstm, run_rnn
 from plait.nn.modules.linear import new_parameter
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
@@ -179,14 +183,26 @@ class RNNBase(Module):
 class RNN(RNNBase):
     """Recurrent layers with tanh or relu (Elman); further arguments as in `RNNBase`."""
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, *args: Any, **kwargs: Any) -> None:
-        if args and isinstance(args[0], str):
-            kwargs["nonlinearity"], args = args[0], args[1:]
-        self_nonlinearity = kwargs.pop("nonlinearity", "tanh")
-        if self_nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"RNN: nonlinearity must be tanh or relu, got {self_nonlinearity!r}")
-        super().__init__(f"RNN_{self_nonlinearity.upper()}", input_size, hidden_size, num_layers, *args, **kwargs)
-        self.nonlinearity = self_nonlinearity
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNN: nonlinearity must be tanh or relu, got {nonlinearity!r}")
+        super().__init__(
+            f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout,
+            bidirectional, 0, device, dtype,
+        )  # fmt: skip
+        self.nonlinearity = nonlinearity
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         out, (h,) = self._run(input, [hx])
@@ -196,10 +212,21 @@ class RNN(RNNBase):
 class GRU(RNNBase):
     """Gated recurrent units (Cho et al., 2014); arguments as in `RNNBase`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if "proj_size" in kwargs:
-            raise ValueError("GRU: proj_size is an LSTM's")
-        super().__init__("GRU", *args, **kwargs)
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         out, (h,) = self._run(input, [hx])
@@ -209,8 +236,23 @@ class GRU(RNNBase):
 class LSTM(RNNBase):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997); arguments as in `RNNBase`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__("LSTM", *args, **kwargs)
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
+            device, dtype,
+        )  # fmt: skip
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         if hx is not None and (not isinstance(hx, tuple | list) or len(hx) != 2):

@@ -20,6 +20,7 @@ class SyncBatchNorm(_BatchNorm):
     Args:
         num_features: the number of channels
         process_group: the ranks; the default group by default
+        bias: train summands
     """
 
     dims = ()
@@ -34,8 +35,10 @@ class SyncBatchNorm(_BatchNorm):
         process_group: Any = None,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.process_group = process_group
 
     def _check_input_dim(self, input: Tensor) -> None:

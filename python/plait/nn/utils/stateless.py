@@ -40,7 +40,7 @@ def _swapped(
 
 def functional_call(
     module: Module,
-    parameters_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
     args: Any = None,
     kwargs: dict[str, Any] | None = None,
     *,
@@ -51,17 +51,17 @@ def functional_call(
 
     Args:
         module: to call
-        parameters_and_buffer_dicts: tensors by dotted name, in one mapping or several
+        parameter_and_buffer_dicts: tensors by dotted name, in one mapping or several
         args: the argument, or a tuple of them
         kwargs: keyword arguments
         tie_weights: a given tensor also replaces others that the module shares with the one named
         strict: raise if names are missing, or are there that the module does not have
     """
-    if isinstance(parameters_and_buffer_dicts, Mapping):
-        values = dict(parameters_and_buffer_dicts)
+    if isinstance(parameter_and_buffer_dicts, Mapping):
+        values = dict(parameter_and_buffer_dicts)
     else:
         values = {}
-        for part in parameters_and_buffer_dicts:
+        for part in parameter_and_buffer_dicts:
             twice = [k for k in part if k in values]
             if twice:
                 raise ValueError(f"functional_call: {twice} are given twice")

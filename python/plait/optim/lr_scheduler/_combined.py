@@ -38,10 +38,8 @@ class SequentialLR(LRScheduler):
         s.step()
         s._is_initial = before
 
-    def step(self, epoch: float | None = None) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """Moves to the next epoch."""
-        if epoch is not None:
-            raise TypeError("SequentialLR: step takes no epoch")
         self.last_epoch += 1
         which = bisect_right(self._milestones, self.last_epoch)
         s = self._schedulers[which]
@@ -75,10 +73,8 @@ class ChainedScheduler(SequentialLR):
         self._schedulers = list(schedulers)
         self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
 
-    def step(self, epoch: float | None = None) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """Moves every schedule to its next epoch."""
-        if epoch is not None:
-            raise TypeError("ChainedScheduler: step takes no epoch")
         for s in self._schedulers:
             s.step()
         self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
