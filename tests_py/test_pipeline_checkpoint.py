@@ -1,5 +1,7 @@
 """Checkpoints of pipelines: the names are those of the whole model, so that every other way of training loads them."""
 
+import sys
+
 import plait
 import pytest
 from plait import distributed as dist
@@ -13,7 +15,7 @@ from plait.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_optimizer_state_dict,
 )
-from plait.distributed.pipelining import Schedule1F1B, pipeline
+from plait.distributed.pipelining import Schedule1F1B, ScheduleInterleaved1F1B, pipeline
 from plait.nn.parallel import DistributedDataParallel
 
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
@@ -32,12 +34,21 @@ def loss_of(y, _=None):
     return y.square().mean()
 
 
+OPTIMIZERS = {
+    "AdamW": lambda params: plait.optim.AdamW(params, lr=0.05),
+    "Muon": lambda params: plait.optim.Muon([p for p in params if p.dim() == 2], lr=0.05),
+    "Adafactor": lambda params: plait.optim.Adafactor(params, lr=0.05),
+    "NAdam": lambda params: plait.optim.NAdam(params, lr=0.05),
+}
+chosen = "AdamW"
+
+
 class Trained:
     """A way of training: its module, or the part of one that a rank has, and a step on the whole batch."""
 
     def __init__(self, module, step):
         self.module, self.step = module, step
-        self.optimizer = plait.optim.AdamW(module.parameters(), lr=0.05)
+        self.optimizer = OPTIMIZERS[chosen](module.parameters())
 
     def train(self, start, steps=2):
         losses = []
@@ -71,21 +82,34 @@ def of_devices(seed):
     return Trained(p, lambda batch: p.step(batch, batch)[0].item())
 
 
-def of_ranks(seed):
-    rank = dist.get_rank()
-    pipe = pipeline(model(seed), (x(0)[:2],), split_policy=lambda m: [3, 2])
-    stage = pipe.build_stage(rank, f"cpu:{rank}")
-    schedule = Schedule1F1B(stage, 2, loss_fn=loss_of)
+def of_ranks(sizes):
+    """Returns what makes a pipeline whose stages have so many layers, in turns on the ranks."""
 
-    def step(batch):
-        losses = []
-        if rank == 0:
-            schedule.step(batch)
-            return None
-        schedule.step(target=batch, losses=losses)
-        return sum(v.item() for v in losses) / 2
+    def make(seed):
+        rank, n = dist.get_rank(), dist.get_world_size()
+        pipe = pipeline(model(seed), (x(0)[:1],), split_policy=lambda m: sizes)
+        stages = [pipe.build_stage(i, f"cpu:{rank}") for i in range(rank, len(sizes), n)]
+        schedule = (
+            Schedule1F1B(stages[0], 4, loss_fn=loss_of)
+            if len(stages) == 1
+            else ScheduleInterleaved1F1B(stages, 4, loss_fn=loss_of)
+        )
+        module = stages[0].submod
+        if len(stages) > 1:  # all layers that the rank has, under the names of the whole model
+            module = nn.Module()
+            for stage in stages:
+                for name, layer in stage.submod.named_children():
+                    module.add_module(name, layer)
 
-    return Trained(stage.submod, step)
+        def step(batch):
+            losses = []
+            last = rank == (len(sizes) - 1) % n
+            schedule.step(*[batch] * (rank == 0), **({"target": batch, "losses": losses} if last else {}))
+            return sum(v.item() for v in losses) / 4 if last else None
+
+        return Trained(module, step)
+
+    return make
 
 
 WAYS = {
@@ -93,8 +117,18 @@ WAYS = {
     "ddp": (2, lambda seed: plain(DistributedDataParallel(model(seed)))),
     "fsdp": (3, divided),
     "devices": (0, of_devices),
-    "ranks": (2, of_ranks),
+    "ranks": (2, of_ranks([3, 2])),
+    "more ranks": (3, of_ranks([1, 2, 2])),
+    "two stages a rank": (2, of_ranks([1, 2, 1, 1])),
 }
+PIPELINES = {"devices", "ranks", "more ranks", "two stages a rank"}
+# Every way from and to one that is no pipeline, and one that is; the rest is slow.
+PAIRS = [
+    pytest.param(a, b, marks=[] if {a, b} & {"one device", "ranks"} else pytest.mark.slow)
+    for a in WAYS
+    for b in WAYS
+    if {a, b} & PIPELINES
+]
 
 
 def run(way, fn):
@@ -111,11 +145,25 @@ def run(way, fn):
     return results
 
 
-@pytest.mark.parametrize("saving", WAYS)
-@pytest.mark.parametrize("loading", WAYS)
+@pytest.mark.parametrize("saving,loading", PAIRS)
 def test_every_way_loads_every_other(tmp_path, saving, loading):
-    if not {saving, loading} & {"devices", "ranks"}:
-        pytest.skip("no pipeline")
+    check(tmp_path, saving, loading)
+    names = dcp.FileSystemReader(tmp_path).read_metadata().tensors
+    assert {f"model.{n}" for n in model().state_dict()} <= names.keys()
+    assert "optim.state.4.weight.exp_avg" in names
+
+
+@pytest.mark.parametrize("name", ["Muon", "Adafactor", "NAdam"])
+@pytest.mark.parametrize(
+    "saving,loading", [("one device", "more ranks"), ("two stages a rank", "ddp"), ("ranks", "devices")]
+)
+def test_optimizers_whose_state_is_of_other_shapes(tmp_path, monkeypatch, name, saving, loading):
+    monkeypatch.setattr(sys.modules[__name__], "chosen", name)
+    check(tmp_path, saving, loading)
+
+
+def check(tmp_path, saving, loading):
+    """Training goes on in another way as it would have gone on."""
 
     def save(make):
         t = make(0)
@@ -133,9 +181,6 @@ def test_every_way_loads_every_other(tmp_path, saving, loading):
     want = next(r for r in run(saving, save) if r)
     for losses in run(loading, load):
         assert losses == pytest.approx(want, rel=1e-5) or not losses
-    names = dcp.FileSystemReader(tmp_path).read_metadata().tensors
-    assert {f"model.{n}" for n in model().state_dict()} <= names.keys()
-    assert "optim.state.4.weight.exp_avg" in names
 
 
 def test_flat_states():

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -287,6 +288,95 @@ func TestCase53EveryFault(t *testing.T) {
 		files, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		assert.Len(t, files, 3, "%v", files)
+	}
+}
+
+// 53. The same where the process is killed indeed.
+func TestCase53KilledAtEveryChange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many processes")
+	}
+	const child = "PLAIT_TEST_CHECKPOINT_KILLED"
+	save := func(dir string, step int) error {
+		full := op.Full([]int{50}, core.IntNum(int64(step)), op.TensorOptions{})
+		return Save(dir, State{Pieces: []Piece{{Name: "w", Tensor: full}}}, nil)
+	}
+	if dir, at, ok := strings.Cut(os.Getenv(child), " "); ok {
+		n, err := strconv.Atoi(at)
+		require.NoError(t, err)
+		disk.Inject(func(disk.Op) error {
+			if n--; n < 0 {
+				return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+			return nil
+		})
+		require.NoError(t, save(dir, 2))
+		return
+	}
+	for n := 0; ; n++ {
+		dir := t.TempDir()
+		require.NoError(t, save(dir, 1))
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", child, dir, n))
+		ended := cmd.Run()
+		w := op.Zeros(50)
+		_, err := Load(dir, State{Pieces: []Piece{{Name: "w", Tensor: w}}}, nil)
+		require.NoError(t, err, n)
+		v, err := core.Values[float32](w)
+		require.NoError(t, err)
+		require.Equal(t, slices.Min(v), slices.Max(v), n)
+		if ended == nil {
+			require.Equal(t, float32(2), v[0])
+			require.Greater(t, n, 10)
+			return
+		}
+		require.NoError(t, save(dir, 3), n)
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, files, 2, "%d: %v", n, files)
+	}
+}
+
+// Ranks that see different checkpoints load neither.
+func TestRanksThatSeeDifferentCheckpoints(t *testing.T) {
+	dirs := []string{t.TempDir(), t.TempDir()}
+	for i, dir := range dirs {
+		require.NoError(t, Save(dir, State{Pieces: []Piece{{Name: "w", Tensor: op.Full([]int{2}, core.IntNum(int64(i+1)), op.TensorOptions{})}}}, nil))
+	}
+	require.NoError(t, ranks(2, func(r *collective.Rank) error {
+		w := op.Zeros(2)
+		_, err := Load(dirs[r.Rank], State{Pieces: []Piece{{Name: "w", Tensor: w}}}, r.World)
+		assert.ErrorContains(t, err, "ranks 0 and 1 see different checkpoints")
+		return equalPieces([]Piece{{Name: "w", Tensor: w}}, []Piece{{Name: "w", Tensor: op.Zeros(2)}})
+	}))
+}
+
+// Loads and saves of one folder go on beside each other.
+func TestLoadsBesideSaves(t *testing.T) {
+	dir := t.TempDir()
+	saveAs(t, dir, replicated, 1)
+	done := make(chan error, 1)
+	go func() {
+		for range 10 {
+			if err := Save(dir, State{Pieces: piecesOf(replicated, 0, 1)}, nil); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for {
+		want := piecesOf(replicated, 0, 1)
+		got := blank(want)
+		_, err := Load(dir, State{Pieces: got}, nil)
+		require.NoError(t, err)
+		require.NoError(t, equalPieces(got, want))
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			return
+		default:
+		}
 	}
 }
 

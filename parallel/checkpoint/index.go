@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -29,6 +30,8 @@ type index struct {
 	Files   []fileInfo                 `json:"files"`
 	Tensors map[string]tensorInfo      `json:"tensors"`
 	Values  map[string]json.RawMessage `json:"values"`
+
+	sum uint32 // of its text
 }
 
 type fileInfo struct {
@@ -84,7 +87,7 @@ func readIndex(dir string) (*index, error) {
 	if err != nil {
 		return nil, errorf(core.IOError, "%w", err)
 	}
-	x := &index{}
+	x := &index{sum: crc32.Checksum(text, castagnoli)}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(x); err != nil {
 		return nil, errorf(core.ValueError, "%s is damaged or no index: %w", path, err)

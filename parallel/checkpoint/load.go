@@ -27,17 +27,23 @@ import (
 func Load(dir string, want State, group *collective.Group) (map[string]json.RawMessage, error) {
 	w, pieces := world{group}, want.Pieces
 	var r *reader
+	var plans [][]part
+	var sum uint32
 	_, problem := describeState(want)
 	if problem == nil {
-		r, problem = openReader(dir)
+		if r, plans, problem = open(dir, want); problem == nil {
+			defer r.close()
+			sum = r.index.sum
+		}
 	}
-	var plans [][]part
-	if problem == nil {
-		defer r.close()
-		plans, problem = r.check(want)
-	}
-	if _, err := exchange(w, struct{}{}, problem); err != nil {
+	sums, err := exchange(w, sum, problem)
+	if err != nil {
 		return nil, err
+	}
+	for rank, other := range sums {
+		if other != sums[0] {
+			return nil, errorf(core.DistributedError, "%s: ranks 0 and %d see different checkpoints; one was saved while they began to load", dir, rank)
+		}
 	}
 	problem = onHost(func(core.Device) error {
 		for i, p := range pieces {
@@ -47,7 +53,7 @@ func Load(dir string, want State, group *collective.Group) (map[string]json.RawM
 		}
 		return nil
 	})
-	_, err := exchange(w, struct{}{}, problem)
+	_, err = exchange(w, struct{}{}, problem)
 	return r.index.Values, err
 }
 
@@ -81,6 +87,25 @@ type reader struct {
 	index   *index
 	files   map[int]*safetensors.File
 	checked map[string]bool // keys of pieces whose bytes are right, after their file's name
+}
+
+// open reads the index of dir and checks what is wanted of it. A save may replace the checkpoint meanwhile, and remove its files:
+// then the new one is read.
+func open(dir string, want State) (*reader, [][]part, error) {
+	for {
+		r, err := openReader(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		plans, err := r.check(want)
+		if err == nil {
+			return r, plans, nil
+		}
+		r.close()
+		if x, e := readIndex(dir); e != nil || x.sum == r.index.sum {
+			return nil, nil, err
+		}
+	}
 }
 
 func openReader(dir string) (*reader, error) {

@@ -23,7 +23,7 @@ class Saving(Future[None]):
 
     def __init__(self, pending: int, folder: str) -> None:
         super().__init__()
-        self._folder, self._told, self._waits = folder, False, here().waits
+        self._folder, self._waits = folder, here().waits
         self.set_running_or_notify_cancel()
         self._waits.add(self.result)
         _untold.add(self)
