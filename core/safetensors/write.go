@@ -54,7 +54,11 @@ func Write(w io.Writer, entries []Entry, metadata map[string]string) error {
 			err = fmt.Errorf("wrong byte count for shape %v of %s, got %d, want %d", e.Shape, e.DType, sizes[i]-out.left, sizes[i])
 		}
 		if err != nil {
-			return core.Errorf(core.IOError, format, "write tensor %s: %w", quote(e.Name), err)
+			kind, known := core.KindOf(err) // of making the bytes
+			if !known {
+				kind = core.IOError
+			}
+			return core.Errorf(kind, format, "write tensor %s: %w", quote(e.Name), err)
 		}
 	}
 	return nil

@@ -151,8 +151,13 @@ func (f *FullyShardedDataParallel) add(m nn.Module, group *collective.Group, par
 	return nil
 }
 
-// enterLayer is PreForward of a layer on x, and returns what to pass to it.
+// enterLayer is PreForward of a layer on x, and returns what to pass to it. A layer on an error only passes it on, and needs no
+// parameters: other ranks' units are in other places by then.
 func (u *Unit) enterLayer(x *core.Tensor) *core.Tensor {
+	if x.Err() != nil {
+		u.skipped++
+		return x
+	}
 	if err := u.PreForward([]*core.Tensor{x}); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -164,10 +169,14 @@ func (u *Unit) enterLayer(x *core.Tensor) *core.Tensor {
 
 // leaveLayer is PostForward of a layer that returned y, and returns what to return.
 func (u *Unit) leaveLayer(y *core.Tensor) *core.Tensor {
+	if u.skipped > 0 {
+		u.skipped--
+		return y
+	}
 	if d := u.options.Precision.Output; d != nil && y.Err() == nil && y.DType().IsFloat() {
 		y = op.To(y, *d)
 	}
-	if err := u.PostForward([]*core.Tensor{y}); err != nil {
+	if err := u.PostForward([]*core.Tensor{y}); err != nil && y.Err() == nil {
 		return core.ErrorTensor(err)
 	}
 	return y

@@ -23,11 +23,12 @@ type Unit struct {
 
 	made core.Event // since which nothing has written to the shards, as far as is noted
 
-	filled bool // the full parameters have their values, or will when the gather is done
-	holds  bool // filled until backward, or the next forward pass, comes for it
-	open   bool // the module's tensors are the full ones
-	using  int  // forward passes that are in the unit
-	manual bool // gathered by hand, until Reshard
+	filled  bool // the full parameters have their values, or will when the gather is done
+	holds   bool // filled until backward, or the next forward pass, comes for it
+	open    bool // the module's tensors are the full ones
+	using   int  // forward passes that are in the unit
+	skipped int  // layers that are passing an error on
+	manual  bool // gathered by hand, until Reshard
 
 	back      bool // in backward
 	run       *autograd.Run

@@ -1,0 +1,70 @@
+package fsdp_test
+
+import (
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/plait-ml/plait/parallel/internal/ranktest"
+)
+
+// A rank that runs out of memory says so, whatever it was doing, and the others do not wait for it.
+func TestOutOfMemoryOnARank(t *testing.T) {
+	ranktest.OutOfMemory(t, 2, 1, func(r *collective.Rank) error {
+		f, err := fsdp.New(model(), r.World, blocks, fsdp.Options{})
+		if err != nil {
+			return err
+		}
+		o, err := optimisers["adam"](nn.Parameters(f.Module))
+		if err != nil {
+			return err
+		}
+		x, y := batch(0, r.Rank*2, r.Rank*2+2)
+		if _, err = step(f.Forward, o, x, y); err != nil {
+			return err
+		}
+		return f.Close()
+	})
+}
+
+// What failed for lack of memory can be done again.
+func TestOutOfMemoryInAStep(t *testing.T) {
+	spawn(t, 1, func(r *collective.Rank) error {
+		f, err := fsdp.New(model(), r.World, blocks, fsdp.Options{})
+		if err != nil {
+			return err
+		}
+		o, err := optimisers["adam"](nn.Parameters(f.Module))
+		if err != nil {
+			return err
+		}
+		x, y := batch(0, 0, 2)
+		before, err := gathered(f)
+		if err != nil {
+			return err
+		}
+		coretest.Settle(t, r.Device)
+		used := core.RankUsage(r.Device, 0).Current
+		coretest.EachAllocation(t, func() error {
+			_, err := step(f.Forward, o, x, y)
+			return err
+		}, func() {
+			_ = r.Device.Synchronize()
+			o.ZeroGrad()
+			after, err := gathered(f)
+			if err == nil {
+				err = equal("parameters", after, before)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now := core.RankUsage(r.Device, 0).Current; now > used {
+				t.Fatalf("%d bytes are in use, before there were %d", now, used)
+			}
+		}, 0)
+		return f.Close()
+	})
+}
