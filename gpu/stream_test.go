@@ -83,6 +83,22 @@ func TestBatchesEndWhereSomebodyGoesOn(t *testing.T) {
 	})
 }
 
+// A mark that panics is the stream's error, and those after it are called.
+func TestAMarkThatPanicsIsAnError(t *testing.T) {
+	s := device(t).NewStream(0)
+	defer s.Close()
+	for i := range 2 {
+		called := make(chan struct{})
+		for _, fn := range []func(){func() { panic("oops") }, func() { close(called) }} {
+			c := s.Begin(-1, "mark")
+			c.Mark = fn
+			s.Launch(c)
+		}
+		require.ErrorContains(t, s.Synchronize(), "oops", i)
+		<-called
+	}
+}
+
 // TestMarksFollowTheWork has marks called in order, each once, when the work before them is done and what they wait for is there.
 func TestMarksFollowTheWork(t *testing.T) {
 	d := device(t)

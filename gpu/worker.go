@@ -258,11 +258,17 @@ type mark struct {
 // with what other streams make of its inputs. It is known before the batch is sent: who waits for that must find it.
 func (s *stream) mark(r *recorder, c *core.Call) {
 	var left atomic.Int32
-	reached := c.Mark
+	reached, name := c.Mark, c.Op
 	fn := func() {
-		if left.Add(-1) == 0 {
-			reached()
+		if left.Add(-1) > 0 {
+			return
 		}
+		defer func() { // the stream's marks are locked
+			if x := recover(); x != nil {
+				s.fail(core.Errorf(core.StateError, name, "internal error: %v\n%s", x, debug.Stack()))
+			}
+		}()
+		reached()
 	}
 	left.Store(1)
 	for _, e := range c.Waits() {

@@ -167,6 +167,47 @@ func TestAPanickingKernelIsAnError(t *testing.T) {
 	require.ErrorContains(t, missing.Wait(), `no kernel "test_missing"`)
 }
 
+// Whoever fills in a call may panic, and whoever recovers goes on: nothing was locked.
+func TestACallThatIsNotLaunchedLocksNothing(t *testing.T) {
+	x := op.Ones(4)
+	s := x.Storage().Stream()
+	for range 3 {
+		require.Panics(t, func() {
+			c := s.Begin(-1, "lost").Out(x)
+			c.Ints[5] = 1
+		})
+		first, second := s.Begin(-1, "first"), s.Begin(-1, "second")
+		order := []string{}
+		first.Fn = func() error { order = append(order, "first"); return nil }
+		second.Fn = func() error { order = append(order, "second"); return nil }
+		y := op.Add(x, x) // memory is there for others, too
+		s.Launch(second)
+		s.Launch(first)
+		require.NoError(t, y.Wait())
+		require.Equal(t, []string{"second", "first"}, order)
+	}
+}
+
+// An operand without memory is the call's error, not a panic.
+func TestACallOfAnErrorFails(t *testing.T) {
+	boom := core.Errorf(core.MemoryError, "clone", "boom")
+	released := op.Ones(4)
+	released.Release()
+	for want, bad := range map[string]*core.Tensor{"boom": core.ErrorTensor(boom), "a tensor that was released": released} {
+		x, y := op.Ones(4), op.Ones(4)
+		s := x.Storage().Stream()
+		c := s.Begin(core.Kernel("copy"), "test").Out(y).In(bad)
+		c.InPlace = true
+		require.ErrorContains(t, c.Err(), want)
+		s.Launch(c)
+		require.ErrorContains(t, s.TakeError(), want)
+		require.NoError(t, y.Wait(), "the target is as it was")
+		s.Launch(s.Begin(core.Kernel("copy"), "test").Out(x).In(bad))
+		require.ErrorContains(t, x.Wait(), want)
+		require.NoError(t, op.Add(y, y).Wait())
+	}
+}
+
 func TestStreamsWaitForOneAnother(t *testing.T) {
 	d := device(t)
 	side := d.NewStream(0)
