@@ -18,11 +18,6 @@ def cut_batch(samples: int, chunks: int) -> list[int]:
     return list(out[: check(_core.bind_PipelineCut(samples, chunks, address(out)))])
 
 
-def weights_of(sizes: Sequence[int], reduction: str) -> list[float]:
-    """Returns what the losses of micro-batches count in that of the batch."""
-    return [1.0 if reduction == "sum" else n / sum(sizes) for n in sizes]
-
-
 def cutter(name: str, sizes: Sequence[int]) -> Callable[[Tensor], Sequence[Tensor]]:
     """Returns what cuts tensors of a batch into micro-batches; errors name who asked."""
 

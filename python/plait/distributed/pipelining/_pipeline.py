@@ -9,8 +9,9 @@ from plait._device import device as Device
 from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
 from plait.amp.grad_scaler import GradScaler
-from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved, weights_of
+from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved
 from plait.distributed.pipelining._executor import Executor
+from plait.distributed.pipelining._loss import MicroLosses, place_loss
 from plait.distributed.pipelining._model import balance, estimate, layers_of, measure, tensors_of, try_stages
 from plait.distributed.pipelining._schedule import Picture, Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
@@ -33,9 +34,11 @@ class Pipeline(Module):
         chunks: the number of micro-batches that a batch is cut into, along dimension 0
         schedule: the name of a `Schedule`, one of your own, or its text
         loss_fn: called with output and target, returns the loss of a micro-batch, a scalar; without it the model's
-            output is the loss
+            output is the loss. A module's tensors are moved to the last device
         split: "balanced", or the numbers of layers of the stages
-        reduction: whether the loss is a "mean" over samples or a "sum"; by default what `loss_fn.reduction` says
+        reduction: whether the loss is a "mean" over samples or a "sum"; by default what `loss_fn.reduction` says. The
+            means of `nn.CrossEntropyLoss`, `nn.NLLLoss` and their functions, over what is not ignored, are right too;
+            inside another loss they raise where micro-batches differ in what is ignored or in the weights of classes
         stages_per_device: for the schedules that leave it open
         max_live: the most activations, one for each micro-batch in each stage, that a device may keep at a time
         example: an input with which to check that the stages fit, and to measure the layers for a balanced split,
@@ -146,6 +149,7 @@ class Pipeline(Module):
             copies = {id(t): self._executor.tie(t, s) for t in tensors_of(stage)}
             foreign = any(copies[id(t)] is not t for t in tensors_of(stage))
             self._copies.append(copies if foreign else {})
+        place_loss(self.loss_fn, self._executor.device(len(self._stages) - 1), set(owned))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Pipeline:
         """Changes parameters and buffers as for any module, such as their dtype; they stay on their stage's device."""
@@ -250,20 +254,22 @@ class Pipeline(Module):
                 outputs[micro] = rebuild[micro]([t.detach() for t in tensors])
             return tensors
 
+        losses = MicroLosses("Pipeline", self.loss_fn, self.reduction, target, sizes)
+
         def loss(micro: int, tensors: list[Tensor]) -> Tensor:
-            assert self.loss_fn is not None
-            return self.loss_fn(rebuild[micro](tensors), parts[micro][1])
+            return losses(micro, rebuild[micro](tensors), parts[micro][1])[0]
 
         wanted = self.loss_fn is not None and (train or target is not None)
         total = self._executor.run(
             self.schedule(len(sizes)),
             [tensors for tensors, _ in packed],
-            weights_of(sizes, self.reduction),
+            losses.weights,
             train,
             forward,
             loss if wanted else None,
             scale,
         )
+        losses.check()
         return total, join(outputs, joined) if keep else None
 
     def _stage(self, index: int) -> Callable[[Any], Any]:

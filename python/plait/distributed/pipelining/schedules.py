@@ -13,8 +13,9 @@ from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce
 from plait.distributed._groups import require
 from plait.distributed._work import ReduceOp
-from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved, weights_of
+from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved
 from plait.distributed.pipelining._executor import Executor
+from plait.distributed.pipelining._loss import MicroLosses, place_loss
 from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
 from plait.distributed.pipelining.stage import PipelineStage
@@ -83,6 +84,10 @@ class _Schedule:
         self._place = place
         self._executor = Executor([first.device], place, first.group)
         self._share(stages)
+        if stages[-1].is_last:
+            place_loss(
+                loss_fn, first.device, {id(t) for s in stages for t in (*s.submod.parameters(), *s.submod.buffers())}
+            )
 
     def _share(self, stages: Sequence[PipelineStage]) -> None:
         """Ties parameters of stages to their copies on other ranks."""
@@ -222,17 +227,17 @@ class _Schedule:
                 outputs[micro] = out
             return pack(out)[0]
 
+        mean = "mean" if self.scale_grads else "sum"
+        micro_losses = MicroLosses(name, self.loss_fn, mean, moved(target, device), sizes)
+
         def loss(micro: int, _tensors: list[Tensor]) -> Tensor:
-            assert self.loss_fn is not None
-            value = self.loss_fn(outputs[micro], cuts[micro][1])
-            found[micro] = value.detach()
+            value, found[micro] = micro_losses(micro, outputs[micro], cuts[micro][1])
             outputs[micro] = join([outputs[micro]], lambda ts: ts[0].detach()) if keep else None
             return value
 
-        weights = weights_of(sizes, "mean" if self.scale_grads else "sum")
-        self._executor.run(
-            self.schedule, [t for t, _ in packed] if first else [], weights, train, forward, loss if wanted else None
-        )
+        batch = [t for t, _ in packed] if first else []
+        self._executor.run(self.schedule, batch, micro_losses.weights, train, forward, loss if wanted else None)
+        micro_losses.check()
         if losses is not None and last:
             losses[:] = [v for v in found if v is not None]
         return join(outputs, joined) if last and keep else None

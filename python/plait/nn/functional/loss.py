@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from plait import _ops
@@ -23,6 +25,44 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
     return found
 
 
+class _Watch(threading.local):
+    """A list that gets what means are over, where that is not the number of samples: for batches in parts."""
+
+    found: list[Tensor] | None = None
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def watching(found: list[Tensor] | None) -> Iterator[None]:
+    """Inside, `found` gets, for each mean that is not over samples, by what it divides."""
+    before, _watch.found = _watch.found, found
+    try:
+        yield
+    finally:
+        _watch.found = before
+
+
+def mean_over(target: Tensor, weight: Tensor | None, ignored: int | None) -> Tensor | None:
+    """Returns what a mean of class indices' losses divides by; None where the targets are probabilities."""
+    if target.dtype.is_floating_point:
+        return None
+    counts = _ops.ne(target, -100 if ignored is None else ignored)
+    if weight is None:
+        return _ops.sum(counts)
+    weight = weight.detach()
+    of_each = _ops.take(weight, _ops.clamp(target, 0, weight.shape[0] - 1))
+    return _ops.sum(_ops.mul(of_each, counts.to(weight.dtype)))
+
+
+def _watched(reduction: str, target: Tensor, weight: Tensor | None, ignored: int | None) -> None:
+    if reduction == "mean" and _watch.found is not None:
+        total = mean_over(target, weight, ignored)
+        if total is not None:
+            _watch.found.append(total)
+
+
 def _warn_shapes(name: str, input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
         warn(
@@ -41,6 +81,8 @@ def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str, to
         return _ops.sum(loss)
     if reduction != "mean":
         raise ValueError(f"{name}: reduction must be mean, sum or none, got {reduction!r}")
+    if total is not None and _watch.found is not None:
+        _watch.found.append(total.detach())
     return _ops.mean(loss) if total is None else _ops.div(_ops.sum(loss), total)
 
 
@@ -119,6 +161,7 @@ def cross_entropy(
     reduction = legacy_reduction(size_average, reduce, reduction)
     # The default goes with indices alone.
     ignored = None if ignore_index < 0 and target.dtype.is_floating_point else ignore_index
+    _watched(reduction, target, weight, ignored)
     return _ops.cross_entropy(input, target, weight, ignored, reduction, label_smoothing)
 
 
@@ -132,7 +175,9 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Returns the negative log-likelihood of class indices [N, ...] under log-probabilities [N, C, ...]."""
-    return _ops.nll_loss(input, target, weight, ignore_index, legacy_reduction(size_average, reduce, reduction))
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    _watched(reduction, target, weight, ignore_index)
+    return _ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
 def binary_cross_entropy(
