@@ -143,6 +143,7 @@ class Frame:
         for i, t in zip(self._places, self._saver.saved_tensors, strict=True):
             args[i] = t
         count = 0
+        different: list[str] = []  # told of at once: an emptied parameter of FSDP cannot be described later
 
         def pack(t: Tensor) -> Tensor:
             nonlocal count
@@ -157,6 +158,10 @@ class Frame:
                 return t
             if (token := self._tokens[count - 1]()) is not None:
                 token.values[run] = t
+                with no_grad():
+                    want, got = self._descriptions[count - 1], self._describe(t)
+                if got != want:
+                    different.append(f"number {count - 1} was saved as {want}, and computed again as {got}")
             if self._early_stop and count == len(self._tokens):
                 raise _Stop
             return t
@@ -173,20 +178,15 @@ class Frame:
         ):
             self._function(*args, **self._kwargs)
         if not self._lenient:
-            self._check(run, count)
+            self._check(count, different)
 
-    def _check(self, run: int, count: int) -> None:
+    def _check(self, count: int, different: list[str]) -> None:
         if count != len(self._tokens):
             raise CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward and recomputation: "
                 f"{len(self._tokens)} and {count}; the function must compute the same"
             )
-        with no_grad():
-            for i, (ref, want) in enumerate(zip(self._tokens, self._descriptions, strict=True)):
-                token = ref()
-                value = None if token is None else token.values.get(run)
-                if value is not None and (got := self._describe(value)) != want:
-                    raise CheckpointError(
-                        "checkpoint: Recomputed values have different metadata than during the forward pass: "
-                        f"number {i} was saved as {want}, and computed again as {got}"
-                    )
+        if different:
+            raise CheckpointError(
+                "checkpoint: Recomputed values have different metadata than during the forward pass: " + different[0]
+            )
