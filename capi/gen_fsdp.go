@@ -69,8 +69,8 @@ func plait_fsdp_unit_prefetch(h C.plait_object, backward C.bool, units C.plait_i
 }
 
 //export plait_fsdp_unit_take
-func plait_fsdp_unit_take(h C.plait_object, from C.plait_object, t C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.FsdpUnitTake(int64(h), int64(from), int64(t)))
+func plait_fsdp_unit_take(h C.plait_object, from C.plait_object, t C.plait_tensor, name C.plait_string) C.plait_status {
+	return C.plait_status(bind.FsdpUnitTake(int64(h), int64(from), int64(t), C.GoString(name)))
 }
 
 //export plait_fsdp_summon

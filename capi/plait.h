@@ -172,6 +172,10 @@ plait_tensor plait_tensor_view_dtype(plait_tensor t, int64_t dtype);
 // plait_tensor_detach returns a tensor with the same memory and no place in the graph.
 plait_tensor plait_tensor_detach(plait_tensor t);
 
+// plait_tensor_local returns a tensor with the same memory that stands for itself, where t may be a rank's
+// part of a larger one.
+plait_tensor plait_tensor_local(plait_tensor t);
+
 // plait_tensor_to_device returns a contiguous copy on another device; on the same device it returns an alias.
 // Copies to a GPU are queued; one from a GPU to the host's memory is done when it returns, unless it shall be
 // queued too. It may wait for the device.
@@ -878,9 +882,11 @@ plait_status plait_reducer_step(plait_object h);
 plait_status plait_reducer_clocks(plait_object h, int64_t *out, int64_t n);
 
 // plait_sync_batch_norm is batch normalisation in training with the mean and variance over the batches of all
-// ranks of a group. The running statistics and the weights may be 0. It may wait for the device.
+// ranks of a group. The running statistics and the weights may be 0. samples are those of this rank, where
+// its gradients will count by them; otherwise 0. It may wait for the device.
 plait_tensor plait_sync_batch_norm(plait_object of, plait_tensor x, plait_tensor running_mean,
-		plait_tensor running_var, plait_tensor weight, plait_tensor bias, double momentum, double eps);
+		plait_tensor running_var, plait_tensor weight, plait_tensor bias, double momentum, double eps,
+		double samples);
 
 // --- dlpack ---
 
@@ -977,8 +983,9 @@ plait_status plait_fsdp_unit_divide(plait_object h, double factor);
 // a negative n stands for the one that came next in the last pass.
 plait_status plait_fsdp_unit_prefetch(plait_object h, bool backward, plait_ints units, int64_t n);
 
-// plait_fsdp_unit_take moves a parameter that modules of both units use from one unit to another.
-plait_status plait_fsdp_unit_take(plait_object h, plait_object from, plait_tensor t);
+// plait_fsdp_unit_take moves a parameter that modules of both units use from one unit to another, where it
+// gets a name.
+plait_status plait_fsdp_unit_take(plait_object h, plait_object from, plait_tensor t, plait_string name);
 
 // plait_fsdp_summon gathers the parameters of a unit and shows them on a device, -1 meaning where they are
 // gathered, and with end set frees them. how is a sum of 1 to copy no changes to the shards, 2 to show

@@ -50,6 +50,23 @@ func (h *History) Refuse(err error) {
 	h.refused.Store(&err)
 }
 
+// StandFor makes hooks that are registered on h from now on those of another leaf, which takes part in no graph: h stands for it while a
+// pass runs.
+func (h *History) StandFor(leaf *History) { h.stands = leaf }
+
+// TakeHooks moves the hooks on a leaf's gradient from another leaf to h.
+func (h *History) TakeHooks(from *History) {
+	from.mu.Lock()
+	l := from.leaf
+	from.leaf = nil
+	from.mu.Unlock()
+	if l != nil {
+		h.mu.Lock()
+		h.leaf = l
+		h.mu.Unlock()
+	}
+}
+
 // Refused returns the error of [History.Refuse], or nil.
 func (h *History) Refused() error {
 	if err := h.refused.Load(); err != nil {

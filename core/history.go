@@ -12,7 +12,8 @@ type History struct {
 	refs   atomicCount
 	wanted flag // a gradient is: it is a leaf that requires one, or a node's output
 	// refused is the error of recorded operations on a leaf: see Refuse.
-	refused atomic.Pointer[error]
+	refused  atomic.Pointer[error]
+	division atomic.Pointer[Division] // of a tensor that is a part of a larger one
 
 	mu         sync.Mutex // guards what follows
 	node       *Node      // the node that made the value; nil for a leaf
@@ -26,6 +27,7 @@ type History struct {
 	grad       *Tensor
 	accumulate *Node      // the leaf's node that receives its gradient
 	leaf       *leafHooks // made when a hook is registered on a leaf
+	stands     *History   // the leaf on which hooks are registered in the place of this one: see StandFor
 }
 
 // viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.

@@ -37,6 +37,9 @@ func (t *Tensor) TensorHooks() *HookList {
 	if h == nil {
 		return nil
 	}
+	if h.stands != nil {
+		h = h.stands
+	}
 	h.mu.Lock()
 	n, index, requires := h.node, h.index, h.requires
 	h.mu.Unlock()
@@ -60,7 +63,13 @@ func (h *History) hooks() *leafHooks {
 
 // PostAccumulateHooks returns the hooks that run, on the leaf's collected gradient, after a gradient was added to it. What
 // they return, if not nil, only says that they failed.
-func (t *Tensor) PostAccumulateHooks() *HookList { return &t.EnsureHistory().hooks().post }
+func (t *Tensor) PostAccumulateHooks() *HookList {
+	h := t.EnsureHistory()
+	if h.stands != nil {
+		h = h.stands
+	}
+	return &h.hooks().post
+}
 
 // LeafHooks returns the hooks on the gradients that arrive at a leaf and those after one was added; nil if there are
 // none.

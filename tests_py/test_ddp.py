@@ -5,6 +5,7 @@ import plait
 import pytest
 from plait import nn
 from plait.nn.parallel import DistributedDataParallel, asynchronous, bounded_staleness
+from plait.utils.checkpoint import checkpoint
 from ranks import on_ranks
 from replicas import N, assert_close, batch, model, one_device, part, values
 
@@ -242,3 +243,45 @@ def test_sync_modes():
             assert last < first
             assert clock == 8
             assert mode is asynchronous or staleness <= 2
+
+
+class Normed(nn.Module):
+    """Two norms, in a part that may be computed again in backward."""
+
+    def __init__(self, again):
+        super().__init__()
+        plait.manual_seed(0)
+        self.again = again
+        self.body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 5), nn.BatchNorm1d(5))
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(checkpoint(self.body, x, use_reentrant=False) if self.again else self.body(x))
+
+
+@pytest.mark.parametrize("rows", [(1, 5, 2), (4, 4, 4), (0, 3, 6)])
+@pytest.mark.parametrize("again", [False, True])
+def test_weighted_batches_of_synchronised_norms(rows, again):
+    """Training on parts of any sizes, with norms over all of them, is training on the joined batch."""
+
+    def train(m, first, last):
+        opt = plait.optim.SGD(m.parameters(), lr=0.2, momentum=0.9)
+        for step in range(4):
+            x = np.random.default_rng(step).standard_normal((sum(rows), 4))[first:last]
+            opt.zero_grad()
+            loss = nn.functional.mse_loss(m(plait.tensor(x)), plait.tensor(np.sin(x[:, :2])), reduction="sum")
+            (loss / max(2 * len(x), 1)).backward()  # the mean of no samples would be no number
+            opt.step()
+        return [p.detach().numpy().copy() for p in m.parameters()]
+
+    def fn(rank):
+        plait.set_default_dtype(plait.float64)
+        m = nn.SyncBatchNorm.convert_sync_batchnorm(Normed(again))
+        return train(DistributedDataParallel(m, weighted=True), sum(rows[:rank]), sum(rows[: rank + 1]))
+
+    plait.set_default_dtype(plait.float64)
+    want = train(Normed(False), 0, sum(rows))
+    plait.set_default_dtype(plait.float32)
+    for got in on_ranks(3, fn):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)

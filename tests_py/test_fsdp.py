@@ -6,6 +6,7 @@ import gc
 import numpy as np
 import plait
 import plait.distributed as dist
+import plait.distributed.checkpoint as dcp
 import pytest
 from plait import nn
 from plait.distributed import fsdp
@@ -186,7 +187,7 @@ def test_memory_comes_back_and_state_is_divided():
         for make in (blocks, FSDP):
             m = make(model())
             opt = train(m, rank, 2)
-            elements = sum(p.numel() for p in m.parameters())
+            elements = sum(p.to_local().numel() for p in m.parameters())
             assert (
                 sum(v.numel() for p in m.parameters() for k, v in opt.state[p].items() if k != "step") == 2 * elements
             )
@@ -467,3 +468,49 @@ def test_case33_axes_of_a_mesh(shape, rows):
         return m.weight.shape[0]
 
     assert on_ranks(2, fn) == [rows, rows]
+
+
+def test_one_unit_of_modules_with_parameters_of_one_name(tmp_path):
+    """`fully_shard([norm, output])`: each parameter is itself in full tensors, states and checkpoints."""
+
+    def make():
+        plait.manual_seed(0)
+        return nn.Sequential(nn.Linear(WIDTH, 5), nn.LayerNorm(5), nn.Linear(5, 4), nn.Linear(4, 2))
+
+    def run(rank):
+        m = make()
+        want = {n: p.detach().numpy().copy() for n, p in m.named_parameters()}
+        fully_shard([m[1], m[2]])
+        fully_shard([m[0], m[3]])
+        fully_shard(m)
+        close(full(m), want, 0)
+        close({n: v.full_tensor().numpy() for n, v in m.state_dict().items()}, want, 0)
+        assert {x.name: x.shape for x in m.fsdp_layout()} == {n: v.shape for n, v in want.items()}
+        opt = train(m, rank, steps=1)
+        trained = full(m)
+        dcp.save({"model": m, "optim": opt}, checkpoint_id=tmp_path)
+        other = make()
+        fully_shard([other[0], other[1], other[2]])
+        fully_shard(other)
+        o = train(other, rank, steps=1, lr=0.5)
+        dcp.load({"model": other, "optim": o}, checkpoint_id=tmp_path)
+        close(full(other), trained, 0)
+        for p, q in zip(m.parameters(), other.parameters(), strict=True):
+            got, saved = (x.assemble(s.state[x]["exp_avg"]).numpy() for x, s in ((q, o), (p, opt)))
+            assert (got == saved).all()
+
+    spawn(run)
+
+
+def test_shared_parameters_keep_apart_from_those_of_their_new_unit():
+    def run(rank):
+        plait.manual_seed(0)
+        m = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+        m[2].weight = m[0].weight
+        want = {n: p.detach().numpy().copy() for n, p in m.named_parameters()}
+        fully_shard(m[0])
+        fully_shard([m[1], m[2]])  # which gets what m[0] has called weight
+        fully_shard(m)
+        close(full(m), want, 0)
+
+    spawn(run, 2)

@@ -78,17 +78,18 @@ def test_bad_hooks():
     on_ranks(3, run)
 
 
-def test_scaled_losses_are_left_out_together():
+@pytest.mark.parametrize("make", [ShardedGradScaler, plait.amp.GradScaler])
+def test_scaled_losses_are_left_out_together(make):
     def run(rank):
         m = FSDP(model())
         opt = plait.optim.SGD(m.parameters(), lr=0.1)
-        scaler = ShardedGradScaler(init_scale=8.0, growth_interval=1)
+        scaler = make(init_scale=8.0, growth_interval=1)
         before = full(m)
         loss = m(batch(rank)).square().mean()
         scaler.scale(loss).backward()
         if rank == 1:
             with plait.no_grad():
-                m[0].weight.grad[0, 0] = float("inf")
+                m[0].weight.grad.to_local()[0, 0] = float("inf")
         assert scaler.step(opt) is None
         scaler.update()
         assert scaler.get_scale() == 4.0
@@ -106,6 +107,34 @@ def test_scaled_losses_are_left_out_together():
         o.step()
         for n, v in full(want).items():
             np.testing.assert_allclose(full(m)[n], v, rtol=1e-6)
+
+    on_ranks(3, run)
+
+
+def test_scaled_losses_by_a_plain_scaler():
+    def run(rank):
+        plait.manual_seed(0)
+        m = nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.Linear(4, 1, bias=False)})
+        fully_shard(m["a"])
+        fully_shard(m["b"])  # of which rank 0 has everything
+        a, b = (plait.optim.SGD(m[k].parameters(), lr=0.1) for k in "ab")
+        scaler = plait.amp.GradScaler("cpu", init_scale=8.0)
+        before = [p.full_tensor().numpy() for p in m.parameters()]
+        w = plait.ones(4)
+        w[0] = float("inf")  # a row that rank 0 has
+        loss = (m["a"](plait.ones(2, 4)) * w).sum() + m["b"](plait.ones(2, 4)).sum()
+        scaler.scale(loss).backward()
+        scaler.unscale_(b)
+        with pytest.raises(RuntimeError, match="called twice"):
+            scaler.unscale_(b)
+        scaler.step(a)
+        scaler.step(b)
+        with pytest.raises(RuntimeError, match="called twice"):
+            scaler.step(a)
+        scaler.update()
+        assert scaler.get_scale() == 4.0
+        after = [p.full_tensor().numpy() for p in m.parameters()]
+        assert [bool((x == y).all()) for x, y in zip(before, after, strict=True)] == [True, True, False]
 
     on_ranks(3, run)
 

@@ -279,11 +279,11 @@ func ReducerClocks(h Object, out IntsOut, n int64) (status Status) {
 }
 
 // SyncBatchNorm is batch normalisation in training with the mean and variance over the batches of all ranks of a group. The
-// running statistics and the weights may be 0.
+// running statistics and the weights may be 0. samples are those of this rank, where its gradients will count by them; otherwise 0.
 //
 //plait:waits
-func SyncBatchNorm(of Object, x, runningMean, runningVar, weight, bias Tensor, momentum, eps float64) (status Tensor) {
+func SyncBatchNorm(of Object, x, runningMean, runningVar, weight, bias Tensor, momentum, eps, samples float64) (status Tensor) {
 	defer protect("sync_batch_norm", &status)
 	return result(ddp.SyncBatchNormTrain(group(of), tensor(x), tensorOrNil(runningMean), tensorOrNil(runningVar),
-		tensorOrNil(weight), tensorOrNil(bias), momentum, eps))
+		tensorOrNil(weight), tensorOrNil(bias), momentum, eps, samples))
 }

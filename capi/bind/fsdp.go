@@ -169,10 +169,10 @@ func FsdpUnitPrefetch(h Object, backward bool, units Ints, n int64) (status Stat
 	return 0
 }
 
-// FsdpUnitTake moves a parameter that modules of both units use from one unit to another.
-func FsdpUnitTake(h, from Object, t Tensor) (status Status) {
+// FsdpUnitTake moves a parameter that modules of both units use from one unit to another, where it gets a name.
+func FsdpUnitTake(h, from Object, t Tensor, name string) (status Status) {
 	defer protect("fsdp", &status)
-	return failure(fsdpUnit(h).Take(fsdpUnit(from), tensor(t)))
+	return failure(fsdpUnit(h).Take(fsdpUnit(from), tensor(t), name))
 }
 
 // FsdpSummon gathers the parameters of a unit and shows them on a device, -1 meaning where they are gathered, and with end set

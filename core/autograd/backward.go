@@ -116,3 +116,37 @@ func Ask(q *Request, then func(answer []*core.Tensor) error) error {
 	})
 	return nil
 }
+
+// RunHook makes the backward pass in which it is called, from a hook or a callback, run h in the order of the calls before it goes on,
+// as a hook of a leaf: want says of which kind. grad returns what it runs on, then, or nil to leave it out; then gets the tensor, of
+// its own, that h puts in its place, or nil.
+func RunHook(h core.Hook, want Want, grad func() *core.Tensor, then func(replacement *core.Tensor) error) error {
+	r := CurrentRun()
+	if r == nil {
+		return core.Errorf(core.StateError, "backward", "no backward pass is running on this thread")
+	}
+	r.asked = append(r.asked, func(p *pending) (*Request, error) {
+		var out *core.Tensor
+		switch {
+		case p.asked:
+			p.asked = false
+			if len(p.answer) > 0 {
+				out = p.answer[0]
+			}
+			p.answer = nil
+		default:
+			g := grad()
+			if g == nil {
+				return nil, nil
+			}
+			if h.Fn == nil {
+				return &Request{Node: p.node, ID: h.Foreign, What: want, Grads: []*core.Tensor{g}}, nil
+			}
+			if out = h.Fn(g); out != nil {
+				out.Keep()
+			}
+		}
+		return nil, then(out)
+	})
+	return nil
+}

@@ -21,6 +21,8 @@ var exportedFunctions = map[string]any{
 	"OnClose":           autograd.OnClose,
 	"QueueCallback":     autograd.QueueCallback,
 	"QueuePartCallback": autograd.QueuePartCallback,
+	"RefillAlways":      autograd.RefillAlways,
+	"RunHook":           autograd.RunHook,
 }
 
 var exportedStructs = []any{

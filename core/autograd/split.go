@@ -1,6 +1,8 @@
 package autograd
 
 import (
+	"sync"
+
 	"github.com/plait-ml/plait/core"
 )
 
@@ -47,9 +49,31 @@ func (r *Run) RefillWith(fn func(s *core.Storage, node uint64) (bool, error)) {
 	}
 }
 
+// refillable has what gives storages back that were emptied, in any pass.
+var refillable sync.Map // from *core.Storage to func(s *core.Storage, node uint64) (bool, error)
+
+// RefillAlways makes fn do for one storage, in any pass on the thread that it belongs to, what [Run.RefillWith] does for the second
+// part of one: derivatives that were recorded ([Options.CreateGraph]) may come to it again. nil ends that.
+func RefillAlways(s *core.Storage, fn func(s *core.Storage, node uint64) (bool, error)) {
+	if fn == nil {
+		refillable.Delete(s)
+	} else {
+		refillable.Store(s, fn)
+	}
+}
+
+// CreatesGraph reports whether the walk records what it does, so that it can be differentiated.
+func (r *Run) CreatesGraph() bool { return r.options.CreateGraph }
+
 // Refill is called by operations that come to an emptied storage.
 func (r *Run) Refill(s *core.Storage) (bool, error) {
-	if !r.SecondPart() || r.pending == nil || r.pending.node == nil {
+	if r.pending == nil || r.pending.node == nil {
+		return false, nil
+	}
+	if fn, ok := refillable.Load(s); ok {
+		return fn.(func(*core.Storage, uint64) (bool, error))(s, r.pending.node.ID)
+	}
+	if !r.SecondPart() {
 		return false, nil
 	}
 	for _, fn := range r.refillers {

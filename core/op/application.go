@@ -28,13 +28,14 @@ import (
 // It owns what it allocates. Temporaries, which are those of temp, dense, apart and own, are released when it ends, by done or
 // fail; fail releases the results as well. Where neither is called, as in derivatives, the scope they run in does so.
 type application struct {
-	name   string
-	mode   core.Mode
-	stream core.Stream
-	err    error
-	grad   bool         // an input requires a gradient, and gradients are recorded
-	result *core.Tensor // the first
-	more   *owned       // what else it owns, which is seldom anything
+	name     string
+	mode     core.Mode
+	stream   core.Stream
+	err      error
+	grad     bool           // an input requires a gradient, and gradients are recorded
+	result   *core.Tensor   // the first
+	more     *owned         // what else it owns, which is seldom anything
+	division *core.Division // of an input that is a rank's part of a larger tensor
 }
 
 // owned are results behind the first, and temporaries.
@@ -42,10 +43,42 @@ type owned struct{ results, temps []*core.Tensor }
 
 // begin starts an application. The inputs, of which optional ones may be nil, must be usable and on one device; its
 // current stream is where the kernels will run.
-func begin(name string, inputs ...*core.Tensor) application { return start(name, true, inputs) }
+func begin(name string, inputs ...*core.Tensor) application {
+	a := start(name, true, inputs)
+	a.wholes()
+	return a
+}
 
 // beginGiven is begin for inputs none of which is optional.
-func beginGiven(name string, inputs ...*core.Tensor) application { return start(name, false, inputs) }
+func beginGiven(name string, inputs ...*core.Tensor) application {
+	a := start(name, false, inputs)
+	a.wholes()
+	return a
+}
+
+// beginEach is beginGiven for an operation that works element by element: of parts of larger tensors it makes parts. Its shape
+// must be given to [application.lie], and its result to [application.done].
+func beginEach(name string, inputs ...*core.Tensor) application { return start(name, false, inputs) }
+
+// wholes fails where an input is a part of a larger tensor.
+func (a *application) wholes() {
+	if a.division != nil && a.err == nil {
+		a.err = a.division.Refuse(a.name)
+	}
+}
+
+// lie fails where an input is a part of a larger tensor that does not lie in the result, of the given shape, as the part does in it.
+func (a *application) lie(shape []int, in ...*core.Tensor) {
+	if a.division == nil || a.err != nil {
+		return
+	}
+	for _, x := range in {
+		if s := x.Shape(); x.Division() != nil && (len(s) != len(shape) || len(s) > 0 && s[0] != shape[0]) {
+			a.err = x.Division().Refuse(a.name)
+			return
+		}
+	}
+}
 
 func start(name string, optional bool, inputs []*core.Tensor) application {
 	a := application{name: name, mode: core.CurrentMode()}
@@ -70,8 +103,11 @@ func start(name string, optional bool, inputs []*core.Tensor) application {
 			a.err = core.Errorf(core.DeviceError, name, "tensors on different devices, got %v and %v", dev, d)
 			return a
 		}
-		if record {
-			if h := t.History(); h != nil {
+		if h := t.History(); h != nil {
+			if d := h.Division(); d != nil {
+				a.division = d
+			}
+			if record {
 				if err := h.Refused(); err != nil {
 					a.err = err
 					return a
@@ -318,6 +354,9 @@ func (a *application) done(t *core.Tensor) *core.Tensor {
 		return a.fail()
 	}
 	a.end()
+	if a.division != nil {
+		t.Divide(a.division)
+	}
 	if a.mode.Anomaly() {
 		if err := firstNaN(a.name, t); err != nil {
 			return core.ErrorTensor(err)
@@ -349,6 +388,9 @@ func (a *application) changedTo(t *core.Tensor) *core.Tensor {
 		return a.fail()
 	}
 	a.end()
+	if a.division != nil {
+		t.Divide(a.division)
+	}
 	return t
 }
 

@@ -20,7 +20,7 @@ func To(t *core.Tensor, d core.DType) *core.Tensor {
 
 // castTo is [To] without a new reference: if t has the dtype already, it returns t.
 func castTo(t *core.Tensor, d core.DType) *core.Tensor {
-	a := beginGiven("to", t)
+	a := beginEach("to", t)
 	if a.err == nil && !d.Valid() {
 		a.failf(core.TypeError, "invalid dtype %d", d)
 	}
@@ -45,7 +45,10 @@ func toDeriv(d *core.Derivation) { d.Set(0, To(d.Grad(), d.InputDType(0))) }
 
 // ToDevice returns a contiguous copy of t on the given device; t itself (a new reference to it) if it is there already.
 func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
-	a := beginView("to", t)
+	a := beginEach("to", t)
+	if a.err == nil && t.IsNumber() {
+		a.failf(core.TypeError, "got a number, want a tensor")
+	}
 	if a.err == nil && dev == nil {
 		a.failf(core.TypeError, "got no device")
 	}
@@ -113,13 +116,14 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		src = ToDevice(src, t.Device())
 		defer src.Release()
 	}
-	a := beginGiven("copy_", t, src)
+	a := beginEach("copy_", t, src)
 	a.inPlace(t)
 	if a.err == nil {
 		if shape, err := core.Broadcast("copy_", t.Shape(), src.Shape()); err != nil || !slices.Equal(shape, t.Shape()) {
 			a.failf(core.ShapeError, "shape %v cannot be broadcast to %v", src.Shape(), t.Shape())
 		}
 	}
+	a.lie(t.Shape(), src)
 	if a.err != nil {
 		return a.fail()
 	}

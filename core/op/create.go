@@ -16,14 +16,21 @@ type TensorOptions struct {
 
 // beginNew starts an operation that makes a tensor on the options' device, or like's, or the default one.
 func beginNew(name string, like *core.Tensor, o TensorOptions) application {
-	a := begin(name, like)
-	a.grad = false
-	if a.err == nil && like != nil && like.IsNumber() {
-		a.failf(core.TypeError, "got a number, want a tensor")
+	a := application{name: name, mode: core.CurrentMode()}
+	dev := o.Device
+	if like != nil {
+		if a.err = like.Usable(name); a.err != nil {
+			return a
+		}
+		if like.IsNumber() {
+			a.failf(core.TypeError, "got a number, want a tensor")
+		}
+		if dev == nil {
+			dev = like.Device()
+		}
+		a.division = like.Division()
 	}
-	if o.Device != nil || like == nil {
-		a.on(o.Device)
-	}
+	a.on(dev)
 	return a
 }
 
@@ -39,6 +46,9 @@ func (o TensorOptions) dtype(d core.DType) core.DType {
 func (a *application) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
+	}
+	if a.division != nil {
+		t.Divide(a.division)
 	}
 	if o.RequiresGrad {
 		return t.SetRequiresGrad(true)

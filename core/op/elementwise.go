@@ -105,7 +105,7 @@ func (e *Elementwise) Body() string { return e.kernel.Program.String() }
 
 // apply applies the operation out of place.
 func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
-	a := beginGiven(e.Name, in...)
+	a := beginEach(e.Name, in...)
 	if a.mode.Autocasting() {
 		if out := e.applyCast(attrs, in); out != nil {
 			return out
@@ -145,7 +145,7 @@ func (e *Elementwise) applyCast(attrs []float64, in []*core.Tensor) *core.Tensor
 // applyInPlace applies the operation and puts the result in t, its first input.
 func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*core.Tensor) *core.Tensor {
 	in := append([]*core.Tensor{t}, others...)
-	a := beginGiven(e.Name+"_", in...)
+	a := beginEach(e.Name+"_", in...)
 	a.inPlace(t)
 	d := e.dtype(&a, in)
 	e.fit(&a, d, attrs)
@@ -311,7 +311,9 @@ func (a *application) commonShape(in []*core.Tensor) []int {
 		case shape == nil:
 			shape = x.Shape()
 		case !slices.Equal(shape, x.Shape()):
-			return a.broadcast(in...)
+			shape = a.broadcast(in...)
+			a.lie(shape, in...)
+			return shape
 		}
 	}
 	return shape

@@ -57,6 +57,9 @@ func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 	if err := x.Usable("rand_like"); err != nil {
 		return core.ErrorTensor(err)
 	}
+	if d := x.Division(); d != nil {
+		return core.ErrorTensor(d.Refuse("rand_like"))
+	}
 	return drawNew("rand_like", x.Shape(), o.like(x), uniformDistribution, 0, 1)
 }
 
@@ -64,6 +67,9 @@ func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 func RandnLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 	if err := x.Usable("randn_like"); err != nil {
 		return core.ErrorTensor(err)
+	}
+	if d := x.Division(); d != nil {
+		return core.ErrorTensor(d.Refuse("randn_like"))
 	}
 	return drawNew("randn_like", x.Shape(), o.like(x), normalDistribution, 0, 1)
 }
@@ -153,6 +159,9 @@ func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
 func RandintLike(x *core.Tensor, low, high int, o RandomOptions) *core.Tensor {
 	if err := x.Usable("randint_like"); err != nil {
 		return core.ErrorTensor(err)
+	}
+	if d := x.Division(); d != nil {
+		return core.ErrorTensor(d.Refuse("randint_like"))
 	}
 	return RandintWith(low, high, x.Shape(), o.like(x))
 }

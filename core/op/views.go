@@ -38,7 +38,7 @@ func Contiguous(t *core.Tensor) *core.Tensor {
 
 // Clone returns a contiguous copy of t.
 func Clone(t *core.Tensor) *core.Tensor {
-	a := beginGiven("clone", t)
+	a := beginEach("clone", t)
 	if a.err != nil {
 		return a.fail()
 	}

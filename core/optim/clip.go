@@ -73,6 +73,11 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 	if len(grads) == 0 {
 		return op.Zeros()
 	}
+	for _, g := range grads {
+		if d := g.Division(); d != nil {
+			return core.ErrorTensor(d.Refuse("clip_grad_norm"))
+		}
+	}
 	// The norm of the norms of each device's gradients is that of all.
 	var parts []*core.Tensor
 	for len(grads) > 0 {

@@ -27,6 +27,7 @@ type GradScaler struct {
 // A scaledStep is what happened to an optimiser since the last update.
 type scaledStep struct {
 	unscaled, stepped bool
+	divided           *core.Division // of a gradient, of which the rest is elsewhere
 	found             []*core.Tensor // for each device, 1 where a gradient is not finite
 }
 
@@ -66,6 +67,9 @@ func (s *GradScaler) Unscale(optimizer any, params []*core.Tensor) error {
 		return err
 	}
 	for _, g := range grads {
+		if d := g.Division(); d != nil {
+			step.divided = d
+		}
 		if g.DType() == core.Float16 {
 			return core.Errorf(core.ValueError, "unscale_", "got a gradient in float16, want parameters in float32 that autocast casts")
 		}
@@ -109,6 +113,7 @@ func (s *GradScaler) Found(optimizer any) []*core.Tensor {
 // without gradients may make a step, of nothing, that the others make.
 func (s *GradScaler) FoundElsewhere(optimizer any, found *core.Tensor) {
 	step := s.stepOf(optimizer)
+	step.divided = nil
 	if err := found.Usable("found_elsewhere"); err != nil { // what reads it says so
 		step.found = append(step.found, core.ErrorTensor(err))
 		return
@@ -130,6 +135,9 @@ func (s *GradScaler) Check(optimizer any, params []*core.Tensor) (finite bool, e
 	}
 	if len(step.found) == 0 {
 		return false, core.Errorf(core.StateError, "step", "no parameter of this optimiser has a gradient")
+	}
+	if d := step.divided; d != nil {
+		return false, core.Errorf(core.StateError, "step", "%s is divided over ranks, which have to leave a step out together: tell each what was found elsewhere (Unscale, Found, FoundElsewhere) before", d.Whole)
 	}
 	step.stepped = true
 	bad, err := step.bad()

@@ -82,7 +82,16 @@ func (d *DistributedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 
 // Begin is to be called before each forward pass of a module that is not a layer, with the number of samples in the batch:
 // see [Reducer.Forward].
-func (d *DistributedDataParallel) Begin(samples int) error { return d.reducer.Forward(samples) }
+func (d *DistributedDataParallel) Begin(samples int) error {
+	if d.reducer.options.Weighted {
+		for _, part := range nn.Modules(d.Module) {
+			if l, ok := part.Module.(*SyncBatchNorm); ok {
+				l.samples = float64(samples)
+			}
+		}
+	}
+	return d.reducer.Forward(samples)
+}
 
 // NoSync runs fn, in which backward only adds to this rank's gradients.
 func (d *DistributedDataParallel) NoSync(fn func() error) error { return d.reducer.NoSync(fn) }

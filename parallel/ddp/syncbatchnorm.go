@@ -12,7 +12,8 @@ import (
 type SyncBatchNorm struct {
 	nn.BatchNorm
 
-	group *collective.Group
+	group   *collective.Group
+	samples float64 // by which the rank's gradients will count, with [Options.Weighted]; otherwise 0
 }
 
 // NewSyncBatchNorm returns a layer with the parameters, buffers and options of l, which it takes over.
@@ -38,13 +39,16 @@ func (l *SyncBatchNorm) Forward(x *core.Tensor) *core.Tensor {
 			return core.ErrorTensor(err)
 		}
 	}
-	return SyncBatchNormTrain(l.group, x, l.RunningMean, l.RunningVar, l.Weight, l.Bias, momentum, l.Eps)
+	return SyncBatchNormTrain(l.group, x, l.RunningMean, l.RunningVar, l.Weight, l.Bias, momentum, l.Eps, l.samples)
 }
 
 // SyncBatchNormTrain is [op.BatchNorm] in training with the mean and variance of each channel over the batches of all
 // ranks, which are joined from each rank's own (Chan, Golub and LeVeque 1979). One collective goes forward and one
 // backward.
-func SyncBatchNormTrain(g *collective.Group, x, runningMean, runningVar, weight, bias *core.Tensor, momentum, eps float64) *core.Tensor {
+//
+// The gradient is that of the sum of the ranks' losses, or where samples is not 0 that of the sum of samples times loss, divided by this
+// rank's samples: the ranks' gradients shall then be summed with these weights, as by [Options.Weighted].
+func SyncBatchNormTrain(g *collective.Group, x, runningMean, runningVar, weight, bias *core.Tensor, momentum, eps, samples float64) *core.Tensor {
 	const name = "sync_batch_norm"
 	if err := x.Usable(name); err != nil {
 		return core.ErrorTensor(err)
@@ -75,7 +79,8 @@ func SyncBatchNormTrain(g *collective.Group, x, runningMean, runningVar, weight,
 		squares := op.Sum(op.Mul(centred, centred), over, false)
 		d := in.DType()
 		number := op.Full([]int{1}, core.Num(float64(count)), op.TensorOptions{DType: &d, Device: x.Device()})
-		all := AllGather(g, op.Cat([]*core.Tensor{mean, squares, number}, 0)) // [ranks, 2*channels + 1]
+		own := weigh(op.Cat([]*core.Tensor{mean, squares, number}, 0), samples, true)
+		all := weigh(AllGather(g, own), samples, false) // [ranks, 2*channels + 1]
 
 		means, counts := op.Narrow(all, 1, 0, channels), op.Narrow(all, 1, 2*channels, 1).Detach()
 		total := op.Sum(counts, nil, false)
@@ -105,6 +110,24 @@ func SyncBatchNormTrain(g *collective.Group, x, runningMean, runningVar, weight,
 		return []*core.Tensor{op.To(y, x.DType())}
 	})
 	return out[0]
+}
+
+// weigh returns x, whose gradient is multiplied by a rank's number of samples, or divided by it; 0 leaves it as it is.
+func weigh(x *core.Tensor, samples float64, divide bool) *core.Tensor {
+	m := core.CurrentMode()
+	if samples == 0 || x.Err() != nil || !m.GradEnabled() || !x.RequiresGrad() {
+		return x
+	}
+	out := x.Detach()
+	n := core.NewNode(m, "weigh", func(d *core.Derivation) {
+		if divide {
+			d.Set(0, op.Div(d.Grad(), core.Num(samples)))
+		} else {
+			d.Set(0, op.Mul(d.Grad(), core.Num(samples)))
+		}
+	}, x)
+	n.AttachLast(out, 0)
+	return out
 }
 
 func firstError(list ...*core.Tensor) error {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/meta"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -18,6 +19,7 @@ type parameter struct {
 	rows   []int        // rank r has the rows [rows[r], rows[r+1])
 	sizes  []int        // elements by rank
 
+	gradient  *core.Division
 	known     contents     // of the shard, see [Unit.note]
 	gathered  uint32       // the version of the shard that the full parameter was last gathered from
 	second    *core.Tensor // with [Options.Partial], this rank's part between forward and backward
@@ -121,10 +123,8 @@ func (p *parameter) split() error {
 		return err
 	}
 	made.Storage().SetCategory(core.Parameter)
-	requires := t.RequiresGrad()
-	made.SetRequiresGrad(requires)
-	made.EnsureHistory().Refuse(core.Errorf(core.StateError, "fsdp",
-		"parameter %s is divided over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard)", p.name, u.options.Name))
+	made.SetRequiresGrad(t.RequiresGrad())
+	made.EnsureHistory().TakeHooks(t.EnsureHistory())
 	d := t.DType()
 	if u.options.Precision.Param != nil && d.IsFloat() {
 		d = *u.options.Precision.Param
@@ -138,13 +138,34 @@ func (p *parameter) split() error {
 	}
 	made.Release()
 	p.other = full
+	p.mark()
 	p.remove = full.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
 		if err := p.unit.arrived(p); err != nil {
 			return core.ErrorTensor(err)
 		}
 		return nil
 	}})
+	full.EnsureHistory().StandFor(t.History())
 	return nil
+}
+
+// mark makes operations on the shard that want the whole fail with an error that names the parameter and its unit.
+func (p *parameter) mark() {
+	s := p.shard()
+	s.EnsureHistory().Refuse(core.Errorf(core.StateError, "fsdp",
+		"parameter %s is divided over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard)", p.name, p.unit.options.Name))
+	s.Divide(&core.Division{Whole: "parameter " + p.name,
+		Advice: "full_tensor() has the whole, and to_local() the part as an ordinary tensor"})
+	p.gradient = &core.Division{Whole: "the gradient of parameter " + p.name,
+		Advice: "full_tensor() has the whole, to_local() the part as an ordinary tensor, and clip_grad_norm_ knows its norm"}
+}
+
+// setGrad makes g, this rank's rows of the gradient, the shard's.
+func (p *parameter) setGrad(g *core.Tensor) {
+	if !p.unit.whole() {
+		g.Divide(p.gradient)
+	}
+	p.shard().SetGrad(g)
 }
 
 // own returns this rank's rows of a full tensor as one of their own, where shards are kept. Of one on the meta device no
@@ -245,6 +266,9 @@ func (p *parameter) release() {
 	if p.remove != nil {
 		p.remove()
 		p.remove = nil
+	}
+	if p.other != nil {
+		autograd.RefillAlways(p.full().Storage(), nil)
 	}
 	for _, t := range []**core.Tensor{&p.other, &p.second, &p.partial, &p.before} {
 		if *t != nil {

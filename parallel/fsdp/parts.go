@@ -29,6 +29,11 @@ func (t *Tree) enter(run *autograd.Run) error {
 		}
 		run.RefillWith(t.fetch)
 	}
+	if run.CreatesGraph() {
+		for _, u := range t.units {
+			u.refillAlways(t.fetch)
+		}
+	}
 	if err := autograd.OnClose(func() { t.backwardClosed(run) }); err != nil {
 		return err
 	}
@@ -48,6 +53,15 @@ type fetched struct {
 	node uint64
 }
 
+// refillAlways makes fn gather the unit where recorded derivatives come to it, in later passes too; nil ends that.
+func (u *Unit) refillAlways(fn func(s *core.Storage, node uint64) (bool, error)) {
+	for _, p := range u.params {
+		if f := p.full(); f != nil && !u.whole() {
+			autograd.RefillAlways(f.Storage(), fn)
+		}
+	}
+}
+
 // fetch gathers the unit of an emptied storage that the derivative of a node comes to. Units that were gathered for other derivatives
 // make room for it, the oldest first.
 func (t *Tree) fetch(s *core.Storage, node uint64) (bool, error) {
@@ -62,6 +76,11 @@ func (t *Tree) fetch(s *core.Storage, node uint64) (bool, error) {
 			u.empty()
 		}
 		t.fetched = t.fetched[1:]
+	}
+	if run := autograd.CurrentRun(); run != nil {
+		if err := t.enter(run); err != nil {
+			return false, err
+		}
 	}
 	t.fetched = append(t.fetched, fetched{t.units[i], node})
 	return true, t.units[i].fill()

@@ -22,6 +22,11 @@ func (u *Unit) reduce() error {
 	if len(params) == 0 {
 		return nil
 	}
+	for _, p := range params {
+		if g := p.full().Grad(); g != nil && g.RequiresGrad() && sizeOf(u.group)*sizeOf(u.options.Replicas) > 1 {
+			return core.Errorf(core.NotImplemented, "backward", "parameter %s of the fully sharded unit %q: its gradient cannot be differentiated again, once it is averaged over ranks; without create_graph it is, and gradients of inputs (autograd.grad) can be recorded", p.name, u.Name())
+		}
+	}
 	if u.hooked() && sizeOf(u.group)*sizeOf(u.options.Replicas) > 1 {
 		u.stats.Reductions++
 		return u.reduceByHook(params)
@@ -36,7 +41,7 @@ func (u *Unit) reduce() error {
 		s := p.shard()
 		d := u.reduceDType(p)
 		sizes[i] = p.sizes
-		direct = direct && s.Grad() == nil && d == s.DType() && s.Device() == u.device && p.partial == nil && !u.defers()
+		direct = direct && s.Grad() == nil && len(p.arriving()) == 0 && d == s.DType() && s.Device() == u.device && p.partial == nil && !u.defers()
 	}
 	t := u.tree
 	if direct {
@@ -83,7 +88,7 @@ func (u *Unit) reduce() error {
 	})
 	for i, p := range params {
 		if direct {
-			p.shard().SetGrad(outs[i])
+			p.setGrad(outs[i])
 		}
 	}
 	t.holdGradients(params)
@@ -169,17 +174,27 @@ func (u *Unit) add(params []*parameter, outs []*core.Tensor) error {
 		if err := made.Err(); err != nil {
 			return err
 		}
-		if old := s.Grad(); old != nil {
-			if err := op.AddInPlace(old, made).Err(); err != nil {
+		if hooks := p.arriving(); len(hooks) > 0 {
+			if err := p.change(made.Detach().Keep(), hooks); err != nil {
 				return err
 			}
-		} else {
-			own := made.Detach().Keep() // of memory that is a cast's, or the sum's itself
-			own.Storage().SetCategory(core.Gradient)
-			s.SetGrad(own)
+		} else if err := p.accumulate(made); err != nil {
+			return err
 		}
 		g.Release()
 	}
+	return nil
+}
+
+// accumulate adds a reduced gradient to the shard's.
+func (p *parameter) accumulate(g *core.Tensor) error {
+	s := p.shard()
+	if old := s.Grad(); old != nil {
+		return op.AddInPlace(old, g).Err()
+	}
+	own := g.Detach().Keep() // of memory that is a cast's, or the sum's itself
+	own.Storage().SetCategory(core.Gradient)
+	p.setGrad(own)
 	return nil
 }
 
@@ -230,27 +245,6 @@ func (u *Unit) average(params []*parameter) error {
 		}
 		return nil
 	})
-}
-
-// tell runs the hooks that were registered on the parameters, to run when their gradients are there.
-func (u *Unit) tell(params []*parameter) error {
-	for _, p := range params {
-		s := p.shard()
-		h := s.History()
-		if h == nil || s.Grad() == nil {
-			continue
-		}
-		_, post := h.LeafHooks()
-		for _, hook := range post {
-			if hook.Fn == nil {
-				continue
-			}
-			if r := hook.Fn(s.Grad()); r != nil && r.Err() != nil {
-				return r.Err()
-			}
-		}
-	}
-	return nil
 }
 
 // averaged are the groups over which gradients were averaged in a backward pass, one after the other.
@@ -320,7 +314,13 @@ func (t *Tree) settle(over averaged, params []*parameter) error {
 		}
 	}
 	for i, p := range params {
-		if p.absent && used[i] == 0 && !p.had {
+		switch {
+		case !p.absent:
+		case used[i] != 0:
+			if err := p.tell(); err != nil {
+				return err
+			}
+		case !p.had:
 			p.shard().SetGrad(nil)
 			p.partial.Release()
 			p.partial = nil

@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
@@ -58,7 +59,7 @@ type Stats struct {
 
 // NewUnit divides parameters over the ranks of group; a nil group leaves them whole, and only averages their gradients over
 // [Options.Replicas]. Every rank calls it with parameters of the same names, shapes and dtypes in the same order: otherwise
-// every rank gets an error that names the first difference. The tensors, leaves with all rows, become shards; they may be
+// every rank gets an error that names the first difference. Names differ within the unit. The tensors, leaves with all rows, become shards; they may be
 // none.
 func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) {
 	if group != nil && group.Size() == 1 && o.Offload == nil && o.Precision.Param == nil {
@@ -73,6 +74,9 @@ func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) 
 		}
 		seen[n.Tensor] = true
 		p := &parameter{unit: u, name: n.Name, tensor: n.Tensor}
+		if problem == nil && u.named(n.Name) {
+			problem = core.Errorf(core.ValueError, "fsdp", "unit %q has two parameters %s", o.Name, n.Name)
+		}
 		if problem == nil {
 			problem = u.accept(p)
 		}
@@ -88,6 +92,11 @@ func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) 
 		return nil, errors.Join(err, u.Close())
 	}
 	return u, nil
+}
+
+// named reports whether a parameter of the unit has a name.
+func (u *Unit) named(name string) bool {
+	return slices.ContainsFunc(u.params, func(p *parameter) bool { return p.name == name })
 }
 
 // accept returns what is wrong with a parameter by itself.
@@ -215,8 +224,8 @@ func (u *Unit) Tensors() []*core.Tensor {
 }
 
 // Take moves the parameter whose tensor is t from another unit over the same ranks, such as one that a module outside of
-// that unit uses too.
-func (u *Unit) Take(from *Unit, t *core.Tensor) error {
+// that unit uses too, and names it.
+func (u *Unit) Take(from *Unit, t *core.Tensor, name string) error {
 	for i, p := range from.params {
 		if p.tensor != t {
 			continue
@@ -224,8 +233,14 @@ func (u *Unit) Take(from *Unit, t *core.Tensor) error {
 		if from.group != u.group || !from.options.Precision.equal(u.options.Precision) || from.device != u.device {
 			return core.Errorf(core.ValueError, "fsdp", "parameter %s is shared by the units %q and %q, which are divided or computed in different ways", p.name, from.Name(), u.Name())
 		}
+		if u.named(name) {
+			return core.Errorf(core.ValueError, "fsdp", "unit %q has a parameter %s already", u.Name(), name)
+		}
 		from.params = append(from.params[:i:i], from.params[i+1:]...)
-		p.unit = u
+		p.unit, p.name = u, name
+		if !u.whole() {
+			p.mark()
+		}
 		u.params = append(u.params, p)
 		return nil
 	}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any
 
-from plait import _core
-from plait._runtime import address, call, check, handles
+from plait import _core, _ops
+from plait._dtype import float32
+from plait._runtime import address, call, check, handles, own
 from plait._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ class GradScaler(_core.ObjectOwner):
     """Multiplies losses by a factor, and divides gradients by it before the step.
 
     A step whose gradients are not all finite is left out, and the factor becomes smaller; after `growth_interval` good
-    ones it becomes larger::
+    ones it becomes larger. Ranks that have parts of the parameters (`plait.FSDP`) decide together::
 
         scaler.scale(loss).backward()
         scaler.step(optimizer)
@@ -48,6 +50,7 @@ class GradScaler(_core.ObjectOwner):
             raise ValueError(f"GradScaler: want a backoff_factor of less than 1, got {backoff_factor}")
         self._growth_factor, self._backoff_factor = float(growth_factor), float(backoff_factor)
         self._growth_interval = int(growth_interval)
+        self._agreed: set[int] = set()  # ids of optimisers for which the ranks know what was found
         self._h = check(
             _core.bind_ScalerNew(float(init_scale), self._growth_factor, self._backoff_factor, self._growth_interval, 0)
         )
@@ -85,6 +88,34 @@ class GradScaler(_core.ObjectOwner):
         if self._enabled:
             params = self._params(optimizer)
             call(_core.bind_ScalerUnscale, self._h, id(optimizer), address(params), len(params))
+            self._agree(optimizer)
+
+    def _groups(self, optimizer: Optimizer) -> list[Any]:
+        """Returns the groups of ranks that have parts of an optimiser's parameters, the same on all of them."""
+        params = (p for group in optimizer.param_groups for p in group["params"])
+        return list(dict.fromkeys(g for p in params if getattr(p, "divided", False) for g in p.ranks if g is not None))
+
+    def _agree(self, optimizer: Optimizer) -> None:
+        """Tells the ranks that have the rest of the parameters what was found, and hears what they found."""
+        self._agreed.add(id(optimizer))
+        groups = self._groups(optimizer)
+        if not groups:
+            return
+        from plait.distributed import ReduceOp, all_reduce
+
+        out = array("q")
+        while (n := check(_core.bind_ScalerFound(self._h, id(optimizer), address(out), len(out)))) > len(out):
+            out = array("q", bytes(8 * n))
+        # Whether anything is not finite, and whether there is a gradient at all: of every rank, whatever it has.
+        both = _ops.zeros(2, dtype=float32)
+        for found in [own(h) for h in out]:
+            both[0] = _ops.maximum(both[0], found.to(both.device))
+            both[1] = 1.0
+        for group in groups:
+            all_reduce(both, op=ReduceOp.MAX, group=group)
+        if len(out) or both[1].item():
+            anywhere = both[0]
+            check(_core.bind_ScalerFoundElsewhere(self._h, id(optimizer), anywhere._h))
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """Unscales the gradients, unless `unscale_` has, and returns `optimizer.step(...)` if all are finite.
@@ -96,6 +127,8 @@ class GradScaler(_core.ObjectOwner):
             return optimizer.step(*args, **kwargs)
         if args or "closure" in kwargs:
             raise RuntimeError("step: closures do not work with a GradScaler that is enabled")
+        if id(optimizer) not in self._agreed and self._groups(optimizer):
+            self.unscale_(optimizer)
         params = self._params(optimizer)
         if call(_core.bind_ScalerCheck, self._h, id(optimizer), address(params), len(params)):
             return optimizer.step(**kwargs)
@@ -109,6 +142,7 @@ class GradScaler(_core.ObjectOwner):
         """
         if not self._enabled:
             return
+        self._agreed.clear()
         if new_scale is None:
             call(_core.bind_ScalerUpdate, self._h)
         else:

@@ -50,7 +50,7 @@ def local(tensor: Any, model: Any) -> Any:
     whole = getattr(tensor, "shape", None)
     if placed is None or whole is None or placement_of(tensor) is not None or tuple(whole) != placed.shape:
         return tensor
-    if not model.numel():
+    if 0 in model.shape:
         return tensor.flatten()[:0].reshape(model.shape)
     for dim, (start, length) in enumerate(zip(placed.offset, model.shape, strict=True)):
         tensor = tensor.narrow(dim, start, length)

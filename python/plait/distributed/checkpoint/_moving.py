@@ -30,7 +30,7 @@ def pieces_of(tensors: dict[str, Tensor]) -> list[tuple[dict[str, Any], int]]:
         placed = placement_of(t)
         if placed is None:
             pieces.append(({"name": name, "any": varies(t)}, t._h))
-        elif t.numel():  # else the rank has nothing of it
+        elif 0 not in t.shape:  # else the rank has nothing of it
             pieces.append(({"name": name, "shape": placed.shape, "offset": placed.offset}, t._h))
     return pieces
 

@@ -51,11 +51,12 @@ def divide(
     """Makes modules one unit: of their parameters, but those of units below and those ignored."""
     named: dict[Parameter, str] = {}
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    shared: dict[ShardedParameter, Unit] = {}
-    for module in modules:
+    shared: dict[ShardedParameter, tuple[Unit, str]] = {}
+    for number, module in enumerate(modules):
         if unit_of(module) is not None:
             raise RuntimeError(f"fully_shard: {type(module).__name__} was given to fully_shard before")
-        for label, owner in _own_modules(module, prefix):
+        # Modules of a list are told apart by their numbers: a parameter is known by its label in the unit.
+        for label, owner in _own_modules(module, f"{prefix}{number}." if len(modules) > 1 else prefix):
             _begin(owner, choices.init, ignored)
             tables += _tables(owner)
             for key, p in owner._parameters.items():
@@ -66,7 +67,7 @@ def divide(
                         f"fully_shard: parameter {label}{key} has no shape yet; run a batch through the module first"
                     )
                 if isinstance(p, ShardedParameter):
-                    shared[p] = p._unit()[0]
+                    shared[p] = p._unit()[0], label + key
                 else:
                     named[p] = label + key
     devices = [get_default_device() if p.is_meta else p.device for p in named]
@@ -87,10 +88,10 @@ def divide(
     casts = (getattr(policy, "param_dtype", None), getattr(policy, "output_dtype", None))
     name = prefix.rstrip(".") or type(modules[0]).__name__
     unit = Unit(name, choices.groups, [(n, p) for p, n in named.items()], tables, numbers, not keep_inputs, casts)
-    for p, other in shared.items():
+    for p, (other, label) in shared.items():
         if other is not unit:
-            check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h))
-            ShardedParameter._make(p, unit, p.__dict__["_of"][1])
+            check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h, label))
+            ShardedParameter._make(p, unit, label)
     unit.by_default, unit.ignored, unit.device = choices.keep is None, ignored, where
     for module in modules:
         module.__dict__["_fsdp_unit"] = unit

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from plait import _core, _ops
+from plait._autograd import RemovableHandle
 from plait._device import device as Device
 from plait._functions._common import forget_layout
 from plait._kept import keep
@@ -189,6 +190,16 @@ class Part:
         """The sizes of the dimensions of the whole."""
         return Size(self.layout_of_rows.shape)
 
+    def numel(self) -> int:
+        """Returns the number of elements of the whole; `to_local().numel()` is that of the rank's rows."""
+        return math.prod(self.layout_of_rows.shape)
+
+    nelement = numel
+
+    def to_local(self: Any) -> Tensor:
+        """Returns the rank's rows as an ordinary tensor with the same memory."""
+        return own(check(_core.bind_TensorLocal(self._h)))
+
     def __repr__(self: Any, **kwargs: Any) -> str:
         unit, name = self._unit()
         if isinstance(self, Parameter) and unit.gathered():
@@ -228,10 +239,6 @@ class Shard(Part, Tensor):  # type: ignore[misc]
         unit, name = self.__dict__["_of"]
         return _assemble(unit, name, self._h)
 
-    def to_local(self) -> Tensor:
-        """Returns the rank's rows as an ordinary tensor."""
-        return own(check(_core.bind_TensorDetach(self._h)))
-
     def on_cpu(self) -> Shard:
         """Returns a shard of the same parameter on the CPU."""
         made: Any = self.to_local().to("cpu")
@@ -265,6 +272,11 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
         forget_layout(self)  # what it remembers may be out of date
         return super().shape
 
+    @property
+    def ranks(self) -> tuple[ProcessGroup | None, ProcessGroup | None]:
+        """The groups of the ranks that it is divided over, and of those with the same rows."""
+        return self._unit()[0].groups
+
     def reshard(self) -> None:
         """Frees the full parameter, and those of its unit, if they are gathered."""
         unit, _ = self._unit()
@@ -273,12 +285,44 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
 
     def detach(self) -> Tensor:
         """Returns a tensor with the same memory and no gradient, which can gather the whole if it is a shard."""
-        t = super().detach()
+        return self._part(super().detach())
+
+    def _part(self, t: Tensor) -> Any:
+        """Returns a tensor like the parameter, which gathers the whole if the parameter is a part of it."""
         unit, name = self._unit()
         if not unit.gathered():
             t.__class__ = Shard
             t.__dict__["_of"] = unit, name
         return t
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Calls `hook` with this rank's rows of the averaged gradient in backward, before they are added to `grad`.
+
+        What it returns, if not None, replaces them. Without synchronisation it waits for the pass that has it.
+        """
+        of = self.__dict__["_of"]
+
+        def run(g: Tensor) -> Tensor | None:
+            if of[0]() is not None and not of[0]().gathered():
+                g.__class__ = Shard
+                g.__dict__["_of"] = of[0](), of[1]
+            return hook(g)
+
+        return super().register_hook(run)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward has collected, or None: this rank's rows, whose `full_tensor` is the whole."""
+        g = super().grad
+        return None if g is None else self._part(g)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        Parameter.grad.fset(self, value)  # type: ignore[attr-defined]
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
 
     def full_tensor(self) -> Tensor:
         """Returns the whole parameter, gathered from all ranks, each of which calls it."""
@@ -292,7 +336,10 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
         return _assemble(*self._unit(), part._h)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise TypeError("a parameter that is divided over ranks cannot be copied; take the full_tensor of each")
+        raise TypeError(
+            "a parameter that is divided over ranks cannot be copied: copy the model before it is divided, and divide "
+            "the copy too (an average of models is then one of parts), or take the full_tensor of each"
+        )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a parameter that is divided over ranks cannot be pickled; save a full state dict")

@@ -24,6 +24,7 @@ class SyncBatchNorm(_BatchNorm):
     """
 
     dims = ()
+    samples = 0.0  # by which the rank's gradients will count, in a weighted DistributedDataParallel
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class SyncBatchNorm(_BatchNorm):
                 momentum = 1.0 / float(self.num_batches_tracked)
         given = (self.running_mean, self.running_var, self.weight, self.bias)
         handles = [0 if t is None else t._h for t in given]
-        return own(call(_core.bind_SyncBatchNorm, group._h, input._h, *handles, momentum, self.eps))
+        return own(call(_core.bind_SyncBatchNorm, group._h, input._h, *handles, momentum, self.eps, self.samples))
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

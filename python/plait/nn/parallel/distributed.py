@@ -18,6 +18,7 @@ from plait._runtime import Owner, address, check, dtype_number, is_tensor, own
 from plait.distributed._bucket import GradBucket, reducing
 from plait.distributed._groups import ProcessGroup, require
 from plait.nn.modules.module import Module
+from plait.nn.modules.syncbatchnorm import SyncBatchNorm
 from plait.nn.parallel._inputs import samples_of, to_device
 from plait.nn.parallel.modes import BoundedStaleness, Synchronous, SyncMode, as_mode
 from plait.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
@@ -205,6 +206,10 @@ class DistributedDataParallel(Module):
         """Runs the module; with gradients, the backward pass that follows averages them."""
         if is_grad_enabled():
             samples = samples_of(inputs, kwargs, self.dim) if self._weighted else 0
+            if self._weighted:
+                for m in self.module.modules():
+                    if isinstance(m, SyncBatchNorm):
+                        m.samples = float(samples)
             check(_core.bind_ReducerForward(self._reducer, samples))
         if self.device_ids:
             inputs, kwargs = to_device((inputs, kwargs), self.device_ids[0])

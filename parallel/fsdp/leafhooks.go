@@ -1,0 +1,112 @@
+package fsdp
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// Hooks on the gradients of divided parameters run on this rank's rows of the averaged gradient, while the module's tensors are the
+// shards. Those that may change a gradient see that of one reduction, before it is added to what the shard has.
+
+// arriving returns the hooks that run on a gradient before it is added to the shard's.
+func (p *parameter) arriving() []core.Hook {
+	if h := p.shard().History(); h != nil && !p.unit.whole() {
+		arrive, _ := h.LeafHooks()
+		return arrive
+	}
+	return nil
+}
+
+// change runs hooks on a reduced gradient, which it takes over, and adds what they make of it to the shard's.
+func (p *parameter) change(g *core.Tensor, hooks []core.Hook) error {
+	g.Divide(p.gradient)
+	for _, h := range hooks {
+		err := p.runHook(h, autograd.WantHook, func() *core.Tensor { return g }, func(made *core.Tensor) error {
+			if made == nil {
+				return nil
+			}
+			old := g
+			g = made
+			if err := made.Usable("register_hook"); err != nil {
+				return err
+			}
+			if !slices.Equal(made.Shape(), old.Shape()) || made.DType() != old.DType() {
+				return core.Errorf(core.ShapeError, "register_hook", "the hook on parameter %s returned %v %v, want %v %v, this rank's rows",
+					p.name, made.DType(), made.Shape(), old.DType(), old.Shape())
+			}
+			old.Release()
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	last := core.Hook{Fn: func(*core.Tensor) *core.Tensor { return nil }}
+	return autograd.RunHook(last, autograd.WantHook, func() *core.Tensor { return g }, func(*core.Tensor) (err error) {
+		core.NoGrad(func() {
+			core.WithCategory(core.Gradient, func() {
+				core.Tidy(func() { err = p.accumulate(op.Clone(g)) })
+			})
+		})
+		g.Release()
+		return err
+	})
+}
+
+// tell runs the hooks that wait for the parameters' gradients. Those of a parameter that has none here wait until it is known
+// whether another rank has one.
+func (u *Unit) tell(params []*parameter) error {
+	for _, p := range params {
+		if !p.absent {
+			if err := p.tell(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *parameter) tell() error {
+	h := p.shard().History()
+	if h == nil || p.unit.whole() || p.unit.defers() {
+		return nil
+	}
+	_, post := h.LeafHooks()
+	for _, hook := range post {
+		grad := func() *core.Tensor { return p.shard().Grad() }
+		err := p.runHook(hook, autograd.WantPostHook, grad, func(failed *core.Tensor) error {
+			if failed == nil {
+				return nil
+			}
+			return failed.Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runHook makes the backward pass run a hook, while the module's tensors are the shards.
+func (p *parameter) runHook(h core.Hook, want autograd.Want, grad func() *core.Tensor, then func(*core.Tensor) error) error {
+	u, open := p.unit, false
+	hidden := func() *core.Tensor {
+		g := grad()
+		if g != nil {
+			open = u.open
+			u.shut()
+		}
+		return g
+	}
+	return autograd.RunHook(h, want, hidden, func(made *core.Tensor) error {
+		if open && !u.idle() {
+			if err := u.show(); err != nil {
+				return err
+			}
+		}
+		return then(made)
+	})
+}

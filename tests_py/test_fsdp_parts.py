@@ -1,0 +1,352 @@
+"""Parameters of FSDP while they are divided: what works on parts, what refuses, and hooks on their gradients."""
+
+import copy
+
+import numpy as np
+import plait
+import pytest
+from plait import nn
+from plait.distributed.fsdp import FSDP, fully_shard
+from plait.nn.utils import clip_grad_norm_, get_total_norm, parameters_to_vector
+from plait.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from ranks import on_ranks
+
+
+def model():
+    plait.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, 2))
+
+
+def batch(step, rows=range(6)):
+    x = np.random.default_rng(step).standard_normal((6, 4))[list(rows)]
+    return plait.tensor(x), plait.tensor(np.sin(x[:, :2]))
+
+
+def backward(m, step, rank=0, world=1):
+    each = 6 // world
+    x, y = batch(step, range(rank * each, (rank + 1) * each))
+    (m(x) - y).square().mean().backward()
+
+
+def spawn(fn, nprocs=3):
+    def run(rank):
+        plait.set_default_dtype(plait.float64)
+        fn(rank)
+
+    on_ranks(nprocs, run)
+
+
+def alone(fn):
+    plait.set_default_dtype(plait.float64)
+    try:
+        return fn()
+    finally:
+        plait.set_default_dtype(plait.float32)
+
+
+def divided():
+    m = model()
+    fully_shard(m[0])
+    return fully_shard(m)
+
+
+def same(m, want):
+    for p, w in zip(m.parameters(), want, strict=True):
+        np.testing.assert_allclose(p.full_tensor().numpy(), w, rtol=1e-9, atol=1e-12)
+
+
+def values(m):
+    return [p.detach().numpy().copy() for p in m.parameters()]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        plait.optim.LBFGS,
+        plait.optim.Adafactor,
+        lambda ps: plait.optim.Muon([p for p in ps if p.dim() == 2]),
+    ],
+)
+def test_optimisers_of_whole_parameters_refuse(make):
+    def run(rank):
+        m = divided()
+        with pytest.raises(ValueError, match="looks at parameters as wholes, and parameter weight is divided"):
+            make(list(m.parameters()))
+        late = model()
+        opt = make(list(late.parameters()))
+        fully_shard(late)
+        backward(late, 0, rank, 3)
+        with pytest.raises(RuntimeError, match="divided over ranks"):
+            opt.step(lambda: plait.tensor(0.0))
+
+    spawn(run)
+
+
+def test_operations_that_want_the_whole_refuse():
+    def run(rank):
+        m = divided()
+        backward(m, 0, rank, 3)
+        p = m[0].weight
+        with plait.no_grad():
+            wrong = {
+                "norm": lambda t: t.norm(),
+                "sum": lambda t: t.sum(),
+                "mean": lambda t: plait.mean(t * 2),
+                "max": lambda t: t.abs().max(),
+                "matmul": lambda t: t @ t.T,
+                "view": lambda t: t.view(-1),
+                "index": lambda t: t[0],
+                "all": lambda t: t.isfinite().all(),
+                "cat": lambda t: plait.cat([t, t]),
+                "softmax": lambda t: t.softmax(0),
+                "broadcast": lambda t: t + plait.zeros(5, *t.shape),
+                "vector_norm": plait.linalg.vector_norm,
+                "randn_like": plait.randn_like,
+                "dropout": nn.functional.dropout,
+            }
+            for name, fn in wrong.items():
+                for what, t in (("parameter weight", p), ("the gradient of parameter weight", p.grad)):
+                    for s in (t, t.detach(), t.clone(), t.data * 0.5 if name != "broadcast" else t):
+                        with pytest.raises(RuntimeError, match=f"{what} is divided over ranks.*full_tensor"):
+                            fn(s)
+            running = plait.zeros_like(p)
+            running.lerp_(p.grad, 0.1)
+            with pytest.raises(RuntimeError, match="gradient of parameter weight is divided"):
+                running.norm()
+            with pytest.raises(RuntimeError, match="parameter weight is divided"):
+                parameters_to_vector(m.parameters())
+            with pytest.raises(RuntimeError, match="gradient of parameter weight is divided"):
+                get_total_norm([q.grad for q in m.parameters()])
+        with pytest.raises(RuntimeError, match="parameter weight is divided over ranks and is not gathered"):
+            p.norm()
+        assert p.numel() == p.detach().numel() == p.grad.numel() == 28
+        assert sum(q.numel() for q in m.parameters()) == sum(q.numel() for q in model().parameters())
+        assert p.to_local().numel() == p.shape.numel() == len(p.grad.to_local().flatten())
+        whole = p.grad.full_tensor()
+        assert whole.shape == (7, 4)
+        assert p.to_local().norm() >= 0
+        want = whole.square().sum() + sum(q.grad.full_tensor().square().sum() for q in list(m.parameters())[1:])
+        np.testing.assert_allclose(clip_grad_norm_(m.parameters(), 1e-3).item() ** 2, want.item(), rtol=1e-9)
+        m.unshard()
+        assert m[2].weight.norm() > 0
+        m.reshard()
+        with plait.no_grad(), pytest.raises(RuntimeError, match="divided"):
+            m[2].weight.norm()
+
+    spawn(run)
+
+
+class Momentum(plait.optim.Optimizer):
+    """Element by element; with `trust`, by the ratio of norms of whole parameters."""
+
+    def __init__(self, params, trust=False):
+        super().__init__(params, {"lr": 0.1, "trust": trust})
+
+    @plait.no_grad()
+    def step(self):
+        for g in self.param_groups:
+            for p in g["params"]:
+                b = self.state[p].setdefault("b", plait.zeros_like(p))
+                b.mul_(0.9).add_(p.grad + 0.01 * p)
+                rate = p.norm() / b.norm() if g["trust"] else 1.0
+                p.add_(b * rate, alpha=-g["lr"])
+
+
+def test_optimisers_of_ones_own():
+    def train(m, rank=0, world=1):
+        opt = Momentum(m.parameters())
+        for s in range(3):
+            opt.zero_grad()
+            backward(m, s, rank, world)
+            opt.step()
+        return values(m) if world == 1 else m
+
+    want = alone(lambda: train(model()))
+
+    def run(rank):
+        same(train(divided(), rank, 3), want)
+        m = divided()
+        backward(m, 0, rank, 3)
+        with pytest.raises(RuntimeError, match=r"norm: parameter weight is divided over ranks"):
+            Momentum(m.parameters(), trust=True).step()
+
+    spawn(run)
+
+
+def test_averages_of_models():
+    def train(m, average, rank=0, world=1):
+        opt = plait.optim.SGD(m.parameters(), lr=0.1)
+        for s in range(3):
+            opt.zero_grad()
+            backward(m, s, rank, world)
+            opt.step()
+            average.update_parameters(m)
+        return average
+
+    def made(m):
+        return AveragedModel(m, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+
+    def one():
+        m = model()
+        return values(train(m, made(m)))
+
+    want = alone(one)
+
+    def run(rank):
+        m = model()
+        average = made(m)
+        fully_shard(m)
+        fully_shard(average.module)
+        same(train(m, average, rank, 3), want)
+        with pytest.raises(TypeError, match="divide the copy too"):
+            copy.deepcopy(m[0].weight)
+        with pytest.raises((RuntimeError, ValueError), match=r"divided over ranks|cannot be broadcast"):
+            made(model()).update_parameters(m)
+
+    spawn(run)
+
+
+def clamped(m, seen):
+    """Limits gradients by hooks, some of which change nothing."""
+    for i, p in enumerate(m.parameters()):
+        p.register_hook(lambda g: g.clamp(-0.05, 0.05))
+        p.register_hook(lambda g: None)
+        p.register_hook(lambda g: g * 0).remove()
+
+        def after(q, i=i, p=p):
+            assert q is p
+            assert q.grad is not None
+            seen.append(i)
+
+        p.register_post_accumulate_grad_hook(after)
+    return m
+
+
+def stepping(m):
+    """Makes each parameter step, and drop its gradient, as soon as it has one."""
+    for p in m.parameters():
+        opt = plait.optim.SGD([p], lr=0.1, momentum=0.9)
+
+        def step(q, opt=opt):
+            opt.step()
+            q.grad = None
+
+        p.register_post_accumulate_grad_hook(step)
+    return m
+
+
+def hooked(m, steps, rank=0, world=1):
+    opt = plait.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)
+    for s in range(3):
+        for k in range(steps):  # gradients add up
+            backward(m, s + k, rank, world)
+        opt.step()
+        opt.zero_grad()
+    return values(m) if world == 1 else m
+
+
+MADE = {
+    "units": divided,
+    "one unit": lambda: fully_shard(model()),
+    "kept": lambda: fully_shard(model(), reshard_after_forward=False),
+    "policy": lambda: FSDP(model(), auto_wrap_policy={nn.Linear}),
+}
+
+
+@pytest.mark.parametrize("how", MADE)
+def test_hooks_on_gradients(how):
+    """They see this rank's rows of the averaged gradient; those that run after it can step and drop it."""
+    order: list = []
+    want = alone(lambda: hooked(clamped(model(), order), 2))
+    stepped = alone(lambda: hooked(stepping(model()), 1))
+
+    def run(rank):
+        seen = []
+        same(hooked(clamped(MADE[how](), seen), 2, rank, 3), want)
+        assert sorted(seen) == sorted(order)
+        same(hooked(stepping(MADE[how]()), 1, rank, 3), stepped)
+        m = MADE[how]()
+        units = [x for x in m.modules() if hasattr(x, "unshard")]
+        for x in units:
+            x.unshard()
+        clamped(m, [])
+        for x in units:
+            x.reshard()
+        same(hooked(m, 2, rank, 3), want)
+
+    spawn(run)
+
+
+def test_hooks_from_before_a_model_is_divided():
+    order: list = []
+    want = alone(lambda: hooked(clamped(model(), order), 2))
+
+    def run(rank):
+        seen = []
+        m = clamped(model(), seen)
+        fully_shard(m[0])
+        same(hooked(fully_shard(m), 2, rank, 3), want)
+        assert sorted(seen) == sorted(order)
+
+    spawn(run)
+
+
+def test_hooks_wait_for_synchronisation():
+    def run(rank):
+        m, seen = FSDP(model()), []
+        p = m[0].weight
+        p.register_post_accumulate_grad_hook(lambda q: seen.append(q.grad.full_tensor().numpy()))
+        with m.no_sync():
+            backward(m, 0, rank, 3)
+        assert seen == []
+        backward(m, 1, rank, 3)
+        want = model()
+        backward(want, 0)
+        backward(want, 1)
+        (got,) = seen
+        np.testing.assert_allclose(got, want[0].weight.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+        def broken(g):
+            raise KeyError("of the hook")
+
+        hook = p.register_hook(broken)
+        with pytest.raises(KeyError, match="of the hook"):
+            backward(m, 0, rank, 3)
+        hook.remove()
+        p.register_hook(lambda g: g.to_local().flatten() if g.to_local().dim() else g)
+        with pytest.raises(
+            RuntimeError, match=r"register_hook: the hook on parameter 0.weight returned .* this rank's rows"
+        ):
+            backward(m, 0, rank, 3)
+
+    spawn(run)
+
+
+def penalised(m, rank=0, world=1):
+    """A penalty on the gradient of the input, as of a critic."""
+    each = 6 // world
+    x, y = batch(0, range(rank * each, (rank + 1) * each))
+    x.requires_grad = True
+    out = m(x)
+    (g,) = plait.autograd.grad(out.square().sum(), x, create_graph=True)
+    (g.square().sum(1).mean() + (out - y).square().mean()).backward()
+    return m
+
+
+@pytest.mark.parametrize("how", MADE)
+def test_gradients_of_gradients(how):
+    want = alone(lambda: [p.grad.numpy().copy() for p in penalised(model()).parameters()])
+
+    def run(rank):
+        m = MADE[how]()
+        before = plait.memory_stats(f"cpu:{rank}")["current.communication"]
+        penalised(m, rank, 3)
+        for p, w in zip(m.parameters(), want, strict=True):
+            np.testing.assert_allclose(p.grad.full_tensor().numpy(), w, rtol=1e-9, atol=1e-12)
+        assert plait.memory_stats(f"cpu:{rank}")["current.communication"] <= before
+        m.zero_grad()
+        x, y = batch(0)
+        with pytest.raises(NotImplementedError, match=r"weight of .* its gradient cannot be differentiated again"):
+            (m(x) - y).square().mean().backward(create_graph=True)
+
+    spawn(run)
