@@ -514,3 +514,37 @@ def test_shared_parameters_keep_apart_from_those_of_their_new_unit():
         close(full(m), want, 0)
 
     spawn(run, 2)
+
+
+def test_policies_leave_shared_parameters_to_one_unit():
+    """A parameter whose only module is a unit, but which another module uses too, is averaged and gathered above."""
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(WIDTH, 5, bias=False), nn.Linear(WIDTH, 5)
+            self.second.weight = self.first.weight
+            self.last = nn.Linear(5, 2)
+
+        def forward(self, x):
+            return self.last(self.first(x).tanh() * self.second(x))
+
+    def make():
+        plait.manual_seed(1)
+        return nn.Sequential(Tied(), nn.Tanh(), nn.Linear(2, 2))
+
+    plait.set_default_dtype(plait.float64)
+    m = make()
+    train(m, each=6)
+    want = {n: p.detach().numpy().copy() for n, p in m.named_parameters()}
+    plait.set_default_dtype(plait.float32)
+
+    def run(rank):
+        for policy in ({nn.Linear}, {nn.Linear, Tied}):
+            m = FSDP(make(), auto_wrap_policy=policy)
+            assert all(isinstance(p, fsdp.ShardedParameter) for p in m.parameters())
+            train(m, rank)
+            close(full(m), want)
+            assert {x.name for x in m.fsdp_layout()} == set(want)
+
+    spawn(run)

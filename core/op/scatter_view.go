@@ -24,7 +24,10 @@ func DiagonalScatter(t, src *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 // scatterView returns a copy of t with src, of the view's shape, in the place of a view.
 func scatterView(name string, t, src *core.Tensor, view func(t *core.Tensor) *core.Tensor) *core.Tensor {
 	a := beginView(name, t)
-	a.check(src.Usable(name))
+	if a.check(src.Usable(name)); a.err == nil {
+		a.division = src.Division()
+		a.wholes()
+	}
 	if a.err != nil {
 		return a.fail()
 	}

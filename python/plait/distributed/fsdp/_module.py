@@ -46,9 +46,15 @@ def unit_of(module: Module) -> Unit | None:
 
 
 def divide(
-    modules: Sequence[Module], choices: Choices, ignored: set[int], prefix: str = "", root: bool = False
+    modules: Sequence[Module],
+    choices: Choices,
+    ignored: set[int],
+    prefix: str = "",
+    root: bool = False,
+    left: set[int] | None = None,
 ) -> Unit:
-    """Makes modules one unit: of their parameters, but those of units below and those ignored."""
+    """Makes modules one unit: of their parameters, but those of units below, ignored ones, and those left to others."""
+    ignored, given = ignored | (left or set()), ignored
     named: dict[Parameter, str] = {}
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
     shared: dict[ShardedParameter, tuple[Unit, str]] = {}
@@ -57,7 +63,7 @@ def divide(
             raise RuntimeError(f"fully_shard: {type(module).__name__} was given to fully_shard before")
         # Modules of a list are told apart by their numbers: a parameter is known by its label in the unit.
         for label, owner in _own_modules(module, f"{prefix}{number}." if len(modules) > 1 else prefix):
-            _begin(owner, choices.init, ignored)
+            _begin(owner, choices.init, given)
             tables += _tables(owner)
             for key, p in owner._parameters.items():
                 if p is None or id(p) in ignored or p in named:
@@ -70,6 +76,10 @@ def divide(
                     shared[p] = p._unit()[0], label + key
                 else:
                     named[p] = label + key
+        for label, owner, theirs in _left_below(module, prefix):
+            for key, p in owner._parameters.items():
+                if p is not None and id(p) in theirs - ignored and not isinstance(p, ShardedParameter):
+                    named.setdefault(p, label + key)
     devices = [get_default_device() if p.is_meta else p.device for p in named]
     where = devices[0] if devices else None
     param, reduce, output, keep_inputs = precision_of(choices.precision, root)
@@ -93,6 +103,7 @@ def divide(
             check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h, label))
             ShardedParameter._make(p, unit, label)
     unit.by_default, unit.ignored, unit.device = choices.keep is None, ignored, where
+    unit.left = left or set()
     for module in modules:
         module.__dict__["_fsdp_unit"] = unit
     return unit
@@ -120,6 +131,18 @@ def _own_modules(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:
     for name, child in module._modules.items():
         if child is not None and unit_of(child) is None:
             yield from _own_modules(child, f"{prefix}{name}.")
+
+
+def _left_below(module: Module, prefix: str) -> Iterator[tuple[str, Module, set[int]]]:
+    """Yields the modules in units below, with what these have left to a unit that has all users of it."""
+    for name, child in module._modules.items():
+        if child is None:
+            continue
+        label, unit = f"{prefix}{name}.", unit_of(child)
+        if unit is not None and unit.left:
+            for below, owner in child.named_modules():
+                yield f"{label}{below}." if below else label, owner, unit.left
+        yield from _left_below(child, label)
 
 
 def tree_of(module: Module) -> Tree:

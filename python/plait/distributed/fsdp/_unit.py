@@ -82,7 +82,8 @@ class Unit:
         self.device: Device | None = None  # where it computes; None without parameters of its own
         self.divisor: float | None = None  # of sums of gradients, if it is not the number of ranks
         self.by_default = False  # whether to free parameters after forward was not said
-        self.ignored: set[int] = set()  # parameters that stay whole
+        self.ignored: set[int] = set()  # parameters that are not the unit's
+        self.left: set[int] = set()  # of these, those that a unit above has
         handles, given = array("q", [p._h for _, p in named]), array("q", numbers)
         self.handle = check(
             _core.bind_FsdpUnitNew(

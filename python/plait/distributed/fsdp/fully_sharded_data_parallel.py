@@ -339,7 +339,7 @@ def _wrap_below(
             # A parameter that a module outside of the unit uses too is left to one that has both.
             outside = {i for i, names in users.items() if any(not n.startswith(f"{full}.") for n in names)}
             own = choices._replace(**answer) if isinstance(answer, dict) else choices
-            divide([child], own, ignored | outside, prefix=f"{full}.")
+            divide([child], own, ignored, prefix=f"{full}.", left=outside - ignored)
             accept_full_states(child)
             swap_class(child, FullyShardedDataParallel)
             below = elements
