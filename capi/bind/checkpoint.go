@@ -34,7 +34,8 @@ func pieces(header string, list Tensors, n int64) (checkpoint.State, error) {
 	}
 	for i, t := range tensors(list, n) {
 		p := h.Pieces[i]
-		s.Pieces = append(s.Pieces, checkpoint.Piece{Name: p.Name, Tensor: t, Shape: p.Shape, Offset: p.Offset, Any: p.Any})
+		// A part of a parameter is here for what it holds.
+		s.Pieces = append(s.Pieces, checkpoint.Piece{Name: p.Name, Tensor: t.Detach(), Shape: p.Shape, Offset: p.Offset, Any: p.Any})
 	}
 	return s, nil
 }
