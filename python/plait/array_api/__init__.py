@@ -1,8 +1,8 @@
 """The array API standard, 2023.12: its names, arguments and results over plait's tensors.
 
 `x.__array_namespace__()` returns this module, for code that is written for any array library. Where the standard and
-PyTorch give one name to two things, as `max` or `sort`, this module has the standard's. Complex numbers are not there,
-and of the integers those of `dtypes()`.
+PyTorch give one name to two things, as `max` or `sort`, this module has the standard's; docs/array_api.md says what is
+not there.
 """
 
 # ruff: noqa: A004
@@ -12,79 +12,47 @@ from plait import (
     abs,
     acos,
     acosh,
-    add,
     asin,
     asinh,
     atan,
-    atan2,
     atanh,
-    bitwise_and,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
     ceil,
     conj,
-    copysign,
     cos,
     cosh,
-    divide,
     exp,
     expm1,
-    finfo,
     float32,
     float64,
     floor,
-    floor_divide,
     from_dlpack,
-    greater,
-    greater_equal,
-    hypot,
-    iinfo,
     int32,
     int64,
     isfinite,
     isinf,
     isnan,
-    less,
-    less_equal,
     log,
     log1p,
     log2,
     log10,
-    logaddexp,
-    logical_and,
     logical_not,
-    logical_or,
-    logical_xor,
-    matmul,
-    maximum,
-    minimum,
-    multiply,
     negative,
     newaxis,
-    not_equal,
     positive,
-    pow,
     real,
-    remainder,
     round,
-    sign,
     signbit,
     sin,
     sinh,
     sqrt,
     square,
-    subtract,
     tan,
     tanh,
     trunc,
     uint8,
-    where,
 )
 from plait import bitwise_not as bitwise_invert
 from plait import bool as bool
-from plait import eq as equal
 from plait._tensor import Tensor as Array
 from plait.array_api import linalg
 from plait.array_api._arrays import (
@@ -95,7 +63,6 @@ from plait.array_api._arrays import (
     argsort,
     broadcast_arrays,
     broadcast_to,
-    clip,
     concat,
     cumulative_sum,
     expand_dims,
@@ -142,7 +109,40 @@ from plait.array_api._creation import (
     zeros,
     zeros_like,
 )
-from plait.array_api._types import __array_namespace_info__, astype, can_cast, isdtype, result_type
+from plait.array_api._elementwise import (
+    add,
+    atan2,
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    clip,
+    copysign,
+    divide,
+    equal,
+    floor_divide,
+    greater,
+    greater_equal,
+    hypot,
+    less,
+    less_equal,
+    logaddexp,
+    logical_and,
+    logical_or,
+    logical_xor,
+    matmul,
+    maximum,
+    minimum,
+    multiply,
+    not_equal,
+    pow,
+    remainder,
+    sign,
+    subtract,
+    where,
+)
+from plait.array_api._types import __array_namespace_info__, astype, can_cast, finfo, iinfo, isdtype, result_type
 from plait.array_api.linalg import matrix_transpose, tensordot, vecdot
 
 __array_api_version__ = "2023.12"

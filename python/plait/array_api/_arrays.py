@@ -9,6 +9,7 @@ import plait
 from plait import _ops
 from plait._layout import Size
 from plait._tensor import Tensor
+from plait.array_api._elementwise import promoted
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
@@ -17,7 +18,10 @@ Axes: TypeAlias = int | Sequence[int] | None
 
 # --- forms ---
 
-broadcast_to = plait.broadcast_to
+
+def broadcast_to(x: Tensor, /, shape: Sequence[int]) -> Tensor:
+    """Returns a view of an array in a shape to which it broadcasts."""
+    return plait.broadcast_to(x, tuple(shape))
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
@@ -38,11 +42,11 @@ def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
     """Returns arrays one after the other along an axis; with None, all their elements in one dimension."""
     if axis is None:
-        return plait.cat([a.reshape(-1) for a in arrays])
-    return plait.cat(list(arrays), axis)
+        return plait.cat([a.reshape(-1) for a in promoted(*arrays)])
+    return plait.cat(promoted(*arrays), axis)
 
 
-def expand_dims(x: Tensor, /, *, axis: int = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: int) -> Tensor:
     """Returns a view with an axis of size 1 more."""
     return plait.unsqueeze(x, axis)
 
@@ -95,7 +99,7 @@ def squeeze(x: Tensor, /, axis: Any) -> Tensor:
 
 def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     """Returns arrays along a new axis."""
-    return plait.stack(list(arrays), axis)
+    return plait.stack(promoted(*arrays), axis)
 
 
 def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
@@ -114,12 +118,8 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
         if x.ndim != 1:
             raise ValueError(f"take: want an axis for an array of {x.ndim} dimensions")
         axis = 0
-    return plait.index_select(x, axis, indices)
-
-
-def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
-    """Returns the elements, those beyond a bound replaced by it; bounds may be arrays."""
-    return plait.clone(x) if min is None and max is None else plait.clamp(x, min, max)
+    size = x.shape[axis]
+    return plait.index_select(x, axis, plait.where(indices < 0, indices + size, indices))
 
 
 # --- reductions ---
@@ -136,58 +136,66 @@ def _axes(x: Tensor, axis: Axes) -> tuple[int, ...]:
     return tuple(a % x.ndim for a in wanted)
 
 
-def _one_by_one(function: Any, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    """Reduces along several axes with a function that takes one."""
-    for a in sorted(_axes(x, axis), reverse=True):
-        x = function(x, a, keepdims)
-    return x
+def _along(function: Any, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    """Reduces along several axes, or along none, which leaves each element its own result."""
+    dims = _axes(x, axis)
+    return function(x, dims, keepdims) if dims else function(plait.unsqueeze(x, -1), (-1,), False)
+
+
+def _one_by_one(function: Any) -> Any:
+    """Returns a function that reduces along several axes, made of one that takes one."""
+
+    def reduce(x: Tensor, dims: Sequence[int], keepdims: bool) -> Tensor:
+        for d in sorted(dims, reverse=True):
+            x = function(x, d, keepdims)
+        return x
+
+    return reduce
 
 
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether all elements along axes, along all by default, are other than 0."""
-    return _one_by_one(_ops.all, x.bool(), axis, keepdims)
+    return _along(_one_by_one(_ops.all), x.bool(), axis, keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether an element along axes, along all by default, is other than 0."""
-    return _one_by_one(_ops.any, x.bool(), axis, keepdims)
+    return _along(_one_by_one(_ops.any), x.bool(), axis, keepdims)
 
 
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Returns the largest elements along axes, along all by default."""
-    return plait.amax(x, _axes(x, axis), keepdims) if x.ndim else plait.clone(x)
+    return _along(plait.amax, x, axis, keepdims)
 
 
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Returns the smallest elements along axes, along all by default."""
-    return plait.amin(x, _axes(x, axis), keepdims) if x.ndim else plait.clone(x)
+    return _along(plait.amin, x, axis, keepdims)
 
 
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:
     """Returns the sums of elements along axes, along all by default."""
-    x = x if dtype is None else x.to(dtype)
-    return plait.sum(x, _axes(x, axis), keepdims) if x.ndim else plait.sum(x)
+    return _along(lambda x, d, k: plait.sum(x, d, k, dtype=dtype), x, axis, keepdims)
 
 
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:
     """Returns the products of elements along axes, along all by default."""
-    x = x if dtype is None else x.to(dtype)
-    return _one_by_one(plait.prod, x, axis, keepdims) if x.ndim else plait.prod(x)
+    return _along(_one_by_one(lambda x, d, k: plait.prod(x, d, k, dtype=dtype)), x, axis, keepdims)
 
 
 def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Returns the means of elements along axes, along all by default."""
-    return plait.mean(x, _axes(x, axis), keepdims) if x.ndim else plait.clone(x)
+    return _along(plait.mean, x, axis, keepdims)
 
 
 def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Returns the variances along axes, along all by default: sums of squares over the count less the correction."""
-    return plait.var(x, _axes(x, axis), correction=correction, keepdim=keepdims)
+    return _along(lambda x, d, k: plait.var(x, d, correction=correction, keepdim=k), x, axis, keepdims)
 
 
 def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Returns the roots of `var`."""
-    return plait.std(x, _axes(x, axis), correction=correction, keepdim=keepdims)
+    return _along(lambda x, d, k: plait.std(x, d, correction=correction, keepdim=k), x, axis, keepdims)
 
 
 def cumulative_sum(
@@ -238,6 +246,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 
 def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Returns where in a sorted array x1 other elements would have to go."""
+    x1, x2 = promoted(x1, x2)
     return plait.searchsorted(x1, x2, side=side, sorter=sorter)
 
 

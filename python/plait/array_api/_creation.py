@@ -75,6 +75,7 @@ def eye(
     n_cols = n_rows if n_cols is None else n_cols
     if k == 0:
         return plait.eye(n_rows, n_cols, dtype=dtype, device=device)
+    k = max(-n_rows, min(k, n_cols))  # there is no diagonal beyond
     rows, columns = plait.arange(n_rows, device=device), plait.arange(n_cols, device=device)
     return (columns - rows[:, None] == k).to(dtype or plait.get_default_dtype())
 

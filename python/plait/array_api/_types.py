@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plait
 from plait._tensor import Tensor
@@ -60,6 +60,40 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     for number in numbers:
         found = plait.result_type(plait.empty(1, dtype=found), number)
     return found
+
+
+class FloatLimits(NamedTuple):
+    """The limits of a floating-point dtype."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+class IntegerLimits(NamedTuple):
+    """The limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def finfo(type: DType | Tensor, /) -> FloatLimits:
+    """Returns the limits of a floating-point dtype, or of an array's."""
+    dtype = type.dtype if isinstance(type, Tensor) else type
+    f = plait.finfo(dtype)
+    return FloatLimits(f.bits, f.eps, f.max, f.min, f.smallest_normal, dtype)
+
+
+def iinfo(type: DType | Tensor, /) -> IntegerLimits:
+    """Returns the limits of an integer dtype, or of an array's."""
+    dtype = type.dtype if isinstance(type, Tensor) else type
+    i = plait.iinfo(dtype)
+    return IntegerLimits(i.bits, i.max, i.min, dtype)
 
 
 class Info:
