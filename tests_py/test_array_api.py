@@ -1,6 +1,8 @@
 """The array API standard: its names, with NumPy's results, which follow it too."""
 
 # ruff: noqa: SIM905
+from pathlib import Path
+
 import numpy as np
 import plait
 import pytest
@@ -236,3 +238,96 @@ def test_what_it_refuses():
     ]:
         with pytest.raises(error, match=message):
             call()
+
+
+S = plait.tensor(1.5, dtype=plait.float64)  # no dimensions, but a wider dtype
+F = plait.tensor(X)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_arrays_without_dimensions_promote(name):
+    """The operators of tensors are PyTorch's, for which they do not."""
+    bools = name in ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
+    for pair in [(S, F), (F, S)]:
+        out = getattr(XP, name)(*pair)
+        assert out.dtype is (plait.bool if bools else plait.float64)
+    same(getattr(XP, name)(S, F), getattr(np, name)(np.float64(1.5), X))
+    assert (S + F).dtype is plait.float32
+
+
+def test_what_promotes_beside_them():
+    assert XP.where(plait.tensor(B), S, F).dtype is plait.float64
+    assert XP.bitwise_and(plait.tensor(3), plait.tensor([1], dtype=plait.int32)).dtype is plait.int64
+    assert not XP.equal(plait.tensor(0.1, dtype=plait.float64), plait.tensor([0.1])).item()
+    double = F.double()
+    for out in (
+        XP.matmul(F, double.mT), XP.tensordot(F, double), XP.vecdot(F, double), XP.linalg.solve(F[:, :2], double),
+        XP.linalg.cross(F, double), XP.linalg.outer(F[0], double[0]), XP.concat([F, double]), XP.stack([F, double]),
+    ):  # fmt: skip
+        assert out.dtype is plait.float64
+    assert XP.searchsorted(plait.tensor(np.sort(V)), plait.tensor(V).double()).dtype is plait.int64
+    assert XP.add(F, 1).dtype is XP.add(1.5, F).dtype is plait.float32
+
+
+def test_names_of_arguments_in_linear_algebra():
+    la, t = XP.linalg, plait.tensor(np.stack([X, X + 1]))
+    n = t.numpy()
+    same(la.vector_norm(t, axis=(0, 2), keepdims=True), np.linalg.vector_norm(n, axis=(0, 2), keepdims=True))
+    same(la.vector_norm(t, axis=(), ord=1), np.abs(n))
+    same(la.matrix_norm(t, keepdims=True, ord=1), np.linalg.matrix_norm(n, keepdims=True, ord=1))
+    same(la.cross(t, t + 1, axis=-1), np.linalg.cross(n, n + 1))
+    same(la.vecdot(t, t, axis=-2), (n * n).sum(-2))
+    same(XP.vecdot(t, t[0], axis=-1), (n * n[0]).sum(-1))
+    bytes_ = plait.tensor([200, 100], dtype=plait.uint8)
+    assert la.vecdot(bytes_, bytes_).dtype is plait.uint8
+    same(la.solve(plait.tensor(X[:, :2]), plait.tensor(X[:, 2])), np.linalg.solve(X[:, :2], X[:, 2]))
+    for shape in [(0, 3), (3, 0), (2, 0, 0)]:
+        assert la.pinv(plait.zeros(shape)).shape == (*shape[:-2], shape[-1], shape[-2])
+    same(la.diagonal(t, offset=1), np.linalg.diagonal(n, offset=1))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "min", "var", "std", "any", "all"])
+def test_no_axes_are_not_all_axes(name):
+    for a in (X, X[0, 0], X[None]):
+        for keepdims in (False, True):
+            same(
+                getattr(XP, name)(plait.tensor(a), axis=(), keepdims=keepdims),
+                getattr(np, name)(a, axis=(), keepdims=keepdims),
+            )
+    same(getattr(XP, name)(plait.tensor(X[0, 0])), getattr(np, name)(X[0, 0]))
+
+
+def test_edges():
+    nan = float("nan")
+    same(XP.sign(plait.tensor([nan, -0.0, -2.0])), np.sign(np.array([nan, -0.0, -2.0], np.float32)))
+    same(XP.take(F, plait.tensor([-1, 0]), axis=1), np.take(X, [-1, 0], axis=1))
+    out = XP.cumulative_sum(plait.tensor([200, 100], dtype=plait.uint8), dtype=plait.uint8, include_initial=True)
+    assert out.dtype is plait.uint8 and out.tolist() == [0, 200, 44]
+    for k in (1 << 63, -(1 << 63), 5, -5):
+        assert XP.eye(3, 4, k=k).tolist() == np.zeros((3, 4)).tolist()
+    same(XP.expand_dims(F, 1), np.expand_dims(X, 1))
+    same(XP.broadcast_to(F, shape=(2, 2, 3)), np.broadcast_to(X, (2, 2, 3)))
+    with pytest.raises(ValueError, match="use flip"):
+        F[::-1]
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_limits_of_floats(name):
+    dtype, want = getattr(XP, name), np.finfo(name)
+    for got in (XP.finfo(dtype), XP.finfo(plait.ones(2, dtype=dtype))):
+        assert got.dtype is dtype
+        assert (got.bits, got.eps, got.max, got.min) == (want.bits, want.eps, want.max, want.min)
+        assert got.smallest_normal == want.smallest_normal and type(got.eps) is float
+
+
+@pytest.mark.parametrize("name", ["uint8", "int32", "int64"])
+def test_limits_of_integers(name):
+    dtype, want = getattr(XP, name), np.iinfo(name)
+    for got in (XP.iinfo(dtype), XP.iinfo(plait.ones(2, dtype=dtype))):
+        assert got == (want.bits, want.max, want.min, dtype)
+
+
+def test_what_the_document_says_is_not_there():
+    page = (Path(plait.__file__).parents[2] / "docs/array_api.md").read_text("utf-8")
+    for name in ("complex64", "complex128", "imag", "fft", "int8", "int16", "uint16", "uint32", "uint64"):
+        assert f"`{name}`" in page and not hasattr(XP, name)

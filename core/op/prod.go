@@ -31,7 +31,7 @@ func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 
 // ProdWith is [Prod] with options.
 func ProdWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
-	if o.DType == nil || x.Err() != nil || *o.DType == x.DType() {
+	if o.DType == nil || x.Err() != nil || *o.DType == x.DType() && sumType(x.DType()) == x.DType() {
 		return Prod(x, dims, o.KeepDim)
 	}
 	return compose("prod", func() *core.Tensor {

@@ -53,7 +53,7 @@ func CumProdInPlace(x *core.Tensor, dim int) *core.Tensor {
 }
 
 func scanAs(name string, f func(x *core.Tensor, dim int) *core.Tensor, x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
-	if o.DType == nil || x.Err() != nil || *o.DType == x.DType() {
+	if o.DType == nil || x.Err() != nil || *o.DType == x.DType() && sumType(x.DType()) == x.DType() {
 		return f(x, dim)
 	}
 	return compose(name, func() *core.Tensor { return castTo(f(castTo(x, *o.DType), dim), *o.DType) })
