@@ -24,7 +24,7 @@ SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128 PLAIT_TEST_DRIVERS="
 # What the compiled module of the Python package is made of.
 SOURCES := $(shell find core gpu parallel capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
-.PHONY: help setup build extension generate test test-full test-race test-python test-package train train-go bench library wheel sdist lint fmt clean
+.PHONY: help setup build extension generate test test-full test-race test-python test-package fuzz train train-go bench library wheel sdist lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -76,6 +76,10 @@ test-package: extension  ## wheel and source distribution, each installed into a
 
 test-full: setup lint test test-race test-package  ## all of these, and a minute of each fuzz target
 	@internal/make/fuzz 60s
+
+fuzz: extension  ## random tests beside PyTorch, which goes into an environment of its own: SEED=1 SECONDS=600 KINDS=operations,threads
+	@internal/make/fuzz-venv
+	@PLAIT_BLAS= PYTHONPATH=python:. build/fuzz-venv/bin/python -m tests_fuzz --seed $(or $(SEED),0) --seconds $(or $(SECONDS),600) $(if $(KINDS),--kinds $(KINDS)) $(ARGS)
 
 train: extension  ## train a small GPT on the source of Python's standard library, as examples/train_gpt.py says
 	@PLAIT_BLAS= .venv/bin/python examples/train_gpt.py $(ARGS)

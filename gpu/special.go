@@ -85,7 +85,7 @@ func specialPairCall(r *recorder, c *core.Call) error {
 		return each(n, "  var x = ld_x("+x+" + i);\n  let degree = ld_d("+d+" + i);\n"+
 			"  if (plait_isnan_f32(x) || plait_unbounded(degree)) { st_y("+y+" + i, plait_nan()); return; }\n"+
 			fmt.Sprintf("  if (degree >= %d.0) { %s st_y(%s + i, plait_nan()); return; }\n", longestDegree+1, fault("i"), y)+
-			"  if (degree < 1.0) { st_y("+y+" + i, select("+at0+", 0.0, degree < 0.0)); return; }\n"+start+
+			"  if (degree < 1.0) { st_y("+y+" + i, select("+at0+", 0.0, degree <= -1.0)); return; }\n"+start+
 			"  var o = 1.0;\n  var do_ = 0.0;\n  var q = "+f.first+";\n  var dq = "+f.slope+";\n  let last = u32(degree);\n"+
 			"  for (var k = 1u; k < last; k++) {\n    let m = f32(k);\n    let r = "+f.after+";\n    let dr = "+f.afterSlope+";\n"+
 			"    o = q; q = r; do_ = dq; dq = dr;\n  }\n  st_y("+y+" + i, "+result+");\n")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 import numpy as np
-import torch
-
 import plait
+import torch
 
 DTYPES = {
     torch.float64: plait.float64,
@@ -24,7 +24,7 @@ DTYPES = {
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 
-class Absent(Exception):  # noqa: N818
+class Absent(Exception):
     """An argument has no counterpart in Plait: a dtype, a layout, a memory format."""
 
 
@@ -137,7 +137,11 @@ def _leaf_difference(t: Any, p: Any, scale: float, values: bool) -> str:
         if isinstance(t, (bool, int, str, type(None))):
             return "" if isinstance(p, type(t)) and t == p else f"{p!r}, PyTorch {t!r}"
         if isinstance(t, float):
-            return "" if t == p or abs(t - p) <= 1e-6 * abs(t) or (t != t and p != p) else f"{p!r}, PyTorch {t!r}"
+            return (
+                ""
+                if t == p or abs(t - p) <= 1e-6 * abs(t) or (math.isnan(t) and math.isnan(p))
+                else f"{p!r}, PyTorch {t!r}"
+            )
         return ""
     if not isinstance(p, plait.Tensor):
         return f"{type(p).__name__}, PyTorch a tensor"
@@ -159,7 +163,11 @@ def values_differ(t: torch.Tensor, p: plait.Tensor, scale: float = 1.0) -> str:
         size = float(np.abs(finite.astype(np.float64)).max()) if finite.size else 0.0
         with np.errstate(all="ignore"):
             gap = np.abs(a.astype(np.float64) - b.astype(np.float64))
-            bad = ~((gap <= rtol * (np.abs(a.astype(np.float64)) + 0.05 * size) + 1e-12) | (a == b) | (np.isnan(a) & np.isnan(b)))
+            bad = ~(
+                (gap <= rtol * (np.abs(a.astype(np.float64)) + 0.05 * size) + 1e-12)
+                | (a == b)
+                | (np.isnan(a) & np.isnan(b))
+            )
     if not bad.any():
         return ""
     at = tuple(int(i[0]) for i in np.nonzero(bad)) if bad.ndim else ()

@@ -1,7 +1,7 @@
 """Operations: results, dtypes, gradients, in-place variants and shared memory, case by case as PyTorch's.
 
-The functions and their arguments come from the list that PyTorch tests itself with, so that a function which is new there is
-tried here too.
+The functions and their arguments come from the list that PyTorch tests itself with, so that a function which is new
+there is tried here too.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import plait
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-import plait
 from tests_fuzz.compare import DTYPES, Absent, Converter, difference, flat, pick_layout, shares, values_differ
 from tests_fuzz.known import ALIASES, GRADIENTS, UNDEFINED
 from tests_fuzz.report import Report
@@ -47,10 +47,13 @@ def _name(op: Any) -> str:
 def ours(op: Any) -> Callable[..., Any] | None:
     """Plait's function of that name, the method where there is none, None where there is neither.
 
-    Where PyTorch's list has a function of its own around an operation, this is that function with Plait in torch's place.
+    Where PyTorch's list has a function of its own around an operation, this is that function with Plait in torch's
+    place.
     """
     if isinstance(op.op, types.FunctionType) and op.op.__module__.startswith("torch.testing"):
-        return types.FunctionType(op.op.__code__, {**op.op.__globals__, "torch": plait}, argdefs=op.op.__defaults__, closure=op.op.__closure__)
+        return types.FunctionType(
+            op.op.__code__, {**op.op.__globals__, "torch": plait}, argdefs=op.op.__defaults__, closure=op.op.__closure__
+        )
     target: Any = plait
     for part in op.name.split("."):
         target = getattr(target, part, None)
@@ -112,7 +115,7 @@ def _compare(op: Any, function: Callable[..., Any], name: str, sample: Any, layo
             if isinstance(leaf, plait.Tensor):
                 leaf.detach().numpy() if leaf.dtype != plait.bfloat16 else leaf.detach().float().numpy()
     except REFUSALS as e:
-        _refused(e, report)
+        refused(e, report)
         return
     a_in, b_in = [t for t, _ in make.pairs], [p for _, p in make.pairs]
     defined = UNDEFINED.get(name, UNDEFINED.get(op.name, (None, "")))[0]
@@ -123,7 +126,12 @@ def _compare(op: Any, function: Callable[..., Any], name: str, sample: Any, layo
         report.found("wrong result", text)
         return
     for t, p in make.pairs:
-        if op.inplace_variant is not op.op and op.name not in ("resize_", "resize_as_") and t.shape == tuple(p.shape) and values_differ(t, p):
+        if (
+            op.inplace_variant is not op.op
+            and op.name not in ("resize_", "resize_as_")
+            and t.shape == tuple(p.shape)
+            and values_differ(t, p)
+        ):
             report.found("an input changed", values_differ(t, p))
             return
     if name not in ALIASES and shares(want, a_in) != shares(got, b_in):
@@ -138,7 +146,8 @@ def _scale(op: Any) -> float:
     return 50.0 if op.name.startswith(("linalg", "svd", "lu", "cholesky", "pinverse")) else 1.0
 
 
-def _refused(e: Exception, report: Report) -> None:
+def refused(e: Exception, report: Report) -> None:
+    """Counts an error, an internal one as found."""
     text = f"{type(e).__name__}: {e}"
     if "internal error" in text or "nil pointer" in text or "divide by zero" in text:
         report.found("internal error", text)
@@ -166,7 +175,9 @@ def _gradients(want: Any, got: Any, make: Converter, report: Report, scale: floa
     if not pairs or not outs:
         return
     if any(t.requires_grad != p.requires_grad for t, p in outs):
-        report.found("requires_grad", f"{[p.requires_grad for _, p in outs]}, PyTorch {[t.requires_grad for t, _ in outs]}")
+        report.found(
+            "requires_grad", f"{[p.requires_grad for _, p in outs]}, PyTorch {[t.requires_grad for t, _ in outs]}"
+        )
         return
     seeds = [torch.rand(t.shape, dtype=torch.float64).to(t.dtype) + 0.5 for t, _ in outs]
     try:
@@ -180,7 +191,10 @@ def _gradients(want: Any, got: Any, make: Converter, report: Report, scale: floa
             if t is None or p is None:
                 some = t if p is None else plait.zeros(1) if p is None else p
                 if some is not None and bool((some != 0).any()):
-                    report.found("wrong gradient", f"{'none' if p is None else 'some'}, PyTorch {'none' if t is None else 'some'}")
+                    report.found(
+                        "wrong gradient",
+                        f"{'none' if p is None else 'some'}, PyTorch {'none' if t is None else 'some'}",
+                    )
                     return
                 continue
             text = difference(t, p, 5 * scale)
@@ -188,6 +202,6 @@ def _gradients(want: Any, got: Any, make: Converter, report: Report, scale: floa
                 report.found("wrong gradient", text)
                 return
     except REFUSALS as e:
-        _refused(e, report)
+        refused(e, report)
         return
     report.held("equal gradient")

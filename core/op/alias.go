@@ -21,7 +21,13 @@ func HeavisideInPlace(x, y *core.Tensor) *core.Tensor {
 
 // Ldexp returns x * 2^y.
 func Ldexp(x, y *core.Tensor) *core.Tensor {
-	return compose("ldexp", func() *core.Tensor { return Mul(x, Exp2(y)) })
+	return compose("ldexp", func() *core.Tensor {
+		z := Mul(x, Exp2(y))
+		if z.Err() == nil && x.DType().IsFloat() && !y.DType().IsFloat() {
+			return To(z, x.DType())
+		}
+		return z
+	})
 }
 
 // LdexpInPlace multiplies x by 2^y and returns it.

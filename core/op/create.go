@@ -227,7 +227,9 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
 	a := beginNew("linspace", nil, o)
 	a.steps(steps)
-	t := a.out(o.dtype(core.CurrentContext().DefaultDType()), []int{steps})
+	d := o.dtype(core.CurrentContext().DefaultDType())
+	t := a.out(d, []int{steps})
+	start, end = endsIn(d, start, end)
 	if a.err == nil {
 		a.launch(a.call(linspaceKernel).Out(t).Float(start, end))
 	}
@@ -238,11 +240,21 @@ func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
 func Logspace(start, end float64, steps int, base float64, o TensorOptions) *core.Tensor {
 	a := beginNew("logspace", nil, o)
 	a.steps(steps)
-	t := a.out(o.dtype(core.CurrentContext().DefaultDType()), []int{steps})
+	d := o.dtype(core.CurrentContext().DefaultDType())
+	t := a.out(d, []int{steps})
+	start, end = endsIn(d, start, end)
 	if a.err == nil {
 		a.launch(a.call(logspaceKernel).Out(t).Float(start, end, base))
 	}
 	return a.finish(t, o)
+}
+
+// endsIn returns the ends of a range as numbers of dtype d: without fractions for integers.
+func endsIn(d core.DType, start, end float64) (float64, float64) {
+	if d.IsFloat() {
+		return start, end
+	}
+	return math.Trunc(start), math.Trunc(end)
 }
 
 func (a *application) steps(n int) {

@@ -12,14 +12,19 @@ var (
 	fminOp = elementwise("fmin", "x, y", "where(isnan(y), x, where(isnan(x), y, min(x, y)))",
 		"where(x <= y || isnan(y), grad, 0)", "where(x <= y || isnan(y), 0, grad)")
 
+	// Where x equals one bound, each gets half the gradient; where it equals both, x gets it.
 	clampOp = elementwise("clamp", "x, low, high", "min(max(x, low), high)",
-		"where(x >= low && x <= high, grad, 0)",
-		"where(low < high && x < low, grad, 0)",
-		"where(x > high || high < low, grad, 0)")
+		"where(low > high || x < low || x > high, 0, where(x == low, where(x == high, grad, grad/2), where(x == high, grad/2, grad)))",
+		"where(low > high, 0, where(x < low, grad, where(x == low && low < high, grad/2, 0)))",
+		"where(low > high || x > high, grad, where(x == high && low < high, grad/2, 0))")
 	clampMinOp = elementwise("clamp_min", "x, low", "max(x, low)",
-		"where(x >= low, grad, 0)", "where(x < low, grad, 0)")
+		"where(x < low, 0, where(x == low, grad/2, grad))", "where(x < low, grad, where(x == low, grad/2, 0))")
 	clampMaxOp = elementwise("clamp_max", "x, high", "min(x, high)",
-		"where(x <= high, grad, 0)", "where(x > high, grad, 0)")
+		"where(x > high, 0, where(x == high, grad/2, grad))", "where(x > high, grad, where(x == high, grad/2, 0))")
+	// Where x equals a bound that is a number, no gradient passes.
+	clampNumbersOp   = elementwise("clamp_numbers", "x, low, high", "min(max(x, low), high)", "where(x <= low || x >= high, 0, grad)", "", "")
+	clampMinNumberOp = elementwise("clamp_min_number", "x, low", "max(x, low)", "where(x <= low, 0, grad)", "")
+	clampMaxNumberOp = elementwise("clamp_max_number", "x, high", "min(x, high)", "where(x >= high, 0, grad)", "")
 )
 
 // Maximum returns the larger of x and y, elementwise; NaN if either is. Where they are equal, each gets half the gradient.
@@ -36,29 +41,43 @@ func Fmax(x, y *core.Tensor) *core.Tensor { return fmaxOp.apply(nil, x, y) }
 func Fmin(x, y *core.Tensor) *core.Tensor { return fminOp.apply(nil, x, y) }
 
 // Clamp returns x limited to [low, high], elementwise. Either bound may be nil. Where low exceeds high, the result is high.
+// Where x equals a bound, a tensor gets half of the gradient, and of a number nobody gets any.
 func Clamp(x, low, high *core.Tensor) *core.Tensor {
-	switch {
-	case low == nil && high == nil:
+	op, bounds := clampBy(low, high)
+	if op == nil {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "clamp", "got no bound, want a minimum, a maximum or both"))
-	case high == nil:
-		return clampMinOp.apply(nil, x, low)
-	case low == nil:
-		return clampMaxOp.apply(nil, x, high)
 	}
-	return clampOp.apply(nil, x, low, high)
+	return op.apply(nil, append([]*core.Tensor{x}, bounds...)...)
 }
 
-// ClampInPlace limits x to [low, high] and returns it. Either bound may be nil.
+// ClampInPlace limits x to [low, high] and returns it; see [Clamp].
 func ClampInPlace(x, low, high *core.Tensor) *core.Tensor {
+	op, bounds := clampBy(low, high)
+	if op == nil {
+		return core.ErrorTensor(core.Errorf(core.ValueError, "clamp_", "got no bound, want a minimum, a maximum or both"))
+	}
+	return op.applyInPlace(nil, x, bounds...)
+}
+
+// clampBy returns the operation that limits to the bounds that are not nil, and these.
+func clampBy(low, high *core.Tensor) (*Elementwise, []*core.Tensor) {
+	number := func(t *core.Tensor) bool { return t == nil || t.IsNumber() }
+	numbers := number(low) && number(high)
+	pick := func(ofTensors, ofNumbers *Elementwise) *Elementwise {
+		if numbers {
+			return ofNumbers
+		}
+		return ofTensors
+	}
 	switch {
 	case low == nil && high == nil:
-		return core.ErrorTensor(core.Errorf(core.ValueError, "clamp_", "got no bound, want a minimum, a maximum or both"))
+		return nil, nil
 	case high == nil:
-		return clampMinOp.applyInPlace(nil, x, low)
+		return pick(clampMinOp, clampMinNumberOp), []*core.Tensor{low}
 	case low == nil:
-		return clampMaxOp.applyInPlace(nil, x, high)
+		return pick(clampMaxOp, clampMaxNumberOp), []*core.Tensor{high}
 	}
-	return clampOp.applyInPlace(nil, x, low, high)
+	return pick(clampOp, clampNumbersOp), []*core.Tensor{low, high}
 }
 
 func init() {
@@ -72,7 +91,7 @@ func init() {
 		binaryRow(fminOp, Fmin, nil, "Returns the smaller of both, or the one that is not NaN.", DistinctOf(), DistinctOf()),
 		Row{
 			Name: "clamp", Doc: "Returns input limited to [min, max].", Func: Clamp, InPlace: ClampInPlace, Memory: true,
-			Elementwise: []*Elementwise{clampOp, clampMinOp, clampMaxOp},
+			Elementwise: []*Elementwise{clampOp, clampMinOp, clampMaxOp, clampNumbersOp, clampMinNumberOp, clampMaxNumberOp},
 			Args:        []Arg{{Name: "input"}, {Name: "min", Optional: true}, {Name: "max", Optional: true}},
 			Samples: []Sample{
 				{Name: "numbers", Args: []any{x(3, 4), core.Num(-0.5), core.Num(0.75)}},

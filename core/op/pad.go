@@ -38,7 +38,22 @@ func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
+	if o.Mode == "circular" && slices.ContainsFunc(pad, func(n int) bool { return n < 0 }) {
+		return compose("pad", func() *core.Tensor { return p.cropThenPad(x, pad, o) })
+	}
 	return p.apply("pad", padKernel, x, p.out, o.Value)
+}
+
+// cropThenPad pads what negative numbers leave: circular padding repeats only that.
+func (p *padding) cropThenPad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
+	rest := slices.Clone(pad)
+	for i, n := range p.in {
+		at := 2 * (len(p.in) - 1 - i)
+		left, right := max(-pad[at], 0), max(-pad[at+1], 0)
+		x = Narrow(x, i-len(p.in), left, n-left-right)
+		rest[at], rest[at+1] = max(pad[at], 0), max(pad[at+1], 0)
+	}
+	return Pad(x, rest, o)
 }
 
 func (a *application) padding(x *core.Tensor, pad []int, o PadOptions) *padding {

@@ -260,6 +260,12 @@ func putDeriv(d *core.Derivation) {
 		}
 	}
 	if d.Needs(1) {
-		d.Set(1, sumTo(s.read(d.Grad()), d.InputShape(1)))
+		g := d.Grad()
+		if d.Node.Ints[0] == assignMode && core.Numel(d.InputShape(1)) == 1 {
+			// One value that several indices write to the same place is there once.
+			d.Set(1, sumTo(Sub(g, s.write(g, core.IntNum(0), assignMode)), d.InputShape(1)))
+			return
+		}
+		d.Set(1, sumTo(s.read(g), d.InputShape(1)))
 	}
 }

@@ -22,7 +22,7 @@ var (
 		"grad*where(abs(x) < 0.5, x*(-1/3 + x*x*(1/30 - x*x*(1/840 - x*x*(1/45360 - x*x*(1/3991680 - x*x/518918400))))), (cos(x) - sin(x)/x)/x)")
 	logitOp = elementwise("logit", "x", "log(x/(1 - x))", "grad/(x*(1 - x))")
 	// eps keeps x away from 0 and 1, and no gradient passes where it does.
-	logitEpsOp = elementwise("logit_eps", "x; eps", "z = min(max(x, eps), 1 - eps); log(z/(1 - z))",
+	logitEpsOp = elementwise("logit_eps", "x; eps", "z = where(x < eps, eps, where(x > 1 - eps, 1 - eps, x)); log(z/(1 - z))",
 		"where(x < eps || x > 1 - eps, 0, grad/(x*(1 - x)))")
 	nanToNumOp = elementwise("nan_to_num", "x; nan_value, posinf, neginf",
 		"where(isnan(x), nan_value, where(x == inf, posinf, where(x == -inf, neginf, x)))",

@@ -60,12 +60,12 @@ __all__ = [
 
 
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
-    """Returns the triangular factor of symmetric positive definite matrices.
+    """Returns the triangular factor of symmetric positive definite matrices, of which that triangle is read.
 
     Raises:
         LinAlgError: if a matrix is not positive definite. To know, the call waits; `cholesky_ex` does not.
     """
-    return store(out, de.cholesky(A, upper))
+    return store(out, de.cholesky(mirrored(A, not upper), upper))
 
 
 def _raise(name: str, what: str, info: Tensor, check_errors: bool = True) -> None:
@@ -79,7 +79,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, o
     """Returns the triangular factors and, for each matrix, 0 or the order of the leading part that is not positive
     definite; then the factor means nothing.
     """
-    factor, info = _ops.linalg_cholesky_ex(A, upper)
+    factor, info = _ops.linalg_cholesky_ex(mirrored(A, not upper), upper)
     _raise("cholesky_ex", "not positive definite", info, check_errors)
     return store(out, CholeskyEx(factor, info))
 
@@ -180,8 +180,14 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
 def _symmetric(A: Tensor, triangle: str) -> Tensor:
     if triangle not in ("L", "U"):
         raise ValueError(f"eigh: UPLO must be 'L' or 'U', got {triangle!r}")
-    half = _ops.tril(A, -1) if triangle == "L" else _ops.triu(A, 1)
-    return half + half.mT + _ops.diag_embed(_ops.diagonal(A, 0, -2, -1))
+    return mirrored(A, triangle == "L")
+
+
+def mirrored(A: Tensor, lower: bool) -> Tensor:
+    """Returns the symmetric matrices that have one triangle of `A`."""
+    from plait._mirrored import Mirrored
+
+    return Mirrored.apply(A, lower) if len(A.shape) > 1 and A.shape[-1] == A.shape[-2] else A
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
@@ -465,8 +471,11 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:
     """Returns the matrix of ascending powers of the elements of vectors."""
-    n = x.shape[-1] if N is None else N
-    return _ops.pow(_ops.unsqueeze(x, -1), _ops.arange(0, end=n, dtype=x.dtype, device=x.device))
+    n = (x.shape[-1] if x.shape else 1) if N is None else N
+    if not x.dtype.is_floating_point:
+        x = x.long()
+    column = _ops.reshape(x, (*(x.shape or (1,)), 1))
+    return _ops.pow(column, _ops.arange(0, end=n, dtype=x.dtype, device=x.device))
 
 
 def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:

@@ -238,9 +238,10 @@ def triangular_solve(
     *,
     out: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Returns the solution of equations with a triangular matrix, and the matrix."""
+    """Returns the solution of equations with a triangular matrix, and a copy of the matrix."""
     matrix = A.mT if transpose else A
-    return store(out, (_ops.linalg_solve_triangular(matrix, input, upper != transpose, unitriangular), A))
+    solution = _ops.linalg_solve_triangular(matrix, input, upper != transpose, unitriangular)
+    return store(out, (solution, _ops.clone(A)))
 
 
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:

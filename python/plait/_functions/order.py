@@ -280,22 +280,48 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
 
     Args:
         input: the values
-        spacing: the distance of neighbours, or one for each dimension; 1 by default
+        spacing: the distance of neighbours, 1 by default, one or a vector of coordinates for each dimension
         dim: the dimensions; all by default
-        edge_order: 1; other orders of the differences at the ends are not there
+        edge_order: of the differences at the ends, 1 or 2
     """
-    if edge_order != 1:
-        raise NotImplementedError(f"gradient: edge_order must be 1, got {edge_order}")
+    if edge_order not in (1, 2):
+        raise ValueError(f"gradient: edge_order must be 1 or 2, got {edge_order}")
     dims = list(range(len(input.shape))) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     distance = 1 if spacing is None else spacing
     steps = [distance] * len(dims) if isinstance(distance, int | float) else list(distance)
-    out = []
-    for d, h in zip(dims, steps, strict=True):
-        n = input.shape[d]
-        if n < 2:
-            raise ShapeError(f"gradient: want at least 2 elements along dimension {d}, got {n}")
-        first = (_ops.narrow(input, d, 1, 1) - _ops.narrow(input, d, 0, 1)) / h
-        middle = (_ops.narrow(input, d, 2, n - 2) - _ops.narrow(input, d, 0, n - 2)) / (2 * h)
-        last = (_ops.narrow(input, d, n - 1, 1) - _ops.narrow(input, d, n - 2, 1)) / h
-        out.append(_ops.cat([first, middle, last], d))
-    return tuple(out)
+    if len(steps) != len(dims):
+        raise ValueError(f"gradient: got {len(steps)} spacings for {len(dims)} dimensions")
+    return tuple(_derivative(input, d, h, edge_order) for d, h in zip(dims, steps, strict=True))
+
+
+def _derivative(y: Tensor, d: int, spacing: Any, edge_order: int) -> Tensor:
+    """Returns the derivative along one dimension: differences exact for parabolas, at the ends of `edge_order`."""
+    n = y.shape[d]
+    if n <= edge_order:
+        raise ShapeError(f"gradient: want at least {edge_order + 1} elements along dimension {d}, got {n}")
+    if isinstance(spacing, int | float) or len(spacing.shape) == 0:
+        steps: Any = None
+    else:
+        if tuple(spacing.shape) != (n,):
+            raise ShapeError(f"gradient: got {list(spacing.shape)} coordinates for {n} elements along dimension {d}")
+        after = [1] * (len(y.shape) - 1 - d % len(y.shape))
+        steps = _ops.reshape(_ops.narrow(spacing, 0, 1, n - 1) - _ops.narrow(spacing, 0, 0, n - 1), (n - 1, *after))
+    lead = d % len(y.shape) - len(y.shape)  # counted from the end, where steps have the same dimensions
+    slopes = (_ops.narrow(y, d, 1, n - 1) - _ops.narrow(y, d, 0, n - 1)) / (spacing if steps is None else steps)
+
+    def at(t: Tensor, start: int, length: int) -> Tensor:
+        return _ops.narrow(t, lead, start, length)
+
+    if steps is None:
+        middle = (at(slopes, 0, n - 2) + at(slopes, 1, n - 2)) * 0.5
+    else:
+        left, right = at(steps, 0, n - 2), at(steps, 1, n - 2)
+        middle = (at(slopes, 0, n - 2) * right + at(slopes, 1, n - 2) * left) / (left + right)
+    first, last = at(slopes, 0, 1), at(slopes, n - 2, 1)
+    if edge_order == 2:
+        # The parabola through three points has the slope of the first two half a step further in.
+        for_first = 0.5 if steps is None else at(steps, 0, 1) / (at(steps, 0, 1) + at(steps, 1, 1))
+        for_last = 0.5 if steps is None else at(steps, n - 2, 1) / (at(steps, n - 2, 1) + at(steps, n - 3, 1))
+        first = first + (first - at(slopes, 1, 1)) * for_first
+        last = last + (last - at(slopes, n - 3, 1)) * for_last
+    return _ops.cat([first, middle, last], d)

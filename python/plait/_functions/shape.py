@@ -340,7 +340,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     out: list[Tensor] = []
     for n in reversed(sizes):
-        out.insert(0, _ops.remainder(indices, n))
+        out.insert(0, _ops.remainder(indices, n).long())
         indices = _ops.floor_divide(indices, n)
     return tuple(out)
 

@@ -11,7 +11,7 @@ extern const plaitk_elementwise_kernel plaitk_elementwise_blend[35];
 extern const plaitk_elementwise_kernel plaitk_elementwise_comparison[30];
 extern const plaitk_elementwise_kernel plaitk_elementwise_division[17];
 extern const plaitk_elementwise_kernel plaitk_elementwise_exponential[54];
-extern const plaitk_elementwise_kernel plaitk_elementwise_extremum[49];
+extern const plaitk_elementwise_kernel plaitk_elementwise_extremum[64];
 extern const plaitk_elementwise_kernel plaitk_elementwise_logic[10];
 extern const plaitk_elementwise_kernel plaitk_elementwise_loss[114];
 extern const plaitk_elementwise_kernel plaitk_elementwise_power[12];
@@ -355,6 +355,21 @@ func init() {
 		"clamp_max.grad.x.f64",
 		"clamp_max.grad.high.f32",
 		"clamp_max.grad.high.f64",
+		"clamp_numbers.f32",
+		"clamp_numbers.f64",
+		"clamp_numbers.i64",
+		"clamp_numbers.grad.x.f32",
+		"clamp_numbers.grad.x.f64",
+		"clamp_min_number.f32",
+		"clamp_min_number.f64",
+		"clamp_min_number.i64",
+		"clamp_min_number.grad.x.f32",
+		"clamp_min_number.grad.x.f64",
+		"clamp_max_number.f32",
+		"clamp_max_number.f64",
+		"clamp_max_number.i64",
+		"clamp_max_number.grad.x.f32",
+		"clamp_max_number.grad.x.f64",
 		"fmax.f32",
 		"fmax.f64",
 		"fmax.grad.x.f32",

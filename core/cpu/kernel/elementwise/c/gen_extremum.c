@@ -50,7 +50,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_i64) {
   return 0;
 }
 
-// where(x >= low && x <= high, grad, 0)
+// where(low > high || x < low || x > high, 0, where(x == low, where(x == high, grad, grad / 2), where(x == high, grad / 2, grad)))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -63,12 +63,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_x_f32) {
     const float x_ = in1[i];
     const float low_ = in2[i];
     const float high_ = in3[i];
-    out0[i] = (((x_ >= low_) & (x_ <= high_)) ? grad_ : 0.0f);
+    out0[i] = ((((low_ > high_) | (x_ < low_)) | (x_ > high_)) ? 0.0f : ((x_ == low_) ? ((x_ == high_) ? grad_ : (grad_ / 2.0f)) : ((x_ == high_) ? (grad_ / 2.0f) : grad_)));
   }
   return 0;
 }
 
-// where(x >= low && x <= high, grad, 0)
+// where(low > high || x < low || x > high, 0, where(x == low, where(x == high, grad, grad / 2), where(x == high, grad / 2, grad)))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -81,12 +81,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_x_f64) {
     const double x_ = in1[i];
     const double low_ = in2[i];
     const double high_ = in3[i];
-    out0[i] = (((x_ >= low_) & (x_ <= high_)) ? grad_ : 0.0);
+    out0[i] = ((((low_ > high_) | (x_ < low_)) | (x_ > high_)) ? 0.0 : ((x_ == low_) ? ((x_ == high_) ? grad_ : (grad_ / 2.0)) : ((x_ == high_) ? (grad_ / 2.0) : grad_)));
   }
   return 0;
 }
 
-// where(low < high && x < low, grad, 0)
+// where(low > high, 0, where(x < low, grad, where(x == low && low < high, grad / 2, 0)))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_low_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -99,12 +99,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_low_f32) {
     const float x_ = in1[i];
     const float low_ = in2[i];
     const float high_ = in3[i];
-    out0[i] = (((low_ < high_) & (x_ < low_)) ? grad_ : 0.0f);
+    out0[i] = ((low_ > high_) ? 0.0f : ((x_ < low_) ? grad_ : (((x_ == low_) & (low_ < high_)) ? (grad_ / 2.0f) : 0.0f)));
   }
   return 0;
 }
 
-// where(low < high && x < low, grad, 0)
+// where(low > high, 0, where(x < low, grad, where(x == low && low < high, grad / 2, 0)))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_low_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -117,12 +117,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_low_f64) {
     const double x_ = in1[i];
     const double low_ = in2[i];
     const double high_ = in3[i];
-    out0[i] = (((low_ < high_) & (x_ < low_)) ? grad_ : 0.0);
+    out0[i] = ((low_ > high_) ? 0.0 : ((x_ < low_) ? grad_ : (((x_ == low_) & (low_ < high_)) ? (grad_ / 2.0) : 0.0)));
   }
   return 0;
 }
 
-// where(x > high || high < low, grad, 0)
+// where(low > high || x > high, grad, where(x == high && low < high, grad / 2, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_high_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -135,12 +135,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_high_f32) {
     const float x_ = in1[i];
     const float low_ = in2[i];
     const float high_ = in3[i];
-    out0[i] = (((x_ > high_) | (high_ < low_)) ? grad_ : 0.0f);
+    out0[i] = (((low_ > high_) | (x_ > high_)) ? grad_ : (((x_ == high_) & (low_ < high_)) ? (grad_ / 2.0f) : 0.0f));
   }
   return 0;
 }
 
-// where(x > high || high < low, grad, 0)
+// where(low > high || x > high, grad, where(x == high && low < high, grad / 2, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_high_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -153,7 +153,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_high_f64) {
     const double x_ = in1[i];
     const double low_ = in2[i];
     const double high_ = in3[i];
-    out0[i] = (((x_ > high_) | (high_ < low_)) ? grad_ : 0.0);
+    out0[i] = (((low_ > high_) | (x_ > high_)) ? grad_ : (((x_ == high_) & (low_ < high_)) ? (grad_ / 2.0) : 0.0));
   }
   return 0;
 }
@@ -200,7 +200,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_i64) {
   return 0;
 }
 
-// where(x >= low, grad, 0)
+// where(x < low, 0, where(x == low, grad / 2, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -211,12 +211,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float low_ = in2[i];
-    out0[i] = ((x_ >= low_) ? grad_ : 0.0f);
+    out0[i] = ((x_ < low_) ? 0.0f : ((x_ == low_) ? (grad_ / 2.0f) : grad_));
   }
   return 0;
 }
 
-// where(x >= low, grad, 0)
+// where(x < low, 0, where(x == low, grad / 2, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -227,12 +227,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double low_ = in2[i];
-    out0[i] = ((x_ >= low_) ? grad_ : 0.0);
+    out0[i] = ((x_ < low_) ? 0.0 : ((x_ == low_) ? (grad_ / 2.0) : grad_));
   }
   return 0;
 }
 
-// where(x < low, grad, 0)
+// where(x < low, grad, where(x == low, grad / 2, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_low_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -243,12 +243,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_low_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float low_ = in2[i];
-    out0[i] = ((x_ < low_) ? grad_ : 0.0f);
+    out0[i] = ((x_ < low_) ? grad_ : ((x_ == low_) ? (grad_ / 2.0f) : 0.0f));
   }
   return 0;
 }
 
-// where(x < low, grad, 0)
+// where(x < low, grad, where(x == low, grad / 2, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_low_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -259,7 +259,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_low_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double low_ = in2[i];
-    out0[i] = ((x_ < low_) ? grad_ : 0.0);
+    out0[i] = ((x_ < low_) ? grad_ : ((x_ == low_) ? (grad_ / 2.0) : 0.0));
   }
   return 0;
 }
@@ -306,7 +306,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_i64) {
   return 0;
 }
 
-// where(x <= high, grad, 0)
+// where(x > high, 0, where(x == high, grad / 2, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -317,12 +317,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float high_ = in2[i];
-    out0[i] = ((x_ <= high_) ? grad_ : 0.0f);
+    out0[i] = ((x_ > high_) ? 0.0f : ((x_ == high_) ? (grad_ / 2.0f) : grad_));
   }
   return 0;
 }
 
-// where(x <= high, grad, 0)
+// where(x > high, 0, where(x == high, grad / 2, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -333,12 +333,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double high_ = in2[i];
-    out0[i] = ((x_ <= high_) ? grad_ : 0.0);
+    out0[i] = ((x_ > high_) ? 0.0 : ((x_ == high_) ? (grad_ / 2.0) : grad_));
   }
   return 0;
 }
 
-// where(x > high, grad, 0)
+// where(x > high, grad, where(x == high, grad / 2, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_high_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -349,12 +349,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_high_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float high_ = in2[i];
-    out0[i] = ((x_ > high_) ? grad_ : 0.0f);
+    out0[i] = ((x_ > high_) ? grad_ : ((x_ == high_) ? (grad_ / 2.0f) : 0.0f));
   }
   return 0;
 }
 
-// where(x > high, grad, 0)
+// where(x > high, grad, where(x == high, grad / 2, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_high_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -365,7 +365,107 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_high_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double high_ = in2[i];
-    out0[i] = ((x_ > high_) ? grad_ : 0.0);
+    out0[i] = ((x_ > high_) ? grad_ : ((x_ == high_) ? (grad_ / 2.0) : 0.0));
+  }
+  return 0;
+}
+
+// where(x <= low || x >= high, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    const float high_ = in3[i];
+    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x <= low || x >= high, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    const double high_ = in3[i];
+    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0 : grad_);
+  }
+  return 0;
+}
+
+// where(x <= low, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    out0[i] = ((x_ <= low_) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x <= low, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    out0[i] = ((x_ <= low_) ? 0.0 : grad_);
+  }
+  return 0;
+}
+
+// where(x >= high, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float high_ = in2[i];
+    out0[i] = ((x_ >= high_) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x >= high, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double high_ = in2[i];
+    out0[i] = ((x_ >= high_) ? 0.0 : grad_);
   }
   return 0;
 }
@@ -682,7 +782,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_y_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_extremum[49] = {
+const plaitk_elementwise_kernel plaitk_elementwise_extremum[64] = {
     {clamp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {clamp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {clamp_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -706,6 +806,21 @@ const plaitk_elementwise_kernel plaitk_elementwise_extremum[49] = {
     {clamp_max_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {clamp_max_grad_high_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {clamp_max_grad_high_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_numbers_grad_x_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_numbers_grad_x_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_min_number_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_number_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_max_number_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_number_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {fmax_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {fmax_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {fmax_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},

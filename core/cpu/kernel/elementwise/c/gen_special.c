@@ -358,7 +358,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_grad_x_f64) {
   return 0;
 }
 
-// z = min(max(x, eps), 1 - eps); log(z / (1 - z))
+// z = where(x < eps, eps, where(x > 1 - eps, 1 - eps, x)); log(z / (1 - z))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_eps_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
@@ -366,13 +366,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_eps_f32) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
-    const float z_ = ew_min_f32(ew_max_f32(x_, eps_), 1.0f - eps_);
+    const float z_ = ((x_ < eps_) ? eps_ : ((x_ > (1.0f - eps_)) ? (1.0f - eps_) : x_));
     out0[i] = plait_vm_logf(z_ / (1.0f - z_));
   }
   return 0;
 }
 
-// z = min(max(x, eps), 1 - eps); log(z / (1 - z))
+// z = where(x < eps, eps, where(x > 1 - eps, 1 - eps, x)); log(z / (1 - z))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_eps_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
@@ -380,7 +380,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logit_eps_f64) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
-    const double z_ = ew_min_f64(ew_max_f64(x_, eps_), 1.0 - eps_);
+    const double z_ = ((x_ < eps_) ? eps_ : ((x_ > (1.0 - eps_)) ? (1.0 - eps_) : x_));
     out0[i] = plait_vm_log(z_ / (1.0 - z_));
   }
   return 0;

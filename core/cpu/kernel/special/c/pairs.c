@@ -62,8 +62,8 @@ static double polynomial(int32_t family, double x, double degree, bool derivativ
     inner = 2;
     family -= SPECIAL_SHIFTED - SPECIAL_CHEBYSHEV_T;
   }
-  if (degree < 0) return 0;
-  int64_t n = degree < 1e9 ? (int64_t)degree : 1000000000;
+  if (degree <= -1) return 0;
+  int64_t n = degree < 1e9 ? (int64_t)degree : 1000000000;  // the fraction is cut off
   double p = 1, dp = 0, q, dq;  // of degree 0 and 1
   switch (family) {
     case SPECIAL_CHEBYSHEV_T: q = x, dq = 1; break;

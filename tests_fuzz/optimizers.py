@@ -1,0 +1,92 @@
+"""Optimisers: parameters after a few steps, with arguments that PyTorch tests them with, and state dicts between."""
+
+from __future__ import annotations
+
+import copy
+import random
+import warnings
+from typing import Any
+
+import plait
+import torch
+from torch.testing._internal.common_optimizers import optim_db
+
+from tests_fuzz.compare import Absent, Converter, difference
+from tests_fuzz.operations import REFUSALS, refused
+from tests_fuzz.report import Report
+
+SHAPES = ((3,), (4, 5), (2, 3, 4), (), (1, 1), (6, 2))
+
+
+def run(rng: random.Random, report: Report) -> None:
+    """Tries optimisers in random order until there is no more time."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    while report.more():
+        infos = list(optim_db)
+        rng.shuffle(infos)
+        for info in infos:
+            cls = getattr(plait.optim, info.optim_cls.__name__, None)
+            if cls is None:
+                continue
+            for case in info.optim_inputs_func(device=torch.device("cpu")):
+                if not report.more():
+                    return
+                _try(info.optim_cls, cls, case, rng, report)
+
+
+def _try(theirs: Any, cls: Any, case: Any, rng: random.Random, report: Report) -> None:
+    dtype = rng.choice((torch.float64, torch.float32))
+    kwargs = dict(case.kwargs)
+    two_dimensional = theirs.__name__ == "Muon"
+    shapes = [(4, 5), (6, 2)] if two_dimensional else rng.sample(SHAPES, 3)
+    steps, reload_at, missing = rng.randint(1, 6), rng.randint(0, 6), rng.random() < 0.3
+    report.begin(
+        f"{theirs.__name__} {dtype} {shapes} steps={steps} reload={reload_at} missing={missing}: {kwargs}"[:600]
+    )
+    if kwargs.get("capturable") or kwargs.get("fused") or any(isinstance(v, torch.Tensor) for v in kwargs.values()):
+        return
+    torch.manual_seed(rng.getrandbits(32))
+    start = [torch.randn(s, dtype=dtype) for s in shapes]
+    try:
+        ours = [Converter().both(t)[1].requires_grad_() for t in start]
+        ref = [t.clone().requires_grad_() for t in start]
+        try:
+            a = theirs(ref, **kwargs)
+        except Exception:
+            report.held("refused by PyTorch")
+            return
+        b = cls(ours, **kwargs)
+        for step in range(steps):
+            if step == reload_at:
+                state = copy.deepcopy(b.state_dict())
+                b = cls(ours, **kwargs)
+                b.load_state_dict(state)
+            grads = [torch.randn(s, dtype=dtype) * 10 ** rng.uniform(-3, 1) for s in shapes]
+
+            def both(zero: Any, params: Any, values: Any) -> Any:
+                for k, (p, g) in enumerate(zip(params, values, strict=True)):
+                    p.grad = None if missing and k == 0 else g
+                return sum(((p * p).sum() for p in params), zero)
+
+            values = [Converter().both(g)[1] for g in grads]
+            if theirs.__name__ == "LBFGS":
+                both(0, ref, grads), both(0, ours, values)
+                a.step(lambda p=ref, g=grads: both(0, p, g))
+                b.step(lambda p=ours, g=values: both(0, p, g))
+            else:
+                both(0, ref, grads), both(0, ours, values)
+                a.step()
+                b.step()
+    except REFUSALS as e:
+        refused(e, report)
+        return
+    except Absent:
+        report.held("absent")
+        return
+    # Sums of many rounded steps: Adafactor and Muon end in norms.
+    text = difference(list(ref), list(ours), 200.0 if dtype is torch.float64 else 5.0)
+    if text:
+        report.found("wrong parameters", text)
+    else:
+        report.held()
