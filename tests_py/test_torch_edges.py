@@ -1,8 +1,7 @@
 """Results at the edges of functions, as PyTorch 2.15 computes them."""
 
-import pytest
-
 import plait
+import pytest
 from plait.nn import functional as F
 
 
