@@ -147,8 +147,8 @@ func TestInterpolateErrors(t *testing.T) {
 }
 
 func TestPadAgainstItsDefinition(t *testing.T) {
-	source := func(i, n int, mode string) int {
-		if i >= 0 && i < n {
+	source := func(i, n int, cut [2]int, mode string) int {
+		if i >= cut[0] && i < n-cut[1] {
 			return i
 		}
 		switch mode {
@@ -160,7 +160,8 @@ func TestPadAgainstItsDefinition(t *testing.T) {
 		case "replicate":
 			return min(max(i, 0), n-1)
 		case "circular":
-			return (i + n) % n
+			kept := n - cut[0] - cut[1] // what is cut off is not repeated
+			return cut[0] + (i-cut[0]+kept)%kept
 		}
 		return -1
 	}
@@ -170,15 +171,15 @@ func TestPadAgainstItsDefinition(t *testing.T) {
 			x := op.Permute(uniform(1, 5, 4, 3), 2, 1, 0)
 			v := values(t, x)
 			want, outShape := []float64{}, append([]int{}, shape...)
-			left := make([]int, 3)
+			left, cut := make([]int, 3), make([][2]int, 3)
 			for i := range len(pad) / 2 {
-				left[2-i] = pad[2*i]
+				left[2-i], cut[2-i] = pad[2*i], [2]int{max(-pad[2*i], 0), max(-pad[2*i+1], 0)}
 				outShape[2-i] += pad[2*i] + pad[2*i+1]
 			}
 			odometer(outShape, func(o []int) {
 				i := make([]int, 3)
 				for d := range i {
-					if i[d] = source(o[d]-left[d], shape[d], mode); i[d] < 0 {
+					if i[d] = source(o[d]-left[d], shape[d], cut[d], mode); i[d] < 0 {
 						want = append(want, 7)
 						return
 					}
