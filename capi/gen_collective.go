@@ -103,6 +103,11 @@ func plait_exchange_start(of C.plait_object, note C.plait_string, payload C.plai
 	return C.plait_object(bind.ExchangeStart(int64(of), C.GoString(note), int64(uintptr(unsafe.Pointer(payload))), int64(n), int64(timeout)))
 }
 
+//export plait_work_name
+func plait_work_name(h C.plait_object) *C.char {
+	return C.CString(bind.WorkName(int64(h)))
+}
+
 //export plait_work_arrived_for
 func plait_work_arrived_for(h C.plait_object, d C.int64_t) C.plait_status {
 	return C.plait_status(bind.WorkArrivedFor(int64(h), int64(d)))

@@ -713,6 +713,10 @@ plait_object plait_collective_all_to_all_start(plait_object of, plait_tensor out
 plait_object plait_exchange_start(plait_object of, plait_string note, plait_bytes payload, int64_t n,
 		int64_t timeout);
 
+// plait_work_name returns what a collective is called in messages, such as "all_reduce #5 of the group
+// \"world\"".
+char *plait_work_name(plait_object h);
+
 // plait_work_arrived_for waits at most d nanoseconds until every rank has made the call, and returns 1 if it
 // has. It may wait for the device.
 plait_status plait_work_arrived_for(plait_object h, int64_t d);

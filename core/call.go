@@ -138,15 +138,19 @@ func (c *Call) Clear() {
 	clear(c.Ins)
 	clear(c.waits)
 	c.Fn, c.Mark, c.Placed, c.err = nil, nil, nil, nil
-	// Calls over long lists, such as the parameters of a model, do not leave their room in every slot of the queue. Their first
-	// operands stand in the call as well, from before the lists grew.
+	// Of lists that grew, the first operands stand in the call as well. A storage that its own stream refers to is never collected.
+	if o := &c.outs; o[0].present || o[1].present {
+		clear(o[:])
+	}
+	if i := &c.ins; i[0].present || i[1].present || i[2].present || i[3].present {
+		clear(i[:])
+	}
+	// Calls over long lists, such as the parameters of a model, do not leave their room in every slot of the queue.
 	if cap(c.Outs) > longList {
 		c.Outs = nil
-		clear(c.outs[:])
 	}
 	if cap(c.Ins) > longList {
 		c.Ins = nil
-		clear(c.ins[:])
 	}
 	if cap(c.Ints) > 16*longList {
 		c.Ints = nil

@@ -1,5 +1,8 @@
 """The lives of process groups: made, ended, made again."""
 
+import threading
+import time
+
 import plait
 import pytest
 from plait import distributed as dist
@@ -84,3 +87,85 @@ def test_a_world_of_one_begins_anew():
         dist.init_process_group()
         assert (total(0), dist.get_world_size()) == (1, 1)
         dist.destroy_process_group()
+
+
+def test_a_group_that_was_destroyed():
+    def fn(rank):
+        group = dist.new_group([0, 1])
+        x = plait.ones(2)
+        work = dist.all_reduce(x, group=group, async_op=True)
+        dist.destroy_process_group(group)  # with work pending, which goes on
+        work.wait()
+        for call in (
+            lambda: dist.all_reduce(x, group=group),
+            lambda: dist.barrier(group),
+            lambda: dist.all_gather_object([None] * 2, 1, group),
+            lambda: dist.send(x, 1 - rank, group) if rank else dist.recv(x, 1 - rank, group),
+        ):
+            with pytest.raises(RuntimeError, match="this rank has left the group: it was destroyed"):
+                call()
+        with pytest.raises(RuntimeError, match="made before"):
+            dist.init_process_group()
+        return x.tolist()
+
+    assert on_ranks(2, fn) == [[2, 2]] * 2
+
+
+def test_a_group_of_another_rank():
+    groups = {}
+
+    def fn(rank):
+        groups[rank] = dist.new_group([0, 1])
+        dist.barrier()
+        with pytest.raises(
+            ValueError, match=rf"all_reduce: got the process group .* of rank {1 - rank} on rank {rank}"
+        ):
+            dist.all_reduce(plait.ones(1), group=groups[1 - rank])
+        outside = dist.new_group([0])
+        if rank == 1:
+            assert dist.all_reduce(plait.ones(1), group=outside) is None
+        dist.barrier()
+
+    on_ranks(2, fn)
+
+
+def test_ranks_in_different_groups_are_told_that_they_wait_for_each_other():
+    def fn(rank):
+        groups = [dist.new_group([0, 1], group_desc=name) for name in ("first", "second")]
+        with pytest.raises(plait.DistributedError, match="none can go on") as caught:
+            dist.all_reduce(plait.ones(1), group=groups[rank])
+        return str(caught.value)
+
+    one, two = on_ranks(2, fn)
+    assert one == two
+    assert 'rank 0 in all_reduce #1 of the group "first"; rank 1 in all_reduce #1 of the group "second"' in one
+
+
+def test_ranks_that_both_receive():
+    def fn(rank):
+        with pytest.raises(plait.DistributedError, match=r"rank 0 in recv of the group .*; rank 1 in recv"):
+            dist.recv(plait.ones(1), 1 - rank)
+
+    on_ranks(2, fn)
+
+
+def test_a_rank_with_a_thread_that_will_call_is_waited_for():
+    def fn(rank):
+        first, second = (dist.new_group([0, 1]) for _ in range(2))
+        x, y = plait.ones(1), plait.ones(1)
+
+        def late():
+            time.sleep(0.6)
+            dist.all_reduce(y, group=second)
+
+        if rank:
+            thread = threading.Thread(target=late)
+            thread.start()
+            dist.all_reduce(x, group=first)
+            thread.join()
+        else:
+            dist.all_reduce(y, group=second)
+            dist.all_reduce(x, group=first)
+        return x.item() + y.item()
+
+    assert on_ranks(2, fn) == [4, 4]

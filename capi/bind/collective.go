@@ -2,6 +2,7 @@ package bind
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/plait-ml/plait/capi/handle"
@@ -236,6 +237,15 @@ func work(h Object) *collective.Work {
 		panic(core.Errorf(core.StateError, "work", "got no handle of a collective"))
 	}
 	return w
+}
+
+// WorkName returns what a collective is called in messages, such as "all_reduce #5 of the group \"world\"".
+func WorkName(h Object) string {
+	w, ok := handle.Object[*collective.Work](h)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%v of the group %q", w, w.Group())
 }
 
 // WorkArrivedFor waits at most d nanoseconds until every rank has made the call, and returns 1 if it has.

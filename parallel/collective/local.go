@@ -152,6 +152,9 @@ func (l *local) Name() string { return "local" }
 
 // Start implements [Backend].
 func (l *local) Start(o *Operation) *Work {
+	if l.streams.isClosed() {
+		return failedWork(o.label(), closed(o.name()))
+	}
 	p := &post{place: l, rank: l.rank, op: o, work: newWork(o.label())}
 	p.work.spin = spinOf(len(l.meeting.ranks))
 	l.meeting.records[l.rank].add(o, p.work)

@@ -57,6 +57,9 @@ func (r *recorder) list() []Record {
 	return list
 }
 
+// waitsForRanks is the state of an operation that not all ranks have come to.
+const waitsForRanks = "waits for ranks"
+
 // last describes the rank's last operation.
 func (r *recorder) last() string {
 	list := r.list()
@@ -69,7 +72,7 @@ func (r *recorder) last() string {
 func (w *Work) state() string {
 	switch {
 	case !w.settled.Load():
-		return "waits for ranks"
+		return waitsForRanks
 	case w.err != nil:
 		return w.err.Error()
 	case !w.Done():

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,6 +137,26 @@ func (r *round) exchange() {
 	}
 }
 
+// elsewhere says which calls of rank i wait for others in other groups.
+func (m *meeting) elsewhere(i int) string {
+	m.world.mu.Lock()
+	others := slices.Clone(m.world.meetings)
+	m.world.mu.Unlock()
+	var s string
+	for _, o := range others {
+		k := slices.Index(o.ranks, m.ranks[i])
+		if o == m || k < 0 {
+			continue
+		}
+		for _, r := range o.records[k].list() {
+			if r.State == waitsForRanks {
+				s += fmt.Sprintf("; in the group of the ranks %v: %v", o.ranks, r)
+			}
+		}
+	}
+	return s
+}
+
 // expire fails the round because ranks have not come in time, and says what the ranks did last.
 func (r *round) expire(after time.Duration, log func(string)) {
 	m := r.meeting
@@ -154,7 +175,7 @@ func (r *round) expire(after time.Duration, log func(string)) {
 	}
 	var last []string
 	for _, i := range missing {
-		last = append(last, fmt.Sprintf("the last call of rank %d: %s", i, m.records[i].last()))
+		last = append(last, fmt.Sprintf("the last call of rank %d: %s%s", i, m.records[i].last(), m.elsewhere(i)))
 	}
 	has, wait := "has", "waits"
 	if len(missing) > 1 {

@@ -166,5 +166,7 @@ func (g *Group) begin(o *Operation) *Work {
 	g.stats.Calls[o.name()]++
 	g.stats.Bytes[o.name()] += moved(o, g.rank, g.Size())
 	g.mu.Unlock()
-	return g.backend.Start(o)
+	w := g.backend.Start(o)
+	w.group = g.name
+	return w
 }

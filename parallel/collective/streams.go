@@ -57,7 +57,7 @@ func (s *streams) find(op string, dev core.Device, peer int, leaves bool) (core.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, core.Errorf(core.StateError, op, "the group was closed")
+		return nil, closed(op)
 	}
 	key := streamKey{dev.Ordinal(), peer, leaves}
 	stream := s.open[key]
@@ -69,6 +69,16 @@ func (s *streams) find(op string, dev core.Device, peer int, leaves bool) (core.
 		s.open[key] = stream
 	}
 	return stream, nil
+}
+
+func closed(op string) error {
+	return core.Errorf(core.StateError, op, "this rank has left the group: it was destroyed, or closed")
+}
+
+func (s *streams) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 func (s *streams) close() error {

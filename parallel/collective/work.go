@@ -28,12 +28,9 @@ func spinOf(ranks int) time.Duration {
 // A Work is a collective on its way. The tensors that were given to it are ordered by it: whatever is launched on them later,
 // on any stream, waits for it by itself. So nobody need wait for a Work but to learn its error.
 type Work struct {
-	label   string
-	settled atomic.Bool   // launched on the streams, or failed
-	ready   chan struct{} // closed then
-	err     error         // once settled
-	spin    time.Duration // how long a waiter stays awake
-	events  []core.Event  // once settled: done when no rank uses the memory any more
+	*outcome
+	label string
+	group string // the name of the group
 
 	mu       sync.Mutex
 	after    core.Event   // the end of what the rank does with the result, if anything
@@ -43,7 +40,19 @@ type Work struct {
 	source   int          // of a recv: who sent
 }
 
-func newWork(label string) *Work { return &Work{label: label, ready: make(chan struct{})} }
+// An outcome is how a work ends. A storage keeps it for as long as its memory may be in use, so it must not know the storages:
+// what a storage's cleanup can reach is never collected.
+type outcome struct {
+	settled atomic.Bool   // launched on the streams, or failed
+	ready   chan struct{} // closed then
+	err     error         // once settled
+	spin    time.Duration // how long a waiter stays awake
+	events  []core.Event  // once settled: done when no rank uses the memory any more
+}
+
+func newWork(label string) *Work {
+	return &Work{outcome: &outcome{ready: make(chan struct{})}, label: label}
+}
 
 // failed returns a work that never started.
 func failedWork(label string, err error) *Work {
@@ -66,6 +75,9 @@ func (w *Work) settle(events []core.Event, err error) {
 
 // String returns the name of the collective and its number in the group, such as "all_reduce #5".
 func (w *Work) String() string { return w.label }
+
+// Group returns the name of the group; empty for a work that did not start.
+func (w *Work) Group() string { return w.group }
 
 // Arrived waits until every rank has made the call and all of them agree, and if memory is shared with somebody outside,
 // such as a NumPy array, until the work is done. It returns the error if they do not agree; the tensors are then as they
@@ -109,7 +121,7 @@ func (w *Work) refused() error {
 }
 
 // arrivedWithin waits until the work is settled, for at most d if d is not negative.
-func (w *Work) arrivedWithin(d time.Duration) bool {
+func (w *outcome) arrivedWithin(d time.Duration) bool {
 	start := time.Now()
 	for i := 1; !w.settled.Load(); i++ {
 		if i%64 == 0 && time.Since(start) > w.spin {
@@ -188,7 +200,7 @@ func (w *Work) Err() error {
 }
 
 // Event returns an event that is done when no rank uses the tensors for the collective any more.
-func (w *Work) Event() core.Event { return (*event)(w) }
+func (w *Work) Event() core.Event { return (*event)(w.outcome) }
 
 // all returns the events that end a settled work.
 func (w *Work) all() []core.Event {
@@ -211,7 +223,7 @@ func (w *Work) executed() error {
 }
 
 // An event is the point at which a work is done. It exists before anybody knows on which streams that will be.
-type event Work
+type event outcome
 
 // Done implements [core.Event].
 func (e *event) Done() bool {
@@ -235,14 +247,14 @@ func (e *event) Wait() {
 
 // Parts implements [core.Joint].
 func (e *event) Parts() []core.Event {
-	(*Work)(e).arrivedWithin(-1)
+	(*outcome)(e).arrivedWithin(-1)
 	return e.events
 }
 
 // WaitFor implements [core.Event].
 func (e *event) WaitFor(d time.Duration) bool {
 	deadline := time.Now().Add(d)
-	if !(*Work)(e).arrivedWithin(max(d, 0)) {
+	if !(*outcome)(e).arrivedWithin(max(d, 0)) {
 		return false
 	}
 	for _, o := range e.events {

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from concurrent import futures
+from typing import TYPE_CHECKING, Any
+
+from plait import _core
 
 if TYPE_CHECKING:
     from plait.distributed._groups import ProcessGroup
+    from plait.distributed._waiting import Job
 
 
 class Rank:
@@ -21,6 +26,55 @@ class Rank:
         self.world: ProcessGroup | None = None  # the default group, after init_process_group
         self.groups: dict[int, ProcessGroup] = {}  # that were made from it
         self.waits: set[Callable[[], object]] = set()  # for what goes on beside the rank and needs its groups
+        self.context = 0  # of the engine's, for a rank that `spawn` started
+        self.job: Job | None = None  # the ranks that were started together
+        self.waits_in: int | None = None  # the collective in which the rank's thread waits for others
+        self.stuck = ""  # why it waits for ever, once that is known
+        self._lock, self._inside = threading.Lock(), 1
+        self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that the rank waits for
+        self._tasks: weakref.WeakSet[futures.Future[Any]] = weakref.WeakSet()
+
+    def enter(self) -> bool:
+        """Counts a thread in, which may then work in the rank's context. False once the rank is over."""
+        with self._lock:
+            self._inside += self._inside > 0
+            return self._inside > 0
+
+    def leave(self) -> None:
+        """Counts a thread out. The last one ends the context, which none may be in."""
+        with self._lock:
+            self._inside -= 1
+            if self._inside:
+                return
+        running.discard(self)
+        _core.bind_RankEnd(self.context)
+
+    def has_company(self) -> bool:
+        """Whether threads besides the rank's own are in its context, or will be."""
+        with self._lock:
+            return self._inside > 1 or any(not t.done() for t in self._tasks)
+
+    def await_thread(self, thread: threading.Thread) -> None:
+        """Has the end of the rank wait for a thread."""
+        with self._lock:
+            self._threads.add(thread)
+
+    def await_task(self, task: futures.Future[Any]) -> None:
+        """Has the end of the rank wait for a task that was given to a pool."""
+        with self._lock:
+            self._tasks.add(task)
+
+    def join(self) -> None:
+        """Waits for threads and tasks, and for those that they start."""
+        while True:
+            with self._lock:
+                threads = [t for t in self._threads if t.is_alive()]
+                tasks = [t for t in self._tasks if not t.done()]
+            if not threads and not tasks:
+                return
+            for t in threads:
+                t.join()
+            futures.wait(tasks)
 
     def finish(self) -> None:
         """Waits for what goes on beside the rank, and raises the first error that nobody has been told of."""
@@ -39,8 +93,9 @@ class _Place(threading.local):
     rank: Rank | None = None
 
 
-# What a thread knows of its rank; helper threads that a rank starts set it to the same.
+# What a thread knows of its rank; threads that a rank starts have the same.
 place = _Place()
+running: set[Rank] = set()  # ranks that `spawn` started and that are not over
 _alone = Rank()
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from array import array
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from plait import _core
-from plait._rank import here, place
+from plait._rank import here, place, running
 from plait._runtime import address, check
 
 
@@ -22,6 +23,7 @@ class ProcessGroup(_core.ObjectOwner):
     def __init__(self, handle: int, ranks: Sequence[int]) -> None:
         self._h = handle
         self._ranks = list(ranks)
+        self._of = here()  # the rank whose handle it is
 
     @property
     def group_name(self) -> str:
@@ -137,6 +139,11 @@ def init_process_group(
             f"init_process_group: this is rank {r.number} of {r.size}, got rank {rank} of {world_size}; "
             "start ranks with plait.distributed.spawn(fn, nprocs=n)"
         )
+    if place.rank is None and running and threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "init_process_group: this thread belongs to no rank, while ranks run beside it. Threads that a rank's code "
+            "starts belong to the rank: start it there, with threading or concurrent.futures"
+        )
     if place.rank is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError(
             f"init_process_group: WORLD_SIZE is {os.environ['WORLD_SIZE']}, but ranks that are processes are not "
@@ -189,6 +196,11 @@ def require(group: Any, op: str) -> ProcessGroup:
         return world
     if not isinstance(group, ProcessGroup):
         raise TypeError(f"{op}: want a process group, got {type(group).__name__}")
+    if group._of is not here():
+        raise ValueError(
+            f"{op}: got the process group {group.group_name!r} of rank {group._of.number} on rank {here().number}; "
+            "each rank has its own, from new_group"
+        )
     return group
 
 

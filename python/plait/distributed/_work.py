@@ -11,6 +11,7 @@ from typing import Any
 from plait import _core
 from plait._runtime import SLICE, check
 from plait.distributed._groups import nanoseconds
+from plait.distributed._waiting import waiting
 
 
 class ReduceOp(enum.IntEnum):
@@ -66,6 +67,8 @@ class Work(_core.ObjectOwner):
             plait.DistributedError: if the ranks disagree, one died, or time is up.
         """
         limit = nanoseconds(timeout)
+        if not limit:
+            arrive(self)
         end = time.monotonic_ns() + limit
         while not check(
             _core.bind_WorkWaitFor(self._h, SLICE if not limit else min(SLICE, max(end - time.monotonic_ns(), 0)))
@@ -163,5 +166,7 @@ class _Known(Future):
 
 def arrive(work: Work) -> None:
     """Waits until every rank has made the call and all agree, in a way that lets Ctrl-C through."""
-    while not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
-        pass
+    if not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
+        with waiting(work._h) as look:
+            while not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
+                look()
