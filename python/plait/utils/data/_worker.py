@@ -1,7 +1,8 @@
 """Threads that make batches ahead of their reader.
 
 Batch number k of a pass is made by the k-th of the workers that have samples left, and each worker hands out what it
-makes in order: which batch comes when never depends on timing. Each worker has random generators of its own.
+makes in order: which batch comes when never depends on timing. Each worker has random generators of its own. Several
+passes may use one worker at a time: what it makes goes to the share of the pass that asked.
 """
 
 from __future__ import annotations
@@ -43,6 +44,25 @@ class End:
     """Stands for the end of a worker's samples."""
 
 
+class Share:
+    """A worker's share of a pass: what it is asked for, and what it has made."""
+
+    def __init__(self, tasks: queue.SimpleQueue[Any]) -> None:
+        self._tasks = tasks
+        self.results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self.samples: Iterator[Any] | None = None  # of an IterableDataset; the worker's, as what follows
+        self.ended = False
+        self.failed: BaseException | None = None
+
+    def request(self, what: Any) -> None:
+        """Asks for a batch."""
+        self._tasks.put((self, what))
+
+    def result(self, timeout: float) -> tuple[Any, BaseException | None]:
+        """Waits for the next batch, or the error that prevents it."""
+        return self.results.get(timeout=timeout or None)
+
+
 class Worker:
     """A thread that makes batches on request.
 
@@ -57,26 +77,16 @@ class Worker:
             info.dataset = copy.copy(info.dataset)
         self.info = info
         self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.results: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
         self._owners: list[weakref.ref[Any]] = []
-        args = (info, fetch, init, self.tasks, self.results, _core.bind_ModeGet(), place.rank, self._owners)
+        args = (info, fetch, init, self.tasks, _core.bind_ModeGet(), place.rank, self._owners)
         self.thread = threading.Thread(target=_work, args=args, daemon=True, name=f"DataLoader worker {info.id}")
         self.thread.start()
 
-    def start(self, epoch: int) -> None:
+    def share(self) -> Share:
         """Begins a pass."""
-        self.tasks.put((epoch, End))
-
-    def request(self, epoch: int, what: Any) -> None:
-        """Asks for a batch."""
-        self.tasks.put((epoch, what))
-
-    def result(self, epoch: int, timeout: float) -> tuple[Any, BaseException | None]:
-        """Waits for the next batch of a pass, or the error that prevents it."""
-        while True:
-            of, value, error = self.results.get(timeout=timeout or None)
-            if of == epoch:
-                return value, error
+        share = Share(self.tasks)
+        share.request(End)
+        return share
 
     def end_with(self, owner: object) -> None:
         """Ends the thread when an object is gone: without a finaliser in Python, in which a Ctrl-C would be lost."""
@@ -92,7 +102,6 @@ def _work(
     fetch: Fetch,
     init: Callable[[int], None] | None,
     tasks: queue.SimpleQueue[Any],
-    results: queue.SimpleQueue[Any],
     mode: int,
     rank: Rank | None,
     _owners: list[weakref.ref[Any]],
@@ -109,30 +118,29 @@ def _work(
             init(info.id)
     except BaseException as error:
         failed = _noted(error, info.id)
-    samples: Iterator[Any] | None = None
-    ended = False
     while isinstance(task := tasks.get(), tuple):
-        epoch, what = task
+        share, what = task
         if what is End:
-            ended = False
-            try:
-                samples = iter(info.dataset) if isinstance(info.dataset, IterableDataset) else None
-            except BaseException as error:
-                failed = _noted(error, info.id)
-            continue
-        if failed is not None:
-            results.put((epoch, None, failed))
-        elif ended:
-            results.put((epoch, End, None))
+            share.failed = failed
+            if failed is None and isinstance(info.dataset, IterableDataset):
+                try:
+                    share.samples = iter(info.dataset)
+                except BaseException as error:
+                    share.failed = _noted(error, info.id)
+        elif share.failed is not None:
+            share.results.put((None, share.failed))
+        elif share.ended:
+            share.results.put((End, None))
         else:
             try:
-                batch = fetch(info.dataset, samples, what)
+                batch = fetch(info.dataset, share.samples, what)
             except BaseException as error:
-                results.put((epoch, None, _noted(error, info.id)))
+                share.results.put((None, _noted(error, info.id)))
             else:
-                ended = batch is End
-                results.put((epoch, batch, None))
+                share.ended = batch is End
+                share.results.put((batch, None))
                 del batch
+        del task, share
     _core.bind_ModeSet(mode)
     _core.bind_ObjectRelease(context)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
@@ -116,7 +117,7 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_collate if batched else default_convert
         self.collate_fn = collate_fn
         self._workers: list[Worker] = []
-        self._passes = itertools.count()
+        self._starting = threading.Lock()
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0:
@@ -134,11 +135,11 @@ class DataLoader(Generic[T_co]):
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_workers", "_passes")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_workers", "_starting")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._workers, self._passes = [], itertools.count()
+        self._workers, self._starting = [], threading.Lock()
 
     def _index(self) -> Iterator[Any]:
         """Returns what a pass asks the workers for."""
@@ -176,23 +177,24 @@ class DataLoader(Generic[T_co]):
         return by_index if self.batch_sampler is None else by_indices
 
     def _start_workers(self) -> list[Worker]:
-        seed = draw_seed(self.generator)
-        if self._workers:
-            return self._workers
-        fetch = self._fetcher()
-        workers = [
-            Worker(WorkerInfo(i, self.num_workers, seed + i, self.dataset), fetch, self.worker_init_fn)
-            for i in range(self.num_workers)
-        ]
-        if self.persistent_workers:
-            self._workers = workers
-            for w in workers:
-                w.end_with(self)
-        return workers
+        with self._starting:
+            seed = draw_seed(self.generator)
+            if self._workers:
+                return self._workers
+            fetch = self._fetcher()
+            workers = [
+                Worker(WorkerInfo(i, self.num_workers, seed + i, self.dataset), fetch, self.worker_init_fn)
+                for i in range(self.num_workers)
+            ]
+            if self.persistent_workers:
+                self._workers = workers
+                for w in workers:
+                    w.end_with(self)
+            return workers
 
 
 class _SinglePass:
-    """A pass whose batches the reader makes."""
+    """A pass whose batches the reader makes. Threads that share it make one at a time."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         draw_seed(loader.generator)  # as with workers, so that their number does not change the order
@@ -200,32 +202,34 @@ class _SinglePass:
         self._fetch = loader._fetcher()
         self._asks = loader._index()
         self._samples = iter(loader.dataset) if isinstance(loader.dataset, IterableDataset) else None
+        self._turn = threading.Lock()
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        batch = self._fetch(self._loader.dataset, self._samples, next(self._asks))
-        if batch is End:
-            self._asks = iter(())
-            raise StopIteration
-        return batch
+        with self._turn:
+            batch = self._fetch(self._loader.dataset, self._samples, next(self._asks))
+            if batch is End:
+                self._asks = iter(())
+                raise StopIteration
+            return batch
 
     def __len__(self) -> int:
         return len(self._loader)
 
 
 class _Pass:
-    """A pass whose batches workers make."""
+    """A pass whose batches workers make. Threads that share it wait for one another."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._loader = loader
+        self._reading = threading.Lock()
         self._workers = loader._start_workers()
-        self._epoch = next(loader._passes)
-        for w in self._workers:
-            if not loader.persistent_workers:
+        if not loader.persistent_workers:
+            for w in self._workers:
                 w.end_with(self)
-            w.start(self._epoch)
+        self._shares = [w.share() for w in self._workers]
         self._asks: Iterator[Any] = loader._index()
         self._waiting: deque[int] = deque()  # the workers that were asked, in order
         self._ended: set[int] = set()
@@ -245,7 +249,7 @@ class _Pass:
             return
         while self._turn in self._ended:
             self._turn = (self._turn + 1) % len(self._workers)
-        self._workers[self._turn].request(self._epoch, what)
+        self._shares[self._turn].request(what)
         self._waiting.append(self._turn)
         self._turn = (self._turn + 1) % len(self._workers)
 
@@ -253,10 +257,14 @@ class _Pass:
         return self
 
     def __next__(self) -> Any:
+        with self._reading:
+            return self._next()
+
+    def _next(self) -> Any:
         while self._waiting:
             which = self._waiting[0]
             try:
-                batch, error = self._workers[which].result(self._epoch, self._loader.timeout)
+                batch, error = self._shares[which].result(self._loader.timeout)
             except queue.Empty:
                 seconds = self._loader.timeout
                 raise RuntimeError(f"DataLoader: worker {which} made no batch in {seconds} seconds") from None
