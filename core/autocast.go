@@ -123,6 +123,7 @@ type castKey struct {
 type cachedCast struct {
 	version uint32 // of the parameter's memory when it was cast
 	storage *Storage
+	life    uint32 // of the storage, which may be used again for other memory of the parameter
 	tensor  *Tensor
 }
 
@@ -168,7 +169,7 @@ func (k *castCache) clear() {
 // parameter in float32 is remembered until the region ends or the parameter changes.
 func (m Mode) CachedCast(t *Tensor, d DType, convert func() *Tensor) *Tensor {
 	h := t.history.Load()
-	if !m.AutocastCache() || t.dtype != Float32 || h == nil || t.view != nil || !t.RequiresGrad() || !t.IsLeaf() {
+	if !m.AutocastCache() || t.dtype != Float32 || h == nil || t.view.Load() != nil || !t.RequiresGrad() || !t.IsLeaf() {
 		return convert()
 	}
 	k := &m.Context().shared.casts
@@ -187,7 +188,7 @@ func (k *castCache) get(key castKey, t *Tensor) *Tensor {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e, ok := k.casts[key]
-	if !ok || e.storage != t.storage || e.version != t.storage.Version() {
+	if s := t.storage; !ok || e.storage != s || e.life != s.Life() || e.version != s.Version() {
 		return nil
 	}
 	return e.tensor.Alias(true)
@@ -207,5 +208,5 @@ func (k *castCache) put(key castKey, t, made *Tensor) {
 	if k.casts == nil {
 		k.casts = map[castKey]cachedCast{}
 	}
-	k.casts[key] = cachedCast{t.storage.Version(), t.storage, made.Alias(true).Keep()}
+	k.casts[key] = cachedCast{t.storage.Version(), t.storage, t.storage.Life(), made.Alias(true).Keep()}
 }

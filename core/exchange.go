@@ -24,11 +24,14 @@ func (t *Tensor) Exchange(u *Tensor) error {
 			return Errorf(TypeError, op, "want two tensors, got %v and %v", t, u)
 		case x.failed() != nil:
 			return x.failed()
-		case x.released.Load():
-			return Errorf(StateError, op, "got a tensor that was released")
-		case x.view != nil:
-			return Errorf(ValueError, op, "got a view of another tensor, %v", x)
 		}
+	}
+	if !holdBoth(t, u) {
+		return errReleased(op)
+	}
+	defer letGoBoth(t, u)
+	if t.view.Load() != nil || u.view.Load() != nil {
+		return Errorf(ValueError, op, "got a view of another tensor, %v and %v", t, u)
 	}
 	t.storage, u.storage = u.storage, t.storage
 	t.dtype, u.dtype = u.dtype, t.dtype

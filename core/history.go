@@ -25,19 +25,11 @@ type History struct {
 	dtype      DType
 	shape      []int
 	grad       *Tensor
+	borrowed   int        // how many use the gradient now: see BorrowGrad
+	replaced   []*Tensor  // gradients to release when nobody does
 	accumulate *Node      // the leaf's node that receives its gradient
 	leaf       *leafHooks // made when a hook is registered on a leaf
 	stands     *History   // the leaf on which hooks are registered in the place of this one: see StandFor
-}
-
-// viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.
-type viewOf struct {
-	base        *History
-	baseDType   DType
-	baseShape   []int
-	baseStrides []int
-	baseOffset  int
-	rebased     uint32 // base.rebased when the view's own history was made
 }
 
 func (h *History) retain() { h.refs.inc() }
@@ -63,12 +55,10 @@ func (h *History) release() {
 		return
 	}
 	h.mu.Lock()
-	n, g, leaf, accumulate := h.node, h.grad, h.leaf, h.accumulate
-	h.node, h.grad, h.leaf = nil, nil, nil
+	n, leaf, accumulate := h.node, h.leaf, h.accumulate
+	h.node, h.leaf = nil, nil
 	h.mu.Unlock()
-	if g != nil {
-		g.Release()
-	}
+	h.SetGrad(nil)
 	if leaf != nil {
 		leaf.arrive.clear()
 		leaf.post.clear()
@@ -148,42 +138,6 @@ func (h *History) Accumulating(fn func() error) error {
 	return fn()
 }
 
-// Grad returns the collected gradient, or nil. The tensor belongs to t.
-func (t *Tensor) Grad() *Tensor {
-	h := t.history.Load()
-	if h == nil {
-		return nil
-	}
-	return h.Grad()
-}
-
-// Grad returns the collected gradient, or nil.
-func (h *History) Grad() *Tensor {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.grad
-}
-
-// SetGrad replaces the gradient; nil drops it. The history takes the reference that g is, and g leaves its scope.
-func (t *Tensor) SetGrad(g *Tensor) { t.EnsureHistory().SetGrad(g) }
-
-// SetGrad replaces the gradient; nil drops it. The history takes the reference that g is, and g leaves its scope.
-func (h *History) SetGrad(g *Tensor) {
-	if g != nil {
-		g.kept = true
-		if g.storage != nil && g.storage.held.category == Activation {
-			g.storage.SetCategory(Gradient)
-		}
-	}
-	h.mu.Lock()
-	old := h.grad
-	h.grad = g
-	h.mu.Unlock()
-	if old != nil && old != g {
-		old.Release()
-	}
-}
-
 // Shape returns the shape of the tensor the history belongs to.
 func (h *History) Shape() []int { return h.shape }
 
@@ -192,85 +146,6 @@ func (t *Tensor) History() *History { return t.current() }
 
 // Detach returns a view of t without its history.
 func (t *Tensor) Detach() *Tensor { return t.Alias(false) }
-
-// current returns the history of t, brought up to date if t is a view whose base was changed in place.
-func (t *Tensor) current() *History {
-	h, v := t.history.Load(), t.view
-	if v == nil {
-		return h
-	}
-	v.base.mu.Lock()
-	stale := v.base.rebased != v.rebased
-	node, index, rebased := v.base.node, v.base.index, v.base.rebased
-	if node != nil {
-		node.retain()
-	}
-	v.base.mu.Unlock()
-	if !stale {
-		if node != nil {
-			node.Release()
-		}
-		return h
-	}
-	if node == nil {
-		return h
-	}
-	// The base was changed: the view's value is now a part of the base's new value.
-	n := RegenerateView(node, index, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset, t)
-	node.Release()
-	fresh := &History{dtype: t.dtype, shape: t.shape, node: n}
-	fresh.refs.set(1)
-	fresh.wanted.set(true)
-	n.DeclareOutput(0, t.dtype, t.shape)
-	v.rebased = rebased
-	t.history.Store(fresh)
-	if h != nil {
-		h.mu.Lock()
-		if h.keeps {
-			fresh.keeps, fresh.grad = true, h.grad
-			h.grad = nil
-			n.keepGrad(fresh)
-		}
-		h.mu.Unlock()
-		h.release()
-	}
-	return fresh
-}
-
-// RegenerateView makes the node that takes view out of the value that base's output index produces. Package op sets it,
-// since the derivative is built from operations.
-var RegenerateView func(base *Node, index int, dtype DType, shape, strides []int, offset int, view *Tensor) *Node
-
-// MarkView records that t is a view of u's storage, so that operations in place through one are seen by the other.
-func (t *Tensor) MarkView(u *Tensor) {
-	if t.other != nil || u.other != nil || t == u {
-		return
-	}
-	if w := u.view; w != nil {
-		w.base.retain()
-		v := *w
-		v.base.mu.Lock()
-		v.rebased = v.base.rebased
-		v.base.mu.Unlock()
-		t.view = &v
-		return
-	}
-	b := u.EnsureHistory()
-	b.retain()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t.view = &viewOf{base: b, baseDType: u.dtype, baseShape: u.shape, baseStrides: u.strides,
-		baseOffset: u.offset, rebased: b.rebased}
-}
-
-// Base returns the history of the tensor that t is a view of and that tensor's layout, or nil.
-func (t *Tensor) Base() (h *History, dtype DType, shape, strides []int, offset int) {
-	if t.view == nil {
-		return nil, 0, nil, nil, 0
-	}
-	v := t.view
-	return v.base, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset
-}
 
 // Rebase makes output index of n the value that the history stands for, after an operation in place.
 func (h *History) Rebase(n *Node, index int) {
@@ -330,8 +205,14 @@ func (h *History) Edge() Edge {
 	}
 	h.refs.inc()
 	if h.accumulate == nil {
-		h.accumulate = &Node{ID: nodeIDs.Add(1), Name: "accumulate_grad", leaf: h}
-		h.accumulate.DeclareOutput(0, h.dtype, h.shape)
+		h.accumulate = newAccumulate(h)
 	}
 	return Edge{h.accumulate, 0}
+}
+
+// newAccumulate returns the node that receives the gradient of a leaf.
+func newAccumulate(leaf *History) *Node {
+	n := &Node{ID: nodeIDs.Add(1), Name: "accumulate_grad", leaf: leaf}
+	n.DeclareOutput(0, leaf.dtype, leaf.shape)
+	return n
 }

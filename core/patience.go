@@ -1,6 +1,9 @@
 package core
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 var mayWait atomic.Pointer[func() bool]
 
@@ -27,4 +30,25 @@ func Waiting(wait func()) {
 		return
 	}
 	wait()
+}
+
+// Synchronous says that streams are to wait for every call, as PLAIT_SYNC asks, and that [Launch] returns what has gone wrong.
+func Synchronous() { synchronous.Store(true) }
+
+var synchronous atomic.Bool
+
+// Launch launches a call on the stream that it was begun on. Where calls are waited for it returns the error of execution.
+func Launch(s Stream, c *Call) error {
+	s.Launch(c)
+	if synchronous.Load() {
+		return s.TakeError()
+	}
+	return nil
+}
+
+// Lock locks mu, whose holders may wait for a device: a caller with a lock of another language gives that up meanwhile.
+func Lock(mu *sync.Mutex) {
+	if !mu.TryLock() {
+		Waiting(mu.Lock)
+	}
 }

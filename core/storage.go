@@ -1,7 +1,10 @@
 package core
 
 import (
+	"fmt"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -146,6 +149,11 @@ func (h *holding) giveBack(header *Storage) {
 	free := h.free
 	h.free = nil
 	go func() {
+		defer func() {
+			if v := recover(); v != nil { // of the owner's code, with nobody to tell but who reads what the program prints
+				fmt.Fprintf(os.Stderr, "plait: giving back memory that was wrapped: panic: %v\n%s", v, debug.Stack())
+			}
+		}()
 		for _, e := range after {
 			e.Wait()
 		}

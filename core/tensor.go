@@ -9,6 +9,11 @@ import (
 // A Tensor is a strided view of a [Storage]: dtype, shape, strides and offset, and, where gradients are wanted, its
 // place in the graph ([History]). Its metadata never changes but through operations in place.
 //
+// Several goroutines may use a tensor at once, also where some change its values, whose order is then theirs. What gives it
+// another memory or layout ([Tensor.Adopt], [Tensor.Exchange]), or ends its life, may run beside methods that read its values,
+// make aliases of it or deal with its gradient, and beside backward passes. It must not run in the midst of an operation on it,
+// which looks at the layout more than once; [Tensor.Use] sees to that.
+//
 // A tensor may instead carry an error ([Tensor.Err]): the operation that should have made it failed. Operations on it
 // return it again.
 type Tensor struct {
@@ -18,11 +23,12 @@ type Tensor struct {
 	offset   int
 	dtype    DType
 	isNumber bool
-	kept     bool // no scope releases it
-	escapes  bool // its scope is ending, and it was returned from it
-	released atomic.Bool
+	kept     bool          // no scope releases it
+	escapes  bool          // its scope is ending, and it was returned from it
+	state    atomic.Uint32 // live, held or gone: see hold
+	users    atomic.Int32  // see Use
 	history  atomic.Pointer[History]
-	view     *viewOf
+	view     atomic.Pointer[viewOf]
 	other    *noTensor
 	dims     [8]int // backs shape and strides of tensors with up to 4 dimensions
 }
@@ -110,16 +116,19 @@ func (t *Tensor) Alias(withHistory bool) *Tensor {
 		return ErrorTensor(err)
 	}
 	m := CurrentMode()
+	if !t.hold() {
+		return ErrorTensor(errReleased("alias"))
+	}
+	defer t.letGo()
 	a := WrapTensor(m, t.storage, t.dtype, t.shape, t.strides, t.offset)
 	if withHistory {
 		if h := t.history.Load(); h != nil {
 			h.retain()
 			a.history.Store(h)
 		}
-		if t.view != nil {
-			t.view.base.retain()
-			v := *t.view
-			a.view = &v
+		if v := t.view.Load(); v != nil {
+			v.base.retain()
+			a.view.Store(v.clone())
 		}
 	}
 	return a
@@ -128,14 +137,14 @@ func (t *Tensor) Alias(withHistory bool) *Tensor {
 // Release drops the tensor's hold on its memory and its graph, at once. Using it afterwards is an error; releasing it
 // again does nothing.
 func (t *Tensor) Release() {
-	if t == nil || t.released.Swap(true) {
+	if t == nil || !t.end() {
 		return
 	}
 	if h := t.history.Swap(nil); h != nil {
 		h.release()
 	}
-	if v := t.view; v != nil {
-		t.view = nil
+	if v := t.view.Load(); v != nil {
+		t.view.Store(nil)
 		v.base.release()
 	}
 	if s := t.storage; s != nil {
@@ -151,12 +160,16 @@ func (t *Tensor) Usable(op string) error {
 		return Errorf(TypeError, op, "got a nil tensor")
 	case t.other != nil:
 		return t.other.err
-	case t.released.Load():
-		return Errorf(StateError, op, "got a tensor that was released")
+	case t.isReleased():
+		return errReleased(op)
 	case t.storage.IsEmpty():
-		return t.refill(op)
+		return refill(op, t.storage, t.shape)
 	}
 	return nil
+}
+
+func errReleased(op string) error {
+	return Errorf(StateError, op, "got a tensor that was released")
 }
 
 // A Refiller is a task ([WithTask]) that may give an emptied storage its contents back when an operation comes to it.
@@ -165,13 +178,13 @@ type Refiller interface {
 }
 
 // refill is [Tensor.Usable] of a tensor whose storage is emptied.
-func (t *Tensor) refill(op string) error {
+func refill(op string, s *Storage, shape []int) error {
 	if r, ok := CurrentTask().(Refiller); ok {
-		if filled, err := r.Refill(t.storage); filled || err != nil {
+		if filled, err := r.Refill(s); filled || err != nil {
 			return err
 		}
 	}
-	return Errorf(StateError, op, "got a tensor of shape %v whose storage was emptied", t.shape)
+	return Errorf(StateError, op, "got a tensor of shape %v whose storage was emptied", shape)
 }
 
 // Err returns the error that kept the tensor from being made, or nil. It does not wait: errors of execution surface when
@@ -240,7 +253,7 @@ func (t *Tensor) String() string {
 		return "error: " + t.failed().Error()
 	case t.isNumber:
 		return fmt.Sprintf("number %v", t.other.number.Float)
-	case t.released.Load():
+	case t.isReleased():
 		return "released tensor"
 	}
 	return fmt.Sprintf("%v%v on %v", t.dtype, t.shape, t.Device())

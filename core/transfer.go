@@ -81,10 +81,12 @@ func FromBytes(d DType, data []byte, shape ...int) *Tensor {
 
 // Wait blocks until the tensor's value is known and returns the error that prevented it, if any.
 func (t *Tensor) Wait() error {
-	if err := t.Usable("wait"); err != nil || t.isNumber {
+	p, err := t.pin("wait")
+	if err != nil || t.isNumber {
 		return err
 	}
-	return t.storage.Wait()
+	defer p.unpin()
+	return p.storage.Wait()
 }
 
 // Wait blocks until everything launched so far that uses the storage is done, and returns the error of execution that
@@ -120,11 +122,13 @@ func (s *Storage) read(dst []byte, offset int) error {
 
 // WaitFor is [Tensor.Wait] for at most d, without the error; it reports whether the value, or its error, is known.
 func (t *Tensor) WaitFor(d time.Duration) bool {
-	if t.Usable("wait") != nil || t.isNumber {
+	p, err := t.pin("wait")
+	if err != nil || t.isNumber {
 		return true
 	}
+	defer p.unpin()
 	deadline := time.Now().Add(d)
-	s := t.storage
+	s := p.storage
 	if !s.held.home.Record().WaitFor(d) {
 		return false
 	}
@@ -142,21 +146,28 @@ func (t *Tensor) WaitFor(d time.Duration) bool {
 
 // Bytes waits for the tensor's value and returns its elements row-major in the machine's byte order.
 func (t *Tensor) Bytes() ([]byte, error) {
-	if err := t.Usable("read"); err != nil {
+	p, err := t.pin("read")
+	if err != nil {
 		return nil, err
 	}
 	if t.isNumber {
 		return nil, Errorf(TypeError, "read", "a number has no memory to read")
 	}
-	if t.Device().Kind() == MetaKind {
+	defer p.unpin()
+	return p.bytes()
+}
+
+// bytes is [Tensor.Bytes] of what is pinned.
+func (t *pinned) bytes() ([]byte, error) {
+	if t.storage.Device().Kind() == MetaKind {
 		return nil, Errorf(NotImplemented, "read", "a tensor on the meta device has a shape, %v, and no values; materialize makes them, and to_empty memory without them", t.shape)
 	}
-	n, size := t.Numel(), t.dtype.Size()
+	n, size := Numel(t.shape), t.dtype.Size()
 	if n == 0 {
 		return nil, t.storage.Wait()
 	}
 	out := make([]byte, n*size)
-	if t.Contiguous() {
+	if IsContiguous(t.shape, t.strides) {
 		if err := t.storage.read(out, t.offset*size); err != nil {
 			return nil, err
 		}
@@ -193,26 +204,33 @@ func (t *Tensor) Bytes() ([]byte, error) {
 
 // Values waits for the tensor's value and returns its elements row-major, converted to T.
 func Values[T Element](t *Tensor) ([]T, error) {
-	if err := t.Usable("read"); err != nil {
+	p, err := t.pin("read")
+	if err != nil {
 		return nil, err
 	}
+	defer p.unpin()
+	return values[T](t, &p)
+}
+
+// values is [Values] of a number, or of what is pinned of t.
+func values[T Element](t *Tensor, of *pinned) ([]T, error) {
 	if t.isNumber {
 		if t.dtype.IsFloat() {
 			return []T{fromFloat[T](t.other.number.Float)}, nil
 		}
 		return []T{fromInt[T](t.other.number.Int)}, nil
 	}
-	raw, err := t.Bytes()
+	raw, err := of.bytes()
 	if err != nil {
 		return nil, err
 	}
-	n := t.Numel()
+	n := Numel(of.shape)
 	out := make([]T, n)
 	if n == 0 {
 		return out, nil
 	}
 	p := unsafe.Pointer(&raw[0])
-	switch t.dtype {
+	switch of.dtype {
 	case Bool, Uint8:
 		for i, v := range raw {
 			out[i] = fromInt[T](int64(v))
@@ -295,13 +313,15 @@ func (t *Tensor) Int() (int64, error) { return item[int64](t) }
 
 func item[T Element](t *Tensor) (T, error) {
 	var zero T
-	if err := t.Usable("item"); err != nil {
+	p, err := t.pin("item")
+	if err != nil {
 		return zero, err
 	}
-	if n := t.Numel(); n != 1 {
-		return zero, Errorf(ValueError, "item", "got a tensor of shape %v with %d elements, want one", t.shape, n)
+	defer p.unpin()
+	if n := Numel(p.shape); n != 1 {
+		return zero, Errorf(ValueError, "item", "got a tensor of shape %v with %d elements, want one", p.shape, n)
 	}
-	v, err := Values[T](t)
+	v, err := values[T](t, &p)
 	if err != nil {
 		return zero, err
 	}

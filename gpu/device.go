@@ -36,6 +36,9 @@ func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
 	if err != nil {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
 	}
+	if environment().sync {
+		core.Synchronous()
+	}
 	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, owner: o, sync: environment().sync}
 	d.tuner = tunerOf(a)
 	d.memory.open(d)

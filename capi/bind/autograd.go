@@ -1,6 +1,8 @@
 package bind
 
 import (
+	"sync"
+
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
@@ -52,7 +54,8 @@ func GradGet(t Tensor) (status Tensor) {
 	if err := v.Usable("grad"); err != nil {
 		return failure(err)
 	}
-	g := v.Grad()
+	g, lender := v.BorrowGrad()
+	defer lender.ReturnGrad()
 	if g == nil {
 		return 0
 	}
@@ -94,6 +97,7 @@ type pass struct {
 	run      *autograd.Run
 	request  *autograd.Request
 	borrowed bool // somebody else ends it
+	stepping sync.Mutex
 }
 
 func (p *pass) Close() {
@@ -152,6 +156,10 @@ func BackwardStep(h Object) (status Status) {
 	if !ok {
 		return failf(core.TypeError, "backward", "%d is not the handle of a pass", h)
 	}
+	if !p.stepping.TryLock() {
+		return failf(core.StateError, "backward", "another thread is running this pass")
+	}
+	defer p.stepping.Unlock()
 	q, more, err := p.run.StepFor(slice)
 	if err != nil {
 		return failure(err)

@@ -59,6 +59,7 @@ type saving struct{ *checkpoint.Pending }
 //plait:waits
 func CheckpointSave(dir, header string, list Tensors, n int64, of Object) (status Status) {
 	defer protect("checkpoint", &status)
+	defer using(tensors(list, n)...)()
 	s, err := pieces(header, list, n)
 	if err != nil {
 		return failure(err)
@@ -72,6 +73,7 @@ func CheckpointSave(dir, header string, list Tensors, n int64, of Object) (statu
 //plait:waits
 func CheckpointSaveAsync(dir, header string, list Tensors, n int64, of Object) (status Object) {
 	defer protect("checkpoint", &status)
+	defer using(tensors(list, n)...)()
 	s, err := pieces(header, list, n)
 	if err != nil {
 		return failure(err)
@@ -112,6 +114,7 @@ type loaded struct{ text string }
 //plait:waits
 func CheckpointLoad(dir, header string, list Tensors, n int64, of Object) (status Object) {
 	defer protect("checkpoint", &status)
+	defer using(tensors(list, n)...)()
 	s, err := pieces(header, list, n)
 	if err != nil {
 		return failure(err)
@@ -164,6 +167,7 @@ func CheckpointText(h Object) string {
 //plait:waits
 func CheckpointReshard(header string, list Tensors, n, all int64, of Object) (status Status) {
 	defer protect("checkpoint", &status)
+	defer using(tensors(list, all)...)()
 	s, err := pieces(header, list, all)
 	if err != nil {
 		return failure(err)

@@ -160,6 +160,8 @@ func GroupClose(h Object) (status Status) {
 //plait:waits
 func CollectiveStart(of Object, kind, reduction, peer, tag int64, ins Tensors, nIns int64, outs Tensors, nOuts, timeout int64) (status Object) {
 	defer protect("collective", &status)
+	defer using(tensors(ins, nIns)...)()
+	defer using(tensors(outs, nOuts)...)()
 	g := group(of)
 	if timeout > 0 {
 		g = g.WithTimeout(time.Duration(timeout))
@@ -214,6 +216,7 @@ func CollectiveStart(of Object, kind, reduction, peer, tag int64, ins Tensors, n
 //plait:waits
 func CollectiveAllToAllStart(of Object, output, input Tensor, outSizes Ints, nOut int64, inSizes Ints, nIn int64) (status Object) {
 	defer protect("all_to_all_single", &status)
+	defer using(tensorOrNil(output), tensorOrNil(input))()
 	w := group(of).AllToAllInto(tensor(output), tensor(input), ints(outSizes, nOut), ints(inSizes, nIn))
 	return handle.AddObject(w)
 }
@@ -303,6 +306,7 @@ func WorkPayload(h Object, rank int64, out BytesOut, n int64) (status Status) {
 //plait:waits
 func AllReduceSync(ts Tensors, devices, count, reduction int64) (status Status) {
 	defer protect("all_reduce_sync", &status)
+	defer using(tensors(ts, devices*count)...)()
 	all := tensors(ts, devices*count)
 	lists := make([][]*core.Tensor, devices)
 	for d := range lists {

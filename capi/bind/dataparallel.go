@@ -15,6 +15,7 @@ import (
 //plait:waits
 func ReplicasNew(ts Tensors, n int64, names string, devices Ints, devicesLen int64) (status Object) {
 	defer protect("DataParallel", &status)
+	defer using(tensors(ts, n)...)()
 	r, err := dataparallel.NewReplicas(tensors(ts, n), strings.Split(names, "\n"), openDevices(devices, devicesLen))
 	if err != nil {
 		return failure(err)
@@ -113,6 +114,7 @@ func BatchSizes(n, devices int64, weights Floats, weightsLen int64, out IntsOut)
 //plait:waits
 func BatchScatter(ts Tensors, n int64, devices Ints, devicesLen int64, weights Floats, weightsLen, dim int64, sizes IntsOut, parts TensorsOut) (status int64) {
 	defer protect("scatter", &status)
+	defer using(tensors(ts, n)...)()
 	lists, counts, err := dataparallel.Scatter(tensors(ts, n), openDevices(devices, devicesLen), shares(weights, weightsLen), int(dim))
 	if err != nil {
 		return failure(err)
@@ -142,6 +144,7 @@ func shares(weights Floats, n int64) []float64 {
 //plait:waits
 func BatchGather(parts Tensors, n int64, on Device, dim int64) (status Tensor) {
 	defer protect("gather", &status)
+	defer using(tensors(parts, n)...)()
 	return result(dataparallel.Gather(tensors(parts, n), device(on), int(dim)))
 }
 
@@ -156,6 +159,7 @@ type measurement struct {
 //plait:waits
 func MeasureNew(of Object, ts Tensors, n, dim int64) (status Object) {
 	defer protect("measure", &status)
+	defer using(tensors(ts, n)...)()
 	r := replicasOf(of)
 	m, err := r.Measure(slices.Clone(tensors(ts, n)), int(dim))
 	if err != nil {

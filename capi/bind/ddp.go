@@ -35,6 +35,10 @@ func named(a Tensors, n int64, names string) []ddp.Named {
 //plait:waits
 func ReducerNew(of Object, params Tensors, n int64, names string, buffers Tensors, buffersLen int64, bufferNames string, firstBytes, bucketBytes, options int64, delayed Tensors, delayedLen int64, until Tensor, paramDType, reduceDType, bufferDType DType) (status Object) {
 	defer protect("DistributedDataParallel", &status)
+	defer using(tensorOrNil(until))()
+	defer using(tensors(params, n)...)()
+	defer using(tensors(buffers, buffersLen)...)()
+	defer using(tensors(delayed, delayedLen)...)()
 	has := func(bit int64) bool { return options&bit != 0 }
 	r, err := ddp.NewReducer(group(of), named(params, n, names), ddp.Options{
 		FirstBucketBytes: int(firstBytes), BucketBytes: int(bucketBytes), Buffers: named(buffers, buffersLen, bufferNames),
@@ -223,6 +227,7 @@ func ReducerJoinBegin(h Object, divideByActive, raises bool) (status Status) {
 //plait:waits
 func ReducerJoinEnd(h Object, answer Tensors, n int64) (status Object) {
 	defer protect("join", &status)
+	defer using(tensors(answer, n)...)()
 	q, err := reducer(h).JoinEnd(answers(answer, n))
 	if err != nil {
 		return failure(err)
@@ -284,6 +289,7 @@ func ReducerClocks(h Object, out IntsOut, n int64) (status Status) {
 //plait:waits
 func SyncBatchNorm(of Object, x, runningMean, runningVar, weight, bias Tensor, momentum, eps, samples float64) (status Tensor) {
 	defer protect("sync_batch_norm", &status)
+	defer using(tensorOrNil(x), tensorOrNil(runningMean), tensorOrNil(runningVar), tensorOrNil(weight), tensorOrNil(bias))()
 	return result(ddp.SyncBatchNormTrain(group(of), tensor(x), tensorOrNil(runningMean), tensorOrNil(runningVar),
 		tensorOrNil(weight), tensorOrNil(bias), momentum, eps, samples))
 }

@@ -263,6 +263,7 @@ func ObjectCount() int64 { return handle.Objects.Len() + handle.Errors() }
 //plait:waits
 func TensorMaterialize(t Tensor, d Device) (status Tensor) {
 	defer protect("materialize", &status)
+	defer using(tensor(t))()
 	dev := device(d)
 	if dev == nil {
 		var err error

@@ -15,6 +15,7 @@ func init() { dlpack.End = func(export int64) { ObjectRelease(export) } }
 //plait:waits
 func DlpackNew(t Tensor, versioned bool, copied bool) (status int64) {
 	defer protect("dlpack", &status)
+	defer using(tensor(t))()
 	export := TensorExport(t)
 	if export < 0 {
 		return export

@@ -89,8 +89,10 @@ func FileSave(path string, header string, list Tensors, n int64) (status Status)
 	if int64(len(h.Names)) != n {
 		return failf(core.ValueError, "safetensors", "got %d names and %d tensors", len(h.Names), n)
 	}
+	ts := tensors(list, n)
+	defer using(ts...)()
 	var entries []safetensors.Entry
-	for i, t := range tensors(list, n) {
+	for i, t := range ts {
 		e, err := safetensors.EntryOf(h.Names[i], t)
 		if err != nil {
 			return failure(err)

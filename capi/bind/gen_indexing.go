@@ -21,7 +21,10 @@ func Embedding(input Tensor, weight Tensor, paddingIdx int64, hasPaddingIdx bool
 func Index(input Tensor, indices Tensors, indicesLen int64) (status Tensor) {
 	defer protect("index", &status)
 	t0 := tensor(input)
-	return result(op.IndexTensors(t0, tensors(indices, indicesLen)), t0)
+	defer using(t0)()
+	t1 := tensors(indices, indicesLen)
+	defer using(t1...)()
+	return result(op.IndexTensors(t0, t1), t0)
 }
 
 // IndexPut applies the operation index_put. Values written or added to the elements that index tensors and masks name.
@@ -31,7 +34,10 @@ func IndexPut(input Tensor, indices Tensors, indicesLen int64, values Tensor, va
 	defer protect("index_put", &status)
 	t0 := tensor(input)
 	t2 := operand(values, valuesNumber)
-	return result(op.IndexPut(t0, tensors(indices, indicesLen), t2, accumulate), t0, t2)
+	defer using(t0, t2)()
+	t1 := tensors(indices, indicesLen)
+	defer using(t1...)()
+	return result(op.IndexPut(t0, t1, t2, accumulate), t0, t2)
 }
 
 // IndexPutInPlace applies the operation index_put_. Values written or added to the elements that index tensors and masks name.
@@ -41,7 +47,10 @@ func IndexPutInPlace(input Tensor, indices Tensors, indicesLen int64, values Ten
 	defer protect("index_put_", &status)
 	t0 := tensor(input)
 	t2 := operand(values, valuesNumber)
-	return changed(op.IndexPutInPlace(t0, tensors(indices, indicesLen), t2, accumulate))
+	defer using(t0, t2)()
+	t1 := tensors(indices, indicesLen)
+	defer using(t1...)()
+	return changed(op.IndexPutInPlace(t0, t1, t2, accumulate))
 }
 
 // MaskedScatter applies the operation masked_scatter. The elements where a mask is true replaced, in order.
@@ -75,5 +84,6 @@ func MaskedSelect(input Tensor, mask Tensor) (status Tensor) {
 	defer protect("masked_select", &status)
 	t0 := tensor(input)
 	t1 := tensor(mask)
+	defer using(t0, t1)()
 	return result(op.MaskedSelect(t0, t1), t0, t1)
 }

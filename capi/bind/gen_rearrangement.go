@@ -60,6 +60,7 @@ func Flipud(input Tensor) (status Tensor) {
 func OneHot(input Tensor, numClasses int64) (status Tensor) {
 	defer protect("one_hot", &status)
 	t0 := tensor(input)
+	defer using(t0)()
 	return result(op.OneHot(t0, int(numClasses)), t0)
 }
 
@@ -80,6 +81,7 @@ func RepeatInterleave(input Tensor, repeats Tensor, dim int64, hasDim bool) (sta
 	defer protect("repeat_interleave", &status)
 	t0 := tensor(input)
 	t1 := tensor(repeats)
+	defer using(t0, t1)()
 	return result(op.RepeatInterleave(t0, t1, optional(int(dim), hasDim)), t0, t1)
 }
 

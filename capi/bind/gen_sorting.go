@@ -21,6 +21,7 @@ func Bincount(input Tensor, weights Tensor, minlength int64) (status Tensor) {
 	defer protect("bincount", &status)
 	t0 := tensor(input)
 	t1 := tensorOrNil(weights)
+	defer using(t0, t1)()
 	return result(op.BinCount(t0, t1, int(minlength)), t0, t1)
 }
 
@@ -41,6 +42,7 @@ func Bucketize(input Tensor, boundaries Tensor, outInt32 bool, right bool) (stat
 func Histc(input Tensor, bins int64, minArg float64, maxArg float64) (status Tensor) {
 	defer protect("histc", &status)
 	t0 := tensor(input)
+	defer using(t0)()
 	return result(op.HistC(t0, int(bins), minArg, maxArg), t0)
 }
 
@@ -94,6 +96,7 @@ func Nanmedian(input Tensor, dim int64, keepdim bool, out TensorsOut) (status St
 func Nonzero(input Tensor) (status Tensor) {
 	defer protect("nonzero", &status)
 	t0 := tensor(input)
+	defer using(t0)()
 	return result(op.NonZero(t0), t0)
 }
 
@@ -137,6 +140,7 @@ func Topk(input Tensor, k int64, dim int64, largest bool, sorted bool, out Tenso
 func Unique(input Tensor, dim int64, hasDim bool, out TensorsOut) (status Status) {
 	defer protect("unique", &status)
 	t0 := tensor(input)
+	defer using(t0)()
 	r0, r1, r2 := op.Unique(t0, optional(int(dim), hasDim))
 	return results(out, r0, r1, r2)
 }
@@ -147,6 +151,7 @@ func Unique(input Tensor, dim int64, hasDim bool, out TensorsOut) (status Status
 func UniqueConsecutive(input Tensor, dim int64, hasDim bool, out TensorsOut) (status Status) {
 	defer protect("unique_consecutive", &status)
 	t0 := tensor(input)
+	defer using(t0)()
 	r0, r1, r2 := op.UniqueConsecutive(t0, optional(int(dim), hasDim))
 	return results(out, r0, r1, r2)
 }

@@ -35,6 +35,7 @@ func IndexGet(t Tensor, parts Ints, n int64) (status Tensor) {
 //
 //plait:waits
 func IndexGetMasked(t Tensor, parts Ints, n int64) Tensor {
+	defer usingIndex(parts, n, tensor(t))()
 	return IndexGet(t, parts, n)
 }
 
@@ -56,7 +57,19 @@ func IndexSet(t Tensor, value Tensor, number float64, parts Ints, n int64) (stat
 //
 //plait:waits
 func IndexSetMasked(t Tensor, value Tensor, number float64, parts Ints, n int64) Status {
+	defer usingIndex(parts, n, tensor(t), operand(value, number))()
 	return IndexSet(t, value, number, parts, n)
+}
+
+// usingIndex is using of tensors and of those in an index.
+func usingIndex(parts Ints, n int64, list ...*core.Tensor) (done func()) {
+	raw := handle.Slice[int64](parts, 4*n)
+	for ; len(raw) > 0; raw = raw[4:] {
+		if raw[0] == indexTensor {
+			list = append(list, tensor(raw[1]))
+		}
+	}
+	return using(list...)
 }
 
 func indices(parts Ints, n int64) ([]core.Index, error) {

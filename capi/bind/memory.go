@@ -156,6 +156,7 @@ func TensorInt(t Tensor, value IntsOut) (status Status) {
 func TensorExport(t Tensor) (status Object) {
 	defer protect("numpy", &status)
 	v := tensor(t)
+	defer using(v)()
 	if err := v.Usable("numpy"); err != nil {
 		return failure(err)
 	}

@@ -68,6 +68,22 @@ func tensors(a Tensors, n int64) []*core.Tensor {
 	return out
 }
 
+// using keeps other threads from giving tensors another memory until the function that it returns is called. What runs without
+// Python's lock begins with it.
+func using(list ...*core.Tensor) (done func()) {
+	used := make([]*core.Tensor, 0, len(list))
+	for _, t := range list {
+		if t.Use() {
+			used = append(used, t)
+		}
+	}
+	return func() {
+		for _, t := range used {
+			t.Unuse()
+		}
+	}
+}
+
 // ints returns the n integers at the address a; nil if n is negative, which stands for an absent list.
 func ints(a Ints, n int64) []int {
 	if n < 0 {

@@ -3,6 +3,7 @@ package bind
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
@@ -16,6 +17,7 @@ type closureStep struct {
 	ended   chan error
 	abort   chan struct{}
 	aborted sync.Once
+	due     atomic.Bool // the loss was asked for
 }
 
 // OptimStepBegin starts a step of an optimiser that evaluates the loss itself, such as "lbfgs". Go on with
@@ -26,7 +28,7 @@ func OptimStepBegin(h Object) (status Object) {
 	if err != nil {
 		return failure(err)
 	}
-	s := &closureStep{make(chan struct{}), make(chan *core.Tensor), make(chan error, 1), make(chan struct{}), sync.Once{}}
+	s := &closureStep{make(chan struct{}), make(chan *core.Tensor), make(chan error, 1), make(chan struct{}), sync.Once{}, atomic.Bool{}}
 	mode := core.CurrentMode()
 	go func() {
 		runtime.LockOSThread()
@@ -74,6 +76,7 @@ func OptimStepNext(h Object) (status Status) {
 	}
 	select {
 	case <-s.wanted:
+		s.due.Store(true)
 		return 1
 	case err := <-s.ended:
 		s.ended <- nil
@@ -87,6 +90,7 @@ func OptimStepNext(h Object) (status Status) {
 //plait:waits
 func OptimStepLoss(h Object, loss Tensor) (status Status) {
 	defer protect("optim", &status)
+	defer using(tensorOrNil(loss))()
 	s, ok := handle.Object[*closureStep](h)
 	if !ok {
 		return failf(core.TypeError, "optim", "%d is not the handle of a step", h)
@@ -99,10 +103,14 @@ func OptimStepLoss(h Object, loss Tensor) (status Status) {
 	if err := t.Err(); err != nil {
 		return failure(err)
 	}
+	if !s.due.CompareAndSwap(true, false) {
+		t.Release()
+		return failf(core.StateError, "optim", "no loss was wanted")
+	}
 	select {
 	case s.losses <- t:
-	case <-s.ended:
-		return failf(core.StateError, "optim", "no loss was wanted")
+	case <-s.abort:
+		t.Release()
 	}
 	return 0
 }

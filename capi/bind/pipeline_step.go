@@ -54,6 +54,7 @@ func executor(h Object) *pipeline.Executor {
 //plait:waits
 func PipelineTie(h Object, t Tensor, stage int64) (status Tensor) {
 	defer protect("pipeline", &status)
+	defer using(tensorOrNil(t))()
 	v := tensor(t)
 	c, err := executor(h).Tie(v, int(stage))
 	if err != nil {
@@ -99,6 +100,7 @@ func stepOf(h Object) *pipelineStep {
 //plait:waits
 func PipelineBegin(h Object, schedule Object, inputs Tensors, each, n int64, weights Floats, weightsLen int64, scale float64, train bool, loss bool) (status Object) {
 	defer protect("pipeline", &status)
+	defer using(tensors(inputs, each*n)...)()
 	b := pipeline.Batch{Schedule: scheduleOf(schedule), Weights: append([]float64(nil), handle.Slice[float64](weights, weightsLen)...), Scale: scale, Train: train, Loss: loss}
 	list := tensors(inputs, each*n)
 	for i := range n {
@@ -193,6 +195,7 @@ func PipelinePass(h Object) (status Object) {
 //plait:waits
 func PipelineAnswer(h Object, results Tensors, n int64) (status Status) {
 	defer protect("pipeline", &status)
+	defer using(tensors(results, n)...)()
 	s := stepOf(h)
 	list := tensors(results, n)
 	if c := s.call; c != nil && c.What == pipeline.CallBackward {

@@ -72,6 +72,7 @@ func ScalerFoundElsewhere(h Object, key int64, found Tensor) (status Status) {
 //plait:waits
 func ScalerCheck(h Object, key int64, params Tensors, n int64) (status int64) {
 	defer protect("step", &status)
+	defer using(tensors(params, n)...)()
 	s, err := scaler(h)
 	if err != nil {
 		return failure(err)

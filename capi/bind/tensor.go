@@ -9,7 +9,8 @@ import (
 
 // TensorRelease ends the life of a tensor's handle, and of what it alone holds: its memory and its part of the graph.
 // Anything but the handle of a tensor is left alone.
-func TensorRelease(t Tensor) Status {
+func TensorRelease(t Tensor) (status Status) {
+	defer protect("release", &status)
 	if v := handle.Tensors.Take(t); v != nil {
 		v.Release()
 	}
@@ -197,6 +198,7 @@ func TensorLocal(t Tensor) (status Tensor) {
 //plait:waits
 func TensorToDevice(t Tensor, to Device, queued bool) (status Tensor) {
 	defer protect("to", &status)
+	defer using(tensor(t))()
 	dev := deviceOrDefault(to)
 	if queued || dev != nil && !dev.HostAccessible() {
 		return result(collective.ToDevice(tensor(t), dev))

@@ -13,7 +13,8 @@ func (r *Run) accumulate(p *pending) (*Request, error) {
 		return nil, nil
 	}
 	err := leaf.Accumulating(func() error {
-		old := leaf.Grad()
+		old := leaf.BorrowGrad() // which the program may drop meanwhile
+		defer leaf.ReturnGrad()
 		if old == nil {
 			if owns(g) && !r.options.CreateGraph {
 				leaf.SetGrad(g.Detach().Keep())
@@ -56,7 +57,9 @@ func (r *Run) keepStage(p *pending) (*Request, error) {
 			return
 		}
 		err = h.Accumulating(func() error {
-			if old := h.Grad(); old != nil {
+			old := h.BorrowGrad()
+			defer h.ReturnGrad()
+			if old != nil {
 				sum := op.Add(old, g).Keep()
 				if err := sum.Err(); err != nil {
 					return err

@@ -16,6 +16,7 @@ type pending struct {
 	saved  map[*core.ForeignValue]*core.Tensor // values of another language
 	stages []stage
 	answer []*core.Tensor
+	lent   *core.History // whose gradient a hook of the caller's has
 	asked  bool
 }
 

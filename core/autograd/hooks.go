@@ -87,13 +87,17 @@ func postStage(leaf *core.History, h core.Hook) stage {
 	return func(p *pending) (*Request, error) {
 		switch {
 		case h.Fn != nil:
-			if r := h.Fn(leaf.Grad()); r != nil {
+			g := leaf.BorrowGrad()
+			defer leaf.ReturnGrad()
+			if r := h.Fn(g); r != nil {
 				return nil, r.Err()
 			}
 		case !p.asked:
-			return &Request{Node: p.node, ID: h.Foreign, What: WantPostHook, Grads: []*core.Tensor{leaf.Grad()}}, nil
+			p.lent = leaf
+			return &Request{Node: p.node, ID: h.Foreign, What: WantPostHook, Grads: []*core.Tensor{leaf.BorrowGrad()}}, nil
 		default:
 			p.asked = false
+			p.returnLent()
 		}
 		return nil, nil
 	}
@@ -119,6 +123,14 @@ func savedStage(values []*core.ForeignValue) stage {
 		}
 		p.answer = nil
 		return nil, nil
+	}
+}
+
+// returnLent ends the use of a leaf's gradient by a hook.
+func (p *pending) returnLent() {
+	if p.lent != nil {
+		p.lent.ReturnGrad()
+		p.lent = nil
 	}
 }
 

@@ -2,6 +2,7 @@ package autograd
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -33,6 +34,8 @@ type Run struct {
 	split     bool         // only what the gradients of Options.First need runs
 	later     []*core.Node // what is left for the second part
 
+	visits int // of nodes, to prepare the walk
+
 	partCallbacks []func() error // of the first part's end
 	refillers     []func(s *core.Storage, node uint64) (bool, error)
 }
@@ -41,6 +44,7 @@ type Run struct {
 type state struct {
 	grads   []*core.Tensor
 	waiting int
+	ahead   int  // how many nodes that lead here are still to be sorted
 	needed  bool // its gradients, or some behind it, are wanted
 	runs    bool // some behind it are
 	first   bool // leads to a tensor whose gradient comes first
@@ -219,23 +223,43 @@ func (r *Run) discover(roots []core.Edge) (order []*core.Node) {
 			s.runs = e.Node.Leaf() != nil && r.options.Inputs != nil
 		}
 	}
-	// A node is needed if a node behind it is. Nodes record older ones, so ids give an order, but for leaves.
-	for changed := true; changed; {
-		changed = false
-		for i := len(order) - 1; i >= 0; i-- {
-			s := r.states[order[i]]
-			if s.runs {
+	r.fromBehind(order, func(n *core.Node, s *state) {
+		if !s.runs && r.leads(n, func(behind *state) bool { return behind.needed }) {
+			s.needed, s.runs = true, true
+		}
+	})
+	return order
+}
+
+// fromBehind calls visit once for every node, after those that its edges lead to.
+func (r *Run) fromBehind(nodes []*core.Node, visit func(n *core.Node, s *state)) {
+	sorted := make([]*core.Node, 0, len(nodes))
+	for _, n := range nodes {
+		s := r.states[n]
+		if s.ahead = s.waiting; s.ahead == 0 {
+			sorted = append(sorted, n)
+		}
+	}
+	for i := 0; i < len(sorted); i++ {
+		for _, e := range sorted[i].Edges() {
+			if e.Node == nil {
 				continue
 			}
-			for _, e := range order[i].Edges() {
-				if e.Node != nil && r.states[e.Node].needed {
-					s.needed, s.runs, changed = true, true, true
-					break
-				}
+			s := r.states[e.Node]
+			if s.ahead--; s.ahead == 0 {
+				sorted = append(sorted, e.Node)
 			}
 		}
 	}
-	return order
+	for _, n := range slices.Backward(sorted) {
+		r.visits++
+		visit(n, r.states[n])
+	}
+}
+
+// leads reports whether an edge of n leads to a node of which is holds.
+func (r *Run) leads(n *core.Node, is func(behind *state) bool) bool {
+	return slices.ContainsFunc(n.Edges(), func(e core.Edge) bool { return e.Node != nil && is(r.states[e.Node]) })
 }
 
 // offer makes n, whose gradients have all arrived, one that can run.
@@ -319,6 +343,7 @@ func (r *Run) Close() {
 		releaseAll(p.given)
 		releaseAll(p.answer)
 		p.releaseSaved()
+		p.returnLent()
 	}
 	for _, e := range r.targets {
 		if e.Node != nil {

@@ -97,21 +97,9 @@ func (r *Run) divide(order []*core.Node) {
 		}
 		e.Node.Release()
 	}
-	for changed := true; changed; {
-		changed = false
-		for i := len(order) - 1; i >= 0; i-- {
-			s := r.states[order[i]]
-			if s.first || !s.needed {
-				continue
-			}
-			for _, e := range order[i].Edges() {
-				if e.Node != nil && r.states[e.Node].first {
-					s.first, changed = true, true
-					break
-				}
-			}
-		}
-	}
+	r.fromBehind(order, func(n *core.Node, s *state) {
+		s.first = s.first || s.needed && r.leads(n, func(behind *state) bool { return behind.first })
+	})
 }
 
 // divisible reports whether n's derivative may run once for some of its inputs and once for the others.

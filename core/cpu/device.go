@@ -48,7 +48,9 @@ var machine struct {
 func setup() {
 	machine.once.Do(func() {
 		machine.threads = environment().threads
-		machine.sync = environment().sync
+		if machine.sync = environment().sync; machine.sync {
+			core.Synchronous()
+		}
 		machine.pools = map[int][]*pool.Pool{}
 	})
 }

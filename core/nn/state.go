@@ -133,7 +133,9 @@ func replaceAll(m Module, convert func(*core.Tensor) *core.Tensor) error {
 					u = u.Detach().Keep()
 					categorise(u, n.Kind)
 					u.SetRequiresGrad(n.Tensor.RequiresGrad())
-					if g := n.Tensor.Grad(); g != nil {
+					g, lender := n.Tensor.BorrowGrad()
+					defer lender.ReturnGrad()
+					if g != nil {
 						h := convert(g)
 						if err = h.Err(); err != nil {
 							err = fmt.Errorf("%s: %w", n.Name, err)

@@ -315,7 +315,7 @@ func (a *application) launch(c *core.Call) {
 		a.stream.Abandon(c)
 		return
 	}
-	a.stream.Launch(c)
+	a.check(core.Launch(a.stream, c))
 }
 
 // node returns the node that records the application on the given inputs, which may be nil, in the order in which its

@@ -158,6 +158,23 @@ func TestAutocastRemembersCastsOfParameters(t *testing.T) {
 	})
 }
 
+func TestAutocastForgetsTheCastOfMemoryThatWasReplaced(t *testing.T) {
+	inRank(t, func() {
+		w := op.Ones(3, 3).SetRequiresGrad(true)
+		x := op.Ones(1, 3)
+		require.NoError(t, core.Autocast("cpu", core.BFloat16, func() {
+			for _, v := range []float64{1, 2, 5, 7} { // the memory of the one before last is used again
+				full := op.Full([]int{3, 3}, core.Num(v), op.TensorOptions{})
+				require.NoError(t, w.Adopt(full))
+				full.Release()
+				got, err := core.Values[float64](op.Linear(x, w, nil))
+				require.NoError(t, err)
+				require.Equal(t, []float64{3 * v, 3 * v, 3 * v}, got)
+			}
+		}))
+	})
+}
+
 func TestAutocastReleasesCasts(t *testing.T) {
 	inRank(t, func() {
 		x, w := op.Ones(64, 64), op.Ones(64, 64)

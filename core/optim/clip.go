@@ -66,7 +66,8 @@ func GradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 }
 
 func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
-	grads, err := gradients("clip_grad_norm", params)
+	grads, giveBack, err := gradients("clip_grad_norm", params)
+	defer giveBack()
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -109,23 +110,29 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 	return total
 }
 
-// gradients returns the gradients that the parameters have.
-func gradients(name string, params []*core.Tensor) ([]*core.Tensor, error) {
-	var out []*core.Tensor
+// gradients returns the gradients that the parameters have, which stay what they are until giveBack is called.
+func gradients(name string, params []*core.Tensor) (out []*core.Tensor, giveBack func(), err error) {
+	var lenders []*core.History
+	giveBack = func() {
+		for _, h := range lenders {
+			h.ReturnGrad()
+		}
+	}
 	for i, p := range params {
 		if p == nil {
-			return nil, core.Errorf(core.TypeError, name, "parameter %d is nil", i)
+			return nil, giveBack, core.Errorf(core.TypeError, name, "parameter %d is nil", i)
 		}
-		g := p.Grad()
+		g, lender := p.BorrowGrad()
+		lenders = append(lenders, lender)
 		if g == nil {
 			continue
 		}
 		if err := g.Usable(name); err != nil {
-			return nil, core.Errorf(core.StateError, name, "the gradient of parameter %d: %w", i, err)
+			return nil, giveBack, core.Errorf(core.StateError, name, "the gradient of parameter %d: %w", i, err)
 		}
 		out = append(out, g)
 	}
-	return out, nil
+	return out, giveBack, nil
 }
 
 // listNorm returns the norm of tensors on one device as one vector.
@@ -136,7 +143,8 @@ func listNorm(list []*core.Tensor, power float64) *core.Tensor {
 // GradPowerSum returns the sum of |g|^p over all elements of all gradients of the parameters, which must be on one device;
 // for an infinite p the largest |g|. What each rank of a sharded model has of it adds up to the p-th power of the norm.
 func GradPowerSum(params []*core.Tensor, o ClipOptions) *core.Tensor {
-	grads, err := gradients("clip_grad_norm", params)
+	grads, giveBack, err := gradients("clip_grad_norm", params)
+	defer giveBack()
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -182,7 +190,10 @@ func reduceList(list []*core.Tensor, power float64, root bool) *core.Tensor {
 		c.In(t)
 	}
 	c.Work = work
-	stream.Launch(c)
+	if err := core.Launch(stream, c); err != nil {
+		out.Release()
+		return core.ErrorTensor(err)
+	}
 	return out
 }
 
@@ -209,7 +220,8 @@ func ClipGradValue(params []*core.Tensor, limit float64) error {
 // changeGrads launches a kernel that changes gradients in place, once for each device; fill adds what else it takes, for
 // which input is moved to the device.
 func changeGrads(name string, params []*core.Tensor, fill func(c *core.Call, local *core.Tensor), k core.KernelID, input *core.Tensor) error {
-	grads, err := gradients(name, params)
+	grads, giveBack, err := gradients(name, params)
+	defer giveBack()
 	if err != nil {
 		return err
 	}
@@ -257,7 +269,9 @@ func changeOn(name string, dev core.Device, grads []*core.Tensor, fill func(c *c
 	}
 	fill(c, local)
 	c.InPlace, c.Work = true, work
-	stream.Launch(c)
+	if err := core.Launch(stream, c); err != nil {
+		return err
+	}
 	for i, g := range grads {
 		if dense[i].Storage() != g.Storage() {
 			if err := op.CopyInPlace(g, dense[i]).Err(); err != nil {

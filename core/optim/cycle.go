@@ -93,7 +93,7 @@ func cycledMomentum(kind string, o *Optimizer, wanted bool) (bool, error) {
 		return false, nil
 	}
 	for _, g := range o.groups {
-		if momentumName(g.hyper) == "" {
+		if momentumName(g.values()) == "" {
 			return false, core.Errorf(core.ValueError, kind, "%s has no momentum to cycle; set FixedMomentum", o.algorithm.name)
 		}
 	}

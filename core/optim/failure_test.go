@@ -57,7 +57,7 @@ func TestFailingStepChangesNothing(t *testing.T) {
 				for i := range 2 {
 					d := o.StateDict().Params[i]
 					out = append(out, []float64{d.Step})
-					for _, s := range o.algorithm.states(o.groups[0].hyper) {
+					for _, s := range o.algorithm.states(o.groups[0].values()) {
 						out = append(out, values(t, d.Tensors[s]))
 					}
 				}

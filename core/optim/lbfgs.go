@@ -133,7 +133,8 @@ func (p *problem) evaluate() (float64, *core.Tensor) {
 func (p *problem) gradient() *core.Tensor {
 	parts := make([]*core.Tensor, len(p.slots))
 	for i, s := range p.slots {
-		g := s.param.Grad()
+		g, lender := s.param.BorrowGrad()
+		defer lender.ReturnGrad()
 		if g == nil {
 			d := s.param.DType()
 			parts[i] = op.ZerosWith([]int{s.param.Numel()}, op.TensorOptions{DType: &d, Device: s.param.Device()})
@@ -176,8 +177,19 @@ func (p *problem) place(saved []*core.Tensor) error {
 
 // stepLBFGS makes one step; on an error the parameters and the method's memory are what they were.
 func (o *Optimizer) stepLBFGS(loss func() (*core.Tensor, error)) (first float64, err error) {
+	if !o.stepping.CompareAndSwap(false, true) {
+		return 0, core.Errorf(core.StateError, "lbfgs", "the optimiser is in the midst of a step, perhaps of another thread")
+	}
+	defer o.stepping.Store(false)
+	o.lock()
+	defer o.mu.Unlock()
+	free := func() (*core.Tensor, error) { // the loss may use the optimiser, as to clear gradients
+		o.mu.Unlock()
+		defer o.lock()
+		return loss()
+	}
 	g := o.groups[0]
-	p := &problem{slots: g.slots, loss: loss, hyper: g.hyper}
+	p := &problem{slots: g.slots, loss: free, hyper: g.values()}
 	core.NoGrad(func() {
 		for _, s := range g.slots {
 			if s.param.DType() != g.slots[0].param.DType() || s.param.Device() != g.slots[0].param.Device() {
@@ -383,6 +395,6 @@ func (o *Optimizer) loadLBFGS(d *StateDict, h Hyper) error {
 		o.lbfgs.release()
 	}
 	o.lbfgs = l
-	g.hyper = h
+	g.hyper.Store(&h)
 	return nil
 }

@@ -3,7 +3,10 @@ package optim
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -23,13 +26,19 @@ type Optimizer struct {
 	groups    []*Group
 	known     map[*core.Tensor]bool
 	lbfgs     *lbfgs // of that algorithm
+
+	mu       sync.Mutex  // held in a step but while the loss is evaluated, and by what changes groups or states
+	stepping atomic.Bool // in a step that evaluates the loss
 }
+
+// lock keeps other goroutines from the groups and states.
+func (o *Optimizer) lock() { core.Lock(&o.mu) }
 
 // A Group is parameters that share hyperparameters.
 type Group struct {
 	optimizer *Optimizer
-	hyper     Hyper
-	initialLR float64 // what schedules start from, once one has been made
+	hyper     atomic.Pointer[Hyper] // replaced as a whole
+	initialLR float64               // what schedules start from, once one has been made
 	scheduled bool
 	slots     []*slot
 }
@@ -94,6 +103,8 @@ func (o *Optimizer) steps() error {
 // AddGroup adds parameters, none of which the optimiser may have already.
 func (o *Optimizer) AddGroup(p Params) error {
 	name := o.algorithm.name
+	o.lock()
+	defer o.mu.Unlock()
 	if err := o.steps(); err != nil {
 		return err
 	}
@@ -113,7 +124,8 @@ func (o *Optimizer) AddGroup(p Params) error {
 	if p.Names != nil && len(p.Names) != len(p.Tensors) {
 		return core.Errorf(core.ValueError, name, "got %d names for %d parameters", len(p.Names), len(p.Tensors))
 	}
-	g := &Group{optimizer: o, hyper: h}
+	g := &Group{optimizer: o}
+	g.hyper.Store(&h)
 	seen := map[*core.Tensor]bool{}
 	for i, t := range p.Tensors {
 		label := fmt.Sprintf("%d of group %d", i, len(o.groups))
@@ -152,7 +164,11 @@ func (o *Optimizer) AddGroup(p Params) error {
 func (o *Optimizer) Algorithm() string { return o.algorithm.name }
 
 // Groups returns the parameter groups.
-func (o *Optimizer) Groups() []*Group { return o.groups }
+func (o *Optimizer) Groups() []*Group {
+	o.lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.groups)
+}
 
 // Params returns the group's parameters.
 func (g *Group) Params() []*core.Tensor {
@@ -164,11 +180,26 @@ func (g *Group) Params() []*core.Tensor {
 }
 
 // Hyper returns a copy of the group's hyperparameters.
-func (g *Group) Hyper() Hyper { return maps.Clone(g.hyper) }
+func (g *Group) Hyper() Hyper { return maps.Clone(g.values()) }
+
+// values returns the hyperparameters, which must not be changed.
+func (g *Group) values() Hyper { return *g.hyper.Load() }
+
+// put changes a hyperparameter that is known to be valid.
+func (g *Group) put(name string, v float64) {
+	for {
+		old := g.hyper.Load()
+		h := maps.Clone(*old)
+		h[name] = v
+		if g.hyper.CompareAndSwap(old, &h) {
+			return
+		}
+	}
+}
 
 // Get returns a hyperparameter, and false if the algorithm has none of that name.
 func (g *Group) Get(name string) (float64, bool) {
-	v, ok := g.hyper[name]
+	v, ok := g.values()[name]
 	return v, ok
 }
 
@@ -177,22 +208,28 @@ func (g *Group) Set(name string, v float64) error { return g.SetAll(Hyper{name: 
 
 // SetAll changes several hyperparameters; on an error none.
 func (g *Group) SetAll(changed Hyper) error {
-	h, err := merge(g.optimizer.algorithm.name, g.hyper, changed)
-	if err != nil {
-		return err
+	for {
+		old := g.hyper.Load()
+		h, err := merge(g.optimizer.algorithm.name, *old, changed)
+		if err != nil {
+			return err
+		}
+		if err := g.optimizer.valid(h); err != nil {
+			return err
+		}
+		if g.hyper.CompareAndSwap(old, &h) {
+			return nil
+		}
 	}
-	if err := g.optimizer.valid(h); err != nil {
-		return err
-	}
-	g.hyper = h
-	return nil
 }
 
 // LR returns the group's learning rate.
-func (g *Group) LR() float64 { return g.hyper["lr"] }
+func (g *Group) LR() float64 { return g.values()["lr"] }
 
 // ZeroGrad drops the gradients of all parameters.
 func (o *Optimizer) ZeroGrad() {
+	o.lock()
+	defer o.mu.Unlock()
 	for _, g := range o.groups {
 		for _, s := range g.slots {
 			s.param.SetGrad(nil)
@@ -202,6 +239,8 @@ func (o *Optimizer) ZeroGrad() {
 
 // Release frees the optimiser's states at once. It can go on, as if it were new.
 func (o *Optimizer) Release() {
+	o.lock()
+	defer o.mu.Unlock()
 	for _, g := range o.groups {
 		for _, s := range g.slots {
 			s.reset()
@@ -222,6 +261,8 @@ func (s *slot) reset() {
 
 // StateBytes returns the bytes that the optimiser's states hold.
 func (o *Optimizer) StateBytes() int {
+	o.lock()
+	defer o.mu.Unlock()
 	n := 0
 	for _, g := range o.groups {
 		for _, s := range g.slots {

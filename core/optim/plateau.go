@@ -96,9 +96,9 @@ func (p *Plateau) Step(metric float64) bool {
 		if n := len(p.o.MinLR); n > 0 {
 			least = p.o.MinLR[i%n]
 		}
-		old := g.hyper["lr"]
+		old := g.values()["lr"]
 		if next := max(old*p.o.Factor, least); old-next > p.o.Eps {
-			g.hyper["lr"] = next
+			g.put("lr", next)
 			reduced = true
 		}
 	}

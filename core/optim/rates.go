@@ -16,7 +16,9 @@ func Rates(current, base, momenta []float64) *Optimizer {
 		if momenta != nil {
 			h["momentum"] = momenta[i]
 		}
-		o.groups = append(o.groups, &Group{optimizer: o, hyper: h, initialLR: base[i], scheduled: true})
+		g := &Group{optimizer: o, initialLR: base[i], scheduled: true}
+		g.hyper.Store(&h)
+		o.groups = append(o.groups, g)
 	}
 	return o
 }

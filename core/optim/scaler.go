@@ -2,6 +2,7 @@ package optim
 
 import (
 	"math"
+	"sync"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
@@ -21,8 +22,12 @@ type GradScaler struct {
 	// Good counts the good steps since the factor changed.
 	Good int
 
+	mu    sync.Mutex // guards what follows, and the fields above in methods
 	steps map[any]*scaledStep
 }
+
+// lock keeps other goroutines from what happened to the optimisers. Its holder may wait for gradients.
+func (s *GradScaler) lock() { core.Lock(&s.mu) }
 
 // A scaledStep is what happened to an optimiser since the last update.
 type scaledStep struct {
@@ -55,6 +60,13 @@ func (s *GradScaler) stepOf(optimizer any) *scaledStep {
 // looks at them. optimizer is anything that tells it from others. It is called once before each step at most, and by
 // [GradScaler.Step] if nobody has. Gradients in float16 are an error.
 func (s *GradScaler) Unscale(optimizer any, params []*core.Tensor) error {
+	s.lock()
+	defer s.mu.Unlock()
+	return s.unscale(optimizer, params)
+}
+
+// unscale is [GradScaler.Unscale] for who has the lock.
+func (s *GradScaler) unscale(optimizer any, params []*core.Tensor) error {
 	step := s.stepOf(optimizer)
 	switch {
 	case step.stepped:
@@ -62,7 +74,8 @@ func (s *GradScaler) Unscale(optimizer any, params []*core.Tensor) error {
 	case step.unscaled:
 		return core.Errorf(core.StateError, "unscale_", "called twice for this optimiser since the last update()")
 	}
-	grads, err := gradients("unscale_", params)
+	grads, giveBack, err := gradients("unscale_", params)
+	defer giveBack()
 	if err != nil {
 		return err
 	}
@@ -103,6 +116,8 @@ func (s *GradScaler) Unscale(optimizer any, params []*core.Tensor) error {
 // Found returns, for each device, a number that is not 0 if [GradScaler.Unscale] found a gradient there that is not finite, for
 // ranks with parts of the gradients to agree on, by [GradScaler.FoundElsewhere], before [GradScaler.Check].
 func (s *GradScaler) Found(optimizer any) []*core.Tensor {
+	s.lock()
+	defer s.mu.Unlock()
 	if step := s.steps[optimizer]; step != nil {
 		return step.found
 	}
@@ -112,6 +127,8 @@ func (s *GradScaler) Found(optimizer any) []*core.Tensor {
 // FoundElsewhere adds what was found in gradients of other ranks: a number that is not 0 if one of them is not finite. So a rank
 // without gradients may make a step, of nothing, that the others make.
 func (s *GradScaler) FoundElsewhere(optimizer any, found *core.Tensor) {
+	s.lock()
+	defer s.mu.Unlock()
 	step := s.stepOf(optimizer)
 	step.divided = nil
 	if err := found.Usable("found_elsewhere"); err != nil { // what reads it says so
@@ -124,12 +141,14 @@ func (s *GradScaler) FoundElsewhere(optimizer any, found *core.Tensor) {
 // Check says that an optimiser is about to step: it unscales the gradients if need be, waits for them, and reports whether
 // all are finite, so that the step shall be made.
 func (s *GradScaler) Check(optimizer any, params []*core.Tensor) (finite bool, err error) {
+	s.lock()
+	defer s.mu.Unlock()
 	step := s.stepOf(optimizer)
 	if step.stepped {
 		return false, core.Errorf(core.StateError, "step", "called twice for this optimiser since the last update()")
 	}
 	if !step.unscaled {
-		if err := s.Unscale(optimizer, params); err != nil {
+		if err := s.unscale(optimizer, params); err != nil {
 			return false, err
 		}
 	}
@@ -172,6 +191,8 @@ func (s *GradScaler) Step(o *Optimizer) (finite bool, err error) {
 // Update makes the factor smaller if a gradient since the last update was not finite, and larger after enough updates
 // where all were.
 func (s *GradScaler) Update() error {
+	s.lock()
+	defer s.mu.Unlock()
 	bad, seen := false, false
 	for _, step := range s.steps {
 		seen = seen || len(step.found) > 0
@@ -199,6 +220,8 @@ func (s *GradScaler) Update() error {
 
 // SetScale sets the factor in place of an update.
 func (s *GradScaler) SetScale(scale float64) {
+	s.lock()
+	defer s.mu.Unlock()
 	s.Scale = float64(float32(scale))
 	s.forget()
 }
@@ -213,4 +236,8 @@ func (s *GradScaler) forget() {
 }
 
 // Release frees what is kept between a step and its update.
-func (s *GradScaler) Release() { s.forget() }
+func (s *GradScaler) Release() {
+	s.lock()
+	defer s.mu.Unlock()
+	s.forget()
+}

@@ -50,7 +50,7 @@ func newSchedule(o *Optimizer, kind string, c curve) (*Schedule, error) {
 	s := &Schedule{opt: o, kind: kind, curve: c}
 	for _, g := range o.groups {
 		if !g.scheduled {
-			g.initialLR, g.scheduled = g.hyper["lr"], true
+			g.initialLR, g.scheduled = g.values()["lr"], true
 		}
 		s.base = append(s.base, g.initialLR)
 	}
@@ -64,11 +64,11 @@ func (s *Schedule) begin() {
 	s.epoch = 0
 	for i, g := range s.opt.groups[:len(s.base)] {
 		if s.curve.at == nil {
-			s.set[i] = g.hyper["lr"]
+			s.set[i] = g.values()["lr"]
 			continue
 		}
 		rate := s.curve.at(s.base[i], i, 0)
-		if lr := g.hyper["lr"]; !s.curve.sets && lr != s.base[i] && s.base[i] != 0 {
+		if lr := g.values()["lr"]; !s.curve.sets && lr != s.base[i] && s.base[i] != 0 {
 			rate *= lr / s.base[i]
 		}
 		s.put(i, rate)
@@ -94,7 +94,7 @@ func (s *Schedule) restart() {
 }
 
 func (s *Schedule) put(group int, rate float64) {
-	s.opt.groups[group].hyper["lr"] = rate
+	s.opt.groups[group].put("lr", rate)
 	s.set[group] = rate
 }
 
@@ -104,7 +104,7 @@ func (s *Schedule) putMomentum() {
 	}
 	v := s.curve.momentum(s.epoch)
 	for _, g := range s.opt.groups {
-		g.hyper[momentumName(g.hyper)] = v
+		g.put(momentumName(g.values()), v)
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *Schedule) Step() error {
 		return core.Errorf(core.ValueError, s.kind, "the schedule ends after %v steps", s.curve.last+1)
 	}
 	for i, g := range s.opt.groups[:len(s.base)] {
-		lr := g.hyper["lr"]
+		lr := g.values()["lr"]
 		switch {
 		case s.curve.factor != nil:
 			s.put(i, lr*s.curve.factor(i, next))

@@ -213,7 +213,7 @@ func NewChainedScheduler(schedules ...*Schedule) (*Schedule, error) {
 	}
 	note := func(s *Schedule) {
 		for i := range s.set {
-			s.set[i] = o.groups[i].hyper["lr"]
+			s.set[i] = o.groups[i].values()["lr"]
 		}
 	}
 	s := &Schedule{opt: o, kind: kind, children: schedules, base: slices.Clone(schedules[0].base), curve: curve{

@@ -35,6 +35,8 @@ type ParamState struct {
 
 // StateDict returns the optimiser's state. The tensors are the optimiser's own and go on changing with it.
 func (o *Optimizer) StateDict() *StateDict {
+	o.lock()
+	defer o.mu.Unlock()
 	d := &StateDict{Algorithm: o.algorithm.name, Params: map[int]ParamState{}}
 	n := 0
 	for _, g := range o.groups {
@@ -73,6 +75,8 @@ func (o *Optimizer) stateOf(s *slot) (ParamState, bool) {
 // State returns what the optimiser keeps for parameter n, counted through the groups, and false if that is nothing. The
 // tensors are the optimiser's own and go on changing with it.
 func (o *Optimizer) State(n int) (ParamState, bool) {
+	o.lock()
+	defer o.mu.Unlock()
 	if o.algorithm.closure {
 		if n != 0 || o.lbfgs == nil {
 			return ParamState{}, false
@@ -91,6 +95,8 @@ func (o *Optimizer) State(n int) (ParamState, bool) {
 // LoadStateDict puts the optimiser in the state d, copying its tensors. Groups must have as many parameters as those of
 // d, states the parameters' shapes; on an error nothing has changed.
 func (o *Optimizer) LoadStateDict(d *StateDict) error {
+	o.lock()
+	defer o.mu.Unlock()
 	name := o.algorithm.name
 	if d == nil {
 		return core.Errorf(core.TypeError, name, "the state is nil")
@@ -106,7 +112,7 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 		if got, want := len(d.Groups[i].Params), len(g.slots); got != want {
 			return core.Errorf(core.ValueError, name, "group %d has another number of parameters, got %d, want %d", i, got, want)
 		}
-		h, err := merge(name, g.hyper, d.Groups[i].Hyper)
+		h, err := merge(name, g.values(), d.Groups[i].Hyper)
 		if err == nil {
 			err = o.valid(h)
 		}
@@ -150,7 +156,7 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 		}
 	}
 	for i, g := range o.groups {
-		g.hyper = hypers[i]
+		g.hyper.Store(&hypers[i])
 		if lr := d.Groups[i].InitialLR; lr != nil {
 			g.initialLR, g.scheduled = *lr, true
 		}

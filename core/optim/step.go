@@ -14,6 +14,8 @@ func (o *Optimizer) Step() error {
 	if o.algorithm.closure {
 		return core.Errorf(core.StateError, o.algorithm.name, "a step evaluates the loss several times: use StepWith")
 	}
+	o.lock()
+	defer o.mu.Unlock()
 	var err error
 	plain := func(m core.Mode) core.Mode { return m.WithGrad(false).WithoutAutocast() }
 	core.WithMode(plain, func() {
@@ -25,7 +27,7 @@ func (o *Optimizer) Step() error {
 		if o.algorithm.apply != nil {
 			err = p.runComposed(o)
 		} else {
-			p.run(o)
+			err = p.run(o)
 		}
 	})
 	return err
@@ -63,6 +65,8 @@ type plan struct {
 	items []item
 	made  []made // states that this step added
 	temps []*core.Tensor
+
+	lenders []*core.History // of the gradients
 }
 
 // An item is one parameter of a plan. param and grad are contiguous: the parameter's and gradient's own memory, or copies.
@@ -89,6 +93,9 @@ func (p *plan) release() {
 		m.slot.states[m.name].Release()
 		delete(m.slot.states, m.name)
 	}
+	for _, h := range p.lenders {
+		h.ReturnGrad()
+	}
 }
 
 // prepare checks everything that can be known before the launch, and allocates.
@@ -97,10 +104,11 @@ func (p *plan) prepare(o *Optimizer) error {
 		return err
 	}
 	for _, g := range o.groups {
-		names := o.algorithm.states(g.hyper)
+		names := o.algorithm.states(g.values())
 		memo := map[step]update{}
 		for _, s := range g.slots {
-			grad := s.param.Grad()
+			grad, lender := s.param.BorrowGrad()
+			p.lenders = append(p.lenders, lender)
 			if grad == nil {
 				if s.param.Storage() == nil { // released, as by moving its module
 					return core.Errorf(core.StateError, o.algorithm.name, "parameter %s was released: make the optimiser after moving the module", s.name)
@@ -110,7 +118,7 @@ func (p *plan) prepare(o *Optimizer) error {
 			if err := s.sound(o.algorithm, grad); err != nil {
 				return err
 			}
-			it := item{slot: s, hyper: g.hyper, param: p.contiguous(s.param), grad: p.contiguous(grad)}
+			it := item{slot: s, hyper: g.values(), param: p.contiguous(s.param), grad: p.contiguous(grad)}
 			fresh := false
 			for _, name := range names {
 				if _, has := o.algorithm.stateShape(name, s.param.Shape()); !has {
@@ -123,7 +131,7 @@ func (p *plan) prepare(o *Optimizer) error {
 				fresh = fresh || isNew
 				it.states = append(it.states, t)
 			}
-			if g.hyper["master_weights"] != 0 && s.param.DType().IsHalf() {
+			if g.values()["master_weights"] != 0 && s.param.DType().IsHalf() {
 				t, _, err := p.state(o, g, s, masterState)
 				if err != nil {
 					return err
@@ -138,7 +146,7 @@ func (p *plan) prepare(o *Optimizer) error {
 			key := step{count: s.count + 1, carried: s.carried, fresh: fresh}
 			u, ok := memo[key]
 			if !ok && o.algorithm.update != nil {
-				u = o.algorithm.update(g.hyper, key)
+				u = o.algorithm.update(g.values(), key)
 				memo[key] = u
 			}
 			it.update = u
@@ -212,7 +220,7 @@ func (p *plan) state(o *Optimizer, g *Group, s *slot, name string) (t *core.Tens
 		}
 		start := 0.0
 		if o.algorithm.start != nil {
-			start = o.algorithm.start(g.hyper, name)
+			start = o.algorithm.start(g.values(), name)
 		}
 		shape, _ := o.algorithm.stateShape(name, s.param.Shape())
 		t = op.Full(shape, core.Num(start), op.TensorOptions{DType: &d, Device: s.param.Device()})
@@ -227,7 +235,7 @@ func (p *plan) state(o *Optimizer, g *Group, s *slot, name string) (t *core.Tens
 }
 
 // run launches the step on each device and counts it.
-func (p *plan) run(o *Optimizer) {
+func (p *plan) run(o *Optimizer) error {
 	mode := core.CurrentMode()
 	done := make([]bool, len(p.items))
 	for i := range p.items {
@@ -249,7 +257,9 @@ func (p *plan) run(o *Optimizer) {
 		}
 		c.InPlace = true
 		c.Work = work
-		stream.Launch(c)
+		if err := core.Launch(stream, c); err != nil {
+			return err
+		}
 	}
 	for i := range p.items {
 		it := &p.items[i]
@@ -270,6 +280,7 @@ func (p *plan) run(o *Optimizer) {
 		}
 	}
 	p.made = nil
+	return nil
 }
 
 func (it *item) addTo(c *core.Call) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/disk"
@@ -59,7 +60,7 @@ func SaveAsync(dir string, s State, group *collective.Group) (*Pending, error) {
 	}
 	ctx := core.CurrentContext().Worker(0)
 	go func() {
-		core.WithMode(func(m core.Mode) core.Mode { return m.WithContext(ctx) }, func() { p.err = sv.finish(w) })
+		core.WithMode(func(m core.Mode) core.Mode { return m.WithContext(ctx) }, func() { p.err = sv.finishSafely(w) })
 		p.err = errors.Join(p.err, closeGroup(own))
 		ctx.Free()
 		close(p.done)
@@ -226,6 +227,16 @@ func (sv *save) snapshot() (err error) {
 type result struct {
 	Bytes int64
 	CRC   map[string]uint32 // by key
+}
+
+// finishSafely is finish on a goroutine that nobody else can recover.
+func (sv *save) finishSafely(w world) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = core.Errorf(core.StateError, "checkpoint", "internal error: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return sv.finish(w)
 }
 
 // finish writes the rank's file, and on rank 0 the index once all have written theirs.

@@ -3,6 +3,7 @@ package ddp
 import (
 	"encoding/json"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -139,7 +140,15 @@ func (s *server) serve(peer int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for more := true; more; {
-		err := s.in(func() (err error) { more, err = s.request(peer); return err })
+		err := s.in(func() (err error) {
+			defer func() {
+				if v := recover(); v != nil {
+					err = core.Errorf(core.StateError, "ddp", "internal error of the server: %v\n%s", v, debug.Stack())
+				}
+			}()
+			more, err = s.request(peer)
+			return err
+		})
 		if err != nil {
 			s.fail(err)
 			return

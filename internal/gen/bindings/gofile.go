@@ -25,13 +25,18 @@ func (c *call) goFuncName() string {
 }
 
 func (c *call) goFunc(b *strings.Builder) {
-	var params, plain, fields, inputs []string
+	var params, plain, fields, inputs, lists []string
 	for i, a := range c.args {
 		params = append(params, a.goParams()...)
 		v := a.goValue()
 		if a.kind == tensorArg || a.kind == operandArg {
 			local := fmt.Sprintf("t%d", i)
 			inputs = append(inputs, local+" := "+v)
+			v = local
+		}
+		if a.kind == tensorsArg && c.row.Waits {
+			local := fmt.Sprintf("t%d", i)
+			lists = append(lists, local+" := "+v)
 			v = local
 		}
 		switch {
@@ -67,11 +72,17 @@ func (c *call) goFunc(b *strings.Builder) {
 	for _, in := range inputs {
 		fmt.Fprintf(b, "\t%s\n", in)
 	}
-	apply := fmt.Sprintf("op.%s(%s)", c.fn, strings.Join(plain, ", "))
 	var locals []string
 	for _, in := range inputs {
 		locals = append(locals, in[:strings.Index(in, " ")])
 	}
+	if c.row.Waits { // without Python's lock
+		fmt.Fprintf(b, "\tdefer using(%s)()\n", strings.Join(locals, ", "))
+		for _, l := range lists {
+			fmt.Fprintf(b, "\t%s\n\tdefer using(%s...)()\n", l, l[:strings.Index(l, " ")])
+		}
+	}
+	apply := fmt.Sprintf("op.%s(%s)", c.fn, strings.Join(plain, ", "))
 	with := func(s string) string { return strings.Join(append([]string{s}, locals...), ", ") }
 	switch {
 	case c.inPlace:

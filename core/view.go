@@ -1,0 +1,110 @@
+package core
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.
+type viewOf struct {
+	base        *History
+	baseDType   DType
+	baseShape   []int
+	baseStrides []int
+	baseOffset  int
+	rebased     uint32     // atomic: base.rebased when the view's own history was made
+	mu          sync.Mutex // held by who makes it anew
+}
+
+func (v *viewOf) clone() *viewOf {
+	return &viewOf{base: v.base, baseDType: v.baseDType, baseShape: v.baseShape, baseStrides: v.baseStrides, baseOffset: v.baseOffset,
+		rebased: v.made()}
+}
+
+// made returns what base.rebased was when the view's own history was made.
+func (v *viewOf) made() uint32 { return atomic.LoadUint32(&v.rebased) }
+
+// current returns the history of t, brought up to date if t is a view whose base was changed in place.
+func (t *Tensor) current() *History {
+	v := t.view.Load()
+	if v == nil {
+		return t.history.Load()
+	}
+	if !v.stale() {
+		return t.history.Load()
+	}
+	// Several threads may have found the view stale, and one makes its history anew.
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.base.mu.Lock()
+	node, index, rebased := v.base.node, v.base.index, v.base.rebased
+	if node == nil || rebased == v.made() {
+		v.base.mu.Unlock()
+		return t.history.Load()
+	}
+	node.retain()
+	v.base.mu.Unlock()
+	// The base was changed: the view's value is now a part of the base's new value.
+	n := RegenerateView(node, index, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset, t)
+	node.Release()
+	fresh := &History{dtype: t.dtype, shape: t.shape, node: n}
+	fresh.refs.set(1)
+	fresh.wanted.set(true)
+	n.DeclareOutput(0, t.dtype, t.shape)
+	h := t.history.Swap(fresh)
+	atomic.StoreUint32(&v.rebased, rebased)
+	if h != nil {
+		h.mu.Lock()
+		if h.keeps {
+			fresh.keeps, fresh.grad = true, h.grad
+			h.grad = nil
+			n.keepGrad(fresh)
+		}
+		h.mu.Unlock()
+		h.release()
+	}
+	return fresh
+}
+
+// stale reports whether the base was changed in place since the view's own history was made.
+func (v *viewOf) stale() bool {
+	v.base.mu.Lock()
+	defer v.base.mu.Unlock()
+	return v.base.node != nil && v.base.rebased != v.made()
+}
+
+// RegenerateView makes the node that takes view out of the value that base's output index produces. Package op sets it,
+// since the derivative is built from operations.
+var RegenerateView func(base *Node, index int, dtype DType, shape, strides []int, offset int, view *Tensor) *Node
+
+// MarkView records that t is a view of u's storage, so that operations in place through one are seen by the other.
+func (t *Tensor) MarkView(u *Tensor) {
+	if t.other != nil || u.other != nil || t == u {
+		return
+	}
+	if w := u.view.Load(); w != nil {
+		w.base.retain()
+		v := w.clone()
+		v.base.mu.Lock()
+		v.rebased = v.base.rebased
+		v.base.mu.Unlock()
+		t.view.Store(v)
+		return
+	}
+	b := u.EnsureHistory()
+	b.retain()
+	v := &viewOf{base: b, baseDType: u.dtype, baseShape: u.shape, baseStrides: u.strides, baseOffset: u.offset}
+	b.mu.Lock()
+	v.rebased = b.rebased
+	b.mu.Unlock()
+	t.view.Store(v)
+}
+
+// Base returns the history of the tensor that t is a view of and that tensor's layout, or nil.
+func (t *Tensor) Base() (h *History, dtype DType, shape, strides []int, offset int) {
+	v := t.view.Load()
+	if v == nil {
+		return nil, 0, nil, nil, 0
+	}
+	return v.base, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset
+}

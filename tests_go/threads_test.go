@@ -1,0 +1,124 @@
+package tests_go
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// eachFunc calls fn for every function of the library's own Go files.
+func eachFunc(t *testing.T, folders []string, fn func(path string, f *ast.FuncDecl, comments string)) {
+	t.Helper()
+	for _, folder := range folders {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+			if err != nil {
+				return err
+			}
+			name, err := filepath.Rel(root, path)
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					comments := ""
+					if f.Doc != nil {
+						for _, c := range f.Doc.List {
+							comments += c.Text + "\n"
+						}
+					}
+					fn(filepath.ToSlash(name), f, comments)
+				}
+			}
+			return err
+		}))
+	}
+}
+
+// goroutines lists the functions that start goroutines, with why no panic on these ends the process.
+var goroutines = map[string]string{
+	"core/storage.go giveBack":                             "recovers: it calls the owner of memory that was wrapped",
+	"core/data/loader.go Start":                            "waits for workers alone",
+	"core/data/map_source.go newMapSource":                 "the caller's code runs under recovered",
+	"core/data/map_source.go work":                         "the caller's code runs under recovered",
+	"core/data/iterable_source.go newIterableSource":       "the caller's code runs under recovered",
+	"core/cpu/stream.go Launch":                            "execute recovers",
+	"gpu/owner.go startOwner":                              "serve recovers",
+	"gpu/owner.go serve":                                   "recovers",
+	"gpu/stream.go launch":                                 "what records and runs calls recovers",
+	"parallel/collective/relay.go add":                     "runs no code of the caller's",
+	"parallel/collective/relay.go run":                     "runs no code of the caller's",
+	"parallel/collective/round.go round":                   "ends a collective's wait, with no code of the caller's",
+	"parallel/collective/pair.go pair":                     "ends a send's wait, with no code of the caller's",
+	"parallel/collective/relay.go share":                   "runs no code of the caller's",
+	"gpu/stream.go waitFor":                                "wakes a waiter",
+	"gpu/transfer.go copyWide":                             "copies memory",
+	"parallel/ddp/server.go newServer":                     "serve recovers",
+	"parallel/collective/spawn.go Spawn":                   "recovers",
+	"parallel/ddp/reducer.go Release":                      "closes streams alone",
+	"parallel/pipeline/executor.go ReleaseLater":           "closes streams alone",
+	"parallel/fsdp/unit.go Release":                        "closes streams alone",
+	"parallel/checkpoint/save.go SaveAsync":                "finishSafely recovers",
+	"capi/bind/optim_closure.go OptimStepBegin":            "recovers",
+	"core/cpu/kernel/internal/kerneltest/bench.go copyAll": "copies memory, in tests",
+}
+
+func TestAPanicOnAGoroutineEndsNoProcess(t *testing.T) {
+	found := map[string]bool{}
+	eachFunc(t, []string{"core", "gpu", "parallel", "capi"}, func(path string, f *ast.FuncDecl, _ string) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			_, starts := n.(*ast.GoStmt)
+			if s, ok := n.(*ast.SelectorExpr); ok { // of a sync.WaitGroup, and of package time
+				starts = s.Sel.Name == "Go" || s.Sel.Name == "AfterFunc"
+			}
+			if starts {
+				found[path+" "+f.Name.Name] = true
+			}
+			return true
+		})
+	})
+	for name := range found {
+		assert.NotEmpty(t, goroutines[name], "%s starts a goroutine: make it recover, so that a panic becomes an error, and say so here", name)
+	}
+	for name := range goroutines {
+		assert.True(t, found[name], "%s starts no goroutine: take it off the list", name)
+	}
+}
+
+// pinned are functions without Python's lock whose tensors the core pins.
+var pinned = map[string]bool{"TensorWaitFor": true, "TensorRead": true, "TensorItem": true, "TensorInt": true}
+
+func TestWhatRunsWithoutPythonsLockKeepsItsTensors(t *testing.T) {
+	seen := 0
+	eachFunc(t, []string{"capi/bind"}, func(path string, f *ast.FuncDecl, comments string) {
+		if !strings.Contains(comments, "//plait:waits") || pinned[f.Name.Name] {
+			return
+		}
+		takes := false
+		for _, p := range f.Type.Params.List {
+			if kind, ok := p.Type.(*ast.Ident); ok && (kind.Name == "Tensor" || kind.Name == "Tensors") {
+				takes = true
+			}
+		}
+		if !takes {
+			return
+		}
+		seen++
+		uses := false
+		ast.Inspect(f, func(n ast.Node) bool {
+			if name, ok := n.(*ast.Ident); ok && strings.HasPrefix(name.Name, "using") {
+				uses = true
+			}
+			return true
+		})
+		require.True(t, uses, "%s of %s takes tensors and runs without Python's lock: begin it with `defer using(...)()`", f.Name.Name, path)
+	})
+	require.Greater(t, seen, 30)
+}
