@@ -143,3 +143,112 @@ def test_a_mode_shared_by_ranks_is_restored_in_each(shared):
     plait.distributed.spawn(run, nprocs=2, timeout=60)
     assert results == [("cpu:0", True, False, False), ("cpu:1", False, True, False)]
     assert plait.is_grad_enabled()
+
+
+def in_threads(*functions, times=200):
+    """Runs each function so many times in a thread of its own, and returns what they raised."""
+    errors = []
+
+    def run(function):
+        try:
+            for _ in range(times):
+                function()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(f,), daemon=True) for f in functions]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive(), "a thread hangs"
+    return errors
+
+
+LOOPS = [200, pytest.param(5_000, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("times", LOOPS)
+@pytest.mark.parametrize("change", ["set_", "data"])
+def test_a_tensor_gets_other_memory_while_it_is_read(change, times):
+    x, others = plait.ones(100_000), [plait.ones(100_000), plait.ones(7)]
+    turn = 0
+
+    def write():
+        nonlocal turn
+        turn += 1
+        if change == "set_":
+            x.set_(others[turn % 2])
+        else:
+            x.data = others[turn % 2]
+
+    def look():
+        assert x.numpy().shape in ((100_000,), (7,))
+        assert x.nonzero().shape in ((100_000, 1), (7, 1))
+
+    errors = in_threads(write, look, look, times=times)
+    assert not errors, errors
+
+
+@pytest.mark.parametrize("times", LOOPS)
+def test_gradients_are_dropped_during_backward(times):
+    p = plait.ones(100, requires_grad=True)
+
+    def train():
+        (p * p).sum().backward()
+
+    def drop():
+        p.grad = None
+        assert p.grad is None or p.grad is not p
+
+    assert not in_threads(train, train, drop, times=times)
+    p.grad = None
+    train()
+    assert p.grad.tolist() == [2.0] * 100
+
+
+@pytest.mark.parametrize("times", [20, pytest.param(2000, marks=pytest.mark.slow)])
+def test_threads_train_one_module(times):
+    model = plait.nn.Sequential(plait.nn.Linear(8, 8), plait.nn.ReLU(), plait.nn.Linear(8, 8))
+    optimizer = plait.optim.AdamW(model.parameters(), lr=1e-3)
+    x = plait.ones(4, 8)
+
+    def train():
+        try:
+            model(x).sum().backward()
+        except RuntimeError as error:  # another thread has made a step since forward
+            assert "changed by an operation in place" in str(error)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    assert not in_threads(*[train] * 8, times=times)
+    assert all(p.isfinite().all().item() for p in model.parameters())
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_threads_share_an_iterator(workers):
+    from plait.utils.data import DataLoader
+
+    for _ in range(5):
+        it, got = iter(DataLoader(list(range(8)), num_workers=workers)), []
+
+        def consume(it=it, got=got):
+            got.extend(int(b) for b in it)
+
+        assert not in_threads(consume, consume, consume, times=1)
+        assert sorted(got) == list(range(8))
+
+
+def test_two_passes_use_the_same_workers():
+    from plait.utils.data import DataLoader, IterableDataset
+
+    class Numbers(IterableDataset):
+        def __iter__(self):
+            return iter(range(5))
+
+    for dataset in (list(range(5)), Numbers()):
+        loader = DataLoader(dataset, num_workers=1, persistent_workers=True)
+        first, second = iter(loader), iter(loader)
+        pairs = [(int(a), int(b)) for a, b in zip(first, second, strict=True)]
+        assert pairs == [(i, i) for i in range(5)]
+        assert [int(b) for b in loader] == list(range(5))

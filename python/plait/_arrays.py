@@ -228,7 +228,7 @@ def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
     if t.dtype is dt.bfloat16:
         raise TypeError("numpy: NumPy has no bfloat16; use to(plait.float32).numpy()")
     if t.numel() == 0:
-        return np.empty(t.shape, dt.TO_NUMPY[t.dtype])
+        return to_numpy(t)  # there is no memory to share
     return np.asarray(_Export(t))
 
 

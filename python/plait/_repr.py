@@ -86,8 +86,8 @@ def tensor_repr(t: Tensor) -> str:
     prefix = ("Parameter containing:\n" if type(t).__name__ == "Parameter" else "") + "tensor("
     if t.is_meta:
         return prefix + ", ".join(["...", f"size={tuple(t.shape)}", *suffix]) + ")"
-    values = to_numpy(_summary(t)) if t.numel() else None
-    body = "[]" if values is None else _format(values, t, len("tensor("))
+    values = to_numpy(_summary(t))  # of an empty tensor too: what made it may have failed
+    body = _format(values, t, len("tensor(")) if t.numel() else "[]"
     return prefix + ", ".join([body, *suffix]) + ")"
 
 
