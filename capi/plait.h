@@ -624,7 +624,8 @@ plait_object plait_checkpoint_load(plait_string dir, plait_string header, plait_
 		plait_object of);
 
 // plait_checkpoint_inspect reads the index of a checkpoint and returns an object for plait_checkpoint_text:
-// {"tensors": {name: {"dtype", "shape"}, ...}, "values": {...}} as JSON. It may wait for the device.
+// {"tensors": {name: {"dtype", "shape", "problem"}, ...}, "values": {...}} as JSON. It may wait for the
+// device.
 plait_object plait_checkpoint_inspect(plait_string dir);
 
 // plait_checkpoint_text returns the text of an object of plait_checkpoint_load or plait_checkpoint_inspect;

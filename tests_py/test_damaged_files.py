@@ -1,6 +1,7 @@
 """Files that are damaged, hostile or cannot be written: a CheckpointError that names the file, and nothing lost."""
 
 import io
+import json
 import os
 import pickle
 import random
@@ -9,6 +10,7 @@ import struct
 import subprocess
 import sys
 import zipfile
+import zlib
 
 import plait
 import pytest
@@ -118,6 +120,46 @@ def test_small_files_that_ask_for_much(hostile):
         source.seek(0)
         with pytest.raises(CheckpointError):
             plait.load(source)
+
+
+def test_records_that_overlap():
+    """A record that lies in the bytes of another, with headers and checksums that fit."""
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("archive/data/1", bytes(4096))
+    inner = inner.getvalue()[: 30 + len("archive/data/1") + 4096]  # its header and its bytes
+    file = io.BytesIO()
+    plait.save([plait.zeros(len(inner), dtype=plait.uint8), plait.zeros(4096, dtype=plait.uint8)], file)
+    out = io.BytesIO()
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(out, "w") as target:
+        for name in source.namelist():
+            if name != "archive/data/1":
+                target.writestr(name, inner if name == "archive/data/0" else source.read(name))
+        at = target.getinfo("archive/data/0")
+        info = zipfile.ZipInfo("archive/data/1")
+        info.header_offset = at.header_offset + 30 + len(at.filename)
+        info.CRC, info.file_size, info.compress_size = zlib.crc32(bytes(4096)), 4096, 4096
+        target.filelist.append(info)
+        target.NameToInfo[info.filename] = info
+    out.seek(0)
+    with pytest.raises(CheckpointError, match=r"larger than the file|Overlapped"):
+        plait.load(out)
+
+
+def test_an_index_that_promises_much(tmp_path):
+    m = nn.Linear(2, 2)
+    optimizer = plait.optim.Adam(m.parameters())
+    m(plait.ones(1, 2)).sum().backward()
+    optimizer.step()
+    dcp.save({"o": optimizer}, checkpoint_id=tmp_path)
+    index = json.loads((tmp_path / "index.json").read_text())
+    huge = index["tensors"]["o.state.0.exp_avg"]
+    huge["shape"] = huge["pieces"][0]["shape"] = [1 << 40]
+    huge["pieces"][0]["offset"] = [0]
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match=r'"o\.state\.0\.exp_avg": .*the index says that it holds more') as info:
+        dcp.load({"o": plait.optim.Adam(m.parameters())}, checkpoint_id=tmp_path)
+    assert str(tmp_path) in str(info.value) and not isinstance(info.value, MemoryError)
 
 
 def mutated(rng, data):
@@ -298,6 +340,13 @@ def test_dtypes_that_tensors_do_not_have(tmp_path):
         with pytest.raises(CheckpointError, match=r'tensor "f8".*F8_E4M3') as info:
             load(path)
         assert str(path) in str(info.value) and isinstance(info.value, TypeError)
+
+
+def test_there_is_one_class():
+    from plait import serialization
+    from plait.utils import checkpoint
+
+    assert plait.CheckpointError is serialization.CheckpointError is checkpoint.CheckpointError
 
 
 def test_an_error_of_the_callers_own_function_stays_its_own():

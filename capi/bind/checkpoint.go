@@ -127,7 +127,7 @@ func CheckpointLoad(dir, header string, list Tensors, n int64, of Object) (statu
 }
 
 // CheckpointInspect reads the index of a checkpoint and returns an object for [CheckpointText]:
-// {"tensors": {name: {"dtype", "shape"}, ...}, "values": {...}} as JSON.
+// {"tensors": {name: {"dtype", "shape", "problem"}, ...}, "values": {...}} as JSON.
 //
 //plait:waits
 func CheckpointInspect(dir string) (status Object) {
@@ -137,12 +137,17 @@ func CheckpointInspect(dir string) (status Object) {
 		return failure(err)
 	}
 	type tensor struct {
-		DType string `json:"dtype"`
-		Shape []int  `json:"shape"`
+		DType   string `json:"dtype"`
+		Shape   []int  `json:"shape"`
+		Problem string `json:"problem"`
 	}
 	all := map[string]tensor{}
 	for name, info := range infos {
-		all[name] = tensor{info.DType.String(), append([]int{}, info.Shape...)}
+		t := tensor{DType: info.DType.String(), Shape: append([]int{}, info.Shape...)}
+		if info.Problem != nil {
+			t.Problem = info.Problem.Error()
+		}
+		all[name] = t
 	}
 	return describe(map[string]any{"tensors": all, "values": values})
 }

@@ -8,9 +8,11 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/disk"
@@ -109,6 +111,44 @@ func readIndex(dir string) (*index, error) {
 		}
 	}
 	return x, nil
+}
+
+// problem returns what is wrong with a file as a whole; "" for nothing.
+func (f fileInfo) problem(dir string) string {
+	stat, err := os.Stat(filepath.Join(dir, f.Name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "the file is missing"
+	case err != nil:
+		return err.Error()
+	case stat.Size() != f.Bytes:
+		return fmt.Sprintf("the file is torn: it has %d bytes, the index says %d", stat.Size(), f.Bytes)
+	}
+	return ""
+}
+
+// problems returns, by name, why tensors cannot be in the files that the index names.
+func (x *index) problems(dir string) map[string]error {
+	whole := make([]string, len(x.Files))
+	left := make([]int64, len(x.Files)) // bytes that no tensor has yet
+	for i, f := range x.Files {
+		whole[i], left[i] = f.problem(dir), f.Bytes
+	}
+	problems := map[string]error{}
+	for _, name := range slices.Sorted(maps.Keys(x.Tensors)) {
+		t := x.Tensors[name]
+		for _, p := range t.Pieces {
+			left[p.File] -= int64(p.count()) * int64(t.DType.Bits()) / 8
+			problem := whole[p.File]
+			if problem == "" && left[p.File] < 0 {
+				problem = fmt.Sprintf("the file has %d bytes, the index says that it holds more", x.Files[p.File].Bytes)
+			}
+			if problem != "" && problems[name] == nil {
+				problems[name] = errorf(core.ValueError, "%s: tensor %q: %s", filepath.Join(dir, x.Files[p.File].Name), name, problem)
+			}
+		}
+	}
+	return problems
 }
 
 func (t tensorInfo) check(name string, files int) error {

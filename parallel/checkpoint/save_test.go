@@ -64,6 +64,14 @@ func TestSaveAsync(t *testing.T) {
 	}))
 }
 
+// Devices of different kinds round differently: what they hold is not compared.
+func TestRanksOnDevicesOfDifferentKinds(t *testing.T) {
+	p := &plan{names: []string{"w"}, tensors: map[string]*planned{"w": {from: []source{
+		{box: box{[]int{0}, []int{2}}, ranks: []int{0, 1, 2}, on: []string{"cpu", "gpu a", "gpu a"}}}}}}
+	assert.NoError(t, p.compare([][]uint32{{1}, {2}, {2}}))
+	assert.ErrorContains(t, p.compare([][]uint32{{1}, {1}, {2}}), `tensor "w": ranks 1 and 2 hold different values`)
+}
+
 // A rank whose function returns waits for what it saves, and has its error unless it has asked.
 func TestARankWaitsForItsSaves(t *testing.T) {
 	for i := range 20 {

@@ -401,6 +401,9 @@ func stateOf(entry string, known map[string]bool) (param, field string, ok bool)
 
 // room makes a tensor for the rank's part of a state of a parameter.
 func (l *loading) room(name string, info Info, p *core.Tensor) (*core.Tensor, error) {
+	if info.Problem != nil {
+		return nil, info.Problem
+	}
 	shape := info.Shape
 	var whole []int
 	if l.Divided != nil {

@@ -41,6 +41,29 @@ func layers(seed uint64) []nn.Layer {
 	return []nn.Layer{nn.NewLinear(3, 5, nn.LinearOptions{}), g, nn.NewTanh(), frozen, nn.NewLinear(5, 2, nn.LinearOptions{})}
 }
 
+// Of buffers the lowest rank's are saved; parameters must be equal.
+func TestBuffersThatDifferFromRankToRank(t *testing.T) {
+	dir := t.TempDir()
+	save := func(change func(g *gain)) error {
+		return collective.Spawn(2, []string{"cpu:0"}, collective.Options{}, func(r *collective.Rank) error {
+			m := nn.NewSequential(layers(1)...)
+			if r.Rank == 1 {
+				change(m.Layers[1].(*gain))
+			}
+			return (&checkpoint.Training{Model: m}).Save(dir, r.World)
+		})
+	}
+	require.ErrorContains(t, save(func(g *gain) { core.NoGrad(func() { op.ZeroInPlace(g.Scale) }) }), "hold different values")
+	require.NoError(t, save(func(g *gain) { op.ZeroInPlace(g.Shift) }))
+	m := nn.NewSequential(layers(2)...)
+	require.NoError(t, (&checkpoint.Training{Model: m}).Load(dir, nil))
+	want, err := core.Values[float32](nn.NewSequential(layers(1)...).Layers[1].(*gain).Shift)
+	require.NoError(t, err)
+	got, err := core.Values[float32](m.Layers[1].(*gain).Shift)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
 // A trained is a training and how it makes a step, of the whole batch, and returns the loss.
 type trained struct {
 	*checkpoint.Training

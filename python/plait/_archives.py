@@ -139,6 +139,7 @@ class Archive(_Source):
         super().__init__(where)
         self._archive = archive = zipfile.ZipFile(file)
         self._size = file.seek(0, io.SEEK_END)
+        self._made = 0  # bytes of storages
         names = archive.namelist()
         pickles = [n for n in names if n == "data.pkl" or (n.endswith("/data.pkl") and n.count("/") == 1)]
         if len(pickles) != 1 or len(set(names)) != len(names):
@@ -175,6 +176,9 @@ class Archive(_Source):
             data = self._read(f"data/{key}")
         except CheckpointError as error:
             raise TensorError(key, str(error)) from None
+        self._made += len(data)
+        if self._made > self._size:  # records that overlap
+            raise TensorError(key, f"its storages are larger than the file, which has {self._size} bytes")
         return self._place(self._checked(data, dtype, count, key), dtype, count, location, key)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 import traceback
@@ -57,6 +58,8 @@ class Saving(Future[None]):
 
 
 _untold: set[Saving] = set()  # those whose end nobody has been told of
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_untold.clear)  # their threads are not there
 
 
 @atexit.register

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import _ops
+from plait._errors import CheckpointError
 from plait._tensor import Tensor
 from plait.distributed._placement import local, place, placed_like, placement_of, settle
 from plait.distributed.checkpoint.metadata import Metadata
@@ -105,6 +106,8 @@ class States(dict[Any, Any]):
             key, field = _split(entry.removeprefix(name + "."), keys)
             if not entry.startswith(name + ".") or key is None:
                 continue
+            if info.problem:
+                raise CheckpointError(info.problem)  # before there is room for what may have any size
             field, _, index = field.partition(".")
             if index.isdecimal():
                 lists.setdefault((key, field), {})[int(index)] = self.empty(key, field, info.size, info.dtype)

@@ -213,7 +213,8 @@ def inspect(folder: Folder) -> Metadata:
     with checkpoint_errors("load", os.fsdecode(folder)):
         index = json.loads(_text(check(_core.bind_CheckpointInspect(os.fsdecode(folder)))))
         tensors = {
-            name: TensorMetadata(getattr(plait, t["dtype"]), Size(t["shape"])) for name, t in index["tensors"].items()
+            name: TensorMetadata(getattr(plait, t["dtype"]), Size(t["shape"]), t["problem"])
+            for name, t in index["tensors"].items()
         }
         values = {name: _decoded(name, v) for name, v in (index["values"] or {}).items()}
     return Metadata(tensors, values)

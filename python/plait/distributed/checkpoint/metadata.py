@@ -11,10 +11,11 @@ from plait._layout import Size
 
 @dataclass
 class TensorMetadata:
-    """Describes a tensor of a checkpoint: its dtype and whole shape."""
+    """Describes a tensor of a checkpoint: its dtype, its whole shape, and why the files cannot hold it, if so."""
 
     dtype: dtype
     size: Size
+    problem: str = ""
 
 
 @dataclass
