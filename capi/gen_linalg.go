@@ -64,9 +64,9 @@ func plait_linalg_inv(input C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_linalg_lstsq
-func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor) C.plait_tensor {
+func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor, rcond C.double) C.plait_tensor {
 	for {
-		if s := bind.LinalgLstsq(int64(A), int64(B)); s != bind.Busy {
+		if s := bind.LinalgLstsq(int64(A), int64(B), float64(rcond)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

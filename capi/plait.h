@@ -2598,7 +2598,7 @@ plait_tensor plait_affine_grid(plait_tensor theta, plait_ints size, int64_t size
 
 // The values of an image or a volume at given places.
 //   - grid: places from -1 to 1
-//   - mode ("bilinear"): bilinear or nearest
+//   - mode ("bilinear"): bilinear, nearest or bicubic
 //   - padding_mode ("zeros"): zeros, border or reflection
 //   - align_corners (false): whether -1 and 1 are the centres of the outermost elements
 plait_tensor plait_grid_sample(plait_tensor input, plait_tensor grid, plait_string mode,
@@ -2720,10 +2720,12 @@ plait_status plait_linalg_eigh(plait_tensor input, plait_tensor out[2]);
 //   - input: matrices [*, n, n]
 plait_tensor plait_linalg_inv(plait_tensor input);
 
-// The X that makes A X - B least.
+// The X that makes A X - B least, the least one of many.
 //   - A: the matrices, [..., M, N]
 //   - B: the right sides
-plait_tensor plait_linalg_lstsq(plait_tensor A, plait_tensor B);
+//   - rcond (-1): singular values of at most rcond times the largest count as 0; by default the larger size
+//     times the dtype's eps
+plait_tensor plait_linalg_lstsq(plait_tensor A, plait_tensor B, double rcond);
 
 // Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.
 // Writes the results' handles to out.

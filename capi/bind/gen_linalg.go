@@ -56,15 +56,15 @@ func LinalgInv(input Tensor) (status Tensor) {
 	return result(op.Inv(t0), t0)
 }
 
-// LinalgLstsq applies the operation linalg_lstsq. The X that makes A X - B least.
-func LinalgLstsq(A Tensor, B Tensor) (status Tensor) {
+// LinalgLstsq applies the operation linalg_lstsq. The X that makes A X - B least, the least one of many.
+func LinalgLstsq(A Tensor, B Tensor, rcond float64) (status Tensor) {
 	defer protect("linalg_lstsq", &status)
 	if crowded() {
 		return Busy
 	}
 	t0 := tensor(A)
 	t1 := tensor(B)
-	return result(op.LstSq(t0, t1), t0, t1)
+	return result(op.LstSq(t0, t1, rcond), t0, t1)
 }
 
 // LinalgLuFactorEx applies the operation linalg_lu_factor_ex. Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.

@@ -98,10 +98,20 @@ func Sign(x *core.Tensor) *core.Tensor { return signOp.apply(nil, x) }
 func SignInPlace(x *core.Tensor) *core.Tensor { return signOp.applyInPlace(nil, x) }
 
 // Square returns x * x.
-func Square(x *core.Tensor) *core.Tensor { return squareOp.apply(nil, x) }
+func Square(x *core.Tensor) *core.Tensor {
+	if x.Err() == nil && x.DType() == core.Bool {
+		return Pow(x, core.IntNum(2)) // an integer
+	}
+	return squareOp.apply(nil, x)
+}
 
 // SquareInPlace squares x and returns it.
-func SquareInPlace(x *core.Tensor) *core.Tensor { return squareOp.applyInPlace(nil, x) }
+func SquareInPlace(x *core.Tensor) *core.Tensor {
+	if x.Err() == nil && x.DType() == core.Bool {
+		return PowInPlace(x, core.IntNum(2))
+	}
+	return squareOp.applyInPlace(nil, x)
+}
 
 // Reciprocal returns 1 / x.
 func Reciprocal(x *core.Tensor) *core.Tensor { return reciprocalOp.apply(nil, x) }

@@ -197,13 +197,18 @@ func Put(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
 // "mean", "amax" or "amin". With includeSelf the parts of x take part; see [ScatterReduce].
 func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
 	a := beginGiven("index_reduce", x, index, src)
+	if a.err == nil && scalar(x) && scalar(src) {
+		return compose("index_reduce", func() *core.Tensor {
+			return Reshape(IndexReduce(atLeast(x, 1), dim, atLeast(index, 1), atLeast(src, 1), reduce, includeSelf))
+		})
+	}
 	dim = a.dim(dim, x)
 	switch {
 	case a.err != nil:
 	case reduce == "sum":
 		a.failf(core.ValueError, "unknown reduction %q, want prod, mean, amax or amin", reduce)
 	case x.Dim() == 0 || src.Dim() != x.Dim():
-		a.failf(core.ShapeError, "got %s, want as many dimensions, at least one", shapes(x, src))
+		a.failf(core.ShapeError, "got %s, want as many dimensions", shapes(x, src))
 	case index.Dim() != 1 || index.Numel() != src.Size(dim):
 		a.failf(core.ShapeError, "got indices of shape %v, want [%d] for a source of shape %v", index.Shape(), src.Size(dim), src.Shape())
 	}
@@ -242,11 +247,11 @@ func init() {
 			Sample{Name: reduce + " without self", Args: []any{Between(1, 2, 2, 3), 1, Indices([]int{2}, float64(i%3), 1), Between(3, 4, 2, 2), reduce, false}})
 	}
 	register("assembly",
-		Row{Name: "hsplit", Func: HSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of sections.",
+		Row{Name: "hsplit", Func: HSplit, Shares: true, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of sections.",
 			Samples: []Sample{{Args: []any{Shaped(2, 4), 2}}, {Name: "vector", Args: []any{Shaped(6), 3}}}},
-		Row{Name: "vsplit", Func: VSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.",
+		Row{Name: "vsplit", Func: VSplit, Shares: true, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.",
 			Samples: []Sample{{Args: []any{Shaped(4, 2), 2}}}},
-		Row{Name: "dsplit", Func: DSplit, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the third dimension; fails if its size is no multiple of sections.",
+		Row{Name: "dsplit", Func: DSplit, Shares: true, Args: inputAnd(sections), Memory: true, Doc: "Equal parts along the third dimension; fails if its size is no multiple of sections.",
 			Samples: []Sample{{Args: []any{Shaped(2, 1, 4), 2}}}},
 		Row{Name: "diagflat", Func: DiagFlat, Args: inputAnd(offset), Memory: true, Doc: "The matrix with a tensor's elements on a diagonal.",
 			Samples: []Sample{{Args: []any{Shaped(2, 2), 0}}, {Name: "above", Args: []any{Shaped(3), 1}}}},

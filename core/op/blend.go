@@ -22,8 +22,11 @@ func condition(name string, c *core.Tensor) error {
 	return nil
 }
 
-// Where returns x where c, of bools, is true and y elsewhere.
+// Where returns x where c, of bools or uint8, is true and y elsewhere.
 func Where(c, x, y *core.Tensor) *core.Tensor {
+	if c != nil && c.Err() == nil && c.DType() == core.Uint8 {
+		return compose("where", func() *core.Tensor { return Where(castTo(c, core.Bool), x, y) })
+	}
 	if err := condition("where", c); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -37,10 +40,21 @@ func fits(name string, x, value *core.Tensor) error {
 		return nil
 	case value.Dim() != 0:
 		return core.Errorf(core.ShapeError, name, "the value must be a number or a 0-d tensor, got shape %v", value.Shape())
-	case class(value.DType()) > class(x.DType()):
+	case x.DType() != core.Bool && class(value.DType()) > class(x.DType()):
 		return core.Errorf(core.DTypeError, name, "a tensor of %v cannot hold a value of %v", x.DType(), value.DType())
 	}
 	return nil
+}
+
+// truth returns what a tensor of x's dtype is filled with for value: for bools whether it is not 0.
+func truth(x, value *core.Tensor) *core.Tensor {
+	switch {
+	case x == nil || value == nil || x.Err() != nil || value.Err() != nil || x.DType() != core.Bool || value.DType() == core.Bool:
+		return value
+	case value.IsNumber():
+		return core.BoolNum(value.Number().Float != 0)
+	}
+	return castTo(value, core.Bool)
 }
 
 // MaskedFill returns x with value, a number or a 0-d tensor, where mask, of bools, is true.
@@ -50,6 +64,10 @@ func MaskedFill(x, mask, value *core.Tensor) *core.Tensor {
 	}
 	if err := fits("masked_fill", x, value); err != nil {
 		return core.ErrorTensor(err)
+	}
+	if filled := truth(x, value); filled != value {
+		defer filled.Release()
+		value = filled
 	}
 	return maskedFillOp.apply(nil, x, mask, value)
 }
@@ -61,6 +79,10 @@ func MaskedFillInPlace(x, mask, value *core.Tensor) *core.Tensor {
 	}
 	if err := fits("masked_fill_", x, value); err != nil {
 		return core.ErrorTensor(err)
+	}
+	if filled := truth(x, value); filled != value {
+		defer filled.Release()
+		value = filled
 	}
 	return maskedFillOp.applyInPlace(nil, x, mask, value)
 }

@@ -49,7 +49,7 @@ func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (valu
 		return a.fail(), a.fail()
 	}
 	if x.Dim() == 0 {
-		return x.Alias(true), fullLike(x, 0, core.Int64, x.Shape())
+		return Clone(x), fullLike(x, 0, core.Int64, x.Shape())
 	}
 	return a.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
 		a.launch(a.call(k).Out(values).Out(indices).In(x).Int(int64(dim)))

@@ -116,6 +116,14 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		src = ToDevice(src, t.Device())
 		defer src.Release()
 	}
+	if src.Err() == nil && src.IsNumber() && t.Usable("copy_") == nil && !t.IsNumber() && repeats(t) {
+		v := unexpanded(t) // which has every element once
+		defer v.Release()
+		if r := CopyInPlace(v, src); r.Err() != nil {
+			return r
+		}
+		return t
+	}
 	a := beginEach("copy_", t, src)
 	a.inPlace(t)
 	if a.err == nil {

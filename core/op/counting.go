@@ -8,16 +8,24 @@ var (
 	countKernel = core.Kernel("count_nonzero")
 )
 
-// Any returns, as bool, whether any element of x over dims, or over all dimensions if there are none, is not zero. A NaN
+// Any returns, as bool or for uint8 as uint8, whether any element of x over dims, or over all dimensions if there are none, is not zero. A NaN
 // is not zero; of nothing the result is false.
 func Any(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return count("any", anyKernel, x, dims, keepdim, core.Bool)
+	return truths("any", anyKernel, x, dims, keepdim)
 }
 
-// All returns, as bool, whether no element of x over dims, or over all dimensions if there are none, is zero. Of nothing
+// All returns, as bool or for uint8 as uint8, whether no element of x over dims, or over all dimensions if there are none, is zero. Of nothing
 // the result is true.
 func All(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return count("all", allKernel, x, dims, keepdim, core.Bool)
+	return truths("all", allKernel, x, dims, keepdim)
+}
+
+// truths returns a result of truth values; those of uint8 are 0 and 1 of uint8, as PyTorch has it.
+func truths(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if x.Err() != nil || x.DType() != core.Uint8 {
+		return count(name, k, x, dims, keepdim, core.Bool)
+	}
+	return compose(name, func() *core.Tensor { return castTo(count(name, k, x, dims, keepdim, core.Bool), core.Uint8) })
 }
 
 // CountNonzero returns, as int64, the number of elements of x over dims, or over all dimensions if there are none, that

@@ -42,7 +42,7 @@ func Diff(x *core.Tensor, n, dim int, o DiffOptions) *core.Tensor {
 			}
 		}
 		if r == x {
-			return x.Alias(true)
+			return Clone(x)
 		}
 		return r
 	})

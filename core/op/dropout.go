@@ -188,17 +188,17 @@ func init() {
 			{Name: "everything", Args: []any{Shaped(shape...), 1.0, true}}}
 	}
 	register("dropout",
-		Row{Name: "dropout", Func: Dropout, Args: args, Memory: true, Samples: off(3, 4),
+		Row{Name: "dropout", Func: Dropout, Shares: true, Args: args, Memory: true, Samples: off(3, 4),
 			Doc: "The input with elements set to 0 at random, the others scaled to keep the expectation."},
-		Row{Name: "dropout1d", Func: Dropout1d, Args: args, Memory: true, Samples: off(2, 3, 4),
+		Row{Name: "dropout1d", Func: Dropout1d, Shares: true, Args: args, Memory: true, Samples: off(2, 3, 4),
 			Doc: "The input [N, C, L] with whole channels set to 0 at random."},
-		Row{Name: "dropout2d", Func: Dropout2d, Args: args, Memory: true, Samples: off(2, 3, 2, 2),
+		Row{Name: "dropout2d", Func: Dropout2d, Shares: true, Args: args, Memory: true, Samples: off(2, 3, 2, 2),
 			Doc: "The input [N, C, H, W] with whole channels set to 0 at random."},
-		Row{Name: "dropout3d", Func: Dropout3d, Args: args, Memory: true, Samples: off(2, 3, 2, 2, 2),
+		Row{Name: "dropout3d", Func: Dropout3d, Shares: true, Args: args, Memory: true, Samples: off(2, 3, 2, 2, 2),
 			Doc: "The input [N, C, D, H, W] with whole channels set to 0 at random."},
-		Row{Name: "alpha_dropout", Func: AlphaDropout, Args: args, Memory: true, Samples: off(3, 4),
+		Row{Name: "alpha_dropout", Func: AlphaDropout, Shares: true, Args: args, Memory: true, Samples: off(3, 4),
 			Doc: "Dropout that keeps the mean and variance of selu networks."},
-		Row{Name: "feature_alpha_dropout", Func: FeatureAlphaDropout, Args: args, Memory: true, Samples: off(2, 3, 4),
+		Row{Name: "feature_alpha_dropout", Func: FeatureAlphaDropout, Shares: true, Args: args, Memory: true, Samples: off(2, 3, 4),
 			Doc: "Dropout of whole channels that keeps the mean and variance of selu networks."},
 	)
 }

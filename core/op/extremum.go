@@ -35,10 +35,18 @@ func Maximum(x, y *core.Tensor) *core.Tensor { return maximumOp.apply(nil, x, y)
 func Minimum(x, y *core.Tensor) *core.Tensor { return minimumOp.apply(nil, x, y) }
 
 // Fmax returns the larger of x and y, elementwise; where one is NaN, the other.
-func Fmax(x, y *core.Tensor) *core.Tensor { return fmaxOp.apply(nil, x, y) }
+func Fmax(x, y *core.Tensor) *core.Tensor { return whole(fmaxOp, maximumOp, x, y).apply(nil, x, y) }
 
 // Fmin returns the smaller of x and y, elementwise; where one is NaN, the other.
-func Fmin(x, y *core.Tensor) *core.Tensor { return fminOp.apply(nil, x, y) }
+func Fmin(x, y *core.Tensor) *core.Tensor { return whole(fminOp, minimumOp, x, y).apply(nil, x, y) }
+
+// whole returns the operation for whole numbers, which are never NaN, if x and y are, and else the other.
+func whole(floats, ints *Elementwise, x, y *core.Tensor) *Elementwise {
+	if x.Err() != nil || y.Err() != nil || core.ResultType(x, y).IsFloat() {
+		return floats
+	}
+	return ints
+}
 
 // Clamp returns x limited to [low, high], elementwise. Either bound may be nil. Where low exceeds high, the result is high.
 // Where x equals a bound, a tensor gets half of the gradient, and of a number nobody gets any.

@@ -6,7 +6,8 @@ import (
 
 // GridSampleOptions are the options of [GridSample].
 type GridSampleOptions struct {
-	// Mode is "bilinear" (the default; also between the eight neighbours in a volume) or "nearest".
+	// Mode is "bilinear" (the default; also between the eight neighbours in a volume), "nearest" or, for images, "bicubic":
+	// Keys' kernel with a = -0.75 over 4 x 4 neighbours.
 	Mode string
 	// PaddingMode says what lies outside the input: "zeros" (the default), the "border" or the "reflection".
 	PaddingMode string
@@ -36,8 +37,10 @@ func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
 		a.failf(core.ShapeError, "got an input %v and a grid %v, want [n, c, h, w] and [n, h', w', 2], or one dimension more", x.Shape(), grid.Shape())
 	case x.DType() != grid.DType():
 		a.failf(core.DTypeError, "dtypes differ, got %v and %v", x.DType(), grid.DType())
-	case o.Mode != "bilinear" && o.Mode != "nearest":
-		a.failf(core.ValueError, "unknown mode %q, want bilinear or nearest", o.Mode)
+	case o.Mode != "bilinear" && o.Mode != "nearest" && o.Mode != "bicubic":
+		a.failf(core.ValueError, "unknown mode %q, want bilinear, nearest or bicubic", o.Mode)
+	case o.Mode == "bicubic" && x.Dim() != 4:
+		a.failf(core.ShapeError, "mode bicubic wants an input [n, c, h, w], got %v", x.Shape())
 	case o.PaddingMode != "zeros" && o.PaddingMode != "border" && o.PaddingMode != "reflection":
 		a.failf(core.ValueError, "unknown padding %q, want zeros, border or reflection", o.PaddingMode)
 	default:
@@ -55,32 +58,21 @@ func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
 		n, c, sizes := x.Size(0), x.Size(1), x.Shape()[2:]
 		points := core.Numel(grid.Shape()[1 : k+1])
 		flat := Reshape(x, n, c, core.Numel(sizes))
-		at := make([]*core.Tensor, k) // the place along each dimension, [n, points]
+		taps := make([][]tap, k)
+		combinations := 1
 		for i, size := range sizes {
-			g := Reshape(Select(grid, -1, k-1-i), n, points)
-			at[i] = o.place(g, size)
+			taps[i] = o.taps(Reshape(Select(grid, -1, k-1-i), n, points), size)
+			combinations *= len(taps[i])
 		}
 		var sum *core.Tensor
-		corners := 1 << k
-		if o.Mode == "nearest" {
-			corners = 1
-		}
-		for corner := range corners {
+		for choice := range combinations {
 			var index, weight *core.Tensor
 			for i, size := range sizes {
-				var p *core.Tensor
-				if o.Mode == "nearest" {
-					p = Round(at[i].Detach())
-				} else {
-					low := Floor(at[i].Detach())
-					p = low
-					share := Sub(at[i], low)
-					if corner>>i&1 == 1 {
-						p = Add(low, core.Num(1))
-					} else {
-						share = Sub(core.Num(1), share)
-					}
-					weight = times(weight, share)
+				t := taps[i][choice%len(taps[i])]
+				choice /= len(taps[i])
+				p := t.at
+				if t.share != nil {
+					weight = times(weight, t.share)
 				}
 				inside := LogicalAnd(Ge(p, core.Num(0)), Le(p, core.Num(float64(size-1))))
 				weight = times(weight, castTo(inside, x.DType()))
@@ -106,15 +98,57 @@ func times(x, y *core.Tensor) *core.Tensor {
 	return Mul(x, y)
 }
 
+// A tap is what one of the neighbours of each place along a dimension gives: its index, and its share, nil for all.
+type tap struct{ at, share *core.Tensor }
+
+// taps returns the neighbours along a dimension of the coordinates g, [n, points].
+func (o GridSampleOptions) taps(g *core.Tensor, size int) []tap {
+	p := o.place(g, size)
+	if o.Mode == "bicubic" {
+		low := Floor(p.Detach())
+		t := Sub(p, low)
+		var out []tap
+		for i := range 4 {
+			out = append(out, tap{o.padded(Add(low, core.Num(float64(i-1))), size), keys(t, i)})
+		}
+		return out
+	}
+	p = o.padded(p, size)
+	if o.Mode == "nearest" {
+		return []tap{{Round(p.Detach()), nil}}
+	}
+	low := Floor(p.Detach())
+	share := Sub(p, low)
+	return []tap{{low, Sub(core.Num(1), share)}, {Add(low, core.Num(1)), share}}
+}
+
+// keys returns the share of the i-th of four neighbours of a place that is t, from 0 to 1, behind the second (Keys 1981).
+func keys(t *core.Tensor, i int) *core.Tensor {
+	const a = -0.75
+	coefficients := [...][4]float64{ // of 1, t, t^2 and t^3
+		{0, a, -2 * a, a}, {1, 0, -a - 3, a + 2}, {0, -a, 2*a + 3, -a - 2}, {0, 0, a, -a},
+	}[i]
+	sum := Mul(t, core.Num(coefficients[3]))
+	for _, c := range []float64{coefficients[2], coefficients[1]} {
+		sum = Mul(Add(sum, core.Num(c)), t)
+	}
+	return Add(sum, core.Num(coefficients[0]))
+}
+
 // place returns where coordinates g from -1 to 1 lie among the indices of a dimension.
 func (o GridSampleOptions) place(g *core.Tensor, size int) *core.Tensor {
 	n := float64(size)
-	low, high := 0.0, n-1 // of what is reflected
-	p := Add(g, core.Num(1))
 	if o.AlignCorners {
-		p = Mul(p, core.Num((n-1)/2))
-	} else {
-		p = Sub(Mul(p, core.Num(n/2)), core.Num(0.5))
+		return Mul(Add(g, core.Num(1)), core.Num((n-1)/2))
+	}
+	return Sub(Mul(Add(g, core.Num(1)), core.Num(n/2)), core.Num(0.5))
+}
+
+// padded returns the places p along a dimension with those outside moved to where the padding has its elements from.
+func (o GridSampleOptions) padded(p *core.Tensor, size int) *core.Tensor {
+	n := float64(size)
+	low, high := 0.0, n-1 // of what is reflected
+	if !o.AlignCorners {
 		low, high = -0.5, n-0.5
 	}
 	if o.PaddingMode == "reflection" {
@@ -180,7 +214,7 @@ func init() {
 	field.Field = "AlignCorners"
 	register("grid",
 		Row{Name: "grid_sample", Func: GridSample, Doc: "The values of an image or a volume at given places.",
-			Args: []Arg{{Name: "input"}, {Name: "grid", Doc: "places from -1 to 1"}, {Name: "mode", Field: "Mode", Default: "bilinear", Doc: "bilinear or nearest"},
+			Args: []Arg{{Name: "input"}, {Name: "grid", Doc: "places from -1 to 1"}, {Name: "mode", Field: "Mode", Default: "bilinear", Doc: "bilinear, nearest or bicubic"},
 				{Name: "padding_mode", Field: "PaddingMode", Default: "zeros", Doc: "zeros, border or reflection"}, field},
 			Samples: []Sample{
 				{Name: "bilinear", Loose: 8, DTypes: float, Args: []any{Shaped(2, 2, 3, 4), grid(2, 2, 2, 2), GridSampleOptions{}}},
@@ -189,6 +223,9 @@ func init() {
 				{Name: "border", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{PaddingMode: "border"}}},
 				{Name: "reflection", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{PaddingMode: "reflection", AlignCorners: true}}},
 				{Name: "nearest", DTypes: float, Args: []any{Shaped(1, 2, 3, 4), grid(1, 2, 2, 2), GridSampleOptions{Mode: "nearest"}}},
+				{Name: "bicubic", Loose: 8, DTypes: float, Args: []any{Shaped(2, 2, 3, 4), grid(2, 2, 2, 2), GridSampleOptions{Mode: "bicubic"}}},
+				{Name: "bicubic, border", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{Mode: "bicubic", PaddingMode: "border", AlignCorners: true}}},
+				{Name: "bicubic, reflection", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{Mode: "bicubic", PaddingMode: "reflection"}}},
 				{Name: "volume", Loose: 8, DTypes: float, Args: []any{Shaped(1, 2, 2, 3, 2), grid(1, 1, 2, 2, 3), GridSampleOptions{}}},
 			}},
 		Row{Name: "affine_grid", Func: AffineGrid, Doc: "The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.", Args: []Arg{{Name: "theta"}, {Name: "size"}, align},

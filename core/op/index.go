@@ -6,8 +6,9 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Index returns the part of t that the indices say, as indexing in square brackets does in Python: first integers,
-// slices and new dimensions, as views, then index tensors and masks, which copy. The shapes of index tensors broadcast;
+// Index returns the part of t that the indices say, as indexing in square brackets does in Python: first integers, slices
+// and new dimensions, as views, then index tensors and masks, of bools or uint8, which copy. An index tensor of no
+// dimensions says what an integer does; for its value the call waits. The shapes of index tensors broadcast;
 // the dimensions of the common shape take the place of the indexed ones, or come first if those are not neighbours. An
 // index out of range is an error.
 func Index(t *core.Tensor, indices ...core.Index) *core.Tensor {
@@ -128,6 +129,14 @@ func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Ten
 			dim++
 		case core.IndexTensor:
 			x := i.Tensor
+			if x.Dim() == 0 && !isMask(x) { // says what an integer does
+				at, err := place(x)
+				if err != nil {
+					return nil, nil, err
+				}
+				v = Select(v, dim, at)
+				break
+			}
 			if consumed(x) == 0 { // a 0-d mask picks all or nothing of a new dimension
 				v, x = Unsqueeze(v, dim), Reshape(x, 1)
 			}
@@ -144,14 +153,26 @@ func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Ten
 
 // consumed returns how many dimensions an index tensor speaks of.
 func consumed(t *core.Tensor) int {
-	if t.DType() == core.Bool {
+	if isMask(t) {
 		return t.Dim()
 	}
 	return 1
 }
 
+// isMask reports whether an index tensor says for each element whether it is wanted.
+func isMask(t *core.Tensor) bool { return t.DType() == core.Bool || t.DType() == core.Uint8 }
+
+// place waits for an index tensor of no dimensions and returns its value.
+func place(t *core.Tensor) (int, error) {
+	if !t.DType().IsInt() {
+		return 0, core.Errorf(core.DTypeError, "index", "indices must be integers or masks of bool, got %v", t.DType())
+	}
+	i, err := t.Int()
+	return int(i), err
+}
+
 // IndexTensors returns t with its first dimensions indexed by the tensors, of which nil takes a whole dimension: see
-// [Index]. A bool tensor is a mask of as many dimensions as it has.
+// [Index]. A tensor of bools or uint8 is a mask of as many dimensions as it has.
 func IndexTensors(t *core.Tensor, indices []*core.Tensor) *core.Tensor {
 	return compose("index", func() *core.Tensor {
 		s, err := newSelection("index", t, indices)
@@ -233,7 +254,7 @@ func newSelection(name string, t *core.Tensor, indices []*core.Tensor) (*selecti
 		if x.Device() != nil && x.Device() != t.Device() {
 			x = ToDevice(x, t.Device())
 		}
-		if x.DType() != core.Bool {
+		if !isMask(x) {
 			s.dims, s.index = append(s.dims, dim), append(s.index, x)
 			dim++
 			continue
@@ -242,7 +263,7 @@ func newSelection(name string, t *core.Tensor, indices []*core.Tensor) (*selecti
 			a.failf(core.IndexError, "a mask of shape %v does not fit dimension %d of shape %v", x.Shape(), dim, t.Shape())
 			return nil, a.err
 		}
-		for _, p := range Unbind(maskPositions(x), 0) {
+		for _, p := range Unbind(maskPositions(castTo(x, core.Bool)), 0) {
 			s.dims, s.index = append(s.dims, dim), append(s.index, p)
 			dim++
 		}

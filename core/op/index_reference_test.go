@@ -107,6 +107,18 @@ func take(t *testing.T, shape []int, indices []core.Index) (reference, string) {
 			axes = append(axes, a)
 			dim++
 		case core.IndexTensor:
+			if i.Tensor.Dim() == 0 && i.Tensor.DType() != core.Bool { // as an integer
+				at := int(values(t, i.Tensor)[0])
+				if at < 0 {
+					at += shape[dim]
+				}
+				if at < 0 || at >= shape[dim] {
+					return reference{}, "out of range"
+				}
+				fixed[dim] = at
+				dim++
+				break
+			}
 			a := axis{dim: dim, shape: i.Tensor.Shape()}
 			v := values(t, i.Tensor)
 			if i.Tensor.DType() != core.Bool {

@@ -29,12 +29,21 @@ func along(name string, x *core.Tensor, dim int, index *core.Tensor, wrap bool) 
 // IndexSelect returns the parts of x at the indices, a vector of int64 or int32, of dimension dim. An index must lie in
 // [0, size).
 func IndexSelect(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
+	if scalar(x) && index.Err() == nil {
+		if index.Numel() != 1 {
+			return core.ErrorTensor(core.Errorf(core.ShapeError, "index_select", "got %d indices for a 0-d tensor, want one", index.Numel()))
+		}
+		return compose("index_select", func() *core.Tensor { return Reshape(IndexSelect(atLeast(x, 1), dim, index)) })
+	}
 	s, err := along("index_select", x, dim, index, false)
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
 	return s.read(x)
 }
+
+// scalar reports whether x is a tensor of no dimensions, which counts as a vector of one element.
+func scalar(x *core.Tensor) bool { return x.Err() == nil && !x.IsNumber() && x.Dim() == 0 }
 
 // IndexAdd returns x with the parts of src in dimension dim added to those that the indices name. src has x's shape but
 // for dimension dim, where it has a part for each index. The order of the additions, and so the result, does not depend
@@ -98,7 +107,7 @@ func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, m
 	if a.err != nil {
 		return a.fail()
 	}
-	if x.Dim() == 0 && src.Dim() <= 1 { // counts as a vector of one element
+	if scalar(x) && src.Dim() <= 1 {
 		v := atLeast(x, 1)
 		defer v.Release()
 		r := indexWrite(name, v, dim, index, atLeast(src, 1), mode, inPlace)
@@ -131,6 +140,9 @@ func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, m
 // IndexFill returns x with the parts in dimension dim that the indices name set to value, a number or a 0-d tensor of
 // x's dtype. Negative indices count from the end.
 func IndexFill(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor {
+	if scalar(x) {
+		return compose("index_fill", func() *core.Tensor { return Reshape(IndexFill(atLeast(x, 1), dim, index, value)) })
+	}
 	s, err := filling(x, dim, index, value)
 	if err != nil {
 		return core.ErrorTensor(err)
@@ -140,6 +152,14 @@ func IndexFill(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor 
 
 // IndexFillInPlace changes x as [IndexFill] does and returns it.
 func IndexFillInPlace(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor {
+	if scalar(x) {
+		v := atLeast(x, 1)
+		defer v.Release()
+		if r := IndexFillInPlace(v, dim, index, value); r.Err() != nil {
+			return r
+		}
+		return x
+	}
 	s, err := filling(x, dim, index, value)
 	if err != nil {
 		return core.ErrorTensor(err)

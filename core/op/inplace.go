@@ -1,6 +1,31 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// repeats reports whether elements of t share memory because it was expanded.
+func repeats(t *core.Tensor) bool {
+	for i, d := range t.Shape() {
+		if d > 1 && t.Strides()[i] == 0 && t.Numel() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// unexpanded returns a view of t with the dimensions along which elements share memory reduced to one element.
+func unexpanded(t *core.Tensor) *core.Tensor {
+	shape := slices.Clone(t.Shape())
+	for i := range shape {
+		if t.Strides()[i] == 0 {
+			shape[i] = min(shape[i], 1)
+		}
+	}
+	return AsStrided(t, shape, t.Strides(), 0)
+}
 
 // inPlace fails unless t may be changed in place.
 func (a *application) inPlace(t *core.Tensor) {
@@ -15,11 +40,9 @@ func (a *application) inPlace(t *core.Tensor) {
 		a.failf(core.TypeError, "a number cannot be changed in place")
 		return
 	}
-	for i, d := range t.Shape() {
-		if d > 1 && t.Strides()[i] == 0 {
-			a.failf(core.StateError, "elements of a tensor expanded to %v share memory and cannot be changed in place; clone it first", t.Shape())
-			return
-		}
+	if repeats(t) {
+		a.failf(core.StateError, "elements of a tensor expanded to %v share memory and cannot be changed in place; clone it first", t.Shape())
+		return
 	}
 	if t.Storage().Inference() && !a.mode.Inference() {
 		a.failf(core.StateError, "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first")

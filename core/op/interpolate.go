@@ -26,8 +26,16 @@ type InterpolateOptions struct {
 	RecomputeScaleFactor bool
 }
 
+const (
+	nearestMode = iota
+	nearestExactMode
+	linearMode
+	cubicMode
+)
+
 var interpolateModes = map[string]struct{ mode, nd int }{
-	"nearest": {0, 0}, "nearest-exact": {1, 0}, "linear": {2, 1}, "bilinear": {2, 2}, "trilinear": {2, 3}, "bicubic": {3, 2},
+	"nearest": {nearestMode, 0}, "nearest-exact": {nearestExactMode, 0}, "linear": {linearMode, 1}, "bilinear": {linearMode, 2},
+	"trilinear": {linearMode, 3}, "bicubic": {cubicMode, 2},
 }
 
 // An interpolation is a linear map from the last dimensions of sizes in to those of sizes out.
@@ -82,7 +90,7 @@ func (a *application) interpolation(x *core.Tensor, o InterpolateOptions) *inter
 		a.failf(core.ShapeError, "mode %q wants %d dimensions, got an input of shape %v", o.Mode, m.nd+2, x.Shape())
 	case o.AlignCorners && m.nd == 0:
 		a.failf(core.ValueError, "corners cannot be aligned in mode %q", o.Mode)
-	case m.mode >= 2 || o.Mode == "area":
+	case m.mode >= linearMode || o.Mode == "area":
 		a.floating("the input", x)
 	case !x.DType().IsFloat() && x.DType() != core.Uint8:
 		a.failf(core.DTypeError, "the input must be floating point or uint8, got %v", x.DType())
@@ -106,7 +114,7 @@ func (a *application) interpolation(x *core.Tensor, o InterpolateOptions) *inter
 				return nil
 			}
 			p.out[i] = int(size)
-			if !o.RecomputeScaleFactor {
+			if !o.RecomputeScaleFactor && !p.exact(i) {
 				p.scale[i] = f
 			}
 		}
@@ -115,6 +123,16 @@ func (a *application) interpolation(x *core.Tensor, o InterpolateOptions) *inter
 		a.failf(core.ShapeError, "input of shape %v has nothing to interpolate", x.Shape())
 	}
 	return p
+}
+
+// exact reports whether the positions in dimension i follow from the sizes whatever the scale factor was, as PyTorch has
+// it: where the sizes are equal and, for the nearest element of an image, where one is twice the other. For the nearest
+// element of a sequence or a volume they never do.
+func (p *interpolation) exact(i int) bool {
+	if p.mode == nearestMode {
+		return len(p.in) == 2 && (p.in[i] == p.out[i] || 2*p.in[i] == p.out[i])
+	}
+	return p.mode != nearestExactMode && p.in[i] == p.out[i]
 }
 
 func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, sizes []int) *core.Tensor {

@@ -9,7 +9,7 @@ import (
 var catKernel = core.Kernel("cat") // Outs[0] = the Ins, of any dtypes, one after the other along dimension Ints[0]
 
 // Cat returns the tensors joined along dimension dim. Their other sizes must be equal; dtypes promote. One-dimensional
-// tensors without elements are left out.
+// tensors without elements count for nothing but their dtype.
 func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 	defer autocastAll("cat", &tensors).end()
 	a := beginAll("cat", tensors)
@@ -24,7 +24,10 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	shape, d := slices.Clone(list[0].Shape()), list[0].DType()
+	shape, d := slices.Clone(list[0].Shape()), tensors[0].DType()
+	for _, t := range tensors[1:] {
+		d = core.Promote(d, t.DType())
+	}
 	for _, t := range list[1:] {
 		fits := t.Dim() == len(shape)
 		for i := range shape {
@@ -35,7 +38,6 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 			return a.fail()
 		}
 		shape[dim] += t.Shape()[dim]
-		d = core.Promote(d, t.DType())
 	}
 	out := a.out(d, shape)
 	if a.err != nil {

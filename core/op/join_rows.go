@@ -22,16 +22,16 @@ func init() {
 			Samples: []Sample{{Args: []any{list(Shaped(2, 3), Shaped(2, 3))}}, {Args: []any{list(Shaped(3), Shaped(3))}}}},
 		Row{Name: "column_stack", Func: ColumnStack, Args: []Arg{tensors}, Memory: true, Doc: "The tensors, vectors as columns, joined side by side.",
 			Samples: []Sample{{Args: []any{list(Shaped(3), Shaped(3, 2))}}}},
-		Row{Name: "meshgrid", Func: Meshgrid, Memory: true, Doc: "Views that hold the coordinates of a grid.",
+		Row{Name: "meshgrid", Func: Meshgrid, Shares: true, Memory: true, Doc: "Views that hold the coordinates of a grid.",
 			Args:    []Arg{{Name: "tensors", Doc: "vectors"}, {Name: "indexing", Default: "ij", Doc: "ij, or xy for the first two dimensions swapped"}},
 			Samples: []Sample{{Args: []any{list(Shaped(2), Shaped(3), Shaped()), "ij"}}, {Args: []any{list(Shaped(2), Shaped(3)), "xy"}}}},
-		Row{Name: "cartesian_prod", Func: CartesianProd, Args: []Arg{{Name: "tensors", Doc: "vectors"}}, Memory: true,
+		Row{Name: "cartesian_prod", Func: CartesianProd, Shares: true, Args: []Arg{{Name: "tensors", Doc: "vectors"}}, Memory: true,
 			Doc: "The combinations of elements of vectors.", Samples: []Sample{{Args: []any{Shaped(2), Shaped(3)}}, {Args: []any{Shaped(3)}}}},
 	)
 
 	src := Arg{Name: "src", Doc: "the values"}
 	register("copying",
-		Row{Name: "to", Func: To, Args: inputAnd(Arg{Name: "dtype"}), Memory: true, Doc: "The tensor converted to a dtype.",
+		Row{Name: "to", Func: To, Shares: true, Args: inputAnd(Arg{Name: "dtype"}), Memory: true, Doc: "The tensor converted to a dtype.",
 			Samples: []Sample{{Args: []any{Shaped(3, 2), core.Float64}}}},
 		Row{Name: "copy_", InPlace: CopyInPlace, Args: inputAnd(src), Memory: true, Doc: "The tensor with its elements set to those of another, broadcast and converted."},
 		Row{Name: "fill_", InPlace: FillInPlace, Args: inputAnd(Arg{Name: "value", Number: true, Doc: "a number or a 0-d tensor"}), Memory: true,

@@ -188,20 +188,43 @@ func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
 	if rtol < 0 {
 		rtol = float64(max(x.Size(-1), x.Size(-2))) * machineEpsilon(x.DType())
 	}
-	return compose("linalg_pinv", func() *core.Tensor {
-		if x.Numel() == 0 {
-			return zerosFor(x, x.DType(), lastSizes(x, x.Size(-1), x.Size(-2)))
-		}
-		u, s, vh := SVD(x)
-		counts := Gt(s, Mul(Narrow(s, -1, 0, 1), core.Num(rtol)))
-		inverse := Where(counts, Reciprocal(Where(counts, s, core.Num(1))), core.Num(0))
-		return matTimes(Mul(mT(vh), Unsqueeze(inverse, -2)), mT(u))
+	var out *core.Tensor
+	core.NoGrad(func() {
+		out = compose("linalg_pinv", func() *core.Tensor {
+			if x.Numel() == 0 {
+				return zerosFor(x, x.DType(), lastSizes(x, x.Size(-1), x.Size(-2)))
+			}
+			u, s, vh := SVD(x)
+			return matTimes(Mul(mT(vh), Unsqueeze(reciprocals(s, rtol), -2)), mT(u))
+		})
 	})
+	if a.grad && out.Err() == nil {
+		a.attach(a.node(pinvDeriv, x).Save(x).SaveOutput(out, 0), out)
+	}
+	return a.done(out)
 }
 
-// LstSq returns the x that makes a x - b least for matrices a [*, m, n] of full rank and b [*, m, k]: of many, if m < n, the
-// least one.
-func LstSq(m, b *core.Tensor) *core.Tensor {
+// reciprocals returns one over each singular value, and 0 for those that count as 0.
+func reciprocals(s *core.Tensor, rtol float64) *core.Tensor {
+	counts := Gt(s, Mul(Narrow(s, -1, 0, 1), core.Num(rtol)))
+	return Where(counts, Reciprocal(Where(counts, s, core.Num(1))), core.Num(0))
+}
+
+// pinvDeriv is the derivative for matrices that keep their rank (Golub, Pereyra 1973):
+// dP = -P dA P + P P^T dA^T (I - A P) + (I - P A) dA^T P^T P.
+func pinvDeriv(d *core.Derivation) {
+	a, p, g := d.Saved(0), d.Saved(1), d.Grad()
+	pt, gt := mT(p), mT(g)
+	sum := Neg(matTimes(matTimes(pt, g), pt))
+	left := matTimes(matTimes(gt, p), pt)
+	sum = Add(sum, Sub(left, matTimes(a, matTimes(p, left))))
+	right := matTimes(matTimes(pt, p), gt)
+	d.Set(0, Add(sum, Sub(right, matTimes(matTimes(right, p), a))))
+}
+
+// LstSq returns the x that makes a x - b least for matrices a [*, m, n] and b [*, m, k]: of many, if a has fewer rows or a
+// lower rank than columns, the least one. Singular values count as for [Pinv].
+func LstSq(m, b *core.Tensor, rcond float64) *core.Tensor {
 	defer autocast("linalg_lstsq", &m, &b).end()
 	a := beginGiven("linalg_lstsq", m, b)
 	a.multipliable(m, b)
@@ -212,14 +235,48 @@ func LstSq(m, b *core.Tensor) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	return compose("linalg_lstsq", func() *core.Tensor {
-		if m.Size(-2) >= m.Size(-1) {
-			q, r := QR(m)
-			return SolveTriangular(r, matTimes(mT(q), b), true, false)
-		}
-		q, r := QR(mT(m))
-		return matTimes(q, SolveTriangular(mT(r), b, false, false))
+	if rcond < 0 {
+		rcond = float64(max(m.Size(-1), m.Size(-2))) * machineEpsilon(m.DType())
+	}
+	var out *core.Tensor
+	core.NoGrad(func() {
+		out = compose("linalg_lstsq", func() *core.Tensor {
+			if m.Numel() == 0 {
+				return matTimes(Pinv(m, rcond), b)
+			}
+			u, s, vh := SVD(m)
+			return matTimes(mT(vh), Mul(Unsqueeze(reciprocals(s, rcond), -1), matTimes(mT(u), b)))
+		})
 	})
+	if a.grad && out.Err() == nil {
+		n := a.node(lstSqDeriv, m, b).Save(m, b).SaveOutput(out, 0)
+		n.Floats = []float64{rcond}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+// lstSqDeriv is the derivative of P b; see [pinvDeriv].
+func lstSqDeriv(d *core.Derivation) {
+	m, b, x, g := d.Saved(0), d.Saved(1), d.Saved(2), d.Grad()
+	p := Pinv(m, d.Node.Floats[0])
+	t := matTimes(mT(p), g)
+	if d.Needs(0) {
+		rest := matTimes(Sub(b, matTimes(m, x)), mT(matTimes(p, t)))
+		least := matTimes(matTimes(mT(p), x), mT(Sub(g, matTimes(mT(m), t))))
+		d.Set(0, sumTo(Sub(Add(rest, least), matTimes(t, mT(x))), d.InputShape(0)))
+	}
+	if d.Needs(1) {
+		d.Set(1, sumTo(t, d.InputShape(1)))
+	}
+}
+
+// largest returns the largest of numbers along the last dimension that are not negative, and 0 of none.
+func largest(x *core.Tensor) *core.Tensor {
+	if x.Err() == nil && x.Size(-1) == 0 {
+		return Sum(x, []int{-1}, false)
+	}
+	return Amax(x, []int{-1}, false)
 }
 
 // MatrixNorm returns the norms [*] of matrices [*, m, n]: "fro", the root of the sum of squares; "nuc", the sum of the
@@ -238,11 +295,11 @@ func MatrixNorm(x *core.Tensor, order string) *core.Tensor {
 		case "fro", "":
 			return VectorNorm(x, 2, []int{-2, -1}, ReduceOptions{})
 		case "1":
-			return Amax(sums(-2), last, false)
+			return largest(sums(-2))
 		case "-1":
 			return Amin(sums(-2), last, false)
 		case "inf":
-			return Amax(sums(-1), last, false)
+			return largest(sums(-1))
 		case "-inf":
 			return Amin(sums(-1), last, false)
 		case "nuc", "2", "-2":
@@ -251,7 +308,7 @@ func MatrixNorm(x *core.Tensor, order string) *core.Tensor {
 			case "nuc":
 				return Sum(s, last, false)
 			case "2":
-				return Amax(s, last, false)
+				return largest(s)
 			}
 			return Amin(s, last, false)
 		}

@@ -14,7 +14,9 @@ var logSumExpGrad = elementwise("logsumexp_grad", "g, x, total", "g * exp(x - wh
 func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	defer autocast("logsumexp", &x).end()
 	a := beginTensor("logsumexp", x)
-	a.floating("the input", x)
+	if a.err == nil && !x.DType().IsFloat() {
+		return compose("logsumexp", func() *core.Tensor { return LogSumExp(castTo(x, a.mode.Context().DefaultDType()), dims, keepdim) })
+	}
 	r := a.reduction(x, dims, keepdim)
 	if a.err != nil {
 		return a.fail()

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
 
 // LPPoolOptions are the options of a power-average pooling; see [AvgPoolOptions].
 type LPPoolOptions struct {
@@ -8,7 +12,8 @@ type LPPoolOptions struct {
 	CeilMode bool
 }
 
-// LPPool1d returns the p-norm of each window of x, [N, C, L] or [C, L]: the p-th root of the sum of x^p.
+// LPPool1d returns the p-norm of each window of x, [N, C, L] or [C, L]: the p-th root of the sum of x^p, or for inf the largest
+// |x| and for -inf the smallest.
 func LPPool1d(x *core.Tensor, normType float64, kernel []int, o LPPoolOptions) *core.Tensor {
 	return lpPool("lp_pool1d", 1, x, normType, kernel, o)
 }
@@ -35,6 +40,11 @@ func lpPool(name string, nd int, x *core.Tensor, p float64, kernel []int, o LPPo
 		return a.fail()
 	}
 	return compose(name, func() *core.Tensor {
+		if math.IsInf(p, 0) {
+			sign := core.Num(math.Copysign(1, p))
+			out, _ := maxPool(name, nd, Mul(Abs(x), sign), kernel, MaxPoolOptions{Stride: o.Stride, CeilMode: o.CeilMode}, false)
+			return Mul(out, sign)
+		}
 		mean := linearPool(name, avgPoolKernel, Pow(x, core.Num(p)), w, w.out)
 		return Pow(Mul(mean, core.Num(float64(core.Numel(w.kernel)))), core.Num(1/p))
 	})
@@ -45,6 +55,8 @@ func init() {
 	samples := [3][]Sample{
 		{
 			{Args: []any{Between(0.5, 2, 2, 3, 8), 3.0, []int{2}, LPPoolOptions{}}},
+			{Name: "inf", Args: []any{DistinctOf(1, 2, 7), math.Inf(1), []int{3}, LPPoolOptions{Stride: []int{2}}}},
+			{Name: "-inf", Args: []any{DistinctOf(1, 2, 7), math.Inf(-1), []int{3}, LPPoolOptions{CeilMode: true}}},
 			{Name: "ceil, no batch", Args: []any{Between(0.5, 2, 2, 8), 1.5, []int{3}, LPPoolOptions{Stride: []int{2}, CeilMode: true}}},
 		},
 		{

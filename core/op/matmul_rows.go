@@ -91,7 +91,7 @@ func init() {
 			}},
 	)
 	register("einsum",
-		Row{Name: "einsum", Func: Einsum, Args: []Arg{{Name: "equation"}, {Name: "operands"}},
+		Row{Name: "einsum", Func: Einsum, Shares: true, Args: []Arg{{Name: "equation"}, {Name: "operands"}},
 			Doc: "Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result has the " +
 				"dimensions of the ellipsis, then the letters that appear once, sorted.",
 			Samples: einsumSamples},

@@ -8,14 +8,15 @@ func PixelShuffle(x *core.Tensor, upscaleFactor int) *core.Tensor {
 	a := begin("pixel_shuffle", x)
 	r := upscaleFactor
 	a.pixels(x, r)
-	if a.err == nil && x.Size(-3)%(r*r) != 0 {
-		a.failf(core.ShapeError, "input of shape %v has %d channels, want a multiple of %d", x.Shape(), x.Size(-3), r*r)
+	area := saturate(r, r)
+	if a.err == nil && x.Size(-3)%area != 0 {
+		a.failf(core.ShapeError, "input of shape %v has %d channels, want a multiple of %d * %d", x.Shape(), x.Size(-3), r, r)
 	}
 	if a.err != nil {
 		return a.fail()
 	}
-	c, h, w := x.Size(-3)/(r*r), x.Size(-2), x.Size(-1)
-	return regroup("pixel_shuffle", x, []int{c, r, r, h, w}, []int{0, 3, 1, 4, 2}, []int{c, h * r, w * r})
+	c, h, w := x.Size(-3)/area, x.Size(-2), x.Size(-1)
+	return regroup("pixel_shuffle", x, []int{c, r, r, h, w}, []int{0, 3, 1, 4, 2}, []int{c, saturate(h, r), saturate(w, r)})
 }
 
 // PixelUnshuffle undoes [PixelShuffle]: [..., C, H*r, W*r] becomes [..., C*r*r, H, W].
@@ -30,7 +31,7 @@ func PixelUnshuffle(x *core.Tensor, downscaleFactor int) *core.Tensor {
 		return a.fail()
 	}
 	c, h, w := x.Size(-3), x.Size(-2)/r, x.Size(-1)/r
-	return regroup("pixel_unshuffle", x, []int{c, h, r, w, r}, []int{0, 2, 4, 1, 3}, []int{c * r * r, h, w})
+	return regroup("pixel_unshuffle", x, []int{c, h, r, w, r}, []int{0, 2, 4, 1, 3}, []int{saturate(c, saturate(r, r)), h, w})
 }
 
 // ChannelShuffle returns x, [N, C, ...], with the channels of its groups interleaved (Zhang et al. 2018).
@@ -48,7 +49,7 @@ func ChannelShuffle(x *core.Tensor, groups int) *core.Tensor {
 	return compose("channel_shuffle", func() *core.Tensor {
 		rest := x.Shape()[2:]
 		y := Reshape(x, append([]int{x.Size(0), groups, x.Size(1) / groups}, rest...)...)
-		return Reshape(Transpose(y, 1, 2), x.Shape()...)
+		return Reshape(Clone(Transpose(y, 1, 2)), x.Shape()...)
 	})
 }
 
@@ -62,7 +63,7 @@ func (a *application) pixels(x *core.Tensor, r int) {
 	}
 }
 
-// regroup splits the last three dimensions into those of from, puts them in another order, and joins them to those of to.
+// regroup copies x with its last three dimensions split into those of from, put in another order, and joined to those of to.
 func regroup(name string, x *core.Tensor, from, order, to []int) *core.Tensor {
 	return compose(name, func() *core.Tensor {
 		lead := x.Shape()[:x.Dim()-3]
@@ -74,7 +75,7 @@ func regroup(name string, x *core.Tensor, from, order, to []int) *core.Tensor {
 			dims = append(dims, len(lead)+d)
 		}
 		y := Reshape(x, append(append([]int{}, lead...), from...)...)
-		return Reshape(Permute(y, dims...), append(append([]int{}, lead...), to...)...)
+		return Reshape(Clone(Permute(y, dims...)), append(append([]int{}, lead...), to...)...)
 	})
 }
 

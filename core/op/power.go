@@ -10,7 +10,7 @@ var (
 
 // power returns the operation that raises x to y where there is a cheaper one than pow.
 func power(x, y *core.Tensor) *Elementwise {
-	if x == nil || y == nil || x.Err() != nil || !y.IsNumber() || !x.DType().IsFloat() && y.DType().IsFloat() {
+	if x == nil || y == nil || x.Err() != nil || !y.IsNumber() || !x.DType().IsFloat() && (y.DType().IsFloat() || x.DType() == core.Bool) {
 		return nil
 	}
 	switch y.Number().Float {

@@ -319,7 +319,7 @@ func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
 			wide := slices.Insert(slices.Clone(x.Shape()), at+1, counts[0])
 			out := slices.Clone(x.Shape())
 			out[at] = total
-			return Reshape(Expand(Unsqueeze(x, at+1), wide...), out...)
+			return Reshape(Clone(Expand(Unsqueeze(x, at+1), wide...)), out...)
 		})
 	}
 	return compose("repeat_interleave", func() *core.Tensor { return IndexSelect(x, at, repeatIndex(repeats, total)) })

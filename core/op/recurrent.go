@@ -41,7 +41,7 @@ func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (
 		}
 		last := lastStep(y, o.Reverse)
 		y = castTo(y, x.DType())
-		return []*core.Tensor{y, Select(y, 0, last), castTo(Select(cells, 0, last), x.DType())}
+		return []*core.Tensor{y, Clone(Select(y, 0, last)), castTo(Select(cells, 0, last), x.DType())}
 	})
 	return out[0], out[1], out[2]
 }
@@ -72,7 +72,7 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 		}
 		last := lastStep(y, o.Reverse)
 		y = castTo(y, x.DType())
-		return []*core.Tensor{y, Select(y, 0, last)}
+		return []*core.Tensor{y, Clone(Select(y, 0, last))}
 	})
 	return out[0], out[1]
 }

@@ -244,5 +244,5 @@ func TestPixelShuffle(t *testing.T) {
 	require.Equal(t, values(t, x), values(t, op.PixelUnshuffle(y, 2)))
 	z := op.ChannelShuffle(core.FromSlice([]float32{0, 1, 2, 3, 4, 5}, 1, 6, 1), 2)
 	require.Equal(t, []float64{0, 3, 1, 4, 2, 5}, values(t, z))
-	require.EqualError(t, op.PixelShuffle(x, 3).Err(), "pixel_shuffle: input of shape [4 1 2] has 4 channels, want a multiple of 9")
+	require.EqualError(t, op.PixelShuffle(x, 3).Err(), "pixel_shuffle: input of shape [4 1 2] has 4 channels, want a multiple of 3 * 3")
 }

@@ -32,6 +32,8 @@ type Row struct {
 	NoDouble string
 	// Memory marks an operation whose time goes into moving memory, not into arithmetic: recomputing it is cheap.
 	Memory bool
+	// Shares marks an operation a result of which may share memory with an input: a view, or the input as it is.
+	Shares bool
 	// Waits marks an operation whose result's shape may depend on values: it may wait for its inputs.
 	Waits bool
 	// Autocast is what autocast does with the inputs, set when the row is registered.

@@ -31,7 +31,7 @@ func Sort(x *core.Tensor, dim int, o SortOptions) (values, indices *core.Tensor)
 		return a.fail(), a.fail()
 	}
 	if x.Dim() == 0 {
-		return x.Alias(true), fullLike(x, 0, core.Int64, nil)
+		return Clone(x), fullLike(x, 0, core.Int64, nil)
 	}
 	return a.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
 		a.launch(sortingWork(a.call(sortKernel).Out(values).Out(indices).In(x).Int(int64(dim)).Bool(o.Descending)))
@@ -72,7 +72,7 @@ func TopK(x *core.Tensor, k, dim int, largest, sorted bool) (values, indices *co
 		return a.fail(), a.fail()
 	}
 	if x.Dim() == 0 {
-		return x.Alias(true), fullLike(x, 0, core.Int64, nil)
+		return Clone(x), fullLike(x, 0, core.Int64, nil)
 	}
 	shape := slices.Clone(x.Shape())
 	shape[dim] = k
@@ -89,8 +89,6 @@ func (a *application) atMost(k, least int, x *core.Tensor, dim int) {
 	n := 1
 	if x.Dim() > 0 {
 		n = x.Size(dim)
-	} else {
-		least = 1
 	}
 	if k < least || k > n {
 		a.failf(core.ValueError, "got k %d, want %d to %d for dimension %d of shape %v", k, least, n, dim, x.Shape())
@@ -133,7 +131,7 @@ func (a *application) selectAlong(kernel core.KernelID, x *core.Tensor, dim int,
 		return a.fail(), a.fail()
 	}
 	if x.Dim() == 0 {
-		return x.Alias(true), fullLike(x, 0, core.Int64, nil)
+		return Clone(x), fullLike(x, 0, core.Int64, nil)
 	}
 	return a.choose(x, dim, r.shape, func(values, indices *core.Tensor) {
 		a.launch(sortingWork(a.call(kernel).Out(values).Out(indices).In(x).Int(int64(dim), int64(k))))

@@ -14,7 +14,7 @@ type CovOptions struct {
 	AWeights *core.Tensor
 }
 
-// Cov returns the covariance matrix of variables, the rows of x [variables, observations], or the variance of a vector. Sums
+// Cov returns the covariance matrix of variables, the rows of x [variables, observations], or the variance of a single one. Sums
 // are divided by the number of observations less the correction.
 func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 	defer autocast("cov", &x).end()
@@ -60,14 +60,14 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 			}
 			c = Div(MatMul(Mul(centred, w), Transpose(centred, 0, 1)), Maximum(count, core.Num(0)))
 		}
-		if x.Dim() < 2 {
+		if rows.Size(0) == 1 {
 			return Reshape(c)
 		}
 		return c
 	})
 }
 
-// CorrCoef returns the correlation coefficients of variables, the rows of x [variables, observations], or 1 for a vector.
+// CorrCoef returns the correlation coefficients of variables, the rows of x [variables, observations], or 1 for a single one.
 func CorrCoef(x *core.Tensor) *core.Tensor {
 	return compose("corrcoef", func() *core.Tensor {
 		c := Cov(x, 1, CovOptions{})

@@ -61,7 +61,7 @@ func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []
 	}
 	result := sumType(x.DType())
 	if o.DType != nil {
-		if result = *o.DType; x.DType().IsFloat() && !result.IsFloat() {
+		if result = *o.DType; !sumsAs(x.DType(), result) {
 			return compose(name, func() *core.Tensor { return sum(name, k, deriv, castTo(x, result), dims, o) })
 		}
 	}
@@ -75,6 +75,15 @@ func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []
 		a.attach(n, out)
 	}
 	return a.done(out)
+}
+
+// sumsAs reports whether the sum of elements of dtype d, rounded to the result's, is that of the elements converted to the
+// result's: kernels sum halves in float32 and integers in int64.
+func sumsAs(d, result core.DType) bool {
+	if d.IsFloat() {
+		return d == result || d.IsHalf() && result == core.Float32
+	}
+	return result == d || result.IsInt()
 }
 
 func sumDeriv(d *core.Derivation) {

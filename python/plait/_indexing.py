@@ -41,7 +41,7 @@ def _parts(index: Any) -> tuple[array[int], list[Any], bool]:
         else:
             t = _index_tensor(part)
             kept.append(t)
-            if t.dtype.name == "bool":
+            if t.ndim == 0 or t.dtype.name in ("bool", "uint8"):  # a shape or a place follows
                 masks = True
                 wait_value(t._h)
             out.extend((_TENSOR, t._h, 0, 0))
@@ -80,7 +80,7 @@ def _wait(tensors: list[Any]) -> None:
 
 
 def get_index(t: Tensor, index: Any) -> Tensor:
-    """Returns `t[index]`: a view for integers, slices and new axes, a copy for tensors and masks."""
+    """Returns `t[index]`: a view for integers, slices and new axes, a copy for masks and tensors that are not 0-d."""
     parts, kept, masks = _parts(index)
     function = _core.bind_IndexGetMasked if masks else _core.bind_IndexGet
     if masks:  # the shape depends on them: wait in a way that lets Ctrl-C through

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _decompositions as de
 from plait import _ops
-from plait._errors import LinAlgError, MissingFeatureError
+from plait._errors import IndexRangeError, LinAlgError, MissingFeatureError
 from plait._functions._common import store, typed
 from plait._modes import no_grad, without_autocast
 from plait._runtime import is_tensor
@@ -254,12 +254,37 @@ def solve_triangular(
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Lstsq:
-    """Returns X that minimises the norm of A X - B, for matrices of full rank, and the squares of those norms."""
-    x = _ops.linalg_lstsq(A, B)
+    """Returns the X that minimises the norm of A X - B, the least of many, and what was found on the way.
+
+    Args:
+        A: matrices [*, m, n]
+        B: right sides [*, m, k], or vectors [*, m]
+        rcond: singular values of at most rcond times the largest count as 0; by default the larger of m and n times
+            the dtype's eps
+        driver: LAPACK's routine that has the same result: "gelsy" (the default), "gels" for matrices of full rank,
+            "gelsd" or "gelss", with which the singular values are returned too
+
+    Returns:
+        the solution; the squared norms of A X - B, of matrices of more rows than columns and full rank; the ranks; the
+        singular values.
+
+    Raises:
+        LinAlgError: for "gels" and a matrix whose rank is not full.
+    """
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise ValueError(f"linalg.lstsq: driver must be 'gels', 'gelsy', 'gelsd' or 'gelss', got {driver!r}")
     m, n = A.shape[-2:]
+    vectors = len(A.shape) == len(B.shape) + 1 and B.shape == A.shape[:-1]
+    right = _ops.unsqueeze(B, -1) if vectors else B
+    x = _ops.linalg_lstsq(A, right, -1.0 if rcond is None else rcond)
+    rank = matrix_rank(A, rtol=rcond)
     none = _ops.empty(0, dtype=A.dtype, device=A.device)
-    residuals = _ops.sum(_ops.square(_ops.matmul(A, x) - B), -2) if m > n else none
-    return Lstsq(x, residuals, matrix_rank(A, rtol=rcond), none)
+    full = A.is_meta or bool(_ops.all(_ops.eq(rank, min(m, n))).item())
+    if driver == "gels" and not full:
+        raise LinAlgError("linalg.lstsq: a matrix has not the full rank that driver 'gels' wants; use 'gelsy'")
+    residuals = _ops.sum(_ops.square(_ops.matmul(A, x) - right), -2) if m > n and full else none
+    values = svdvals(A) if driver in ("gelsd", "gelss") else none
+    return Lstsq(_ops.squeeze(x, -1) if vectors else x, residuals, none.long() if driver == "gels" else rank, values)
 
 
 def _small(s: Tensor, A: Tensor, atol: Any, rtol: Any) -> Tensor:
@@ -315,6 +340,11 @@ def matrix_rank(
     return store(out, _ops.sum(_ops.logical_not(_small(s, A, atol, rtol)), -1))
 
 
+def _largest(x: Tensor, dim: int, keepdim: bool = True) -> Tensor:
+    """Returns the largest of numbers along a dimension that are not negative, 0 of none."""
+    return (_ops.amax if x.shape[dim] else _ops.sum)(x, dim, keepdim)
+
+
 def vector_norm(
     x: Tensor,
     ord: float = 2,
@@ -339,7 +369,11 @@ def matrix_norm(
 ) -> Tensor:
     """Returns the norm of matrices in two dimensions: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
     A = A if dtype is None else _ops.to(A, dtype=dtype)
-    a, b = (d % len(A.shape) for d in dim)
+    n = len(A.shape)
+    for d in dim:
+        if not -n <= d < n:
+            raise IndexRangeError(f"linalg.matrix_norm: dimension {d} out of range, want [{-n}, {n - 1}]")
+    a, b = (d % n for d in dim)
     if a == b:
         raise ValueError(f"linalg.matrix_norm: want two different dimensions, got {tuple(dim)}")
     if ord == "fro":
@@ -347,10 +381,11 @@ def matrix_norm(
     if ord in (1, -1, float("inf"), float("-inf")):
         inner, outer = (a, b) if abs(ord) == 1 else (b, a)
         sums = _ops.sum(_ops.abs(A), inner, True)
-        result = (_ops.amax if ord > 0 else _ops.amin)(sums, outer, True)
+        result = _largest(sums, outer) if ord > 0 else _ops.amin(sums, outer, True)
     elif ord in ("nuc", 2, -2):
         s = _ops.linalg_svd(_ops.movedim(A, (a, b), (-2, -1)))[1]
-        value = _ops.sum(s, -1) if ord == "nuc" else (_ops.amax if ord > 0 else _ops.amin)(s, -1)
+        reduce: Any = {"nuc": _ops.sum, 2: _largest, -2: _ops.amin}[ord]
+        value = _ops.squeeze(reduce(s, -1, True), -1)
         for d in sorted((a, b)):
             value = _ops.unsqueeze(value, d)
         result = value
@@ -378,12 +413,15 @@ def norm(
 
 
 def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Returns the condition numbers of matrices in a norm, by default 2."""
+    """Returns the condition numbers of matrices in a norm, by default 2: inf for singular ones, 0 for empty ones."""
+    if 0 in A.shape[-2:]:
+        return store(out, _ops.zeros(*A.shape[:-2], dtype=A.dtype, device=A.device))
     if p is None or p in (2, -2):
         s = de.svd(A)[1]
         first, last = _ops.select(s, -1, 0), _ops.select(s, -1, -1)
         return store(out, last / first if p == -2 else first / last)
-    return store(out, matrix_norm(A, p) * matrix_norm(de.inv(A), p))
+    inverse, info = inv_ex(A)
+    return store(out, _ops.where(_ops.eq(info, 0), matrix_norm(A, p) * matrix_norm(inverse, p), math.inf))
 
 
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:

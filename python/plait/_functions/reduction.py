@@ -40,8 +40,8 @@ def nansum(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
 ) -> Tensor:
     """Returns the sum of the elements that are not NaN."""
-    result = _ops.nansum(input, _all_or(dim), keepdim)
-    return store(out, result if dtype is None else _ops.to(result, dtype=dtype))
+    result = _ops.nansum(input if dtype is None else _ops.to(input, dtype=dtype), _all_or(dim), keepdim)
+    return store(out, result)
 
 
 @numpy_names
@@ -197,16 +197,22 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
     return store(out, _ops.argmin(input, None if dim is None else one_dim("argmin", dim), keepdim))
 
 
+def _truths(reduce: Any, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    if isinstance(dim, list | tuple) and not dim:
+        return _ops.squeeze(reduce(_ops.unsqueeze(input, -1), -1), -1)
+    return reduce(input, dim, keepdim)
+
+
 @numpy_names
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Returns whether no element over dimensions is zero."""
-    return store(out, _ops.all(input, _all_or(dim), keepdim))
+    """Returns whether no element over dimensions is zero; an empty list of dimensions reduces none."""
+    return store(out, _truths(_ops.all, input, dim, keepdim))
 
 
 @numpy_names
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Returns whether any element over dimensions is not zero."""
-    return store(out, _ops.any(input, _all_or(dim), keepdim))
+    """Returns whether any element over dimensions is not zero; an empty list of dimensions reduces none."""
+    return store(out, _truths(_ops.any, input, dim, keepdim))
 
 
 @numpy_names

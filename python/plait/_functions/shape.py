@@ -331,8 +331,8 @@ def slice_scatter(
     out: Tensor | None = None,
 ) -> Tensor:
     """Returns the tensor with `src` in a slice of a dimension."""
-    n = input.shape[dim]
-    return store(out, _ops.slice_scatter(input, src, dim, start or 0, n if end is None else end, step))
+    stop = input.size(dim) if end is None else end
+    return store(out, _ops.slice_scatter(input, src, dim, start or 0, stop, step))
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:

@@ -44,7 +44,7 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
 
     Args:
         grid: places from -1 to 1
-        mode: bilinear or nearest
+        mode: bilinear, nearest or bicubic
         padding_mode: zeros, border or reflection
         align_corners: whether -1 and 1 are the centres of the outermost elements
     """

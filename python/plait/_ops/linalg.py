@@ -105,18 +105,20 @@ def linalg_inv(input: Tensor) -> Tensor:
 _linalg_lstsq = _core.bind_LinalgLstsq
 
 
-def linalg_lstsq(A: Tensor, B: Tensor) -> Tensor:
-    """The X that makes A X - B least.
+def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0) -> Tensor:
+    """The X that makes A X - B least, the least one of many.
 
     Args:
         A: the matrices, [..., M, N]
         B: the right sides
+        rcond: singular values of at most rcond times the largest count as 0; by default the larger size
+            times the dtype's eps
     """
     try:
-        status = _linalg_lstsq(A._h, B._h)
+        status = _linalg_lstsq(A._h, B._h, rcond)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse("linalg_lstsq", locals(), error) from None
-    return own(status if status > 0 else settle(status, _linalg_lstsq, A._h, B._h))
+    return own(status if status > 0 else settle(status, _linalg_lstsq, A._h, B._h, rcond))
 
 _linalg_lu_factor_ex = _core.bind_LinalgLuFactorEx
 

@@ -7,7 +7,7 @@
 package reduce
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xe6a6f07d
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0bca300e
 #cgo noescape plaitk_reduce_run
 #cgo nocallback plaitk_reduce_run
 #include "c/reduce.h"

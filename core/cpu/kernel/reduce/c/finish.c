@@ -122,7 +122,7 @@ static void merge_moments(struct state dst, struct state src, int64_t n) {
       mean[i] = mean2[i];
       m2[i] = more[i];
     } else {
-      mean[i] += delta * (count2[i] / total);
+      mean[i] = merged_mean(mean[i], mean2[i], count2[i], total);
       m2[i] += more[i] + delta * delta * (count[i] * count2[i] / total);
     }
     count[i] = total;

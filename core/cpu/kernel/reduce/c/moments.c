@@ -6,9 +6,12 @@ PLAIT_INLINE void moments_add(struct state s, int64_t k, double n, double block_
   double *count = s.a, *mean = s.b, *m2 = s.c;
   double before = count[k], total = before + n, delta = block_mean - mean[k];
   count[k] = total;
-  mean[k] = before == 0 ? block_mean : mean[k] + delta * (n / total);
+  mean[k] = before == 0 ? block_mean : merged_mean(mean[k], block_mean, n, total);
   m2[k] = before == 0 ? block_m2 : m2[k] + block_m2 + delta * delta * (before * n / total);
 }
+
+// corrected_mean adds what a rounded mean lacks, but to an infinite one, from which there are no deviations.
+PLAIT_INLINE double corrected_mean(double mean, double shift) { return shift == shift ? mean + shift : mean; }
 
 // The deviations are taken from a rounded mean; their own sum corrects for it.
 #define MOMENTS_LEAF(NAME, T, C, L, LOAD)                                                                   \
@@ -23,7 +26,7 @@ PLAIT_INLINE void moments_add(struct state s, int64_t k, double n, double block_
       DEVIATIONS(off, m2, p, n, T, C, L, LOAD, center);                                                     \
       double shift = (double)off / (double)n;                                                               \
       double v = (double)m2 - shift * (double)off;                                                          \
-      moments_add(s, k, (double)n, (double)center + shift, v < 0 ? 0 : v);                                  \
+      moments_add(s, k, (double)n, corrected_mean((double)center, shift), v < 0 ? 0 : v);                   \
     }                                                                                                       \
   }                                                                                                         \
   PLAIT_CLONES static void NAME##_cols(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
@@ -44,7 +47,7 @@ PLAIT_INLINE void moments_add(struct state s, int64_t k, double n, double block_
     }                                                                                                       \
     SIMD for (int64_t j = 0; j < n; j++) {                                                                  \
       double shift = (double)off[j] / (double)rows, v = (double)m2[j] - shift * (double)off[j];             \
-      moments_add(s, j, (double)rows, (double)center[j] + shift, v < 0 ? 0 : v);                            \
+      moments_add(s, j, (double)rows, corrected_mean((double)center[j], shift), v < 0 ? 0 : v);             \
     }                                                                                                       \
   }
 

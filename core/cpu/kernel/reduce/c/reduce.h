@@ -137,6 +137,13 @@ PLAIT_INLINE void sum_add(double *sum, double *comp, double x) {
   *sum = t;
 }
 
+// merged_mean returns the mean of a total of elements of which n have the mean `more` and the rest the mean `rest`. If one of
+// these is infinite, so is it, whatever the finite ones are.
+PLAIT_INLINE double merged_mean(double rest, double more, double n, double total) {
+  double delta = more - rest, part = n / total;
+  return delta - delta == 0 ? rest + delta * part : rest * (1 - part) + more * part;
+}
+
 // logsumexp_add merges (m2, s2) into (m, s), where a pair stands for log(s) + m; (-inf, 0) for nothing.
 PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
   double top = OP_FMAX(*m, m2);
