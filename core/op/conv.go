@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -86,6 +87,7 @@ func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor
 			return a.fail()
 		}
 		out[i] = (in+2*p.padding[i]-reach)/p.stride[i] + 1
+		p.simplify(i, out[i], w.Size(2+i))
 	}
 	return batched(name, nd, x, func(x *core.Tensor) *core.Tensor { return p.forward(name, x, w, b, out) })
 }
@@ -118,8 +120,20 @@ func convTranspose(name string, nd int, x, w, b *core.Tensor, o ConvTransposeOpt
 				out[i], i-nd, x.Shape(), w.Shape(), p.stride, p.padding)
 			return a.fail()
 		}
+		p.simplify(i, x.Size(i-nd), w.Size(2+i))
 	}
 	return batched(name, nd, x, func(x *core.Tensor) *core.Tensor { return p.inputGrad(name, x, w, b, out) })
+}
+
+// simplify makes the stride and the dilation of dimension i 1 where they mean nothing, with one place of the kernel or a kernel
+// of one element. Kernels go through them one by one.
+func (p *convolution) simplify(i, places, taps int) {
+	if places == 1 {
+		p.stride[i] = 1
+	}
+	if taps == 1 {
+		p.dilation[i] = 1
+	}
 }
 
 // spatial returns an option of nd spatial dimensions: v, or its only entry for all of them, or the default.
@@ -139,6 +153,8 @@ func (a *application) spatial(what string, v []int, nd, missing, least int) []in
 		}
 		if out[i] < least {
 			a.failf(core.ValueError, "%s must be at least %d, got %v", what, least, v)
+		} else if out[i] > math.MaxInt32 {
+			a.failf(core.ValueError, "%s must be at most %d, got %v", what, math.MaxInt32, v)
 		}
 	}
 	return out
