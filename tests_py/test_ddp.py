@@ -285,3 +285,26 @@ def test_weighted_batches_of_synchronised_norms(rows, again):
     for got in on_ranks(3, fn):
         for a, b in zip(got, want, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+def test_gradients_of_gradients():
+    """Those of inputs can be recorded; those of parameters, once averaged, cannot."""
+
+    def penalty(m, x):
+        (g,) = plait.autograd.grad(m(x).square().sum(), x, create_graph=True)
+        return g.square().sum(1).mean() + m(x).mean()
+
+    def fn(rank):
+        m = DistributedDataParallel(model())
+        x, y = part(rank)
+        x.requires_grad = True
+        penalty(m, x).backward()
+        grads = [p.grad.numpy().copy() for p in m.parameters()]
+        with pytest.raises(NotImplementedError, match="cannot be differentiated again"):
+            nn.functional.mse_loss(m(x), y).backward(create_graph=True)
+        return grads
+
+    m, (x, _) = model(), batch()
+    x.requires_grad = True
+    penalty(m, x).backward()
+    assert_close(on_ranks(N, fn)[0], [p.grad.numpy() for p in m.parameters()])

@@ -164,7 +164,12 @@ def test_optimisers_of_ones_own():
     want = alone(lambda: train(model()))
 
     def run(rank):
-        same(train(divided(), rank, 3), want)
+        m = train(divided(), rank, 3)
+        same(m, want)
+        adam = plait.optim.Adam(m.parameters())
+        adam.step()
+        with pytest.raises(RuntimeError, match=r"norm: the exp_avg of parameter weight is divided over ranks"):
+            adam.state[m[0].weight]["exp_avg"].norm()
         m = divided()
         backward(m, 0, rank, 3)
         with pytest.raises(RuntimeError, match=r"norm: parameter weight is divided over ranks"):

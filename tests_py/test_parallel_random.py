@@ -10,6 +10,7 @@ import numpy as np
 import plait
 import pytest
 from plait import nn
+from plait.distributed.device_mesh import init_device_mesh
 from plait.distributed.fsdp import FSDP, CPUOffloadPolicy, MixedPrecisionPolicy, ShardingStrategy, fully_shard
 from plait.nn import functional as F
 from plait.nn.parallel import DistributedDataParallel
@@ -62,6 +63,17 @@ class Tokens(nn.Module):
         return self.words(tokens) + self.places
 
 
+class Normed(nn.Module):
+    """A norm over the whole batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDE, track_running_stats=False)
+
+    def forward(self, x):
+        return x + self.norm(x.transpose(1, 2)).transpose(1, 2)
+
+
 class Head(nn.Module):
     def __init__(self):
         super().__init__()
@@ -90,6 +102,8 @@ class Case:
         self.rows = [rng.randint(1, 3) for _ in range(self.world)]
         self.steps = rng.randint(1, 3)
         self.ignore = rng.random() < 0.4
+        self.weighted = kind == "ddp" and rng.random() < 0.3
+        self.normed = kind == "ddp" and rng.random() < 0.4
         if kind == "pipeline":
             self.hook, self.clip = "", None
         self.how = rng.choice(["one", "blocks", "layers", "group", "both", "policy"])
@@ -106,6 +120,8 @@ class Case:
         plait.manual_seed(self.seed)
         rng = random.Random(self.seed)
         m = nn.Sequential(Tokens(), *(b(rng) for b in self.blocks), Head())
+        if self.normed:
+            m.insert(1, Normed())
         if self.tied:
             m[-1].out.weight = m[0].words.weight
         same = [b for b in m if isinstance(b, Attention)]
@@ -137,8 +153,8 @@ class Case:
         count = max(int((y >= 0).sum()), 1)
         return plait.tensor(x[first:last]), plait.tensor(y[first:last]), count
 
-    def loss(self, out, y, count):
-        return F.cross_entropy(out.flatten(0, 1), y.flatten(), reduction="sum") / count
+    def loss(self, out, y, count, scale=1.0):
+        return F.cross_entropy(out.flatten(0, 1), y.flatten(), reduction="sum") / count * scale
 
     def hooks(self, m):
         for p in m.parameters():
@@ -152,15 +168,17 @@ class Case:
         first, last = (sum(self.rows[:rank]), sum(self.rows[: rank + 1])) if world > 1 else (0, sum(self.rows))
         opt = getattr(plait.optim, self.optimizer)([p for p in m.parameters() if p.requires_grad], lr=0.01)
         norms = []
+        # Averages are over ranks, or in weighted ones over samples.
+        scale = world if not self.weighted or world == 1 else sum(self.rows) / self.rows[rank]
         for step in range(self.steps):
             opt.zero_grad()
             for k in range(self.passes):
                 x, y, count = self.batch(step * self.passes + k, first, last)
                 if unsynchronised is not None and k < self.passes - 1:
                     with unsynchronised():
-                        (self.loss(m(x), y, count) * world).backward()
+                        self.loss(m(x), y, count, scale).backward()
                 else:
-                    (self.loss(m(x), y, count) * world).backward()
+                    self.loss(m(x), y, count, scale).backward()
             if self.clip is not None:
                 norms.append(nn.utils.clip_grad_norm_(m.parameters(), self.clip, self.norm).item())
             opt.step()
@@ -210,6 +228,8 @@ def divided(case, rng):
     offload = CPUOffloadPolicy() if rng.random() < 0.15 else None
     reshard = rng.choice([None, True, False])
     options = {"reshard_after_forward": reshard, "mp_policy": lowered}
+    if case.world == 4 and rng.random() < 0.5:
+        options["mesh"] = init_device_mesh("cpu", (2, 2))
     if offload is not None:
         options["offload_policy"] = offload
     how = case.how
@@ -218,7 +238,10 @@ def divided(case, rng):
         linear = nn.LayerNorm if Attention in case.blocks else nn.Linear  # attention uses the weights of its own
         policy = rng.choice([{linear}, {Residual, Attention, Convolution}, {linear, nn.LayerNorm, nn.Embedding}])
         lowered = None
-        m = FSDP(m, auto_wrap_policy=policy, sharding_strategy=strategy)
+        mesh = options.get("mesh")
+        if mesh is not None:
+            strategy = ShardingStrategy.HYBRID_SHARD
+        m = FSDP(m, auto_wrap_policy=policy, sharding_strategy=strategy, device_mesh=mesh)
     else:
         blocks = list(m.layers)
         if how in ("layers", "both"):
@@ -267,6 +290,7 @@ def check_ddp(seed):
         plait.set_default_dtype(plait.float64)
         rng = random.Random(seed)
         m = Whole(case)
+        m = nn.SyncBatchNorm.convert_sync_batchnorm(m)
         case.hooks(m)
         d = DistributedDataParallel(
             m,
@@ -275,6 +299,7 @@ def check_ddp(seed):
             gradient_as_bucket_view=rng.random() < 0.3,
             static_graph=rng.random() < 0.2,
             delay_all_reduce=rng.random() < 0.2,
+            weighted=case.weighted,
         )
         got = case.train(d, rank, case.world, d.no_sync if rng.random() < 0.7 else None)
         np.testing.assert_allclose(got, norms, rtol=1e-8, atol=1e-8)

@@ -84,6 +84,9 @@ func (b *Bucket) gather() ([]*core.Tensor, error) {
 	for slot, i := range b.params {
 		t := r.params[i].Tensor
 		g := t.Grad()
+		if g != nil && g.RequiresGrad() && r.group.Size() > 1 {
+			return nil, core.Errorf(core.NotImplemented, "backward", "parameter %s of a parallel module: its gradient cannot be differentiated again, once it is averaged over ranks; without create_graph it is, and gradients of inputs (autograd.grad) can be recorded", r.params[i].Name)
+		}
 		if g != nil && (g.RequiresGrad() || !g.Contiguous()) {
 			c := op.Clone(g) // a graph may hold it, or it has gaps
 			if err := c.Err(); err != nil {

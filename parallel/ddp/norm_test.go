@@ -139,6 +139,42 @@ func TestCase22SyncBatchNorm(t *testing.T) {
 	}
 }
 
+// Weighted gradients of unequal parts, through norms over all of them, are those of the joined batch.
+func TestWeightedSyncBatchNorm(t *testing.T) {
+	rows := []int{0, 1, 6, 8}
+	make := func(g *collective.Group) *nn.Sequential {
+		core.ManualSeed(4)
+		bn := nn.NewBatchNorm1d(5, nn.BatchNormOptions{})
+		first, last := nn.NewLinear(width, 5, nn.LinearOptions{}), nn.NewLinear(5, 2, nn.LinearOptions{})
+		if g == nil {
+			return nn.NewSequential(first, bn, last)
+		}
+		return nn.NewSequential(first, ddp.NewSyncBatchNorm(bn, g), last)
+	}
+	var want []float64
+	in64(t, func() {
+		m := make(nil)
+		x, y := batch(0, 0, rows[3])
+		require.NoError(t, autograd.Backward(mse(nn.Call(m, x), y)))
+		var err error
+		want, err = grads(m)
+		require.NoError(t, err)
+	})
+	spawn(t, 3, func(r *collective.Rank) error {
+		m := make(r.World)
+		p, err := ddp.New(m, r.World, ddp.Options{Weighted: true})
+		if err != nil {
+			return err
+		}
+		x, y := batch(0, rows[r.Rank], rows[r.Rank+1])
+		if err := autograd.Backward(mse(nn.Call(p, x), y)); err != nil {
+			return err
+		}
+		got, err := grads(m)
+		return errors.Join(err, near("gradients", got, want, 1e-9), p.Close())
+	})
+}
+
 // The derivative through the collectives is itself differentiable.
 func TestSyncBatchNormSecondDerivative(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {

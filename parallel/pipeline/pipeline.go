@@ -22,7 +22,8 @@ type Options struct {
 	Split []int
 	// Loss returns the loss of an output, a scalar. Without it the model's output is the loss.
 	Loss func(output, target *core.Tensor) *core.Tensor
-	// Sum says that the loss is a sum over the samples and not a mean.
+	// Sum says that the loss is a sum over the samples and not a mean over them. The mean of what is not ignored, or of weighted
+	// classes, is neither: give the sum, divided by what the whole batch has.
 	Sum bool
 }
 
