@@ -153,11 +153,11 @@ func (p *parameter) split() error {
 func (p *parameter) mark() {
 	s := p.shard()
 	s.EnsureHistory().Refuse(core.Errorf(core.StateError, "fsdp",
-		"parameter %s is divided over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard)", p.name, p.unit.options.Name))
+		"parameter %s is divided over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard); full_tensor() has its whole value, to_local() this rank's part", p.name, p.unit.options.Name))
 	s.Divide(&core.Division{Whole: "parameter " + p.name,
-		Advice: "full_tensor() has the whole, and to_local() the part as an ordinary tensor"})
+		Advice: "full_tensor() of the parameter has the whole, and its to_local() the part as an ordinary tensor"})
 	p.gradient = &core.Division{Whole: "the gradient of parameter " + p.name,
-		Advice: "full_tensor() has the whole, to_local() the part as an ordinary tensor, and clip_grad_norm_ knows its norm"}
+		Advice: "full_tensor() of the gradient has the whole, its to_local() the part as an ordinary tensor, and clip_grad_norm_ knows its norm"}
 }
 
 // setGrad makes g, this rank's rows of the gradient, the shard's.
