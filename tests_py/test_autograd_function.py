@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import plait
 import pytest
-from plait import _kept
+from plait import _core, _kept
 from plait.autograd import Function, functional, gradcheck, gradgradcheck
 from plait.autograd.function import once_differentiable
 
@@ -331,3 +331,55 @@ def test_gradcheck_finds_what_is_wrong():
     with pytest.raises(RuntimeError, match="finite differences"):
         gradcheck(Wrong.apply, (x,))
     assert not gradcheck(Wrong.apply, (x,), raise_exception=False)
+
+
+class KeepsItsOutput(plait.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = x * x
+        ctx.out, ctx.parts, ctx._own = out, [1, {"out": (out, x)}], out
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        assert ctx.parts[1]["out"][0].tolist() == ctx._own.tolist() == ctx.out.tolist()
+        x = ctx.parts[1]["out"][1]
+        return 2 * grad * ctx.out / x
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["backward", "forward"])
+def test_a_context_that_holds_its_output_is_freed(runs):
+    x = plait.tensor([1.0, 3.0], requires_grad=True)
+
+    def use():
+        y = KeepsItsOutput.apply(x)
+        assert y.grad_fn is not None
+        if runs:
+            y.sum().backward()
+            assert x.grad.tolist() == [2.0, 6.0]
+            x.grad = None
+
+    use()
+    kept = _kept.kept_count()
+    before = _core.bind_TensorCount()
+    for _ in range(5):
+        use()
+    assert (_kept.kept_count(), _core.bind_TensorCount()) == (kept, before)
+
+
+def test_an_output_that_a_context_holds_can_be_deleted():
+    class Deletes(KeepsItsOutput):
+        @staticmethod
+        def backward(ctx, grad):
+            del ctx.out, ctx.parts
+            assert not hasattr(ctx, "out")
+            return grad
+
+    Deletes.apply(plait.ones(2, requires_grad=True)).sum().backward()
+
+
+def test_an_output_that_a_context_holds_is_differentiated():
+    x = plait.tensor([1.0, 3.0], requires_grad=True)
+    (first,) = plait.autograd.grad(KeepsItsOutput.apply(x).sum(), x, create_graph=True)
+    (second,) = plait.autograd.grad(first.sum(), x)
+    assert second.tolist() == [2.0, 2.0]

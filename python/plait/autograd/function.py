@@ -28,6 +28,27 @@ class FunctionCtx:
         # What was saved, or what hooks made of it; its version, and which output it is, or -1.
         self._saved: list[tuple[Tensor | Packed | None, int, int]] | None = None
         self._run = 0
+        self._outputs: dict[str, Any] = {}  # attributes that have outputs in them: see _Output
+
+    def __getattr__(self, name: str) -> Any:
+        held = self.__dict__.get("_outputs", {})
+        if name not in held:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return _mapped(held[name], lambda v: v.tensor(self._run) if isinstance(v, _Output) else v)
+
+    def __delattr__(self, name: str) -> None:
+        if self._outputs.pop(name, None) is None:
+            super().__delattr__(name)
+
+    def _let_go(self, at: dict[int, int]) -> None:
+        """Keeps attributes that have outputs in them without their place in the graph, which refers to the context: a
+        cycle that Python's collector does not see."""
+        for name, value in list(self.__dict__.items()):
+            if name not in _OWN:
+                held = _mapped(value, lambda v: _Output(v, at[id(v)]) if isinstance(v, Tensor) and id(v) in at else v)
+                if held is not value:
+                    self._outputs[name] = held
+                    del self.__dict__[name]
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors for `backward`, which gets them as `saved_tensors`."""
@@ -80,6 +101,33 @@ class FunctionCtx:
 
 
 BackwardCFunction = FunctionCtx
+_OWN = frozenset(vars(FunctionCtx()))  # the attributes that are not the program's
+
+
+class _Output:
+    """What a context keeps of an output of its function: its memory, and which output it is."""
+
+    __slots__ = ("_index", "_tensor")
+
+    def __init__(self, t: Tensor, index: int) -> None:
+        self._tensor, self._index = _detached(t), index
+
+    def tensor(self, run: int) -> Tensor:
+        """Returns the output, in a backward pass that is itself recorded with its place in the graph."""
+        if run and is_grad_enabled():
+            return own(check(_core.bind_BackwardOutput(run, self._tensor._h, self._index)))
+        return self._tensor
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Returns a value, or what is in a list, tuple or dict, changed; the value itself where nothing is."""
+    if type(value) in (list, tuple):
+        new = [_mapped(v, change) for v in value]
+        return value if all(a is b for a, b in zip(new, value, strict=True)) else type(value)(new)
+    if type(value) is dict:
+        changed = {k: _mapped(v, change) for k, v in value.items()}
+        return value if all(changed[k] is v for k, v in value.items()) else changed
+    return change(value)
 
 
 def _want_tensors(name: str, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
@@ -135,6 +183,7 @@ class Function:
         at = cls._attach(ctx, inputs, outputs, list_)
         ctx._saved = [_save(t, at) for t in ctx._to_save]
         ctx._to_save = ctx._dirty = ctx._plain = ()
+        ctx._let_go(at)
         return type(output)(outputs) if isinstance(output, tuple | list) else outputs[0]
 
     @classmethod
