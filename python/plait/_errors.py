@@ -68,7 +68,8 @@ def _checkpoint_class(kind: type[Exception]) -> type[CheckpointError]:
         kind, (*_KEPT, DeviceError, DistributedError)
     ):
         if kind not in _classes:
-            _classes[kind] = type("CheckpointError", (CheckpointError, kind), {"__module__": __name__})
+            made = type("CheckpointError", (CheckpointError, kind), {"__module__": __name__})
+            _classes.setdefault(kind, made)  # another thread may have made it too
         return _classes[kind]
     return CheckpointError
 

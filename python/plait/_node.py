@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,12 +46,13 @@ class Node(_core.ObjectOwner):
     @property
     def metadata(self) -> dict[Any, Any]:
         """A dict of the caller's, which lives as long as the node."""
-        found = _metadata.get(self._id)
-        if found is None:
-            collect()
-            found = _metadata[self._id] = _Metadata()
-            check(_core.bind_NodeOwn(self._h, keep(found)))
-        return found
+        with _making:
+            found = _metadata.get(self._id)
+            if found is None:
+                collect()
+                found = _metadata[self._id] = _Metadata()
+                check(_core.bind_NodeOwn(self._h, keep(found)))
+            return found
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Calls `fn(grad_inputs, grad_outputs)` after the node in backward; what it returns replaces `grad_inputs`."""
@@ -83,6 +85,7 @@ class _Metadata(dict[Any, Any]):
 
 
 _nodes: WeakValueDictionary[int, Node] = WeakValueDictionary()
+_making = threading.RLock()  # a finaliser may come to it on the same thread
 _metadata: WeakValueDictionary[int, _Metadata] = WeakValueDictionary()  # kept for the engine, until it drops them
 
 
@@ -96,14 +99,15 @@ def node_of(h: int) -> Node | None:
     if check(h) == 0:
         return None
     number = _core.bind_NodeID(h)
-    found = _nodes.get(number)
-    if found is not None:
-        _core.bind_ObjectRelease(h)
-        return found
-    made = object.__new__(_class(title(_core.bind_NodeName(h))))
-    made._h, made._id = h, number
-    _nodes[number] = made
-    return made
+    with _making:
+        found = _nodes.get(number)
+        if found is not None:
+            _core.bind_ObjectRelease(h)
+            return found
+        made = object.__new__(_class(title(_core.bind_NodeName(h))))
+        made._h, made._id = h, number
+        _nodes[number] = made
+        return made
 
 
 class GradientEdge(NamedTuple):

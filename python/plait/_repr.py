@@ -34,7 +34,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Sets how tensors print.
+    """Sets how tensors print, in the whole process: ranks that are threads share it.
 
     Args:
         precision: digits after the point

@@ -127,7 +127,10 @@ _precision = "highest"
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Keeps the word for `get_float32_matmul_precision`; products of float32 are always computed in float32."""
+    """Keeps the word for `get_float32_matmul_precision`; products of float32 are always computed in float32.
+
+    The word is the process's, of all ranks.
+    """
     global _precision
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision: want highest, high or medium, got {precision!r}")

@@ -378,7 +378,8 @@ def swap_class(module: Module, mixin: type, prefix: str = "FSDP") -> None:
     cls = type(module)
     if (mixin, cls) not in _classes:
         own = {"__module__": cls.__module__, "__doc__": cls.__doc__}
-        _classes[mixin, cls] = type(f"{prefix}{cls.__name__}", (mixin, cls), own)
+        made = type(f"{prefix}{cls.__name__}", (mixin, cls), own)
+        _classes.setdefault((mixin, cls), made)  # another rank may have made it too
     module.__class__ = _classes[mixin, cls]
 
 

@@ -1,0 +1,92 @@
+"""What modules keep from call to call: ranks are threads, so each such name is a rank's own, or shared by intent."""
+
+import ast
+import importlib
+import threading
+from pathlib import Path
+
+import plait
+
+PACKAGE = Path(plait.__file__).parent
+CHANGES = {"append", "add", "pop", "popitem", "clear", "update", "setdefault", "extend", "insert", "remove", "discard"}
+
+# Names of modules that functions rebind or change, but thread-locals, with why all ranks may share them.
+SHARED = {
+    "_device._numbers": "devices are opened once for the process, under a lock",
+    "_device._by_number": "a cache of what never changes: a device's name",
+    "_errors._classes": "a cache of classes, which setdefault keeps one of each kind",
+    "_functions/machine._compile_told": "one warning for the process",
+    "_functions/machine._precision": "a word that nothing depends on; its setter says that it is the process's",
+    "_kept._next_key": "an iterator over keys that are never given twice",
+    "_kept._shared": "what the one engine of the process refers to, by keys that are never given twice",
+    "_node._class": "a cache of classes by name",
+    "_node._metadata": "by the process-wide number of a node, made under a lock",
+    "_node._nodes": "by the process-wide number of a node, made under a lock",
+    "_rank.running": "the ranks of the process",
+    "_repr._options": "how the process prints, as set_printoptions says",
+    "_runtime._numbers": "handles of large integers, which never change",
+    "distributed/_threads.pass_ranks_on": "threads of the process are patched once",
+    "distributed/checkpoint/_saving._untold": "saves of all ranks, for the process's end",
+    "distributed/fsdp/_module._classes": "a cache of classes, which setdefault keeps one of each",
+    "distributions/_kl._known": "a registry that importing fills, and register_kl",
+    "profiler._active": "the engine collects one profile at a time, of all ranks, as profile says",
+}
+
+
+def changed_names(path: Path) -> set[str]:
+    """Returns the names of a module that its functions change: rebind, or change what they name."""
+    tree = ast.parse(path.read_text())
+    assigned = set()
+    for s in tree.body:
+        targets = s.targets if isinstance(s, ast.Assign) else [s.target] if isinstance(s, ast.AnnAssign) else []
+        assigned |= {t.id for t in targets if isinstance(t, ast.Name)}
+    found = set()
+
+    def change(target: ast.expr) -> None:
+        while isinstance(target, ast.Subscript | ast.Attribute):
+            target = target.value
+            if isinstance(target, ast.Name) and target.id in assigned:
+                found.add(target.id)
+
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        own = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+        rebound = {n for g in ast.walk(function) if isinstance(g, ast.Global) for n in g.names}
+        found |= rebound
+        own |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} - rebound
+        before = set(found)
+        for n in ast.walk(function):
+            if isinstance(n, ast.Assign | ast.Delete):
+                for t in n.targets:
+                    change(t)
+            elif isinstance(n, ast.AugAssign | ast.AnnAssign):
+                change(n.target)
+            elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in CHANGES:
+                change(n.func)
+            elif isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "next":
+                change(ast.Attribute(n.args[0], "next"))
+        found = (found - own) | before
+        for decorator in function.decorator_list:
+            if "cache" in ast.unparse(decorator):
+                found.add(function.name)
+    return found
+
+
+def test_what_modules_keep_is_a_ranks_own_or_shared_by_intent():
+    found = set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).with_suffix("").as_posix()
+        if name.startswith("_core/"):
+            continue
+        for n in changed_names(path):
+            module = importlib.import_module(("plait." + name.replace("/", ".")).removesuffix(".__init__"))
+            if not isinstance(getattr(module, n, None), threading.local):
+                found.add(f"{name}.{n}")
+    new = found - set(SHARED)
+    assert not new, (
+        f"{sorted(new)}: functions change what modules keep, which all ranks, being threads, would share; keep it in a "
+        "threading.local or with the rank (plait._rank), or say in SHARED why sharing is right, and in the docstring "
+        "of what changes it that it is the process's"
+    )
+    assert not set(SHARED) - found, "no longer changed: take it off the list"
