@@ -349,6 +349,11 @@ func (s *stream) Close() error {
 	s.inline.FreeScratch()
 	s.device.streams.Remove(s)
 	s.cache.close()
+	if s.done.Load() == s.tail.Load() {
+		// From now on calls run on their callers' threads. Storages whose cleanups are due keep the stream for another cycle of the
+		// collector, and need not keep this, most of it, as well.
+		s.slots = nil
+	}
 	return err
 }
 
