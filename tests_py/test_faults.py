@@ -178,6 +178,34 @@ def test_out_of_memory_is_an_error_and_the_process_goes_on():
         assert part in out
 
 
+def test_out_of_memory_in_place_leaves_the_target():
+    # Where operands share memory with the target, an operation in place needs a copy first.
+    out = python(
+        """
+        import plait
+        x = plait.ones(1000, 1000)
+        i = plait.arange(1000)
+        def set_item(t): t[i] = t
+        for f in (
+            lambda t: t.add_(t.T), lambda t: t[1:].add_(t[:-1]), lambda t: t.addcmul_(t.T, t.T),
+            lambda t: t.lerp_(t.T, 0.5), lambda t: t.clamp_(t.T), lambda t: t.pow_(t.T), lambda t: t.div_(t.T),
+            lambda t: t.copy_(t.T), lambda t: t.index_add_(0, i, t.T), set_item, lambda t: t.cumsum_(0),
+            lambda t: t.addmm_(t, t.T),
+        ):
+            try:
+                f(x)
+                print("no error")
+            except MemoryError as e:
+                print(e)
+            assert x.sum().item() == 1e6
+        print("went on")
+        """,
+        PLAIT_CPU_MEMORY="6300000",
+    )
+    assert "went on" in out and "no error" not in out
+    assert "add_: clone: allocate: out of memory: no room for 4000000 bytes on cpu:0" in out
+
+
 def test_sizes_that_no_memory_has():
     for sizes in ((1 << 62,), (1 << 40, 1 << 40), (1 << 31, 1 << 31, 1 << 31), (-1,)):
         with pytest.raises((ValueError, MemoryError, OverflowError)):

@@ -247,7 +247,12 @@ func (a *application) temp(d core.DType, shape ...int) *core.Tensor { return a.o
 
 // own makes t, which somebody else made, a temporary. Its error becomes the application's.
 func (a *application) own(t *core.Tensor) *core.Tensor {
-	a.check(t.Err())
+	if err := t.Err(); err != nil && a.err == nil {
+		a.err = err
+		if kind, _ := core.KindOf(err); kind == core.MemoryError { // whose operation is none that the program called
+			a.err = core.Errorf(kind, a.name, "%w", err)
+		}
+	}
 	o := a.owns()
 	o.temps = append(o.temps, t)
 	return t
