@@ -11,14 +11,16 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// EachAllocation runs fn with its first allocation in the given ranks failing, then with the second, and so on until one run
-// comes to its end without. fn returns the error of the run, which must be one of memory; after each run that failed, check is
-// called. Nothing else may run in these ranks meanwhile.
+// EachAllocation runs fn with all of its allocations in the given ranks failing but for the first few: none, then one, then two,
+// and so on until one run comes to its end without a failure; and before that with one allocation failing alone. fn returns the
+// error of the run, which must be one of memory; after each run that failed, check is called. Nothing else may run in these ranks
+// meanwhile.
 func EachAllocation(t testing.TB, fn func() error, check func(), ranks ...int) {
 	t.Helper()
-	for k := 1; ; k++ {
+	for n := 2; ; n++ {
+		k := n / 2
 		var err error
-		where := failing(k, func() { err = guarded(fn) }, ranks)
+		where := failing(k, n%2 == 1, func() { err = guarded(fn) }, ranks)
 		switch kind, _ := core.KindOf(err); {
 		case where == nil:
 			if err != nil {
@@ -34,18 +36,23 @@ func EachAllocation(t testing.TB, fn func() error, check func(), ranks ...int) {
 	}
 }
 
-// failing runs fn with allocation number k of the ranks failing. It returns the stack of that allocation, or nil if there were not
-// so many.
-func failing(k int, fn func(), ranks []int) (where *[]byte) {
+// failing runs fn with allocation number k of the ranks failing, and perhaps those after it. It returns the stack of that
+// allocation, or nil if there were not so many.
+func failing(k int, lasting bool, fn func(), ranks []int) (where *[]byte) {
 	var count atomic.Int64
 	var stack atomic.Pointer[[]byte]
 	core.SetAllocFault(func(s core.Stream, _ int) bool {
-		if !slices.Contains(ranks, s.Rank()) || count.Add(1) != int64(k) {
+		if !slices.Contains(ranks, s.Rank()) {
 			return false
 		}
-		here := debug.Stack()
-		stack.Store(&here)
-		return true
+		switch n := count.Add(1); {
+		case n == int64(k):
+			here := debug.Stack()
+			stack.Store(&here)
+			return true
+		default:
+			return lasting && n > int64(k)
+		}
 	})
 	defer core.SetAllocFault(nil)
 	fn()
