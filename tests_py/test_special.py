@@ -92,3 +92,10 @@ def test_gradients_that_are_formulas():
     x = plait.tensor([0.0, 1e-9], dtype=plait.float64, requires_grad=True)
     special.spherical_bessel_j0(x).sum().backward()
     assert x.grad.tolist() == pytest.approx([0.0, -1e-9 / 3])
+
+
+def test_degrees_that_would_take_for_ever():
+    x = plait.ones(2, 3)
+    for name in ("chebyshev_polynomial_w", "hermite_polynomial_h", "legendre_polynomial_p", "laguerre_polynomial_l"):
+        with pytest.raises(ValueError, match="more than is computed, 1048576"):
+            getattr(plait.special, name)(x, 1 << 40).tolist()

@@ -241,6 +241,9 @@ func PipelineBalance(layers Floats, n, parts int64, out IntsOut) (status Status)
 // PipelineCut writes how many of n samples each micro-batch has, of at most chunks, and returns how many there are.
 func PipelineCut(n, chunks int64, out IntsOut) (status int64) {
 	defer protect("pipeline", &status)
+	if n < 0 || chunks < 1 {
+		return failf(core.ValueError, "pipeline", "want at least one micro-batch of 0 samples or more, got %d of %d samples", chunks, n)
+	}
 	sizes := pipeline.Sizes(int(n), int(chunks))
 	writeInts(out, sizes)
 	return int64(len(sizes))

@@ -46,7 +46,7 @@ func GammaInccInPlace(a, x *core.Tensor) *core.Tensor {
 }
 
 // HermiteH returns the physicists' Hermite polynomials of degrees n at x; like all polynomials here, 0 for degrees below 0,
-// with fractions of degrees cut off and a gradient for x only.
+// with fractions of degrees cut off and a gradient for x only. A degree above 2^20 is an error.
 func HermiteH(x, n *core.Tensor) *core.Tensor { return hermiteH.apply(x, n) }
 
 // HermiteHe returns the probabilists' Hermite polynomials of degrees n at x.

@@ -16,3 +16,20 @@ func TestEntrAtItsEdges(t *testing.T) {
 	require.True(t, math.IsNaN(got[3]))
 	require.InDelta(t, -math.E, got[4], 1e-15)
 }
+
+// A recurrence is as long as the degree, and nobody can end it.
+func TestLongestDegree(t *testing.T) {
+	x := core.FromSlice([]float32{0.5, 0.25})
+	for _, f := range []func(x, n *core.Tensor) *core.Tensor{op.HermiteH, op.LaguerreL, op.LegendreP, op.ChebyshevT, op.ShiftedChebyshevW} {
+		for _, degree := range []float64{1<<20 + 1, 1 << 40, 1e300} {
+			for _, n := range []*core.Tensor{core.FromSlice([]float64{3, degree}), core.FromSlice([]float32{3, float32(min(degree, 1e30))})} {
+				_, err := core.Values[float64](op.To(f(x, n), core.Float64))
+				require.ErrorContains(t, err, "the degree at position 1 is more than is computed, 1048576")
+			}
+		}
+	}
+	y, err := core.Values[float32](op.ChebyshevT(x, core.FromSlice([]float32{1 << 20, float32(math.Inf(1))})))
+	require.NoError(t, err)
+	require.InDelta(t, math.Cos((1<<20)*math.Acos(0.5)), y[0], 1e-5)
+	require.True(t, math.IsNaN(float64(y[1])))
+}

@@ -4,7 +4,7 @@
 package special
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xc6e5c1ea
+#cgo CFLAGS: -DPLAIT_HEADERS=0x95b8cc4e
 #cgo noescape plaitk_special_run
 #cgo nocallback plaitk_special_run
 #include "c/special.h"
@@ -34,6 +34,9 @@ func init() {
 			}
 			if len(c.Ints) > 1 {
 				s.derivative = c.Ints[1] != 0
+			}
+			if at := C.plaitk_special_too_long(&s); at >= 0 {
+				return core.Errorf(core.ValueError, c.Op, "the degree at position %d is more than is computed, %d", int64(at), int64(C.SPECIAL_LONGEST))
 			}
 			C.plaitk_special_run((*C.plait_pool)(ctx.Pool), &s)
 			return nil

@@ -1,5 +1,6 @@
 // Functions of two numbers: the incomplete gamma functions and orthogonal polynomials. All compute in double.
 #include <math.h>
+#include "../../../include/plait_kernel.h"
 
 #include "special.h"
 
@@ -63,7 +64,7 @@ static double polynomial(int32_t family, double x, double degree, bool derivativ
     family -= SPECIAL_SHIFTED - SPECIAL_CHEBYSHEV_T;
   }
   if (degree <= -1) return 0;
-  int64_t n = degree < 1e9 ? (int64_t)degree : 1000000000;  // the fraction is cut off
+  int64_t n = (int64_t)degree;  // the fraction is cut off
   double p = 1, dp = 0, q, dq;  // of degree 0 and 1
   switch (family) {
     case SPECIAL_CHEBYSHEV_T: q = x, dq = 1; break;
@@ -95,6 +96,15 @@ static double polynomial(int32_t family, double x, double degree, bool derivativ
     if (isnan(q) && isnan(dq)) break;
   }
   return derivative ? dq * inner : q;
+}
+
+int64_t plaitk_special_too_long(const struct plaitk_special *s) {
+  if (s->op != SPECIAL_PAIR || s->function < SPECIAL_HERMITE_H) return -1;
+  for (int64_t i = 0; i < s->n; i++) {
+    double degree = s->dtype == PLAIT_F32 ? ((const float *)s->y)[i] : ((const double *)s->y)[i];
+    if (degree >= SPECIAL_LONGEST + 1.0 && isfinite(degree)) return i;
+  }
+  return -1;
 }
 
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative) {

@@ -45,6 +45,9 @@ enum {
   SPECIAL_SHIFTED,  // the first of four, of 2x - 1
 };
 
+// The largest degree of a polynomial, whose recurrence is as long: nobody can end a loop of 10^12 steps.
+enum { SPECIAL_LONGEST = 1 << 20 };
+
 struct plaitk_special {
   int32_t op, dtype, function;  // function: which of one number, or of two
   bool derivative;              // of a polynomial, by x
@@ -56,6 +59,9 @@ struct plaitk_special {
 
 double plaitk_special_of(int32_t function, double x);
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative);
+
+// Returns where the first degree is that is larger than SPECIAL_LONGEST and finite, or -1.
+int64_t plaitk_special_too_long(const struct plaitk_special *s);
 
 void plaitk_special_run(plait_pool *pool, const struct plaitk_special *s);
 
