@@ -34,7 +34,12 @@ class Call(NamedTuple):
 def golden() -> dict[str, dict[str, list[str]]]:
     """Returns PyTorch's signatures by module and name."""
     data = json.loads((HERE / "signatures.json").read_text("utf-8"))
-    return {module: names for module, names in data.items() if module != "version"}
+    return {module: names for module, names in data.items() if module not in ("version", "modules")}
+
+
+def modules() -> list[str]:
+    """Returns the names of PyTorch's public modules."""
+    return json.loads((HERE / "signatures.json").read_text("utf-8"))["modules"]
 
 
 @functools.cache
@@ -186,6 +191,21 @@ def compare() -> dict[str, list[str]]:
                 else:
                     out[f"{module}.{name}"] = differences(overloads, ours)
     return out
+
+
+def agreeing(overloads: list[str], found: list[str]) -> int:
+    """Returns how many overloads a function has whose every call binds as PyTorch's does."""
+    n = 0
+    for text in overloads:
+        names = {str(p.replace(default=EMPTY)) for p in parse(text)}
+        differs = (
+            d.startswith(text)
+            or d.startswith("has ")
+            or (d.split()[0] in ("lacks", "default") and names & {*d.split()})
+            for d in found
+        )
+        n += not any(differs)
+    return n
 
 
 def known() -> list[tuple[str, str, str]]:

@@ -1,13 +1,16 @@
-"""Compares the package's names with PyTorch's public ones and writes docs/coverage.md.
+"""Compares the package's names and signatures with PyTorch's and writes docs/coverage.md, and python.txt.
 
-The lists beside this file hold the names, a file for each area. Run it with the package importable; with --names it
+The lists beside this file hold the names, a file for each area, and signatures.json the signatures; python.txt has ours
+of operations, for docs/reference. Run it with the package importable; with --names it
 only writes python/plait/_names.py, by which the package tells a name that is not there yet from an unknown one.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +76,41 @@ def measure() -> list[tuple[str, list[str], list[str]]]:
     return out
 
 
+def signatures() -> list[str]:
+    """Returns the lines about signatures, and about modules that are left out."""
+    sys.path.insert(0, str(HERE))
+    import bind
+
+    lines = [
+        "",
+        "## Signatures",
+        "",
+        "A name is worth what can be called under it. So PyTorch's overloads of everything that is there, functions,",
+        "methods and classes, are held against the signatures here: each is called by position, by keyword, with what",
+        "is required alone, and with each optional argument alone. An overload counts if every argument arrives at the",
+        "parameter of its name and defaults are equal. `internal/coverage/differences.txt` says why the others differ.",
+        "",
+        "| module | overloads that agree | of |",
+        "| --- | ---: | ---: |",
+    ]
+    found = bind.compare()
+    called = [(n, w) for n, w, reason in bind.known() if reason == "called"]
+    for module, names in bind.golden().items():
+        agree = total = 0
+        for name, overloads in names.items():
+            if (path := f"{module}.{name}") in found:
+                left = [
+                    d for d in found[path] if not any(fnmatchcase(path, n) and fnmatchcase(d, w) for n, w in called)
+                ]
+                agree += bind.agreeing(overloads, left)
+                total += len(overloads)
+        if total:
+            lines.append(f"| `{module.replace('torch', 'plait', 1)}` | {agree} | {total} |")
+    missing = [m for m in bind.modules() if resolve(m.replace("torch", "plait", 1)) is None]
+    lines += ["", "## Modules of PyTorch that are left out", "", ", ".join(f"`{m}`" for m in missing) + "."]
+    return lines
+
+
 def page() -> str:
     """Returns the text of docs/coverage.md."""
     areas = measure()
@@ -88,6 +126,7 @@ def page() -> str:
         "| --- | ---: | ---: |",
     ]
     lines += [f"| `{title}` | {len(there)} | {len(there) + len(not_there)} |" for title, there, not_there in areas]
+    lines += signatures()
     for title, there, not_there in areas:
         lines += ["", f"## {title}"]
         if not_there:
@@ -95,6 +134,93 @@ def page() -> str:
         if there:
             lines += ["", "There: " + ", ".join(f"`{n}`" for n in there) + "."]
     return "\n".join(lines) + "\n"
+
+
+# Where operations are found, and what their names begin with that is not said there.
+PLACES = [
+    ("plait", ""),
+    ("plait.Tensor", ""),
+    ("plait.nn.functional", ""),
+    ("plait.special", "special_"),
+    ("plait.linalg", "linalg_"),
+]
+
+# Operations that Python has under other names: where, and in which area.
+OTHER_NAMES = {
+    "add_scaled": "plait.add",
+    "col2im": "plait.nn.functional.fold",
+    "gru_layer": "plait.nn.GRU",
+    "im2col": "plait.nn.functional.unfold",
+    "lstm_layer": "plait.nn.LSTM",
+    "mT": "plait.Tensor.mT",
+    "slice": "plait.Tensor.__getitem__",
+    "tensor_split_at": "plait.tensor_split",
+    "trunc_divide": "plait.div",
+    "trunc_normal_": "plait.nn.init.trunc_normal_",
+}
+
+
+def shown(signature: inspect.Signature) -> str:
+    """Returns a signature as the reference prints it: annotations and defaults as they are written."""
+    out = []
+    for p in signature.parameters.values():
+        kind = p.annotation if isinstance(p.annotation, str) else inspect.formatannotation(p.annotation)
+        default = getattr(p.default, "__name__", None) or repr(p.default)
+        out.append(p.replace(annotation=_Word(kind), default=p.empty if p.default is p.empty else _Word(default)))
+        if p.annotation is p.empty:
+            out[-1] = out[-1].replace(annotation=p.empty)
+    result = signature.return_annotation
+    return str(inspect.Signature(out)) + ("" if result is inspect.Signature.empty else f" -> {result}")
+
+
+class _Word:
+    """Prints as the words it is made of, as an annotation and as a default."""
+
+    __module__ = "builtins"
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def operations() -> str:
+    """Returns the text of python.txt: an operation's name and one of its functions in each line."""
+    from plait import _ops
+
+    lines = ["# Written by internal/coverage/coverage.py: operations, and their functions in Python."]
+    for name in sorted(_ops.__all__):
+        paths = [f"{place}.{name.removeprefix(prefix)}" for place, prefix in PLACES]
+        if name in OTHER_NAMES:
+            paths.append(OTHER_NAMES[name])
+        for path in paths:
+            if (text := of_path(path)) is not None:
+                lines.append(f"{name} {text}")
+    return "\n".join([*lines, ""])
+
+
+def of_path(path: str) -> str | None:
+    """Returns a function or a class with its signature, a property without one; None if there is no such."""
+    import plait
+
+    owner: Any = plait
+    for part in path.split(".")[1:-1]:
+        owner = getattr(owner, part)
+    name = path.rpartition(".")[2]
+    spaces = [vars(c) for c in owner.__mro__] if isinstance(owner, type) else [vars(owner)]
+    found = next((space[name] for space in spaces if name in space), None)
+    shown_path = path.removeprefix("plait.") if isinstance(owner, type) else path
+    if isinstance(found, property):
+        return shown_path
+    if not inspect.isfunction(found) and not (isinstance(found, type) and path in OTHER_NAMES.values()):
+        return None
+    signature = inspect.signature(found)
+    if isinstance(owner, type):
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    if isinstance(found, type):
+        signature = signature.replace(return_annotation=inspect.Signature.empty)
+    return shown_path + shown(signature)
 
 
 def module() -> str:
@@ -123,6 +249,7 @@ def main() -> None:
     if "--names" not in sys.argv[1:]:
         sys.path.insert(0, str(ROOT / "python"))
         (ROOT / "docs/coverage.md").write_text(page(), "utf-8")
+        (HERE / "python.txt").write_text(operations(), "utf-8")
 
 
 if __name__ == "__main__":

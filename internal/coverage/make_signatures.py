@@ -17,6 +17,7 @@ import functools
 import importlib
 import inspect
 import json
+import pkgutil
 import re
 import sys
 import typing
@@ -309,6 +310,15 @@ def collect(path: str) -> dict[str, list[str]]:
     return {n: found for n, found in out.items() if found != ["(*args, **kwargs)"]}  # which says nothing
 
 
+def modules() -> list[str]:
+    """Returns PyTorch's public modules, and those of its larger packages."""
+    out = []
+    for package in ("", ".autograd", ".distributed", ".nn", ".nn.utils", ".optim", ".utils", ".utils.data"):
+        path = PACKAGE.joinpath(*package.split("."))
+        out += [f"torch{package}.{m.name}" for m in pkgutil.iter_modules([str(path)]) if not m.name.startswith("_")]
+    return sorted(out)
+
+
 def tensor() -> dict[str, list[str]]:
     """Returns the signatures of a tensor's methods."""
     compiled = stubs("_C/__init__.pyi", "TensorBase")
@@ -328,6 +338,7 @@ def main() -> None:
         except ImportError as error:
             print(f"{path}: {error}", file=sys.stderr)
     lines = [f'"version": {json.dumps(torch.__version__.split("+")[0])}']
+    lines.append(f'"modules": {json.dumps(modules())}')
     for path, names in data.items():
         rows = ",\n".join(f"  {json.dumps(n)}: {json.dumps(s)}" for n, s in names.items())
         lines.append(f'"{path}": {{\n{rows}\n}}')

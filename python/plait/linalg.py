@@ -59,13 +59,13 @@ __all__ = [
 ]
 
 
-def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+def cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """Returns the triangular factor of symmetric positive definite matrices, of which that triangle is read.
 
     Raises:
         LinAlgError: if a matrix is not positive definite. To know, the call waits; `cholesky_ex` does not.
     """
-    return store(out, de.cholesky(mirrored(A, not upper), upper))
+    return store(out, de.cholesky(mirrored(input, not upper), upper))
 
 
 def _raise(name: str, what: str, info: Tensor, check_errors: bool = True) -> None:
@@ -75,11 +75,11 @@ def _raise(name: str, what: str, info: Tensor, check_errors: bool = True) -> Non
         raise LinAlgError(f"linalg.{name}: {where} is {what}; its info is {info[tuple(places[0])].item()}")
 
 
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> CholeskyEx:
+def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> CholeskyEx:
     """Returns the triangular factors and, for each matrix, 0 or the order of the leading part that is not positive
     definite; then the factor means nothing.
     """
-    factor, info = _ops.linalg_cholesky_ex(mirrored(A, not upper), upper)
+    factor, info = _ops.linalg_cholesky_ex(mirrored(input, not upper), upper)
     _raise("cholesky_ex", "not positive definite", info, check_errors)
     return store(out, CholeskyEx(factor, info))
 
@@ -172,9 +172,9 @@ def slogdet(A: Tensor, *, out: Any = None) -> Slogdet:
     return store(out, Slogdet(*_ops.linalg_slogdet(A)))
 
 
-def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
+def eigh(input: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
     """Returns the eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
-    return store(out, Eigh(*de.eigh(_symmetric(A, UPLO))))
+    return store(out, Eigh(*de.eigh(_symmetric(input, UPLO))))
 
 
 def _symmetric(A: Tensor, triangle: str) -> Tensor:
@@ -190,9 +190,9 @@ def mirrored(A: Tensor, lower: bool) -> Tensor:
     return Mirrored.apply(A, lower) if len(A.shape) > 1 and A.shape[-1] == A.shape[-2] else A
 
 
-def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
+def eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
     """Returns the eigenvalues of symmetric matrices, ascending."""
-    return store(out, eigh(A, UPLO).eigenvalues)
+    return store(out, eigh(input, UPLO).eigenvalues)
 
 
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> LinalgSVD:
@@ -245,46 +245,48 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
 
 
 def solve_triangular(
-    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """Returns X with A X = B, or X A = B if not `left`, for triangular matrices A."""
+    """Returns X with input X = B, or X input = B if not `left`, for triangular matrices input."""
     if left:
-        return store(out, _ops.linalg_solve_triangular(A, B, upper, unitriangular))
-    return store(out, _ops.linalg_solve_triangular(A.mT, B.mT, not upper, unitriangular).mT)
+        return store(out, _ops.linalg_solve_triangular(input, B, upper, unitriangular))
+    return store(out, _ops.linalg_solve_triangular(input.mT, B.mT, not upper, unitriangular).mT)
 
 
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Lstsq:
-    """Returns the X that minimises the norm of A X - B, the least of many, and what was found on the way.
+def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None, out: Any = None) -> Lstsq:
+    """Returns the X that minimises the norm of input X - b, the least of many, and what was found on the way.
 
     Args:
-        A: matrices [*, m, n]
-        B: right sides [*, m, k], or vectors [*, m]
+        input: matrices [*, m, n]
+        b: right sides [*, m, k], or vectors [*, m]
         rcond: singular values of at most rcond times the largest count as 0; by default the larger of m and n times
             the dtype's eps
         driver: LAPACK's routine that has the same result: "gelsy" (the default), "gels" for matrices of full rank,
             "gelsd" or "gelss", with which the singular values are returned too
+        out: where the results go
 
     Returns:
-        the solution; the squared norms of A X - B, of matrices of more rows than columns and full rank; the ranks; the
-        singular values.
+        the solution; the squared norms of input X - b, of matrices of more rows than columns and full rank; the
+        ranks; the singular values.
 
     Raises:
         LinAlgError: for "gels" and a matrix whose rank is not full.
     """
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise ValueError(f"linalg.lstsq: driver must be 'gels', 'gelsy', 'gelsd' or 'gelss', got {driver!r}")
-    m, n = A.shape[-2:]
-    vectors = len(A.shape) == len(B.shape) + 1 and B.shape == A.shape[:-1]
-    right = _ops.unsqueeze(B, -1) if vectors else B
-    x = _ops.linalg_lstsq(A, right, -1.0 if rcond is None else rcond)
-    rank = matrix_rank(A, rtol=rcond)
-    none = _ops.empty(0, dtype=A.dtype, device=A.device)
-    full = A.is_meta or bool(_ops.all(_ops.eq(rank, min(m, n))).item())
+    m, n = input.shape[-2:]
+    vectors = len(input.shape) == len(b.shape) + 1 and b.shape == input.shape[:-1]
+    right = _ops.unsqueeze(b, -1) if vectors else b
+    x = _ops.linalg_lstsq(input, right, -1.0 if rcond is None else rcond)
+    rank = matrix_rank(input, rtol=rcond)
+    none = _ops.empty(0, dtype=input.dtype, device=input.device)
+    full = input.is_meta or bool(_ops.all(_ops.eq(rank, min(m, n))).item())
     if driver == "gels" and not full:
         raise LinAlgError("linalg.lstsq: a matrix has not the full rank that driver 'gels' wants; use 'gelsy'")
-    residuals = _ops.sum(_ops.square(_ops.matmul(A, x) - right), -2) if m > n and full else none
-    values = svdvals(A) if driver in ("gelsd", "gelss") else none
-    return Lstsq(_ops.squeeze(x, -1) if vectors else x, residuals, none.long() if driver == "gels" else rank, values)
+    residuals = _ops.sum(_ops.square(_ops.matmul(input, x) - right), -2) if m > n and full else none
+    values = svdvals(input) if driver in ("gelsd", "gelss") else none
+    x = _ops.squeeze(x, -1) if vectors else x
+    return store(out, Lstsq(x, residuals, none.long() if driver == "gels" else rank, values))
 
 
 def _small(s: Tensor, A: Tensor, atol: Any, rtol: Any) -> Tensor:
@@ -306,38 +308,65 @@ def _small(s: Tensor, A: Tensor, atol: Any, rtol: Any) -> Tensor:
 
 
 def pinv(
-    A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False, out: Tensor | None = None
+    input: Tensor,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Returns the pseudo-inverses of matrices.
 
     Args:
-        A: the matrices
+        input: the matrices
+        rcond: the older name of rtol
+        hermitian: the matrices are symmetric, and only what is on and below their diagonals is read
         atol: singular values of at most this, or of rtol times the largest, count as 0; a number, or one for each
         rtol: as above; by default the precision of the dtype times the longer side, or 0 where atol is not 0
-        hermitian: the matrices are symmetric, and only what is on and below their diagonals is read
         out: where the result goes
     """
+    if rcond is not None:
+        _alone("pinv", "rcond", atol, rtol)
+        rtol = rcond
     if atol is None and not hermitian and not is_tensor(rtol):
-        return store(out, _ops.linalg_pinv(A, -1.0 if rtol is None else rtol))
+        return store(out, _ops.linalg_pinv(input, -1.0 if rtol is None else rtol))
     with without_autocast():
         if hermitian:
-            s, u = _ops.linalg_eigh(A)
+            s, u = _ops.linalg_eigh(input)
             v = u
         else:
-            u, s, vh = _ops.linalg_svd(A)
+            u, s, vh = _ops.linalg_svd(input)
             v = vh.mT
-        small = _small(_ops.abs(s), A, atol, rtol)
+        small = _small(_ops.abs(s), input, atol, rtol)
         inverse = _ops.where(small, 0.0, _ops.reciprocal(_ops.where(small, 1.0, s)))
         return store(out, _ops.matmul(v * _ops.unsqueeze(inverse, -2), u.mT))
 
 
+def _alone(name: str, older: str, atol: Any, rtol: Any) -> None:
+    if atol is not None or rtol is not None:
+        raise TypeError(f"linalg.{name}: want {older}, or atol and rtol, got both")
+
+
 def matrix_rank(
-    A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False, out: Tensor | None = None
+    input: Tensor,
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """Returns the number of singular values above max(atol, rtol times the largest); arguments are those of `pinv`."""
-    a = A.detach()
+    """Returns the number of singular values above max(atol, rtol times the largest); arguments are those of `pinv`.
+
+    The older `tol` is an atol beside an rtol of 0.
+    """
+    if tol is not None:
+        _alone("matrix_rank", "tol", atol, rtol)
+        atol, rtol = tol, 0.0
+    a = input.detach()
     s = _ops.abs(_ops.linalg_eigh(a)[0]) if hermitian else _ops.linalg_svd(a)[1]
-    return store(out, _ops.sum(_ops.logical_not(_small(s, A, atol, rtol)), -1))
+    return store(out, _ops.sum(_ops.logical_not(_small(s, input, atol, rtol)), -1))
 
 
 def _largest(x: Tensor, dim: int, keepdim: bool = True) -> Tensor:
@@ -346,7 +375,7 @@ def _largest(x: Tensor, dim: int, keepdim: bool = True) -> Tensor:
 
 
 def vector_norm(
-    x: Tensor,
+    input: Tensor,
     ord: float = 2,
     dim: Any = None,
     keepdim: bool = False,
@@ -355,11 +384,11 @@ def vector_norm(
     out: Tensor | None = None,
 ) -> Tensor:
     """Returns the norm of vectors along dimensions, of all elements by default."""
-    return store(out, _ops.vector_norm(x, ord, dim, keepdim, dtype=dtype))
+    return store(out, _ops.vector_norm(input, ord, dim, keepdim, dtype=dtype))
 
 
 def matrix_norm(
-    A: Tensor,
+    input: Tensor,
     ord: Any = "fro",
     dim: Any = (-2, -1),
     keepdim: bool = False,
@@ -368,8 +397,8 @@ def matrix_norm(
     out: Tensor | None = None,
 ) -> Tensor:
     """Returns the norm of matrices in two dimensions: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
-    A = A if dtype is None else _ops.to(A, dtype=dtype)
-    n = len(A.shape)
+    input = input if dtype is None else _ops.to(input, dtype=dtype)
+    n = len(input.shape)
     for d in dim:
         if not -n <= d < n:
             raise IndexRangeError(f"linalg.matrix_norm: dimension {d} out of range, want [{-n}, {n - 1}]")
@@ -377,13 +406,13 @@ def matrix_norm(
     if a == b:
         raise ValueError(f"linalg.matrix_norm: want two different dimensions, got {tuple(dim)}")
     if ord == "fro":
-        return store(out, _ops.vector_norm(A, 2.0, (a, b), keepdim))
+        return store(out, _ops.vector_norm(input, 2.0, (a, b), keepdim))
     if ord in (1, -1, float("inf"), float("-inf")):
         inner, outer = (a, b) if abs(ord) == 1 else (b, a)
-        sums = _ops.sum(_ops.abs(A), inner, True)
+        sums = _ops.sum(_ops.abs(input), inner, True)
         result = _largest(sums, outer) if ord > 0 else _ops.amin(sums, outer, True)
     elif ord in ("nuc", 2, -2):
-        s = _ops.linalg_svd(_ops.movedim(A, (a, b), (-2, -1)))[1]
+        s = _ops.linalg_svd(_ops.movedim(input, (a, b), (-2, -1)))[1]
         reduce: Any = {"nuc": _ops.sum, 2: _largest, -2: _ops.amin}[ord]
         value = _ops.squeeze(reduce(s, -1, True), -1)
         for d in sorted((a, b)):
@@ -395,7 +424,7 @@ def matrix_norm(
 
 
 def norm(
-    A: Tensor,
+    input: Tensor,
     ord: Any = None,
     dim: Any = None,
     keepdim: bool = False,
@@ -404,46 +433,46 @@ def norm(
     dtype: DType | None = None,
 ) -> Tensor:
     """Returns a vector norm, or, with two dimensions and an order, a matrix norm."""
-    two = len(A.shape) == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2
+    two = len(input.shape) == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2
     if ord is not None and two:
-        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+        return matrix_norm(input, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
     if isinstance(ord, str):
-        raise ValueError(f"linalg.norm: ord {ord!r} wants a matrix, got shape {list(A.shape)} and dim {dim}")
-    return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype, out=out)
+        raise ValueError(f"linalg.norm: ord {ord!r} wants a matrix, got shape {list(input.shape)} and dim {dim}")
+    return vector_norm(input, 2 if ord is None else ord, dim, keepdim, dtype=dtype, out=out)
 
 
-def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
+def cond(input: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Returns the condition numbers of matrices in a norm, by default 2: inf for singular ones, 0 for empty ones."""
-    if 0 in A.shape[-2:]:
-        return store(out, _ops.zeros(*A.shape[:-2], dtype=A.dtype, device=A.device))
+    if 0 in input.shape[-2:]:
+        return store(out, _ops.zeros(*input.shape[:-2], dtype=input.dtype, device=input.device))
     if p is None or p in (2, -2):
-        s = de.svd(A)[1]
+        s = de.svd(input)[1]
         first, last = _ops.select(s, -1, 0), _ops.select(s, -1, -1)
         return store(out, last / first if p == -2 else first / last)
-    inverse, info = inv_ex(A)
-    return store(out, _ops.where(_ops.eq(info, 0), matrix_norm(A, p) * matrix_norm(inverse, p), math.inf))
+    inverse, info = inv_ex(input)
+    return store(out, _ops.where(_ops.eq(info, 0), matrix_norm(input, p) * matrix_norm(inverse, p), math.inf))
 
 
-def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """Returns the n-th power of square matrices, of their inverses if n is negative."""
-    return store(out, _ops.matrix_power(A, n) if n >= 0 else _ops.matrix_power(de.inv(A), -n))
+    return store(out, _ops.matrix_power(input, n) if n >= 0 else _ops.matrix_power(de.inv(input), -n))
 
 
 @without_autocast()
-def matrix_exp(A: Tensor) -> Tensor:
+def matrix_exp(input: Tensor) -> Tensor:
     """Returns the exponentials of square matrices.
 
     By scaling, a Taylor polynomial of degree 18 and squaring: Moler, Van Loan: Nineteen dubious ways to compute the
     exponential of a matrix, twenty-five years later, 2003.
     """
-    if len(A.shape) < 2 or A.shape[-1] != A.shape[-2]:
-        raise ValueError(f"matrix_exp: want square matrices, got shape {list(A.shape)}")
-    if A.numel() == 0:
-        return _ops.clone(A)
-    size = _ops.amax(_ops.sum(_ops.abs(A.detach()), -1)).item()
+    if len(input.shape) < 2 or input.shape[-1] != input.shape[-2]:
+        raise ValueError(f"matrix_exp: want square matrices, got shape {list(input.shape)}")
+    if input.numel() == 0:
+        return _ops.clone(input)
+    size = _ops.amax(_ops.sum(_ops.abs(input.detach()), -1)).item()
     squarings = max(0, int(size).bit_length()) if math.isfinite(size) else 0
-    x = A / 2.0**squarings
-    eye = _ops.expand(_ops.eye(A.shape[-1], dtype=A.dtype, device=A.device), A.shape)
+    x = input / 2.0**squarings
+    eye = _ops.expand(_ops.eye(input.shape[-1], dtype=input.dtype, device=input.device), input.shape)
     out = eye
     for k in range(18, 0, -1):
         out = eye + _ops.matmul(x, out) / k
@@ -472,21 +501,21 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     return store(out, _ops.sum(_ops.mul(x, y), dim))
 
 
-def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the first columns of the product of the reflections I - tau v v^T.
 
     Args:
-        A: below the diagonal of each column lies v; on it v is 1 and above 0
-        tau: of the reflections, one for each of the first columns of A
+        input: below the diagonal of each column lies v; on it v is 1 and above 0
+        tau: of the reflections, one for each of the first columns of input
         out: where the result goes
     """
-    m, n = A.shape[-2:]
+    m, n = input.shape[-2:]
     if not tau.shape[-1] <= n <= m:
         raise ValueError(
-            f"householder_product: got A {list(A.shape)} and tau {list(tau.shape)}, want tau <= columns <= rows"
+            f"householder_product: got input {list(input.shape)} and tau {list(tau.shape)}, want tau <= columns <= rows"
         )
-    eye = _ops.expand(_ops.eye(m, n, dtype=A.dtype, device=A.device), A.shape)
-    vectors = _ops.tril(A, -1) + eye
+    eye = _ops.expand(_ops.eye(m, n, dtype=input.dtype, device=input.device), input.shape)
+    vectors = _ops.tril(input, -1) + eye
     result = eye
     with without_autocast():
         for i in reversed(range(tau.shape[-1])):
@@ -495,9 +524,9 @@ def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) ->
     return store(out, result)
 
 
-def matrix_sqrth(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+def matrix_sqrth(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the square roots of symmetric positive definite matrices."""
-    values, vectors = de.eigh(A)
+    values, vectors = de.eigh(input)
     with without_autocast():
         return store(out, _ops.matmul(vectors * _ops.sqrt(values)[..., None, :], vectors.mT))
 
@@ -516,20 +545,20 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     return _ops.pow(column, _ops.arange(0, end=n, dtype=x.dtype, device=x.device))
 
 
-def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
+def tensorinv(input: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     """Returns the inverse of a tensor as a map from its last dimensions to its first `ind`."""
     rows = 1
-    for n in A.shape[:ind]:
+    for n in input.shape[:ind]:
         rows *= n
-    return store(out, _ops.reshape(de.inv(_ops.reshape(A, rows, -1)), (*A.shape[ind:], *A.shape[:ind])))
+    return store(out, _ops.reshape(de.inv(_ops.reshape(input, rows, -1)), (*input.shape[ind:], *input.shape[:ind])))
 
 
-def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Returns X with tensordot(A, X) = B over the last dimensions of A."""
+def tensorsolve(input: Tensor, other: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """Returns X with tensordot(input, X) = other over the last dimensions of input."""
     if dims is not None:
-        A = _ops.movedim(A, list(dims), [len(A.shape) - len(dims) + i for i in range(len(dims))])
-    shape = A.shape[len(B.shape) :]
-    return store(out, _ops.reshape(de.solve(_ops.reshape(A, B.numel(), -1), _ops.reshape(B, (-1,))), shape))
+        input = _ops.movedim(input, list(dims), [len(input.shape) - len(dims) + i for i in range(len(dims))])
+    shape = input.shape[len(other.shape) :]
+    return store(out, _ops.reshape(de.solve(_ops.reshape(input, other.numel(), -1), _ops.reshape(other, (-1,))), shape))
 
 
 def __getattr__(name: str) -> Any:

@@ -62,10 +62,7 @@ func (w *writer) text(name string) string {
 
 // reference writes the pages about the operations.
 func (w *writer) reference(families []*family) {
-	m := &manual{functions: map[string][]string{}}
-	for _, p := range pythonPlaces {
-		m.functions[p.list] = w.words("internal/coverage/" + p.list + ".txt")
-	}
+	m := &manual{python: pythonSignatures(w.text("internal/coverage/python.txt"))}
 	var err error
 	if m.sources, err = parseSources(filepath.Join(w.root, "core/op")); err != nil {
 		w.err = err

@@ -10,13 +10,19 @@ import (
 
 // A manual is what the pages about operations are made from.
 type manual struct {
-	sources   *sources
-	functions map[string][]string // the lists of PyTorch's names, by where they are in Python
+	sources *sources
+	python  map[string][]string // where Python finds operations, each with its signature
 }
 
-// pythonPlaces are where Python finds operations, and the lists of internal/coverage that say which.
-var pythonPlaces = []struct{ prefix, list string }{
-	{"plait.", "top"}, {"Tensor.", "tensor"}, {"plait.nn.functional.", "functional"}, {"plait.special.", "special"}, {"plait.linalg.", "linalg"},
+// pythonSignatures reads internal/coverage/python.txt, in which Python has written its functions of operations.
+func pythonSignatures(text string) map[string][]string {
+	out := map[string][]string{}
+	for line := range strings.Lines(text) {
+		if name, signature, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" {
+			out[name] = append(out[name], signature)
+		}
+	}
+	return out
 }
 
 // pages returns the pages of the reference, by file.
@@ -26,8 +32,8 @@ func (m *manual) pages(families []*family) map[string]string {
 	index.WriteString("<!-- Written by internal/gen/bindings from the rows of core/op. -->\n\n# The operations\n\n" +
 		"Each operation is a row of the registry in [core/op](../../core/op), and these pages are written from the rows: what is said of shapes\n" +
 		"and dtypes was found by applying the operation. Arguments have the names of Python; in Go they come in the same order, those behind\n" +
-		"the plain ones as fields of a struct of options, and C has a parameter for each. Python's functions also take what PyTorch's take\n" +
-		"besides: `out`, other forms of arguments, NumPy's names for them.\n\n" +
+		"the plain ones as fields of a struct of options, and C has a parameter for each. Python's signatures are those of its functions,\n" +
+		"PyTorch's, which may take other arguments than the engine does; they also take NumPy's names of arguments.\n\n" +
 		"Operations run on CPU devices and on GPUs. GPUs have no float64, and an operation that needs it says so where it is called.\n" +
 		"Dtypes that are not listed for an operation are refused with an error. A result that cannot be made is an error at once: in Python\n" +
 		"an exception, in Go a tensor that carries it, in C a negative handle. It names the operation, what it got and what it wanted.\n\n" +
@@ -64,24 +70,16 @@ func (m *manual) entry(b *strings.Builder, c, inPlace *call) {
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(b, "- %s: %s\n", what, fmt.Sprintf(format, args...))
 	}
-	result := "Tensor"
-	switch {
-	case c.results < 0:
-		result = "tuple[Tensor, ...]"
-	case c.results > 1:
-		result = "tuple[" + strings.TrimSuffix(strings.Repeat("Tensor, ", c.results), ", ") + "]"
-	}
-	if places := m.places(c.name); places != "" {
-		line("Python", "%s; `(%s) -> %s`", places, c.pythonParams(), result)
+	for _, signature := range m.python[c.name] {
+		line("Python", "`%s`", signature)
 	}
 	line("Go", "`op.%s`", m.sources.signature(c.fn))
 	line("C", "`plait_%s`", snake(c.goFuncName()))
 	if inPlace != nil {
-		at := m.places(inPlace.name)
-		if at != "" {
-			at += ", "
+		for _, signature := range m.python[inPlace.name] {
+			line("In place", "`%s`", signature)
 		}
-		line("In place", "%s`op.%s`, `plait_%s`", at, inPlace.fn, snake(inPlace.goFuncName()))
+		line("In place", "`op.%s`, `plait_%s`", inPlace.fn, snake(inPlace.goFuncName()))
 	}
 	for _, a := range c.args {
 		if a.Doc != "" {
@@ -107,21 +105,6 @@ func (m *manual) entry(b *strings.Builder, c, inPlace *call) {
 	if more := m.sources.more(c.fn); !strings.Contains(oneLine(r.Doc), more) {
 		fmt.Fprintf(b, "\n%s\n", prose(more))
 	}
-}
-
-// places returns where Python finds an operation.
-func (m *manual) places(name string) string {
-	var out []string
-	for _, p := range pythonPlaces {
-		short := name
-		if area := strings.TrimSuffix(strings.TrimPrefix(p.prefix, "plait."), "."); area == "special" || area == "linalg" {
-			short = strings.TrimPrefix(name, area+"_")
-		}
-		if slices.Contains(m.functions[p.list], short) {
-			out = append(out, "`"+p.prefix+short+"`")
-		}
-	}
-	return strings.Join(out, ", ")
 }
 
 // gradientOf says for which arguments an operation has a derivative.

@@ -15,13 +15,9 @@ import (
 func entries(t *testing.T) map[string]string {
 	t.Helper()
 	root := filepath.Join("..", "..", "..")
-	m := &manual{functions: map[string][]string{}}
-	for _, p := range pythonPlaces {
-		names, err := os.ReadFile(filepath.Join(root, "internal/coverage", p.list+".txt"))
-		require.NoError(t, err)
-		m.functions[p.list] = strings.Fields(string(names))
-	}
-	var err error
+	python, err := os.ReadFile(filepath.Join(root, "internal/coverage/python.txt"))
+	require.NoError(t, err)
+	m := &manual{python: pythonSignatures(string(python))}
 	m.sources, err = parseSources(filepath.Join(root, "core/op"))
 	require.NoError(t, err)
 	out := map[string]string{}
@@ -62,16 +58,17 @@ func TestEntriesOfTheReference(t *testing.T) {
 	all := entries(t)
 	for name, lines := range map[string][]string{
 		"cumsum": {
-			"- Python: `plait.cumsum`, `Tensor.cumsum`; `(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor`",
+			"- Python: `plait.cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor`",
+			"- Python: `Tensor.cumsum(dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor`",
 			"- Go: `op.CumSumWith(x *core.Tensor, dim int, o ScanOptions) *core.Tensor`",
-			"- In place: `Tensor.cumsum_`, `op.CumSumInPlace`, `plait_cumsum_in_place`",
+			"- In place: `Tensor.cumsum_(dim: int, *, dtype: DType | None = None) -> Tensor`", "- In place: `op.CumSumInPlace`, `plait_cumsum_in_place`",
 			"`([3, 4], -1)` → `[3, 4]`",
 			"- Dtypes: float16, bfloat16, float32, float64, int64 → the same; bool, uint8, int32 → int64",
 			"- Autocast: to float32 on a GPU",
 		},
 		"float_power":     {"- GPU: none: the result is float64"},
-		"cross_entropy":   {"- Python: `plait.nn.functional.cross_entropy`", "An index that is no class"},
-		"special_i1":      {"- Python: `plait.special.i1`"},
+		"cross_entropy":   {"- Python: `plait.nn.functional.cross_entropy(input: Tensor, target", "An index that is no class"},
+		"special_i1":      {"- Python: `plait.special.i1(input: Tensor"},
 		"gather":          {"- Gradient: of `input`"},
 		"unique":          {"- Waits: ", "- Gradient: none: "},
 		"special_airy_ai": {"- Gradient: none: its derivative"},

@@ -140,13 +140,14 @@ def with_out(function: F) -> F:
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}
         return store(out, function(*args, **kwargs))
 
-    wrapped.__signature__ = with_parameter(inspect.signature(function), "out")  # type: ignore[attr-defined]
+    wrapped.__signature__ = _and_out(inspect.signature(function))  # type: ignore[attr-defined]
     return wrapped  # type: ignore[return-value]
 
 
-def with_parameter(signature: inspect.Signature, name: str, default: Any = None) -> inspect.Signature:
-    """Returns a signature with one more parameter, for a keyword."""
-    more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+def _and_out(signature: inspect.Signature) -> inspect.Signature:
+    several = str(signature.return_annotation).startswith("tuple")
+    kind = "Sequence[Tensor] | None" if several else "Tensor | None"
+    more = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
     return signature.replace(parameters=[*signature.parameters.values(), more])
 
 
