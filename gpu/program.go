@@ -22,7 +22,8 @@ const (
 // A programKey names a program among those of its device: the generator's name, and what it specialises on.
 type programKey struct {
 	name string
-	bits [3]uint64
+	bits [5]uint64
+	more string // of a [shader], the choices for which bits have no room
 }
 
 // A program is WGSL text and, once it was needed, its pipeline.

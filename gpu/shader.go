@@ -12,12 +12,13 @@ import (
 // the same order each time, so that names and positions agree with the program that was compiled for an earlier call; the
 // text is only written when there is none.
 type shader struct {
-	key     programKey
-	nibbles int
-	words   []uint32
-	mems    []core.Memory
-	binds   []binding
-	err     error
+	key    programKey
+	chosen int    // bytes of choices
+	more   []byte // the choices for which the key's words have no room
+	words  []uint32
+	mems   []core.Memory
+	binds  []binding
+	err    error
 }
 
 // A binding is an operand of a shader: how it is read and written.
@@ -32,16 +33,25 @@ func newShader(r *recorder, name string) *shader {
 	return &shader{key: programKey{name: name}, words: r.begin()}
 }
 
-// choose makes the program special for a small number.
+// choose makes the program special for a number. No two lists of choices have one key: a number is written as digits of 7 bits, the
+// lowest first, of which all but the last say that another follows; and the last is one more, so that no digit is 0.
 func (s *shader) choose(v int) int {
-	at := s.nibbles
-	s.key.bits[1+at/16] |= uint64(v&0xf) << (4 * (at % 16))
-	s.nibbles++
-	if v>>4 != 0 {
-		s.choose(v >> 4)
-		s.choose(15)
+	u := uint64(v)
+	for ; u >= 0x7f; u >>= 7 {
+		s.digit(byte(u&0x7f) | 0x80)
 	}
+	s.digit(byte(u + 1))
 	return v
+}
+
+// digit adds a byte to the key: the first 32 to its words, so that keys are made without memory of their own.
+func (s *shader) digit(b byte) {
+	if at := s.chosen; at < 32 {
+		s.key.bits[1+at/8] |= uint64(b) << (8 * (at % 8))
+	} else {
+		s.more = append(s.more, b)
+	}
+	s.chosen++
 }
 
 // flag is choose for a truth value.
@@ -96,7 +106,7 @@ func (s *shader) both(name string, o *core.Operand, t expr.Type) string {
 
 func (s *shader) bind(name string, o *core.Operand, b binding) string {
 	b.access = access{name: name, dtype: o.DType, shared: b.out && packed(o.DType) > 1}
-	s.key.bits[0] = s.key.bits[0]<<4 | uint64(o.DType)
+	s.key.bits[0] = s.key.bits[0]<<4 | uint64(o.DType+1) // not 0, which no operand is
 	s.binds = append(s.binds, b)
 	s.mems = append(s.mems, o.Memory)
 	return s.uint(int(base(o)))
@@ -160,6 +170,9 @@ func (s *shader) compile(r *recorder, body func() string) (*program, error) {
 	}
 	if len(s.mems) > maxBuffers {
 		return nil, core.Errorf(core.NotImplemented, s.key.name, "%d operands are more than a program binds", len(s.mems))
+	}
+	if s.more != nil {
+		s.key.more = string(s.more)
 	}
 	return r.program(s.key, len(s.mems), func() string { return withLibrary(s.declarations() + body()) })
 }
