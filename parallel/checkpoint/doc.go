@@ -14,7 +14,7 @@
 // was, and the next save removes what it left.
 //
 // [Load] takes from the files what lies in the pieces that the ranks want now, after it has checked all of it: the index
-// holds the size of every file and a checksum of every piece. [Gather] and [Scatter] move whole tensors between one rank
+// holds the size of every file and a checksum of every piece, and ends with one of its own. [Gather] and [Scatter] move whole tensors between one rank
 // and the pieces of all, without files.
 //
 // [Training] is a module with its optimiser, schedule and random numbers: it names their pieces, and gives back what was loaded,

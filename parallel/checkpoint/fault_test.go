@@ -213,6 +213,8 @@ func TestDamagedIndex(t *testing.T) {
 		{`"dtype": "F32"`, `"dtype": "F33"`, "has the dtype"},
 		{`"file": 1`, `"file": 2`, "does not fit"},
 		{`.safetensors"`, `/../x.safetensors"`, "names the file"},
+		{`"n": 3`, `"n": 2`, "has another checksum"},
+		{`"crc32c": "`, `"crc32c": "0`, "has another checksum"},
 	} {
 		require.Contains(t, string(text), c.old)
 		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o666))

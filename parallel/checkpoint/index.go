@@ -65,18 +65,34 @@ var (
 	leftover  = regexp.MustCompile(`^([0-9a-f]{16}-\d{5}-of-\d{5}\.safetensors|index\.json)\.[0-9a-f]{8}\.tmp$`)
 )
 
-// write puts the index in its place in dir.
+// write puts the index in its place in dir, with a checksum of the text before it as its last entry.
 func (x *index) write(dir string) error {
-	err := disk.Replace(filepath.Join(dir, indexName), func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", " ")
-		return enc.Encode(x)
-	})
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	err := enc.Encode(x)
+	if err == nil {
+		b.Truncate(b.Len() - len("\n}\n"))
+		fmt.Fprintf(&b, "%s%08x\"\n}\n", sumMark, crc32.Checksum(b.Bytes(), castagnoli))
+		err = disk.Replace(filepath.Join(dir, indexName), func(w io.Writer) error {
+			_, err := w.Write(b.Bytes())
+			return err
+		})
+	}
 	if err != nil {
 		return errorf(core.IOError, "%w", err)
 	}
 	return nil
+}
+
+// sumMark is what stands before the checksum of an index.
+const sumMark = ",\n \"crc32c\": \""
+
+// intact reports whether an index has the checksum that it says. One without was not written by write.
+func intact(text []byte) bool {
+	at := bytes.LastIndex(text, []byte(sumMark))
+	return at < 0 || string(text[at:]) == fmt.Sprintf("%s%08x\"\n}\n", sumMark, crc32.Checksum(text[:at], castagnoli))
 }
 
 // readIndex reads the index of dir and checks all of it that needs no other file.
@@ -109,6 +125,9 @@ func readIndex(dir string) (*index, error) {
 		if err := t.check(name, len(x.Files)); err != nil {
 			return nil, fmt.Errorf("%s is damaged: %w", path, err)
 		}
+	}
+	if !intact(text) {
+		return nil, errorf(core.ValueError, "%s is damaged: it has another checksum than it says", path)
 	}
 	return x, nil
 }
