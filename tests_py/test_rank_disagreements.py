@@ -4,7 +4,8 @@ import re
 
 import plait
 import pytest
-from plait import nn
+from plait import distributed as dist
+from plait import nn, optim
 from ranks import on_ranks
 
 
@@ -59,3 +60,16 @@ def test_models_that_go_backward_in_another_order():
     error = refused(fn)
     assert "for bucket 0 (weight) of DDP model 1" in error
     assert "for bucket 0 (weight) of DDP model 2" in error
+
+
+def test_a_scaler_that_meets_another_sum():
+    def fn(rank):
+        model = plait.fully_shard(nn.Linear(4, 4, bias=False))
+        scaler = plait.amp.GradScaler(device="cpu")
+        scaler.scale(model(plait.ones(1, 4)).sum()).backward()
+        if rank:
+            dist.all_reduce(plait.zeros(2), op=dist.ReduceOp.MAX)
+        else:
+            scaler.unscale_(optim.SGD(model.parameters(), lr=0.1))
+
+    assert re.search(r"rank 0 calls all_reduce.* for whether a GradScaler steps; rank 1 calls all_reduce", refused(fn))

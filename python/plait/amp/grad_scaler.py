@@ -112,7 +112,7 @@ class GradScaler(_core.ObjectOwner):
             both[0] = _ops.maximum(both[0], found.to(both.device))
             both[1] = 1.0
         for group in groups:
-            all_reduce(both, op=ReduceOp.MAX, group=group)
+            all_reduce(both, op=ReduceOp.MAX, group=group._for("whether a GradScaler steps"))
         if len(out) or both[1].item():
             anywhere = both[0]
             check(_core.bind_ScalerFoundElsewhere(self._h, id(optimizer), anywhere._h))
