@@ -10,6 +10,10 @@ var (
 // NextAfter returns the number next to x in the direction of y, elementwise, for float32 and float64.
 func NextAfter(x, y *core.Tensor) *core.Tensor {
 	a := beginGiven("nextafter", x, y)
+	if a.err == nil && !x.IsNumber() && !y.IsNumber() && x.DType() != y.DType() {
+		d := core.ResultType(x, y)
+		return compose("nextafter", func() *core.Tensor { return NextAfter(castTo(x, d), castTo(y, d)) })
+	}
 	a.multipliable(x, y)
 	a.floating("the input", x)
 	if a.err == nil && x.DType().IsHalf() {

@@ -19,7 +19,9 @@ type CovOptions struct {
 func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 	defer autocast("cov", &x).end()
 	a := beginTensor("cov", x, o.FWeights, o.AWeights)
-	a.floating("the input", x)
+	if a.err == nil && !x.DType().IsFloat() {
+		return compose("cov", func() *core.Tensor { return Cov(castTo(x, a.mode.Context().DefaultDType()), correction, o) })
+	}
 	if a.err == nil && x.Dim() > 2 {
 		a.failf(core.ShapeError, "want at most two dimensions, got %v", x.Shape())
 	}
