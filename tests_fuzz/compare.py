@@ -21,6 +21,7 @@ DTYPES = {
     torch.bool: plait.bool,
 }
 # Relative tolerances: how far two right results lie from each other after a few roundings and sums.
+FLOOR = 4  # of a gradient, in units of the dtype's precision: seeds are about 1
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 
@@ -117,22 +118,24 @@ def flat(value: Any) -> list[Any]:
     return [value]
 
 
-def difference(want: Any, got: Any, scale: float = 1.0, defined: tuple[int, ...] | None = None) -> str:
+def difference(
+    want: Any, got: Any, scale: float = 1.0, defined: tuple[int, ...] | None = None, floor: float = 0.0
+) -> str:
     """Says how `got` differs from `want`, leaf by leaf; empty where it does not.
 
-    Values are compared of the leaves in `defined`, or of all.
+    Values are compared of the leaves in `defined`, or of all; `floor` is in units of precision.
     """
     a, b = flat(want), flat(got)
     if len(a) != len(b):
         return f"{len(b)} results, PyTorch {len(a)}"
     for k, (t, p) in enumerate(zip(a, b, strict=True)):
-        text = _leaf_difference(t, p, scale, defined is None or k in defined)
+        text = _leaf_difference(t, p, scale, defined is None or k in defined, floor)
         if text:
             return f"result {k}: {text}" if len(a) > 1 else text
     return ""
 
 
-def _leaf_difference(t: Any, p: Any, scale: float, values: bool) -> str:
+def _leaf_difference(t: Any, p: Any, scale: float, values: bool, floor: float) -> str:
     if not isinstance(t, torch.Tensor):
         if isinstance(t, (bool, int, str, type(None))):
             return "" if isinstance(p, type(t)) and t == p else f"{p!r}, PyTorch {t!r}"
@@ -149,22 +152,23 @@ def _leaf_difference(t: Any, p: Any, scale: float, values: bool) -> str:
         return f"dtype {p.dtype}, PyTorch {t.dtype}"
     if tuple(t.shape) != tuple(p.shape):
         return f"shape {tuple(p.shape)}, PyTorch {tuple(t.shape)}"
-    return values_differ(t, p, scale) if values else ""
+    return values_differ(t, p, scale, floor) if values else ""
 
 
-def values_differ(t: torch.Tensor, p: plait.Tensor, scale: float = 1.0) -> str:
+def values_differ(t: torch.Tensor, p: plait.Tensor, scale: float = 1.0, floor: float = 0.0) -> str:
     """Says how the values of two tensors of one shape and dtype differ."""
     a, b = array(t), (p.detach().float() if p.dtype == plait.bfloat16 else p.detach()).numpy()
     if t.dtype not in TOLERANCE:
         bad = a != b
     else:
         rtol = TOLERANCE[t.dtype] * scale
+        least = 1e-12 + floor * torch.finfo(t.dtype).eps
         finite = a[np.isfinite(a)]
         size = float(np.abs(finite.astype(np.float64)).max()) if finite.size else 0.0
         with np.errstate(all="ignore"):
             gap = np.abs(a.astype(np.float64) - b.astype(np.float64))
             bad = ~(
-                (gap <= rtol * (np.abs(a.astype(np.float64)) + 0.05 * size) + 1e-12)
+                (gap <= rtol * (np.abs(a.astype(np.float64)) + 0.05 * size) + least)
                 | (a == b)
                 | (np.isnan(a) & np.isnan(b))
             )

@@ -10,7 +10,7 @@ import plait
 import torch
 from torch.testing._internal.common_modules import module_db
 
-from tests_fuzz.compare import Absent, Converter, difference, flat, pick_layout
+from tests_fuzz.compare import FLOOR, Absent, Converter, difference, flat, pick_layout
 from tests_fuzz.operations import REFUSALS, refused
 from tests_fuzz.report import Report
 
@@ -130,7 +130,7 @@ def _gradients(reference: Any, module: Any, want: Any, got: Any, make: Converter
                 )
                 return
             continue
-        text = difference(t, p, 10.0)
+        text = difference(t, p, 10.0, floor=10 * FLOOR)
         if text:
             report.found("wrong gradient", f"{name}: {text}")
             return

@@ -17,7 +17,7 @@ import plait
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from tests_fuzz.compare import DTYPES, Absent, Converter, difference, flat, pick_layout, shares, values_differ
+from tests_fuzz.compare import DTYPES, FLOOR, Absent, Converter, difference, flat, pick_layout, shares, values_differ
 from tests_fuzz.known import ALIASES, GRADIENTS, UNDEFINED
 from tests_fuzz.report import Report
 
@@ -197,7 +197,7 @@ def _gradients(want: Any, got: Any, make: Converter, report: Report, scale: floa
                     )
                     return
                 continue
-            text = difference(t, p, 5 * scale)
+            text = difference(t, p, 5 * scale, floor=FLOOR)
             if text:
                 report.found("wrong gradient", text)
                 return

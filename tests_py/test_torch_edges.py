@@ -110,3 +110,13 @@ def test_triangular_solve_returns_a_copy_of_the_matrix():
     copy = plait.triangular_solve(plait.ones(2, 1), a)[1]
     copy[0, 0] = 9
     assert a[0, 0].item() == 1
+
+
+def test_hermitian_functions_read_the_lower_triangle():
+    plait.manual_seed(0)
+    a = plait.rand(2, 4, 4, dtype=plait.float64)
+    lower = a.tril() + a.tril(-1).mT
+    assert plait.allclose(plait.linalg.pinv(a, hermitian=True), plait.linalg.pinv(lower))
+    ones = plait.ones(3, 3).triu()  # its symmetric part has rank 3, what is below the diagonal says the same of 3 ones
+    assert plait.linalg.matrix_rank(ones, hermitian=True).item() == 3
+    assert plait.linalg.matrix_rank(ones.mT, hermitian=True).item() == 1

@@ -333,7 +333,7 @@ def pinv(
         return store(out, _ops.linalg_pinv(input, -1.0 if rtol is None else rtol))
     with without_autocast():
         if hermitian:
-            s, u = _ops.linalg_eigh(input)
+            s, u = _ops.linalg_eigh(mirrored(input, True))
             v = u
         else:
             u, s, vh = _ops.linalg_svd(input)
@@ -365,7 +365,7 @@ def matrix_rank(
         _alone("matrix_rank", "tol", atol, rtol)
         atol, rtol = tol, 0.0
     a = input.detach()
-    s = _ops.abs(_ops.linalg_eigh(a)[0]) if hermitian else _ops.linalg_svd(a)[1]
+    s = _ops.abs(_ops.linalg_eigh(mirrored(a, True))[0]) if hermitian else _ops.linalg_svd(a)[1]
     return store(out, _ops.sum(_ops.logical_not(_small(s, input, atol, rtol)), -1))
 
 
