@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
+import plait
 import pytest
+from plait.distributed.checkpoint._saving import Saving
 from plait.distributed.pipelining._batch import cut_batch
 
 SCRIPT = r"""
@@ -116,7 +118,7 @@ for name, function in callables():
             if isinstance(out, plait.Tensor) and out.numel() < 1000 and not out.is_meta:
                 out.tolist()
         except Exception as error:
-            if "internal error" in str(error) or isinstance(error, SystemError):
+            if isinstance(error, SystemError) or (isinstance(error, RuntimeError) and "internal error" in str(error)):
                 print("internal:", name, repr(error), file=log)
         faulthandler.cancel_dump_traceback_later()
 print("all done", file=log)
@@ -152,3 +154,15 @@ def test_many_wrong_arguments(seed):
 def test_batches_that_cannot_be_cut(samples, chunks):
     with pytest.raises(ValueError, match="want at least one micro-batch"):
         cut_batch(samples, chunks)
+
+
+def test_options_of_printing_are_numbers():
+    for name in ("precision", "threshold", "edgeitems", "linewidth"):
+        with pytest.raises(TypeError, match=f"{name} must be a number"):
+            plait.set_printoptions(**{name: b"ab"})
+    assert repr(plait.ones(1)) == "tensor([1.])"
+
+
+def test_a_save_whose_thread_fails_is_over():
+    with pytest.raises(TypeError):
+        Saving({}, "nowhere").result(60)

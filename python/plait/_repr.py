@@ -43,8 +43,15 @@ def set_printoptions(
         linewidth: characters in a line
         profile: default, short or full
         sci_mode: whether exponents are used; None decides by the values
+
+    Raises:
+        TypeError: for what is no number; then nothing has changed.
     """
     global _options
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    for name, value in given.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TypeError(f"set_printoptions: {name} must be a number, got {type(value).__name__} {value!r:.60}")
     if profile is not None:
         profiles = {
             "default": _Options(),
@@ -54,12 +61,7 @@ def set_printoptions(
         if profile not in profiles:
             raise ValueError(f"set_printoptions: profile must be default, short or full, got {profile!r}")
         _options = profiles[profile]
-    for name, value in (
-        ("precision", precision),
-        ("threshold", threshold),
-        ("edgeitems", edgeitems),
-        ("linewidth", linewidth),
-    ):
+    for name, value in given.items():
         if value is not None:
             setattr(_options, name, value)
     _options.sci_mode = sci_mode

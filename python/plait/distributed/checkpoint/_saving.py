@@ -31,11 +31,14 @@ class Saving(Future[None]):
         threading.Thread(target=self._follow, args=(pending,), name="plait-checkpoint").start()
 
     def _follow(self, pending: int) -> None:
-        while (status := _core.bind_CheckpointWaitFor(pending, SLICE)) == 0:
-            pass
-        _core.bind_ObjectRelease(pending)
-        if status < 0:
-            self.set_exception(checkpoint_error("async_save", self._folder, error_from(status)))
+        try:
+            while (status := _core.bind_CheckpointWaitFor(pending, SLICE)) == 0:
+                pass
+            _core.bind_ObjectRelease(pending)
+            if status < 0:
+                raise checkpoint_error("async_save", self._folder, error_from(status))
+        except BaseException as error:  # whatever it is: who waits must not wait for ever
+            self.set_exception(error)
         else:
             self._forget()
             self.set_result(None)
