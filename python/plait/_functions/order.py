@@ -289,8 +289,6 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     dims = list(range(len(input.shape))) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     distance = 1 if spacing is None else spacing
     steps = [distance] * len(dims) if isinstance(distance, int | float) else list(distance)
-    if any(getattr(h, "ndim", 0) for h in steps):
-        raise NotImplementedError("gradient: spacing must be numbers, coordinates of the elements are not there")
     if len(steps) != len(dims):
         raise ValueError(f"gradient: got {len(steps)} spacings for {len(dims)} dimensions")
     return tuple(_derivative(input, d, h, edge_order) for d, h in zip(dims, steps, strict=True))
