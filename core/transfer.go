@@ -158,44 +158,44 @@ func (t *Tensor) Bytes() ([]byte, error) {
 }
 
 // bytes is [Tensor.Bytes] of what is pinned.
-func (t *pinned) bytes() ([]byte, error) {
-	if t.storage.Device().Kind() == MetaKind {
-		return nil, Errorf(NotImplemented, "read", "a tensor on the meta device has a shape, %v, and no values; materialize makes them, and to_empty memory without them", t.shape)
+func (p *pinned) bytes() ([]byte, error) {
+	if p.storage.Device().Kind() == MetaKind {
+		return nil, Errorf(NotImplemented, "read", "a tensor on the meta device has a shape, %v, and no values; materialize makes them, and to_empty memory without them", p.shape)
 	}
-	n, size := Numel(t.shape), t.dtype.Size()
+	n, size := Numel(p.shape), p.dtype.Size()
 	if n == 0 {
-		return nil, t.storage.Wait()
+		return nil, p.storage.Wait()
 	}
 	out := make([]byte, n*size)
-	if IsContiguous(t.shape, t.strides) {
-		if err := t.storage.read(out, t.offset*size); err != nil {
+	if IsContiguous(p.shape, p.strides) {
+		if err := p.storage.read(out, p.offset*size); err != nil {
 			return nil, err
 		}
 		return out, nil
 	}
-	low, high := t.offset, t.offset
-	for i, d := range t.shape {
-		if span := (d - 1) * t.strides[i]; span < 0 {
+	low, high := p.offset, p.offset
+	for i, d := range p.shape {
+		if span := (d - 1) * p.strides[i]; span < 0 {
 			low += span
 		} else {
 			high += span
 		}
 	}
 	span := make([]byte, (high-low+1)*size)
-	if err := t.storage.read(span, low*size); err != nil {
+	if err := p.storage.read(span, low*size); err != nil {
 		return nil, err
 	}
-	index := make([]int, len(t.shape))
-	at := t.offset - low
+	index := make([]int, len(p.shape))
+	at := p.offset - low
 	for i := range n {
 		copy(out[i*size:(i+1)*size], span[at*size:])
 		for d := len(index) - 1; d >= 0; d-- {
 			index[d]++
-			at += t.strides[d]
-			if index[d] < t.shape[d] {
+			at += p.strides[d]
+			if index[d] < p.shape[d] {
 				break
 			}
-			at -= index[d] * t.strides[d]
+			at -= index[d] * p.strides[d]
 			index[d] = 0
 		}
 	}
