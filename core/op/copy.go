@@ -130,8 +130,8 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		if shape, err := core.Broadcast("copy_", t.Shape(), src.Shape()); err != nil || !slices.Equal(shape, t.Shape()) {
 			a.failf(core.ShapeError, "shape %v cannot be broadcast to %v", src.Shape(), t.Shape())
 		}
+		a.lie(t.Shape(), src)
 	}
-	a.lie(t.Shape(), src)
 	if a.err != nil {
 		return a.fail()
 	}
