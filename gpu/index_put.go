@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -54,103 +53,6 @@ func destinations(r *recorder, c *core.Call, out *core.Operand, index []core.Ope
 	})
 }
 
-// putRows writes or combines rows of values where dest says. Of the rows that go to one place, the first takes them all,
-// in their order; the last, where they are not combined. With apart, they are added up, and average divides by their number, before
-// the sum is added to what is there.
-func putRows(r *recorder, dest core.Memory, n int, out, values *core.Operand, front, lead, mode int, apart, average bool) error {
-	rest := core.Numel(out.Shape[front:])
-	if n == 0 || rest == 0 {
-		return nil
-	}
-	s := newShader(r, "index_put")
-	t := numbersOf(out.DType)
-	from := s.wordsOf("dest", dest)
-	s.both("y", out, t)
-	value, first := "", "0u"
-	if s.flag(values.IsNumber) {
-		if t == expr.F32 {
-			value = s.float(values.Number.Float)
-		} else {
-			value = s.long(values.Number.Int)
-		}
-	} else {
-		first = s.in("v", values, t, expr.Number)
-	}
-	count, width := s.uint(n), s.uint(rest)
-	s.choose(mode)
-	s.flag(apart)
-	s.flag(average)
-	outRest := restOf(out, front)
-	valueFront, valueRest := core.Operand{IsNumber: true}, core.Operand{IsNumber: true}
-	frontShape := []int{n}
-	if !values.IsNumber {
-		valueFront, valueRest = frontOf(values, lead), restOf(values, lead)
-		frontShape = valueFront.Shape
-	}
-	outer, inner := newLayout(frontShape, &valueFront), newLayout(outRest.Shape, &outRest, &valueRest)
-	outerRank, innerRank := s.choose(len(outer.sizes)), s.choose(len(inner.sizes))
-	outerAt, innerAt := s.loop(&outer), s.loop(&inner)
-	return s.run(r, n, func() string {
-		read := value
-		if read == "" {
-			read = "ld_v(value_row(o) + in_1)"
-		}
-		rows := "fn value_row(o: u32) -> u32 {\n" + walkAs("at_", "o", outerRank, 1, outerAt, []string{first}) + "  return at_0;\n}\n"
-		text := "var<workgroup> found: atomic<u32>;\nvar<workgroup> total: atomic<u32>;\nvar<workgroup> list: array<u32, 256>;\n" + rows + fmt.Sprintf(entry, 64) + `
-  if (group >= ` + count + `) { return; }
-  let place = dest[` + from + ` + group];
-  if (place == ` + nowhere + `) { return; }
-`
-		// The rows that go here, in order, as far as there is room for them.
-		gathered := `
-  for (var o = group + li; o < ` + count + `; o += 64u) {
-    if (dest[` + from + ` + o] == place) { let e = atomicAdd(&total, 1u); if (e < 256u) { list[e] = o; } }
-  }
-  workgroupBarrier();
-  let terms = atomicLoad(&total);
-  if (li == 0u && terms <= 256u) {
-    for (var e = 1u; e < terms; e++) {
-      let o = list[e];
-      var k = e;
-      while (k > 0u && list[k - 1u] > o) { list[k] = list[k - 1u]; k = k - 1u; }
-      list[k] = o;
-    }
-  }
-  workgroupBarrier();
-`
-		begin, end := "0u", "group"
-		if mode == assignMode {
-			begin, end, gathered = "group + 1u", count, ""
-		}
-		text += `
-  for (var o = ` + begin + ` + li; o < ` + end + `; o += 64u) { if (dest[` + from + ` + o] == place) { atomicStore(&found, 1u); } }
-  workgroupBarrier();
-  if (atomicLoad(&found) == 1u) { return; }
-` + gathered + `
-  for (var q = li; q < ` + width + `; q += 64u) {
-` + walkAs("in_", "q", innerRank, 2, innerAt, []string{"place", "0u"})
-		if mode == assignMode {
-			return text + "    let o = group;\n    st_y(in_0, " + read + ");\n  }\n}\n"
-		}
-		sum, finish := "ld_y(in_0)", ""
-		if apart {
-			sum, finish = "0.0", "    sum = ld_y(in_0) + sum;\n"
-		}
-		if average {
-			finish = "    sum = sum / f32(terms);\n" + finish
-		}
-		take := "let v = " + read + "; sum = " + combined(mode, t, "sum", "v") + ";"
-		return text + `
-    var sum = ` + sum + `;
-    if (terms <= 256u) {
-      for (var e = 0u; e < terms; e++) { let o = list[e]; ` + take + ` }
-    } else {
-      for (var o = group; o < ` + count + `; o++) { if (dest[` + from + ` + o] == place) { ` + take + ` } }
-    }
-` + finish + "    st_y(in_0, sum);\n  }\n}\n"
-	})
-}
-
 // indexPutCall, in place: Outs[0][Ins[1][b..], Ins[2][b..], .., r..] = Ins[0][b.., r..], or combined as Ints[1] says. With
 // Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names in messages. Ins[0] may be a
 // number.
@@ -164,7 +66,8 @@ func indexPutCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	return putRows(r, dest, n, out, &c.Ins[0], len(index), len(index[0].Shape), int(c.Ints[1]), false, false)
+	p := placing{dest: dest, lines: 1, n: n, mode: int(c.Ints[1])}
+	return p.rows(out, len(index), &c.Ins[0], len(index[0].Shape)).run(r)
 }
 
 // embeddingBackwardCall: Outs[0][v, :] = the sum of Ins[0][b.., :] over all b with Ins[1][b..] == v; zero for v == Ints[0].
@@ -185,5 +88,6 @@ func embeddingBackwardCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	return putRows(r, dest, n, out, &c.Ins[0], 1, len(c.Ins[1].Shape), addMode, true, c.Ints[1] != 0)
+	p := placing{dest: dest, lines: 1, n: n, mode: addMode, apart: true, average: c.Ints[1] != 0}
+	return p.rows(out, 1, &c.Ins[0], len(c.Ins[1].Shape)).run(r)
 }

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -98,6 +99,9 @@ func combined(mode int, t expr.Type, a, b string) string {
 	return [...]string{b, a + " + " + b, a + " * " + b, "plait_max_f32(" + a + ", " + b + ")", "plait_min_f32(" + a + ", " + b + ")"}[mode]
 }
 
+// shortLine is how long a line is at most that each of its elements looks through.
+const shortLine = 64
+
 // scatterCall, in place: Outs[0][.., Ins[0][.., j, ..], ..] = Ins[1][.., j, ..] in dimension Ints[0], or combined as Ints[1]
 // says. Ins[1] may be a number. Of the elements of a line that go to one place, the first (the last, where they are not
 // combined) takes them all, in their order.
@@ -110,6 +114,9 @@ func scatterCall(r *recorder, c *core.Call) error {
 	}
 	size, stride, length, indexStep, srcStep := 1, 0, 1, 0, 0
 	to := *out
+	if len(index.Shape) > 0 && index.Shape[dim] > shortLine {
+		return scatterSorted(r, c)
+	}
 	if len(index.Shape) > 0 {
 		size, stride, length, indexStep = out.Shape[dim], out.Strides[dim], index.Shape[dim], index.Strides[dim]
 		to.Shape, to.Strides = index.Shape, append([]int{}, out.Strides...)
@@ -171,6 +178,58 @@ func scatterCall(r *recorder, c *core.Call) error {
   st_y(at, sum);
 `)
 	})
+}
+
+// scatterSorted is scatterCall for lines of any length.
+func scatterSorted(r *recorder, c *core.Call) error {
+	out, index, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
+	dim := int(c.Ints[0])
+	n, length, size := index.Numel(), index.Shape[dim], out.Shape[dim]
+	dest, err := r.temp(4 * n)
+	if err != nil {
+		return err
+	}
+	to := *out // along the dimension the index says where
+	to.Shape, to.Strides = index.Shape, slices.Clone(out.Strides)
+	to.Strides[dim] = 0
+	lined, toLined := innermost(index, dim), innermost(&to, dim)
+	s := newShader(r, "scatter destinations")
+	j, words, count, first := s.in("index", index, expr.I64, expr.Number), s.wordsOf("dest", dest), s.uint(n), s.uint(int(base(out)))
+	sizeWord, step, lengthWord, inner := s.uint(size), s.uint(out.Strides[dim]), s.uint(length), s.uint(core.Numel(index.Shape[dim+1:]))
+	fault := s.faults(r, c, func(c *core.Call, at uint32) error { return outOfRange(c, at, dim, size) })
+	l := newLayout(lined.Shape, &lined, &toLined)
+	rank := s.choose(len(l.sizes))
+	at := s.loop(&l)
+	err = s.run(r, groupsFor(n), func() string {
+		return each(count, walk(rank, 2, at, []string{j, first})+"  var ok = true;\n"+checked("k", "ld_index(at_0)", sizeWord, false)+fmt.Sprintf(`
+  if (!ok) {
+    let line = i / %[1]s;
+    let position = ((line / %[2]s) * %[1]s + i %% %[1]s) * %[2]s + line %% %[2]s;
+    %[3]s
+    dest[%[4]s + i] = `+nowhere+`;
+    return;
+  }
+  dest[%[4]s + i] = at_1 + k * %[5]s;
+`, lengthWord, inner, fault("position"), words, step))
+	})
+	if err != nil {
+		return err
+	}
+	values := *src
+	if !src.IsNumber {
+		values.Shape = index.Shape
+		values = innermost(&values, dim)
+	}
+	p := placing{dest: dest, lines: n / length, n: length, mode: int(c.Ints[1])}
+	return p.rows(out, len(out.Shape), &values, len(index.Shape)).run(r)
+}
+
+// innermost returns an operand with a dimension behind the others.
+func innermost(o *core.Operand, dim int) core.Operand {
+	moved := *o
+	moved.Shape = append(slices.Delete(slices.Clone(o.Shape), dim, dim+1), o.Shape[dim])
+	moved.Strides = append(slices.Delete(slices.Clone(o.Strides), dim, dim+1), o.Strides[dim])
+	return moved
 }
 
 // restOf returns an operand's dimensions from the given one on.

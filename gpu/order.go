@@ -28,9 +28,13 @@ type entries struct {
 // line returns how many entries there are of a line.
 func (e *entries) line() int { return (e.runs-1)*e.run + e.final }
 
-func (r *recorder) newEntries(lines, runs, run, final int, wide bool) (*entries, error) {
-	e := &entries{wide: wide, lines: lines, runs: runs, run: run, final: final}
+// newEntries returns entries in room, if that is memory, which must be large enough.
+func (r *recorder) newEntries(lines, runs, run, final int, wide bool, room core.Memory) (*entries, error) {
+	e := &entries{memory: room, wide: wide, lines: lines, runs: runs, run: run, final: final}
 	e.room = lines * e.line()
+	if room.Handle != 0 {
+		return e, nil
+	}
 	words := 2
 	if wide {
 		words = 3
@@ -61,8 +65,11 @@ fn %[1]s_put(i: u32, key: vec2<u32>, index: u32) { %[1]s[%[3]s + i] = key.y;%[5]
 // returns WGSL with the function key_of(line, index); name names the programs.
 func (r *recorder) sortLines(name string, lines, n, keep int, wide bool, bind func(s *shader) func() string) (*entries, error) {
 	e, err := r.sortTiles(name, lines, n, keep, wide, bind)
+	var spare core.Memory // of the entries before, which are no more than those before them
 	for err == nil && e.runs > 1 {
-		e, err = r.mergeRuns(e, keep)
+		from := e
+		e, err = r.mergeRuns(from, keep, spare)
+		spare = from.memory
 	}
 	return e, err
 }
@@ -71,7 +78,7 @@ func (r *recorder) sortLines(name string, lines, n, keep int, wide bool, bind fu
 func (r *recorder) sortTiles(name string, lines, n, keep int, wide bool, bind func(s *shader) func() string) (*entries, error) {
 	tile := min(max(1<<bits.Len(uint(n-1)), 2), sortedTile)
 	runs := ceil(n, tile)
-	e, err := r.newEntries(lines, runs, min(tile, keep), min(n-(runs-1)*tile, keep), wide)
+	e, err := r.newEntries(lines, runs, min(tile, keep), min(n-(runs-1)*tile, keep), wide, core.Memory{})
 	if err != nil {
 		return nil, err
 	}
@@ -129,13 +136,13 @@ func (r *recorder) sortTiles(name string, lines, n, keep int, wide bool, bind fu
 	})
 }
 
-// mergeRuns joins runs of each line two by two, of which the first keep entries stay.
-func (r *recorder) mergeRuns(e *entries, keep int) (*entries, error) {
+// mergeRuns joins runs of each line two by two, of which the first keep entries stay, into room, if that is memory.
+func (r *recorder) mergeRuns(e *entries, keep int, room core.Memory) (*entries, error) {
 	final := e.final
 	if e.runs%2 == 0 {
 		final = min(e.run+e.final, keep)
 	}
-	m, err := r.newEntries(e.lines, ceil(e.runs, 2), min(2*e.run, keep), final, e.wide)
+	m, err := r.newEntries(e.lines, ceil(e.runs, 2), min(2*e.run, keep), final, e.wide, room)
 	if err != nil {
 		return nil, err
 	}

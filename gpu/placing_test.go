@@ -1,0 +1,173 @@
+package gpu_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// smallNumbers returns small whole numbers, whose sums do not round, and of which few are not 1 or -1, so that products stay small.
+func smallNumbers(rng *rand.Rand, d core.DType, shape ...int) *core.Tensor {
+	v := make([]float64, core.Numel(shape))
+	for i := range v {
+		switch v[i] = 1; {
+		case rng.IntN(300) == 0:
+			v[i] = 2
+		case d != core.Uint8 && d != core.Bool && rng.IntN(2) == 0:
+			v[i] = -1
+		case d == core.Bool:
+			v[i] = float64(rng.IntN(2))
+		}
+	}
+	return op.To(op.Reshape(core.FromSlice(v, len(v)), shape...), d)
+}
+
+func indicesBelow(rng *rand.Rand, n int, shape ...int) *core.Tensor {
+	v := make([]int64, core.Numel(shape))
+	for i := range v {
+		v[i] = int64(rng.IntN(n))
+	}
+	return op.Reshape(core.FromSlice(v, len(v)), shape...)
+}
+
+var everyDType = []core.DType{core.Float32, core.Float16, core.BFloat16, core.Int64, core.Int32, core.Uint8, core.Bool}
+
+// scattered returns the results of every mode.
+func scattered(dim int) func(x ...*core.Tensor) []*core.Tensor {
+	return func(x ...*core.Tensor) []*core.Tensor {
+		out := []*core.Tensor{
+			op.Scatter(x[0], dim, x[1], x[2]), op.Scatter(x[0], dim, x[1], core.IntNum(1)), op.ScatterAdd(x[0], dim, x[1], x[2]),
+		}
+		for _, reduce := range []string{"sum", "prod", "mean", "amax", "amin"} {
+			if reduce == "mean" && x[0].DType() == core.Bool {
+				continue
+			}
+			out = append(out, op.ScatterReduce(x[0], dim, x[1], x[2], reduce, true), op.ScatterReduce(x[0], dim, x[1], x[2], reduce, false))
+		}
+		return out
+	}
+}
+
+// Lines longer than those that are looked through, in every dimension, with many elements for each place, and runs of one place that
+// are cut into pieces.
+func TestLinesAreScatteredAsOnTheCPU(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(21, 22))
+	for _, d := range everyDType {
+		for _, c := range []struct {
+			shape, index []int
+			dim          int
+		}{{[]int{5}, []int{1100}, 0}, {[]int{3, 7}, []int{3, 130}, 1}, {[]int{40, 2, 3}, []int{300, 2, 2}, 0}} {
+			if c.dim == 1 && d != core.Float32 || len(c.shape) == 3 && d != core.Uint8 {
+				continue // programs differ by dtype and by shape, but not by both
+			}
+			x, src := smallNumbers(rng, d, c.shape...), smallNumbers(rng, d, append([]int{c.index[0] + 1}, c.index[1:]...)...)
+			exactly(t, scattered(c.dim), x, indicesBelow(rng, c.shape[c.dim], c.index...), src)
+		}
+	}
+}
+
+// Rows that are put by looking through them and that are sorted, wider and narrower than a workgroup.
+func TestRowsArePutAsOnTheCPU(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(23, 24))
+	for _, d := range everyDType {
+		for _, c := range []struct{ n, places, width int }{{200, 3, 5}, {300, 2, 1}, {700, 9, 3}, {1400, 300, 2}, {300, 40, 1100}} {
+			if c.n != 700 && d != core.Float32 && (d != core.Uint8 || c.width < 1000) {
+				continue // programs differ by dtype and by shape, but not by both
+			}
+			x, values := smallNumbers(rng, d, c.places, c.width), smallNumbers(rng, d, c.n, c.width)
+			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+				out := []*core.Tensor{
+					op.IndexPut(x[0], x[1:2], x[2], false), op.IndexPut(x[0], x[1:2], x[2], true), op.IndexPut(x[0], x[1:2], core.IntNum(1), true),
+					op.IndexAdd(x[0], 0, x[1], x[2]),
+				}
+				columns := op.Transpose(x[0], 0, 1) // elements of a column lie far apart
+				return append(out, op.IndexAdd(columns, 1, x[1], op.Transpose(x[2], 0, 1)))
+			}, x, indicesBelow(rng, c.places, c.n), values)
+		}
+	}
+}
+
+// The gradients of an embedding of more rows than are looked through, and their averages, some of a row that is left out.
+func TestManyRowsOfAnEmbeddingHaveGradients(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(25, 26))
+	index := op.Reshape(indicesBelow(rng, 7, 2100), 3, 700)
+	w, g := smallNumbers(rng, core.Float32, 7, 70).SetRequiresGrad(true), smallNumbers(rng, core.Float32, 3, 700, 70)
+	padding := 2
+	for _, o := range []op.EmbeddingOptions{{}, {PaddingIdx: &padding}, {ScaleGradByFreq: true}} {
+		core.Tidy(func() {
+			same(t, 1e-6, func(x ...*core.Tensor) []*core.Tensor {
+				grads, err := autograd.Grad([]*core.Tensor{op.Embedding(x[0], x[1], o)}, []*core.Tensor{x[1]}, []*core.Tensor{x[2]}, autograd.Options{})
+				require.NoError(t, err)
+				return grads
+			}, index, w, g)
+		})
+	}
+}
+
+// All rows have one place: an invocation that took them all would be past the limit of loops, and no other would have any work.
+func TestOneLongRunIsCutIntoPieces(t *testing.T) {
+	d := device(t)
+	rng := rand.New(rand.NewPCG(27, 28))
+	n, long := 100_000, core.Int64
+	for _, dtype := range []core.DType{core.Float32, core.Int64} {
+		x, index, src := smallNumbers(rng, dtype, 3), op.Full([]int{n}, core.IntNum(1), op.TensorOptions{DType: &long}), smallNumbers(rng, dtype, n)
+		exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+			return []*core.Tensor{op.Scatter(x[0], 0, x[1], x[2]), op.ScatterAdd(x[0], 0, x[1], x[2]), op.IndexPut(x[0], x[1:2], x[2], true),
+				op.ScatterReduce(x[0], 0, x[1], x[2], "amax", false)}
+		}, x, index, src)
+	}
+	core.Tidy(func() {
+		x, index, src := op.ToDevice(op.Zeros(3), d), op.ToDevice(op.Full([]int{n}, core.IntNum(1), op.TensorOptions{DType: &long}), d), op.ToDevice(op.Ones(n), d)
+		require.NoError(t, d.Synchronize())
+		before := d.Traffic().Dispatches
+		op.ScatterAddInPlace(x, 0, index, src)
+		require.NoError(t, d.Synchronize())
+		// Places, tiles of 1024, seven times runs that are joined, extents, and three levels of pieces of 256.
+		require.Equal(t, 1+1+7+1+3, d.Traffic().Dispatches-before)
+	})
+}
+
+// Sums of numbers that round do not depend on when workgroups run.
+func TestSumsOfRunsAreTheSameEveryTime(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		rng := rand.New(rand.NewPCG(29, 30))
+		x, index, src := op.ToDevice(op.Randn(4), d), op.ToDevice(indicesBelow(rng, 4, 5000), d), op.ToDevice(op.Randn(5000), d)
+		want := op.ScatterAdd(x, 0, index, src)
+		for range 3 {
+			require.NoError(t, equal(t, want, op.ScatterAdd(x, 0, index, src), 0, "sum"))
+		}
+	})
+}
+
+func TestIndicesOutOfRangeInLongLines(t *testing.T) {
+	d := device(t)
+	v := make([]int64, 2*100*3)
+	v[1*300+70*3+2] = 9
+	core.Tidy(func() {
+		index := op.ToDevice(op.Reshape(core.FromSlice(v), 2, 100, 3), d)
+		y := op.ScatterAdd(op.ToDevice(op.Zeros(2, 5, 3), d), 1, index, op.ToDevice(op.Ones(2, 100, 3), d))
+		_, err := core.Values[float32](y)
+		require.ErrorContains(t, err, "the index at position 512 is out of range for dimension 1 of size 5")
+	})
+}
+
+func TestAMillionIndicesAreScattered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large")
+	}
+	device(t)
+	rng := rand.New(rand.NewPCG(31, 32))
+	n := 1 << 20
+	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+		return []*core.Tensor{op.Scatter(x[0], 0, x[1], x[2]), op.ScatterAdd(x[0], 0, x[1], x[2]), op.IndexPut(x[0], x[1:2], x[2], true)}
+	}, smallNumbers(rng, core.Float32, 5000), indicesBelow(rng, 5000, n), smallNumbers(rng, core.Float32, n))
+}
