@@ -87,7 +87,11 @@ func ReducerLowered(h Object, out TensorsOut) (status Status) {
 // ReducerSetSync says whether passes from now on are to be synchronised, and returns 1 if they were, else 0.
 func ReducerSetSync(h Object, on bool) (status Status) {
 	defer protect("no_sync", &status)
-	return truth(reducer(h).SetSync(on))
+	r, before := reducer(h), false
+	if err := r.Use(func() { before = r.SetSync(on) }); err != nil {
+		return failure(err)
+	}
+	return truth(before)
 }
 
 // ReducerWait waits until the gradients of the last pass are known.
@@ -275,12 +279,18 @@ func ReducerClocks(h Object, out IntsOut, n int64) (status Status) {
 	defer protect("clocks", &status)
 	r := reducer(h)
 	slots := handle.Slice[int64](out, n)
-	for i, c := range r.Clocks() {
-		if i < len(slots) {
-			slots[i] = int64(c)
+	err := r.Use(func() {
+		for i, c := range r.Clocks() {
+			if i < len(slots) {
+				slots[i] = int64(c)
+			}
 		}
+		status = int64(r.Staleness())
+	})
+	if err != nil {
+		return failure(err)
 	}
-	return int64(r.Staleness())
+	return status
 }
 
 // SyncBatchNorm is batch normalisation in training with the mean and variance over the batches of all ranks of a group. The

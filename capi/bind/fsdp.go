@@ -129,8 +129,8 @@ func FsdpUnitUnshard(h Object, show bool) (status Status) {
 // FsdpUnitReshard frees a unit's full parameters.
 func FsdpUnitReshard(h Object) (status Status) {
 	defer protect("reshard", &status)
-	fsdpUnit(h).Reshard()
-	return 0
+	u := fsdpUnit(h)
+	return failure(u.Use(u.Reshard))
 }
 
 // FsdpUnitGathered returns 1 if the module's tensors are the full parameters, else 0.
@@ -144,32 +144,37 @@ func FsdpUnitGathered(h Object) (status int64) {
 func FsdpUnitSet(h Object, what int64, on bool) (status Status) {
 	defer protect("fsdp", &status)
 	u := fsdpUnit(h)
-	switch what {
-	case 0:
-		return truth(u.SetSync(on))
-	case 1:
-		u.SetAllReduce(on)
-	case 2:
-		u.SetKeepAfterForward(!on)
-	default:
-		u.SetReshardAfterBackward(on)
+	err := u.Use(func() {
+		switch what {
+		case 0:
+			status = truth(u.SetSync(on))
+		case 1:
+			u.SetAllReduce(on)
+		case 2:
+			u.SetKeepAfterForward(!on)
+		default:
+			u.SetReshardAfterBackward(on)
+		}
+	})
+	if err != nil {
+		return failure(err)
 	}
-	return 0
+	return status
 }
 
 // FsdpUnitDivide sets by what sums of gradients are divided; 0 means the number of ranks.
 func FsdpUnitDivide(h Object, factor float64) (status Status) {
 	defer protect("set_gradient_divide_factor", &status)
-	fsdpUnit(h).SetDivideFactor(factor)
-	return 0
+	u := fsdpUnit(h)
+	return failure(u.Use(func() { u.SetDivideFactor(factor) }))
 }
 
 // FsdpUnitPrefetch sets which n units to gather when the forward, or backward, pass of a unit begins; a negative n stands
 // for the one that came next in the last pass.
 func FsdpUnitPrefetch(h Object, backward bool, units Ints, n int64) (status Status) {
 	defer protect("set_modules_to_prefetch", &status)
-	fsdpUnit(h).SetPrefetch(backward, fsdpUnits(units, n))
-	return 0
+	u, list := fsdpUnit(h), fsdpUnits(units, n)
+	return failure(u.Use(func() { u.SetPrefetch(backward, list) }))
 }
 
 // FsdpUnitTake moves a parameter that modules of both units use from one unit to another, where it gets a name.

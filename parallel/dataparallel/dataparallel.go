@@ -90,8 +90,7 @@ func (d *DataParallel) SetWeights(weights []float64) error {
 	if err := checkWeights(weights, len(d.devices)); err != nil {
 		return err
 	}
-	d.options.Weights, d.options.Measure = weights, false
-	return nil
+	return d.replicas.Use(func() { d.options.Weights, d.options.Measure = weights, false })
 }
 
 // SetSyncMode sets when gradients reach the module: see [SyncMode].
@@ -111,6 +110,10 @@ func (d *DataParallel) Forward(x *core.Tensor) *core.Tensor {
 // Run runs the module by forward on the inputs, each of which is cut, and returns the outputs, each joined. If it fails,
 // every output carries the error, which names the replica.
 func (d *DataParallel) Run(forward Forward, inputs ...*core.Tensor) []*core.Tensor {
+	if err := d.replicas.guard.Enter("data_parallel"); err != nil {
+		return []*core.Tensor{core.ErrorTensor(err)}
+	}
+	defer d.replicas.guard.Leave()
 	if d.options.Measure {
 		if err := d.Measure(forward, inputs...); err != nil {
 			return []*core.Tensor{core.ErrorTensor(err)}

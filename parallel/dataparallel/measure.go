@@ -43,6 +43,10 @@ func (r *Replicas) Measure(inputs []*core.Tensor, dim int) (*Measurement, error)
 // measurement, and its parts of the inputs; -1 when all have run. It waits for the device. Call it without the recording of
 // gradients.
 func (m *Measurement) Next() (device int, tensors, parts []*core.Tensor, err error) {
+	if err := m.replicas.guard.Enter("measure"); err != nil {
+		return 0, nil, nil, err
+	}
+	defer m.replicas.guard.Leave()
 	if m.passes > 0 {
 		last := (m.passes - 1) / measuredPasses
 		if err := m.replicas.devices[last].Synchronize(); err != nil {

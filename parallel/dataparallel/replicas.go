@@ -13,6 +13,7 @@ const BucketBytes = 25 << 20
 // Replicas copies tensors from the first of some devices to the others, and sums the gradients of the copies into those of
 // the originals.
 type Replicas struct {
+	guard   core.Guard
 	devices []core.Device
 	tensors []*core.Tensor
 	names   []string
@@ -89,6 +90,10 @@ func (r *Replicas) makeBuckets() {
 // share the originals' memory. Where gradients are recorded, those of all copies flow back to the originals, summed in the
 // order of the devices. The copies belong to the caller and to its scope.
 func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
+	if err := r.guard.Enter("data_parallel"); err != nil {
+		return nil, err
+	}
+	defer r.guard.Leave()
 	if n < 1 || n > len(r.devices) {
 		return nil, core.Errorf(core.ValueError, "data_parallel", "got %d replicas to make on %d devices", n, len(r.devices))
 	}
@@ -170,7 +175,7 @@ func (r *Replicas) refresh(n int) (err error) {
 // would wait for their sum.
 func (r *Replicas) hold(d *core.Derivation, lists [][]*core.Tensor) {
 	if len(r.held) == 0 {
-		if err := autograd.QueueCallback(func() error { r.letGo(); return nil }); err != nil {
+		if err := autograd.QueueCallback(func() error { return r.Use(r.letGo) }); err != nil {
 			d.Fail(err)
 			return
 		}
@@ -235,7 +240,19 @@ func (r *Replicas) Devices() []core.Device { return r.devices }
 
 // Release gives the copies' memory back, and drops gradients that were not applied yet.
 func (r *Replicas) Release() {
-	r.forget()
-	r.letGo()
-	r.stale.drop()
+	r.guard.Later(func() {
+		r.forget()
+		r.letGo()
+		r.stale.drop()
+	})
+}
+
+// Use runs fn, which reads or changes the replicas, while no other thread uses them.
+func (r *Replicas) Use(fn func()) error {
+	if err := r.guard.Enter("data_parallel"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
+	fn()
+	return nil
 }

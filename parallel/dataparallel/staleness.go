@@ -67,6 +67,10 @@ func (s *staleness) due(u update, clock int) bool {
 
 // SetSyncMode sets when gradients reach the originals. What is outstanding is added to their gradients at once.
 func (r *Replicas) SetSyncMode(m SyncMode) error {
+	if err := r.guard.Enter("data_parallel"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	if err := r.Flush(); err != nil {
 		return err
 	}
@@ -77,6 +81,10 @@ func (r *Replicas) SetSyncMode(m SyncMode) error {
 // Flush adds the gradients that have not been applied yet to those of the originals, as the last step of training in a
 // mode in which gradients may be late.
 func (r *Replicas) Flush() (err error) {
+	if err := r.guard.Enter("data_parallel"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	core.NoGrad(func() {
 		core.Tidy(func() {
 			for b := range r.stale.queues {

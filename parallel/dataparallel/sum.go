@@ -71,6 +71,11 @@ func (j *joint) arrive(d *core.Derivation, dev int) {
 // derive sums the gradients of the copies.
 func (j *joint) derive(d *core.Derivation) {
 	r := j.replicas
+	if err := r.guard.Enter("data_parallel"); err != nil {
+		d.Fail(err)
+		return
+	}
+	defer r.guard.Leave()
 	grads := make([][]*core.Tensor, len(j.made))
 	for dev := range grads {
 		grads[dev] = make([]*core.Tensor, j.tensors)

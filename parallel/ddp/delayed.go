@@ -33,6 +33,10 @@ func (r *Reducer) prepareDelayed() error {
 
 // released is told that the gradient which the delayed parameters wait for has come.
 func (r *Reducer) released() error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	if !r.expect || r.mode.stale() {
 		return nil
 	}

@@ -17,6 +17,10 @@ func (r *Reducer) RegisterHook(h Hook) error {
 	if h == nil {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	if err := r.hookable(); err != nil {
 		return err
 	}
@@ -31,6 +35,10 @@ func (r *Reducer) RegisterForeignHook(id uint64, drop func()) error {
 	if id == 0 {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	if err := r.hookable(); err != nil {
 		return err
 	}

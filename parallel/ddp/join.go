@@ -57,6 +57,10 @@ func (r *Reducer) Join(o JoinOptions, body func() error) error {
 
 // JoinBegin begins what [Reducer.Join] does.
 func (r *Reducer) JoinBegin(o JoinOptions) error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	switch {
 	case r.join != nil:
 		return core.Errorf(core.StateError, "join", "the rank is in a join already")
@@ -68,12 +72,16 @@ func (r *Reducer) JoinBegin(o JoinOptions) error {
 }
 
 // JoinAbandon ends a join on this rank without the steps of others, after an error.
-func (r *Reducer) JoinAbandon() { r.join = nil }
+func (r *Reducer) JoinAbandon() { r.guard.Later(func() { r.join = nil }) }
 
 // JoinEnd ends what [Reducer.JoinBegin] began, when the rank has no more batches. It waits for those that have. Where a
 // communication hook belongs to another language, it returns a request for it, and is called again with the answer; it has
 // ended when it returns none.
 func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return nil, err
+	}
+	defer r.guard.Leave()
 	j := r.join
 	if j == nil {
 		return nil, core.Errorf(core.StateError, "join", "the rank is in no join")

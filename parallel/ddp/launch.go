@@ -40,7 +40,13 @@ func (r *Reducer) launch(b *Bucket) error {
 		case b.flat != nil:
 			err = b.Average(b.flat)
 		default:
-			err = b.Average(grads...)
+			held := make([]*core.Tensor, len(grads)) // another thread may drop the gradients meanwhile
+			for i, g := range grads {
+				if held[i] = g.Detach(); held[i].Err() != nil {
+					return core.Errorf(core.StateError, "ddp", "two threads use one module at the same time: the gradient of parameter %s went while it was averaged", r.params[b.params[i]].Name)
+				}
+			}
+			err = b.Average(held...)
 		}
 		if err == nil && r.options.Weighted {
 			b.guard(nil, grads)

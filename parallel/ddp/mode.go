@@ -57,6 +57,10 @@ func (m SyncMode) stale() bool {
 // parameters and optimiser states. o is the rank's optimiser, with the same groups of the reducer's parameters and
 // hyperparameters on every rank; an owner takes the hyperparameters that its own rank has at its last step.
 func (r *Reducer) SetSyncMode(m SyncMode, o *optim.Optimizer) error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	switch {
 	case m.Kind > Asynchronous:
 		return core.Errorf(core.ValueError, "set_sync_mode", "unknown mode %d", m.Kind)
@@ -95,6 +99,10 @@ func (r *Reducer) SyncMode() SyncMode { return r.mode }
 
 // Step makes a step of the optimiser that was given to [Reducer.SetSyncMode].
 func (r *Reducer) Step() error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	if r.stale != nil {
 		return r.stale.step()
 	}

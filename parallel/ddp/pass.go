@@ -25,6 +25,10 @@ type pass struct {
 
 // arrived is told that the gradient of parameter i is final.
 func (r *Reducer) arrived(i int) error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	p := r.params[i]
 	if r.mode.stale() {
 		return nil
@@ -70,6 +74,10 @@ func (r *Reducer) enter() error {
 		return nil
 	}
 	r.pass.run = run
+	if err := autograd.OnClose(func() { r.guard.Later(r.guard.End) }); err != nil {
+		return err
+	}
+	r.guard.Begin()
 	if err := autograd.QueueCallback(r.backwardEnded); err != nil {
 		return err
 	}
@@ -307,6 +315,9 @@ func (r *Reducer) unfinished() error {
 		names = append(names, "the parameter that the delayed ones wait for")
 	}
 	r.pass = nil
+	if len(names) == 0 {
+		return core.Errorf(core.StateError, "ddp", "the reduction of the last step has not finished: an error has ended its backward pass on rank %d", r.group.Rank())
+	}
 	const most = 20
 	more := ""
 	if len(names) > most {

@@ -68,6 +68,7 @@ type parameter struct {
 
 // A Reducer averages the gradients of parameters over the ranks of a group. Its methods belong to the thread of its rank.
 type Reducer struct {
+	guard   core.Guard
 	group   *collective.Group
 	options Options
 	params  []*parameter
@@ -220,6 +221,10 @@ func (r *Reducer) Stats() Stats { return r.stats }
 // Close takes the reducer's hooks off the parameters, waits for the last pass, whose error it returns, and gives memory
 // back. Gradients stay as they are.
 func (r *Reducer) Close() error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	err := r.Wait()
 	if r.stale != nil {
 		err = errors.Join(err, r.SetSyncMode(SyncMode{}, nil))
@@ -235,12 +240,24 @@ func (r *Reducer) Close() error {
 
 // Release does what [Reducer.Close] does, but waits for nobody: for a reducer that was dropped.
 func (r *Reducer) Release() {
-	streams := r.detach()
-	go func() {
-		for _, s := range streams {
-			s.Close() // when what was launched has run
-		}
-	}()
+	r.guard.Later(func() {
+		streams := r.detach()
+		go func() {
+			for _, s := range streams {
+				s.Close() // when what was launched has run
+			}
+		}()
+	})
+}
+
+// Use runs fn, which reads or changes the reducer, while no other thread uses it.
+func (r *Reducer) Use(fn func()) error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
+	fn()
+	return nil
 }
 
 // detach takes the hooks off and gives memory back. It returns the streams, which are to be closed.
@@ -290,6 +307,10 @@ func (r *Reducer) Forward(samples int) error {
 	if !core.CurrentMode().GradEnabled() {
 		return nil
 	}
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	if err := r.unfinished(); err != nil {
 		return err
 	}
@@ -353,6 +374,10 @@ func (r *Reducer) keep(w *collective.Work) error {
 
 // Wait waits until the gradients of the last pass are known and returns the error that prevented it.
 func (r *Reducer) Wait() error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	for _, works := range r.works {
 		for _, w := range works {
 			if err := outcome(w); err != nil {

@@ -57,6 +57,11 @@ func (u *Unit) arrived(p *parameter) error {
 	if run == nil {
 		return nil
 	}
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	if !u.back {
 		// What has a gradient did not pass through the unit's outputs.
 		if err := u.enter(run); err != nil {
@@ -154,6 +159,7 @@ func (t *Tree) partEnded(run *autograd.Run) error {
 // backwardClosed is told that a backward pass is over, and gives it up if an error has ended it: what comes next, such as an
 // optimiser that drops the gradients, must find the shards.
 func (t *Tree) backwardClosed(run *autograd.Run) {
+	defer t.guard.End()
 	if slices.Contains(t.runs, run) || slices.Contains(t.resting, run) {
 		t.abandon()
 	}

@@ -16,6 +16,10 @@ func (t *Tree) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 	if !(maxNorm >= 0) {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "clip_grad_norm_", "the largest norm must be at least 0, got %v", maxNorm))
 	}
+	if err := t.guard.Enter("clip_grad_norm_"); err != nil {
+		return core.ErrorTensor(err)
+	}
+	defer t.guard.Leave()
 	var params []*core.Tensor
 	for _, u := range t.units {
 		for _, p := range u.params {
@@ -36,6 +40,13 @@ func (t *Tree) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 // GradNorm returns the norm of the full gradients of the parameters as one vector, the same on every rank. Of those that one
 // of the units has, the ranks add up what they have; every rank calls it with the same ones.
 func GradNorm(units []*Unit, params []*core.Tensor, o optim.ClipOptions) *core.Tensor {
+	for _, u := range units {
+		g, err := u.use()
+		if err != nil {
+			return core.ErrorTensor(err)
+		}
+		defer g.Leave()
+	}
 	power := o.Norm
 	if power == 0 {
 		power = 2

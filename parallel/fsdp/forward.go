@@ -13,12 +13,18 @@ type use struct {
 // the full ones. [Unit.PostForward] must follow, also after an error, then without outputs. It waits for nothing but, every so
 // often, other ranks. An error of the step before comes out here.
 func (u *Unit) PreForward(inputs []*core.Tensor) error {
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	t := u.tree
 	if t == nil {
 		return core.Errorf(core.StateError, "fsdp", "the unit %q is in no tree", u.Name())
 	}
 	first := t.depth == 0
 	t.depth++
+	t.guard.Begin()
 	u.using++
 	if first && u == t.root() && !t.again() {
 		if err := t.begin(); err != nil {
@@ -67,7 +73,12 @@ func (w *use) watch(x *core.Tensor) {
 	t := w.unit.tree
 	t.arriving[x.History()] = append(t.arriving[x.History()], arrived)
 	x.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-		if err := arrived(); err != nil {
+		g, err := w.unit.use()
+		if err == nil {
+			defer g.Leave()
+			err = arrived()
+		}
+		if err != nil {
 			return core.ErrorTensor(err)
 		}
 		return nil
@@ -77,11 +88,17 @@ func (w *use) watch(x *core.Tensor) {
 // PostForward ends a forward pass with the outputs that are tensors: it frees what was gathered, and makes the backward pass
 // through the outputs gather it again.
 func (u *Unit) PostForward(outputs []*core.Tensor) error {
+	g, err := u.use()
+	if err != nil {
+		return nil // PreForward has told this thread, which has nothing to end
+	}
+	defer g.Leave()
 	t := u.tree
-	if t == nil {
+	if t == nil || t.depth == 0 {
 		return nil
 	}
 	t.depth--
+	defer t.guard.End()
 	u.using--
 	if u.back {
 		return nil
@@ -93,6 +110,11 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 			grad = true
 			h := y.History()
 			y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+				g, err := u.use()
+				if err != nil {
+					return core.ErrorTensor(err)
+				}
+				defer g.Leave()
 				// The units that this was an input of are done, and free their slots before this one takes another.
 				for _, arrived := range t.arriving[h] {
 					if err := arrived(); err != nil {
@@ -110,7 +132,6 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 	if grad && !t.again() {
 		t.left(u)
 	}
-	var err error
 	if u.using == 0 && !u.manual {
 		u.shut()
 		if u.options.KeepAfterForward && grad {

@@ -195,6 +195,11 @@ func (u *Unit) scatter() error {
 // Unshard gathers the unit's parameters and makes the module's tensors the full ones, until [Unit.Reshard]. It returns at
 // once; what is launched on them later waits.
 func (u *Unit) Unshard() error {
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	if err := u.StartUnshard(); err != nil {
 		return err
 	}
@@ -203,6 +208,11 @@ func (u *Unit) Unshard() error {
 
 // StartUnshard begins what [Unit.Unshard] ends.
 func (u *Unit) StartUnshard() error {
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	u.manual = true
 	return u.fill()
 }
@@ -220,6 +230,11 @@ func (u *Unit) Reshard() {
 // Gather returns the full value of one of the unit's parameters, by its name, in the dtype of the shard. Every rank of the
 // group calls it.
 func (u *Unit) Gather(name string) (*core.Tensor, error) {
+	g, err := u.use()
+	if err != nil {
+		return nil, err
+	}
+	defer g.Leave()
 	for _, p := range u.params {
 		if p.name == name {
 			return p.assemble(p.shard())
@@ -231,6 +246,11 @@ func (u *Unit) Gather(name string) (*core.Tensor, error) {
 // Assemble returns the full tensor of which each rank has given the rows that its shard of the parameter has, such as its
 // gradient or an optimiser's state. Every rank of the group calls it.
 func (u *Unit) Assemble(name string, part *core.Tensor) (*core.Tensor, error) {
+	g, err := u.use()
+	if err != nil {
+		return nil, err
+	}
+	defer g.Leave()
 	for _, p := range u.params {
 		if p.name == name {
 			return p.assemble(part)

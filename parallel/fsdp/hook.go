@@ -33,6 +33,11 @@ func (u *Unit) RegisterHook(h Hook) error {
 	if h == nil {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	if err := u.hookable(); err != nil {
 		return err
 	}
@@ -47,6 +52,11 @@ func (u *Unit) RegisterForeignHook(id uint64, drop func()) error {
 	if id == 0 {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	if err := u.hookable(); err != nil {
 		return err
 	}

@@ -155,7 +155,11 @@ func (f *FullyShardedDataParallel) add(m nn.Module, group *collective.Group, par
 // parameters: other ranks' units are in other places by then.
 func (u *Unit) enterLayer(x *core.Tensor) *core.Tensor {
 	if x.Err() != nil {
-		u.skipped++
+		if g, err := u.use(); err == nil {
+			defer g.Leave()
+			g.Begin()
+			u.skipped++
+		}
 		return x
 	}
 	if err := u.PreForward([]*core.Tensor{x}); err != nil {
@@ -169,8 +173,14 @@ func (u *Unit) enterLayer(x *core.Tensor) *core.Tensor {
 
 // leaveLayer is PostForward of a layer that returned y, and returns what to return.
 func (u *Unit) leaveLayer(y *core.Tensor) *core.Tensor {
+	g, err := u.use()
+	if err != nil {
+		return y // an error: enterLayer was refused too
+	}
+	defer g.Leave()
 	if u.skipped > 0 {
 		u.skipped--
+		g.End()
 		return y
 	}
 	if d := u.options.Precision.Output; d != nil && y.Err() == nil && y.DType().IsFloat() {
@@ -198,6 +208,11 @@ func (f *FullyShardedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 		return core.ErrorTensor(err)
 	}
 	root := f.tree.root()
+	g, err := root.use()
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	defer g.Leave()
 	return root.leaveLayer(nn.Call(l, root.enterLayer(x)))
 }
 
@@ -207,6 +222,11 @@ func (f *FullyShardedDataParallel) Run(fn func(inputs []*core.Tensor) []*core.Te
 		return nil, err
 	}
 	root := f.tree.root()
+	g, err := root.use()
+	if err != nil {
+		return nil, err
+	}
+	defer g.Leave()
 	if err := root.PreForward(inputs); err != nil {
 		return nil, errors.Join(err, root.PostForward(nil))
 	}

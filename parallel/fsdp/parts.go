@@ -34,9 +34,10 @@ func (t *Tree) enter(run *autograd.Run) error {
 			u.refillAlways(t.fetch)
 		}
 	}
-	if err := autograd.OnClose(func() { t.backwardClosed(run) }); err != nil {
+	if err := autograd.OnClose(func() { t.guard.Later(func() { t.backwardClosed(run) }) }); err != nil {
 		return err
 	}
+	t.guard.Begin()
 	return autograd.QueueCallback(func() error { return t.backwardEnded(run) })
 }
 
@@ -65,6 +66,10 @@ func (u *Unit) refillAlways(fn func(s *core.Storage, node uint64) (bool, error))
 // fetch gathers the unit of an emptied storage that the derivative of a node comes to. Units that were gathered for other derivatives
 // make room for it, the oldest first.
 func (t *Tree) fetch(s *core.Storage, node uint64) (bool, error) {
+	if err := t.guard.Enter("fsdp"); err != nil {
+		return false, err
+	}
+	defer t.guard.Leave()
 	i := slices.IndexFunc(t.units, func(u *Unit) bool {
 		return slices.ContainsFunc(u.params, func(p *parameter) bool { f := p.full(); return f != nil && f.Storage() == s })
 	})

@@ -284,6 +284,17 @@ func (t *Tree) settleAbsent() error {
 	return nil
 }
 
+// sameParameters returns an error unless each rank has told of as many parameters as this one, which has n.
+func sameParameters(g *collective.Group, told [][]byte, n int) error {
+	for i, of := range told {
+		if len(of) != n {
+			return core.Errorf(core.DistributedError, "fsdp", "rank %d has averaged the gradients of %d parameters in the last backward pass, rank %d those of %d; want the same units and trained parameters on each rank",
+				g.Rank(), n, i, len(of))
+		}
+	}
+	return nil
+}
+
 // settle is settleAbsent of parameters that are averaged over the same ranks. These tell each other what they have, and
 // replicas what their groups have. Only a rank that lacks some waits for the others: one that lacks none knows that its group
 // lacks none.
@@ -300,15 +311,19 @@ func (t *Tree) settle(over averaged, params []*parameter) error {
 			continue
 		}
 		w := g.StartExchange("which parameters have a gradient", slices.Clone(used))
+		verify := func() error { return sameParameters(g, w.Payloads(), len(params)) }
 		if !missing {
-			t.works[0] = append(t.works[0], w)
+			t.works[0] = append(t.works[0], awaited{w, verify})
 			continue
 		}
 		if err := w.Wait(); err != nil {
 			return err
 		}
+		if err := verify(); err != nil {
+			return err
+		}
 		for _, of := range w.Payloads() {
-			for i := range min(len(of), len(used)) {
+			for i := range of {
 				used[i] |= of[i]
 			}
 		}

@@ -34,6 +34,11 @@ func (u *Unit) Summon(o SummonOptions, fn func() error) error {
 
 // SummonBegin begins what [Unit.SummonEnd] ends: see [Unit.Summon].
 func (u *Unit) SummonBegin(o SummonOptions) error {
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	if o.First && !o.ReadOnly {
 		return core.Errorf(core.ValueError, "summon_full_params", "full parameters that one rank alone has cannot be written back")
 	}
@@ -119,7 +124,11 @@ func (p *parameter) lend(dev core.Device) (err error) {
 
 // SummonEnd writes changed full parameters back, and frees them.
 func (u *Unit) SummonEnd(o SummonOptions) error {
-	var err error
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	for _, x := range u.summoned(o) {
 		err = errors.Join(err, x.conceal(o))
 	}

@@ -12,6 +12,7 @@ import (
 // A Tree is the units of one model, which gather and free in turn. The first is the root: the unit whose forward pass has
 // those of all others in it.
 type Tree struct {
+	guard   *core.Guard
 	units   []*Unit
 	streams map[core.Device]core.Stream   // for casts and sums that computation must not wait for
 	asides  map[core.Device]*core.Context // on those streams, for hooks of another language
@@ -29,7 +30,7 @@ type Tree struct {
 	resting  []*autograd.Run                  // that have ended their first part and will come back
 	fetched  []fetched
 	held     []*core.Tensor // full gradients that are being reduced
-	works    [2][]*collective.Work
+	works    [2][]awaited
 }
 
 // NewTree makes the units those of one model; units[0] is the root. It may take units of other trees, outside of passes.
@@ -37,8 +38,17 @@ func NewTree(units []*Unit) (*Tree, error) {
 	if len(units) == 0 {
 		return nil, core.Errorf(core.ValueError, "fsdp", "got no units")
 	}
-	t := &Tree{streams: map[core.Device]core.Stream{}, asides: map[core.Device]*core.Context{}, arriving: map[*core.History][]func() error{}}
+	t := &Tree{guard: &core.Guard{}, streams: map[core.Device]core.Stream{}, asides: map[core.Device]*core.Context{}, arriving: map[*core.History][]func() error{}}
+	if err := t.guard.Enter("fsdp"); err != nil {
+		return nil, err
+	}
+	defer t.guard.Leave()
 	for _, u := range units {
+		if g, err := u.use(); err != nil {
+			return nil, err
+		} else if g != nil {
+			defer g.Leave()
+		}
 		if u.closed {
 			return nil, core.Errorf(core.StateError, "fsdp", "the unit %q was closed", u.Name())
 		}
@@ -51,6 +61,7 @@ func NewTree(units []*Unit) (*Tree, error) {
 			}
 		}
 		u.tree = t
+		u.guard.Store(t.guard)
 		t.units = append(t.units, u)
 	}
 	return t, nil
@@ -113,9 +124,50 @@ func (t *Tree) beside(dev core.Device) *core.Context {
 	return t.asides[dev]
 }
 
+// awaited is a collective whose error is to be reported.
+type awaited struct {
+	*collective.Work
+	verify func() error // what is wrong with what other ranks sent; may be nil
+}
+
+func (w awaited) Err() error {
+	if err := w.Work.Err(); err != nil || w.verify == nil {
+		return err
+	}
+	return w.verify()
+}
+
+// use keeps other threads away from the unit and those it belongs with, until the guard is left.
+func (u *Unit) use() (*core.Guard, error) {
+	for {
+		g := u.guard.Load()
+		if g == nil {
+			return nil, nil // not in a tree yet
+		}
+		if err := g.Enter("fsdp"); err != nil {
+			return nil, err
+		}
+		if g == u.guard.Load() {
+			return g, nil
+		}
+		g.Leave() // another thread has put it into another tree meanwhile
+	}
+}
+
+// Use runs fn, which reads or changes the unit, while no other thread uses it.
+func (u *Unit) Use(fn func()) error {
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
+	fn()
+	return nil
+}
+
 // keep remembers a collective whose error is to be reported.
 func (t *Tree) keep(w *collective.Work) error {
-	t.works[0] = append(t.works[0], w)
+	t.works[0] = append(t.works[0], awaited{Work: w})
 	if w.Done() {
 		return w.Err()
 	}
@@ -143,6 +195,10 @@ func (t *Tree) check() error {
 
 // Wait waits until the gradients of the last pass are known and returns the error that prevented it.
 func (t *Tree) Wait() error {
+	if err := t.guard.Enter("fsdp"); err != nil {
+		return err
+	}
+	defer t.guard.Leave()
 	for _, works := range t.works {
 		for _, w := range works {
 			w.Event().Wait() // and not the work, whose own wait makes failed tensors usable

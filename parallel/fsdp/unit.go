@@ -3,6 +3,7 @@ package fsdp
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
@@ -21,6 +22,7 @@ type Unit struct {
 	nearby  *collective.Group // with [Options.Partial], the ranks that share what was gathered
 	purpose string            // of its collectives: which unit of the group it is
 	tree    *Tree
+	guard   atomic.Pointer[core.Guard] // of the tree that it is in, or was in last
 
 	made core.Event // since which nothing has written to the shards, as far as is noted
 
@@ -226,6 +228,13 @@ func (u *Unit) Tensors() []*core.Tensor {
 // Take moves the parameter whose tensor is t from another unit over the same ranks, such as one that a module outside of
 // that unit uses too, and names it.
 func (u *Unit) Take(from *Unit, t *core.Tensor, name string) error {
+	for _, x := range []*Unit{u, from} {
+		g, err := x.use()
+		if err != nil {
+			return err
+		}
+		defer g.Leave()
+	}
 	for i, p := range from.params {
 		if p.tensor != t {
 			continue
@@ -279,11 +288,15 @@ func (u *Unit) SetPrefetch(backward bool, units []*Unit) {
 // Close waits for the unit's last collectives, whose error it returns, and frees what it holds. The module's tensors stay
 // shards.
 func (u *Unit) Close() error {
+	g, err := u.use()
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	if u.closed {
 		return nil
 	}
 	u.closed = true
-	var err error
 	u.shut()
 	u.empty()
 	u.dropHook()
@@ -300,7 +313,9 @@ func (u *Unit) Close() error {
 }
 
 // Release is Close of a unit whose last collectives nobody need wait for.
-func (u *Unit) Release() {
+func (u *Unit) Release() { u.guard.Load().Later(u.drop) }
+
+func (u *Unit) drop() {
 	if u.closed {
 		return
 	}

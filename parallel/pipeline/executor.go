@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/parallel/collective"
@@ -9,8 +10,9 @@ import (
 
 // An Executor carries out steps of schedules on devices. It has streams of its own for what goes from one device to another.
 type Executor struct {
-	devices []core.Device // by row; of other ranks nil
-	place   []int         // by stage
+	open    atomic.Pointer[Step] // the step that is on its way
+	devices []core.Device        // by row; of other ranks nil
+	place   []int                // by stage
 	lines   *lines
 	ties    []*tie
 	shares  []*share
@@ -49,6 +51,17 @@ func newExecutor(devices []core.Device, place []int, g *collective.Group) (*Exec
 	return &Executor{devices: devices, place: place, lines: newLines(core.CurrentContext().Rank()), group: g}, nil
 }
 
+// busy stands for a change of the executor, in the place of a step.
+var busy = new(Step)
+
+// take makes s the step that is on its way. There is one at a time: steps share the gradients of ties.
+func (x *Executor) take(s *Step) error {
+	if x.open.CompareAndSwap(nil, s) {
+		return nil
+	}
+	return core.Errorf(core.StateError, "pipeline", "two threads use one pipeline at the same time, or a step is within another; end the step that is on its way before the next, or give each thread a pipeline of its own")
+}
+
 // Stages returns the number of stages.
 func (x *Executor) Stages() int { return len(x.place) }
 
@@ -60,6 +73,10 @@ func (x *Executor) mine(stage int) bool { return x.group == nil || x.place[stage
 
 // Release gives the memory of copies back and ends the executor's streams, for which it waits.
 func (x *Executor) Release() error {
+	if err := x.take(busy); err != nil {
+		return err
+	}
+	defer x.open.Store(nil)
 	x.releaseTies()
 	return x.lines.close()
 }

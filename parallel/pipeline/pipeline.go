@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/nn"
@@ -34,9 +36,10 @@ type Pipeline struct {
 
 	executor  *Executor
 	options   Options
+	mu        sync.Mutex        // of schedules
 	schedules map[int]*Schedule // by number of micro-batches
 	stages    [][]nn.Layer      `plait:"-"` // as they run: copies of what shares tensors with another device
-	last      *Step
+	last      atomic.Pointer[Step]
 }
 
 // NewPipeline returns the model cut into stages on the devices. Its tensors are those of the model where these are on the device of
@@ -215,6 +218,8 @@ func (p *Pipeline) tied(l nn.Layer, stage int) (nn.Layer, error) {
 
 // Schedule returns the schedule for so many micro-batches.
 func (p *Pipeline) Schedule(micro int) (*Schedule, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if s := p.schedules[micro]; s != nil {
 		return s, nil
 	}
@@ -242,12 +247,12 @@ func (p *Pipeline) Evaluate(x, target *core.Tensor) (loss, output *core.Tensor, 
 	return p.run(x, target, false)
 }
 
-// Measured waits for the last step and returns when its actions were done.
+// Measured waits for the last step and returns when its actions were done; nil where there was none, or it is on its way.
 func (p *Pipeline) Measured() *Timeline {
-	if p.last == nil {
-		return nil
+	if s := p.last.Load(); s != nil {
+		return s.Measured()
 	}
-	return p.last.Measured()
+	return nil
 }
 
 // Executor returns what carries out the steps.
@@ -302,7 +307,7 @@ func (p *Pipeline) carryOut(b Batch, targets []*core.Tensor) (loss, output *core
 		return nil, nil, err
 	}
 	defer s.Release()
-	p.last = s
+	p.last.Store(s)
 	for {
 		c, err := s.Next()
 		if err != nil {

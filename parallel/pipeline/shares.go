@@ -28,6 +28,10 @@ type share struct {
 // same order for tensors of the same stages.
 func (x *Executor) Share(t *core.Tensor, stages []int) error {
 	const name = "pipeline"
+	if err := x.take(busy); err != nil {
+		return err
+	}
+	defer x.open.Store(nil)
 	if x.group == nil {
 		return core.Errorf(core.StateError, name, "one thread drives all stages: tie their tensors instead of sharing them")
 	}

@@ -62,6 +62,15 @@ func (x *Executor) Begin(b Batch) (*Step, error) {
 	}
 	s := &Step{x: x, batch: b}
 	n := b.Schedule.Micro()
+	if err := x.take(s); err != nil {
+		return nil, err
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			x.open.CompareAndSwap(s, nil)
+		}
+	}()
 	var err error
 	if s.actions, err = x.actions(&b); err != nil {
 		return nil, err
@@ -90,6 +99,7 @@ func (x *Executor) Begin(b Batch) (*Step, error) {
 	for _, y := range x.shares {
 		y.begin(s.remote, b.Train)
 	}
+	begun = true
 	return s, nil
 }
 
@@ -351,8 +361,13 @@ func (s *Step) Losses() []*core.Tensor { return s.losses }
 // Outputs returns the last stage's outputs by micro-batch, if they were asked for. They belong to the step.
 func (s *Step) Outputs() [][]*core.Tensor { return s.outputs }
 
-// Measured waits for the work of the step and returns when it was done.
-func (s *Step) Measured() *Timeline { return s.marks.timeline(s.batch.Schedule) }
+// Measured waits for the work of the step and returns when it was done; nil while it is on its way.
+func (s *Step) Measured() *Timeline {
+	if s.x.open.Load() == s {
+		return nil
+	}
+	return s.marks.timeline(s.batch.Schedule)
+}
 
 // Close lets go of everything that the step holds but losses and outputs, which [Step.Release] gives back.
 func (s *Step) Close() {
@@ -360,6 +375,7 @@ func (s *Step) Close() {
 		return
 	}
 	s.closed = true
+	defer s.x.open.CompareAndSwap(s, nil)
 	if s.at < len(s.actions) {
 		for _, y := range s.x.ties {
 			y.forget()

@@ -23,6 +23,10 @@ type tieCopy struct {
 // Tie returns the tensor that a stage has to use in place of t: t itself if it is on the stage's device, and otherwise a copy that
 // begins every step with t's values and whose gradient ends up in t's.
 func (x *Executor) Tie(t *core.Tensor, stage int) (*core.Tensor, error) {
+	if err := x.take(busy); err != nil {
+		return nil, err
+	}
+	defer x.open.Store(nil)
 	dev := x.Device(stage)
 	if err := t.Usable("pipeline"); err != nil {
 		return nil, err

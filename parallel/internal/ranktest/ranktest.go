@@ -2,9 +2,12 @@
 package ranktest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,4 +101,31 @@ var Optimisers = map[string]func(p []*core.Tensor) (*optim.Optimizer, error){
 		return optim.NewSGD(p, optim.Hyper{"lr": 0.1, "momentum": 0.9})
 	},
 	"adam": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewAdam(p, optim.Hyper{"lr": 0.01}) },
+}
+
+// Together runs fn so many times on each of some threads at once, all in the caller's context, and returns how often it
+// succeeded, and the errors but for those that say that threads get into each other's way.
+func Together(threads, times int, fn func(thread int) error) (done int, err error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	ctx := core.CurrentContext()
+	for i := range threads {
+		wg.Go(func() {
+			core.WithContext(ctx, func() {
+				for range times {
+					e := fn(i)
+					mu.Lock()
+					switch {
+					case e == nil:
+						done++
+					case !strings.Contains(e.Error(), "two threads use one"):
+						err = errors.Join(err, e)
+					}
+					mu.Unlock()
+				}
+			})
+		})
+	}
+	wg.Wait()
+	return done, err
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from plait import _core
@@ -21,6 +23,7 @@ class Executor(_core.ObjectOwner):
     """Carries out steps on devices: of the calling thread all of them, or of a rank its own."""
 
     def __init__(self, devices: Sequence[Any], placement: Sequence[int], group: Any = None) -> None:
+        self._free = threading.Lock()
         self._step: Owner | None = None
         self._pass: PartOfPass | None = None
         place = array("q", placement)
@@ -68,6 +71,32 @@ class Executor(_core.ObjectOwner):
             loss: returns the loss of the last stage's tensors
             scale: multiplies the gradients, and not the losses
         """
+        with self._alone():
+            return self._run(schedule, inputs, weights, train, forward, loss, scale)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps other threads out, which get an error: what a step holds would be taken from it."""
+        if not self._free.acquire(blocking=False):
+            raise RuntimeError(
+                "pipeline: two threads use one pipeline at the same time, or a step is within another; end the step "
+                "that is on its way before the next, or give each thread a pipeline of its own"
+            )
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    def _run(
+        self,
+        schedule: Schedule,
+        inputs: Sequence[Sequence[Tensor]],
+        weights: Sequence[float],
+        train: bool,
+        forward: Callable[[int, int, list[Tensor]], Sequence[Tensor]],
+        loss: Callable[[int, list[Tensor]], Tensor] | None,
+        scale: float,
+    ) -> Tensor | None:
         self._end()
         each = len(inputs[0]) if inputs else 0
         handles = array("q", [t._h for tensors in inputs for t in tensors])
@@ -140,9 +169,10 @@ class Executor(_core.ObjectOwner):
 
     def measured(self) -> Timeline | None:
         """Waits for the last step and returns when its passes were done; None where that cannot be measured."""
-        if self._step is None:
-            return None
-        h = check(_core.bind_PipelineMeasured(self._step._h))
+        with self._alone():
+            if self._step is None:
+                return None
+            h = check(_core.bind_PipelineMeasured(self._step._h))
         return Timeline(h, "s") if h else None
 
     def _end(self) -> None:

@@ -1,0 +1,75 @@
+package fsdp_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/plait-ml/plait/parallel/internal/ranktest"
+)
+
+// Threads that use one module at once get an error, and afterwards it works as before.
+func TestThreadsWithOneModule(t *testing.T) {
+	spawn(t, 1, func(r *collective.Rank) error {
+		d := core.Float32 // so that one rank gathers too
+		f, err := fsdp.New(model(), r.World, blocks, fsdp.Options{Precision: fsdp.Precision{Param: &d}})
+		if err != nil {
+			return err
+		}
+		pass := func(thread int) (err error) {
+			core.Tidy(func() {
+				if thread == 2 {
+					_, err = gathered(f)
+					return
+				}
+				x, y := batch(thread, 0, 4)
+				l := mse(f.Forward(x), y)
+				if err = l.Err(); err == nil {
+					err = autograd.Backward(l)
+				}
+			})
+			return err
+		}
+		if done, err := ranktest.Together(3, 20, pass); err != nil || done == 0 {
+			return fmt.Errorf("%d passes succeeded: %w", done, err)
+		}
+		for _, p := range nn.Parameters(f.Module) {
+			p.SetGrad(nil)
+		}
+		if err := pass(0); err != nil {
+			return err
+		}
+		return f.Close()
+	})
+}
+
+// Ranks that have averaged different numbers of parameters are told, and which they are.
+func TestRanksThatTrainOtherParameters(t *testing.T) {
+	spawn(t, 2, func(r *collective.Rank) error {
+		f, err := fsdp.New(model(), r.World, nil, fsdp.Options{})
+		if err != nil {
+			return err
+		}
+		for _, u := range f.Tree().Units() { // hooks that send nothing, and find nothing out
+			if err := u.RegisterHook(func(*fsdp.Reduction) error { return nil }); err != nil {
+				return err
+			}
+		}
+		if r.Rank == 1 {
+			nn.Parameters(f.Module)[0].SetRequiresGrad(false)
+		}
+		x, y := batch(0, 0, 2)
+		if err := autograd.Backward(mse(f.Forward(x), y)); err != nil {
+			return err
+		}
+		want := "rank 0 has averaged the gradients of 9 parameters in the last backward pass, rank 1 those of 8"
+		if r.Rank == 1 {
+			want = "rank 1 has averaged the gradients of 8 parameters in the last backward pass, rank 0 those of 9"
+		}
+		return contains(f.Tree().Wait(), want)
+	})
+}
