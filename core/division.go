@@ -17,7 +17,7 @@ func (d *Division) Refuse(op string) error {
 // others fail. [Tensor.Detach] returns a tensor that is not one.
 func (t *Tensor) Divide(d *Division) *Tensor {
 	if t.Err() == nil {
-		t.EnsureHistory().division.Store(d)
+		t.EnsureHistory().extended().division.Store(d)
 	}
 	return t
 }
@@ -31,4 +31,9 @@ func (t *Tensor) Division() *Division {
 }
 
 // Division returns why the history's tensor is a part of a larger one; nil if it is none.
-func (h *History) Division() *Division { return h.division.Load() }
+func (h *History) Division() *Division {
+	if r := h.rare.Load(); r != nil {
+		return r.division.Load()
+	}
+	return nil
+}

@@ -55,7 +55,7 @@ func (h *History) Refuse(err error) {
 
 // StandFor makes hooks that are registered on h from now on those of another leaf, which takes part in no graph: h stands for it while a
 // pass runs.
-func (h *History) StandFor(leaf *History) { h.stands = leaf }
+func (h *History) StandFor(leaf *History) { h.extended().stands = leaf }
 
 // TakeHooks moves the hooks on a leaf's gradient from another leaf to h.
 func (h *History) TakeHooks(from *History) {

@@ -31,7 +31,7 @@ func (t *Tensor) BorrowGrad() (*Tensor, *History) {
 func (h *History) BorrowGrad() *Tensor {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.borrowed++
+	h.extended().borrowed++
 	return h.grad
 }
 
@@ -42,8 +42,9 @@ func (h *History) ReturnGrad() {
 	}
 	h.mu.Lock()
 	var old []*Tensor
-	if h.borrowed--; h.borrowed == 0 {
-		old, h.replaced = h.replaced, nil
+	r := h.extended()
+	if r.borrowed--; r.borrowed == 0 {
+		old, r.replaced = r.replaced, nil
 	}
 	h.mu.Unlock()
 	for _, g := range old {
@@ -68,8 +69,8 @@ func (h *History) SetGrad(g *Tensor) {
 	if old == g {
 		old = nil
 	}
-	if old != nil && h.borrowed > 0 {
-		h.replaced = append(h.replaced, old)
+	if r := h.rare.Load(); old != nil && r != nil && r.borrowed > 0 {
+		r.replaced = append(r.replaced, old)
 		old = nil
 	}
 	h.mu.Unlock()

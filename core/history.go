@@ -12,8 +12,8 @@ type History struct {
 	refs   atomicCount
 	wanted flag // a gradient is: it is a leaf that requires one, or a node's output
 	// refused is the error of recorded operations on a leaf: see Refuse.
-	refused  atomic.Pointer[error]
-	division atomic.Pointer[Division] // of a tensor that is a part of a larger one
+	refused atomic.Pointer[error]
+	rare    atomic.Pointer[rareHistory]
 
 	mu         sync.Mutex // guards what follows
 	node       *Node      // the node that made the value; nil for a leaf
@@ -25,11 +25,24 @@ type History struct {
 	dtype      DType
 	shape      []int
 	grad       *Tensor
-	borrowed   int        // how many use the gradient now: see BorrowGrad
-	replaced   []*Tensor  // gradients to release when nobody does
 	accumulate *Node      // the leaf's node that receives its gradient
 	leaf       *leafHooks // made when a hook is registered on a leaf
-	stands     *History   // the leaf on which hooks are registered in the place of this one: see StandFor
+}
+
+// rareHistory is what few histories have: every node has a history, and stays small.
+type rareHistory struct {
+	division atomic.Pointer[Division] // of a tensor that is a part of a larger one
+	borrowed int                      // how many use the gradient now: see BorrowGrad; mu guards this and the next
+	replaced []*Tensor                // gradients to release when nobody does
+	stands   *History                 // the leaf on which hooks are registered in the place of this one: see StandFor
+}
+
+// extended returns the history's rare part, which it makes.
+func (h *History) extended() *rareHistory {
+	if h.rare.Load() == nil {
+		h.rare.CompareAndSwap(nil, new(rareHistory))
+	}
+	return h.rare.Load()
 }
 
 func (h *History) retain() { h.refs.inc() }

@@ -37,8 +37,8 @@ func (t *Tensor) TensorHooks() *HookList {
 	if h == nil {
 		return nil
 	}
-	if h.stands != nil {
-		h = h.stands
+	if r := h.rare.Load(); r != nil && r.stands != nil {
+		h = r.stands
 	}
 	h.mu.Lock()
 	n, index, requires := h.node, h.index, h.requires
@@ -65,8 +65,8 @@ func (h *History) hooks() *leafHooks {
 // they return, if not nil, only says that they failed.
 func (t *Tensor) PostAccumulateHooks() *HookList {
 	h := t.EnsureHistory()
-	if h.stands != nil {
-		h = h.stands
+	if r := h.rare.Load(); r != nil && r.stands != nil {
+		h = r.stands
 	}
 	return &h.hooks().post
 }
