@@ -156,6 +156,12 @@ func (m Mode) scope() *Scope {
 	return nil
 }
 
+// InScopeOf returns m with the scope of now.
+func (m Mode) InScopeOf(now Mode) Mode {
+	const rest = 1<<modeScopeShift - 1
+	return m&rest | now&^rest
+}
+
 func (m Mode) withScope(s *Scope) Mode {
 	m &= 1<<modeScopeShift - 1
 	if s != nil {

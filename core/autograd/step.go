@@ -50,11 +50,27 @@ func (r *Run) Step() (q *Request, err error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	r.enterScope(core.CurrentMode())
 	old := core.SwapMode(r.mode)
 	defer core.SwapMode(old)
 	core.WithTask(r, func() { q, err = r.advance() })
 	r.err = err
 	return q, err
+}
+
+// enterScope makes the modes of the walk be of the caller's scope. The one in which the walk began may have ended, and its number
+// be that of another thread's.
+func (r *Run) enterScope(now core.Mode) {
+	if r.mode.InScopeOf(now) == r.mode {
+		return
+	}
+	r.caller, r.mode = r.caller.InScopeOf(now), r.mode.InScopeOf(now)
+	for c, m := range r.modes {
+		r.modes[c] = m.InScopeOf(now)
+	}
+	if r.pending != nil {
+		r.pending.mode = r.pending.mode.InScopeOf(now)
+	}
 }
 
 // StepFor is [Run.Step] that returns after about d, and where it would wait for room in a queue. more says that the walk
