@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -30,8 +29,6 @@ func EachAllocation(t testing.TB, fn func() error, check func(), ranks ...int) {
 			return
 		case err == nil:
 			t.Fatalf("allocation %d failed, and nobody said so:\n%s", k, *where)
-		case kind == core.DistributedError && len(ranks) > 0 && strings.Contains(err.Error(), "is gone: ") && strings.Contains(err.Error(), "out of memory"):
-			// The share of a collective that failed was another rank's, who says so.
 		case kind != core.MemoryError:
 			t.Fatalf("allocation %d failed, and the error is of kind %v: %v\n%s", k, kind, err, *where)
 		}
