@@ -73,6 +73,11 @@ func plait_bucket_place(h C.plait_object) C.int64_t {
 	return C.int64_t(bind.BucketPlace(int64(h)))
 }
 
+//export plait_bucket_purpose
+func plait_bucket_purpose(h C.plait_object) *C.char {
+	return C.CString(bind.BucketPurpose(int64(h)))
+}
+
 //export plait_bucket_mode
 func plait_bucket_mode(h C.plait_object) C.int64_t {
 	return C.int64_t(bind.BucketMode(int64(h)))
@@ -109,6 +114,6 @@ func plait_reducer_clocks(h C.plait_object, out *C.int64_t, n C.int64_t) C.plait
 }
 
 //export plait_sync_batch_norm
-func plait_sync_batch_norm(of C.plait_object, x C.plait_tensor, runningMean C.plait_tensor, runningVar C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, momentum C.double, eps C.double, samples C.double) C.plait_tensor {
-	return C.plait_tensor(bind.SyncBatchNorm(int64(of), int64(x), int64(runningMean), int64(runningVar), int64(weight), int64(bias), float64(momentum), float64(eps), float64(samples)))
+func plait_sync_batch_norm(of C.plait_object, x C.plait_tensor, runningMean C.plait_tensor, runningVar C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, momentum C.double, eps C.double, samples C.double, purpose C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.SyncBatchNorm(int64(of), int64(x), int64(runningMean), int64(runningVar), int64(weight), int64(bias), float64(momentum), float64(eps), float64(samples), C.GoString(purpose)))
 }

@@ -103,6 +103,11 @@ func plait_fsdp_unit_part(h C.plait_object, name C.plait_string, full C.plait_te
 	return C.plait_tensor(bind.FsdpUnitPart(int64(h), C.GoString(name), int64(full)))
 }
 
+//export plait_fsdp_unit_purpose
+func plait_fsdp_unit_purpose(h C.plait_object) *C.char {
+	return C.CString(bind.FsdpUnitPurpose(int64(h)))
+}
+
 //export plait_fsdp_unit_names
 func plait_fsdp_unit_names(h C.plait_object) *C.char {
 	return C.CString(bind.FsdpUnitNames(int64(h)))

@@ -857,6 +857,9 @@ int64_t plait_bucket_parameters(plait_object h, int64_t *numbers, plait_tensor *
 // number, and 1 more for the last.
 int64_t plait_bucket_place(plait_object h);
 
+// plait_bucket_purpose returns what the collectives of a bucket are for.
+char *plait_bucket_purpose(plait_object h);
+
 // plait_bucket_mode returns the calling thread's mode on the streams of a bucket, and without gradients, for
 // plait_mode_set.
 int64_t plait_bucket_mode(plait_object h);
@@ -888,10 +891,11 @@ plait_status plait_reducer_clocks(plait_object h, int64_t *out, int64_t n);
 
 // plait_sync_batch_norm is batch normalisation in training with the mean and variance over the batches of all
 // ranks of a group. The running statistics and the weights may be 0. samples are those of this rank, where
-// its gradients will count by them; otherwise 0. It may wait for the device.
+// its gradients will count by them; otherwise 0. purpose is what the layer's collectives are for. It may wait
+// for the device.
 plait_tensor plait_sync_batch_norm(plait_object of, plait_tensor x, plait_tensor running_mean,
 		plait_tensor running_var, plait_tensor weight, plait_tensor bias, double momentum, double eps,
-		double samples);
+		double samples, plait_string purpose);
 
 // --- dlpack ---
 
@@ -1017,6 +1021,9 @@ plait_tensor plait_fsdp_unit_assemble(plait_object h, plait_string name, plait_t
 // plait_fsdp_unit_part returns the rows of a full tensor that are those of this rank's shard of the named
 // parameter, as a view.
 plait_tensor plait_fsdp_unit_part(plait_object h, plait_string name, plait_tensor full);
+
+// plait_fsdp_unit_purpose returns what the collectives of a unit are for.
+char *plait_fsdp_unit_purpose(plait_object h);
 
 // plait_fsdp_unit_names returns the names of a unit's parameters, in their order, separated by line breaks.
 char *plait_fsdp_unit_names(plait_object h);

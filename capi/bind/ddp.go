@@ -211,6 +211,15 @@ func BucketPlace(h Object) (status int64) {
 	return 2*int64(b.Index()) + truth(b.IsLast())
 }
 
+// BucketPurpose returns what the collectives of a bucket are for.
+func BucketPurpose(h Object) string {
+	b, ok := handle.Object[*ddp.Bucket](h)
+	if !ok {
+		return ""
+	}
+	return b.Group().Purpose()
+}
+
 // BucketMode returns the calling thread's mode on the streams of a bucket, and without gradients, for [ModeSet].
 func BucketMode(h Object) (status int64) {
 	defer protect("bucket", &status)
@@ -295,11 +304,12 @@ func ReducerClocks(h Object, out IntsOut, n int64) (status Status) {
 
 // SyncBatchNorm is batch normalisation in training with the mean and variance over the batches of all ranks of a group. The
 // running statistics and the weights may be 0. samples are those of this rank, where its gradients will count by them; otherwise 0.
+// purpose is what the layer's collectives are for.
 //
 //plait:waits
-func SyncBatchNorm(of Object, x, runningMean, runningVar, weight, bias Tensor, momentum, eps, samples float64) (status Tensor) {
+func SyncBatchNorm(of Object, x, runningMean, runningVar, weight, bias Tensor, momentum, eps, samples float64, purpose string) (status Tensor) {
 	defer protect("sync_batch_norm", &status)
 	defer using(tensorOrNil(x), tensorOrNil(runningMean), tensorOrNil(runningVar), tensorOrNil(weight), tensorOrNil(bias))()
-	return result(ddp.SyncBatchNormTrain(group(of), tensor(x), tensorOrNil(runningMean), tensorOrNil(runningVar),
+	return result(ddp.SyncBatchNormTrain(group(of).For(purpose), tensor(x), tensorOrNil(runningMean), tensorOrNil(runningVar),
 		tensorOrNil(weight), tensorOrNil(bias), momentum, eps, samples))
 }

@@ -262,6 +262,15 @@ func FsdpUnitPart(h Object, name string, full Tensor) (status Tensor) {
 	return result(fsdpUnit(h).Part(name, tensor(full)))
 }
 
+// FsdpUnitPurpose returns what the collectives of a unit are for.
+func FsdpUnitPurpose(h Object) string {
+	u, ok := handle.Object[*fsdp.Unit](h)
+	if !ok {
+		return ""
+	}
+	return u.Purpose()
+}
+
 // FsdpUnitNames returns the names of a unit's parameters, in their order, separated by line breaks.
 func FsdpUnitNames(h Object) string {
 	u, ok := handle.Object[*fsdp.Unit](h)

@@ -23,7 +23,7 @@ import (
 // tensors that it has in another shape; a file that is missing, cut short or changed. The error names the file and the
 // tensor.
 func Load(dir string, want State, group *collective.Group) (map[string]json.RawMessage, error) {
-	w, pieces := world{group}, want.Pieces
+	w, pieces := worldOf(group, "a load"), want.Pieces
 	var r *reader
 	var plans [][]part
 	var sum uint32

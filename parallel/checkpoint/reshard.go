@@ -17,7 +17,7 @@ import (
 // Errors, on every rank: those of [Save] for pieces that do not fit together, and those of [Load] for pieces that nobody
 // has, with all that is wanted as it was; what the group says of ranks that are gone.
 func Reshard(have, want []Piece, group *collective.Group) error {
-	m, err := newMove(have, want, world{group})
+	m, err := newMove(have, want, worldOf(group, "a reshard"))
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func Reshard(have, want []Piece, group *collective.Group) error {
 //
 // Errors: as those of [Reshard].
 func Gather(have []Piece, root int, device core.Device, group *collective.Group) (map[string]*core.Tensor, error) {
-	w := world{group}
+	w := worldOf(group, "a gather")
 	shapes, err := known(have, w)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func Gather(have []Piece, root int, device core.Device, group *collective.Group)
 // Errors: as those of [Reshard].
 func Scatter(whole map[string]*core.Tensor, want []Piece, root int, group *collective.Group) error {
 	var have []Piece
-	if (world{group}).rank() == root {
+	if worldOf(group, "a scatter").rank() == root {
 		for name, t := range whole {
 			have = append(have, Piece{Name: name, Tensor: t})
 		}
@@ -179,14 +179,14 @@ func (m *move) tensor(name string) (err error) {
 					if me == from && me == r {
 						after = append(after, func() error { return op.CopyInPlace(target, source).Err() })
 					} else if me == from {
-						works = append(works, m.w.group.Send(op.Contiguous(source), r, 0))
+						works = append(works, m.w.group.For("tensor "+name).Send(op.Contiguous(source), r, 0))
 					} else {
 						arrives := target
 						if d, _ := t.dtype.Core(); !target.Contiguous() || target.DType() != d {
 							arrives = op.EmptyWith(both.Shape, op.TensorOptions{DType: &d, Device: target.Device()})
 							after = append(after, func() error { return op.CopyInPlace(target, arrives).Err() })
 						}
-						works = append(works, m.w.group.Recv(arrives, from, 0))
+						works = append(works, m.w.group.For("tensor "+name).Recv(arrives, from, 0))
 					}
 				}
 			}

@@ -26,7 +26,7 @@ import (
 // values than those of the other ranks; values that differ under one name; another save to the folder that is still running,
 // of this process or another; those of the file system.
 func Save(dir string, s State, group *collective.Group) error {
-	w := world{group}
+	w := worldOf(group, "a save")
 	sv, err := begin(dir, s, w)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func SaveAsync(dir string, s State, group *collective.Group) (*Pending, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := world{own}
+	w := worldOf(own, "a save")
 	sv, err := begin(dir, s, w)
 	if err == nil {
 		err = sv.snapshot()

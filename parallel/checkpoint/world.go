@@ -11,6 +11,14 @@ import (
 // A world is the ranks that save or load together.
 type world struct{ group *collective.Group } // nil: one rank alone
 
+// worldOf returns the ranks of a group, which come together for a purpose.
+func worldOf(g *collective.Group, purpose string) world {
+	if g == nil {
+		return world{}
+	}
+	return world{g.For(purpose)}
+}
+
 func (w world) rank() int {
 	if w.group == nil {
 		return 0

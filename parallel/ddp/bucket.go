@@ -235,7 +235,7 @@ func (r *Reducer) rebuild() error {
 			mine = binary.LittleEndian.AppendUint32(mine, uint32(i))
 		}
 	}
-	all, err := r.group.Exchange(mine)
+	all, err := r.to("the order of the gradients").Exchange(mine)
 	if err != nil {
 		return err
 	}

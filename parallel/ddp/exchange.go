@@ -70,7 +70,7 @@ func newExchange(r *Reducer, m SyncMode, o *optim.Optimizer) (*exchange, error) 
 		return nil, err
 	}
 	// Nobody sends before every rank can answer.
-	if err := r.group.Barrier(); err != nil {
+	if err := r.to("the start of a mode").Barrier(); err != nil {
 		x.server.stop()
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (r *Reducer) agree(m SyncMode, o *optim.Optimizer) error {
 			}
 		}
 	}
-	ranks, err := r.group.Exchange([]byte(mine))
+	ranks, err := r.to("a mode").Exchange([]byte(mine))
 	if err != nil {
 		return err
 	}
@@ -177,9 +177,9 @@ func (x *exchange) sendAndReceive() error {
 			local, localHeader = flats, header
 			continue
 		}
-		works = append(works, x.push.Send(x.hostside(header), owner, tagHeader))
+		works = append(works, x.push.For("a step").Send(x.hostside(header), owner, tagHeader))
 		for i, f := range flats {
-			works = append(works, x.push.Send(f, owner, tagShare+i))
+			works = append(works, x.push.For("gradients").Send(f, owner, tagShare+i))
 		}
 	}
 	if localHeader != nil {
@@ -253,10 +253,10 @@ func (x *exchange) receive(owner int, shares []share) (clocks []int64, flats []*
 		if err := f.Err(); err != nil {
 			return nil, nil, err
 		}
-		flats, works = append(flats, f), append(works, x.pull.Recv(f, owner, tagParam+i))
+		flats, works = append(flats, f), append(works, x.pull.For("parameters").Recv(f, owner, tagParam+i))
 	}
 	header := x.hostside(make([]int64, x.r.group.Size()))
-	w := append(works, x.pull.Recv(header, owner, tagReply))
+	w := append(works, x.pull.For("the clocks").Recv(header, owner, tagReply))
 	if err := w.Wait(); err != nil {
 		return nil, nil, err
 	}
@@ -287,7 +287,7 @@ func (x *exchange) leave() error {
 			if len(shares) > 0 && owner != me {
 				header := make([]int64, 1+x.count(owner))
 				header[0] = whatLeave
-				err = errors.Join(err, x.push.Send(x.hostside(header), owner, tagHeader).Arrived())
+				err = errors.Join(err, x.push.For("a step").Send(x.hostside(header), owner, tagHeader).Arrived())
 			}
 		}
 	})
@@ -312,7 +312,7 @@ func (x *exchange) leave() error {
 					}
 				}
 				if len(list) > 0 && err == nil {
-					err = x.r.group.BroadcastMany(list, owner).Wait()
+					err = x.r.to("the values of a mode").BroadcastMany(list, owner).Wait()
 				}
 			}
 		})

@@ -137,7 +137,7 @@ func (j *joining) announce(r *Reducer, active bool) error {
 			mine |= announceSync
 		}
 	}
-	all, err := r.group.Exchange([]byte{mine})
+	all, err := r.to("who has a batch").Exchange([]byte{mine})
 	if err != nil {
 		return err
 	}
@@ -200,5 +200,5 @@ func (r *Reducer) settle(root int) error {
 	for _, b := range r.buffers {
 		list = append(list, b.Tensor)
 	}
-	return errors.Join(err, r.group.BroadcastMany(list, root).Wait())
+	return errors.Join(err, r.to("the values after a join").BroadcastMany(list, root).Wait())
 }

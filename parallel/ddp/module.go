@@ -38,6 +38,11 @@ func New(m nn.Module, g *collective.Group, o Options) (*DistributedDataParallel,
 			o.Buffers = append(o.Buffers, Named{n.Name, n.Tensor})
 		}
 	}
+	for _, part := range nn.Modules(m) {
+		if l, ok := part.Module.(*SyncBatchNorm); ok {
+			l.name = part.Name
+		}
+	}
 	r, err := NewReducer(g, params, o)
 	if err != nil {
 		return nil, err

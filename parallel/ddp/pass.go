@@ -120,7 +120,7 @@ func (r *Reducer) weigh() error {
 			}
 			o := op.TensorOptions{DType: &d, Device: b.device}
 			total := op.Full([]int{}, core.Num(r.weight), o)
-			if err := r.keep(r.group.AllReduce(total, collective.Sum)); err != nil {
+			if err := r.keep(r.to("the samples of a step").AllReduce(total, collective.Sum)); err != nil {
 				return err
 			}
 			mine := op.Full([]int{}, core.Num(r.weight*float64(r.divisor())), o)
@@ -257,7 +257,7 @@ func (r *Reducer) usedAnywhere() ([]int32, error) {
 	var sum []int32
 	err := r.aside(r.buckets[0].device, 0, func() error {
 		t := op.ToDevice(core.FromSlice(counts), r.buckets[0].device)
-		if err := r.keep(r.group.AllReduce(t, collective.Sum)); err != nil {
+		if err := r.keep(r.to("which gradients there are").AllReduce(t, collective.Sum)); err != nil {
 			return err
 		}
 		if !missing && !static {

@@ -135,8 +135,8 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 	if o.StaticGraph {
 		o.FindUnused = false // the first step finds them for all
 	}
-	g = g.For(fmt.Sprintf("DDP model %d", g.Number()))
-	r := &Reducer{group: g, options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}, contexts: map[streamKey]*core.Context{}}
+	own := g.For(fmt.Sprintf("DDP model %d", g.Number()))
+	r := &Reducer{group: own, options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}, contexts: map[streamKey]*core.Context{}}
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {
 		if seen[n.Tensor] {
@@ -214,6 +214,11 @@ func (r *Reducer) check() error {
 
 // Group returns the group whose ranks' gradients are averaged.
 func (r *Reducer) Group() *collective.Group { return r.group }
+
+// to returns the reducer's group for a purpose, such as "the buffers".
+func (r *Reducer) to(purpose string) *collective.Group {
+	return r.group.For(purpose + " of " + r.group.Purpose())
+}
 
 // Stats returns what the reducer has done so far.
 func (r *Reducer) Stats() Stats { return r.stats }

@@ -160,7 +160,7 @@ func (s *server) serve(peer int) {
 func (s *server) request(peer int) (more bool, err error) {
 	g, shares := s.x.push, s.x.owned[s.x.r.group.Rank()]
 	header := core.FromSlice(make([]int64, 1+len(s.masters)))
-	if err := g.Recv(header, peer, tagHeader).Wait(); err != nil {
+	if err := g.For("a step").Recv(header, peer, tagHeader).Wait(); err != nil {
 		return false, err
 	}
 	v, err := core.Values[int64](header)
@@ -177,7 +177,7 @@ func (s *server) request(peer int) (more bool, err error) {
 		if err := f.Err(); err != nil {
 			return false, err
 		}
-		if err := g.Recv(f, peer, tagShare+i).Arrived(); err != nil {
+		if err := g.For("gradients").Recv(f, peer, tagShare+i).Arrived(); err != nil {
 			return false, err
 		}
 		flats = append(flats, f)
@@ -193,9 +193,9 @@ func (s *server) request(peer int) (more bool, err error) {
 	// launched by then, or streams could wait for each other in a circle.
 	var works []*collective.Work
 	for i, f := range answer {
-		works = append(works, s.x.pull.Send(f, peer, tagParam+i))
+		works = append(works, s.x.pull.For("parameters").Send(f, peer, tagParam+i))
 	}
-	works = append(works, s.x.pull.Send(core.FromSlice(clocks), peer, tagReply))
+	works = append(works, s.x.pull.For("the clocks").Send(core.FromSlice(clocks), peer, tagReply))
 	for _, w := range works {
 		if err := w.Arrived(); err != nil {
 			return false, err
@@ -370,7 +370,7 @@ func (x *exchange) shareStates() error {
 	if err != nil {
 		return err
 	}
-	all, err := x.r.group.Exchange(b)
+	all, err := x.r.to("the optimiser's state").Exchange(b)
 	if err != nil {
 		return err
 	}

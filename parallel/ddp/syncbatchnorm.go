@@ -1,6 +1,8 @@
 package ddp
 
 import (
+	"strings"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/core/op"
@@ -13,6 +15,7 @@ type SyncBatchNorm struct {
 	nn.BatchNorm
 
 	group   *collective.Group
+	name    string  // in its model, for messages
 	samples float64 // by which the rank's gradients will count, with [Options.Weighted]; otherwise 0
 }
 
@@ -39,8 +42,11 @@ func (l *SyncBatchNorm) Forward(x *core.Tensor) *core.Tensor {
 			return core.ErrorTensor(err)
 		}
 	}
-	return SyncBatchNormTrain(l.group, x, l.RunningMean, l.RunningVar, l.Weight, l.Bias, momentum, l.Eps, l.samples)
+	return SyncBatchNormTrain(l.group.For(l.purpose()), x, l.RunningMean, l.RunningVar, l.Weight, l.Bias, momentum, l.Eps, l.samples)
 }
+
+// purpose tells the layer's collectives from those of others, which may have the same shapes.
+func (l *SyncBatchNorm) purpose() string { return strings.TrimSpace("SyncBatchNorm " + l.name) }
 
 // SyncBatchNormTrain is [op.BatchNorm] in training with the mean and variance of each channel over the batches of all
 // ranks, which are joined from each rank's own (Chan, Golub and LeVeque 1979). One collective goes forward and one
@@ -161,10 +167,15 @@ func AllGather(g *collective.Group, x *core.Tensor) *core.Tensor {
 		return out
 	}
 	n := core.NewNode(m, name, func(d *core.Derivation) {
-		d.Set(0, op.Select(AllReduce(g, d.Grad(), collective.Sum), 0, g.Rank()))
+		d.Set(0, op.Select(AllReduce(back(g), d.Grad(), collective.Sum), 0, g.Rank()))
 	}, x)
 	n.AttachLast(out, 0)
 	return out
+}
+
+// back returns a group's handle for the gradients of what another one is for.
+func back(g *collective.Group) *collective.Group {
+	return g.For(strings.TrimSpace("the gradient of " + g.Purpose()))
 }
 
 // AllReduce returns the sum, or the average, of the ranks' tensors of one shape. Every rank must go backward through it:
@@ -191,7 +202,7 @@ func AllReduce(g *collective.Group, x *core.Tensor, o collective.ReduceOp) *core
 	if out.Err() != nil || !m.GradEnabled() || !x.RequiresGrad() {
 		return out
 	}
-	n := core.NewNode(m, name, func(d *core.Derivation) { d.Set(0, AllReduce(g, d.Grad(), o)) }, x)
+	n := core.NewNode(m, name, func(d *core.Derivation) { d.Set(0, AllReduce(back(g), d.Grad(), o)) }, x)
 	n.AttachLast(out, 0)
 	return out
 }

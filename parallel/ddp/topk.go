@@ -53,10 +53,10 @@ func (k *TopK) Hook(b *Bucket) (*core.Tensor, error) {
 	g, size := b.Group(), b.Group().Size()
 	allIndex := op.EmptyWith([]int{size * count}, options(index))
 	allValues := op.EmptyWith([]int{size * count}, options(values))
-	if err := b.reducer.keep(g.AllGatherInto(allIndex, index)); err != nil {
+	if err := b.reducer.keep(g.For(g.Purpose()+", places").AllGatherInto(allIndex, index)); err != nil {
 		return nil, err
 	}
-	if err := b.reducer.keep(g.AllGatherInto(allValues, values)); err != nil {
+	if err := b.reducer.keep(g.For(g.Purpose()+", values").AllGatherInto(allValues, values)); err != nil {
 		return nil, err
 	}
 	if err := op.ZeroInPlace(whole).Err(); err != nil {

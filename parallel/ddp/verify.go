@@ -75,7 +75,7 @@ func (r *Reducer) verify(problem error) error {
 	if err != nil {
 		return err
 	}
-	all, err := r.group.Exchange(mine)
+	all, err := r.to("the construction").Exchange(mine)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (r *Reducer) broadcastAll() error {
 	for _, b := range r.buffers {
 		list = append(list, b.Tensor)
 	}
-	return r.group.BroadcastMany(list, 0).Wait()
+	return r.to("the first values").BroadcastMany(list, 0).Wait()
 }
 
 // broadcastBuffers makes the buffers those of rank 0, or in a [Join] of the lowest rank that still has batches.
@@ -192,5 +192,5 @@ func (r *Reducer) broadcastBuffers() error {
 		list = append(list, b.Tensor)
 		r.stats.Buffers += b.Tensor.Numel() * b.Tensor.DType().Size()
 	}
-	return r.keep(r.group.BroadcastMany(list, root))
+	return r.keep(r.to("the buffers").BroadcastMany(list, root))
 }

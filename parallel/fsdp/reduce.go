@@ -310,7 +310,7 @@ func (t *Tree) settle(over averaged, params []*parameter) error {
 		if g == nil {
 			continue
 		}
-		w := g.StartExchange("which parameters have a gradient", slices.Clone(used))
+		w := g.For("the gradients of "+params[0].unit.purpose).StartExchange("which parameters have a gradient", slices.Clone(used))
 		verify := func() error { return sameParameters(g, w.Payloads(), len(params)) }
 		if !missing {
 			t.works[0] = append(t.works[0], awaited{w, verify})

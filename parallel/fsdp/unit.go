@@ -182,7 +182,7 @@ func (u *Unit) begin(p *parameter) error {
 	}
 	for _, g := range []*collective.Group{u.group, u.options.Replicas} {
 		if g != nil {
-			if err := g.Broadcast(p.tensor.Detach(), 0).Wait(); err != nil {
+			if err := g.For("the first values of "+p.name).Broadcast(p.tensor.Detach(), 0).Wait(); err != nil {
 				return err
 			}
 		}

@@ -115,7 +115,7 @@ func arrange(group *collective.Group, shape []int, o Options) (*Mesh, error) {
 
 // agree returns an error if other ranks want another mesh.
 func (m *Mesh) agree() error {
-	w := m.group.StartExchange(what, fmt.Appendf(nil, "%v of the ranks %v", m, m.ranks))
+	w := m.group.For("the construction of a mesh").StartExchange(what, fmt.Appendf(nil, "%v of the ranks %v", m, m.ranks))
 	if err := w.Wait(); err != nil {
 		return err
 	}

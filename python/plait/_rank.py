@@ -91,6 +91,7 @@ class Rank:
 
 class _Place(threading.local):
     rank: Rank | None = None
+    purpose: tuple[list[int], str] | None = None  # of a hook's collectives, and the ranks that they are for
 
 
 # What a thread knows of its rank; threads that a rank starts have the same.

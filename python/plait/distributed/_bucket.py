@@ -9,6 +9,7 @@ from typing import Any
 from plait import _core
 from plait._runtime import address, check, own
 from plait._tensor import Tensor
+from plait.distributed._groups import ProcessGroup, serving
 from plait.distributed._work import Future
 
 
@@ -53,7 +54,7 @@ class GradBucket(_core.ObjectOwner):
 
 
 def reducing(
-    hook: Callable[[Any, GradBucket], Any], state: object, parameters: Sequence[Tensor]
+    hook: Callable[[Any, GradBucket], Any], state: object, parameters: Sequence[Tensor], group: ProcessGroup
 ) -> Callable[[int], tuple[Tensor]]:
     """Returns what runs a communication hook on the bucket with a handle, beside backward, and returns its result."""
 
@@ -62,9 +63,10 @@ def reducing(
         before = _core.bind_ModeGet()
         check(_core.bind_ModeSet(_core.bind_BucketMode(bucket._h)))
         try:
-            result = hook(state, bucket)
-            if isinstance(result, Future):
-                result = result.ordered()
+            with serving(group, _core.bind_BucketPurpose(bucket._h)):
+                result = hook(state, bucket)
+                if isinstance(result, Future):
+                    result = result.ordered()
         finally:
             _core.bind_ModeSet(before)
         if isinstance(result, list | tuple) and len(result) == 1:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -55,6 +56,23 @@ class ProcessGroup(_core.ObjectOwner):
 
     def __reduce__(self) -> Any:
         raise TypeError("a ProcessGroup belongs to its rank and cannot be pickled")
+
+
+@contextmanager
+def serving(group: ProcessGroup | None, purpose: str) -> Iterator[None]:
+    """Says what the calling thread's collectives on the ranks of a group are for."""
+    before = place.purpose
+    place.purpose = None if group is None else (group._ranks, purpose)
+    try:
+        yield
+    finally:
+        place.purpose = before
+
+
+def named(group: ProcessGroup) -> ProcessGroup:
+    """Returns the handle on a group for a collective that begins now."""
+    p = place.purpose
+    return group if p is None or p[0] != group._ranks else group._for(p[1])
 
 
 class GroupMember:

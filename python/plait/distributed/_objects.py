@@ -14,14 +14,14 @@ from typing import Any
 from plait import _core
 from plait._runtime import address, check
 from plait.distributed._collectives import root_of
-from plait.distributed._groups import ProcessGroup, is_outside, require
+from plait.distributed._groups import ProcessGroup, is_outside, named, require
 from plait.distributed._peers import irecv, isend
 from plait.distributed._work import Work, arrive
 
 
 def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
     """Returns the bytes of all ranks."""
-    data = array("B", payload)
+    data, g = array("B", payload), named(g)
     work = Work(check(_core.bind_ExchangeStart(g._h, note, address(data), len(data), 0)), name=note)
     arrive(work)
     out = []

@@ -13,7 +13,7 @@ from typing import Any
 from plait._device import device
 from plait._modes import no_grad
 from plait._tensor import Tensor
-from plait.distributed._groups import get_rank, is_initialized
+from plait.distributed._groups import get_rank, is_initialized, require
 from plait.distributed._placement import local, place, placement_of
 from plait.distributed.checkpoint._moving import gathered, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
@@ -280,7 +280,8 @@ def _from_rank0(state: dict[str, Any], mine: States) -> dict[str, Any]:
             for n, s in state["state"].items()
         }
         described = [shapes, state["param_groups"]]
-    broadcast_object_list(described)
+    group = require(None, "set_optimizer_state_dict")._for("the state of optimisers")
+    broadcast_object_list(described, group=group, group_src=0)
     states = States({}, mine.params, mine.numbers)
     have: dict[str, Tensor] = {}
     want: dict[str, Tensor] = {}

@@ -18,7 +18,7 @@ from plait._layout import Size
 from plait._modes import no_grad
 from plait._runtime import Owner, address, check, own
 from plait._tensor import Tensor
-from plait.distributed._groups import ProcessGroup
+from plait.distributed._groups import ProcessGroup, serving
 from plait.distributed._placement import Placement
 from plait.nn.parameter import Parameter
 
@@ -138,13 +138,16 @@ class Unit:
                 average; where parameters are not divided, only the gradients, to be averaged in place
         """
 
+        purpose = _core.bind_FsdpUnitPurpose(self.handle)
+
         def run(reduction: int) -> tuple[()]:
             given, out = Owner(check(reduction)), array("q", bytes(16))
             check(_core.bind_FsdpReduction(given._h, address(out)))
             before = _core.bind_ModeGet()
             check(_core.bind_ModeSet(check(_core.bind_FsdpReductionMode(given._h))))
             try:
-                function(*(own(h) for h in out if h))
+                with serving(self.groups[0] or self.groups[1], purpose):
+                    function(*(own(h) for h in out if h))
             finally:
                 _core.bind_ModeSet(before)
             return ()

@@ -286,10 +286,10 @@ def _divide_all(
     if sync_module_states:
         from plait.distributed._collectives import broadcast
 
-        for b in module.buffers():
+        for name, b in module.named_buffers():
             for g in groups:
                 if g is not None:
-                    broadcast(b, group=g, group_src=0)
+                    broadcast(b, group=g._for(f"the first values of {name}"), group_src=0)
 
 
 @no_grad()

@@ -38,6 +38,11 @@ def _linear(name: str, op: int, *inputs: Tensor) -> int:
     return op
 
 
+def _back(group: ProcessGroup) -> ProcessGroup:
+    """Returns the handle on a group for a gradient, which ranks that go forward do not meet."""
+    return group._for("a gradient")
+
+
 def _mine(group: ProcessGroup, rank: int) -> bool:
     return get_group_rank(group, rank) == group.rank()
 
@@ -52,7 +57,7 @@ class _AllReduce(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return None, None, _AllReduce.apply(ctx.op, ctx.group, grad)
+        return None, None, _AllReduce.apply(ctx.op, _back(ctx.group), grad)
 
 
 class _Broadcast(Function):
@@ -65,7 +70,7 @@ class _Broadcast(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        total = _Reduce.apply(ctx.src, ReduceOp.SUM, ctx.group, grad)
+        total = _Reduce.apply(ctx.src, ReduceOp.SUM, _back(ctx.group), grad)
         return None, None, total if _mine(ctx.group, ctx.src) else total * 0
 
 
@@ -79,7 +84,7 @@ class _Reduce(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        of_all = _Broadcast.apply(ctx.dst, ctx.group, grad)
+        of_all = _Broadcast.apply(ctx.dst, _back(ctx.group), grad)
         return None, None, None, of_all / ctx.group.size() if ctx.op == ReduceOp.AVG else of_all
 
 
@@ -93,7 +98,7 @@ class _Gather(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return None, None, _Scatter.apply(ctx.dst, ctx.group, *grads)
+        return None, None, _Scatter.apply(ctx.dst, _back(ctx.group), *grads)
 
 
 class _Scatter(Function):
@@ -106,7 +111,7 @@ class _Scatter(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return None, None, *_Gather.apply(ctx.src, ctx.group, grad)
+        return None, None, *_Gather.apply(ctx.src, _back(ctx.group), grad)
 
 
 class _AllGather(Function):
@@ -120,7 +125,7 @@ class _AllGather(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         out = _ops.empty_like(grads[ctx.group.rank()])
-        return None, None, _ReduceScatter.apply(ReduceOp.SUM, ctx.group, out, *grads)
+        return None, None, _ReduceScatter.apply(ReduceOp.SUM, _back(ctx.group), out, *grads)
 
 
 class _ReduceScatter(Function):
@@ -134,7 +139,7 @@ class _ReduceScatter(Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         if ctx.op == ReduceOp.AVG:
             grad = grad / ctx.group.size()
-        return None, None, None, *_AllGather.apply(ctx.group, ctx.shapes, grad)
+        return None, None, None, *_AllGather.apply(_back(ctx.group), ctx.shapes, grad)
 
 
 class _AllToAll(Function):
@@ -147,7 +152,7 @@ class _AllToAll(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         outputs = [_ops.empty(tuple(s), dtype=grads[0].dtype, device=grads[0].device) for s in ctx.shapes]
-        return None, None, *_AllToAll.apply(ctx.group, outputs, *grads)
+        return None, None, *_AllToAll.apply(_back(ctx.group), outputs, *grads)
 
 
 class _AllToAllSingle(Function):
@@ -160,7 +165,7 @@ class _AllToAllSingle(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         output = _ops.empty(tuple(ctx.shape), dtype=grad.dtype, device=grad.device)
-        return None, None, None, None, _AllToAllSingle.apply(ctx.group, output, ctx.of, ctx.to, grad)
+        return None, None, None, None, _AllToAllSingle.apply(_back(ctx.group), output, ctx.of, ctx.to, grad)
 
 
 def all_reduce(tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None) -> Tensor:

@@ -24,6 +24,7 @@ class SyncBatchNorm(_BatchNorm):
     """
 
     dims = ()
+    label = ""  # its name in a model, by which the ranks see that they are in the same layer
     samples = 0.0  # by which the rank's gradients will count, in a weighted DistributedDataParallel
 
     def __init__(
@@ -59,12 +60,19 @@ class SyncBatchNorm(_BatchNorm):
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked)
         given = (self.running_mean, self.running_var, self.weight, self.bias)
+        purpose = f"SyncBatchNorm {self.label}".strip()
         handles = [0 if t is None else t._h for t in given]
-        return own(call(_core.bind_SyncBatchNorm, group._h, input._h, *handles, momentum, self.eps, self.samples))
+        return own(
+            call(_core.bind_SyncBatchNorm, group._h, input._h, *handles, momentum, self.eps, self.samples, purpose)
+        )
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """Returns the module with its batch norms replaced by ones over all ranks, with the same parameters."""
+        return cls._convert(module, process_group, "")
+
+    @classmethod
+    def _convert(cls, module: Module, process_group: Any, label: str) -> Module:
         out = module
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
             made = cls(
@@ -76,8 +84,8 @@ class SyncBatchNorm(_BatchNorm):
                 process_group,
             )
             made._parameters, made._buffers = module._parameters, module._buffers
-            made.training = module.training
+            made.training, made.label = module.training, label
             out = made
         for name, child in module.named_children():
-            out.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+            out.add_module(name, cls._convert(child, process_group, f"{label}.{name}".lstrip(".")))
         return out

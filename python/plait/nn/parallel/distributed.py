@@ -201,6 +201,9 @@ class DistributedDataParallel(Module):
             )
         )
         self._owner = Owner(self._reducer)
+        for name, m in module.named_modules():
+            if isinstance(m, SyncBatchNorm):
+                m.label = name
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Runs the module; with gradients, the backward pass that follows averages them."""
@@ -294,7 +297,8 @@ class DistributedDataParallel(Module):
             raise TypeError(f"register_comm_hook: want a function, got {type(hook).__name__}")
         engine = getattr(hook, "_engine", None)
         if engine is None:
-            self._hook = keep(reducing(hook, state, [p for _, p in self.module.named_parameters()]))
+            parameters = [p for _, p in self.module.named_parameters()]
+            self._hook = keep(reducing(hook, state, parameters, self.process_group))
             check(_core.bind_ReducerHookCaller(self._reducer, self._hook))
             return
         name, compress = engine
