@@ -46,13 +46,13 @@ const sliceWidth = 128
 func (a *attentionProblem) blocks(r *recorder, s *shader, width, column, scores int) (*blockText, error) {
 	// lavapipe ends loops after 65535 rounds; of a block's at most four products, two are along its vectors.
 	products := 2*ceil(max(a.dim, a.valueDim), blockDepth) + 2*blockSpan/blockDepth
-	if rounds := ceil(scores, blockSpan) * (products*(blockDepth+1) + 1); r.device.adapter.Software && rounds > 1<<16-1 {
-		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%d queries and %d keys are too many for %s", a.queries, a.keys, r.device.Name())
+	if rounds := ceil(scores, blockSpan) * (products*(blockDepth+1) + 1); r.GPU.Software && rounds > 1<<16-1 {
+		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%d queries and %d keys are too many for %s", a.queries, a.keys, r.GPU.Name)
 	}
-	b := &blockText{unroll: s.flag(!r.device.adapter.Software), column: s.uint(column)}
+	b := &blockText{unroll: s.flag(!r.GPU.Software), column: s.uint(column)}
 	b.groups = s.choose(max(ceil(min(width-column, sliceWidth), blockSide), 1))
-	if most := r.device.limits.WorkgroupStorage; b.room() > most {
-		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%v has too little workgroup memory, %d bytes of %d", r.device, most, b.room())
+	if most := r.GPU.WorkgroupStorage; b.room() > most {
+		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%v has too little workgroup memory, %d bytes of %d", r.GPU, most, b.room())
 	}
 	return b, nil
 }

@@ -24,15 +24,15 @@ func attentionBackwardCall(r *recorder, c *core.Call) error {
 		}
 		return nil
 	}
-	stats, err := r.temp(8 * rows)
+	stats, err := r.Temp(8 * rows)
 	if err != nil {
 		return err
 	}
 	if err := a.rowStats(r, stats, rows); err != nil {
 		return err
 	}
-	if parts := a.scoreParts(r.device); parts != nil {
-		if scores, err := r.temp(a.scoreBytes() * parts[0].batches * parts[0].heads); err == nil { // without room, twice
+	if parts := a.scoreParts(r.GPU); parts != nil {
+		if scores, err := r.Temp(a.scoreBytes() * parts[0].batches * parts[0].heads); err == nil { // without room, twice
 			return a.throughScores(r, stats, rows, parts, scores)
 		}
 	}

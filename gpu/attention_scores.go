@@ -17,12 +17,11 @@ const (
 	scoresTile = 1
 )
 
-// busyBlocks is how many blocks of keys the heads that there is room for must have if not all of them have: with fewer, a large GPU
-// waits for the longest blocks. Tests set it.
-var busyBlocks = 600
-
-// scoreRoom returns how many bytes gradients of scores may take. Tests set it.
-var scoreRoom = func(a *attentionProblem) int {
+// scoreRoom returns how many bytes gradients of scores may take.
+func (a *attentionProblem) scoreRoom(gpu *target) int {
+	if gpu.ScoreBytes > 0 {
+		return gpu.ScoreBytes
+	}
 	operands := a.batch * a.kv * (2*a.group*a.queries*(a.dim+a.valueDim) + 2*a.keys*(a.dim+a.valueDim))
 	return max(leastScoreRoom, 4*operands)
 }
@@ -54,11 +53,11 @@ var foldedSource = fmt.Sprintf(`fn folded(key: u32, length: u32) -> u32 {
 
 // scoreParts returns the heads of keys whose gradients of scores are in memory at a time, or nothing if they are to be computed
 // twice.
-func (a *attentionProblem) scoreParts(d *Device) []headRange {
-	if !a.c.Outs[0].Present() || !a.c.Outs[1].Present() || a.dim == 0 || d.adapter.Software && a.keys > longestLoop {
+func (a *attentionProblem) scoreParts(gpu *target) []headRange {
+	if !a.c.Outs[0].Present() || !a.c.Outs[1].Present() || a.dim == 0 || gpu.Software && a.keys > longestLoop {
 		return nil
 	}
-	most := min(scoreRoom(a), d.limits.Binding) / a.scoreBytes()
+	most := min(a.scoreRoom(gpu), gpu.Binding) / a.scoreBytes()
 	if most >= a.batch*a.kv {
 		return []headRange{a.keyHeads()}
 	}
@@ -66,7 +65,7 @@ func (a *attentionProblem) scoreParts(d *Device) []headRange {
 	if most >= a.kv {
 		n = most / a.kv * a.kv
 	}
-	if n == 0 || n*ceil(a.keys, blockSide) < busyBlocks {
+	if n == 0 || n*ceil(a.keys, blockSide) < gpu.ScoreBlocks {
 		return nil
 	}
 	var parts []headRange

@@ -33,7 +33,7 @@ func TestAttentionKeepsGradientsOfScoresOrNot(t *testing.T) {
 					if c.o.Causal {
 						head = 4 * 2 * ((c.queries + 63) / 64 * 64) * 64 * min((c.keys+63)/64, (c.queries+63)/64/2+1)
 					}
-					defer gpu.SetScoreRoom(heads*head, 0)()
+					defer gpu.Tune(d, func(f *gpu.Tuning) { f.ScoreBytes, f.ScoreBlocks = heads*head, 0 })()
 					core.ManualSeed(3)
 					y := op.ScaledDotProductAttention(q, k, v, c.o)
 					found, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{q, k, v}, []*core.Tensor{g}, autograd.Options{})
@@ -70,7 +70,7 @@ func TestAttentionOfPartsJoinsNoGradients(t *testing.T) {
 	} {
 		for _, room := range []int{0, 1 << 30} {
 			t.Run(fmt.Sprint(c, room), func(t *testing.T) {
-				defer gpu.SetScoreRoom(room, 0)()
+				defer gpu.Tune(d, func(f *gpu.Tuning) { f.ScoreBytes, f.ScoreBlocks = room, 0 })()
 				core.Tidy(func() {
 					core.ManualSeed(4)
 					sizes := []int{c.heads * c.dim, c.keyHeads * c.dim, c.keyHeads * c.valueDim}

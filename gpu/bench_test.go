@@ -72,7 +72,7 @@ func BenchmarkTiles(b *testing.B) {
 		for _, double := range []bool{false, true} {
 			for _, form := range []string{"NN", "NT", "TN"} {
 				b.Run(fmt.Sprint(t, double, form), func(b *testing.B) {
-					defer gpu.SetTiles(d, double, t[0], t[1], t[2], t[3], t[4])()
+					defer gpu.Tune(d, tile(double, t[0], t[1], t[2], t[3], t[4]))()
 					u, v := x, y
 					if form == "TN" {
 						u = op.Transpose(x, 0, 1)
@@ -184,7 +184,7 @@ func BenchmarkLSTM(b *testing.B) {
 		g := on(d, steps, n, hidden)
 		for few, name := range map[int]string{0: "product and gates", n: "one dispatch"} {
 			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
-				defer gpu.SetFewRows(few)()
+				defer gpu.Tune(d, func(f *gpu.Tuning) { f.FewSequences = few })()
 				repeat(b, d, func() {
 					y, _, _ := op.LSTMLayer(x, h, cell, wih, whh, bias, bias, op.RecurrentOptions{})
 					_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x, wih, whh, bias}, []*core.Tensor{g}, autograd.Options{})

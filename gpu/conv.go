@@ -41,7 +41,7 @@ func (v *convolution) depth() int { return v.channels * v.taps() }
 // together returns how many images go through at a time.
 func (v *convolution) together(r *recorder) int {
 	each := 4 * v.groups * v.depth() * product3(v.out)
-	return min(max(min(columnBytes, r.device.limits.Binding)/max(each, 1), 1), v.images)
+	return min(max(min(columnBytes, r.GPU.Binding)/max(each, 1), 1), v.images)
 }
 
 // image returns an operand from the given image on, of which each has size elements.
@@ -120,7 +120,7 @@ func convForwardCall(r *recorder, c *core.Call) error {
 
 // room returns scratch memory for float32 numbers.
 func (v *convolution) room(r *recorder, n int) (*core.Operand, error) {
-	m, err := r.temp(4 * max(n, 1))
+	m, err := r.Temp(4 * max(n, 1))
 	return &core.Operand{Memory: m, DType: core.Float32}, err
 }
 

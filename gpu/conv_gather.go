@@ -11,22 +11,13 @@ import (
 // Convolutions by products one of whose factors is gathered from images, so that patches are never stored. A patch has its elements
 // tap by tap, and channel by channel in each, so that those which a tile needs mostly are of one tap.
 
-// fewBytes returns of how many bytes, of patches and of results in an order of their own, a GPU does not notice that they are stored:
-// its caches have room for them.
-var fewBytes = func(d *Device) int {
-	if d.adapter.Software {
-		return 0
-	}
-	return 32 << 20
-}
-
 // gathers reports whether a product gathers the convolution's patches, so that these and more bytes are not stored. The taps of all
 // dimensions must have room in a word, and the tables in a buffer.
 func (v *convolution) gathers(r *recorder, more int) bool {
 	places := max(product3(v.in), product3(v.out))
 	return v.depth() > 0 && v.outputs > 0 && v.kernel[0]+v.kernel[1]+v.kernel[2] <= 32 &&
-		max(8*(v.images*places+max(v.channels, v.outputs)*v.taps()), v.resultBytes()) <= r.device.limits.Binding &&
-		4*v.images*v.groups*v.depth()*product3(v.out)+more >= fewBytes(r.device)
+		max(8*(v.images*places+max(v.channels, v.outputs)*v.taps()), v.resultBytes()) <= r.GPU.Binding &&
+		4*v.images*v.groups*v.depth()*product3(v.out)+more >= r.GPU.PatchBytes
 }
 
 // gathersForward reports whether the results are computed by gathering patches.
@@ -74,7 +65,7 @@ func (v *convolution) backward() sliding {
 // gather returns the gather of the patches of images, which lie across.
 func (v *convolution) gather(r *recorder, p sliding) (*gather, error) {
 	depth, places := p.channels*v.taps(), v.images*product3(p.places)
-	m, err := r.temp(8 * (depth + places))
+	m, err := r.Temp(8 * (depth + places))
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func qrCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	reflections, err := r.temp(4 * x.batch * low * x.m)
+	reflections, err := r.Temp(4 * x.batch * low * x.m)
 	if err != nil {
 		return err
 	}
@@ -102,10 +102,10 @@ func newJacobi(r *recorder, x *matrices, lines int) (*jacobi, error) {
 		return nil, err
 	}
 	for _, m := range []*core.Memory{&j.done, &j.turned} {
-		if *m, err = r.temp(4 * x.batch); err != nil {
+		if *m, err = r.Temp(4 * x.batch); err != nil {
 			return nil, err
 		}
-		r.clear(floatOperand(*m, 0, x.batch))
+		r.Clear(floatOperand(*m, 0, x.batch))
 	}
 	return j, nil
 }
@@ -291,7 +291,7 @@ func svdCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	sizes, err := r.temp(4 * x.batch * low)
+	sizes, err := r.Temp(4 * x.batch * low)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
@@ -14,6 +16,7 @@ type Device struct {
 	index, ordinal int
 	adapter        native.Adapter
 	limits         native.Limits
+	target         target
 	owner          *owner
 	sync           bool // wait after each call
 	memory         memory
@@ -22,7 +25,6 @@ type Device struct {
 	staging        staging
 	turns          turns
 	load           load // of a GPU made of software
-	tuner          *tuner
 	params         *native.Buffer
 	lost           atomic.Pointer[failure]
 
@@ -40,7 +42,15 @@ func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
 		core.Synchronous()
 	}
 	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, owner: o, sync: environment().sync}
-	d.tuner = tunerOf(a)
+	Benchmark()
+	d.target = target{
+		Label: d.String(), Name: a.Name, Software: a.Software, Identity: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device),
+		Driver: driverOf(a), Stored: environment().tune != 0, Tuning: DefaultTuning(a.Software),
+		Limits: Limits{
+			Binding: d.limits.Binding, Bindings: d.limits.Bindings, WorkgroupStorage: d.limits.WorkgroupStorage,
+			Invocations: d.limits.Invocations, Workgroups: d.limits.Workgroups,
+		},
+	}
 	d.memory.open(d)
 	d.programs.open(d)
 	d.fusions.open()
@@ -137,4 +147,14 @@ func (d *Device) lose(err error) {
 	}
 	err = core.Errorf(core.DeviceError, "gpu", "%v (%s) is lost: %v; start the process again", d, d.Name(), err)
 	d.lost.CompareAndSwap(nil, &failure{err})
+}
+
+// driverOf returns the version of the driver where the system says it; names of software adapters have theirs.
+func driverOf(a native.Adapter) string {
+	const nvidia = 0x10de
+	if a.Vendor != nvidia {
+		return ""
+	}
+	v, _ := os.ReadFile("/sys/module/nvidia/version")
+	return strings.TrimSpace(string(v))
 }

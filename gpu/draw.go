@@ -86,7 +86,7 @@ func checkWeights(r *recorder, c *core.Call, rows, n, count int, replacement boo
 }
 
 func drawWithReplacement(r *recorder, c *core.Call, rows, n, count int) error {
-	m, err := r.temp(4 * rows * n)
+	m, err := r.Temp(4 * rows * n)
 	if err != nil {
 		return err
 	}

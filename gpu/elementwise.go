@@ -75,7 +75,7 @@ func (m *elementwise) run(r *recorder, c *core.Call) error {
 	}
 	key := programKey{name: m.name}
 	buffers := 0
-	var mems [maxBuffers]core.Memory
+	mems := &r.mems
 	for i, o := range all {
 		if o.IsNumber {
 			key.bits[0] |= 0xf << (4 * i)
@@ -103,7 +103,7 @@ func (m *elementwise) run(r *recorder, c *core.Call) error {
 	}
 	w = m.scalars(w, c)
 	if faults {
-		mem, word, err := r.check(c, func(c *core.Call, _ uint32) error {
+		mem, word, err := r.Check(c, func(c *core.Call, _ uint32) error {
 			return core.Errorf(core.ValueError, c.Op, "integer division by zero")
 		})
 		if err != nil {

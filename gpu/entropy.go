@@ -48,7 +48,7 @@ func (p *classProblem) bind(r *recorder, s *shader, c *core.Call) {
 	if p.fours = s.flag(p.line.inner == 1 && x.DType == core.Float32); p.fours {
 		p.several = 4
 	}
-	if r.device.adapter.Software { // compiles long programs slowly
+	if r.GPU.Software { // compiles long programs slowly
 		p.several /= 4
 	}
 	p.x = s.in("x", x, expr.F32, expr.Number)
@@ -88,7 +88,7 @@ func (p *classProblem) class(sample string) string {
 // classLoss is cross_entropy: loss, lse, total = f(x, target, weight), and nll_loss: loss, total = f(x, target, weight).
 func classLoss(r *recorder, c *core.Call, entropy bool) error {
 	samples := int(c.Ints[lossBatch] * c.Ints[lossInner])
-	parts, err := r.temp(8 * max(samples, 1))
+	parts, err := r.Temp(8 * max(samples, 1))
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,20 @@ type settings struct {
 	err          error
 }
 
+var benchmarkSet sync.Once
+
+// Benchmark reports whether the fastest way of computing products is measured, which PLAIT_TUNE=1 turns on.
+func Benchmark() bool {
+	benchmarkSet.Do(func() { benchmark.Store(environment().tune == 1) })
+	return benchmark.Load()
+}
+
+// SetBenchmark turns the measuring of products on or off.
+func SetBenchmark(on bool) {
+	benchmarkSet.Do(func() {})
+	benchmark.Store(on)
+}
+
 // environment returns the settings, read once.
 var environment = sync.OnceValue(func() (s settings) {
 	note := func(err error) {

@@ -18,9 +18,6 @@ const (
 // as many on.
 const sharedColumns = 1 << 23
 
-// mostSide is how many fours of columns a workgroup shares at most, leastShares how many such workgroups there are at least.
-var mostSide, leastShares = 4, 64
-
 // A folding is how a reduction is divided over invocations: each result by a workgroup where its elements are neighbours, or
 // by one invocation where results are neighbours. Where there are too few results for that, workgroups share a few neighbours
 // each, or pieces are reduced to states first and these then joined.
@@ -32,7 +29,7 @@ type folding struct {
 	pieces, chunk int  // of the elements of a result, in such fours if they are of one
 }
 
-func (f *fold) divide(in *core.Operand, outs []*core.Operand, dims []int64) *folding {
+func (f *fold) divide(gpu *target, in *core.Operand, outs []*core.Operand, dims []int64) *folding {
 	p := &folding{width: 1, side: 1}
 	p.kept, p.reduced = split(in, outs, dims)
 	n := p.reduced.count
@@ -58,7 +55,7 @@ func (f *fold) divide(in *core.Operand, outs []*core.Operand, dims []int64) *fol
 	if each := n / p.width; each > 64 && results > 0 && results*p.width < busy {
 		p.pieces = min(max(busy/(results*p.width), 1), each/16, 1024)
 	}
-	if side := p.columns(results, n); p.pieces > 1 && side > 0 {
+	if side := p.columns(gpu, results, n); p.pieces > 1 && side > 0 {
 		p.pieces, p.side, p.width = 1, side, threads/side
 	}
 	p.pieces = max(p.pieces, ceil(n, longLoop*p.width))
@@ -68,12 +65,12 @@ func (f *fold) divide(in *core.Operand, outs []*core.Operand, dims []int64) *fol
 
 // columns returns how many fours of neighbouring results a workgroup has if it goes through all of their n elements, so that one
 // dispatch does; 0 where two are faster: there are few workgroups, or there is much to read.
-func (p *folding) columns(results, n int) int {
+func (p *folding) columns(gpu *target, results, n int) int {
 	if p.width > 1 || !p.four || 4*results*n > sharedColumns {
 		return 0
 	}
 	side := 0
-	for s := 2; s <= mostSide && results%s == 0 && results/s >= leastShares && n*s >= 16*threads; s *= 2 {
+	for s := 2; s <= gpu.SharedColumns && results%s == 0 && results/s >= gpu.SharingGroups && n*s >= 16*threads; s *= 2 {
 		side = s
 	}
 	return side

@@ -86,7 +86,7 @@ func (p *programs) fused(key []byte, buffers int, text string) *program {
 }
 
 // fuse makes the call a member of the recorder's fusion, or of another that begins with it, and reports whether it did.
-func (s *stream) fuse(r *recorder, c *core.Call) bool {
+func (s *stream) fuse(r *encoder, c *core.Call) bool {
 	if s.device.fusions.off {
 		return false
 	}
@@ -113,7 +113,7 @@ func (s *stream) fuse(r *recorder, c *core.Call) bool {
 
 // encode puts what the members do on the batch, and empties the fusion: one program, or each member's own where there is
 // none. torn says that the fusion ends for want of time.
-func (f *fusion) encode(s *stream, r *recorder, torn bool) {
+func (f *fusion) encode(s *stream, r *encoder, torn bool) {
 	if f.n == 0 {
 		return
 	}
@@ -130,7 +130,7 @@ func (f *fusion) encode(s *stream, r *recorder, torn bool) {
 }
 
 // dispatch encodes the members as one program and reports whether there is one.
-func (f *fusion) dispatch(s *stream, r *recorder) (done bool) {
+func (f *fusion) dispatch(s *stream, r *encoder) (done bool) {
 	defer func() {
 		if x := recover(); x != nil {
 			err := core.Errorf(core.StateError, "gpu", "internal error: %v\n%s", x, debug.Stack())

@@ -46,7 +46,7 @@ func (p *product) name() string {
 }
 
 // bind adds the gather to a shader and makes it the side's whose factor it is.
-func (g *gather) bind(s *shader, a, b *side, t tile) {
+func (g *gather) bind(s *shader, a, b *side, t Tile) {
 	x := b
 	if s.flag(g.rows) {
 		x = a
@@ -54,11 +54,11 @@ func (g *gather) bind(s *shader, a, b *side, t tile) {
 	loads := x.loads(t)
 	elements := gatherAxis{entries: loads, first: s.in("t", g.tables, expr.I64, expr.Number), last: s.uint(g.elements - 1)}
 	places := gatherAxis{entries: 1, first: elements.first + " + " + s.uint(g.elements), last: s.uint(g.places - 1)}
-	along, beside := t.depth, x.across
+	along, beside := t.Depth, x.across
 	if g.rows {
 		along, beside = beside, along
 	}
-	if t.threads()%beside != 0 {
+	if t.Threads()%beside != 0 {
 		places.entries = loads
 	}
 	if elements.blocks = s.flag(g.channels%along == 0); elements.blocks {
@@ -93,7 +93,7 @@ func (g *gatherText) ahead() bool { return g.depth.entries == 1 }
 func (g *gatherText) checks() int { return max(g.across.entries, g.depth.entries) }
 
 // prepare is [side.prepare]: the entries across are read here, and positions hold what does not change along the depth.
-func (g *gatherText) prepare(w *strings.Builder, t tile, origin string) {
+func (g *gatherText) prepare(w *strings.Builder, t Tile, origin string) {
 	x := g.side.name
 	for l := range g.loads {
 		across, deep := g.side.place(t, l)
@@ -121,10 +121,10 @@ func (g *gatherText) prepare(w *strings.Builder, t tile, origin string) {
 }
 
 // load is [side.load], but for zeros, which put writes in the place of what is outside: so nothing waits for the loads before.
-func (g *gatherText) load(w *strings.Builder, t tile, at string, ends bool) {
+func (g *gatherText) load(w *strings.Builder, t Tile, at string, ends bool) {
 	x := g.side.name
 	if g.ahead() {
-		fmt.Fprintf(w, "    let %s_e0 = %s_n;\n    %s_n = %s;\n", x, x, x, g.depth.entry(fmt.Sprintf("%s + %du", at, t.depth), 0))
+		fmt.Fprintf(w, "    let %s_e0 = %s_n;\n    %s_n = %s;\n", x, x, x, g.depth.entry(fmt.Sprintf("%s + %du", at, t.Depth), 0))
 	} else {
 		for i := range g.depth.entries {
 			fmt.Fprintf(w, "    let %s_e%d = %s;\n", x, i, g.depth.entry(at, i))

@@ -17,11 +17,11 @@ func histogram(r *recorder, name string, n int, out *core.Operand, bind func(s *
 	if bins == 0 {
 		return nil
 	}
-	counts, err := r.temp(4 * bins)
+	counts, err := r.Temp(4 * bins)
 	if err != nil {
 		return err
 	}
-	r.clear(floatOperand(counts, 0, bins))
+	r.Clear(floatOperand(counts, 0, bins))
 	s := newShader(r, name)
 	bin := bind(s)
 	s.binds = append(s.binds, binding{access: access{name: "counts", dtype: core.Bool, shared: true}})
@@ -78,7 +78,7 @@ func weightedBins(r *recorder, c *core.Call) error {
 		return nil
 	}
 	if n == 0 {
-		r.clear(out)
+		r.Clear(out)
 		return nil
 	}
 	e, err := sortAlong(r, in, 0, n, false)

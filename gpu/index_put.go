@@ -11,7 +11,7 @@ import (
 // and reports indices out of range.
 func destinations(r *recorder, c *core.Call, out *core.Operand, index []core.Operand, wrap bool, skip int64, names []int64) (core.Memory, error) {
 	n, k := index[0].Numel(), len(index)
-	m, err := r.temp(4 * max(n, 1))
+	m, err := r.Temp(4 * max(n, 1))
 	if err != nil {
 		return m, err
 	}

@@ -38,7 +38,7 @@ func numbersOf(d core.DType) expr.Type {
 
 // faults adds a fault word to the shader and returns the assignment that sets it to one more than a position.
 func (s *shader) faults(r *recorder, c *core.Call, err func(c *core.Call, at uint32) error) func(position string) string {
-	m, word, failure := r.check(c, func(c *core.Call, fault uint32) error { return err(c, fault-1) })
+	m, word, failure := r.Check(c, func(c *core.Call, fault uint32) error { return err(c, fault-1) })
 	if failure != nil {
 		s.err = failure
 	}
@@ -185,7 +185,7 @@ func scatterSorted(r *recorder, c *core.Call) error {
 	out, index, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
 	dim := int(c.Ints[0])
 	n, length, size := index.Numel(), index.Shape[dim], out.Shape[dim]
-	dest, err := r.temp(4 * n)
+	dest, err := r.Temp(4 * n)
 	if err != nil {
 		return err
 	}

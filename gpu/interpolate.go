@@ -131,10 +131,10 @@ func (p *resampling) tables(r *recorder) (m core.Memory, where [3]int, err error
 			}
 		}
 	}
-	if m, err = r.temp(4 * len(words)); err != nil {
+	if m, err = r.Temp(4 * len(words)); err != nil {
 		return m, where, err
 	}
-	r.transcribe(m, words)
+	r.Upload(m, words)
 	return m, where, nil
 }
 

@@ -30,7 +30,7 @@ func layerNormCall(r *recorder, c *core.Call) error {
 	}
 	eps, share, rowsWord := s.float(c.Floats[0]), s.float(1/float64(n)), s.uint(rows)
 	s.flag(rms)
-	head := t.open(r.device.adapter.Software)
+	head := t.open(r.GPU.Software)
 	if rows == 0 || n == 0 {
 		return nil
 	}
@@ -74,7 +74,7 @@ func layerNormBackwardCall(r *recorder, c *core.Call) error {
 		return p.columns(r)
 	}
 	if p.parts() > 0 {
-		if width, held := p.held(r.device.adapter.Software); held > 0 {
+		if width, held := p.held(r.GPU.Software); held > 0 {
 			return p.together(r, width, held)
 		}
 	}
@@ -130,7 +130,7 @@ func (p *layerNormGradient) inputs(r *recorder) error {
 	}
 	stats, rows, share := s.in("stats", p.stats, expr.F32, expr.Number), s.uint(p.rows), s.float(1/float64(p.n))
 	s.flag(p.rms)
-	head := t.open(r.device.adapter.Software)
+	head := t.open(r.GPU.Software)
 	return s.run(r, p.rows, func() string {
 		mean := "ld_stats(" + stats + " + group)"
 		if p.rms {

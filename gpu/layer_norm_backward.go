@@ -9,11 +9,6 @@ import (
 
 // The sums over the rows that layer norms have for their parameters come in parts first: with dx, which reads the same, or alone.
 
-// Measured on an H200, which has so many multiprocessors. On each, workgroups have so many elements of x on their way together: with half as
-// many it waits for memory, and twice as many groups write parts, two rows each, for longer than they save. An invocation has at most so
-// many fours of x on its way, of as many rows as that takes.
-var processors, onTheWay, mostFours = 132, 8192, 8
-
 // held returns by how many invocations a row can be held and how many fours each of them has of every operand, 0 if it cannot.
 func (p *layerNormGradient) held(software bool) (width, held int) {
 	if !p.fours(p.x, p.g, p.w, p.arrived, p.dx) {
@@ -24,22 +19,22 @@ func (p *layerNormGradient) held(software bool) (width, held int) {
 
 // divide returns how many rows a workgroup takes at a time where an invocation holds so many fours of each, and how many workgroups
 // there are.
-func (p *layerNormGradient) divide(held int) (ahead, groups int) {
+func (p *layerNormGradient) divide(gpu *target, held int) (ahead, groups int) {
 	ahead = 1
-	for ahead < 4 && 2*ahead*held <= mostFours && p.rows*p.n >= 2*processors*onTheWay {
+	for ahead < 4 && 2*ahead*held <= gpu.NormVectors && p.rows*p.n >= 2*gpu.Multiprocessors*gpu.NormElements {
 		ahead *= 2
 	}
 	units := ceil(p.rows, ahead)
-	each := max(onTheWay/(ahead*max(p.n, 128)), 1) // of shorter rows most invocations have nothing
-	groups = min(units, processors*each, max(ceil(p.rows, 4), processors))
+	each := max(gpu.NormElements/(ahead*max(p.n, 128)), 1) // of shorter rows most invocations have nothing
+	groups = min(units, gpu.Multiprocessors*each, max(ceil(p.rows, 4), gpu.Multiprocessors))
 	return ahead, max(groups, ceil(units, longLoop))
 }
 
 // together computes dx and the sums in one pass over x and dy: a workgroup goes through some of the rows, a few at a time, and its
 // invocations hold the sums of their columns.
 func (p *layerNormGradient) together(r *recorder, width, held int) error {
-	ahead, groups := p.divide(held)
-	parts, err := r.temp(4 * p.n * p.parts() * groups)
+	ahead, groups := p.divide(r.GPU, held)
+	parts, err := r.Temp(4 * p.n * p.parts() * groups)
 	if err != nil {
 		return err
 	}
@@ -229,7 +224,7 @@ func (p *layerNormGradient) columns(r *recorder) error {
 	pieces := min(max(busy*wide/p.n, 1), ceil(max(p.rows, 1), 16), 256)
 	pieces = max(pieces, ceil(p.rows, longLoop))
 	chunk := ceil(max(p.rows, 1), pieces)
-	parts, err := r.temp(4 * p.n * count * pieces)
+	parts, err := r.Temp(4 * p.n * count * pieces)
 	if err != nil {
 		return err
 	}

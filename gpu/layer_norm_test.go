@@ -24,7 +24,7 @@ func TestGradientsOfLayerNormsInParts(t *testing.T) {
 		{3, 80, 2, [][2]int{{37, 36}}},
 		{3, 80, 4, [][2]int{{38, 36}}},
 	} {
-		defer gpu.SetNormRows(c.count, c.elements, c.fours)()
+		defer gpu.Tune(device(t), func(f *gpu.Tuning) { f.Multiprocessors, f.NormElements, f.NormVectors = c.count, c.elements, c.fours })()
 		for _, shape := range c.shapes {
 			core.Tidy(func() {
 				rows, n := shape[0], shape[1]

@@ -45,10 +45,10 @@ func newMatrices(r *recorder, c *core.Call) (x *matrices, err error) {
 	if x.batch == 0 {
 		return x, nil
 	}
-	if x.status, err = r.temp(4 * x.batch); err != nil {
+	if x.status, err = r.Temp(4 * x.batch); err != nil {
 		return x, err
 	}
-	r.clear(floatOperand(x.status, 0, x.batch))
+	r.Clear(floatOperand(x.status, 0, x.batch))
 	x.data, err = x.copyOf(r, a, a.Shape[rank-2], a.Shape[rank-1], false)
 	return x, err
 }
@@ -56,7 +56,7 @@ func newMatrices(r *recorder, c *core.Call) (x *matrices, err error) {
 // copyOf copies a stack of matrices [rows, cols] to scratch memory, transposed if columns is set; absent ones are identities.
 func (x *matrices) copyOf(r *recorder, a *core.Operand, rows, cols int, columns bool) (core.Memory, error) {
 	n := x.batch * rows * cols
-	m, err := r.temp(4 * max(n, 1))
+	m, err := r.Temp(4 * max(n, 1))
 	if err != nil || n == 0 {
 		return m, err
 	}
@@ -82,7 +82,7 @@ func (x *matrices) right(r *recorder, c *core.Call, rows core.Memory) (core.Memo
 		x.k = c.Ins[1].Shape[len(c.Ins[1].Shape)-1]
 	}
 	n := x.batch * x.n * x.k
-	m, err := r.temp(4 * max(n, 1))
+	m, err := r.Temp(4 * max(n, 1))
 	if err != nil || n == 0 {
 		return m, err
 	}
@@ -172,9 +172,7 @@ func (x *matrices) steps(r *recorder, name string, n, cost int, bind func(s *sha
 		if err != nil {
 			return err
 		}
-		if r.batch.full(fullBatch) {
-			r.stream.send(r)
-		}
+		r.Flush()
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func init() {
 // diagonal, counted from 1, that is 0.
 func (x *matrices) lu(r *recorder) (core.Memory, error) {
 	low := min(x.m, x.n)
-	pivots, err := r.temp(4 * max(x.batch*low, 1))
+	pivots, err := r.Temp(4 * max(x.batch*low, 1))
 	if err != nil {
 		return pivots, err
 	}
@@ -60,7 +60,7 @@ func (x *matrices) lu(r *recorder) (core.Memory, error) {
 
 // rowsAfter returns words: which of m rows stands at each place after the exchanges that k pivots name, an operand or words.
 func rowsAfter(r *recorder, c *core.Call, batch, k, m int, pivots *core.Operand, words core.Memory) (core.Memory, error) {
-	rows, err := r.temp(4 * max(batch*m, 1))
+	rows, err := r.Temp(4 * max(batch*m, 1))
 	if err != nil || batch*m == 0 {
 		return rows, err
 	}

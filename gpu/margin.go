@@ -15,11 +15,11 @@ func multilabelMarginCall(r *recorder, c *core.Call) error {
 	batch, n := int(c.Ints[0]), int(c.Ints[1])
 	if batch*n == 0 {
 		if loss.Present() {
-			r.clear(loss)
+			r.Clear(loss)
 		}
 		return nil
 	}
-	times, err := r.temp(4 * batch * n)
+	times, err := r.Temp(4 * batch * n)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func multilabelMarginCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	parts, err := r.temp(4 * batch * n)
+	parts, err := r.Temp(4 * batch * n)
 	if err != nil {
 		return err
 	}

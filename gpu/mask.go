@@ -193,7 +193,7 @@ func padGradCall(r *recorder, c *core.Call) error {
 		shape[d] = out.Shape[d]
 		to := out
 		if d < len(out.Shape)-1 {
-			m, err := r.temp(4 * max(core.Numel(shape), 1))
+			m, err := r.Temp(4 * max(core.Numel(shape), 1))
 			if err != nil {
 				return err
 			}

@@ -14,10 +14,10 @@ type product struct {
 	bias        *core.Operand // nil for none
 	alpha, beta float64
 	relu        bool
-	software    bool // the adapter computes on the CPU
-	uncut       bool // the tiles of the last round stay whole
-	lower       bool // rows of a end with the block that their diagonal is in, and a is folded
-	ar, ac      int  // strides along the rows and columns of a
+	gpu         *target // set where it is run
+	uncut       bool    // the tiles of the last round stay whole
+	lower       bool    // rows of a end with the block that their diagonal is in, and a is folded
+	ar, ac      int     // strides along the rows and columns of a
 	br, bc      int
 	cr, cc      int
 	batch       layout // over the stack: out, a and b
@@ -76,28 +76,6 @@ func stack(out *core.Operand, factors ...*core.Operand) layout {
 	return l
 }
 
-// A tile is how a product is divided: a workgroup computes rows x cols results, going along depth at a time, and each of
-// its invocations high x wide of them. With two tiles of each factor in workgroup memory the next is written while one is
-// read.
-type tile struct {
-	rows, cols, depth, high, wide int
-	double                        bool // where neighbours in memory lie across
-	loose                         bool // for rows of a that are read one element at a time, and for gathers
-	least, add, each              int  // costs: see cost
-}
-
-func (t tile) threads() int { return t.rows / t.high * (t.cols / t.wide) }
-
-var tiles = []tile{
-	{rows: 32, cols: 32, depth: 16, high: 4, wide: 4, least: 26_500, add: 14_100, each: 9_090},
-	{rows: 64, cols: 64, depth: 16, high: 4, wide: 8, add: 8_540, each: 27_090},
-	{rows: 64, cols: 128, depth: 16, high: 8, wide: 8, least: 71_300, add: 10_300, each: 50_500, loose: true},
-	{rows: 128, cols: 128, depth: 16, high: 8, wide: 8, add: 1_050, each: 101_300, double: true},
-}
-
-// multiprocessors is over how many of them workgroups spread.
-var multiprocessors = 132
-
 // Costs are in picoseconds, fitted to 2700 measurements of 99 products on an H200.
 const (
 	// startCost is what a workgroup costs beside its depth, in elements of depth.
@@ -122,9 +100,9 @@ type choice struct {
 func (p *product) estimate() choice {
 	var best choice
 	least := 0
-	for number, t := range tiles {
-		if number > 0 && (p.software && number > 1 || p.m <= t.rows/2 || p.n <= t.cols/2 || // compiling the large ones there takes long
-			t.double && p.loose() || t.loose && !p.loose()) {
+	for number, t := range p.gpu.Tiles {
+		if number > 0 && (p.gpu.Software && number > 1 || p.m <= t.Rows/2 || p.n <= t.Cols/2 || // compiling the large ones there takes long
+			t.Double && p.loose() || t.Loose && !p.loose()) {
 			continue
 		}
 		if c, cost := p.cut(number); number == 0 || cost < least {
@@ -135,14 +113,14 @@ func (p *product) estimate() choice {
 }
 
 // groups returns how many tiles the results are.
-func (p *product) groups(t tile) int { return ceil(p.m, t.rows) * ceil(p.n, t.cols) * p.batch.count }
+func (p *product) groups(t Tile) int { return ceil(p.m, t.Rows) * ceil(p.n, t.Cols) * p.batch.count }
 
 // longestLoop is how deep pieces may be on lavapipe, which ends loops after 65535 rounds.
 const longestLoop = 1 << 15
 
 // leastPieces returns into how many pieces the depth has to be cut.
 func (p *product) leastPieces() int {
-	if !p.software {
+	if !p.gpu.Software {
 		return 1
 	}
 	return max(ceil(p.k, longestLoop), 1)
@@ -156,7 +134,7 @@ func (p *product) cut(number int) (best choice, cost int) {
 		most = mostGatheredPieces
 	}
 	lasts := []bool{false}
-	if p.rounds(tiles[number]) > 0 {
+	if p.rounds(p.gpu.Tiles[number]) > 0 {
 		lasts = []bool{false, true}
 	}
 	for n := least; n <= max(least, most) && (n == least || p.k/n >= leastDepth); n++ {
@@ -172,19 +150,19 @@ func (p *product) cut(number int) (best choice, cost int) {
 
 // cost returns about how long the product takes.
 func (p *product) cost(c choice) int {
-	t, groups := tiles[c.number], p.groups(tiles[c.number])
+	t, groups := p.gpu.Tiles[c.number], p.groups(p.gpu.Tiles[c.number])
 	if c.pieces == 1 {
 		return p.pass(t, groups, 1)
 	}
 	cost, results := p.pass(t, groups, c.pieces), p.m*p.n*p.batch.count
 	if c.last {
 		rounds := p.rounds(t)
-		rest := groups - rounds*multiprocessors
-		cost, results = rounds*p.pass(t, multiprocessors, 1)+p.pass(t, rest, c.pieces), rest*t.rows*t.cols
+		rest := groups - rounds*p.gpu.Multiprocessors
+		cost, results = rounds*p.pass(t, p.gpu.Multiprocessors, 1)+p.pass(t, rest, c.pieces), rest*t.Rows*t.Cols
 	}
-	if p.ac == 1 && t.double { // programs for pieces of these run slower
+	if p.ac == 1 && t.Double { // programs for pieces of these run slower
 		switch {
-		case p.br == 1 && p.bc != 1 || p.k%t.depth != 0:
+		case p.br == 1 && p.bc != 1 || p.k%t.Depth != 0:
 			cost += cost / 5
 		case c.last:
 			cost += cost / 128
@@ -197,12 +175,12 @@ func (p *product) cost(c choice) int {
 
 // pass returns about how long so many tiles take in pieces. With each element of depth a multiprocessor goes through all its tiles, for
 // which it needs some time for itself and some for each, and at least what one takes that waits for memory.
-func (p *product) pass(t tile, groups, pieces int) int {
-	step := max(t.least, t.add+t.each*ceil(groups*pieces, multiprocessors))
+func (p *product) pass(t Tile, groups, pieces int) int {
+	step := max(t.Least, t.Add+t.Each*ceil(groups*pieces, p.gpu.Multiprocessors))
 	if p.gather != nil { // one at a time, and by way of a table
-		step = max(step*6/5, t.each+gatherCost)
+		step = max(step*6/5, t.Each+gatherCost)
 	}
-	return (ceil(ceil(p.k, pieces), t.depth)*t.depth + startCost) * step
+	return (ceil(ceil(p.k, pieces), t.Depth)*t.Depth + startCost) * step
 }
 
 // loose reports whether rows of a are read along the depth, one element at a time, or a factor is gathered.
@@ -236,7 +214,7 @@ func (p *product) run(r *recorder) error {
 	for _, s := range p.batch.strides[2] {
 		single = single && s == 0
 	}
-	if p.br == 1 && p.bc != 1 && single && p.m*p.batch.count >= turning && min(p.n, p.k) >= 64 && 4*p.k*(p.n+3) <= r.device.limits.Binding {
+	if p.br == 1 && p.bc != 1 && single && p.m*p.batch.count >= turning && min(p.n, p.k) >= 64 && 4*p.k*(p.n+3) <= r.GPU.Binding {
 		b, apart, err := turned(r, p.b, p.k, p.n, p.bc)
 		if err != nil {
 			return err
@@ -250,8 +228,8 @@ func (p *product) run(r *recorder) error {
 
 // tiles computes the product by tiles, in pieces of the depth where that is faster.
 func (p *product) tiles(r *recorder) error {
-	p.software = r.device.adapter.Software
-	if whole, rest := p.parted(); whole != nil && apart(whole.estimate(), p.k) {
+	p.gpu = r.GPU
+	if whole, rest := p.parted(); whole != nil && whole.splits() {
 		if err := whole.by(r, whole.choose(r)); err != nil {
 			return err
 		}
@@ -270,10 +248,10 @@ func (p *product) by(r *recorder, c choice) error {
 		return p.lastInPieces(r, number, pieces)
 	}
 	size := 4 * p.m * p.n * p.batch.count * pieces
-	if size > r.device.limits.Binding {
+	if size > r.GPU.Binding {
 		return p.tiled(r, number, 1, nil)
 	}
-	parts, err := r.temp(size)
+	parts, err := r.Temp(size)
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,10 @@ package gpu
 
 import "github.com/plait-ml/plait/core"
 
-// apart says whether what a depth has beyond whole tiles is worth a product of its own. On an H200 a program of the large tile that looks
-// in each step whether the next is whole takes a third longer, and a product of a small depth a tenth of one with a depth of 1024.
-var apart = func(c choice, depth int) bool {
-	return tiles[c.number].double && c.pieces == 1 && depth >= 1024
+// splits reports whether the remainder of K beyond whole tiles is worth a product of its own; p is that of the whole ones.
+func (p *product) splits() bool {
+	c, least := p.estimate(), p.gpu.RemainderK
+	return least == 0 || p.gpu.Tiles[c.number].Double && c.pieces == 1 && p.k >= least-least%16
 }
 
 // parted returns the product of as many depths as tiles divide, and that of the rest, which is added to the results of the first,

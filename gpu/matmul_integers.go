@@ -10,8 +10,8 @@ func (p *product) integers(r *recorder, c *core.Call) error {
 	s := newShader(r, "matmul (integers)")
 	a, b, to := s.in("a", p.a, expr.I64, expr.Number), s.in("b", p.b, expr.I64, expr.Number), s.both("c", p.out, expr.I64)
 	count := p.m * p.n * p.batch.count
-	if p.k > 1<<15 && r.device.adapter.Software {
-		return core.Errorf(core.NotImplemented, c.Op, "integer products of depth %d are too deep for %s", p.k, r.device.Name())
+	if p.k > 1<<15 && r.GPU.Software {
+		return core.Errorf(core.NotImplemented, c.Op, "integer products of depth %d are too deep for %s", p.k, r.GPU.Name)
 	}
 	n, per, cols, depth := s.uint(count), s.uint(p.m*p.n), s.uint(p.n), s.uint(p.k)
 	ar, ac, br, bc, cr, cc := s.uint(p.ar), s.uint(p.ac), s.uint(p.br), s.uint(p.bc), s.uint(p.cr), s.uint(p.cc)

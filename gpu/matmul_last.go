@@ -12,23 +12,23 @@ import (
 // whole tiles, in the same dispatch, since between two the GPU waits for the end of the first.
 
 // rounds returns how many rounds tiles fill, 0 where the last one is not cut.
-func (p *product) rounds(t tile) int {
-	if !t.double || p.br == 1 && p.bc != 1 || p.k%t.depth != 0 || p.batch.count != 1 || p.uncut || p.lower || p.gather != nil {
+func (p *product) rounds(t Tile) int {
+	if !t.Double || p.br == 1 && p.bc != 1 || p.k%t.Depth != 0 || p.batch.count != 1 || p.uncut || p.lower || p.gather != nil {
 		return 0
 	}
-	return p.groups(t) / multiprocessors
+	return p.groups(t) / p.gpu.Multiprocessors
 }
 
 // lastInPieces computes the product with the tiles of the last round in pieces.
 func (p *product) lastInPieces(r *recorder, number, pieces int) error {
-	t := tiles[number]
-	whole := p.rounds(t) * multiprocessors
+	t := r.GPU.Tiles[number]
+	whole := p.rounds(t) * p.gpu.Multiprocessors
 	rest := p.groups(t) - whole
-	size := 4 * rest * pieces * t.rows * t.cols
-	if whole == 0 || rest == 0 || whole+rest*pieces > r.device.limits.Workgroups || size > r.device.limits.Binding {
+	size := 4 * rest * pieces * t.Rows * t.Cols
+	if whole == 0 || rest == 0 || whole+rest*pieces > r.GPU.Workgroups || size > r.GPU.Binding {
 		return p.tiled(r, number, 1, nil)
 	}
-	parts, err := r.temp(size)
+	parts, err := r.Temp(size)
 	if err != nil {
 		return err
 	}
@@ -45,35 +45,35 @@ type lastText struct {
 }
 
 // lastText adds what a program for whole tiles and then pieces has more than others.
-func (p *product) lastText(s *shader, t tile, whole int, parts core.Memory) lastText {
+func (p *product) lastText(s *shader, t Tile, whole int, parts core.Memory) lastText {
 	room := s.floatsOf("parts", parts)
 	s.binds[len(s.binds)-1].four = true
 	wholeWord, rest := s.uint(whole), s.uint(p.groups(t)-whole)
-	across, down := s.uint(ceil(p.n, t.cols)), s.uint(ceil(p.m, t.rows))
+	across, down := s.uint(ceil(p.n, t.Cols)), s.uint(ceil(p.m, t.Rows))
 	return lastText{
 		number: fmt.Sprintf(`  let late = wg.x >= %[1]s;
   let after = max(wg.x, %[1]s) - %[1]s;
   let tile_number = min(wg.x, %[1]s) + after %% %[2]s;
   let layer_number = after / %[2]s;
 `, wholeWord, rest) + swizzle(across, down),
-		place: fmt.Sprintf("(%s >> 2u) + (wg.x - %s) * %du", room, wholeWord, t.rows*t.cols/4),
+		place: fmt.Sprintf("(%s >> 2u) + (wg.x - %s) * %du", room, wholeWord, t.Rows*t.Cols/4),
 	}
 }
 
 // sumLast adds up the pieces of each of the last tiles, in their order, and finishes the results, four for each invocation.
-func (p *product) sumLast(r *recorder, t tile, whole, pieces int, parts core.Memory) error {
+func (p *product) sumLast(r *recorder, t Tile, whole, pieces int, parts core.Memory) error {
 	s := newShader(r, "matmul (sum of the last)")
-	s.choose(t.rows)
-	s.choose(t.cols)
+	s.choose(t.Rows)
+	s.choose(t.Cols)
 	from := s.floatsOf("parts", parts)
 	to := s.both("c", p.out, expr.F32)
 	s.binds[0].four = true
 	s.binds[1].four = s.flag(p.cc == 1 && p.n%4 == 0 && aligned(p.out, p.cr))
-	fours := t.rows * t.cols / 4
+	fours := t.Rows * t.Cols / 4
 	count := (p.groups(t) - whole) * fours
 	n, wholeWord, piecesWord := s.uint(count), s.uint(whole), s.uint(pieces)
 	rows, cols, cr, cc := s.uint(p.m), s.uint(p.n), s.uint(p.cr), s.uint(p.cc)
-	across, down := s.uint(ceil(p.n, t.cols)), s.uint(ceil(p.m, t.rows))
+	across, down := s.uint(ceil(p.n, t.Cols)), s.uint(ceil(p.m, t.Rows))
 	scaled := *p
 	scaled.alpha = 1
 	finish := scaled.finisher(s)
@@ -85,7 +85,7 @@ func (p *product) sumLast(r *recorder, t tile, whole, pieces int, parts core.Mem
   var sum = vec4<f32>();
   for (var j = 0u; j < %s; j++) { sum = sum + parts[(%s >> 2u) + j * %s + i]; }
   let at = %s + row * %s + col * %s;
-`, t.rows, t.cols/4, t.cols, t.cols/4, rows, cols, piecesWord, from, n, to, cr, cc)
+`, t.Rows, t.Cols/4, t.Cols, t.Cols/4, rows, cols, piecesWord, from, n, to, cr, cc)
 		for q := range 4 {
 			text += fmt.Sprintf("  if (col + %du < %s) { st_c(at + %du * %s, finish(sum.%c, at + %du * %s, col + %du)); }\n", q, cols, q, cc, "xyzw"[q], q, cc, q)
 		}

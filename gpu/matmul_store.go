@@ -7,7 +7,7 @@ import (
 
 // store writes an invocation's results. staged says that they go through workgroup memory. All old values that are wanted early are
 // read before anything is written: no compiler moves a read of the results' memory before a write to it, and each would be waited for.
-func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, staged bool, f finisher) {
+func (t Tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, staged bool, f finisher) {
 	value := func(v, at, col string) string {
 		if finished {
 			return "finish(" + v + ", " + at + ", " + col + ")"
@@ -28,26 +28,26 @@ func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, sta
 		return
 	}
 	row := func(g, i int) string {
-		return fmt.Sprintf("    let row = row0 + (%du + ty) * 4u + %du;\n", g*t.rows/t.high, i)
+		return fmt.Sprintf("    let row = row0 + (%du + ty) * 4u + %du;\n", g*t.Rows/t.High, i)
 	}
 	place := func(h int) string {
-		return fmt.Sprintf("        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;\n", h*t.cols/t.wide, cr, cc)
+		return fmt.Sprintf("        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;\n", h*t.Cols/t.Wide, cr, cc)
 	}
 	if f.early {
-		for g := range t.high / 4 {
+		for g := range t.High / 4 {
 			for i := range 4 {
 				fmt.Fprintf(w, "  {\n%s", row(g, i))
-				for h := range t.wide / 4 {
+				for h := range t.Wide / 4 {
 					fmt.Fprintf(w, "      {\n%s        c_%d_%d_%d = %s;\n      }\n", place(h), g, i, h, f.sum(fmt.Sprintf("c_%d_%d_%d", g, i, h), "c[at >> 2u]"))
 				}
 				w.WriteString("  }\n")
 			}
 		}
 	}
-	for g := range t.high / 4 {
+	for g := range t.High / 4 {
 		for i := range 4 {
 			fmt.Fprintf(w, "  {\n%s    if (row < %s) {\n", row(g, i), m)
-			for h := range t.wide / 4 {
+			for h := range t.Wide / 4 {
 				fmt.Fprintf(w, "      {\n%s        let v = c_%d_%d_%d;\n", place(h), g, i, h)
 				if four {
 					var parts []string
@@ -69,12 +69,12 @@ func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, sta
 }
 
 // storePiece writes an invocation's sums, scaled, to the tile of fours that begins at the WGSL number place. Unscaled ones are 0.5 % slower.
-func (t tile) storePiece(w *strings.Builder, place, scale string) {
-	for g := range t.high / 4 {
+func (t Tile) storePiece(w *strings.Builder, place, scale string) {
+	for g := range t.High / 4 {
 		for i := range 4 {
-			for h := range t.wide / 4 {
+			for h := range t.Wide / 4 {
 				fmt.Fprintf(w, "    parts[%s + ((%du + ty) * 4u + %du) * %du + %du + tx] = c_%d_%d_%d * %s;\n",
-					place, g*t.rows/t.high, i, t.cols/4, h*t.cols/t.wide, g, i, h, scale)
+					place, g*t.Rows/t.High, i, t.Cols/4, h*t.Cols/t.Wide, g, i, h, scale)
 			}
 		}
 	}
@@ -82,14 +82,14 @@ func (t tile) storePiece(w *strings.Builder, place, scale string) {
 
 // storeRows writes the results by way of the tile of b, in which there is room for a row of each row of invocations: those
 // that run together then write elements that follow one another.
-func (t tile) storeRows(w *strings.Builder, m, n, cr string, f finisher, put func(at, col, v string) string) {
-	down := t.rows / t.high
-	loads := down * t.cols / t.threads()
+func (t Tile) storeRows(w *strings.Builder, m, n, cr string, f finisher, put func(at, col, v string) string) {
+	down := t.Rows / t.High
+	loads := down * t.Cols / t.Threads()
 	at := func(g, i, l int) string {
-		return fmt.Sprintf("    let line = (li + %du) / %du;\n    let place = (li + %du) %% %du;\n", l*t.threads(), t.cols, l*t.threads(), t.cols) +
+		return fmt.Sprintf("    let line = (li + %du) / %du;\n    let place = (li + %du) %% %du;\n", l*t.Threads(), t.Cols, l*t.Threads(), t.Cols) +
 			fmt.Sprintf("    let row = row0 + (%du + line) * 4u + %du;\n    let col = col0 + place;\n    let at = c0 + row * %s + col;\n", g*down, i, cr)
 	}
-	for g := range t.high / 4 {
+	for g := range t.High / 4 {
 		for i := range 4 {
 			for l := range loads {
 				if f.early {
@@ -98,11 +98,11 @@ func (t tile) storeRows(w *strings.Builder, m, n, cr string, f finisher, put fun
 			}
 		}
 	}
-	for g := range t.high / 4 {
+	for g := range t.High / 4 {
 		for i := range 4 {
 			w.WriteString("  workgroupBarrier();\n")
-			for h := range t.wide / 4 {
-				fmt.Fprintf(w, "  sh_b[ty][%du + tx] = c_%d_%d_%d;\n", h*t.cols/t.wide, g, i, h)
+			for h := range t.Wide / 4 {
+				fmt.Fprintf(w, "  sh_b[ty][%du + tx] = c_%d_%d_%d;\n", h*t.Cols/t.Wide, g, i, h)
 			}
 			w.WriteString("  workgroupBarrier();\n")
 			for l := range loads {

@@ -24,7 +24,7 @@ type side struct {
 // finished.
 func (p *product) tiled(r *recorder, number, pieces int, parts *core.Memory) error {
 	for first := 0; first < p.batch.count*pieces; {
-		most := r.device.limits.Workgroups / pieces * pieces
+		most := r.GPU.Workgroups / pieces * pieces
 		layers := min(p.batch.count*pieces-first, most)
 		if err := p.layers(r, number, pieces, 0, parts, first, layers); err != nil {
 			return err
@@ -37,20 +37,20 @@ func (p *product) tiled(r *recorder, number, pieces int, parts *core.Memory) err
 // layers computes some of the products of the stack; or, if whole is not 0, a single one of which as many tiles come whole, and pieces go
 // to parts of those alone that follow.
 func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Memory, first, layers int) error {
-	t := tiles[number]
+	t := r.GPU.Tiles[number]
 	s := newShader(r, p.name())
 	s.choose(number)
 	steps := func(i int) []int { return p.batch.strides[i] }
-	a := side{name: "a", across: t.rows, deep: s.flag(p.ac == 1)}
+	a := side{name: "a", across: t.Rows, deep: s.flag(p.ac == 1)}
 	a.four = s.flag(p.deepFours() ||
 		p.ac != 1 && p.ar == 1 && aligned(p.a, append([]int{p.ac}, steps(1)...)...))
-	b := side{name: "b", across: t.cols, deep: s.flag(p.br == 1 && p.bc != 1)}
+	b := side{name: "b", across: t.Cols, deep: s.flag(p.br == 1 && p.bc != 1)}
 	b.four = s.flag(b.deep && p.k%4 == 0 && aligned(p.b, append([]int{p.bc}, steps(2)...)...) ||
 		!b.deep && p.bc == 1 && aligned(p.b, append([]int{p.br}, steps(2)...)...))
 	firstA, firstB := s.in("a", p.a, expr.F32, expr.Number), s.in("b", p.b, expr.F32, expr.Number)
 	a.step, a.stride, b.step, b.stride = s.uint(p.ar), s.uint(p.ac), s.uint(p.bc), s.uint(p.br)
 	m, n, k := s.uint(p.m), s.uint(p.n), s.uint(p.k)
-	chunk := ceil(ceil(p.k, pieces), t.depth) * t.depth
+	chunk := ceil(ceil(p.k, pieces), t.Depth) * t.Depth
 	chunkWord, piecesWord, firstWord, stackWord := s.uint(chunk), s.uint(pieces), s.uint(first), s.uint(p.batch.count)
 	for i := range s.binds {
 		s.binds[i].four = []bool{a.four, b.four}[i]
@@ -79,13 +79,13 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 		l = p.lastText(s, t, whole, *parts)
 	}
 	a.folded = s.flag(p.lower)
-	ragged := s.flag(p.k%t.depth != 0)
+	ragged := s.flag(p.k%t.Depth != 0)
 	// Neighbours write neighbours where rows of the results cannot be written by fours.
-	staged := s.flag(!four && (!finished || p.cc == 1) && t.rows/t.high <= t.depth)
+	staged := s.flag(!four && (!finished || p.cc == 1) && t.Rows/t.High <= t.Depth)
 	finish.early = finish.beta != "" && (four || staged)
 	// What the compilers of drivers make of these loops differs; measured on an H200.
-	double, clamped := t.double && !a.deep && !b.deep, b.deep
-	counted := t.double && a.deep && !b.deep && !ragged
+	double, clamped := t.Double && !a.deep && !b.deep, b.deep
+	counted := t.Double && a.deep && !b.deep && !ragged
 	s.choose(len(p.batch.sizes))
 	at := s.loop(&p.batch)
 	gap := ""
@@ -95,8 +95,8 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 			cr, gap = p.gaps(s, cr)
 		}
 	}
-	unroll := s.flag(!r.device.adapter.Software)
-	x, y := ceil(p.n, t.cols), ceil(p.m, t.rows)
+	unroll := s.flag(!r.GPU.Software)
+	x, y := ceil(p.n, t.Cols), ceil(p.m, t.Rows)
 	if last {
 		x, y = whole+(x*y-whole)*pieces, 1
 	}
@@ -109,12 +109,12 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 			w.WriteString(foldedSource)
 		}
 		for _, x := range []side{a, b} {
-			fmt.Fprintf(&w, "var<workgroup> sh_%s: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.depth)
+			fmt.Fprintf(&w, "var<workgroup> sh_%s: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.Depth)
 			if double {
-				fmt.Fprintf(&w, "var<workgroup> sh_%s2: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.depth)
+				fmt.Fprintf(&w, "var<workgroup> sh_%s2: array<array<vec4<f32>, %d>, %d>;\n", x.name, x.across/4, t.Depth)
 			}
 		}
-		fmt.Fprintf(&w, "@compute @workgroup_size(%d)\nfn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {\n", t.threads())
+		fmt.Fprintf(&w, "@compute @workgroup_size(%d)\nfn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {\n", t.Threads())
 		switch {
 		case p.lower:
 			w.WriteString(longestFirst)
@@ -123,7 +123,7 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 		default:
 			w.WriteString("  let tile_number = wg.y * grid.x + wg.x;\n" + swizzle("grid.x", "grid.y") + "  let layer_number = wg.z;\n")
 		}
-		fmt.Fprintf(&w, "  let layer = layer_number + %s;\n  let row0 = tile_row * %du;\n  let col0 = tile_col * %du;\n", firstWord, t.rows, t.cols)
+		fmt.Fprintf(&w, "  let layer = layer_number + %s;\n  let row0 = tile_row * %du;\n  let col0 = tile_col * %du;\n", firstWord, t.Rows, t.Cols)
 		fmt.Fprintf(&w, "  let piece = layer %% %s;\n", piecesWord)
 		start := to
 		if !finished {
@@ -136,7 +136,7 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 			end = fmt.Sprintf("select(%s, %s, late)", k, end)
 		}
 		if p.lower {
-			end = fmt.Sprintf("min(row0 + %du, %s)", t.rows, k)
+			end = fmt.Sprintf("min(row0 + %du, %s)", t.Rows, k)
 		}
 		fmt.Fprintf(&w, "  let begin = %s;\n  let end = %s;\n", begin, end)
 		a.first, b.first = "at_1", "at_2"
@@ -145,7 +145,7 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 		t.accumulators(&w)
 		loadTiles(&w, t, &a, &b, "begin", ragged, clamped)
 		step := func(here, there, at string) {
-			fmt.Fprintf(&w, "    let next = %s + %du;\n", at, t.depth)
+			fmt.Fprintf(&w, "    let next = %s + %du;\n", at, t.Depth)
 			loadTiles(&w, t, &a, &b, "next", ragged, clamped)
 			t.multiply(&w, here, unroll)
 			if there != here {
@@ -159,15 +159,15 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 			a.put(&w, t, "")
 			b.put(&w, t, "")
 			w.WriteString("  workgroupBarrier();\n")
-			fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n    {\n", 2*t.depth)
+			fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n    {\n", 2*t.Depth)
 			step("", "2", "k0")
-			fmt.Fprintf(&w, "    }\n    if (k0 + %du < end) {\n", t.depth)
-			step("2", "", fmt.Sprintf("k0 + %du", t.depth))
+			fmt.Fprintf(&w, "    }\n    if (k0 + %du < end) {\n", t.Depth)
+			step("2", "", fmt.Sprintf("k0 + %du", t.Depth))
 			w.WriteString("    }\n  }\n")
 		case counted:
 			t.countedSteps(&w, &a, &b, parts != nil, unroll)
 		default:
-			fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n", t.depth)
+			fmt.Fprintf(&w, "  for (var k0 = begin; k0 < end; k0 += %du) {\n", t.Depth)
 			a.put(&w, t, "")
 			b.put(&w, t, "")
 			w.WriteString("    workgroupBarrier();\n")
@@ -197,12 +197,12 @@ func (p *product) layers(r *recorder, number, pieces, whole int, parts *core.Mem
 // countedSteps goes through the depth with one tile of each factor, where that pays counting down: 0.7 % faster than comparing. In programs
 // that end with pieces, loads behind a branch or a barrier come late enough to be waited for, a fourth of a step; in others these come early,
 // and it is those before it that are 2 % slower.
-func (t tile) countedSteps(w *strings.Builder, a, b *side, pieces, unroll bool) {
+func (t Tile) countedSteps(w *strings.Builder, a, b *side, pieces, unroll bool) {
 	end := "end"
 	if pieces {
 		end = "max(begin, end)" // pieces may be past the depth
 	}
-	fmt.Fprintf(w, "  var k0 = begin;\n  for (var left = (%s - begin) / %du; left > 0u; left--) {\n", end, t.depth)
+	fmt.Fprintf(w, "  var k0 = begin;\n  for (var left = (%s - begin) / %du; left > 0u; left--) {\n", end, t.Depth)
 	a.put(w, t, "")
 	b.put(w, t, "")
 	load := func(at string) {
@@ -210,11 +210,11 @@ func (t tile) countedSteps(w *strings.Builder, a, b *side, pieces, unroll bool) 
 		b.load(w, t, at, false)
 	}
 	if pieces {
-		fmt.Fprintf(w, "    k0 += %du;\n    let near = select(begin, k0, left > 1u);\n", t.depth)
+		fmt.Fprintf(w, "    k0 += %du;\n    let near = select(begin, k0, left > 1u);\n", t.Depth)
 		load("near")
 		w.WriteString("    workgroupBarrier();\n")
 	} else {
-		fmt.Fprintf(w, "    workgroupBarrier();\n    k0 += %du;\n    if (left > 1u) {\n", t.depth)
+		fmt.Fprintf(w, "    workgroupBarrier();\n    k0 += %du;\n    if (left > 1u) {\n", t.Depth)
 		load("k0")
 		w.WriteString("    }\n")
 	}
@@ -223,17 +223,17 @@ func (t tile) countedSteps(w *strings.Builder, a, b *side, pieces, unroll bool) 
 }
 
 // loads returns how many values, or fours of them, each invocation loads of the side's tile.
-func (x *side) loads(t tile) int {
+func (x *side) loads(t Tile) int {
 	if x.four {
-		return x.across * t.depth / 4 / t.threads()
+		return x.across * t.Depth / 4 / t.Threads()
 	}
-	return x.across * t.depth / t.threads()
+	return x.across * t.Depth / t.Threads()
 }
 
 // place returns WGSL for where, across and deep in the tile, load number l of an invocation goes. A four starts there.
-func (x *side) place(t tile, l int) (across, deep string) {
-	e := fmt.Sprintf("(li + %du)", l*t.threads())
-	per, scale := t.depth, ""
+func (x *side) place(t Tile, l int) (across, deep string) {
+	e := fmt.Sprintf("(li + %du)", l*t.Threads())
+	per, scale := t.Depth, ""
 	if !x.deep {
 		per = x.across
 	}
@@ -248,7 +248,7 @@ func (x *side) place(t tile, l int) (across, deep string) {
 }
 
 // prepare defines the registers of the loads.
-func (x *side) prepare(w *strings.Builder, t tile, origin string) {
+func (x *side) prepare(w *strings.Builder, t Tile, origin string) {
 	if x.gather != nil {
 		x.gather.prepare(w, t, origin)
 		return
@@ -266,7 +266,7 @@ func (x *side) prepare(w *strings.Builder, t tile, origin string) {
 
 // load fills the registers from memory. Where the depth ends inside the tile, there are zeros beyond the end. What is beyond
 // the edges across is whatever is there: it is not stored in the end, and a read past a buffer is harmless.
-func (x *side) load(w *strings.Builder, t tile, at string, ends bool) {
+func (x *side) load(w *strings.Builder, t Tile, at string, ends bool) {
 	if x.gather != nil {
 		x.gather.load(w, t, at, ends)
 		return
@@ -291,21 +291,21 @@ func (x *side) load(w *strings.Builder, t tile, at string, ends bool) {
 
 // loadTiles fills the registers of both sides with the tile at a depth if it is before the end. ragged says that the last
 // tile may be a part of one.
-func loadTiles(w *strings.Builder, t tile, a, b *side, at string, ragged, clamped bool) {
+func loadTiles(w *strings.Builder, t Tile, a, b *side, at string, ragged, clamped bool) {
 	whole := func(at string) {
 		a.load(w, t, at, false)
 		b.load(w, t, at, false)
 	}
 	switch {
 	case ragged:
-		fmt.Fprintf(w, "    if (%s + %du <= end) {\n", at, t.depth)
+		fmt.Fprintf(w, "    if (%s + %du <= end) {\n", at, t.Depth)
 		whole(at)
 		fmt.Fprintf(w, "    } else if (%s < end) {\n", at)
 		a.load(w, t, at, true)
 		b.load(w, t, at, true)
 		w.WriteString("    }\n")
 	case clamped:
-		fmt.Fprintf(w, "    {\n    let near = min(%s, max(end, %du) - %du);\n", at, t.depth, t.depth)
+		fmt.Fprintf(w, "    {\n    let near = min(%s, max(end, %du) - %du);\n", at, t.Depth, t.Depth)
 		whole("near")
 		w.WriteString("    }\n")
 	default:
@@ -316,7 +316,7 @@ func loadTiles(w *strings.Builder, t tile, a, b *side, at string, ragged, clampe
 }
 
 // put writes the registers to the tile, in which neighbours lie across.
-func (x *side) put(w *strings.Builder, t tile, buffer string) {
+func (x *side) put(w *strings.Builder, t Tile, buffer string) {
 	if x.gather != nil {
 		x.gather.put(w, buffer)
 		return
@@ -358,11 +358,11 @@ const longestFirst = `  let tile_number = (wg.z * grid.y + wg.y) * grid.x + wg.x
 
 // accumulators defines the registers of an invocation's results: c_G_I_H for row I of row group G and columns group H. The
 // groups of an invocation lie apart by those of the others, so that neighbours read neighbours.
-func (t tile) accumulators(w *strings.Builder) {
-	w.WriteString(lanes(t.cols / t.wide))
-	for g := range t.high / 4 {
+func (t Tile) accumulators(w *strings.Builder) {
+	w.WriteString(lanes(t.Cols / t.Wide))
+	for g := range t.High / 4 {
 		for i := range 4 {
-			for h := range t.wide / 4 {
+			for h := range t.Wide / 4 {
 				fmt.Fprintf(w, "  var c_%d_%d_%d = vec4<f32>();\n", g, i, h)
 			}
 		}
@@ -371,31 +371,31 @@ func (t tile) accumulators(w *strings.Builder) {
 
 // multiply adds the product of the tiles. Rows of the tiles have constant indices where it is unrolled: only the places in
 // them are checked, and those are the same in every row.
-func (t tile) multiply(w *strings.Builder, buffer string, unroll bool) {
+func (t Tile) multiply(w *strings.Builder, buffer string, unroll bool) {
 	step := func(k string) {
-		for g := range t.high / 4 {
-			fmt.Fprintf(w, "      let a%d = sh_a%s[%s][%du + ty];\n", g, buffer, k, g*t.rows/t.high)
+		for g := range t.High / 4 {
+			fmt.Fprintf(w, "      let a%d = sh_a%s[%s][%du + ty];\n", g, buffer, k, g*t.Rows/t.High)
 		}
-		for h := range t.wide / 4 {
-			fmt.Fprintf(w, "      let b%d = sh_b%s[%s][%du + tx];\n", h, buffer, k, h*t.cols/t.wide)
+		for h := range t.Wide / 4 {
+			fmt.Fprintf(w, "      let b%d = sh_b%s[%s][%du + tx];\n", h, buffer, k, h*t.Cols/t.Wide)
 		}
-		for g := range t.high / 4 {
+		for g := range t.High / 4 {
 			for i := range 4 {
-				for h := range t.wide / 4 {
+				for h := range t.Wide / 4 {
 					fmt.Fprintf(w, "      c_%d_%d_%d = fma(vec4<f32>(a%d.%c), b%d, c_%d_%d_%d);\n", g, i, h, g, "xyzw"[i], h, g, i, h)
 				}
 			}
 		}
 	}
 	if unroll {
-		for k := range t.depth {
+		for k := range t.Depth {
 			w.WriteString("    {\n")
 			step(fmt.Sprintf("%du", k))
 			w.WriteString("    }\n")
 		}
 		return
 	}
-	fmt.Fprintf(w, "    for (var k = 0u; k < %s; k++) {\n", rolled(t.depth))
+	fmt.Fprintf(w, "    for (var k = 0u; k < %s; k++) {\n", rolled(t.Depth))
 	step("k")
 	w.WriteString("    }\n")
 }

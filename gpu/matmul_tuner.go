@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -24,26 +23,6 @@ const (
 	// slowCandidate is how many times as long as the fastest one may take to stay one.
 	slowCandidate = 3
 )
-
-// benchmark says whether products are measured: 1 or -1, and 0 until somebody asks.
-var benchmark atomic.Int32
-
-// Benchmark reports whether the fastest way of computing products is measured, which PLAIT_TUNE=1 turns on.
-func Benchmark() bool {
-	if benchmark.Load() == 0 {
-		SetBenchmark(environment().tune == 1)
-	}
-	return benchmark.Load() > 0
-}
-
-// SetBenchmark turns the measuring of products on or off.
-func SetBenchmark(on bool) {
-	if on {
-		benchmark.Store(1)
-	} else {
-		benchmark.Store(-1)
-	}
-}
 
 // A productClass is the products for which the same choice is made: sizes rounded up to three bits, and how the factors lie.
 type productClass struct{ m, n, k, count, form int }
@@ -79,12 +58,12 @@ type tuner struct {
 // choose returns how to compute the product.
 func (p *product) choose(r *recorder) choice {
 	guess := p.estimate()
-	t := r.device.tuner
+	t := tunerOf(r.GPU)
 	c, known := t.find(p)
 	if known {
 		return c
 	}
-	if !Benchmark() || p.m*p.n*p.k*p.batch.count < worthTuning {
+	if !benchmark.Load() || p.m*p.n*p.k*p.batch.count < worthTuning {
 		return guess
 	}
 	t.turn.Lock()
@@ -96,7 +75,7 @@ func (p *product) choose(r *recorder) choice {
 	if !ok {
 		return guess
 	}
-	return t.keep(p.class(), c)
+	return t.keep(p, c)
 }
 
 // find returns what was measured for the product's class, if it can take it.
@@ -107,30 +86,31 @@ func (t *tuner) find(p *product) (choice, bool) {
 		return choice{}, false
 	}
 	c, ok := t.choices[p.class()]
-	return c, ok && c.number < len(tiles) && c.pieces >= p.leastPieces() && c.pieces <= max(p.k, 1)
+	return c, ok && c.number < len(p.gpu.Tiles) && c.pieces >= p.leastPieces() && c.pieces <= max(p.k, 1)
 }
 
 // keep notes a choice and returns the one that counts: the first that anybody stored.
-func (t *tuner) keep(class productClass, c choice) choice {
+func (t *tuner) keep(p *product, c choice) choice {
+	class := p.class()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.choices[class] = c
-	t.cache.store(t.choices, class)
+	t.cache.store(p.gpu.Tiles, t.choices, class)
 	return t.choices[class]
 }
 
 // candidates returns the ways of computing the product that may be the fastest, the estimated one first.
-func (p *product) candidates(d *Device, guess choice) []choice {
+func (p *product) candidates(guess choice) []choice {
 	list := []choice{guess}
-	for number, t := range tiles {
-		if number > 0 && (d.adapter.Software && number > 1 || p.m <= t.rows/2 || p.n <= t.cols/2) {
+	for number, t := range p.gpu.Tiles {
+		if number > 0 && (p.gpu.Software && number > 1 || p.m <= t.Rows/2 || p.n <= t.Cols/2) {
 			continue
 		}
 		least := p.leastPieces()
 		cut, _ := p.cut(number)
 		for _, n := range []int{least, cut.pieces, cut.pieces / 2, 2 * cut.pieces} {
 			c := choice{number, n, cut.last && n > 1}
-			if n >= least && (n == least || p.k/n >= 64) && 4*p.m*p.n*p.batch.count*n <= d.limits.Binding && !slices.Contains(list, c) {
+			if n >= least && (n == least || p.k/n >= 64) && 4*p.m*p.n*p.batch.count*n <= p.gpu.Binding && !slices.Contains(list, c) {
 				list = append(list, c)
 			}
 		}
@@ -146,21 +126,21 @@ func (p *product) measure(r *recorder, guess choice) (choice, bool) {
 	}
 	trial := *p
 	trial.out = out
-	kept := len(r.temps)
+	kept := r.Temps()
 	run := func(c choice, times int) (time.Duration, bool) {
-		r.settle()
+		r.Settle()
 		start := time.Now()
 		for range times {
 			err := trial.by(r, c)
-			r.giveBack(kept)
+			r.Release(kept)
 			if err != nil {
 				return 0, false
 			}
 		}
-		r.settle()
-		return time.Since(start) / time.Duration(times), r.device.lost.Load() == nil
+		ok := r.Settle()
+		return time.Since(start) / time.Duration(times), ok
 	}
-	list := p.candidates(r.device, guess)
+	list := p.candidates(guess)
 	times := make([]time.Duration, len(list)) // 0 of what is out
 	fastest := time.Duration(0)
 	for i, c := range list {
@@ -211,7 +191,39 @@ func (p *product) scratch(r *recorder) (*core.Operand, error) {
 		last += (p.n - 1) / p.wide * p.gap
 	}
 	out.Offset = int(base(p.out) % 4) // as aligned as the output
-	m, err := r.temp(out.DType.Size() * (out.Offset + last + 1))
+	m, err := r.Temp(out.DType.Size() * (out.Offset + last + 1))
 	out.Memory = m
 	return &out, err
+}
+
+// like returns a product of contiguous float32 matrices, the first of which is transposed or not.
+func like(gpu *target, m, n, k int, transposed bool) *product {
+	o := &core.Operand{DType: core.Float32}
+	p := &product{gpu: gpu, m: m, n: n, k: k, ar: k, ac: 1, br: n, bc: 1, batch: layout{count: 1, strides: make([][]int, 3)}, a: o, b: o}
+	if transposed {
+		p.ar, p.ac = 1, m
+	}
+	return p
+}
+
+// Measured returns for how many classes of products the fastest way is known on a GPU.
+func Measured(gpu *target) int {
+	t := tunerOf(gpu)
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.choices)
+}
+
+// Prefer has products of contiguous matrices like this one cut into pieces of K, all their tiles or those of the last wave, as if that had
+// been measured to be the fastest, and returns a function that forgets it.
+func Prefer(gpu *target, m, n, k int, transposed bool, pieces int, last bool) (forget func()) {
+	class, t := like(gpu, m, n, k, transposed).class(), tunerOf(gpu)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.choices[class] = choice{0, pieces, last}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.choices, class)
+	}
 }

@@ -23,7 +23,7 @@ func TestChoicesOutliveTheProcess(t *testing.T) {
 	d := device(t)
 	if _, child := os.LookupEnv("PLAIT_TEST_TUNING"); child {
 		multiplyTuned(t, d)
-		fmt.Printf("known: %d\n", gpu.KnownProducts(d))
+		fmt.Printf("known: %d\n", gpu.Measured(gpu.Target(d)))
 		return
 	}
 	home := t.TempDir()

@@ -18,8 +18,6 @@ const (
 	granule      = 256       // what pieces start and end at
 	softwareSlab = 64 << 20  // slabs of adapters that compute on the CPU
 	hardwareSlab = 256 << 20 // slabs of GPUs
-	handleShift  = 40        // a handle is the slab's number and, below, the offset in bytes
-	offsetMask   = 1<<handleShift - 1
 )
 
 // A slab is a buffer that is divided into pieces. Few large buffers keep the driver's bookkeeping small and let kernels

@@ -50,7 +50,7 @@ func groupNormCall(r *recorder, c *core.Call) error {
 	}
 	stats := &c.Outs[1]
 	if !stats.Present() {
-		m, err := r.temp(8 * rows)
+		m, err := r.Temp(8 * rows)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func floatLike(o *core.Operand, shape ...int) *core.Operand {
 
 // moments writes to stats the mean over dims of x, one over the deviation, and, if wanted, the variance.
 func (n normed) moments(r *recorder, x *core.Operand, dims []int64, stats *core.Operand, count int, eps float64, variance bool) error {
-	m, err := r.temp(8 * count)
+	m, err := r.Temp(8 * count)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (w planeAccess) store(name, first, value string) string {
 // are runs of images.
 func (n normed) sums(r *recorder, x, g, stats *core.Operand) (parts core.Memory, pieces int, err error) {
 	pieces = min(n.batch, max(4*busy/(n.channels*256), 1)) // an invocation has few loads on their way
-	if parts, err = r.temp(8 * pieces * n.channels); err != nil {
+	if parts, err = r.Temp(8 * pieces * n.channels); err != nil {
 		return parts, 0, err
 	}
 	s := newShader(r, "norm_backward (sums)")
@@ -202,7 +202,7 @@ func (n normed) parameters(r *recorder, x, g, stats, dw, db *core.Operand) (*cor
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.temp(8 * n.channels)
+	m, err := r.Temp(8 * n.channels)
 	if err != nil {
 		return nil, err
 	}

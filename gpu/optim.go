@@ -42,7 +42,7 @@ func normCall(r *recorder, c *core.Call) error {
 	if name == "norm" {
 		f.result = []string{"a.f0"}
 	}
-	parts, err := r.temp(4 * max(len(c.Ins), 1))
+	parts, err := r.Temp(4 * max(len(c.Ins), 1))
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func scaleCall(r *recorder, c *core.Call, clip bool) error {
 // was not finite, else 0.
 func unscaleCall(r *recorder, c *core.Call) error {
 	last := len(c.Outs) - 1
-	parts, err := r.temp(4 * max(last, 1))
+	parts, err := r.Temp(4 * max(last, 1))
 	if err != nil {
 		return err
 	}

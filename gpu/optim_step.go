@@ -104,9 +104,9 @@ type stepGroup struct {
 
 func (u *parameterStep) key() stepKey {
 	k := stepKey{rule: u.rule, states: u.states, outs: len(u.outs), numbers: u.numbers}
-	k.slabs[0] = uint16(u.grad.Memory.Handle >> handleShift)
+	k.slabs[0] = uint16(slabNumber(u.grad.Memory))
 	for i := range u.outs {
-		k.slabs[1+i] = uint16(u.outs[i].Memory.Handle >> handleShift)
+		k.slabs[1+i] = uint16(slabNumber(u.outs[i].Memory))
 	}
 	return k
 }
@@ -204,7 +204,7 @@ func (u *parameterStep) alone(r *recorder) error {
 		}
 		return largerText + each(count, b.String())
 	})
-	r.stream.feed(r) // a GPU that has waited for the last gradient begins before all is written down
+	r.Feed() // a GPU that has waited for the last gradient begins before all is written down
 	return err
 }
 
@@ -245,6 +245,6 @@ func (g *stepGroup) run(r *recorder) error {
 		b.WriteString("}\n")
 		return b.String()
 	})
-	r.stream.feed(r)
+	r.Feed()
 	return err
 }

@@ -40,7 +40,7 @@ func (r *recorder) newEntries(lines, runs, run, final int, wide bool, room core.
 		words = 3
 	}
 	var err error
-	e.memory, err = r.temp(4 * words * e.room)
+	e.memory, err = r.Temp(4 * words * e.room)
 	return e, err
 }
 

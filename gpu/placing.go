@@ -224,7 +224,7 @@ func (p *placing) assign(r *recorder, e *entries) error {
 
 // extents returns a pair of words for each entry: its place in its run, and the run's length.
 func (p *placing) extents(r *recorder, e *entries) (core.Memory, error) {
-	m, err := r.temp(8 * e.room)
+	m, err := r.Temp(8 * e.room)
 	if err != nil {
 		return m, err
 	}
@@ -267,7 +267,7 @@ func (p *placing) combine(r *recorder, e *entries) error {
 	}
 	var parts core.Memory
 	if p.n > runPiece {
-		if parts, err = r.temp(4 * words * 2 * ceil(e.room, runPiece) * p.width); err != nil {
+		if parts, err = r.Temp(4 * words * 2 * ceil(e.room, runPiece) * p.width); err != nil {
 			return err
 		}
 	}

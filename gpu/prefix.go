@@ -12,12 +12,12 @@ const prefixBlock = 1024
 // prefix returns n+1 words of scratch: for each i, the sum of counted(j) over the j < i. bind adds what is counted to a shader and
 // returns WGSL with that function; name names the programs.
 func (r *recorder) prefix(name string, n int, bind func(s *shader) func() string) (core.Memory, error) {
-	m, err := r.temp(4 * (n + 1))
+	m, err := r.Temp(4 * (n + 1))
 	if err != nil {
 		return m, err
 	}
 	blocks := ceil(n+1, prefixBlock)
-	sums, err := r.temp(4 * blocks)
+	sums, err := r.Temp(4 * blocks)
 	if err != nil {
 		return m, err
 	}

@@ -11,20 +11,9 @@ import (
 )
 
 const (
-	// paramsWindow is how many bytes of parameters a program sees.
-	paramsWindow = 512
 	// paramsRoom is the size of the buffer of a batch's parameters.
 	paramsRoom = 1 << 20
-	// maxBuffers is how many buffers a program may bind, where the device lets it.
-	maxBuffers = 16
 )
-
-// A programKey names a program among those of its device: the generator's name, and what it specialises on.
-type programKey struct {
-	name string
-	bits [5]uint64
-	more string // of a [shader], the choices for which bits have no room
-}
 
 // A program is WGSL text and, once it was needed, its pipeline.
 type program struct {
@@ -53,15 +42,25 @@ func (p *programs) open(d *Device) {
 	p.byKey, p.groups = map[programKey]*program{}, map[groupKey]*native.Group{}
 }
 
-// get returns the program of a key; source writes it when it is needed for the first time. buffers is how many it binds.
-func (p *programs) get(key programKey, buffers int, source func() string) (*program, error) {
+// get returns the program of a key and the error it was compiled with; nil if it was not compiled yet.
+func (p *programs) get(key programKey) (Program, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g := p.byKey[key]; g != nil {
 		return g, g.err
 	}
-	g := p.compile(key.name, key, buffers, source())
-	p.byKey[key] = g
+	return nil, nil
+}
+
+// add compiles the text of a key's program, which binds so many buffers, unless another stream has done so meanwhile.
+func (p *programs) add(key programKey, buffers int, text string) (Program, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.byKey[key]
+	if g == nil {
+		g = p.compile(key.name, key, buffers, text)
+		p.byKey[key] = g
+	}
 	return g, g.err
 }
 

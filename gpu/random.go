@@ -173,7 +173,7 @@ func bernoulliCall(r *recorder, c *core.Call) error {
 		limit = s.long(keepLimit(p.Number.Float))
 	} else {
 		probability = s.in("x", p, expr.F32, expr.Number)
-		m, word, err := r.check(c, func(c *core.Call, at uint32) error {
+		m, word, err := r.Check(c, func(c *core.Call, at uint32) error {
 			return core.Errorf(core.ValueError, c.Op, "the probability at element %d is outside [0, 1]", at-1)
 		})
 		if err != nil {

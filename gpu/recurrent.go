@@ -32,7 +32,7 @@ func newRecurrence(r *recorder, c *core.Call, y, w *core.Operand, lstm bool, wid
 	if lstm {
 		v.gates = 4
 	}
-	m, err := r.temp(4 * max(v.n*v.hidden*width, 1))
+	m, err := r.Temp(4 * max(v.n*v.hidden*width, 1))
 	v.sums = floatOperand(m, 0, v.n, v.hidden*width)
 	return v, err
 }
@@ -114,7 +114,7 @@ func recurrentCall(r *recorder, c *core.Call, lstm bool) error {
 		if time > 0 {
 			before = v.at(y, v.place(time-1), v.hidden)
 		}
-		if !v.few() {
+		if !v.few(r) {
 			if err := v.multiply(r, before, v.hidden, v.gates*v.hidden, w.Strides[1], w.Strides[0]); err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func recurrentCall(r *recorder, c *core.Call, lstm bool) error {
   put_a(i, 0u, reset); put_a(i, 1u, z); put_a(i, 2u, next); put_a(i, 3u, n);
 `
 		}
-		if v.few() {
+		if v.few(r) {
 			k.s.in("h", before, expr.F32, expr.Number)
 			err = v.runStep(r, k, "h", before, false, text, body)
 		} else {
@@ -194,7 +194,7 @@ func recurrentBackwardCall(r *recorder, c *core.Call, lstm bool) error {
 		if time < v.steps-1 {
 			next = v.at(slopes, v.place(time+1), v.gates*v.hidden)
 		}
-		if next != nil && !v.few() {
+		if next != nil && !v.few(r) {
 			if err := v.multiply(r, next, v.gates*v.hidden, v.hidden, w.Strides[0], w.Strides[1]); err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func recurrentBackwardCall(r *recorder, c *core.Call, lstm bool) error {
   put_ds(i, 0u, dr); put_ds(i, 1u, dz); put_ds(i, 2u, dn * reset);
 `
 		}
-		if next != nil && v.few() {
+		if next != nil && v.few(r) {
 			through := "dx"
 			if !lstm {
 				through = "ds"

@@ -21,11 +21,8 @@ const (
 	fewUnits = 256
 )
 
-// fewRows is how many sequences there may be.
-var fewRows = 128
-
 // few reports whether a step is one dispatch.
-func (v *recurrence) few() bool { return v.n <= fewRows && v.hidden <= fewUnits }
+func (v *recurrence) few(r *recorder) bool { return v.n <= r.GPU.FewSequences && v.hidden <= fewUnits }
 
 // A stepText is the text of a step. Forward, rows [n, hidden] meet those weights of each gate; backward, the rows
 // [n, gates * hidden] of a step's slopes meet the weights' transpose.

@@ -53,7 +53,7 @@ func reduceCall(r *recorder, c *core.Call, name string) error {
 
 // run reduces.
 func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Operand, dims []int64, x float64) error {
-	p := f.divide(in, outs, dims)
+	p := f.divide(r.GPU, in, outs, dims)
 	if p.kept.count == 0 {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (f *fold) run(r *recorder, name string, in *core.Operand, outs []*core.Oper
 	var states core.Memory
 	if p.pieces > 1 {
 		var err error
-		if states, err = r.temp(4 * f.words() * p.pieces * p.kept.count); err != nil {
+		if states, err = r.Temp(4 * f.words() * p.pieces * p.kept.count); err != nil {
 			return err
 		}
 	}

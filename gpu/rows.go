@@ -150,7 +150,7 @@ func softmaxCall(r *recorder, c *core.Call, name string, log bool) error {
 	t := s.row(lineOf(c.Ins[0].Shape, int(c.Ints[0])))
 	t.in("x", &c.Ins[0])
 	t.out("y", &c.Outs[0])
-	head := t.open(r.device.adapter.Software)
+	head := t.open(r.GPU.Software)
 	if t.line.n == 0 {
 		return nil
 	}
@@ -176,7 +176,7 @@ func softmaxBackwardCall(r *recorder, c *core.Call, name string, log bool) error
 	t.in("y", &c.Ins[0])
 	t.in("g", &c.Ins[1])
 	t.out("dx", &c.Outs[0])
-	head := t.open(r.device.adapter.Software)
+	head := t.open(r.GPU.Software)
 	if t.line.n == 0 {
 		return nil
 	}

@@ -163,7 +163,7 @@ func (s *shader) runGrid(r *recorder, x, y, z int, body func() string) error {
 	return r.grid(p, x, y, z, s.words, s.mems...)
 }
 
-func (s *shader) compile(r *recorder, body func() string) (*program, error) {
+func (s *shader) compile(r *recorder, body func() string) (Program, error) {
 	r.words = s.words
 	if s.err != nil {
 		return nil, s.err

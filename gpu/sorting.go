@@ -150,7 +150,7 @@ func modeCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	lengths, err := r.temp(4 * e.room)
+	lengths, err := r.Temp(4 * e.room)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func searchSortedCall(r *recorder, c *core.Call) error {
 	}
 	right := s.flag(c.Ints[0] != 0)
 	if !in.Contiguous() || !values.Contiguous() || !out.Contiguous() {
-		return core.Errorf(core.NotImplemented, c.Op, "%v searches contiguous tensors alone", r.device)
+		return core.Errorf(core.NotImplemented, c.Op, "%v searches contiguous tensors alone", r.GPU)
 	}
 	count, size, per := s.uint(out.Numel()), s.uint(n), s.uint(each1)
 	return s.run(r, groupsFor(out.Numel()), func() string {

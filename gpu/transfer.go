@@ -237,7 +237,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 }
 
 // move records a transfer.
-func (r *recorder) move(t *transfer) error {
+func (r *encoder) move(t *transfer) error {
 	if t.read != nil {
 		r.batch.reads = append(r.batch.reads, t.read)
 	}
@@ -264,7 +264,7 @@ func (r *recorder) move(t *transfer) error {
 
 // write records the part of a transfer that writes region i, at a place of a slab: whole words are copied, the bytes before and
 // after them are patched in.
-func (r *recorder) write(t *transfer, i int, slab *slab, to int) error {
+func (r *encoder) write(t *transfer, i int, slab *slab, to int) error {
 	region := t.regions[i]
 	data := t.data
 	if t.stage != nil {
@@ -295,7 +295,7 @@ const patchSource = `
 `
 
 // patch writes a few bytes at a place that is not a whole word of the slab.
-func (r *recorder) patch(m core.Memory, at int, data []byte) error {
+func (r *encoder) patch(m core.Memory, at int, data []byte) error {
 	for len(data) > 0 {
 		n := min(4-at&3, len(data))
 		var mask, value uint32

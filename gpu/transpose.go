@@ -122,7 +122,7 @@ func transposeFours(w *strings.Builder, step, toStep, cols, rows string) {
 // of four elements on, and how far apart they are.
 func turned(r *recorder, o *core.Operand, rows, cols, colStep int) (*core.Operand, int, error) {
 	apart := ceil(cols, 4) * 4
-	m, err := r.temp(4 * rows * apart)
+	m, err := r.Temp(4 * rows * apart)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
-
-	"github.com/plait-ml/plait/gpu/native"
 )
 
 // The text that writes the kernels: what was measured of others does not count.
@@ -69,46 +66,42 @@ func (c *productClass) UnmarshalText(text []byte) error {
 }
 
 // name returns what the file calls a tile.
-func (t tile) name() string {
-	return fmt.Sprintf("%dx%dx%d of %dx%d", t.rows, t.cols, t.depth, t.high, t.wide)
+func tileName(t Tile) string {
+	return fmt.Sprintf("%dx%dx%d of %dx%d", t.Rows, t.Cols, t.Depth, t.High, t.Wide)
 }
 
+// tuners holds a tuner for each kind of GPU, and which one each GPU has.
 var tuners struct {
 	sync.Mutex
-	of map[tuningHeader]*tuner
+	kinds map[tuningHeader]*tuner
+	of    sync.Map // by *target
 }
 
-// tunerOf returns the tuner of adapters of the same kind, with what the user's cache has for it.
-func tunerOf(a native.Adapter) *tuner {
+// tunerOf returns the tuner of GPUs of the same kind, with what the user's cache has for it.
+func tunerOf(gpu *target) *tuner {
+	if t, ok := tuners.of.Load(gpu); ok {
+		return t.(*tuner)
+	}
 	digest := sha256.Sum256([]byte(productText + tiledText + lastRoundText + storingText + gatheringText))
 	h := tuningHeader{
-		Adapter: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device), Driver: driverOf(a), Kernels: hex.EncodeToString(digest[:8]),
+		Adapter: gpu.Identity, Driver: gpu.Driver, Kernels: hex.EncodeToString(digest[:8]),
 	}
 	tuners.Lock()
 	defer tuners.Unlock()
-	if t := tuners.of[h]; t != nil {
-		return t
+	t := tuners.kinds[h]
+	if t == nil {
+		t = &tuner{choices: map[productClass]choice{}}
+		if gpu.Stored {
+			t.cache = newTuningCache(h)
+			t.cache.load(gpu.Tiles, t.choices)
+		}
+		if tuners.kinds == nil {
+			tuners.kinds = map[tuningHeader]*tuner{}
+		}
+		tuners.kinds[h] = t
 	}
-	t := &tuner{choices: map[productClass]choice{}}
-	if environment().tune != 0 {
-		t.cache = newTuningCache(h)
-		t.cache.load(t.choices)
-	}
-	if tuners.of == nil {
-		tuners.of = map[tuningHeader]*tuner{}
-	}
-	tuners.of[h] = t
+	tuners.of.Store(gpu, t)
 	return t
-}
-
-// driverOf returns the version of the driver where the system says it; names of software adapters have theirs.
-func driverOf(a native.Adapter) string {
-	const nvidia = 0x10de
-	if a.Vendor != nvidia {
-		return ""
-	}
-	v, _ := os.ReadFile("/sys/module/nvidia/version")
-	return strings.TrimSpace(string(v))
 }
 
 func newTuningCache(h tuningHeader) tuningCache {
@@ -121,10 +114,10 @@ func newTuningCache(h tuningHeader) tuningCache {
 }
 
 // load adds the file's choices.
-func (c *tuningCache) load(choices map[productClass]choice) {
+func (c *tuningCache) load(tiles []Tile, choices map[productClass]choice) {
 	for class, e := range c.read() {
 		for number, t := range tiles {
-			if t.name() == e.Tile && e.Pieces > 0 {
+			if tileName(t) == e.Tile && e.Pieces > 0 {
 				choices[class] = choice{number, e.Pieces, e.Last}
 			}
 		}
@@ -143,12 +136,12 @@ func (c *tuningCache) read() map[productClass]tuningEntry {
 
 // store writes the choices, together with what other processes have stored. For what they measured first, a class that is new here
 // too, theirs is the choice from now on.
-func (c *tuningCache) store(choices map[productClass]choice, fresh productClass) {
+func (c *tuningCache) store(tiles []Tile, choices map[productClass]choice, fresh productClass) {
 	if c.path == "" {
 		return
 	}
 	stored := map[productClass]choice{}
-	c.load(stored)
+	c.load(tiles, stored)
 	for class, there := range stored {
 		if _, here := choices[class]; !here || class == fresh {
 			choices[class] = there
@@ -156,7 +149,7 @@ func (c *tuningCache) store(choices map[productClass]choice, fresh productClass)
 	}
 	f := tuningFile{c.header, map[productClass]tuningEntry{}}
 	for class, x := range choices {
-		f.Products[class] = tuningEntry{tiles[x.number].name(), x.pieces, x.last}
+		f.Products[class] = tuningEntry{tileName(tiles[x.number]), x.pieces, x.last}
 	}
 	text, err := json.MarshalIndent(f, "", "  ")
 	folder := filepath.Dir(c.path)

@@ -90,7 +90,7 @@ const leastPatience = 16
 // feed sends the batch if the GPU has nothing to do although more calls are there, which take their time to be recorded. It waits for
 // more commands every time that this happens in a row, since recording is then what everything waits for, and long batches cost the
 // least.
-func (s *stream) feed(r *recorder) {
+func (s *stream) feed(r *encoder) {
 	if s.flying.Load() == 0 && r.batch.list.Len() >= r.patience {
 		r.patience = min(2*r.patience, fullBatch)
 		s.send(r)
@@ -101,6 +101,6 @@ func (s *stream) feed(r *recorder) {
 const piecesKept = 2
 
 // hasPiece reports whether a batch with a piece of a collective goes although more come: those who wait for it go on meanwhile.
-func (s *stream) hasPiece(r *recorder) bool {
+func (s *stream) hasPiece(r *encoder) bool {
 	return s.flying.Load() < s.device.turns.ahead() || len(r.batch.reads)+len(r.batch.uploads) >= piecesKept
 }

@@ -90,7 +90,7 @@ fn compare(a: u32, b: u32) -> vec2<u32> {
 	// Runs of rows are merged, from runs of one on.
 	var order core.Memory
 	for run := 1; c.Ints[0] == 0 && run < n; run *= 2 {
-		to, err := r.temp(4 * n)
+		to, err := r.Temp(4 * n)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ fn compare(a: u32, b: u32) -> vec2<u32> {
 // place id.
 func distinct(r *recorder, c *core.Call, n int, order ordering, take func(s *shader) string) error {
 	if n == 0 {
-		r.clear(&c.Outs[3])
+		r.Clear(&c.Outs[3])
 		return nil
 	}
 	name := c.Kernel.String()
@@ -152,7 +152,7 @@ func distinct(r *recorder, c *core.Call, n int, order ordering, take func(s *sha
 	if err != nil {
 		return err
 	}
-	starts, err := r.temp(4 * max(n, 1))
+	starts, err := r.Temp(4 * max(n, 1))
 	if err != nil {
 		return err
 	}

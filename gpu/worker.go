@@ -13,7 +13,7 @@ import (
 
 // work records calls and sends batches until the stream is closed.
 func (s *stream) work() {
-	r := &recorder{stream: s, device: s.device, batch: s.newBatch(), patience: leastPatience}
+	r := newEncoder(s)
 	for {
 		next := s.taken.Load() + 1
 		if s.tail.Load() < next {
@@ -60,12 +60,12 @@ func (s *stream) demanded() bool { return s.wanted.Load() > s.sent.Load() }
 
 // ripe reports whether a batch should go to the GPU although more may come, because the GPU has nothing to do. Calls that only
 // a fusion holds have a little longer to become more.
-func (s *stream) ripe(r *recorder) bool {
+func (s *stream) ripe(r *encoder) bool {
 	return s.flying.Load() == 0 && !r.batch.empty() && (r.fusion.n == 0 || r.batch.list.Len() > 0)
 }
 
 // sendHere sends the batch where the stream is. That is by chance in the middle of a fusion, unless somebody waits for just this call.
-func (s *stream) sendHere(r *recorder) {
+func (s *stream) sendHere(r *encoder) {
 	if f := &r.fusion; f.n > 0 && s.demanded() && s.wanted.Load() < f.members[0].number {
 		s.sendAhead(r)
 		return
@@ -86,7 +86,7 @@ func (s *stream) awaited(n uint64) bool {
 }
 
 // sendAhead sends the batch without what a fusion holds.
-func (s *stream) sendAhead(r *recorder) {
+func (s *stream) sendAhead(r *encoder) {
 	f := &r.fusion
 	if f.n == 0 {
 		s.send(r)
@@ -99,7 +99,7 @@ func (s *stream) sendAhead(r *recorder) {
 
 // await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
 // once: it is the GPU that works, and callers do not pay for waking.
-func (s *stream) await(r *recorder) bool {
+func (s *stream) await(r *encoder) bool {
 	for start := time.Now(); time.Since(start) < spin; {
 		if s.tail.Load() > s.taken.Load() || s.demanded() || s.ripe(r) {
 			return true
@@ -124,7 +124,7 @@ func (s *stream) await(r *recorder) bool {
 
 // order makes what is recorded from now on run after the events. Those of streams on the same GPU are in order once they are
 // on their way to it; others must have ended.
-func (s *stream) order(r *recorder, events []core.Event) {
+func (s *stream) order(r *encoder, events []core.Event) {
 	for _, e := range events {
 		if e.Done() {
 			continue
@@ -149,7 +149,7 @@ func (s *stream) order(r *recorder, events []core.Event) {
 
 // record turns a call into commands, or keeps it for the fusion that it is a member of. A failure goes to its outputs and is the
 // stream's error.
-func (s *stream) record(r *recorder, slot *slot) {
+func (s *stream) record(r *encoder, slot *slot) {
 	c := slot.call
 	profile := core.ActiveProfile()
 	if profile == nil && slot.transfer == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
@@ -179,7 +179,7 @@ func (s *stream) record(r *recorder, slot *slot) {
 }
 
 // perform puts the commands of a call on the batch.
-func (s *stream) perform(r *recorder, c *core.Call) {
+func (s *stream) perform(r *encoder, c *core.Call) {
 	err := c.CheckInputs()
 	if err == nil {
 		if err = s.execute(r, c); err != nil {
@@ -189,10 +189,10 @@ func (s *stream) perform(r *recorder, c *core.Call) {
 	if err != nil {
 		c.Fail(err)
 	}
-	r.giveBack(0)
+	r.Release(0)
 }
 
-func (s *stream) execute(r *recorder, c *core.Call) (err error) {
+func (s *stream) execute(r *encoder, c *core.Call) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			err = core.Errorf(core.StateError, c.Op, "internal error: %v\n%s", x, debug.Stack())
@@ -211,7 +211,7 @@ func (s *stream) execute(r *recorder, c *core.Call) (err error) {
 		s.mark(r, c)
 		return nil
 	}
-	return lookup(c.Kernel)(r, c)
+	return lookup(c.Kernel)(&r.recorder, c)
 }
 
 // Refuse returns why the device cannot run a call at all: it is lost, it has no kernel for it, or a dtype is not WGSL's.
@@ -243,7 +243,7 @@ func (s *stream) Refuse(c *core.Call) error {
 }
 
 // drain sends what is recorded and waits until the GPU has done it.
-func (s *stream) drain(r *recorder) {
+func (s *stream) drain(r *encoder) {
 	s.send(r)
 	s.wait(s.sent.Load())
 }
@@ -256,7 +256,7 @@ type mark struct {
 
 // mark has the call's function called when the GPU is done with what is recorded, which goes to it as a batch of its own, and
 // with what other streams make of its inputs. It is known before the batch is sent: who waits for that must find it.
-func (s *stream) mark(r *recorder, c *core.Call) {
+func (s *stream) mark(r *encoder, c *core.Call) {
 	var left atomic.Int32
 	reached, name := c.Mark, c.Op
 	fn := func() {
@@ -307,13 +307,13 @@ func (s *stream) reach(done uint64) {
 }
 
 // send hands the batch to the owner, and waits while too many are on the GPU.
-func (s *stream) send(r *recorder) {
+func (s *stream) send(r *encoder) {
 	r.fusion.encode(s, r, false)
 	s.submit(r)
 }
 
 // submit is send without what a fusion holds.
-func (s *stream) submit(r *recorder) {
+func (s *stream) submit(r *encoder) {
 	b := r.batch
 	if b.empty() {
 		return
