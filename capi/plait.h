@@ -3366,7 +3366,7 @@ plait_tensor plait_local_response_norm(plait_tensor input, int64_t size, double 
 // The input, divided by the root of its mean square over its last dimensions.
 //   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
 //   - weight (0): factors, of the normalised shape
-//   - eps (-1): added to the mean square; negative: the dtype's machine epsilon
+//   - eps: added to the mean square; NaN: the dtype's machine epsilon
 plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
 		plait_tensor weight, double eps);
 

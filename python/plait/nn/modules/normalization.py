@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,7 +89,7 @@ class RMSNorm(Module):
             init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _ops.rms_norm(x, self.normalized_shape, self.weight, -1.0 if self.eps is None else self.eps)
+        return _ops.rms_norm(x, self.normalized_shape, self.weight, eps=math.nan if self.eps is None else self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
