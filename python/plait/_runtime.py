@@ -217,7 +217,7 @@ def handles(tensors: Any) -> array[int]:
 
 
 class _Numbers(threading.local):
-    """The tensors that stood for the thread's last large integers: more than an operation takes, and not all for ever."""
+    """The tensors that stood for the thread's last large integers, more than an operation takes."""
 
     def __init__(self) -> None:
         self.last: deque[Tensor] = deque(maxlen=64)
