@@ -39,6 +39,14 @@ CONTIGUOUS: dict[str, str] = dict.fromkeys(
     "of a vector of targets with a stride PyTorch 2.15 reads others from the second sample on",
 )
 
+# Gradients that are differences of larger terms, and how much more than others they may be off: what is added is
+# rounded, not what is left.
+CANCELLING: dict[str, float] = {
+    "nn.functional.normalize": 64,
+    "nn.functional.scaled_dot_product_attention": 16,
+    "cov": 64,
+}
+
 # Gradients that are not compared.
 GRADIENTS: dict[str, str] = {
     **dict.fromkeys(("msort", "sort", "topk", "kthvalue", "mode", "median", "nanmedian"), TIES),

@@ -240,3 +240,52 @@ def test_kl_div_of_a_target_that_is_no_probability_is_nan():
         True,
         False,
     ]
+
+
+def test_gradients_of_as_strided_are_those_of_places_in_memory():
+    x = plait.ones(1, requires_grad=True)
+    plait.as_strided(x.expand(3), (1,), (1,)).sum().backward()
+    assert x.grad.tolist() == [1]
+    x = plait.arange(2.0, requires_grad=True)
+    plait.as_strided(x[:, None].expand(2, 3), (2, 2), (0, 1)).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    x = plait.arange(6.0, requires_grad=True)
+    y = plait.as_strided(x[2:5], (4,), (1,), 1)  # two elements of which are not the part's
+    y.sum().backward()
+    assert y.tolist() == [1, 2, 3, 4]
+    assert x.grad.tolist() == [0, 0, 1, 1, 1, 0]
+
+
+def test_matrix_exp_of_short_dtypes_is_computed_in_single_precision():
+    x = plait.tensor([[5.0, 3.0], [2.0, 4.0]])
+    for dtype in (plait.float16, plait.bfloat16):
+        assert plait.matrix_exp(x.to(dtype)).tolist() == plait.matrix_exp(x).to(dtype).tolist()
+
+
+def test_indices_of_take_along_dim_count_from_the_end():
+    x = plait.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    y = plait.take_along_dim(x, plait.tensor([[-1, 0, -1]]), 1)
+    y.sum().backward()
+    assert (y.tolist(), x.grad.tolist()) == ([[3, 1, 3]], [[1, 0, 2]])
+    with pytest.raises(IndexError):
+        plait.take_along_dim(x, plait.tensor([[-4]]), 1).tolist()
+
+
+def test_masked_scatter_broadcasts_the_tensor():
+    mask = plait.tensor([[True, False], [False, True]])
+    x = plait.zeros(2, requires_grad=True)
+    y = plait.masked_scatter(x, mask, plait.tensor([1.0, 2.0]))
+    y.sum().backward()
+    assert (y.tolist(), x.grad.tolist()) == ([[1, 0], [0, 2]], [1, 1])
+
+
+def test_losses_and_layers_take_what_needs_no_arithmetic():
+    scores = plait.tensor([0.1, 0.7, 0.2])
+    assert F.multi_margin_loss(scores, plait.tensor([1])).item() == F.multi_margin_loss(scores, plait.tensor(1)).item()
+    distance = F.pairwise_distance(plait.tensor([[2.0, 2.0]]), plait.zeros(1, 2), p=-1, eps=0)
+    assert distance.tolist() == [1]
+    whole = plait.arange(3)
+    assert F.dropout(whole, training=False) is whole
+    one = plait.rand(2, 1, 3)
+    pool = plait.nn.FractionalMaxPool3d(2, output_size=2, _random_samples=one)
+    assert pool(plait.rand(1, 5, 5, 5)).shape == (1, 2, 2, 2)

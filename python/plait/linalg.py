@@ -470,6 +470,8 @@ def matrix_exp(input: Tensor) -> Tensor:
         raise ValueError(f"matrix_exp: want square matrices, got shape {list(input.shape)}")
     if input.numel() == 0:
         return _ops.clone(input)
+    if input.dtype.itemsize == 2:  # squarings multiply what is rounded off
+        return matrix_exp(input.float()).to(input.dtype)
     size = _ops.amax(_ops.sum(_ops.abs(input.detach()), -1)).item()
     squarings = max(0, int(size).bit_length()) if math.isfinite(size) else 0
     x = input / 2.0**squarings

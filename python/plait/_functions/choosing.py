@@ -136,7 +136,16 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 
 @numpy_names
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Returns the elements at indices along a dimension, of the flat tensor by default."""
+    """Returns the elements at indices along a dimension, of the flat tensor by default.
+
+    Args:
+        input: the elements
+        indices: along the dimension; negative ones count from its end
+        dim: the dimension; None means that of the flat tensor, where indices are not negative
+        out: where the result goes
+    """
+    if dim is not None:
+        indices = _ops.where(_ops.lt(indices, 0), indices + input.shape[dim], indices)
     return store(out, _ops.take_along_dim(input, indices, dim))
 
 
