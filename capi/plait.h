@@ -348,6 +348,10 @@ plait_object plait_hook_add(plait_tensor t, int64_t key);
 // final.
 plait_object plait_hook_add_post(plait_tensor t, int64_t key);
 
+// plait_hooks_outlive returns 1 if hooks that were registered on a tensor may be called after it was
+// released, because others know its place in the graph, and 0 if they go with it.
+plait_status plait_hooks_outlive(plait_tensor t);
+
 // plait_hook_remove takes a hook away.
 plait_status plait_hook_remove(plait_object h);
 

@@ -54,6 +54,21 @@ func (h *History) Retain() { h.retain() }
 // Release drops a reference.
 func (h *History) Release() { h.release() }
 
+// PlaceShared reports whether others than t may know its place in the graph: aliases, or nodes whose gradients go there. If not, the
+// place and the hooks that are registered there end with t.
+func (t *Tensor) PlaceShared() bool {
+	h := t.history.Load()
+	if h == nil || t.view.Load() != nil || h.refs.load() > 1 {
+		return true
+	}
+	if r := h.rare.Load(); r != nil && (r.stands != nil || r.division.Load() != nil) {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rebased > 0 || h.node != nil && h.node.refs.load() > 1
+}
+
 // At returns a tensor over t's memory whose place in the graph is h.
 func (t *Tensor) At(h *History) *Tensor {
 	a := t.Alias(false)
