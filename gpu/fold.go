@@ -31,15 +31,21 @@ var (
 		fields: []string{"vec2<u32>"}, zero: []string{"vec2<u32>(0u, 0u)"}, add: []string{"plait_add_i64(a.f0, v)"},
 		join: []string{"plait_add_i64(a.f0, b.f0)"}, result: []string{"a.f0"},
 	}
-	// Deviations from a running mean (Welford), joined as Chan, Golub and LeVeque do.
+	// Deviations from a running mean (Welford), joined as Chan, Golub and LeVeque do. Where a mean is infinite, or too far from the
+	// other, the two are weighted instead: an infinity stays what it is whatever finite elements there are.
 	momentsFloat = fold{
 		fields: []string{"f32", "f32", "f32"}, zero: []string{"0.0", "0.0", "0.0"},
-		before: "let n = a.f0 + 1.0; let d = v - a.f1; let m = a.f1 + d / n;",
+		before: "let n = a.f0 + 1.0; let d = v - a.f1; let w = 1.0 / n; " + mergedMean("v"),
 		add:    []string{"n", "m", "a.f2 + d * (v - m)"},
-		within: "let n = a.f0 + b.f0; let d = b.f1 - a.f1; let w = select(b.f0 / n, 0.0, n == 0.0);",
-		join:   []string{"n", "a.f1 + d * w", "a.f2 + b.f2 + d * d * a.f0 * w"},
+		within: "let n = a.f0 + b.f0; let d = b.f1 - a.f1; let w = select(b.f0 / n, 0.0, n == 0.0); " + mergedMean("b.f1"),
+		join:   []string{"n", "m", "a.f2 + b.f2 + d * d * a.f0 * w"},
 	}
 )
+
+// mergedMean returns a statement for m, the mean of a state's and of more, which differs by d and has the share w of all.
+func mergedMean(more string) string {
+	return "let m = select(a.f1 + d * w, a.f1 * (1.0 - w) + " + more + " * w, (bitcast<u32>(d) & 0x7f800000u) == 0x7f800000u);"
+}
 
 func extreme(compare string, start string) fold {
 	take := func(v string) string {

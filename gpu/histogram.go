@@ -70,41 +70,20 @@ func binCountCall(r *recorder, c *core.Call) error {
 	})
 }
 
-// weightedBins sorts the elements, and adds up the weights of each bin in an order that the elements fix.
+// weightedBins adds up the weights of each bin in an order that the elements fix.
 func weightedBins(r *recorder, c *core.Call) error {
 	in, weights, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
-	n, bins := in.Numel(), out.Numel()
-	if bins == 0 {
+	if out.Numel() == 0 {
 		return nil
 	}
-	if n == 0 {
-		r.Clear(out)
+	r.Clear(out)
+	if in.Numel() == 0 {
 		return nil
 	}
-	e, err := sortAlong(r, in, 0, n, false)
+	dest, err := destinations(r, c, out, c.Ins[:1], false, -1, []int64{0})
 	if err != nil {
 		return err
 	}
-	s := newShader(r, "weighted bins")
-	w, y, sorted, rows, size := s.in("w", weights, expr.F32, expr.Number), s.out("y", out, expr.F32, expr.Number), e.bind(s, "sorted"), s.uint(bins), s.uint(n)
-	return s.run(r, bins, func() string {
-		return sorted + keyText(expr.I64) + before + wholeSum(64) + `fn place(bin: u32) -> u32 {
-  let aim = key(vec2<u32>(bin, 0u));
-  var low = 0u;
-  var high = ` + size + `;
-  for (var k = 0u; k < 32u && low < high; k++) {
-    let middle = (low + high) / 2u;
-    if (before(sorted_key(middle), aim)) { low = middle + 1u; } else { high = middle; }
-  }
-  return low;
-}
-` + eachGroup(64, rows) + `
-  let end = place(group + 1u);
-  var sum = 0.0;
-  for (var j = place(group) + li; j < end; j += 64u) { sum = sum + ld_w(` + w + ` + sorted_index(j)); }
-  sum = whole_sum(li, sum);
-  if (li == 0u) { st_y(` + y + ` + group, sum); }
-}
-`
-	})
+	p := placing{dest: dest, lines: 1, n: in.Numel(), mode: addMode, apart: true}
+	return p.rows(out, 1, weights, 1).run(r)
 }

@@ -19,27 +19,48 @@ func multilabelMarginCall(r *recorder, c *core.Call) error {
 		}
 		return nil
 	}
+	ends, err := r.Temp(4 * batch)
+	if err != nil {
+		return err
+	}
+	s := newShader(r, "ends of multilabel targets")
+	j, to, rows, size := s.in("classes", target, expr.I64, expr.Number), s.wordsOf("ends", ends), s.uint(batch), s.uint(n)
+	err = s.run(r, batch, func() string {
+		return together("end", "u32", "min(a, b)", 64) + eachGroup(64, rows) + `
+  var end = ` + size + `;
+  for (var j = li; j < end; j += 64u) {
+    if (all(ld_classes(` + j + ` + group * ` + size + ` + j) == vec2<u32>(0xffffffffu, 0xffffffffu))) { end = j; }
+  }
+  end = whole_end(li, end);
+  if (li == 0u) { ends[` + to + ` + group] = end; }
+}
+`
+	})
+	if err != nil {
+		return err
+	}
+	// How often each class is a target.
 	times, err := r.Temp(4 * batch * n)
 	if err != nil {
 		return err
 	}
-	s := newShader(r, "multilabel targets")
-	j, to, count, size := s.in("classes", target, expr.I64, expr.Number), s.wordsOf("times", times), s.uint(batch*n), s.uint(n)
+	r.Clear(floatOperand(times, 0, batch*n))
+	s = newShader(r, "multilabel targets")
+	j, end, count := s.in("classes", target, expr.I64, expr.Number), s.wordsOf("ends", ends), s.uint(batch*n)
+	size = s.uint(n)
+	s.binds = append(s.binds, binding{access: access{name: "times", dtype: core.Bool, shared: true}})
+	s.mems = append(s.mems, times)
+	to = s.uint(int(word(times)))
 	fault := s.faults(r, c, func(c *core.Call, at uint32) error {
 		return core.Errorf(core.IndexError, c.Op, "the target at position %d is not one of %d classes", at, n)
 	})
 	err = s.run(r, groupsFor(batch*n), func() string {
 		return each(count, `
   let own = i % `+size+`;
-  let first = i - own;
-  var times_ = 0u;
-  for (var j = 0u; j < `+size+`; j++) {
-    let k = ld_classes(`+j+` + first + j);
-    if (all(k == vec2<u32>(0xffffffffu, 0xffffffffu))) { break; }
-    if (k.y != 0u || k.x >= `+size+`) { `+fault("(first + j)")+` }
-    if (k.y == 0u && k.x == own) { times_ = times_ + 1u; }
-  }
-  times[`+to+` + i] = times_;
+  if (own >= ends[`+end+` + i / `+size+`]) { return; }
+  let k = ld_classes(`+j+` + i);
+  if (k.y != 0u || k.x >= `+size+`) { `+fault("i")+` return; }
+  atomicAdd(&times[`+to+` + i - own + k.x], 1u);
 `)
 	})
 	if err != nil {
@@ -49,8 +70,10 @@ func multilabelMarginCall(r *recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
+	// Only pairs of a target and another class are looked at: for a target its others, for another the list of targets.
 	s = newShader(r, "multilabel_margin_loss")
 	x, m, part := s.in("x", in, expr.F32, expr.Number), s.wordsOf("times", times), s.floatsOf("parts", parts)
+	j, end = s.in("classes", target, expr.I64, expr.Number), s.wordsOf("ends", ends)
 	count, size = s.uint(batch*n), s.uint(n)
 	store := ""
 	if s.flag(slope.Present()) {
@@ -63,16 +86,17 @@ func multilabelMarginCall(r *recorder, c *core.Call) error {
   let mine = times[`+m+` + i];
   var slope = 0.0;
   var loss = 0.0;
-  for (var j = 0u; j < `+size+`; j++) {
-    let their = times[`+m+` + first + j];
-    if ((mine == 0u) == (their == 0u)) { continue; }
-    let v = ld_x(`+x+` + first + j);
-    if (mine == 0u) {
-      let lack = 1.0 - v + own;
-      if (lack > 0.0) { slope = slope + f32(their); }
-      if (!(lack <= 0.0)) { loss = loss + f32(their) * lack; }
-    } else if (1.0 - own + v > 0.0) {
-      slope = slope - f32(mine);
+  if (mine == 0u) {
+    let end = ends[`+end+` + i / `+size+`];
+    for (var j = 0u; j < end; j++) {
+      let k = min(ld_classes(`+j+` + first + j).x, `+size+` - 1u);
+      let lack = 1.0 - ld_x(`+x+` + first + k) + own;
+      if (lack > 0.0) { slope = slope + 1.0; }
+      if (!(lack <= 0.0)) { loss = loss + lack; }
+    }
+  } else {
+    for (var j = 0u; j < `+size+`; j++) {
+      if (times[`+m+` + first + j] == 0u && 1.0 - own + ld_x(`+x+` + first + j) > 0.0) { slope = slope - f32(mine); }
     }
   }
   parts[`+part+` + i] = loss / f32(`+size+`);
@@ -82,8 +106,8 @@ func multilabelMarginCall(r *recorder, c *core.Call) error {
 		return err
 	}
 	s = newShader(r, "multilabel losses")
-	y, part, rows := s.out("y", loss, expr.F32, expr.Number), s.floatsOf("parts", parts), s.uint(batch)
-	size = s.uint(n)
+	y := s.out("y", loss, expr.F32, expr.Number)
+	part, rows, size = s.floatsOf("parts", parts), s.uint(batch), s.uint(n)
 	return s.run(r, batch, func() string {
 		return wholeSum(64) + eachGroup(64, rows) + `
   var sum = 0.0;
