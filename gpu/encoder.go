@@ -4,15 +4,17 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/kernel/fusion"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // An encoder writes what kernels record to the batch that a stream's worker fills. It is the [Runtime] of its recorder.
 type encoder struct {
-	recorder
+	shader.Recorder
 	stream *stream
 	device *Device
 	batch  *batch
-	fusion fusion
+	fusion fusion.Fusion
 	temps  []core.Memory // of the call being recorded
 
 	patience int // commands; see [stream.feed]
@@ -20,23 +22,23 @@ type encoder struct {
 
 func newEncoder(s *stream) *encoder {
 	r := &encoder{stream: s, device: s.device, batch: s.newBatch(), patience: leastPatience}
-	r.recorder.Runtime, r.recorder.GPU = r, &s.device.target
+	r.Recorder.Runtime, r.Recorder.GPU = r, &s.device.target
 	return r
 }
 
-// Program implements [Runtime].
-func (r *encoder) Program(key programKey) (Program, error) { return r.device.programs.get(key) }
+// Lookup implements [Runtime].
+func (r *encoder) Lookup(key shader.Key) (shader.Program, error) { return r.device.programs.get(key) }
 
 // Compile implements [Runtime].
-func (r *encoder) Compile(key programKey, buffers int, text string) (Program, error) {
+func (r *encoder) Compile(key shader.Key, buffers int, text string) (shader.Program, error) {
 	return r.device.programs.add(key, buffers, text)
 }
 
-// Dispatch implements [Runtime].
-func (r *encoder) Dispatch(p Program, x, y, z int, params []uint32, mems []core.Memory) error {
+// Launch implements [Runtime].
+func (r *encoder) Launch(p shader.Program, x, y, z int, params []uint32, mems []core.Memory) error {
 	key := groupKey{n: len(mems)}
 	for i, m := range mems {
-		key.slabs[i] = uint16(slabNumber(m))
+		key.slabs[i] = uint16(shader.Slab(m))
 	}
 	g, err := r.device.programs.group(key)
 	if err != nil {
@@ -131,5 +133,5 @@ func (r *encoder) Check(c *core.Call, err func(c *core.Call, fault uint32) error
 	slot := len(r.batch.checks)
 	kept := &core.Call{Op: c.Op, Outs: slices.Clone(c.Outs), Ins: slices.Clone(c.Ins), Ints: slices.Clone(c.Ints), InPlace: c.InPlace}
 	r.batch.checks = append(r.batch.checks, check{kept, err})
-	return s.faults, word(s.faults) + uint32(slot), nil
+	return s.faults, shader.Word(s.faults) + uint32(slot), nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // settings are what the environment says of GPUs. err is the first value that says nothing; opening a device returns it.
@@ -20,14 +21,14 @@ var benchmarkSet sync.Once
 
 // Benchmark reports whether the fastest way of computing products is measured, which PLAIT_TUNE=1 turns on.
 func Benchmark() bool {
-	benchmarkSet.Do(func() { benchmark.Store(environment().tune == 1) })
-	return benchmark.Load()
+	benchmarkSet.Do(func() { shader.Benchmark.Store(environment().tune == 1) })
+	return shader.Benchmark.Load()
 }
 
 // SetBenchmark turns the measuring of products on or off.
 func SetBenchmark(on bool) {
 	benchmarkSet.Do(func() {})
-	benchmark.Store(on)
+	shader.Benchmark.Store(on)
 }
 
 // environment returns the settings, read once.

@@ -5,11 +5,12 @@ import (
 	"runtime"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Tune changes figures by which kernels choose, and returns a function that brings the old ones back. Programs that were compiled for
 // others are dropped.
-func Tune(d *Device, change func(t *Tuning)) func() {
+func Tune(d *Device, change func(t *shader.Tuning)) func() {
 	old := d.target.Tuning
 	change(&d.target.Tuning)
 	d.dropPrograms()
@@ -20,28 +21,28 @@ func Tune(d *Device, change func(t *Tuning)) func() {
 }
 
 // Target returns what kernels know of the device.
-func Target(d *Device) *target { return &d.target }
+func Target(d *Device) *shader.Device { return &d.target }
 
 // dropPrograms forgets compiled programs. Nothing may be in flight.
 func (d *Device) dropPrograms() {
 	d.programs.mu.Lock()
 	defer d.programs.mu.Unlock()
-	d.programs.byKey = map[programKey]*program{}
+	d.programs.byKey = map[shader.Key]*program{}
 }
 
 // Lose has the driver say that the device is lost.
-func Lose(d *Device, reason string) { d.owner.do(func() { d.owner.gpu.Lose(reason) }) }
+func Lose(d *Device, reason string) { d.thread.do(func() { d.thread.gpu.Lose(reason) }) }
 
 // KillThread ends the thread that calls the driver.
 func KillThread(d *Device) {
-	d.owner.post(func() {
+	d.thread.post(func() {
 		runtime.LockOSThread() // a goroutine that ends bound to a thread takes it along
 		runtime.Goexit()
 	})
 }
 
 // Panic has the goroutine that calls the driver panic.
-func Panic(d *Device, reason string) { d.owner.post(func() { panic(reason) }) }
+func Panic(d *Device, reason string) { d.thread.post(func() { panic(reason) }) }
 
 // LimitMemory sets how many bytes the device may hold.
 func LimitMemory(d *Device, bytes int) { d.memory.limit = bytes }
@@ -75,7 +76,7 @@ func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
 		b.reads = append(b.reads, r)
 		ended = append(ended, r.ready)
 	}
-	s.device.owner.post(func() { s.device.submit(s, b) })
+	s.device.thread.post(func() { s.device.submit(s, b) })
 	done := make(chan struct{})
 	go func() {
 		s.wait(1)
@@ -87,29 +88,19 @@ func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
 // SetFusion has elementwise calls fused, each fusion with a program from the first time on, or run one by one, and returns a
 // function that brings the device's own way back.
 func SetFusion(d *Device, on bool) func() {
-	set := func(off bool, at int) {
-		_ = d.Synchronize() // who tests errors has read them
-		d.fusions.off, d.fusions.at = off, at
-		DropFusions(d)
+	_ = d.Synchronize() // who tests errors has read them
+	restore := d.fusions.Force(on)
+	return func() {
+		_ = d.Synchronize()
+		restore()
 	}
-	off, at := d.fusions.off, d.fusions.at
-	set(!on, 1)
-	return func() { set(off, at) }
 }
 
 // DropFusions forgets the programs of fusions, and which came up.
-func DropFusions(d *Device) {
-	d.fusions.mu.Lock()
-	defer d.fusions.mu.Unlock()
-	d.fusions.byKey, d.fusions.compiled = map[string]*fusedProgram{}, 0
-}
+func DropFusions(d *Device) { d.fusions.Drop() }
 
 // Compiled returns how many programs the device compiled for fusions.
-func Compiled(d *Device) int {
-	d.fusions.mu.Lock()
-	defer d.fusions.mu.Unlock()
-	return d.fusions.compiled
-}
+func Compiled(d *Device) int { return d.fusions.Count() }
 
 // LimitBindings sets how many buffers fusions may bind, and returns a function that brings the device's own limit back.
 func LimitBindings(d *Device, n int) func() {

@@ -10,6 +10,8 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/kernel/matmul"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Every tile computes the same products, at sizes that it divides and at sizes that it does not.
@@ -99,7 +101,7 @@ func TestProductsOntoAgree(t *testing.T) {
 // with the same bits.
 func TestLastRoundsInPiecesAgree(t *testing.T) {
 	defer gpu.Tune(device(t), tile(true, 32, 32, 16, 4, 4))()
-	defer gpu.Tune(device(t), func(f *gpu.Tuning) { f.Multiprocessors = 4 })()
+	defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = 4 })()
 	for _, c := range []struct{ m, n, k int }{{96, 96, 512}, {70, 86, 1024}, {131, 69, 800}} { // those of TestLastWaveIsCut
 		for _, transposed := range []bool{true, false} {
 			core.Tidy(func() {
@@ -123,10 +125,10 @@ func TestLastRoundsInPiecesAgree(t *testing.T) {
 func TestMorePiecesThanDepthAgree(t *testing.T) {
 	d := device(t)
 	defer gpu.Tune(d, tile(true, 32, 32, 16, 4, 4))()
-	defer gpu.Tune(device(t), func(f *gpu.Tuning) { f.Multiprocessors = 4 })()
+	defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = 4 })()
 	for i := range 4 {
 		transposed, last := i%2 == 1, i/2 == 1
-		forget := gpu.Prefer(gpu.Target(d), 96, 96, 80, transposed, 4, last)
+		forget := matmul.Prefer(gpu.Target(d), 96, 96, 80, transposed, 4, last)
 		core.Tidy(func() {
 			same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
 				a := x[0]
@@ -153,7 +155,7 @@ func TestProductsOfRowsWithGapsAgree(t *testing.T) {
 		for _, k := range []int{1, 16, 33, 46, 47, 1001} {
 			t.Run(fmt.Sprint(k, parts), func(t *testing.T) {
 				if parts {
-					defer gpu.Tune(device(t), func(f *gpu.Tuning) { f.RemainderK = 0 })()
+					defer gpu.Tune(device(t), func(f *shader.Tuning) { f.RemainderK = 0 })()
 				}
 				core.Tidy(func() {
 					same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
@@ -173,8 +175,8 @@ func TestProductsOfRowsWithGapsAgree(t *testing.T) {
 }
 
 // tile replaces the tiles that products choose from by one.
-func tile(double bool, rows, cols, depth, high, wide int) func(*gpu.Tuning) {
-	return func(f *gpu.Tuning) {
-		f.Tiles = []gpu.Tile{{Rows: rows, Cols: cols, Depth: depth, High: high, Wide: wide, Double: double, Each: 100_000}}
+func tile(double bool, rows, cols, depth, high, wide int) func(*shader.Tuning) {
+	return func(f *shader.Tuning) {
+		f.Tiles = []shader.Tile{{Rows: rows, Cols: cols, Depth: depth, High: high, Wide: wide, Double: double, Each: 100_000}}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/copying"
 )
 
 // work records calls and sends batches until the stream is closed.
@@ -47,9 +49,9 @@ func (s *stream) work() {
 		}
 		s.notify()
 		switch {
-		case r.fusion.n == 0 && s.full(r.batch), s.awaited(next), carried && s.hasPiece(r), core.ActiveProfile() != nil:
+		case r.fusion.N == 0 && s.full(r.batch), s.awaited(next), carried && s.hasPiece(r), core.ActiveProfile() != nil:
 			s.sendHere(r)
-		case r.fusion.n == 0:
+		case r.fusion.N == 0:
 			s.feed(r)
 		}
 	}
@@ -61,17 +63,17 @@ func (s *stream) demanded() bool { return s.wanted.Load() > s.sent.Load() }
 // ripe reports whether a batch should go to the GPU although more may come, because the GPU has nothing to do. Calls that only
 // a fusion holds have a little longer to become more.
 func (s *stream) ripe(r *encoder) bool {
-	return s.flying.Load() == 0 && !r.batch.empty() && (r.fusion.n == 0 || r.batch.list.Len() > 0)
+	return s.flying.Load() == 0 && !r.batch.empty() && (r.fusion.N == 0 || r.batch.list.Len() > 0)
 }
 
 // sendHere sends the batch where the stream is. That is by chance in the middle of a fusion, unless somebody waits for just this call.
 func (s *stream) sendHere(r *encoder) {
-	if f := &r.fusion; f.n > 0 && s.demanded() && s.wanted.Load() < f.members[0].number {
+	if f := &r.fusion; f.N > 0 && s.demanded() && s.wanted.Load() < f.Members[0].Number {
 		s.sendAhead(r)
 		return
 	}
 	here := s.taken.Load()
-	r.fusion.encode(s, r, s.wanted.Load() != here && s.firstCut.Load() != here)
+	r.encode(s.wanted.Load() != here && s.firstCut.Load() != here)
 	s.send(r)
 }
 
@@ -88,13 +90,13 @@ func (s *stream) awaited(n uint64) bool {
 // sendAhead sends the batch without what a fusion holds.
 func (s *stream) sendAhead(r *encoder) {
 	f := &r.fusion
-	if f.n == 0 {
+	if f.N == 0 {
 		s.send(r)
 		return
 	}
-	r.batch.last = f.members[0].number - 1
+	r.batch.last = f.Members[0].Number - 1
 	s.submit(r)
-	r.batch.last = f.members[f.n-1].number
+	r.batch.last = f.Members[f.N-1].Number
 }
 
 // await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
@@ -105,7 +107,7 @@ func (s *stream) await(r *encoder) bool {
 			return true
 		}
 	}
-	if s.flying.Load() == 0 && r.fusion.n > 0 {
+	if s.flying.Load() == 0 && r.fusion.N > 0 {
 		s.sendHere(r)
 		return true
 	}
@@ -134,7 +136,7 @@ func (s *stream) order(r *encoder, events []core.Event) {
 			continue
 		}
 		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
-			r.fusion.encode(s, r, true)
+			r.encode(true)
 			s.send(r)
 		}
 		if here {
@@ -155,8 +157,8 @@ func (s *stream) record(r *encoder, slot *slot) {
 	if profile == nil && slot.transfer == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
 		return
 	}
-	r.fusion.encode(s, r, false)
-	r.fusion.torn = false
+	r.encode(false)
+	r.fusion.Torn = false
 	var start time.Duration
 	if profile != nil {
 		s.drain(r)
@@ -211,7 +213,7 @@ func (s *stream) execute(r *encoder, c *core.Call) (err error) {
 		s.mark(r, c)
 		return nil
 	}
-	return lookup(c.Kernel)(&r.recorder, c)
+	return kernel.Lookup(c.Kernel)(&r.Recorder, c)
 }
 
 // Refuse returns why the device cannot run a call at all: it is lost, it has no kernel for it, or a dtype is not WGSL's.
@@ -224,7 +226,7 @@ func (s *stream) Refuse(c *core.Call) error {
 		return nil
 	}
 	switch c.Kernel {
-	case copyKernel, fillKernel: // move the bits of any dtype, and convert between those of WGSL
+	case copying.CopyKernel, copying.FillKernel: // move the bits of any dtype, and convert between those of WGSL
 		if c.Outs[0].DType == core.Float64 && (c.Ins[0].IsNumber || c.Ins[0].DType == core.Float64) {
 			return nil
 		}
@@ -236,7 +238,7 @@ func (s *stream) Refuse(c *core.Call) error {
 			}
 		}
 	}
-	if lookup(c.Kernel) == nil {
+	if kernel.Lookup(c.Kernel) == nil {
 		return core.Errorf(core.NotImplemented, c.Op, "%v has no kernel %q", s.device, c.Kernel)
 	}
 	return nil
@@ -308,7 +310,7 @@ func (s *stream) reach(done uint64) {
 
 // send hands the batch to the owner, and waits while too many are on the GPU.
 func (s *stream) send(r *encoder) {
-	r.fusion.encode(s, r, false)
+	r.encode(false)
 	s.submit(r)
 }
 
@@ -321,16 +323,16 @@ func (s *stream) submit(r *encoder) {
 	if len(b.checks) > 0 {
 		s.collectFaults(b)
 	}
-	for s.flying.Load() >= s.device.turns.ahead() || s.tooFar(b) {
+	for s.flying.Load() >= s.device.pacing.ahead() || s.tooFar(b) {
 		<-s.wake
 	}
 	s.flying.Add(1)
 	s.loaded.Add(int64(b.load))
-	s.device.turns.sent()
+	s.device.pacing.sent()
 	b.last = max(b.last, s.sent.Load()) // of a call that has many commands, part is sent before the rest is recorded
 	last := b.last
 	d := s.device
-	d.owner.post(func() { d.submit(s, b) })
+	d.thread.post(func() { d.submit(s, b) })
 	s.sent.Store(last)
 	s.dropCuts(last)
 	if s.notify(); s.waiters.Load() > 0 {
@@ -359,7 +361,7 @@ func (s *stream) ended(b *batch) {
 		}
 	}
 	s.checkFaults(b)
-	took := s.device.turns.measure(b.list.Len(), b.begun, s.carries.Load())
+	took := s.device.pacing.measure(b.list.Len(), b.begun, s.carries.Load())
 	if b.load > 0 {
 		if !b.lost {
 			s.device.load.measure(b.load, took)
