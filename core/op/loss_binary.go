@@ -28,7 +28,7 @@ var (
 
 	hingeEmbeddingOp = elementwise("hinge_embedding_loss", "x, t; margin",
 		"where(t != 1, max(margin - x, 0), 0) + where(t != -1, x, 0)",
-		"grad*(where(t != -1, 1, 0) - where(t != 1, where(margin - x >= 0, 1, 0), 0))", "")
+		"grad*(where(t != -1, 1, 0) - where(t != 1, where(margin - x > 0, 1, 0), 0))", "")
 	marginRankingOp = elementwise("margin_ranking_loss", "x, y, t; margin", "max(t*(y - x) + margin, 0)",
 		"where(t*(y - x) + margin >= 0, -grad*t, 0)", "where(t*(y - x) + margin >= 0, grad*t, 0)",
 		"where(t*(y - x) + margin >= 0, grad*(y - x), 0)")
