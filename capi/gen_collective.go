@@ -28,6 +28,16 @@ func plait_group_for(of C.plait_object, purpose C.plait_string) C.plait_object {
 	return C.plait_object(bind.GroupFor(int64(of), C.GoString(purpose)))
 }
 
+//export plait_group_attend
+func plait_group_attend(h C.plait_object, context C.plait_object) C.plait_status {
+	return C.plait_status(bind.GroupAttend(int64(h), int64(context)))
+}
+
+//export plait_group_beside
+func plait_group_beside(h C.plait_object, n C.int64_t) C.plait_status {
+	return C.plait_status(bind.GroupBeside(int64(h), int64(n)))
+}
+
 //export plait_rank_new
 func plait_rank_new(rank C.int64_t, d C.plait_device) C.plait_object {
 	return C.plait_object(bind.RankNew(int64(rank), int64(d)))

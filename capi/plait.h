@@ -348,10 +348,6 @@ plait_object plait_hook_add(plait_tensor t, int64_t key);
 // final.
 plait_object plait_hook_add_post(plait_tensor t, int64_t key);
 
-// plait_hooks_outlive returns 1 if hooks that were registered on a tensor may be called after it was
-// released, because others know its place in the graph, and 0 if they go with it.
-plait_status plait_hooks_outlive(plait_tensor t);
-
 // plait_hook_remove takes a hook away.
 plait_status plait_hook_remove(plait_object h);
 
@@ -656,6 +652,14 @@ plait_object plait_group_renew(plait_object of, int64_t timeout);
 // of the other ranks.
 plait_object plait_group_for(plait_object of, plait_string purpose);
 
+// plait_group_attend says in which context of plait_rank_new a rank's threads run, so that ranks that all
+// wait for each other are told.
+plait_status plait_group_attend(plait_object h, plait_object context);
+
+// plait_group_beside counts n more threads, or with a negative n fewer, that make calls for a rank besides
+// its own.
+plait_status plait_group_beside(plait_object h, int64_t n);
+
 // plait_rank_new makes the context of a rank, with streams and random generators of its own and d as its
 // default device. End it with plait_rank_end.
 plait_object plait_rank_new(int64_t rank, plait_device d);
@@ -723,7 +727,7 @@ plait_object plait_exchange_start(plait_object of, plait_string note, plait_byte
 char *plait_work_name(plait_object h);
 
 // plait_work_arrived_for waits at most d nanoseconds until every rank has made the call, and returns 1 if it
-// has. It may wait for the device.
+// has: for who goes on waiting until then, see [collective.Work.ArrivedOn]. It may wait for the device.
 plait_status plait_work_arrived_for(plait_object h, int64_t d);
 
 // plait_work_wait_for waits at most d nanoseconds for the end of a collective, and returns 1 if it has come.
@@ -3370,7 +3374,7 @@ plait_tensor plait_local_response_norm(plait_tensor input, int64_t size, double 
 // The input, divided by the root of its mean square over its last dimensions.
 //   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
 //   - weight (0): factors, of the normalised shape
-//   - eps: added to the mean square; NaN: the dtype's machine epsilon
+//   - eps (-1): added to the mean square; negative: the dtype's machine epsilon
 plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
 		plait_tensor weight, double eps);
 

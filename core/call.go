@@ -109,7 +109,6 @@ type Call struct {
 	Placed func(done Event)
 
 	stream Stream
-	calls  *Calls // of the stream
 	waits  []Event
 	err    error // of an operand
 	shared bool  // uses memory that others read and write without a stream
@@ -289,10 +288,7 @@ func (c *Call) Place() {
 }
 
 // Calls are those of a stream that nobody uses. The zero value has none.
-type Calls struct {
-	spare atomic.Pointer[Call]
-	turn  sync.Mutex // of who launches a call and takes its error: see [Launch]
-}
+type Calls struct{ spare atomic.Pointer[Call] }
 
 // Get returns a call of stream s to fill in. It is the one that came back last: it is in the cache.
 func (p *Calls) Get(s Stream, k KernelID, op string) *Call {
@@ -301,7 +297,6 @@ func (p *Calls) Get(s Stream, k KernelID, op string) *Call {
 		c = new(Call)
 	}
 	c.Reset(s, k, op)
-	c.calls = p
 	return c
 }
 

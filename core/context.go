@@ -93,6 +93,9 @@ func (c *Context) Worker(seed uint64) *Context {
 // Rank returns the rank the context belongs to; 0 without ranks.
 func (c *Context) Rank() int { return c.rank }
 
+// Ranked reports whether the context is of a rank, and not of a program without ranks.
+func (c *Context) Ranked() bool { return c.shared.ranked }
+
 // Concerns reports whether a thread of the context that waits for a device waits for the stream: a rank waits for its own, since
 // those of others may be waiting for it, and a program without ranks for all.
 func (c *Context) Concerns(s Stream) bool { return !c.shared.ranked || s.Rank() == c.rank }

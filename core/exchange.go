@@ -15,8 +15,7 @@ func NewEmptied(m Mode, s Stream, d DType, shape []int, cat Category) *Tensor {
 }
 
 // Exchange gives t and u each other's memory, dtype, layout and place in the graph: whoever holds t finds what u was. A
-// sharded parameter becomes the gathered one so, and back, under every name it has. Neither may be a view. It waits for those who
-// [Tensor.Use] one of them.
+// sharded parameter becomes the gathered one so, and back, under every name it has. Neither may be a view.
 func (t *Tensor) Exchange(u *Tensor) error {
 	const op = "exchange"
 	for _, x := range [...]*Tensor{t, u} {
@@ -27,7 +26,7 @@ func (t *Tensor) Exchange(u *Tensor) error {
 			return x.failed()
 		}
 	}
-	if !holdUnused(t, u, true) {
+	if !holdBoth(t, u) {
 		return errReleased(op)
 	}
 	defer letGoBoth(t, u)

@@ -37,18 +37,13 @@ func Synchronous() { synchronous.Store(true) }
 
 var synchronous atomic.Bool
 
-// Launch launches a call on the stream that it was begun on. Where calls are waited for it returns the error of execution, and
-// threads take turns, so that it is the call's own.
+// Launch launches a call on the stream that it was begun on. Where calls are waited for it returns the error of execution.
 func Launch(s Stream, c *Call) error {
-	if !synchronous.Load() {
-		s.Launch(c)
-		return nil
-	}
-	turn := &c.calls.turn
-	Lock(turn)
-	defer turn.Unlock()
 	s.Launch(c)
-	return s.TakeError()
+	if synchronous.Load() {
+		return s.TakeError()
+	}
+	return nil
 }
 
 // Lock locks mu, whose holders may wait for a device: a caller with a lock of another language gives that up meanwhile.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/gpu/kernel/fusion"
 )
 
 const (
@@ -29,8 +28,8 @@ type stream struct {
 	cache    cache // of memory in program order
 	scratch  cache // of memory in the worker's order
 	counts   core.Counters
-	faults   core.Memory     // a word for each call of a batch that may find a fault
-	releases fusion.Releases // that the worker has not seen
+	faults   core.Memory // a word for each call of a batch that may find a fault
+	releases releases    // that the worker has not seen
 
 	calls core.Calls
 
@@ -113,7 +112,7 @@ func (s *stream) Alloc(bytes int) (core.Memory, error) {
 func (s *stream) Free(m core.Memory, after ...core.Event) {
 	at := s.tail.Load()
 	if len(after) == 0 {
-		s.releases.Note(m.Handle, at)
+		s.releases.note(m.Handle, at)
 	}
 	s.cache.put(block{memory: m, freed: at, after: after})
 }

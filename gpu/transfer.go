@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // A transfer is a call that moves bytes between the host and the device.
@@ -54,13 +53,13 @@ type fetched struct {
 func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched, error) {
 	s.device.downloads.Add(1)
 	s.device.downloaded.Add(int64(sizeOf(regions)))
-	s.device.pacing.take()
+	s.device.turns.take()
 	s.carries.Store(true)
 	return s.fetch(regions, after)
 }
 
 // Hurry implements [core.Stager].
-func (s *stream) Hurry() { s.device.pacing.hurry() }
+func (s *stream) Hurry() { s.device.turns.hurry() }
 
 func (s *stream) fetch(regions []core.Region, after []core.Event) (*fetched, error) {
 	f := &fetched{transfer{regions: regions}, s.device}
@@ -104,7 +103,7 @@ func (f *fetched) Back(on core.Stager) core.Stage {
 }
 
 // Release implements [core.Fetched].
-func (f *fetched) Release() { f.device.thread.post(func() { f.read.release(f.device) }) }
+func (f *fetched) Release() { f.device.owner.post(func() { f.read.release(f.device) }) }
 
 // A staged is a transfer that writes.
 type staged struct {
@@ -122,7 +121,7 @@ func (s *stream) Stage(regions []core.Region) (core.Stage, error) {
 func (s *stream) stages(regions []core.Region) {
 	s.device.uploads.Add(1)
 	s.device.uploaded.Add(int64(sizeOf(regions)))
-	s.device.pacing.take()
+	s.device.turns.take()
 	s.carries.Store(true)
 }
 
@@ -155,7 +154,7 @@ func (g *staged) Release() {
 		d.staging.put(g.stage)
 		return
 	}
-	d.thread.post(func() {
+	d.owner.post(func() {
 		g.stage.buffer.Unmap()
 		g.stage.memory = nil
 		d.staging.put(g.stage)
@@ -171,7 +170,7 @@ func copyWide(dst, src []byte) {
 		return
 	}
 	var wait sync.WaitGroup
-	each := shader.Ceil(len(src), parts)
+	each := ceil(len(src), parts)
 	for at := 0; at < len(src); at += each {
 		end := min(at+each, len(src))
 		wait.Go(func() { copy(dst[at:end], src[at:end]) })
@@ -238,7 +237,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 }
 
 // move records a transfer.
-func (r *encoder) move(t *transfer) error {
+func (r *recorder) move(t *transfer) error {
 	if t.read != nil {
 		r.batch.reads = append(r.batch.reads, t.read)
 	}
@@ -265,7 +264,7 @@ func (r *encoder) move(t *transfer) error {
 
 // write records the part of a transfer that writes region i, at a place of a slab: whole words are copied, the bytes before and
 // after them are patched in.
-func (r *encoder) write(t *transfer, i int, slab *slab, to int) error {
+func (r *recorder) write(t *transfer, i int, slab *slab, to int) error {
 	region := t.regions[i]
 	data := t.data
 	if t.stage != nil {
@@ -296,7 +295,7 @@ const patchSource = `
 `
 
 // patch writes a few bytes at a place that is not a whole word of the slab.
-func (r *encoder) patch(m core.Memory, at int, data []byte) error {
+func (r *recorder) patch(m core.Memory, at int, data []byte) error {
 	for len(data) > 0 {
 		n := min(4-at&3, len(data))
 		var mask, value uint32
@@ -305,11 +304,11 @@ func (r *encoder) patch(m core.Memory, at int, data []byte) error {
 			mask |= 0xff << shift
 			value |= uint32(v) << shift
 		}
-		p, err := r.Program(shader.Key{Name: "patch"}, 1, func() string { return patchSource })
+		p, err := r.program(programKey{name: "patch"}, 1, func() string { return patchSource })
 		if err != nil {
 			return err
 		}
-		if err := r.Dispatch(p, 1, []uint32{uint32(at / 4), mask, value}, m); err != nil {
+		if err := r.dispatch(p, 1, []uint32{uint32(at / 4), mask, value}, m); err != nil {
 			return err
 		}
 		data, at = data[n:], at+n

@@ -3,6 +3,7 @@
 import numpy as np
 import plait
 import pytest
+from plait import distributed as dist
 from plait import nn
 from plait.nn.parallel import DistributedDataParallel, asynchronous, bounded_staleness
 from plait.utils.checkpoint import checkpoint
@@ -308,3 +309,24 @@ def test_gradients_of_gradients():
     x.requires_grad = True
     penalty(m, x).backward()
     assert_close(on_ranks(N, fn)[0], [p.grad.numpy() for p in m.parameters()])
+
+
+def test_a_rank_ends_with_the_error_of_its_last_step():
+    """The step left the parameters as they were, because the averages did not come, and nobody has asked since."""
+    kept = []
+
+    def run(rank):
+        dist.init_process_group()
+        plait.manual_seed(0)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+        kept.append(model)
+        optimizer = plait.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            if rank == 0 and step == 1:
+                continue
+            optimizer.zero_grad()
+            model(plait.ones(1, 2)).sum().backward()
+            optimizer.step()
+
+    with pytest.raises(plait.DistributedError, match="rank 0 is gone: it has returned"):
+        dist.spawn(run, nprocs=2)

@@ -38,13 +38,30 @@ func GroupFor(of Object, purpose string) (status Object) {
 	return handle.AddObject(group(of).For(purpose))
 }
 
+// GroupAttend says in which context of [RankNew] a rank's threads run, so that ranks that all wait for each other are told.
+func GroupAttend(h, context Object) (status Status) {
+	defer protect("rank", &status)
+	r, ok := handle.Object[*rankContext](context)
+	if !ok {
+		return failf(core.StateError, "rank", "got no context of a rank")
+	}
+	group(h).Attend(r.context)
+	return 0
+}
+
+// GroupBeside counts n more threads, or with a negative n fewer, that make calls for a rank besides its own.
+func GroupBeside(h Object, n int64) (status Status) {
+	defer protect("rank", &status)
+	group(h).Beside(int(n))
+	return 0
+}
+
 // A rankContext is what the operations of one rank share.
 type rankContext struct{ context *core.Context }
 
 // RankNew makes the context of a rank, with streams and random generators of its own and d as its default device. End it
 // with [RankEnd].
-func RankNew(rank int64, d Device) (status Object) {
-	defer protect("spawn", &status)
+func RankNew(rank int64, d Device) Object {
 	return handle.AddObject(&rankContext{core.NewRankContext(int(rank), device(d))})
 }
 
@@ -252,12 +269,13 @@ func WorkName(h Object) string {
 	return fmt.Sprintf("%v of the group %q", w, w.Group())
 }
 
-// WorkArrivedFor waits at most d nanoseconds until every rank has made the call, and returns 1 if it has.
+// WorkArrivedFor waits at most d nanoseconds until every rank has made the call, and returns 1 if it has: for who goes on waiting
+// until then, see [collective.Work.ArrivedOn].
 //
 //plait:waits
 func WorkArrivedFor(h Object, d int64) (status Status) {
 	defer protect("work", &status)
-	done, err := work(h).ArrivedFor(time.Duration(d))
+	done, err := work(h).ArrivedOn(time.Duration(d))
 	if err != nil {
 		return failure(err)
 	}

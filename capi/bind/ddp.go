@@ -37,9 +37,7 @@ func ReducerNew(of Object, params Tensors, n int64, names string, buffers Tensor
 	defer protect("DistributedDataParallel", &status)
 	defer using(tensorOrNil(until))()
 	defer using(tensors(params, n)...)()
-	if dtype(bufferDType) == nil { // else they are given other memory here
-		defer using(tensors(buffers, buffersLen)...)()
-	}
+	defer using(tensors(buffers, buffersLen)...)()
 	defer using(tensors(delayed, delayedLen)...)()
 	has := func(bit int64) bool { return options&bit != 0 }
 	r, err := ddp.NewReducer(group(of), named(params, n, names), ddp.Options{

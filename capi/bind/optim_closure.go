@@ -18,7 +18,6 @@ type closureStep struct {
 	abort   chan struct{}
 	aborted sync.Once
 	due     atomic.Bool // the loss was asked for
-	last    *core.Tensor
 }
 
 // OptimStepBegin starts a step of an optimiser that evaluates the loss itself, such as "lbfgs". Go on with
@@ -29,7 +28,7 @@ func OptimStepBegin(h Object) (status Object) {
 	if err != nil {
 		return failure(err)
 	}
-	s := &closureStep{make(chan struct{}), make(chan *core.Tensor), make(chan error, 1), make(chan struct{}), sync.Once{}, atomic.Bool{}, nil}
+	s := &closureStep{make(chan struct{}), make(chan *core.Tensor), make(chan error, 1), make(chan struct{}), sync.Once{}, atomic.Bool{}}
 	mode := core.CurrentMode()
 	go func() {
 		runtime.LockOSThread()
@@ -40,7 +39,6 @@ func OptimStepBegin(h Object) (status Object) {
 				s.ended <- panicError("optim", r)
 			}
 		}()
-		defer s.forget()
 		_, err := o.StepWith(s.loss)
 		s.ended <- err
 	}()
@@ -54,20 +52,11 @@ func (s *closureStep) loss() (*core.Tensor, error) {
 	case <-s.abort:
 		return nil, errAborted
 	}
-	s.forget()
 	select {
-	case s.last = <-s.losses:
-		return s.last, nil
+	case t := <-s.losses:
+		return t, nil
 	case <-s.abort:
 		return nil, errAborted
-	}
-}
-
-// forget releases the last loss, whose value the algorithm has read.
-func (s *closureStep) forget() {
-	if s.last != nil {
-		s.last.Release()
-		s.last = nil
 	}
 }
 

@@ -95,7 +95,7 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	m := newMeeting(&world{absent: map[int]error{}, rate: o.LinkRate}, ranks)
+	m := newMeeting(&world{absent: map[int]error{}, rate: o.LinkRate, waiting: newWaitingRoom(size)}, ranks)
 	groups := make([]*Group, size)
 	for i := range groups {
 		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o, &leaving{waits: map[*func() error]struct{}{}})

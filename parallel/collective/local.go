@@ -32,7 +32,8 @@ type child struct {
 
 // A world is all ranks of a process that were started together, and the meetings of their groups.
 type world struct {
-	rate float64 // see Options.LinkRate
+	rate    float64 // see Options.LinkRate
+	waiting *waitingRoom
 
 	mu       sync.Mutex
 	meetings []*meeting
@@ -94,6 +95,7 @@ func (w *world) leave(rank int, err error) {
 			m.lose(i, err)
 		}
 	}
+	w.waiting.leave(rank) // only now: until then the others wait for it
 }
 
 // lose fails everything that waits for rank i. A round that it has come to goes on without it.
@@ -156,7 +158,8 @@ func (l *local) Start(o *Operation) *Work {
 		return failedWork(o.label(), closed(o.name()))
 	}
 	p := &post{place: l, rank: l.rank, op: o, work: newWork(o.label())}
-	p.work.spin = spinOf(len(l.meeting.ranks))
+	p.work.spin, p.work.place, p.work.group = spinOf(len(l.meeting.ranks)), l, o.group
+	l.notice()
 	l.meeting.records[l.rank].add(o, p.work)
 	if err := p.lend(l.streams); err != nil {
 		p.work.settle(nil, err)

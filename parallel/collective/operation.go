@@ -69,6 +69,7 @@ type Operation struct {
 	Purpose string // what it is for, such as "unit 3 (layers.2)"; see [Group.For]
 	Timeout time.Duration
 
+	group    string          // its name, in messages
 	made     core.Event      // after which nothing that was launched writes to Ins; nil means all
 	staged   func(bytes int) // counts what went through stages
 	rootLast bool            // of a reduce: the root's pieces are joined to those of the others, and not in their place among them

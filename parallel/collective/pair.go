@@ -48,6 +48,8 @@ func (p *post) matches(q *post) bool {
 
 // transfer launches the copy, on a stream of the receiver that only this sender uses, and if need be one of the sender.
 func (m *meeting) transfer(send, recv *post) {
+	send.work.met.Store(true)
+	recv.work.met.Store(true)
 	from, to := send.op.Ins[0], recv.op.Outs[0]
 	fail := func(err error) {
 		send.fail(err)

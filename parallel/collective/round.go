@@ -112,6 +112,9 @@ func (r *round) disagreement() error {
 
 // launch starts the work of a round of which every rank has come.
 func (r *round) launch(last int) {
+	for _, p := range r.posts {
+		p.work.met.Store(true)
+	}
 	if r.posts[0].op.Kind == KindExchange {
 		r.exchange()
 	} else if err := launch(r.posts, last, r.meeting.relayOf(everyone, everyone)); err != nil {

@@ -158,7 +158,7 @@ func (g *Group) check(o *Operation, ins, outs []Piece) error {
 
 // begin numbers the operation, counts it and hands it to the backend.
 func (g *Group) begin(o *Operation) *Work {
-	o.Timeout, o.Purpose, o.staged = g.timeout, g.purpose, g.countStaged
+	o.Timeout, o.Purpose, o.group, o.staged = g.timeout, g.purpose, g.name, g.countStaged
 	if o.Kind != KindSend && o.Kind != KindRecv {
 		o.Seq = g.seq.Add(1)
 	}
@@ -166,7 +166,5 @@ func (g *Group) begin(o *Operation) *Work {
 	g.stats.Calls[o.name()]++
 	g.stats.Bytes[o.name()] += moved(o, g.rank, g.Size())
 	g.mu.Unlock()
-	w := g.backend.Start(o)
-	w.group = g.name
-	return w
+	return g.backend.Start(o)
 }

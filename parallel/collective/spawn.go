@@ -19,7 +19,7 @@ type Rank struct {
 
 // Spawn runs fn on n ranks, each a goroutine that is locked to its thread, with a [core.Context], streams, random generators
 // and a default device of its own: devices[rank % len(devices)], or cpu:rank if there are none. It returns when all of them
-// have, with their errors. When a rank fails, the operations in which others wait for it fail too, and name it.
+// have, with their errors. Goroutines that make calls for a rank besides its own are to be counted: see [Group.Beside]. When a rank fails, the operations in which others wait for it fail too, and name it.
 func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 	groups, err := NewWorld(n, o)
 	if err != nil {
@@ -44,6 +44,7 @@ func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 			defer runtime.UnlockOSThread()
 			ctx := core.NewRankContext(i, open[i])
 			defer ctx.Free()
+			g.Attend(ctx)
 			core.WithContext(ctx, func() { errs[i] = runRank(&Rank{i, g, open[i]}, fn) })
 		})
 	}

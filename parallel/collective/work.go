@@ -31,6 +31,10 @@ type Work struct {
 	*outcome
 	label string
 	group string // the name of the group
+	place *local // where the rank waits for the others; nil for a work that did not start
+
+	met    atomic.Bool // all that it needs of other ranks has come, or it has failed
+	waited time.Time   // since when the rank waits
 
 	mu       sync.Mutex
 	after    core.Event   // the end of what the rank does with the result, if anything
@@ -63,6 +67,7 @@ func failedWork(label string, err error) *Work {
 
 // settle ends the wait for the other ranks: the work is done when events are, or has failed before it started.
 func (w *Work) settle(events []core.Event, err error) {
+	w.met.Store(true)
 	w.events, w.err = events, err
 	if err != nil {
 		for _, l := range w.written {
@@ -83,7 +88,7 @@ func (w *Work) Group() string { return w.group }
 // such as a NumPy array, until the work is done. It returns the error if they do not agree; the tensors are then as they
 // were.
 func (w *Work) Arrived() error {
-	w.arrivedWithin(-1)
+	w.arriveOn(-1)
 	if err := w.refused(); err != nil || !w.shared() {
 		return err
 	}
@@ -100,6 +105,18 @@ func (w *Work) ArrivedFor(d time.Duration) (bool, error) {
 	}
 	return w.WaitFor(d)
 }
+
+// ArrivedOn is [Work.ArrivedFor] of a rank that goes on waiting until the others have come. Ranks that all do, so that none of them
+// can go on, are told so.
+func (w *Work) ArrivedOn(d time.Duration) (bool, error) {
+	if !w.arriveOn(max(d, 0)) {
+		return false, nil
+	}
+	return w.ArrivedFor(d)
+}
+
+// Met waits until every rank has made the call and all agree, or the work has failed, whose tensors stay failed then.
+func (w *Work) Met() { w.arriveOn(-1) }
 
 func (w *Work) shared() bool {
 	for _, l := range w.loans {
@@ -148,7 +165,7 @@ func (w *outcome) arrivedWithin(d time.Duration) bool {
 // Wait waits until the collective is done and returns the error that kept it from being done. The group's timeout bounds
 // the wait for the other ranks.
 func (w *Work) Wait() error {
-	w.arrivedWithin(-1)
+	w.arriveOn(-1)
 	if err := w.refused(); err != nil {
 		return err
 	}

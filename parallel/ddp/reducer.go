@@ -396,6 +396,7 @@ func (r *Reducer) Wait() error {
 // outcome waits for a collective and returns its error. Unlike its own Wait it leaves the tensors failed: a step that was
 // launched on them must not take this rank's gradients for the average.
 func outcome(w *collective.Work) error {
+	w.Met()
 	w.Event().Wait()
 	return w.Err()
 }

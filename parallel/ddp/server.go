@@ -69,7 +69,11 @@ func newServer(x *exchange) (*server, error) {
 	}
 	for peer := range n {
 		if peer != x.r.group.Rank() {
-			s.wg.Go(func() { s.serve(peer) })
+			x.r.group.Beside(1)
+			s.wg.Go(func() {
+				defer x.r.group.Beside(-1)
+				s.serve(peer)
+			})
 		}
 	}
 	return s, nil

@@ -56,7 +56,12 @@ func (r *remote) transfer(s *Step, a Action, c *cell, d time.Duration) (again bo
 				return false, err
 			}
 		}
-		if done, err := wait(r.headerWork.WaitFor, r.headerWork.Wait, d); err != nil || !done {
+		if done, err := wait(func(d time.Duration) (bool, error) {
+			if done, err := r.headerWork.ArrivedOn(d); err != nil || !done {
+				return done, err
+			}
+			return r.headerWork.WaitFor(d)
+		}, r.headerWork.Wait, d); err != nil || !done {
 			return !done, err
 		}
 		s.at++
@@ -184,7 +189,7 @@ func (r *remote) headerMemory() (*core.Tensor, error) {
 func (r *remote) leave(d time.Duration) (again bool, err error) {
 	for len(r.works) > 0 {
 		w := r.works[0]
-		if done, err := wait(w.ArrivedFor, w.Arrived, d); err != nil || !done {
+		if done, err := wait(w.ArrivedOn, w.Arrived, d); err != nil || !done {
 			return !done, err
 		}
 		if err := w.Err(); err != nil {

@@ -116,4 +116,8 @@ def error_from(status: int) -> Exception:
     """Returns the exception that a negative status names, and frees the status."""
     kind, message = _core.bind_ErrorKind(status), _core.bind_ErrorMessage(status)
     _core.bind_ErrorRelease(status)
+    if EXCEPTIONS[kind] is DistributedError:
+        from plait._rank import here
+
+        here().told = True
     return EXCEPTIONS[kind](message)

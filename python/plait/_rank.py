@@ -12,7 +12,6 @@ from plait import _core
 
 if TYPE_CHECKING:
     from plait.distributed._groups import ProcessGroup
-    from plait.distributed._waiting import Job
 
 
 class Rank:
@@ -27,9 +26,7 @@ class Rank:
         self.groups: dict[int, ProcessGroup] = {}  # that were made from it
         self.waits: set[Callable[[], object]] = set()  # for what goes on beside the rank and needs its groups
         self.context = 0  # of the engine's, for a rank that `spawn` started
-        self.job: Job | None = None  # the ranks that were started together
-        self.waits_in: int | None = None  # the collective in which the rank's thread waits for others
-        self.stuck = ""  # why it waits for ever, once that is known
+        self.told = False  # of something that went wrong between the ranks
         self._lock, self._inside = threading.Lock(), 1
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that the rank waits for
         self._tasks: weakref.WeakSet[futures.Future[Any]] = weakref.WeakSet()
@@ -37,22 +34,32 @@ class Rank:
     def enter(self) -> bool:
         """Counts a thread in, which may then work in the rank's context. False once the rank is over."""
         with self._lock:
-            self._inside += self._inside > 0
-            return self._inside > 0
+            if self._inside == 0:
+                return False
+            self._inside += 1
+            self._beside(1)
+            return True
 
     def leave(self) -> None:
         """Counts a thread out. The last one ends the context, which none may be in."""
         with self._lock:
             self._inside -= 1
             if self._inside:
+                self._beside(-1)
                 return
         running.discard(self)
         _core.bind_RankEnd(self.context)
 
-    def has_company(self) -> bool:
-        """Whether threads besides the rank's own are in its context, or will be."""
+    def _beside(self, n: int) -> None:
+        """Tells the engine that more threads, or fewer, make calls for the rank."""
+        if self.handle:
+            _core.bind_GroupBeside(self.handle, n)
+
+    def end(self) -> int:
+        """Returns the handle of the rank's group for the last time."""
         with self._lock:
-            return self._inside > 1 or any(not t.done() for t in self._tasks)
+            handle, self.handle = self.handle, 0
+            return handle
 
     def await_thread(self, thread: threading.Thread) -> None:
         """Has the end of the rank wait for a thread."""
@@ -63,6 +70,12 @@ class Rank:
         """Has the end of the rank wait for a task that was given to a pool."""
         with self._lock:
             self._tasks.add(task)
+            self._beside(1)  # although it has no thread yet
+        task.add_done_callback(self._forget)
+
+    def _forget(self, _: futures.Future[Any]) -> None:
+        with self._lock:
+            self._beside(-1)
 
     def join(self) -> None:
         """Waits for threads and tasks, and for those that they start."""
@@ -87,6 +100,23 @@ class Rank:
                 failed = failed or error
         if failed is not None:
             raise failed
+
+
+def tell_at_end(owner: object, handle: int, wait: Callable[[int], int]) -> None:
+    """Has the rank end with the error of its last collectives for an object that is there, if it was told of none.
+
+    A step in place on gradients that did not come leaves the parameters as they were, which nobody would notice.
+    """
+    rank, alive = here(), weakref.ref(owner)
+
+    def last() -> None:
+        from plait._runtime import check
+
+        if alive() is not None and not rank.told:
+            check(wait(handle))
+
+    rank.waits.add(last)
+    weakref.finalize(owner, rank.waits.discard, last)
 
 
 class _Place(threading.local):

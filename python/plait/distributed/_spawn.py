@@ -18,7 +18,6 @@ from plait._rank import Rank, place, running
 from plait._runtime import address, check
 from plait.distributed._groups import nanoseconds
 from plait.distributed._threads import RankThread, pass_ranks_on
-from plait.distributed._waiting import Job
 
 
 def spawn(
@@ -105,8 +104,6 @@ class SpawnContext:
         self._errors: list[tuple[int, BaseException]] = []
         self._lock = threading.Lock()
         self._failed = 0.0  # when the first rank did
-        self._job = Job()
-        self._job.expected = n
         pass_ranks_on()
         mode = _core.bind_ModeGet()
         self._threads: list[threading.Thread] = [
@@ -120,28 +117,23 @@ class SpawnContext:
     ) -> None:
         threading.current_thread().working = True  # type: ignore[attr-defined]
         handle = self._groups[number]
-        try:
-            context = check(_core.bind_RankNew(number, device))
-        except BaseException as error:
-            _core.bind_GroupAbort(handle, self._note(number, error))
-            _core.bind_GroupClose(handle)
-            _core.bind_ObjectRelease(handle)
-            return
+        context = _core.bind_RankNew(number, device)
         _core.bind_ModeSet(mode)
         before = _core.bind_ModeGet()
         _core.bind_ModeSet(_core.bind_RankMode(context))
         place.rank = rank = Rank(number, size)
-        rank.context, rank.job = context, self._job
-        self._job.begin(rank)
+        rank.context = context
         running.add(rank)
         own = device_of(device)
         rank.current[own.type] = own.index or 0
         rank.handle = handle
+        check(_core.bind_GroupAttend(handle, context))
         why = "it has returned"
         try:
             fn(number, *args)
         except BaseException as error:
             why = self._note(number, error)
+            rank.told = True
         try:
             if why == "it has returned":
                 rank.join()
@@ -150,7 +142,7 @@ class SpawnContext:
             if why == "it has returned":
                 why = self._note(number, error)
         finally:
-            self._job.end(rank)
+            rank.end()
             _core.bind_GroupAbort(handle, why)
             _core.bind_GroupClose(handle)
             _core.bind_ObjectRelease(handle)

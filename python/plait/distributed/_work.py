@@ -11,7 +11,6 @@ from typing import Any
 from plait import _core
 from plait._runtime import SLICE, check
 from plait.distributed._groups import nanoseconds
-from plait.distributed._waiting import waiting
 
 
 class ReduceOp(enum.IntEnum):
@@ -166,7 +165,5 @@ class _Known(Future):
 
 def arrive(work: Work) -> None:
     """Waits until every rank has made the call and all agree, in a way that lets Ctrl-C through."""
-    if not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
-        with waiting(work._h) as look:
-            while not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
-                look()
+    while not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
+        pass

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
-from plait._runtime import sized
 from plait._warnings import warn
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def _scale_list(name: str, value: Any, nd: int) -> Any:
         return value
     if len(value) != nd:
         raise ValueError(f"interpolate: {name} must have an entry for each of {nd} spatial dimensions, got {value!r}")
-    return list(sized(value))
+    return list(value)
 
 
 def interpolate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plait import _ops
 from plait._tensor import Tensor
@@ -11,12 +11,8 @@ from plait.nn import init
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
 
-if TYPE_CHECKING:
-    from plait._device import DeviceLike
-    from plait._dtype import dtype as DType
 
-
-def new_parameter(*shape: int, device: DeviceLike | None = None, dtype: DType | None = None) -> Parameter:
+def new_parameter(*shape: int, device: Any = None, dtype: Any = None) -> Parameter:
     """Returns a parameter with undefined values."""
     return Parameter(_ops.empty(shape, device=device, dtype=dtype))
 
@@ -43,12 +39,7 @@ class Linear(Module):
     """
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: DeviceLike | None = None,
-        dtype: DType | None = None,
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -95,8 +86,8 @@ class Bilinear(Module):
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        device: DeviceLike | None = None,
-        dtype: DType | None = None,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         if in1_features <= 0:

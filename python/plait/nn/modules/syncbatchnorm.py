@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plait import _core
 from plait._runtime import call, own
 from plait._tensor import Tensor
 from plait.nn.modules.batchnorm import _BatchNorm
 from plait.nn.modules.module import Module
-
-if TYPE_CHECKING:
-    from plait._device import DeviceLike
-    from plait._dtype import dtype as DType
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -39,8 +35,8 @@ class SyncBatchNorm(_BatchNorm):
         affine: bool = True,
         track_running_stats: bool = True,
         process_group: Any = None,
-        device: DeviceLike | None = None,
-        dtype: DType | None = None,
+        device: Any = None,
+        dtype: Any = None,
         *,
         bias: bool = True,
     ) -> None:

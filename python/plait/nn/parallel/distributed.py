@@ -14,6 +14,7 @@ from plait._dtype import dtype
 from plait._kept import keep, kept
 from plait._modes import is_grad_enabled
 from plait._pytree import tree_map
+from plait._rank import tell_at_end
 from plait._runtime import Owner, address, check, dtype_number, is_tensor, own
 from plait.distributed._bucket import GradBucket, reducing
 from plait.distributed._groups import ProcessGroup, require
@@ -201,6 +202,7 @@ class DistributedDataParallel(Module):
             )
         )
         self._owner = Owner(self._reducer)
+        tell_at_end(self, self._reducer, _core.bind_ReducerWait)
         for name, m in module.named_modules():
             if isinstance(m, SyncBatchNorm):
                 m.label = name

@@ -1,0 +1,173 @@
+package gpu
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+func init() {
+	register("optim_norm", normCall)
+	register("optim_scale", func(r *recorder, c *core.Call) error { return scaleCall(r, c, false) })
+	register("optim_clip", func(r *recorder, c *core.Call) error { return scaleCall(r, c, true) })
+	register("optim_clamp", clampCall)
+	register("optim_unscale", unscaleCall)
+}
+
+// flatten returns an operand as one dimension.
+func flatten(o *core.Operand) core.Operand {
+	f := *o
+	f.Shape, f.Strides = []int{o.Numel()}, []int{1}
+	return f
+}
+
+// normCall writes the p-norm of everything in Ins, or its p-th power, to the 0-d Outs[0]. Floats: p; Ints: 1 for the root.
+func normCall(r *recorder, c *core.Call) error {
+	p := c.Floats[0]
+	name := "norm"
+	switch {
+	case p == 2:
+		name = "sum_of_squares"
+	case p == 1:
+		name = "norm1"
+	case p == 0:
+		name = "norm0"
+	case math.IsInf(p, 1):
+		name = "normmax"
+	case math.IsInf(p, -1):
+		name = "normmin"
+	}
+	f, _ := foldOf(name, true, p)
+	if name == "norm" {
+		f.result = []string{"a.f0"}
+	}
+	parts, err := r.temp(4 * max(len(c.Ins), 1))
+	if err != nil {
+		return err
+	}
+	for i := range c.Ins {
+		in := flatten(&c.Ins[i])
+		part := core.Operand{Memory: parts, Offset: i, DType: core.Float32}
+		if err := f.run(r, "optim_"+name, &in, []*core.Operand{&part}, []int64{0}, p); err != nil {
+			return err
+		}
+	}
+	join, finish := "a + v", "a"
+	start := "0.0"
+	switch {
+	case math.IsInf(p, 1):
+		join = "select(a, v, v > a || plait_isnan_f32(v))"
+	case math.IsInf(p, -1):
+		join, start = "select(a, v, v < a || plait_isnan_f32(v))", infinity
+	case c.Ints[0] != 0 && p == 2:
+		finish = "sqrt(a)"
+	case c.Ints[0] != 0 && p != 0:
+		finish = "plait_pow_f32(a, 1.0 / power)"
+	}
+	s := newShader(r, "optim_norm "+join+finish)
+	from, to, n, power := s.floatsOf("parts", parts), s.out("y", &c.Outs[0], expr.F32, expr.Number), s.uint(len(c.Ins)), s.float(p)
+	return s.run(r, 1, func() string {
+		return `@compute @workgroup_size(1) fn main() {
+  let power = ` + power + `;
+  var a = ` + start + `;
+  for (var j = 0u; j < ` + n + `; j++) { let v = parts[` + from + ` + j]; a = ` + join + `; }
+  st_y(` + to + `, ` + finish + `);
+}
+`
+	})
+}
+
+// scaleCall multiplies everything in Outs by the number Ins[0], or by what makes a norm of Ins[0] at most Floats[0].
+func scaleCall(r *recorder, c *core.Call, clip bool) error {
+	limit := 0.0
+	if clip {
+		limit = c.Floats[0]
+	}
+	for i := range c.Outs {
+		o := &c.Outs[i]
+		s := newShader(r, "optim_scale")
+		y, n, most := s.both("y", o, expr.F32), s.uint(o.Numel()), s.float(limit)
+		factor := ""
+		if s.flag(c.Ins[0].IsNumber) {
+			factor = s.float(c.Ins[0].Number.Float)
+		} else {
+			factor = "ld_factor(" + s.in("factor", &c.Ins[0], expr.F32, expr.Number) + ")"
+		}
+		s.flag(clip)
+		if o.Numel() == 0 {
+			continue
+		}
+		err := s.run(r, groupsFor(o.Numel()), func() string {
+			if clip {
+				return each(n, "  let factor = "+most+" / ("+factor+" + 1e-6);\n  if (factor < 1.0 || plait_isnan_f32(factor)) { st_y("+y+" + i, ld_y("+y+" + i) * factor); }\n")
+			}
+			return each(n, "  st_y("+y+" + i, ld_y("+y+" + i) * "+factor+");\n")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unscaleCall multiplies everything in Outs but the last by Floats[0], and writes to the last, a 0-d float32, 1 if an element
+// was not finite, else 0.
+func unscaleCall(r *recorder, c *core.Call) error {
+	last := len(c.Outs) - 1
+	parts, err := r.temp(4 * max(last, 1))
+	if err != nil {
+		return err
+	}
+	f, _ := foldOf("normmax", true, math.Inf(1)) // infinity and NaN are what remains of a tensor that has one
+	n := 0
+	for i := range c.Outs[:last] {
+		if c.Outs[i].Numel() == 0 {
+			continue
+		}
+		in := flatten(&c.Outs[i])
+		part := core.Operand{Memory: parts, Offset: n, DType: core.Float32}
+		if err := f.run(r, "optim_normmax", &in, []*core.Operand{&part}, []int64{0}, math.Inf(1)); err != nil {
+			return err
+		}
+		n++
+	}
+	s := newShader(r, "optim_unscale")
+	from, to, count := s.floatsOf("parts", parts), s.out("y", &c.Outs[last], expr.F32, expr.Number), s.uint(n)
+	err = s.run(r, 1, func() string {
+		return `@compute @workgroup_size(1) fn main() {
+  var found = 0.0;
+  for (var j = 0u; j < ` + count + `; j++) {
+    let v = parts[` + from + ` + j];
+    if (plait_isinf_f32(v) || plait_isnan_f32(v)) { found = 1.0; }
+  }
+  st_y(` + to + `, found);
+}
+`
+	})
+	if err != nil {
+		return err
+	}
+	scaled := *c
+	scaled.Outs, scaled.Ins = c.Outs[:last], []core.Operand{{IsNumber: true, Number: core.FloatNumber(c.Floats[0])}}
+	return scaleCall(r, &scaled, false)
+}
+
+// clampCall clamps everything in Outs to plus and minus Floats[0].
+func clampCall(r *recorder, c *core.Call) error {
+	for i := range c.Outs {
+		o := &c.Outs[i]
+		s := newShader(r, "optim_clamp")
+		y, n, most := s.both("y", o, expr.F32), s.uint(o.Numel()), s.float(c.Floats[0])
+		if o.Numel() == 0 {
+			continue
+		}
+		err := s.run(r, groupsFor(o.Numel()), func() string {
+			return each(n, "  let v = ld_y("+y+" + i);\n  let m = "+most+";\n  st_y("+y+" + i, select(select(v, m, v > m), -m, v < -m));\n")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
