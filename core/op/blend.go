@@ -30,6 +30,15 @@ func Where(c, x, y *core.Tensor) *core.Tensor {
 	if err := condition("where", c); err != nil {
 		return core.ErrorTensor(err)
 	}
+	for _, pair := range [][2]*core.Tensor{{x, y}, {y, x}} {
+		t, n := pair[0], pair[1]
+		if t == nil || n == nil || t.Err() != nil || t.IsNumber() || n.DType() != core.Int64 {
+			continue
+		}
+		if err := holds("where", t.DType(), n); err != nil {
+			return core.ErrorTensor(err)
+		}
+	}
 	return whereOp.apply(nil, c, x, y)
 }
 
@@ -43,7 +52,7 @@ func fits(name string, x, value *core.Tensor) error {
 	case x.DType() != core.Bool && class(value.DType()) > class(x.DType()):
 		return core.Errorf(core.DTypeError, name, "a tensor of %v cannot hold a value of %v", x.DType(), value.DType())
 	}
-	return nil
+	return holds(name, x.DType(), value)
 }
 
 // truth returns what a tensor of x's dtype is filled with for value: for bools whether it is not 0.

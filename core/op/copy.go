@@ -125,6 +125,9 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		return t
 	}
 	a := beginEach("copy_", t, src)
+	if a.err == nil {
+		a.check(holds("copy_", t.DType(), src))
+	}
 	a.inPlace(t)
 	if a.err == nil {
 		if shape, err := core.Broadcast("copy_", t.Shape(), src.Shape()); err != nil || !slices.Equal(shape, t.Shape()) {

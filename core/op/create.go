@@ -59,6 +59,7 @@ func (a *application) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
 // filled makes a tensor whose elements are all the number value.
 func filled(name string, like *core.Tensor, shape []int, d core.DType, value *core.Tensor, o TensorOptions) *core.Tensor {
 	a := beginNew(name, like, o)
+	a.check(holds(name, d, value))
 	t := a.out(d, shape)
 	if a.err == nil {
 		a.launch(a.call(fillKernel).Out(t).In(value))
@@ -229,6 +230,8 @@ func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
 	a.steps(steps)
 	d := o.dtype(core.CurrentContext().DefaultDType())
 	t := a.out(d, []int{steps})
+	a.check(holds("linspace", d, core.Num(start)))
+	a.check(holds("linspace", d, core.Num(end)))
 	start, end = endsIn(d, start, end)
 	if a.err == nil {
 		a.launch(a.call(linspaceKernel).Out(t).Float(start, end))

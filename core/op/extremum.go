@@ -55,6 +55,9 @@ func Clamp(x, low, high *core.Tensor) *core.Tensor {
 	if op == nil {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "clamp", "got no bound, want a minimum, a maximum or both"))
 	}
+	if err := boundsHeld("clamp", x, low, high); err != nil {
+		return core.ErrorTensor(err)
+	}
 	return op.apply(nil, append([]*core.Tensor{x}, bounds...)...)
 }
 
@@ -63,6 +66,9 @@ func ClampInPlace(x, low, high *core.Tensor) *core.Tensor {
 	op, bounds := clampBy(low, high)
 	if op == nil {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "clamp_", "got no bound, want a minimum, a maximum or both"))
+	}
+	if err := boundsHeld("clamp_", x, low, high); err != nil {
+		return core.ErrorTensor(err)
 	}
 	return op.applyInPlace(nil, x, bounds...)
 }

@@ -174,6 +174,11 @@ func filling(x *core.Tensor, dim int, index, value *core.Tensor) (*selection, er
 	if value.Dim() > 0 {
 		return nil, core.Errorf(core.ShapeError, "index_fill", "the value has shape %v, want a number or a 0-d tensor", value.Shape())
 	}
+	if x != nil && x.Err() == nil {
+		if err := holds("index_fill", x.DType(), value); err != nil {
+			return nil, err
+		}
+	}
 	return along("index_fill", x, dim, index, true)
 }
 

@@ -35,6 +35,9 @@ func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
 	}
 	a := begin("pad", x)
 	p := a.padding(x, pad, o)
+	if a.err == nil {
+		a.check(holds("pad", x.DType(), core.Num(o.Value)))
+	}
 	if a.err != nil {
 		return a.fail()
 	}

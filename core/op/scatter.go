@@ -83,6 +83,9 @@ func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *co
 		})
 	}
 	dim = s.check(&a, x, dim, index, src)
+	if a.err == nil {
+		a.check(holds(s.name, x.DType(), src))
+	}
 	out := a.out(dtypeOf(x), shapeOf(x))
 	if a.err != nil {
 		return a.fail()

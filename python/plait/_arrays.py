@@ -95,10 +95,29 @@ def _kind(a: np.ndarray) -> str:
     return odd[0] if odd else "int beyond 64 bits"
 
 
+def _check_range(a: np.ndarray, wanted: dt.dtype | None) -> None:
+    """Raises a ValueError if the result cannot hold one of Python's numbers; in uint8 negative ones wrap around."""
+    if a.dtype.kind == "u" and a.max() >= 1 << 63 and (wanted is None or not wanted.is_floating_point):
+        raise ValueError(f"tensor: int64 cannot hold the number {a.max()}")
+    if wanted is None or wanted.is_floating_point or a.dtype.kind not in "if":
+        return
+    high = {dt.uint8: 1 << 8, dt.int32: 1 << 31}.get(wanted, 1 << 63)
+    least = 1 - high if wanted is dt.uint8 else -high
+    inside = (a > least - 1) & (a < high) if high < 1 << 63 else (a >= least) & (a < float(high))
+    if a.dtype.kind == "i" and high == 1 << 63:
+        return
+    if not inside.all():
+        raise ValueError(f"tensor: {wanted.name} cannot hold the number {a[~inside].ravel()[0]}")
+
+
 def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None, typed: bool) -> Tensor:
     wanted = None if dtype is None else dt.as_dtype(dtype)
     if a.dtype.kind in "OSUVMmc":
         raise TypeError(f"tensor: cannot make a tensor of {_kind(a)} elements")
+    if not typed and a.size and wanted is not dt.bool_:
+        _check_range(a, wanted)
+        if a.dtype.kind == "u":  # Python's integers above int64's, for a floating-point dtype
+            a = a.astype(np.float64)
     if not typed and a.dtype == np.float64:
         if (wanted or dt.get_default_dtype()) is dt.float32:
             with np.errstate(over="ignore"):
