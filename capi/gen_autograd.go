@@ -118,6 +118,11 @@ func plait_hook_add_post(t C.plait_tensor, key C.int64_t) C.plait_object {
 	return C.plait_object(bind.HookAddPost(int64(t), int64(key)))
 }
 
+//export plait_hooks_outlive
+func plait_hooks_outlive(t C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.HooksOutlive(int64(t)))
+}
+
 //export plait_hook_remove
 func plait_hook_remove(h C.plait_object) C.plait_status {
 	return C.plait_status(bind.HookRemove(int64(h)))

@@ -348,6 +348,10 @@ plait_object plait_hook_add(plait_tensor t, int64_t key);
 // final.
 plait_object plait_hook_add_post(plait_tensor t, int64_t key);
 
+// plait_hooks_outlive returns 1 if hooks that were registered on a tensor may be called after it was
+// released, because others know its place in the graph, and 0 if they go with it.
+plait_status plait_hooks_outlive(plait_tensor t);
+
 // plait_hook_remove takes a hook away.
 plait_status plait_hook_remove(plait_object h);
 
@@ -3374,7 +3378,7 @@ plait_tensor plait_local_response_norm(plait_tensor input, int64_t size, double 
 // The input, divided by the root of its mean square over its last dimensions.
 //   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
 //   - weight (0): factors, of the normalised shape
-//   - eps (-1): added to the mean square; negative: the dtype's machine epsilon
+//   - eps: added to the mean square; NaN: the dtype's machine epsilon
 plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
 		plait_tensor weight, double eps);
 

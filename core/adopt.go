@@ -15,7 +15,7 @@ func (t *Tensor) Adopt(u *Tensor) error {
 			return err
 		}
 	}
-	if !holdUnused(t, u) {
+	if !holdUnused(t, u, false) {
 		return errReleased(name)
 	}
 	defer letGoBoth(t, u)

@@ -109,6 +109,7 @@ type Call struct {
 	Placed func(done Event)
 
 	stream Stream
+	calls  *Calls // of the stream
 	waits  []Event
 	err    error // of an operand
 	shared bool  // uses memory that others read and write without a stream
@@ -288,7 +289,10 @@ func (c *Call) Place() {
 }
 
 // Calls are those of a stream that nobody uses. The zero value has none.
-type Calls struct{ spare atomic.Pointer[Call] }
+type Calls struct {
+	spare atomic.Pointer[Call]
+	turn  sync.Mutex // of who launches a call and takes its error: see [Launch]
+}
 
 // Get returns a call of stream s to fill in. It is the one that came back last: it is in the cache.
 func (p *Calls) Get(s Stream, k KernelID, op string) *Call {
@@ -297,6 +301,7 @@ func (p *Calls) Get(s Stream, k KernelID, op string) *Call {
 		c = new(Call)
 	}
 	c.Reset(s, k, op)
+	c.calls = p
 	return c
 }
 

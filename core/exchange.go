@@ -15,7 +15,8 @@ func NewEmptied(m Mode, s Stream, d DType, shape []int, cat Category) *Tensor {
 }
 
 // Exchange gives t and u each other's memory, dtype, layout and place in the graph: whoever holds t finds what u was. A
-// sharded parameter becomes the gathered one so, and back, under every name it has. Neither may be a view.
+// sharded parameter becomes the gathered one so, and back, under every name it has. Neither may be a view. It waits for those who
+// [Tensor.Use] one of them.
 func (t *Tensor) Exchange(u *Tensor) error {
 	const op = "exchange"
 	for _, x := range [...]*Tensor{t, u} {
@@ -26,7 +27,7 @@ func (t *Tensor) Exchange(u *Tensor) error {
 			return x.failed()
 		}
 	}
-	if !holdBoth(t, u) {
+	if !holdUnused(t, u, true) {
 		return errReleased(op)
 	}
 	defer letGoBoth(t, u)

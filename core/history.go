@@ -3,7 +3,6 @@ package core
 import (
 	"sync"
 	"sync/atomic"
-	"unsafe"
 )
 
 // A History is a tensor's place in the graph: a leaf that collects its gradient, or an output of a node. Aliases of a
@@ -35,6 +34,8 @@ type rareHistory struct {
 	borrowed int                      // how many use the gradient now: see BorrowGrad; mu guards this and the next
 	replaced []*Tensor                // gradients to release when nobody does
 	stands   *History                 // the leaf on which hooks are registered in the place of this one: see StandFor
+
+	accumulating sync.Mutex // see Accumulating
 }
 
 // extended returns the history's rare part, which it makes.
@@ -52,6 +53,21 @@ func (h *History) Retain() { h.retain() }
 
 // Release drops a reference.
 func (h *History) Release() { h.release() }
+
+// PlaceShared reports whether others than t may know its place in the graph: aliases, or nodes whose gradients go there. If not, the
+// place and the hooks that are registered there end with t.
+func (t *Tensor) PlaceShared() bool {
+	h := t.history.Load()
+	if h == nil || t.view.Load() != nil || h.refs.load() > 1 {
+		return true
+	}
+	if r := h.rare.Load(); r != nil && (r.stands != nil || r.division.Load() != nil) {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rebased > 0 || h.node != nil && h.node.refs.load() > 1
+}
 
 // At returns a tensor over t's memory whose place in the graph is h.
 func (t *Tensor) At(h *History) *Tensor {
@@ -140,13 +156,11 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	return t
 }
 
-// accumulating serialises passes that add to the same leaf; few do at once, so leaves share the locks.
-var accumulating [64]sync.Mutex
-
-// Accumulating runs fn, which adds to the gradient, while no other backward pass does.
+// Accumulating runs fn, which adds to the gradient, while no other backward pass does. The lock is the history's own: fn may wait for
+// room in a queue, and so for another rank, which must not wait for it in turn.
 func (h *History) Accumulating(fn func() error) error {
-	mu := &accumulating[uintptr(unsafe.Pointer(h))>>6%uintptr(len(accumulating))]
-	mu.Lock()
+	mu := &h.extended().accumulating
+	Lock(mu)
 	defer mu.Unlock()
 	return fn()
 }

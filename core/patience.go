@@ -37,13 +37,18 @@ func Synchronous() { synchronous.Store(true) }
 
 var synchronous atomic.Bool
 
-// Launch launches a call on the stream that it was begun on. Where calls are waited for it returns the error of execution.
+// Launch launches a call on the stream that it was begun on. Where calls are waited for it returns the error of execution, and
+// threads take turns, so that it is the call's own.
 func Launch(s Stream, c *Call) error {
-	s.Launch(c)
-	if synchronous.Load() {
-		return s.TakeError()
+	if !synchronous.Load() {
+		s.Launch(c)
+		return nil
 	}
-	return nil
+	turn := &c.calls.turn
+	Lock(turn)
+	defer turn.Unlock()
+	s.Launch(c)
+	return s.TakeError()
 }
 
 // Lock locks mu, whose holders may wait for a device: a caller with a lock of another language gives that up meanwhile.

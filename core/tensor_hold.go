@@ -98,7 +98,7 @@ func (p *pinned) unpin() {
 	}
 }
 
-// Use keeps [Tensor.Adopt] from giving the tensor another memory until Unuse: it waits. It returns false if there is nothing to
+// Use keeps [Tensor.Adopt] and [Tensor.Exchange] from giving the tensor another memory until Unuse: they wait. It returns false if there is nothing to
 // keep, as for a number.
 func (t *Tensor) Use() bool {
 	if t == nil || t.other != nil || !t.hold() {
@@ -112,15 +112,16 @@ func (t *Tensor) Use() bool {
 // Unuse ends what [Tensor.Use] began.
 func (t *Tensor) Unuse() { t.users.Add(-1) }
 
-// holdUnused is holdBoth that waits until nobody uses t.
-func holdUnused(t, u *Tensor) bool {
+// holdUnused is holdBoth that waits until nobody uses t, or, with both, either.
+func holdUnused(t, u *Tensor, both bool) bool {
+	used := func() bool { return t.users.Load() > 0 || both && u.users.Load() > 0 }
 	for holdBoth(t, u) {
-		if t.users.Load() == 0 {
+		if !used() {
 			return true
 		}
 		letGoBoth(t, u)
 		Waiting(func() {
-			for pause := time.Microsecond; t.users.Load() > 0; pause = min(2*pause, time.Millisecond) {
+			for pause := time.Microsecond; used(); pause = min(2*pause, time.Millisecond) {
 				time.Sleep(pause)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Gradients are the same whether those of scores are computed twice or kept, of all heads, of a batch entry's or of one head at a time.
@@ -33,7 +34,7 @@ func TestAttentionKeepsGradientsOfScoresOrNot(t *testing.T) {
 					if c.o.Causal {
 						head = 4 * 2 * ((c.queries + 63) / 64 * 64) * 64 * min((c.keys+63)/64, (c.queries+63)/64/2+1)
 					}
-					defer gpu.SetScoreRoom(heads*head, 0)()
+					defer gpu.Tune(d, func(f *shader.Tuning) { f.ScoreBytes, f.ScoreBlocks = heads*head, 0 })()
 					core.ManualSeed(3)
 					y := op.ScaledDotProductAttention(q, k, v, c.o)
 					found, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{q, k, v}, []*core.Tensor{g}, autograd.Options{})
@@ -60,7 +61,7 @@ func TestAttentionOfPartsJoinsNoGradients(t *testing.T) {
 	d := device(t)
 	for _, c := range []struct {
 		batch, length, heads, keyHeads, dim, valueDim int
-		dtype                                         core.DType
+		DType                                         core.DType
 	}{
 		{2, 70, 2, 2, 64, 64, core.Float32},
 		{1, 130, 4, 2, 20, 8, core.Float32},
@@ -70,12 +71,12 @@ func TestAttentionOfPartsJoinsNoGradients(t *testing.T) {
 	} {
 		for _, room := range []int{0, 1 << 30} {
 			t.Run(fmt.Sprint(c, room), func(t *testing.T) {
-				defer gpu.SetScoreRoom(room, 0)()
+				defer gpu.Tune(d, func(f *shader.Tuning) { f.ScoreBytes, f.ScoreBlocks = room, 0 })()
 				core.Tidy(func() {
 					core.ManualSeed(4)
 					sizes := []int{c.heads * c.dim, c.keyHeads * c.dim, c.keyHeads * c.valueDim}
-					x := op.ToDevice(op.To(op.Randn(c.batch, c.length, sizes[0]+sizes[1]+sizes[2]), c.dtype), d).Detach().SetRequiresGrad(true)
-					dy := op.ToDevice(op.To(op.Randn(c.batch, c.heads, c.length, c.valueDim), c.dtype), d)
+					x := op.ToDevice(op.To(op.Randn(c.batch, c.length, sizes[0]+sizes[1]+sizes[2]), c.DType), d).Detach().SetRequiresGrad(true)
+					dy := op.ToDevice(op.To(op.Randn(c.batch, c.heads, c.length, c.valueDim), c.DType), d)
 					gradient := func(seen bool) (bits []byte, joins int) {
 						p := op.SplitSizes(x, sizes, 2)
 						for i, n := range []int{c.heads, c.keyHeads, c.keyHeads} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 const (
@@ -72,10 +73,10 @@ func (b *batch) putWords(align int, words []uint32) int {
 
 // submit gives the batch to the driver. It runs on the owner.
 func (d *Device) submit(s *stream, b *batch) {
-	gpu := d.owner.gpu
+	gpu := d.thread.gpu
 	defer func() {
 		if x := recover(); x != nil {
-			d.owner.fail(x)
+			d.thread.fail(x)
 			if b.open == 0 { // else somebody waits for it, and learns that the device is lost
 				d.abandon(s, b)
 			}
@@ -88,7 +89,7 @@ func (d *Device) submit(s *stream, b *batch) {
 	for _, u := range b.uploads {
 		u.buffer.Unmap()
 	}
-	b.put(1, make([]byte, paramsWindow)) // what the last window reaches
+	b.put(1, make([]byte, shader.MaxParamBytes)) // what the last window reaches
 	status := native.NewStatus()
 	gpu.Submit(&b.list, d.params, b.params, status)
 	d.submits.Add(1)
@@ -108,7 +109,7 @@ func (d *Device) submit(s *stream, b *batch) {
 	}
 	// Every ending is known before the driver is asked for more: after a panic below, who waits learns that the device is lost.
 	b.open = 1 + len(b.reads)
-	d.owner.after(status, func(failed bool) {
+	d.thread.after(status, func(failed bool) {
 		if b.lost = failed; failed && gpu.Lost() {
 			d.lose(gpu.TakeError())
 		}
@@ -117,7 +118,7 @@ func (d *Device) submit(s *stream, b *batch) {
 	maps := make([]native.Status, len(b.reads))
 	for i, r := range b.reads {
 		maps[i] = native.NewStatus()
-		d.owner.after(maps[i], func(failed bool) {
+		d.thread.after(maps[i], func(failed bool) {
 			defer s.ended(b)
 			var bytes []byte
 			defer func() { r.finish(bytes) }()
@@ -141,7 +142,7 @@ func (d *Device) submit(s *stream, b *batch) {
 
 // abandon ends a batch that a lost device was not given. It runs on the owner.
 func (d *Device) abandon(s *stream, b *batch) {
-	d.lose(d.owner.gpu.TakeError())
+	d.lose(d.thread.gpu.TakeError())
 	for _, r := range b.reads {
 		r.finish(nil)
 	}

@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,7 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // The parts of a step of GPT-2 124M, with batch 8 x 1024, that are no products: how fast they go through what they have to read and
@@ -48,7 +50,7 @@ func BenchmarkPartsOfGPT2(b *testing.B) {
 	both("gelu", 2*tokens*4*width, 3*tokens*4*width, func() *core.Tensor { return op.Gelu(h, "tanh") }, h)
 	for _, n := range []int{width, 3 * width, 4 * width} {
 		g := on(d, tokens, n)
-		b.Run("bias "+itoa(n), func(b *testing.B) { bandwidth(b, 4*tokens*n, d, func() { op.Sum(g, []int{0}, false) }) })
+		b.Run("bias "+strconv.Itoa(n), func(b *testing.B) { bandwidth(b, 4*tokens*n, d, func() { op.Sum(g, []int{0}, false) }) })
 	}
 	y := on(d, tokens, width)
 	z := on(d, tokens, width)
@@ -83,7 +85,7 @@ func BenchmarkColumns(b *testing.B) {
 		g := on(d, shape[0], shape[1])
 		for _, c := range []int{0, 2, 4} {
 			b.Run(fmt.Sprint(shape, " ", c), func(b *testing.B) {
-				defer gpu.SetShares(c, 1)()
+				defer gpu.Tune(d, func(f *shader.Tuning) { f.SharedColumns, f.SharingGroups = c, 1 })()
 				bandwidth(b, 4*shape[0]*shape[1], d, func() { op.Sum(g, []int{0}, false) })
 			})
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Benchmarks of the GPU; those that a software adapter would take hours for are left out there.
@@ -47,7 +49,7 @@ func repeat(b *testing.B, d core.Device, fn func()) {
 func BenchmarkMatMul(b *testing.B) {
 	for _, form := range []string{"NN", "NT", "TN"} {
 		for _, n := range []int{1024, 4096} {
-			b.Run(form+"/"+itoa(n), func(b *testing.B) {
+			b.Run(form+"/"+strconv.Itoa(n), func(b *testing.B) {
 				d := hardware(b)
 				x, y := on(d, n, n), on(d, n, n)
 				if form == "TN" {
@@ -72,7 +74,7 @@ func BenchmarkTiles(b *testing.B) {
 		for _, double := range []bool{false, true} {
 			for _, form := range []string{"NN", "NT", "TN"} {
 				b.Run(fmt.Sprint(t, double, form), func(b *testing.B) {
-					defer gpu.SetTiles(d, double, t[0], t[1], t[2], t[3], t[4])()
+					defer gpu.Tune(d, tile(double, t[0], t[1], t[2], t[3], t[4]))()
 					u, v := x, y
 					if form == "TN" {
 						u = op.Transpose(x, 0, 1)
@@ -86,13 +88,6 @@ func BenchmarkTiles(b *testing.B) {
 			}
 		}
 	}
-}
-
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + itoa(n%10)
 }
 
 func bandwidth(b *testing.B, bytes int, d core.Device, fn func()) {
@@ -184,7 +179,7 @@ func BenchmarkLSTM(b *testing.B) {
 		g := on(d, steps, n, hidden)
 		for few, name := range map[int]string{0: "product and gates", n: "one dispatch"} {
 			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
-				defer gpu.SetFewRows(few)()
+				defer gpu.Tune(d, func(f *shader.Tuning) { f.FewSequences = few })()
 				repeat(b, d, func() {
 					y, _, _ := op.LSTMLayer(x, h, cell, wih, whh, bias, bias, op.RecurrentOptions{})
 					_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x, wih, whh, bias}, []*core.Tensor{g}, autograd.Options{})
@@ -341,7 +336,7 @@ func BenchmarkDepths(b *testing.B) {
 	d := hardware(b)
 	for _, k := range []int{1024, 1028, 4100, 50260} {
 		x, y := on(d, 8192, k), on(d, k, 768)
-		b.Run(itoa(k), func(b *testing.B) {
+		b.Run(strconv.Itoa(k), func(b *testing.B) {
 			repeat(b, d, func() { op.MatMul(x, y) })
 			b.ReportMetric(2*8192*768*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Convolutions and their gradients, with channels that fill tiles and with ones that do not, whose patches are gathered or stored.
@@ -41,7 +42,7 @@ func TestConvolutionsAgree(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprint(c.x, c.w, c.o, dtype, name), func(t *testing.T) {
-					defer gpu.SetFewBytes(few)()
+					defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes = few })()
 					core.Tidy(func() {
 						x, w, b := op.Randn(c.x...), op.Randn(c.w...), op.Randn(c.w[0])
 						tolerance := 1e-4
@@ -73,7 +74,7 @@ func TestGatheredPatchesTakeNoMemory(t *testing.T) {
 	d := device(t)
 	const patches = 4 * (4 * 16 * 25) * (32 * 32)
 	taken := func(few int) int {
-		defer gpu.SetFewBytes(few)()
+		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes = few })()
 		x, w := on(d, 4, 16, 32, 32).SetRequiresGrad(true), on(d, 32, 16, 5, 5).SetRequiresGrad(true)
 		defer x.Release()
 		defer w.Release()

@@ -3,10 +3,15 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/fusion"
 	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Device is one GPU.
@@ -14,15 +19,15 @@ type Device struct {
 	index, ordinal int
 	adapter        native.Adapter
 	limits         native.Limits
-	owner          *owner
+	target         shader.Device
+	thread         *driverThread
 	sync           bool // wait after each call
 	memory         memory
 	programs       programs
-	fusions        fusedPrograms
+	fusions        fusion.Cache
 	staging        staging
-	turns          turns
-	load           load // of a GPU made of software
-	tuner          *tuner
+	pacing         pacing
+	load           softwarePacing // of a GPU made of software
 	params         *native.Buffer
 	lost           atomic.Pointer[failure]
 
@@ -32,18 +37,26 @@ type Device struct {
 }
 
 func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
-	o, err := startOwner(a)
+	o, err := startDriverThread(a)
 	if err != nil {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
 	}
 	if environment().sync {
 		core.Synchronous()
 	}
-	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, owner: o, sync: environment().sync}
-	d.tuner = tunerOf(a)
+	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, thread: o, sync: environment().sync}
+	Benchmark()
+	d.target = shader.Device{
+		Label: d.String(), Name: a.Name, Software: a.Software, Identity: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device),
+		Driver: driverOf(a), Stored: environment().tune != 0, Tuning: shader.DefaultTuning(a.Software),
+		Limits: shader.Limits{
+			Binding: d.limits.Binding, Bindings: d.limits.Bindings, WorkgroupStorage: d.limits.WorkgroupStorage,
+			Invocations: d.limits.Invocations, Workgroups: d.limits.Workgroups,
+		},
+	}
 	d.memory.open(d)
 	d.programs.open(d)
-	d.fusions.open()
+	d.fusions.Open(!environment().fusion)
 	o.do(func() {
 		d.params, err = o.gpu.NewBuffer(native.Uniform|native.CopySource|native.CopyTarget, paramsRoom, false)
 	})
@@ -69,7 +82,7 @@ func (d *Device) Ordinal() int { return d.ordinal }
 func (d *Device) HostAccessible() bool { return false }
 
 // Supports implements [core.Device].
-func (d *Device) Supports(k core.KernelID) bool { return lookup(k) != nil }
+func (d *Device) Supports(k core.KernelID) bool { return kernel.Lookup(k) != nil }
 
 // RowStride returns how far apart rows of n elements best lie in a matrix that products read: so that each begins where four float32
 // can be read at once. Short rows are not worth it.
@@ -77,7 +90,7 @@ func (d *Device) RowStride(t core.DType, n int) int {
 	if t != core.Float32 || n < 1024 {
 		return n
 	}
-	return ceil(n, 4) * 4
+	return shader.Ceil(n, 4) * 4
 }
 
 // Name returns the adapter's name.
@@ -137,4 +150,14 @@ func (d *Device) lose(err error) {
 	}
 	err = core.Errorf(core.DeviceError, "gpu", "%v (%s) is lost: %v; start the process again", d, d.Name(), err)
 	d.lost.CompareAndSwap(nil, &failure{err})
+}
+
+// driverOf returns the version of the driver where the system says it; names of software adapters have theirs.
+func driverOf(a native.Adapter) string {
+	const nvidia = 0x10de
+	if a.Vendor != nvidia {
+		return ""
+	}
+	v, _ := os.ReadFile("/sys/module/nvidia/version")
+	return strings.TrimSpace(string(v))
 }

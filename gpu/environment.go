@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // settings are what the environment says of GPUs. err is the first value that says nothing; opening a device returns it.
@@ -14,6 +15,20 @@ type settings struct {
 	memory       int // 0 for the default
 	tune         int // 1 to measure, 0 to ignore what was measured, -1 to use it
 	err          error
+}
+
+var benchmarkSet sync.Once
+
+// Benchmark reports whether the fastest way of computing products is measured, which PLAIT_TUNE=1 turns on.
+func Benchmark() bool {
+	benchmarkSet.Do(func() { shader.Benchmark.Store(environment().tune == 1) })
+	return shader.Benchmark.Load()
+}
+
+// SetBenchmark turns the measuring of products on or off.
+func SetBenchmark(on bool) {
+	benchmarkSet.Do(func() {})
+	shader.Benchmark.Store(on)
 }
 
 // environment returns the settings, read once.

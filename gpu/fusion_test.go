@@ -11,8 +11,8 @@ import (
 	"github.com/plait-ml/plait/gpu"
 )
 
-// busy keeps the GPU at work, so that the calls that follow wait for it together.
-func busy(d core.Device) {
+// SaturatingInvocations keeps the GPU at work, so that the calls that follow wait for it together.
+func SaturatingInvocations(d core.Device) {
 	x := on(d, 512, 512)
 	op.MatMul(x, x).Release()
 	x.Release()
@@ -51,7 +51,7 @@ func chains(t *testing.T, d core.Device, seed uint64, calls int) [][]byte {
 		owned := map[*core.Tensor]bool{pool[0]: true, pool[1]: true}
 		floats := []core.DType{core.Float32, core.Float16, core.BFloat16}
 		pick := func() *core.Tensor { return pool[rng.IntN(len(pool))] }
-		busy(d)
+		SaturatingInvocations(d)
 		for range calls {
 			x, y := pick(), pick()
 			var z *core.Tensor
@@ -153,7 +153,7 @@ func fusedBy(t *testing.T, d *gpu.Device, want int, fn func()) int {
 		require.NoError(t, d.Synchronize())
 		before := d.Traffic().Fused
 		core.Tidy(func() {
-			busy(d)
+			SaturatingInvocations(d)
 			fn()
 		})
 		require.NoError(t, d.Synchronize())
@@ -195,7 +195,7 @@ func TestReleasedValuesAreNotWritten(t *testing.T) {
 			old := op.FullLike(x, core.Num(7), op.TensorOptions{})
 			require.NoError(t, d.Synchronize())
 			handle := old.Storage().Memory().Handle
-			busy(d)
+			SaturatingInvocations(d)
 			old.Release()
 			y := op.Mul(x, x)
 			require.Equal(t, handle, y.Storage().Memory().Handle)
@@ -229,7 +229,7 @@ func TestFusionsKeepTheMemoryPlan(t *testing.T) {
 		core.Tidy(func() {
 			x := op.ToDevice(op.Linspace(-1, 1, 32*32, op.TensorOptions{}), d)
 			x = op.Reshape(x, 32, 32)
-			busy(d)
+			SaturatingInvocations(d)
 			for range 12 {
 				y := geluByHand(x)
 				z := after(op.MatMul(y, y), y)
@@ -258,7 +258,7 @@ func TestAFailureInAChainIsItsOwn(t *testing.T) {
 		x, w := on(d, 10), on(d, 10, 4)
 		bad := op.Embedding(op.ToDevice(core.FromSlice([]int64{3, 11}), d), w, op.EmbeddingOptions{})
 		require.ErrorContains(t, d.Synchronize(), "out of range")
-		busy(d)
+		SaturatingInvocations(d)
 		y := op.Add(op.Mul(x, x), core.Num(1))
 		failed := op.Tanh(op.Add(bad, core.Num(1)))
 		z := op.Mul(op.Add(y, x), core.Num(2))
@@ -284,7 +284,7 @@ func TestATrainingLoopCompilesInItsFirstSteps(t *testing.T) {
 		m, v := op.ZerosLike(w, op.TensorOptions{}), op.ZerosLike(w, op.TensorOptions{})
 		step := func() {
 			core.Tidy(func() {
-				busy(d)
+				SaturatingInvocations(d)
 				y := geluByHand(op.MatMul(x, w))
 				adamWByHand(w, after(op.Mul(y, g), y), m, v)
 			})

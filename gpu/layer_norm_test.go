@@ -10,6 +10,7 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Gradients of norms whose workgroups take several rows, one or more at a time: with rows that are left over, parameters of which some
@@ -24,7 +25,9 @@ func TestGradientsOfLayerNormsInParts(t *testing.T) {
 		{3, 80, 2, [][2]int{{37, 36}}},
 		{3, 80, 4, [][2]int{{38, 36}}},
 	} {
-		defer gpu.SetNormRows(c.count, c.elements, c.fours)()
+		defer gpu.Tune(device(t), func(f *shader.Tuning) {
+			f.Multiprocessors, f.NormElements, f.NormVectors = c.count, c.elements, c.fours
+		})()
 		for _, shape := range c.shapes {
 			core.Tidy(func() {
 				rows, n := shape[0], shape[1]

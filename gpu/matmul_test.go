@@ -10,6 +10,8 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/kernel/matmul"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Every tile computes the same products, at sizes that it divides and at sizes that it does not.
@@ -35,7 +37,7 @@ func TestTilesAgree(t *testing.T) {
 			for _, s := range tiles {
 				for _, double := range []bool{false, true} {
 					func() {
-						defer gpu.SetTiles(d, double, s[0], s[1], s[2], s[3], s[4])()
+						defer gpu.Tune(d, tile(double, s[0], s[1], s[2], s[3], s[4]))()
 						for form, f := range map[string][2]*core.Tensor{"NN": {a, b}, "NT": {a, bt}, "TN": {at, b}, "TT": {at, bt}} {
 							got, err := core.Values[float64](op.MatMul(f[0], f[1]))
 							require.NoError(t, err)
@@ -98,11 +100,10 @@ func TestProductsOntoAgree(t *testing.T) {
 // Products of which the tiles of the last round alone are cut into pieces: by fours and not, at edges, in what is done with sums, and twice
 // with the same bits.
 func TestLastRoundsInPiecesAgree(t *testing.T) {
-	defer gpu.SetTiles(device(t), true, 32, 32, 16, 4, 4)()
-	defer gpu.SetMultiprocessors(4)()
-	for _, c := range []struct{ m, n, k, pieces int }{{96, 96, 512, 4}, {70, 86, 1024, 4}, {131, 69, 800, 4}} {
+	defer gpu.Tune(device(t), tile(true, 32, 32, 16, 4, 4))()
+	defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = 4 })()
+	for _, c := range []struct{ m, n, k int }{{96, 96, 512}, {70, 86, 1024}, {131, 69, 800}} { // those of TestLastWaveIsCut
 		for _, transposed := range []bool{true, false} {
-			require.Equal(t, c.pieces, gpu.LastPieces(c.m, c.n, c.k, transposed), c)
 			core.Tidy(func() {
 				same(t, 2e-4, func(x ...*core.Tensor) []*core.Tensor {
 					a := x[0]
@@ -118,23 +119,16 @@ func TestLastRoundsInPiecesAgree(t *testing.T) {
 			})
 		}
 	}
-	require.Zero(t, gpu.LastPieces(64, 64, 1024, true), "one whole round")
-}
-
-// A depth that tiles do not divide is parted, also where the last round of what they divide might be cut.
-func TestGradientsOfScoresAreParted(t *testing.T) {
-	require.True(t, gpu.Parted(8192, 768, 50257, 50260))
-	require.False(t, gpu.Parted(8192, 768, 50257, 50257), "read one element at a time")
 }
 
 // Pieces of which the last ones begin past the depth.
 func TestMorePiecesThanDepthAgree(t *testing.T) {
 	d := device(t)
-	defer gpu.SetTiles(d, true, 32, 32, 16, 4, 4)()
-	defer gpu.SetMultiprocessors(4)()
+	defer gpu.Tune(d, tile(true, 32, 32, 16, 4, 4))()
+	defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = 4 })()
 	for i := range 4 {
 		transposed, last := i%2 == 1, i/2 == 1
-		forget := gpu.CutProducts(d, 96, 96, 80, transposed, 4, last)
+		forget := matmul.Prefer(gpu.Target(d), 96, 96, 80, transposed, 4, last)
 		core.Tidy(func() {
 			same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
 				a := x[0]
@@ -161,7 +155,7 @@ func TestProductsOfRowsWithGapsAgree(t *testing.T) {
 		for _, k := range []int{1, 16, 33, 46, 47, 1001} {
 			t.Run(fmt.Sprint(k, parts), func(t *testing.T) {
 				if parts {
-					defer gpu.SetApart()()
+					defer gpu.Tune(device(t), func(f *shader.Tuning) { f.RemainderK = 0 })()
 				}
 				core.Tidy(func() {
 					same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
@@ -177,5 +171,12 @@ func TestProductsOfRowsWithGapsAgree(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// tile replaces the tiles that products choose from by one.
+func tile(double bool, rows, cols, depth, high, wide int) func(*shader.Tuning) {
+	return func(f *shader.Tuning) {
+		f.Tiles = []shader.Tile{{Rows: rows, Cols: cols, Depth: depth, High: high, Wide: wide, Double: double, Each: 100_000}}
 	}
 }

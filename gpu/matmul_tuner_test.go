@@ -16,6 +16,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/kernel/matmul"
 )
 
 // Processes measure products, two at a time, and store what they choose; a third one finds it.
@@ -23,7 +24,7 @@ func TestChoicesOutliveTheProcess(t *testing.T) {
 	d := device(t)
 	if _, child := os.LookupEnv("PLAIT_TEST_TUNING"); child {
 		multiplyTuned(t, d)
-		fmt.Printf("known: %d\n", gpu.KnownProducts(d))
+		fmt.Printf("known: %d\n", matmul.Measured(gpu.Target(d)))
 		return
 	}
 	home := t.TempDir()

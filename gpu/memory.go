@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,16 +11,13 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu"
 	"github.com/plait-ml/plait/gpu/native"
-
-	"runtime"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 const (
 	granule      = 256       // what pieces start and end at
 	softwareSlab = 64 << 20  // slabs of adapters that compute on the CPU
 	hardwareSlab = 256 << 20 // slabs of GPUs
-	handleShift  = 40        // a handle is the slab's number and, below, the offset in bytes
-	offsetMask   = 1<<handleShift - 1
 )
 
 // A slab is a buffer that is divided into pieces. Few large buffers keep the driver's bookkeeping small and let kernels
@@ -62,7 +60,7 @@ func (m *memory) open(d *Device) {
 func (m *memory) slabOf(x core.Memory) (*slab, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.slabs[x.Handle>>handleShift], int(x.Handle & offsetMask)
+	return m.slabs[x.Handle>>shader.HandleShift], int(x.Handle & shader.OffsetMask)
 }
 
 // sizeClass rounds a size up so that at most an eighth is wasted and pieces are found again.
@@ -96,7 +94,7 @@ func (m *memory) take(size int) (core.Memory, error) {
 		at = 0
 	}
 	f := &best.free[at]
-	x := core.Memory{Handle: uint64(best.number)<<handleShift | uint64(f.at), Size: size}
+	x := core.Memory{Handle: uint64(best.number)<<shader.HandleShift | uint64(f.at), Size: size}
 	f.at += size
 	f.size -= size
 	if f.size == 0 {
@@ -116,8 +114,8 @@ func (m *memory) grow(size int) (*slab, error) {
 	}
 	var b *native.Buffer
 	var err error
-	m.device.owner.do(func() {
-		b, err = m.device.owner.gpu.NewBuffer(native.Storage|native.CopySource|native.CopyTarget, bytes, false)
+	m.device.thread.do(func() {
+		b, err = m.device.thread.gpu.NewBuffer(native.Storage|native.CopySource|native.CopyTarget, bytes, false)
 	})
 	if err != nil {
 		return nil, err
@@ -139,8 +137,8 @@ func (m *memory) grow(size int) (*slab, error) {
 func (m *memory) give(x core.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.slabs[x.Handle>>handleShift]
-	at := int(x.Handle & offsetMask)
+	s := m.slabs[x.Handle>>shader.HandleShift]
+	at := int(x.Handle & shader.OffsetMask)
 	i, _ := slices.BinarySearchFunc(s.free, at, func(f span, at int) int { return f.at - at })
 	s.free = slices.Insert(s.free, i, span{at, x.Size})
 	if i+1 < len(s.free) && at+x.Size == s.free[i+1].at {
@@ -164,7 +162,7 @@ func (m *memory) trim() {
 		m.slabs[i] = nil
 		m.reserved.Add(-int64(s.size))
 		m.device.programs.forget(s.number)
-		m.device.owner.do(s.buffer.Release)
+		m.device.thread.do(s.buffer.Release)
 	}
 }
 

@@ -8,23 +8,13 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 const (
-	// paramsWindow is how many bytes of parameters a program sees.
-	paramsWindow = 512
 	// paramsRoom is the size of the buffer of a batch's parameters.
 	paramsRoom = 1 << 20
-	// maxBuffers is how many buffers a program may bind, where the device lets it.
-	maxBuffers = 16
 )
-
-// A programKey names a program among those of its device: the generator's name, and what it specialises on.
-type programKey struct {
-	name string
-	bits [5]uint64
-	more string // of a [shader], the choices for which bits have no room
-}
 
 // A program is WGSL text and, once it was needed, its pipeline.
 type program struct {
@@ -36,32 +26,42 @@ type program struct {
 // A groupKey is the slabs that a program's buffers are in.
 type groupKey struct {
 	n     int
-	slabs [maxBuffers]uint16
+	slabs [shader.MaxBuffers]uint16
 }
 
 // programs holds what a device compiles and binds.
 type programs struct {
 	device  *Device
 	mu      sync.Mutex
-	byKey   map[programKey]*program
+	byKey   map[shader.Key]*program
 	groups  map[groupKey]*native.Group
-	layouts [maxBuffers + 1]*native.Layout
+	layouts [shader.MaxBuffers + 1]*native.Layout
 }
 
 func (p *programs) open(d *Device) {
 	p.device = d
-	p.byKey, p.groups = map[programKey]*program{}, map[groupKey]*native.Group{}
+	p.byKey, p.groups = map[shader.Key]*program{}, map[groupKey]*native.Group{}
 }
 
-// get returns the program of a key; source writes it when it is needed for the first time. buffers is how many it binds.
-func (p *programs) get(key programKey, buffers int, source func() string) (*program, error) {
+// get returns the program of a key and the error it was compiled with; nil if it was not compiled yet.
+func (p *programs) get(key shader.Key) (shader.Program, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g := p.byKey[key]; g != nil {
 		return g, g.err
 	}
-	g := p.compile(key.name, key, buffers, source())
-	p.byKey[key] = g
+	return nil, nil
+}
+
+// add compiles the text of a key's program, which binds so many buffers, unless another stream has done so meanwhile.
+func (p *programs) add(key shader.Key, buffers int, text string) (shader.Program, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.byKey[key]
+	if g == nil {
+		g = p.compile(key.Name, key, buffers, text)
+		p.byKey[key] = g
+	}
 	return g, g.err
 }
 
@@ -73,7 +73,7 @@ func (p *programs) compile(name string, key any, buffers int, text string) *prog
 	}
 	if g.err = p.validate(text); g.err == nil {
 		l := p.layout(buffers)
-		p.device.owner.do(func() { g.pipeline, g.err = p.device.owner.gpu.NewPipeline(l, text) })
+		p.device.thread.do(func() { g.pipeline, g.err = p.device.thread.gpu.NewPipeline(l, text) })
 	}
 	if g.err != nil {
 		g.err = core.Errorf(core.DeviceError, name, "%v does not take the program: %w", p.device, g.err)
@@ -84,7 +84,7 @@ func (p *programs) compile(name string, key any, buffers int, text string) *prog
 // layout returns the layout for n buffers. p is locked.
 func (p *programs) layout(n int) *native.Layout {
 	if p.layouts[n] == nil {
-		p.device.owner.do(func() { p.layouts[n] = p.device.owner.gpu.NewLayout(n, paramsWindow) })
+		p.device.thread.do(func() { p.layouts[n] = p.device.thread.gpu.NewLayout(n, shader.MaxParamBytes) })
 	}
 	return p.layouts[n]
 }
@@ -106,7 +106,7 @@ func (p *programs) group(key groupKey) (*native.Group, error) {
 	l := p.layout(key.n)
 	var g *native.Group
 	var err error
-	d.owner.do(func() { g, err = d.owner.gpu.NewGroup(l, d.params, paramsWindow, buffers) })
+	d.thread.do(func() { g, err = d.thread.gpu.NewGroup(l, d.params, shader.MaxParamBytes, buffers) })
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (p *programs) forget(slab int) {
 	for key, g := range p.groups {
 		if slices.Contains(key.slabs[:key.n], uint16(slab)) {
 			delete(p.groups, key)
-			p.device.owner.do(g.Release)
+			p.device.thread.do(g.Release)
 		}
 	}
 }

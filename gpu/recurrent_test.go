@@ -9,6 +9,7 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Steps of few sequences are one dispatch, here by fours, those of many are two; the registry's samples are few, one by one.
@@ -17,7 +18,7 @@ func TestRecurrentStepsOfFewAndManySequences(t *testing.T) {
 	for _, size := range [][3]int{{17, 41, 0}, {17, 44, 17}} {
 		n, hidden := size[0], size[1]
 		require.NoError(t, d.Synchronize())
-		defer gpu.SetFewRows(size[2])()
+		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.FewSequences = size[2] })()
 		for _, gates := range []int{4, 3} {
 			core.Tidy(func() {
 				leaf := func(shape ...int) *core.Tensor {

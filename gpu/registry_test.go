@@ -23,7 +23,7 @@ import (
 // A maker makes the tensors of a sample twice: on the CPU, and on the GPU.
 type maker struct {
 	rng    *rand.Rand
-	dtype  core.DType
+	DType  core.DType
 	sliced bool
 	cpu    []*core.Tensor
 	gpu    []*core.Tensor
@@ -65,7 +65,7 @@ func (m *maker) place(values []float64, d core.DType, shape []int) *core.Tensor 
 }
 
 func (m *maker) make(s op.T) (cpu, gpu *core.Tensor) {
-	d := m.dtype
+	d := m.DType
 	if s.Fixed {
 		d = s.DType
 	}
@@ -164,7 +164,7 @@ func equal(t *testing.T, want, got *core.Tensor, tolerance float64, what string)
 func compare(t *testing.T, r *op.Row, s op.Sample, d core.DType, sliced bool, tolerance float64) {
 	h := fnv.New64a()
 	h.Write([]byte(r.Name + s.Name))
-	m := &maker{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), dtype: d, sliced: sliced, device: device(t)}
+	m := &maker{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), DType: d, sliced: sliced, device: device(t)}
 	cpuArgs, gpuArgs := m.arguments(s)
 	if s.Loose > 1 {
 		tolerance *= s.Loose

@@ -56,14 +56,14 @@ func (t *staging) get(d *Device, size int, write bool) (*stage, error) {
 	t.mu.Unlock()
 	u := &stage{write: write}
 	var err error
-	d.owner.do(func() {
+	d.thread.do(func() {
 		usage := native.MapRead | native.CopyTarget
 		if write {
 			usage = native.MapWrite | native.CopySource
 		} else if d.limits.BothWays {
 			usage |= native.MapWrite | native.CopySource
 		}
-		if u.buffer, err = d.owner.gpu.NewBuffer(usage, k.size, write); err == nil && write {
+		if u.buffer, err = d.thread.gpu.NewBuffer(usage, k.size, write); err == nil && write {
 			u.memory = u.buffer.Mapped()
 		}
 	})
@@ -81,7 +81,7 @@ func (t *staging) empty(d *Device) {
 	t.mu.Unlock()
 	for _, list := range free {
 		for _, u := range list {
-			d.owner.do(func() {
+			d.thread.do(func() {
 				if u.write {
 					u.buffer.Unmap()
 				}
@@ -96,7 +96,7 @@ func (t *staging) remap(d *Device, u *stage) {
 	u.memory = nil
 	s := native.NewStatus()
 	u.buffer.Map(true, s)
-	d.owner.after(s, func(failed bool) {
+	d.thread.after(s, func(failed bool) {
 		if failed {
 			u.buffer.Release()
 			return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/kernel/fusion"
 )
 
 const (
@@ -28,8 +29,8 @@ type stream struct {
 	cache    cache // of memory in program order
 	scratch  cache // of memory in the worker's order
 	counts   core.Counters
-	faults   core.Memory // a word for each call of a batch that may find a fault
-	releases releases    // that the worker has not seen
+	faults   core.Memory     // a word for each call of a batch that may find a fault
+	releases fusion.Releases // that the worker has not seen
 
 	calls core.Calls
 
@@ -112,7 +113,7 @@ func (s *stream) Alloc(bytes int) (core.Memory, error) {
 func (s *stream) Free(m core.Memory, after ...core.Event) {
 	at := s.tail.Load()
 	if len(after) == 0 {
-		s.releases.note(m.Handle, at)
+		s.releases.Note(m.Handle, at)
 	}
 	s.cache.put(block{memory: m, freed: at, after: after})
 }

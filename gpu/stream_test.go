@@ -49,9 +49,12 @@ func (g gate) Done() bool {
 		return false
 	}
 }
-func (g gate) Wait()                      { <-g }
+
+func (g gate) Wait() { <-g }
+
 func (g gate) WaitFor(time.Duration) bool { return g.Done() }
-func (g gate) Stream() core.Stream        { return nil }
+
+func (g gate) Stream() core.Stream { return nil }
 
 // TestBatchesEndWhereSomebodyGoesOn asks for points of a stream in the wrong order and before its worker comes to them.
 func TestBatchesEndWhereSomebodyGoesOn(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // A transfer is a call that moves bytes between the host and the device.
@@ -53,13 +54,13 @@ type fetched struct {
 func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched, error) {
 	s.device.downloads.Add(1)
 	s.device.downloaded.Add(int64(sizeOf(regions)))
-	s.device.turns.take()
+	s.device.pacing.take()
 	s.carries.Store(true)
 	return s.fetch(regions, after)
 }
 
 // Hurry implements [core.Stager].
-func (s *stream) Hurry() { s.device.turns.hurry() }
+func (s *stream) Hurry() { s.device.pacing.hurry() }
 
 func (s *stream) fetch(regions []core.Region, after []core.Event) (*fetched, error) {
 	f := &fetched{transfer{regions: regions}, s.device}
@@ -103,7 +104,7 @@ func (f *fetched) Back(on core.Stager) core.Stage {
 }
 
 // Release implements [core.Fetched].
-func (f *fetched) Release() { f.device.owner.post(func() { f.read.release(f.device) }) }
+func (f *fetched) Release() { f.device.thread.post(func() { f.read.release(f.device) }) }
 
 // A staged is a transfer that writes.
 type staged struct {
@@ -121,7 +122,7 @@ func (s *stream) Stage(regions []core.Region) (core.Stage, error) {
 func (s *stream) stages(regions []core.Region) {
 	s.device.uploads.Add(1)
 	s.device.uploaded.Add(int64(sizeOf(regions)))
-	s.device.turns.take()
+	s.device.pacing.take()
 	s.carries.Store(true)
 }
 
@@ -154,7 +155,7 @@ func (g *staged) Release() {
 		d.staging.put(g.stage)
 		return
 	}
-	d.owner.post(func() {
+	d.thread.post(func() {
 		g.stage.buffer.Unmap()
 		g.stage.memory = nil
 		d.staging.put(g.stage)
@@ -170,7 +171,7 @@ func copyWide(dst, src []byte) {
 		return
 	}
 	var wait sync.WaitGroup
-	each := ceil(len(src), parts)
+	each := shader.Ceil(len(src), parts)
 	for at := 0; at < len(src); at += each {
 		end := min(at+each, len(src))
 		wait.Go(func() { copy(dst[at:end], src[at:end]) })
@@ -237,7 +238,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 }
 
 // move records a transfer.
-func (r *recorder) move(t *transfer) error {
+func (r *encoder) move(t *transfer) error {
 	if t.read != nil {
 		r.batch.reads = append(r.batch.reads, t.read)
 	}
@@ -264,7 +265,7 @@ func (r *recorder) move(t *transfer) error {
 
 // write records the part of a transfer that writes region i, at a place of a slab: whole words are copied, the bytes before and
 // after them are patched in.
-func (r *recorder) write(t *transfer, i int, slab *slab, to int) error {
+func (r *encoder) write(t *transfer, i int, slab *slab, to int) error {
 	region := t.regions[i]
 	data := t.data
 	if t.stage != nil {
@@ -295,7 +296,7 @@ const patchSource = `
 `
 
 // patch writes a few bytes at a place that is not a whole word of the slab.
-func (r *recorder) patch(m core.Memory, at int, data []byte) error {
+func (r *encoder) patch(m core.Memory, at int, data []byte) error {
 	for len(data) > 0 {
 		n := min(4-at&3, len(data))
 		var mask, value uint32
@@ -304,11 +305,11 @@ func (r *recorder) patch(m core.Memory, at int, data []byte) error {
 			mask |= 0xff << shift
 			value |= uint32(v) << shift
 		}
-		p, err := r.program(programKey{name: "patch"}, 1, func() string { return patchSource })
+		p, err := r.Program(shader.Key{Name: "patch"}, 1, func() string { return patchSource })
 		if err != nil {
 			return err
 		}
-		if err := r.dispatch(p, 1, []uint32{uint32(at / 4), mask, value}, m); err != nil {
+		if err := r.Dispatch(p, 1, []uint32{uint32(at / 4), mask, value}, m); err != nil {
 			return err
 		}
 		data, at = data[n:], at+n

@@ -85,6 +85,17 @@ func TestBinsAreCounted(t *testing.T) {
 	}, core.FromSlice(index), core.FromSlice(weight))
 }
 
+// Bins that so many elements fall into that one workgroup, or one sum of float32, cannot add their weights.
+func TestBinsOfManyElements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sorts millions of elements")
+	}
+	device(t)
+	const n = 4_300_000
+	exactly(t, func(x ...*core.Tensor) []*core.Tensor { return []*core.Tensor{op.BinCount(x[0], x[1], 2)} },
+		op.To(op.Zeros(n), core.Int64), op.Ones(n))
+}
+
 // Draws from more weights than a workgroup sees at once, of which most are 0, as on the CPU but where sums round.
 func TestDrawsFromManyWeights(t *testing.T) {
 	d := device(t)

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 var (
@@ -49,8 +51,8 @@ func (p *programs) validate(source string) error {
 		n, _ := strconv.Atoi(m[1])
 		most = max(most, n)
 	}
-	if most > min(l.Bindings, maxBuffers) {
-		return fmt.Errorf("it binds %d buffers, the limit is %d", most, min(l.Bindings, maxBuffers))
+	if most > min(l.Bindings, shader.MaxBuffers) {
+		return fmt.Errorf("it binds %d buffers, the limit is %d", most, min(l.Bindings, shader.MaxBuffers))
 	}
 	return nil
 }

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/copying"
 )
 
 // work records calls and sends batches until the stream is closed.
 func (s *stream) work() {
-	r := &recorder{stream: s, device: s.device, batch: s.newBatch(), patience: leastPatience}
+	r := newEncoder(s)
 	for {
 		next := s.taken.Load() + 1
 		if s.tail.Load() < next {
@@ -47,9 +49,9 @@ func (s *stream) work() {
 		}
 		s.notify()
 		switch {
-		case r.fusion.n == 0 && s.full(r.batch), s.awaited(next), carried && s.hasPiece(r), core.ActiveProfile() != nil:
+		case r.fusion.N == 0 && s.full(r.batch), s.awaited(next), carried && s.hasPiece(r), core.ActiveProfile() != nil:
 			s.sendHere(r)
-		case r.fusion.n == 0:
+		case r.fusion.N == 0:
 			s.feed(r)
 		}
 	}
@@ -60,18 +62,18 @@ func (s *stream) demanded() bool { return s.wanted.Load() > s.sent.Load() }
 
 // ripe reports whether a batch should go to the GPU although more may come, because the GPU has nothing to do. Calls that only
 // a fusion holds have a little longer to become more.
-func (s *stream) ripe(r *recorder) bool {
-	return s.flying.Load() == 0 && !r.batch.empty() && (r.fusion.n == 0 || r.batch.list.Len() > 0)
+func (s *stream) ripe(r *encoder) bool {
+	return s.flying.Load() == 0 && !r.batch.empty() && (r.fusion.N == 0 || r.batch.list.Len() > 0)
 }
 
 // sendHere sends the batch where the stream is. That is by chance in the middle of a fusion, unless somebody waits for just this call.
-func (s *stream) sendHere(r *recorder) {
-	if f := &r.fusion; f.n > 0 && s.demanded() && s.wanted.Load() < f.members[0].number {
+func (s *stream) sendHere(r *encoder) {
+	if f := &r.fusion; f.N > 0 && s.demanded() && s.wanted.Load() < f.Members[0].Number {
 		s.sendAhead(r)
 		return
 	}
 	here := s.taken.Load()
-	r.fusion.encode(s, r, s.wanted.Load() != here && s.firstCut.Load() != here)
+	r.encode(s.wanted.Load() != here && s.firstCut.Load() != here)
 	s.send(r)
 }
 
@@ -86,26 +88,26 @@ func (s *stream) awaited(n uint64) bool {
 }
 
 // sendAhead sends the batch without what a fusion holds.
-func (s *stream) sendAhead(r *recorder) {
+func (s *stream) sendAhead(r *encoder) {
 	f := &r.fusion
-	if f.n == 0 {
+	if f.N == 0 {
 		s.send(r)
 		return
 	}
-	r.batch.last = f.members[0].number - 1
+	r.batch.last = f.Members[0].Number - 1
 	s.submit(r)
-	r.batch.last = f.members[f.n-1].number
+	r.batch.last = f.Members[f.N-1].Number
 }
 
 // await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
 // once: it is the GPU that works, and callers do not pay for waking.
-func (s *stream) await(r *recorder) bool {
+func (s *stream) await(r *encoder) bool {
 	for start := time.Now(); time.Since(start) < spin; {
 		if s.tail.Load() > s.taken.Load() || s.demanded() || s.ripe(r) {
 			return true
 		}
 	}
-	if s.flying.Load() == 0 && r.fusion.n > 0 {
+	if s.flying.Load() == 0 && r.fusion.N > 0 {
 		s.sendHere(r)
 		return true
 	}
@@ -124,7 +126,7 @@ func (s *stream) await(r *recorder) bool {
 
 // order makes what is recorded from now on run after the events. Those of streams on the same GPU are in order once they are
 // on their way to it; others must have ended.
-func (s *stream) order(r *recorder, events []core.Event) {
+func (s *stream) order(r *encoder, events []core.Event) {
 	for _, e := range events {
 		if e.Done() {
 			continue
@@ -134,7 +136,7 @@ func (s *stream) order(r *recorder, events []core.Event) {
 			continue
 		}
 		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
-			r.fusion.encode(s, r, true)
+			r.encode(true)
 			s.send(r)
 		}
 		if here {
@@ -149,14 +151,14 @@ func (s *stream) order(r *recorder, events []core.Event) {
 
 // record turns a call into commands, or keeps it for the fusion that it is a member of. A failure goes to its outputs and is the
 // stream's error.
-func (s *stream) record(r *recorder, slot *slot) {
+func (s *stream) record(r *encoder, slot *slot) {
 	c := slot.call
 	profile := core.ActiveProfile()
 	if profile == nil && slot.transfer == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
 		return
 	}
-	r.fusion.encode(s, r, false)
-	r.fusion.torn = false
+	r.encode(false)
+	r.fusion.Torn = false
 	var start time.Duration
 	if profile != nil {
 		s.drain(r)
@@ -179,7 +181,7 @@ func (s *stream) record(r *recorder, slot *slot) {
 }
 
 // perform puts the commands of a call on the batch.
-func (s *stream) perform(r *recorder, c *core.Call) {
+func (s *stream) perform(r *encoder, c *core.Call) {
 	err := c.CheckInputs()
 	if err == nil {
 		if err = s.execute(r, c); err != nil {
@@ -189,10 +191,10 @@ func (s *stream) perform(r *recorder, c *core.Call) {
 	if err != nil {
 		c.Fail(err)
 	}
-	r.giveBack(0)
+	r.Release(0)
 }
 
-func (s *stream) execute(r *recorder, c *core.Call) (err error) {
+func (s *stream) execute(r *encoder, c *core.Call) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			err = core.Errorf(core.StateError, c.Op, "internal error: %v\n%s", x, debug.Stack())
@@ -211,7 +213,7 @@ func (s *stream) execute(r *recorder, c *core.Call) (err error) {
 		s.mark(r, c)
 		return nil
 	}
-	return lookup(c.Kernel)(r, c)
+	return kernel.Lookup(c.Kernel)(&r.Recorder, c)
 }
 
 // Refuse returns why the device cannot run a call at all: it is lost, it has no kernel for it, or a dtype is not WGSL's.
@@ -224,7 +226,7 @@ func (s *stream) Refuse(c *core.Call) error {
 		return nil
 	}
 	switch c.Kernel {
-	case copyKernel, fillKernel: // move the bits of any dtype, and convert between those of WGSL
+	case copying.CopyKernel, copying.FillKernel: // move the bits of any dtype, and convert between those of WGSL
 		if c.Outs[0].DType == core.Float64 && (c.Ins[0].IsNumber || c.Ins[0].DType == core.Float64) {
 			return nil
 		}
@@ -236,14 +238,14 @@ func (s *stream) Refuse(c *core.Call) error {
 			}
 		}
 	}
-	if lookup(c.Kernel) == nil {
+	if kernel.Lookup(c.Kernel) == nil {
 		return core.Errorf(core.NotImplemented, c.Op, "%v has no kernel %q", s.device, c.Kernel)
 	}
 	return nil
 }
 
 // drain sends what is recorded and waits until the GPU has done it.
-func (s *stream) drain(r *recorder) {
+func (s *stream) drain(r *encoder) {
 	s.send(r)
 	s.wait(s.sent.Load())
 }
@@ -256,7 +258,7 @@ type mark struct {
 
 // mark has the call's function called when the GPU is done with what is recorded, which goes to it as a batch of its own, and
 // with what other streams make of its inputs. It is known before the batch is sent: who waits for that must find it.
-func (s *stream) mark(r *recorder, c *core.Call) {
+func (s *stream) mark(r *encoder, c *core.Call) {
 	var left atomic.Int32
 	reached, name := c.Mark, c.Op
 	fn := func() {
@@ -307,13 +309,13 @@ func (s *stream) reach(done uint64) {
 }
 
 // send hands the batch to the owner, and waits while too many are on the GPU.
-func (s *stream) send(r *recorder) {
-	r.fusion.encode(s, r, false)
+func (s *stream) send(r *encoder) {
+	r.encode(false)
 	s.submit(r)
 }
 
 // submit is send without what a fusion holds.
-func (s *stream) submit(r *recorder) {
+func (s *stream) submit(r *encoder) {
 	b := r.batch
 	if b.empty() {
 		return
@@ -321,16 +323,16 @@ func (s *stream) submit(r *recorder) {
 	if len(b.checks) > 0 {
 		s.collectFaults(b)
 	}
-	for s.flying.Load() >= s.device.turns.ahead() || s.tooFar(b) {
+	for s.flying.Load() >= s.device.pacing.ahead() || s.tooFar(b) {
 		<-s.wake
 	}
 	s.flying.Add(1)
 	s.loaded.Add(int64(b.load))
-	s.device.turns.sent()
+	s.device.pacing.sent()
 	b.last = max(b.last, s.sent.Load()) // of a call that has many commands, part is sent before the rest is recorded
 	last := b.last
 	d := s.device
-	d.owner.post(func() { d.submit(s, b) })
+	d.thread.post(func() { d.submit(s, b) })
 	s.sent.Store(last)
 	s.dropCuts(last)
 	if s.notify(); s.waiters.Load() > 0 {
@@ -359,7 +361,7 @@ func (s *stream) ended(b *batch) {
 		}
 	}
 	s.checkFaults(b)
-	took := s.device.turns.measure(b.list.Len(), b.begun, s.carries.Load())
+	took := s.device.pacing.measure(b.list.Len(), b.begun, s.carries.Load())
 	if b.load > 0 {
 		if !b.lost {
 			s.device.load.measure(b.load, took)

@@ -42,8 +42,9 @@ def main() -> int:
         )
         for at, what, detail in unique(findings):
             print(f"  {what}: {at}\n    {detail}", flush=True)
-        for at, _, detail in unique(notes) if options.notes else ():
-            print(f"  refused: {at.split(' ')[0]}: {detail}", flush=True)
+        often = Counter(at.split(" ")[0] for at, _, _ in notes)
+        for at, _, detail in sorted(unique(notes), key=lambda n: -often[n[0].split(" ")[0]]) if options.notes else ():
+            print(f"  refused {often[at.split(' ')[0]]} times: {at.split(' ')[0]}: {detail}", flush=True)
         found += len(findings)
     print(f"{found} found with seed {options.seed}")
     return 1 if found else 0

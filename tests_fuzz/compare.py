@@ -109,6 +109,34 @@ def pick_layout(rng: random.Random) -> str:
     return rng.choice(LAYOUTS)
 
 
+def widened(value: Any) -> Any:
+    """The value with what is floating point in float64; a tensor that comes twice is one tensor still."""
+    seen: dict[int, torch.Tensor] = {}
+
+    def one(v: Any) -> Any:
+        if isinstance(v, torch.Tensor) and v.is_floating_point():
+            if id(v) not in seen:
+                seen[id(v)] = v.detach().double().requires_grad_(v.requires_grad)
+            return seen[id(v)]
+        if isinstance(v, torch.dtype) and v.is_floating_point:
+            return torch.float64
+        if isinstance(v, dict):
+            return {k: one(w) for k, w in v.items()}
+        if type(v) in (list, tuple):
+            return type(v)(one(w) for w in v)
+        return v
+
+    return one(value)
+
+
+def narrowed(value: Any, like: Any) -> list[Any]:
+    """The leaves of the value in the dtypes of those of `like`."""
+    return [
+        v.to(t.dtype) if isinstance(v, torch.Tensor) and isinstance(t, torch.Tensor) else v
+        for v, t in zip(flat(value), flat(like), strict=False)
+    ]
+
+
 def flat(value: Any) -> list[Any]:
     """The leaves of nested tuples, lists and dicts."""
     if isinstance(value, dict):

@@ -37,6 +37,14 @@ var layers = [][]string{
 	{"core/autograd"},
 	{"core/safetensors", "core/data"},
 	{"core/nn", "core/optim", "core/meta"},
+	{"gpu/shader"},
+	{"gpu/kernel"},
+	{"gpu/kernel/internal/primitive", "gpu/kernel/elementwise"},
+	{"gpu/kernel/copying"},
+	{"gpu/kernel/matmul", "gpu/kernel/reduction", "gpu/kernel/scan"}, // which other families call
+	{"gpu/kernel/indexing"},
+	{"gpu/kernel/*"},
+	{"gpu/native"}, // above all kernels: none sees the driver
 	{"gpu", "parallel"},
 	{"capi/handle", "capi/dlpack", "capi/python"},
 	{"capi/bind"},

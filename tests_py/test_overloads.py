@@ -52,6 +52,12 @@ def calls():
     yield "torch.Tensor.to", "(device=None", double | {"device": "cpu"}, X
     yield "torch.Tensor.to", "(other, non", double | {"other": X.double()}, X.double()
     yield "torch.Tensor.hsplit", "(*indices)", {"indices.0": 1, "indices.1": 2}, CUBE.tensor_split((1, 2), 1)
+    for element in ("element", "elements"):
+        values = {element: 3.0 if element == "element" else X, "assume_unique": True, "invert": True, "out": None}
+        for test in ("test_element", "test_elements"):
+            given = values | {test: 3.0 if test == "test_element" else X}
+            yield "torch.isin", f"({element}, {test},", given, X.eq(3.0) if element[-1] != test[-1] == "t" else None
+    yield "torch.result_type", "(tensor, other)", {"tensor": X, "other": 2}, plait.float32
     yield "torch.result_type", "(scalar, tensor)", {"scalar": 2, "tensor": X}, plait.float32
     yield "torch.result_type", "(scalar1, scalar2)", {"scalar1": 2, "scalar2": 3}, plait.int64
     for owner, head in (("torch.", "(input, "), ("torch.Tensor.", "(")):
@@ -77,7 +83,6 @@ def texts(name, start):
 
 
 CALLS = [(name, text, given, want) for name, start, given, want in calls() for text in texts(name, start)]
-BY_POSITION = ("torch.result_type",)  # alone
 METHODS = {"hsplit": CUBE, "vsplit": CUBE, "dsplit": CUBE}
 
 
@@ -92,8 +97,6 @@ def test_every_style_of_an_overload(name, text, given, want):
     found = {}
     owner, _, last = name.rpartition(".")
     for call in bind.calls(bind.parse(text)):
-        if name in BY_POSITION and call.style != "by position":
-            continue
         made = {n: v() if callable(v) and not isinstance(v, plait.dtype) else v for n, v in given.items()}
         function = getattr(plait if owner == "torch" else METHODS.get(last, X).clone(), last)
         out = function(*(made[n] for n in call.positional), **{n: made[n] for n in call.keywords})
@@ -104,7 +107,7 @@ def test_every_style_of_an_overload(name, text, given, want):
         if "dtype" in arguments and last != "view":
             assert out.dtype is plait.float64
     if want is not None:
-        assert found["by position" if name in BY_POSITION else "required alone"] == plain(want)
+        assert found["required alone"] == plain(want)
     if "by keyword" in found:
         assert found["by position"] == found["by keyword"]
 

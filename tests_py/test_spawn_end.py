@@ -109,3 +109,24 @@ def test_jobs_leave_no_memory_behind(jobs):
 
     before = run(10)
     assert run(jobs) - before < 100
+
+
+def test_a_rank_that_cannot_begin_is_an_error_of_the_job(monkeypatch):
+    from plait import _core
+
+    begin = _core.bind_RankNew
+
+    def refuse_one(number, device):
+        if number == 1:
+            raise RuntimeError("no such device")
+        return begin(number, device)
+
+    monkeypatch.setattr(_core, "bind_RankNew", refuse_one)
+
+    def fn(rank):
+        dist.init_process_group()
+        dist.barrier()
+
+    with pytest.raises(RuntimeError, match="no such device") as raised:
+        dist.spawn(fn, nprocs=2, timeout=20)
+    assert "raised on rank 1 of 2" in raised.value.__notes__

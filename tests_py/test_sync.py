@@ -50,3 +50,37 @@ def test_reading_an_empty_result_raises_what_went_wrong(read):
     with pytest.raises(IndexError, match="scatter_add"):
         read(t)
     plait.zeros(1).item()
+
+
+THREADS = """
+import threading
+
+wrong, gate = [], threading.Barrier(4)
+
+def fails():
+    gate.wait()
+    for _ in range(300):
+        try:
+            plait.ones(3).index_select(0, plait.tensor([0, 5]))
+        except IndexError:
+            continue
+        wrong.append("an error went elsewhere")
+
+def works():
+    gate.wait()
+    x = plait.ones(20000)
+    for _ in range(300):
+        try:
+            x = (x * 1.5).clamp(0, 2)
+        except Exception as error:
+            wrong.append(error)
+
+threads = [threading.Thread(target=f) for f in (fails, works, fails, works)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert not wrong, wrong[:3]
+"""
+
+
+def test_an_error_of_execution_is_raised_in_its_own_thread():
+    run(THREADS, PLAIT_SYNC="1")

@@ -120,3 +120,172 @@ def test_hermitian_functions_read_the_lower_triangle():
     ones = plait.ones(3, 3).triu()  # its symmetric part has rank 3, what is below the diagonal says the same of 3 ones
     assert plait.linalg.matrix_rank(ones, hermitian=True).item() == 3
     assert plait.linalg.matrix_rank(ones.mT, hermitian=True).item() == 1
+
+
+def test_sums_of_integers_in_einsum_are_int64():
+    ones = plait.ones(3, 3, dtype=plait.int32)
+    for equation, dtype in {
+        "ij->ji": plait.int32,
+        "ii->i": plait.int32,
+        "i...->...": plait.int64,
+        "ij->": plait.int64,
+    }.items():
+        assert plait.einsum(equation, ones).dtype == dtype
+    assert plait.einsum("ij,jk->ik", ones, ones).dtype == plait.int32
+    assert plait.einsum("ij,kl->jl", ones, ones).tolist() == [[9] * 3] * 3
+    assert plait.einsum("ij,kl->jl", ones, ones).dtype == plait.int64
+    assert plait.einsum("ij->i", ones.bool()).tolist() == [3, 3, 3]
+    assert plait.tensordot(ones, ones, 1).dtype == plait.int32
+
+
+def test_cov_has_the_dtype_of_its_weights():
+    x, w = plait.tensor([1.0, 2.0, 4.0]), plait.tensor([1.0, 2.0, 0.5])
+    assert plait.cov(x.half(), aweights=w).dtype == plait.float32
+    assert plait.cov(x, aweights=w.double()).dtype == plait.float64
+    assert plait.cov(x.half(), fweights=plait.tensor([1, 2, 1])).dtype == plait.float16
+    with pytest.raises(TypeError, match="want integers"):
+        plait.cov(x, fweights=w)
+    with pytest.raises(TypeError, match="floating point"):
+        plait.cov(x, aweights=plait.tensor([1, 2, 1]))
+    with pytest.raises(ValueError, match="aweights must not be negative"):
+        plait.cov(x, aweights=-w)
+
+
+def test_constants_follow_from_what_they_are_functions_of():
+    x = plait.tensor([[1.0, float("nan")], [0.0, 2.0]], requires_grad=True)
+    y = plait.linalg.matrix_power(x, 0)
+    assert y.tolist() == [[1, 0], [0, 1]]
+    z = plait.linalg.householder_product(x, plait.empty(0))
+    (g,) = plait.autograd.grad((y + z).sum(), x)
+    assert g.tolist() == [[0, 0], [0, 0]]
+
+
+def test_lstsq_has_residuals_for_drivers_that_compute_them():
+    a, b = plait.tensor([[1.0, 0], [0, 1], [1, 1]]), plait.ones(3, 2)
+    assert plait.linalg.lstsq(a, b).residuals.shape == plait.linalg.lstsq(a, b, driver="gelsy").residuals.shape == (0,)
+    for driver in ("gels", "gelsd", "gelss"):
+        assert plait.linalg.lstsq(a, b, driver=driver).residuals.tolist() == pytest.approx([1 / 3] * 2)
+
+
+def test_random_booleans():
+    for x in (plait.randint(2, (64,), dtype=plait.bool), plait.randint_like(plait.ones(64, dtype=plait.bool), 2)):
+        assert x.dtype == plait.bool
+        assert 0 < x.sum() < 64
+    with pytest.raises(ValueError, match=r"bool holds the integers from 0 to 1, got \[0, 3\)"):
+        plait.randint(3, (5,), dtype=plait.bool)
+    with pytest.raises(TypeError, match="floating-point dtype, got bool"):
+        plait.rand(3, dtype=plait.bool)
+
+
+def test_differences_of_order_0_are_the_input():
+    assert plait.diff(plait.tensor([1, 3]), n=0, prepend=plait.tensor([0]), append=plait.tensor([5])).tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("view", "offset", "want", "slopes"),
+    [
+        (lambda x: x, 1, [[0, 9, 9], [3, 9, 9], [6, 7, 8]], [[1, 0, 0], [4, 0, 0], [7, 8, 9]]),
+        (lambda x: x[1:], None, [[9, 9, 5], [9, 9, 8]], [[0, 0, 0], [0, 0, 3], [0, 0, 6]]),
+        (lambda x: x[1:], 1, [[3, 9, 9], [6, 7, 8]], [[0, 0, 0], [1, 0, 0], [4, 5, 6]]),
+        (lambda x: x.t(), 1, [[0, 3, 6], [9, 9, 7], [9, 9, 8]], [[1, 0, 0], [2, 0, 0], [3, 6, 9]]),
+        (lambda x: x[:, ::2], 1, [[0, 9], [3, 9], [6, 8]], [[1, 0, 0], [3, 0, 0], [5, 0, 6]]),
+    ],
+)
+def test_as_strided_scatter_writes_where_as_strided_reads(view, offset, want, slopes):
+    x = plait.arange(9.0).reshape(3, 3).clone().requires_grad_()
+    src = plait.full((2, 2), 9.0, requires_grad=True)
+    y = plait.as_strided_scatter(view(x), src, (2, 2), (3, 1), offset)
+    assert y.tolist() == want
+    seed = plait.arange(1.0, y.numel() + 1).reshape(y.shape)
+    by_x, by_src = plait.autograd.grad(y, [x, src], seed)
+    assert by_x.tolist() == slopes
+    assert by_x.sum() + by_src.sum() == seed.sum()
+    with pytest.raises(ValueError, match=r"src has shape \[3\], want \[2, 2\]"):
+        plait.as_strided_scatter(x, src[0, :1].expand(3), (2, 2), (3, 1))
+
+
+def test_results_have_memory_of_their_own():
+    x = plait.tensor(3.0)
+    assert x.sum_to_size(()).data_ptr() != x.data_ptr()
+    assert plait.tensor(3, dtype=plait.int32).sum_to_size(()).dtype == plait.int64
+    bins = plait.tensor([0.0, 1.0])
+    assert plait.histogram(x, bins).bin_edges.data_ptr() != bins.data_ptr()
+
+
+def test_histogram_of_nothing_goes_from_0_to_1():
+    assert plait.histogram(plait.empty(0), 2).bin_edges.tolist() == [0, 0.5, 1]
+
+
+def test_rms_norm_takes_any_eps():
+    x = plait.tensor([3.0, 4.0], dtype=plait.float64)  # the mean square is 12.5
+    assert F.rms_norm(x, [2], eps=-12.25).tolist() == [6, 8]
+    assert plait.nn.RMSNorm(2, eps=-12.25, dtype=plait.float64)(x).tolist() == [6, 8]
+    assert F.rms_norm(x, [2], eps=-13).isnan().all()
+    assert F.rms_norm(plait.zeros(2), [2]).tolist() == [0, 0]
+
+
+def test_places_of_a_grid_are_computed_in_single_precision():
+    x = plait.arange(25.0).reshape(1, 1, 5, 5).half()
+    grid = plait.tensor([[3.3, -2.7], [7.9, 5.1]]).half().reshape(1, 1, 2, 2)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        got = F.grid_sample(x, grid, mode=mode, padding_mode="reflection", align_corners=False)
+        want = F.grid_sample(x.float(), grid.float(), mode=mode, padding_mode="reflection", align_corners=False)
+        assert got.tolist() == want.half().tolist()
+
+
+def test_kl_div_of_a_target_that_is_no_probability_is_nan():
+    x, target = [0.5, 0.5, 0.5], [-0.5, float("nan"), 0.0]
+    assert plait.isnan(F.kl_div(plait.tensor(x), plait.tensor(target), reduction="none")).tolist() == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_gradients_of_as_strided_are_those_of_places_in_memory():
+    x = plait.ones(1, requires_grad=True)
+    plait.as_strided(x.expand(3), (1,), (1,)).sum().backward()
+    assert x.grad.tolist() == [1]
+    x = plait.arange(2.0, requires_grad=True)
+    plait.as_strided(x[:, None].expand(2, 3), (2, 2), (0, 1)).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    x = plait.arange(6.0, requires_grad=True)
+    y = plait.as_strided(x[2:5], (4,), (1,), 1)  # two elements of which are not the part's
+    y.sum().backward()
+    assert y.tolist() == [1, 2, 3, 4]
+    assert x.grad.tolist() == [0, 0, 1, 1, 1, 0]
+
+
+def test_matrix_exp_of_short_dtypes_is_computed_in_single_precision():
+    x = plait.tensor([[5.0, 3.0], [2.0, 4.0]])
+    for dtype in (plait.float16, plait.bfloat16):
+        assert plait.matrix_exp(x.to(dtype)).tolist() == plait.matrix_exp(x).to(dtype).tolist()
+
+
+def test_indices_of_take_along_dim_count_from_the_end():
+    x = plait.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    y = plait.take_along_dim(x, plait.tensor([[-1, 0, -1]]), 1)
+    y.sum().backward()
+    assert (y.tolist(), x.grad.tolist()) == ([[3, 1, 3]], [[1, 0, 2]])
+    with pytest.raises(IndexError):
+        plait.take_along_dim(x, plait.tensor([[-4]]), 1).tolist()
+
+
+def test_masked_scatter_broadcasts_the_tensor():
+    mask = plait.tensor([[True, False], [False, True]])
+    x = plait.zeros(2, requires_grad=True)
+    y = plait.masked_scatter(x, mask, plait.tensor([1.0, 2.0]))
+    y.sum().backward()
+    assert (y.tolist(), x.grad.tolist()) == ([[1, 0], [0, 2]], [1, 1])
+
+
+def test_losses_and_layers_take_what_needs_no_arithmetic():
+    scores = plait.tensor([0.1, 0.7, 0.2])
+    assert F.multi_margin_loss(scores, plait.tensor([1])).item() == F.multi_margin_loss(scores, plait.tensor(1)).item()
+    distance = F.pairwise_distance(plait.tensor([[2.0, 2.0]]), plait.zeros(1, 2), p=-1, eps=0)
+    assert distance.tolist() == [1]
+    whole = plait.arange(3)
+    assert F.dropout(whole, training=False) is whole
+    one = plait.rand(2, 1, 3)
+    pool = plait.nn.FractionalMaxPool3d(2, output_size=2, _random_samples=one)
+    assert pool(plait.rand(1, 5, 5, 5)).shape == (1, 2, 2, 2)

@@ -334,6 +334,13 @@ func HookAddPost(t Tensor, key int64) (status Object) {
 	return handle.AddObject(&hook{v.PostAccumulateHooks().Add(core.Hook{Foreign: uint64(key), Drop: func() { drop(key) }})})
 }
 
+// HooksOutlive returns 1 if hooks that were registered on a tensor may be called after it was released, because others know its place
+// in the graph, and 0 if they go with it.
+func HooksOutlive(t Tensor) Status {
+	v := handle.Tensors.Get(t)
+	return truth(v == nil || v.PlaceShared())
+}
+
 // HookRemove takes a hook away.
 func HookRemove(h Object) Status {
 	v, ok := handle.Object[*hook](h)

@@ -61,7 +61,8 @@ type rankContext struct{ context *core.Context }
 
 // RankNew makes the context of a rank, with streams and random generators of its own and d as its default device. End it
 // with [RankEnd].
-func RankNew(rank int64, d Device) Object {
+func RankNew(rank int64, d Device) (status Object) {
+	defer protect("spawn", &status)
 	return handle.AddObject(&rankContext{core.NewRankContext(int(rank), device(d))})
 }
 

@@ -37,7 +37,9 @@ func ReducerNew(of Object, params Tensors, n int64, names string, buffers Tensor
 	defer protect("DistributedDataParallel", &status)
 	defer using(tensorOrNil(until))()
 	defer using(tensors(params, n)...)()
-	defer using(tensors(buffers, buffersLen)...)()
+	if dtype(bufferDType) == nil { // else they are given other memory here
+		defer using(tensors(buffers, buffersLen)...)()
+	}
 	defer using(tensors(delayed, delayedLen)...)()
 	has := func(bit int64) bool { return options&bit != 0 }
 	r, err := ddp.NewReducer(group(of), named(params, n, names), ddp.Options{

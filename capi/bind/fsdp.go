@@ -19,7 +19,6 @@ import (
 //plait:waits
 func FsdpUnitNew(of Object, replicas Object, params Tensors, n int64, names string, name string, numbers Ints, count int64) (status Object) {
 	defer protect("fsdp", &status)
-	defer using(tensors(params, n)...)()
 	v := handle.Ints(numbers, count)
 	if len(v) != 8 {
 		return failf(core.ValueError, "fsdp", "want 8 numbers, got %d", len(v))
@@ -108,7 +107,6 @@ func FsdpNorm(units Ints, m int64, params Tensors, n int64, power float64, error
 //plait:waits
 func FsdpUnitForward(h Object, values Tensors, n int64, end bool) (status Status) {
 	defer protect("fsdp", &status)
-	defer using(tensors(values, n)...)()
 	if end {
 		return failure(fsdpUnit(h).PostForward(tensors(values, n)))
 	}

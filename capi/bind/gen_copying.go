@@ -33,7 +33,7 @@ func To(input Tensor, dtypeArg DType) (status Tensor) {
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.To(t0, dtypeOrDefault(dtypeArg)), t0)
+	return result(op.To(t0, valid(dtypeArg)), t0)
 }
 
 // ZeroInPlace applies the operation zero_. The tensor with every element set to zero.

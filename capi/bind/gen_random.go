@@ -11,7 +11,7 @@ func Bernoulli(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Obje
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.Bernoulli(t0, op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
+	return result(op.Bernoulli(t0, op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
 // BernoulliInPlace applies the operation bernoulli_. The tensor filled with 1 with probability p, else 0.
@@ -72,7 +72,7 @@ func Multinomial(input Tensor, numSamples int64, replacement bool, dtypeArg DTyp
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.Multinomial(t0, int(numSamples), replacement, op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
+	return result(op.Multinomial(t0, int(numSamples), replacement, op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
 // NormalInPlace applies the operation normal_. The tensor filled with normal random numbers.
@@ -91,7 +91,7 @@ func Rand(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorA
 	if crowded() {
 		return Busy
 	}
-	return result(op.RandWith(ints(size, sizeLen), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
+	return result(op.RandWith(ints(size, sizeLen), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
 }
 
 // RandLike applies the operation rand_like. Uniform random numbers in [0, 1) of a tensor's shape.
@@ -101,7 +101,7 @@ func RandLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Objec
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.RandLike(t0, op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
+	return result(op.RandLike(t0, op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
 // Randint applies the operation randint. Random integers in [low, high).
@@ -110,7 +110,7 @@ func Randint(low int64, high int64, size Ints, sizeLen int64, dtypeArg DType, de
 	if crowded() {
 		return Busy
 	}
-	return result(op.RandintWith(int(low), int(high), ints(size, sizeLen), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
+	return result(op.RandintWith(int(low), int(high), ints(size, sizeLen), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
 }
 
 // RandintLike applies the operation randint_like. Random integers in [low, high) of a tensor's shape.
@@ -120,7 +120,7 @@ func RandintLike(input Tensor, low int64, high int64, dtypeArg DType, deviceArg 
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.RandintLike(t0, int(low), int(high), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
+	return result(op.RandintLike(t0, int(low), int(high), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
 // Randn applies the operation randn. Normal random numbers with mean 0 and variance 1.
@@ -129,7 +129,7 @@ func Randn(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generator
 	if crowded() {
 		return Busy
 	}
-	return result(op.RandnWith(ints(size, sizeLen), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
+	return result(op.RandnWith(ints(size, sizeLen), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
 }
 
 // RandnLike applies the operation randn_like. Normal random numbers of a tensor's shape.
@@ -139,7 +139,7 @@ func RandnLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Obje
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.RandnLike(t0, op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
+	return result(op.RandnLike(t0, op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}), t0)
 }
 
 // RandomInPlace applies the operation random_. The tensor filled with random integers in [from, to).
@@ -158,7 +158,7 @@ func Randperm(n int64, dtypeArg DType, deviceArg Device, generatorArg Object) (s
 	if crowded() {
 		return Busy
 	}
-	return result(op.RandpermWith(int(n), op.RandomOptions{DType: dtypeOrDefault(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
+	return result(op.RandpermWith(int(n), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
 }
 
 // TruncNormalInPlace applies the operation trunc_normal_. The tensor filled with normal random numbers on condition that they lie in [a, b].

@@ -186,14 +186,6 @@ func generator(h Object) *core.Generator {
 	return g
 }
 
-// dtypeOrDefault returns the dtype that d names, and Bool, which stands for the default, for a negative one.
-func dtypeOrDefault(d DType) core.DType {
-	if d < 0 {
-		return core.Bool
-	}
-	return valid(d)
-}
-
 // optional returns the address of v, or nil for an absent one.
 func optional[T any](v T, present bool) *T {
 	if !present {

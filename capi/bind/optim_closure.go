@@ -18,6 +18,7 @@ type closureStep struct {
 	abort   chan struct{}
 	aborted sync.Once
 	due     atomic.Bool // the loss was asked for
+	last    *core.Tensor
 }
 
 // OptimStepBegin starts a step of an optimiser that evaluates the loss itself, such as "lbfgs". Go on with
@@ -28,7 +29,7 @@ func OptimStepBegin(h Object) (status Object) {
 	if err != nil {
 		return failure(err)
 	}
-	s := &closureStep{make(chan struct{}), make(chan *core.Tensor), make(chan error, 1), make(chan struct{}), sync.Once{}, atomic.Bool{}}
+	s := &closureStep{make(chan struct{}), make(chan *core.Tensor), make(chan error, 1), make(chan struct{}), sync.Once{}, atomic.Bool{}, nil}
 	mode := core.CurrentMode()
 	go func() {
 		runtime.LockOSThread()
@@ -39,6 +40,7 @@ func OptimStepBegin(h Object) (status Object) {
 				s.ended <- panicError("optim", r)
 			}
 		}()
+		defer s.forget()
 		_, err := o.StepWith(s.loss)
 		s.ended <- err
 	}()
@@ -52,11 +54,20 @@ func (s *closureStep) loss() (*core.Tensor, error) {
 	case <-s.abort:
 		return nil, errAborted
 	}
+	s.forget()
 	select {
-	case t := <-s.losses:
-		return t, nil
+	case s.last = <-s.losses:
+		return s.last, nil
 	case <-s.abort:
 		return nil, errAborted
+	}
+}
+
+// forget releases the last loss, whose value the algorithm has read.
+func (s *closureStep) forget() {
+	if s.last != nil {
+		s.last.Release()
+		s.last = nil
 	}
 }
 

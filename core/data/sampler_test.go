@@ -60,7 +60,7 @@ func TestPhiloxKnownAnswers(t *testing.T) {
 // A draw is the same numbers as a kernel's of the same seed.
 func TestRandomAgreesWithTensors(t *testing.T) {
 	const seed = 0x1234567890abcdef
-	x, err := core.Values[float64](op.RandWith([]int{9}, op.RandomOptions{DType: core.Float32, Generator: core.NewGenerator(seed)}))
+	x, err := core.Values[float64](op.RandWith([]int{9}, op.RandomOptions{DType: new(core.Float32), Generator: core.NewGenerator(seed)}))
 	require.NoError(t, err)
 	r := Random{seed: seed}
 	var words []uint32

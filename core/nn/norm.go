@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"math"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -63,6 +65,9 @@ type RMSNorm struct {
 func NewRMSNorm(shape []int, o NormOptions) *RMSNorm {
 	o.NoBias = true
 	w, _ := o.affine(shape...)
+	if o.Eps == 0 {
+		o.Eps = math.NaN() // the operation's word for the dtype's
+	}
 	return &RMSNorm{Weight: w, Shape: shape, Eps: o.Eps}
 }
 

@@ -24,7 +24,7 @@ func InitOrthogonal(t *core.Tensor, gain float64) *core.Tensor {
 			if t.DType() == core.Float64 {
 				d = core.Float64
 			}
-			q, r := op.QR(op.RandnWith([]int{max(rows, cols), min(rows, cols)}, op.RandomOptions{DType: d, Device: t.Device()}))
+			q, r := op.QR(op.RandnWith([]int{max(rows, cols), min(rows, cols)}, op.RandomOptions{DType: &d, Device: t.Device()}))
 			q = op.Mul(q, op.Sign(op.Diagonal(r, 0, 0, 1))) // without which some matrices are more likely
 			if rows < cols {
 				q = op.Transpose(q, 0, 1)

@@ -176,7 +176,7 @@ func TestRecurrentNamesAndErrors(t *testing.T) {
 	require.NoError(t, nn.ToDType(l, core.Float64))
 	require.Equal(t, core.Float64, l.Registered("weight_hh_l1").DType())
 	require.EqualError(t, l.Forward(op.Rand(2, 1, 5)).Err(), "lstm: got an input of shape [2 1 5], want [.., .., 3]")
-	_, _, c := l.Run(op.RandWith([]int{2, 1, 3}, op.RandomOptions{DType: core.Float64}), op.Rand(1, 1, 4), nil)
+	_, _, c := l.Run(op.RandWith([]int{2, 1, 3}, op.RandomOptions{DType: new(core.Float64)}), op.Rand(1, 1, 4), nil)
 	require.EqualError(t, c.Err(), "lstm: got a state of shape [1 1 4], want [4 1 4]")
 	require.ErrorContains(t, nn.Err(nn.NewGRU(3, 4, nn.RNNOptions{ProjSize: 2})), "gru: the projection must be smaller")
 	one := nn.NewGRU(3, 4, nn.RNNOptions{})
@@ -214,7 +214,7 @@ func TestCellsAreStepsOfTheirNetworks(t *testing.T) {
 // that are cut along their sequences and along their features, in both directions.
 func TestFusedLayersAgreeWithTheirCells(t *testing.T) {
 	const steps, in, hidden = 4, 5, 35
-	double := op.RandomOptions{DType: core.Float64}
+	double := op.RandomOptions{DType: new(core.Float64)}
 	for _, kind := range []string{"lstm", "gru"} {
 		for _, n := range []int{3, 19} {
 			for _, reverse := range []bool{false, true} {

@@ -39,7 +39,7 @@ func (x labelled) sizes(labels []int) []int {
 	return s
 }
 
-// sumOver sums over the dimensions with the given labels.
+// sumOver sums over the dimensions with the given labels. Sums of integers are int64, as [Sum]'s are.
 func (x labelled) sumOver(labels []int) labelled {
 	if len(labels) == 0 {
 		return x
@@ -49,11 +49,7 @@ func (x labelled) sumOver(labels []int) labelled {
 		dims[i] = x.dim(l)
 	}
 	_, rest := x.split(func(l int) bool { return slices.Contains(labels, l) })
-	s := Sum(x.Tensor, dims, false)
-	if s.Err() == nil && s.DType() != x.DType() {
-		s = To(s, x.DType())
-	}
-	return labelled{s, rest}
+	return labelled{Sum(x.Tensor, dims, false), rest}
 }
 
 // dropOnes takes the dimensions of size 1 away that broadcast to a larger one of other.
@@ -120,6 +116,10 @@ func contract(x, y labelled, keep func(label int) bool) labelled {
 	x = x.sumOver(alone)
 	_, alone = y.split(func(l int) bool { return keep(l) || x.has(l) })
 	y = y.sumOver(alone)
+	if x.Err() == nil && y.Err() == nil { // one of which may be a sum
+		d := core.Promote(x.DType(), y.DType())
+		x.Tensor, y.Tensor = castTo(x.Tensor, d), castTo(y.Tensor, d)
+	}
 	if x.Err() != nil || y.Err() != nil {
 		return labelled{core.ErrorTensor(firstError(x.Tensor, y.Tensor)), nil}
 	}
@@ -201,6 +201,6 @@ func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
 		return a.fail()
 	}
 	return compose("tensordot", func() *core.Tensor {
-		return contract(xl, yl, func(l int) bool { return l >= x.Dim() || !seenX[l] }).Tensor
+		return castTo(contract(xl, yl, func(l int) bool { return l >= x.Dim() || !seenX[l] }).Tensor, x.DType())
 	})
 }

@@ -19,6 +19,9 @@ func Diff(x *core.Tensor, n, dim int, o DiffOptions) *core.Tensor {
 		return a.fail()
 	}
 	return compose("diff", func() *core.Tensor {
+		if n == 0 {
+			return Clone(x) // what would be joined to it does not count
+		}
 		var parts []*core.Tensor
 		for _, t := range []*core.Tensor{o.Prepend, x, o.Append} {
 			if t != nil {
@@ -40,9 +43,6 @@ func Diff(x *core.Tensor, n, dim int, o DiffOptions) *core.Tensor {
 			} else {
 				r = Sub(next, before)
 			}
-		}
-		if r == x {
-			return Clone(x)
 		}
 		return r
 	})

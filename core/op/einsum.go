@@ -13,13 +13,16 @@ const dots = 256
 // Einsum returns the sum of products that equation describes in Einstein's notation: "ij,jk->ik" is the matrix product.
 // Each operand has a letter for each dimension. Letters that the result does not have are summed over; a letter that an
 // operand has twice takes its diagonal; an ellipsis stands for dimensions that broadcast. Without "->" the result has the
-// dimensions of the ellipsis and then, sorted, the letters that appear once. Operands are contracted from left to right.
+// dimensions of the ellipsis and then, sorted, the letters that appear once. Operands are contracted from left to right. Of
+// integers, what is summed over letters that one operand alone has is int64.
 func Einsum(equation string, operands ...*core.Tensor) *core.Tensor {
 	if len(operands) > 1 { // one alone is not multiplied
 		defer autocastAll("einsum", &operands).end()
 	}
 	a := beginAll("einsum", operands)
-	a.multipliable(operands...)
+	if len(operands) > 1 {
+		a.multipliable(operands...)
+	}
 	left, right, explicit := strings.Cut(strings.ReplaceAll(equation, " ", ""), "->")
 	terms := a.einsumOperands(equation, strings.Split(left, ","), operands)
 	result := a.einsumResult(equation, right, explicit, terms)

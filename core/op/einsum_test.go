@@ -61,6 +61,27 @@ func naiveEinsum(t *testing.T, equation string, operands ...*core.Tensor) (shape
 	return shape, out
 }
 
+// alone reports whether there is summation over a dimension that one operand alone has.
+func alone(equation string, operands []*core.Tensor) bool {
+	left, result, _ := strings.Cut(equation, "->")
+	count := map[rune]int{}
+	for i, term := range strings.Split(left, ",") {
+		seen := map[rune]bool{}
+		for d, l := range []rune(term) {
+			if n := operands[i].Size(d); !seen[l] && (n != 1 || len(operands) == 1) {
+				seen[l] = true
+				count[l]++
+			}
+		}
+	}
+	for l, n := range count {
+		if n == 1 && !strings.ContainsRune(result, l) {
+			return true
+		}
+	}
+	return false
+}
+
 func TestEinsumAgreesWithItsDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, c := range []struct {
@@ -111,7 +132,11 @@ func TestEinsumAgreesWithItsDefinition(t *testing.T) {
 				require.NoError(t, got.Err())
 				shape, want := naiveEinsum(t, c.explicit, operands...)
 				require.Equal(t, shape, append([]int{}, got.Shape()...))
-				require.Equal(t, d, got.DType())
+				if d == core.Int32 && alone(c.explicit, operands) {
+					require.Equal(t, core.Int64, got.DType()) // as sums are
+				} else {
+					require.Equal(t, d, got.DType())
+				}
 				if len(want) > 0 {
 					require.Equal(t, want, values(t, got))
 				}

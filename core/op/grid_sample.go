@@ -54,6 +54,11 @@ func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
+	if d := statType(x.DType()); d != x.DType() { // places between elements want more digits than short dtypes have
+		return compose("grid_sample", func() *core.Tensor {
+			return castTo(GridSample(castTo(x, d), castTo(grid, d), o), x.DType())
+		})
+	}
 	return compose("grid_sample", func() *core.Tensor {
 		n, c, sizes := x.Size(0), x.Size(1), x.Shape()[2:]
 		points := core.Numel(grid.Shape()[1 : k+1])

@@ -168,18 +168,12 @@ func copySliceDeriv(d *core.Derivation) {
 }
 
 func init() {
+	// The node of a view whose base was changed in place after the view was made.
 	core.RegenerateView = func(base *core.Node, index int, dtype core.DType, shape, strides []int, offset int, view *core.Tensor) *core.Node {
 		base.Retain()
-		n := core.NewNodeWithEdges(core.CurrentMode(), "as_strided", regeneratedDeriv, []core.Edge{{Node: base, Index: index}})
+		n := core.NewNodeWithEdges(core.CurrentMode(), "as_strided", asStridedDeriv, []core.Edge{{Node: base, Index: index}})
 		n.SetInputMeta(0, dtype, shape)
 		n.Any = &slice{baseShape: shape, baseStrides: strides, shape: view.Shape(), strides: view.Strides(), offset: view.Offset() - offset}
 		return n
 	}
-}
-
-// regeneratedDeriv is the derivative of a view whose base was changed in place after the view was made.
-func regeneratedDeriv(d *core.Derivation) {
-	s := d.Node.Any.(*slice)
-	g := d.Grad()
-	d.Set(0, s.gather(asStridedAdd(s.blank(g), g, s.shape, s.strides, s.offset)))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func randn64(shape ...int) *core.Tensor {
-	return op.RandnWith(shape, op.RandomOptions{DType: core.Float64})
+	return op.RandnWith(shape, op.RandomOptions{DType: new(core.Float64)})
 }
 
 // requireSame fails unless two tensors agree to 1e-9.

@@ -19,7 +19,7 @@ var (
 		"u = max(-x, 0) + log1p(exp(-abs(x))); grad*((w - 1)*u - x)",
 		"u = max(-x, 0) + log1p(exp(-abs(x))); grad*t*u")
 
-	klDivOp    = elementwise("kl_div", "x, t", "where(t > 0, t*(log(t) - x), 0)", "-grad*t", "where(t > 0, grad*(log(t) + 1 - x), 0)")
+	klDivOp    = elementwise("kl_div", "x, t", "where(t == 0, 0, t*(log(t) - x))", "-grad*t", "where(t == 0, 0, grad*(log(t) + 1 - x))")
 	klDivLogOp = elementwise("kl_div_log_target", "x, t", "exp(t)*(t - x)", "-grad*exp(t)", "grad*exp(t)*(t - x + 1)")
 
 	softMarginOp = elementwise("soft_margin_loss", "x, t", "z = -t*x; max(z, 0) + log1p(exp(-abs(z)))",
@@ -28,7 +28,7 @@ var (
 
 	hingeEmbeddingOp = elementwise("hinge_embedding_loss", "x, t; margin",
 		"where(t != 1, max(margin - x, 0), 0) + where(t != -1, x, 0)",
-		"grad*(where(t != -1, 1, 0) - where(t != 1, where(margin - x >= 0, 1, 0), 0))", "")
+		"grad*(where(t != -1, 1, 0) - where(t != 1, where(margin - x > 0, 1, 0), 0))", "")
 	marginRankingOp = elementwise("margin_ranking_loss", "x, y, t; margin", "max(t*(y - x) + margin, 0)",
 		"where(t*(y - x) + margin >= 0, -grad*t, 0)", "where(t*(y - x) + margin >= 0, grad*t, 0)",
 		"where(t*(y - x) + margin >= 0, grad*(y - x), 0)")

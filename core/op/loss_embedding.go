@@ -58,9 +58,6 @@ func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.T
 	if shape := a.broadcast(x1, x2); a.err == nil && len(shape) == 0 {
 		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
 	}
-	if a.err == nil && !(p >= 0) {
-		a.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
-	}
 	if a.err != nil {
 		return a.fail()
 	}
@@ -168,6 +165,9 @@ type MultiMarginOptions struct {
 func MultiMarginLoss(x, target *core.Tensor, o MultiMarginOptions) *core.Tensor {
 	defer autocast("multi_margin_loss", &x, &o.Weight).end()
 	a := begin("multi_margin_loss", x, target, o.Weight)
+	if a.err == nil && x != nil && target != nil && x.Dim() == 1 && target.Dim() == 1 && target.Numel() == 1 {
+		return compose(a.name, func() *core.Tensor { return MultiMarginLoss(x, Reshape(target), o) })
+	}
 	info := a.classLoss(x, target, CrossEntropyOptions{Weight: o.Weight, Reduction: o.Reduction}, false)
 	if o.P == 0 {
 		o.P = 1

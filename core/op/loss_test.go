@@ -356,3 +356,10 @@ func BenchmarkCrossEntropy(b *testing.B) {
 		})
 	}
 }
+
+// Where an element of the other kind is as far as the margin, its term begins, and has no slope yet.
+func TestHingeEmbeddingLossHasNoSlopeAtTheMargin(t *testing.T) {
+	x := leaf(core.FromSlice([]float64{1, 0.5, 1.5, 1}))
+	y := op.HingeEmbeddingLoss(x, core.FromSlice([]float64{-1, -1, -1, 1}), 1, "none")
+	requireValues(t, []float64{0, -1, 0, 1}, values(t, gradients(t, y, op.To(op.Ones(4), core.Float64), x)[0]), 0)
+}

@@ -78,10 +78,13 @@ func maskedSelectDeriv(d *core.Derivation) {
 	d.Set(0, sumTo(MaskedScatterInPlace(zerosFor(g, g.DType(), d.Node.Ints), d.Saved(0), g), d.InputShape(0)))
 }
 
-// MaskedScatter returns x with the elements where mask, which broadcasts to x's shape, is true replaced by those of
-// source, of x's dtype, in order. The source must have enough elements; what it has too many of is not used.
+// MaskedScatter returns x, broadcast with mask, with the elements where mask is true replaced by those of source, of x's
+// dtype, in order. The source must have enough elements; what it has too many of is not used.
 func MaskedScatter(x, mask, source *core.Tensor) *core.Tensor {
 	a := beginGiven("masked_scatter", x, mask, source)
+	if shape := a.broadcast(x, mask); a.err == nil && !slices.Equal(shape, x.Shape()) {
+		return compose("masked_scatter", func() *core.Tensor { return MaskedScatter(Expand(x, shape...), mask, source) })
+	}
 	a.maskedScatter(x, mask, source)
 	if a.err != nil {
 		return a.fail()

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -20,13 +21,13 @@ func LayerNorm(x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float
 }
 
 // RMSNorm divides x by the root of its mean square over its last dimensions, of sizes shape, then multiplies by weight,
-// which has that shape and may be nil. eps is added to the mean square; a negative one stands for the distance from 1 to
-// the next number of x's dtype.
+// which has that shape and may be nil. eps is added to the mean square; NaN stands for the distance from 1 to the next
+// number of x's dtype.
 //
 // Zhang, Sennrich: Root mean square layer normalization, 2019.
 func RMSNorm(x *core.Tensor, shape []int, weight *core.Tensor, eps float64) *core.Tensor {
 	defer autocast("rms_norm", &x, &weight).end()
-	if eps < 0 && x != nil {
+	if eps != eps && x != nil {
 		eps = machineEpsilon(x.DType())
 	}
 	return rowNorm("rms_norm", x, shape, weight, nil, eps, true)
@@ -241,9 +242,9 @@ func init() {
 		Row{Name: "rms_norm", Func: RMSNorm, Memory: true,
 			Doc: "The input, divided by the root of its mean square over its last dimensions.",
 			Args: []Arg{{Name: "input"}, shapeArg, weight,
-				{Name: "eps", Default: -1.0, Doc: "added to the mean square; negative: the dtype's machine epsilon"}},
+				{Name: "eps", Doc: "added to the mean square; NaN: the dtype's machine epsilon"}},
 			Samples: []Sample{
-				{Name: "weight", Args: []any{Shaped(4, 6), []int{6}, Shaped(6), -1.0}, Loose: 4},
+				{Name: "weight", Args: []any{Shaped(4, 6), []int{6}, Shaped(6), math.NaN()}, Loose: 4},
 				{Name: "3-d", Args: []any{Shaped(2, 3, 5), []int{5}, Shaped(5), 1e-5}, Loose: 4},
 				{Name: "two dimensions", Args: []any{Shaped(3, 2, 4), []int{2, 4}, nil, 0.1}, Loose: 4},
 				{Name: "no rows", Args: []any{Shaped(0, 3), []int{3}, Shaped(3), 0.1}},

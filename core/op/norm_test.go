@@ -160,7 +160,7 @@ func TestNormErrors(t *testing.T) {
 	for want, got := range map[string]*core.Tensor{
 		"layer_norm: the normalised dimensions must be the input's last ones, got [3] for an input of shape [2 3 4]": op.LayerNorm(x, []int{3}, nil, nil, 0),
 		"layer_norm: weight of shape [3], want [4]":                                               op.LayerNorm(x, []int{4}, three, nil, 0),
-		"rms_norm: weight of shape [3], want [4]":                                                 op.RMSNorm(x, []int{4}, three, -1),
+		"rms_norm: weight of shape [3], want [4]":                                                 op.RMSNorm(x, []int{4}, three, 1e-5),
 		"group_norm: 3 channels do not divide into 2 groups":                                      op.GroupNorm(x, 2, nil, nil, 0),
 		"group_norm: bias of shape [4], want [3]":                                                 op.GroupNorm(x, 3, nil, four, 0),
 		"batch_norm: evaluation needs running statistics, got none":                               op.BatchNorm(x, nil, nil, nil, nil, false, 0, 0),

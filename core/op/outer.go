@@ -122,9 +122,8 @@ func MatrixPower(x *core.Tensor, n int) *core.Tensor {
 	}
 	return compose("matrix_power", func() *core.Tensor {
 		if n == 0 {
-			d := x.DType()
-			one := Eye(x.Size(-1), x.Size(-1), TensorOptions{DType: &d, Device: x.Device()})
-			return Clone(Expand(one, x.Shape()...))
+			one := Eye(x.Size(-1), x.Size(-1), TensorOptions{DType: new(x.DType()), Device: x.Device()})
+			return Where(Eq(one, one), one, x) // a constant that follows from x, as the other powers do
 		}
 		var result *core.Tensor
 		for square := x; ; square = product("matrix_power", square, square, plainForms[0]) {

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/plait-ml/plait/core"
@@ -8,9 +9,9 @@ import (
 
 // RandomOptions say of which dtype random numbers are, where they go and which generator they come from.
 type RandomOptions struct {
-	// DType is the dtype of the result. The zero value, Bool, stands for the default: the context's default dtype, int64
-	// for integers, the dtype of the argument for the functions that make a tensor like another.
-	DType core.DType
+	// DType is the dtype of the result; nil means the default: the context's default dtype, int64 for integers, the dtype
+	// of the argument for the functions that make a tensor like another.
+	DType *core.DType
 	// Device is where the result goes; nil means the default device, or that of the argument.
 	Device core.Device
 	// Generator is where the numbers come from; nil means the rank's generator for the device.
@@ -76,9 +77,8 @@ func RandnLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 
 // like returns o with what it leaves open taken from x.
 func (o RandomOptions) like(x *core.Tensor) RandomOptions {
-	if o.DType == core.Bool {
-		o.DType = x.DType()
-	}
+	d := x.DType()
+	o.DType = cmp.Or(o.DType, &d)
 	if o.Device == nil {
 		o.Device = x.Device()
 	}
@@ -89,9 +89,9 @@ func (o RandomOptions) like(x *core.Tensor) RandomOptions {
 func drawNew(name string, shape []int, o RandomOptions, distribution int64, parameters ...float64) *core.Tensor {
 	a := begin(name)
 	a.on(o.Device)
-	d := o.DType
-	if d == core.Bool {
-		d = a.mode.Context().DefaultDType()
+	d := a.mode.Context().DefaultDType()
+	if o.DType != nil {
+		d = *o.DType
 	}
 	if !d.IsFloat() {
 		a.failf(core.DTypeError, "the result must be of a floating-point dtype, got %v", d)
@@ -141,9 +141,9 @@ func Randint(low, high int, shape ...int) *core.Tensor {
 func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
 	a := begin("randint")
 	a.on(o.Device)
-	d := o.DType
-	if d == core.Bool {
-		d = core.Int64
+	d := core.Int64
+	if o.DType != nil {
+		d = *o.DType
 	}
 	a.integerRange(low, high, d)
 	out := a.out(d, shape)
@@ -204,8 +204,8 @@ func RandpermWith(n int, o RandomOptions) *core.Tensor {
 	if n < 0 {
 		a.failf(core.ValueError, "the length must not be negative, got %d", n)
 	}
-	if o.DType != core.Bool && o.DType != core.Int64 {
-		a.failf(core.DTypeError, "a permutation is of dtype int64, got %v", o.DType)
+	if o.DType != nil && *o.DType != core.Int64 {
+		a.failf(core.DTypeError, "a permutation is of dtype int64, got %v", *o.DType)
 	}
 	out := a.out(core.Int64, []int{n})
 	if a.err != nil {
@@ -227,8 +227,7 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 	if a.err != nil {
 		return a.fail()
 	}
-	d := o.like(p).DType
-	out := a.out(d, p.Shape())
+	out := a.out(*o.like(p).DType, p.Shape())
 	c := a.dense(p)
 	if a.err != nil {
 		return a.fail()

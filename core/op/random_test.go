@@ -19,7 +19,7 @@ func TestSeedRepeatsNumbers(t *testing.T) {
 	draw := func() [][]float64 {
 		core.ManualSeed(17)
 		return [][]float64{
-			read(t, Rand(3, 5)), read(t, Randn(7)), read(t, RandnWith([]int{4}, RandomOptions{DType: core.Float64})),
+			read(t, Rand(3, 5)), read(t, Randn(7)), read(t, RandnWith([]int{4}, RandomOptions{DType: new(core.Float64)})),
 			read(t, Randint(0, 100, 9)), read(t, Randperm(11)), read(t, Rand(2)), read(t, Rand()), read(t, Rand(3, 0)),
 		}
 	}
@@ -41,13 +41,13 @@ func TestSeedRepeatsNumbers(t *testing.T) {
 }
 
 func TestRandomLike(t *testing.T) {
-	x := RandnWith([]int{2, 3}, RandomOptions{DType: core.Float16})
+	x := RandnWith([]int{2, 3}, RandomOptions{DType: new(core.Float16)})
 	for _, y := range []*core.Tensor{RandLike(x, RandomOptions{}), RandnLike(x, RandomOptions{}), RandintLike(x, 0, 5, RandomOptions{})} {
 		require.NoError(t, y.Err())
 		require.Equal(t, core.Float16, y.DType())
 		require.Equal(t, []int{2, 3}, y.Shape())
 	}
-	require.Equal(t, core.Float64, RandLike(x, RandomOptions{DType: core.Float64}).DType())
+	require.Equal(t, core.Float64, RandLike(x, RandomOptions{DType: new(core.Float64)}).DType())
 }
 
 // Filling a strided tensor writes the numbers that a contiguous one gets, and nothing between them.
@@ -86,8 +86,8 @@ func TestRandomErrors(t *testing.T) {
 	leaf := core.FromSlice([]float32{1, 2, 3}).SetRequiresGrad(true)
 	for want, y := range map[string]*core.Tensor{
 		"randint: the range must not be empty, got [3, 3)":                                                  Randint(3, 3, 2),
-		"randint: uint8 holds the integers from 0 to 255, got [0, 257)":                                     RandintWith(0, 257, []int{2}, RandomOptions{DType: core.Uint8}),
-		"rand: the result must be of a floating-point dtype, got int64":                                     RandWith([]int{2}, RandomOptions{DType: core.Int64}),
+		"randint: uint8 holds the integers from 0 to 255, got [0, 257)":                                     RandintWith(0, 257, []int{2}, RandomOptions{DType: new(core.Uint8)}),
+		"rand: the result must be of a floating-point dtype, got int64":                                     RandWith([]int{2}, RandomOptions{DType: new(core.Int64)}),
 		"randperm: the length must not be negative, got -1":                                                 Randperm(-1),
 		"uniform_: the range must be finite and not reversed, got [2, 1)":                                   UniformInPlace(x, 2, 1, RandomOptions{}),
 		"normal_: the standard deviation must not be negative, got NaN":                                     NormalInPlace(x, 0, math.NaN(), RandomOptions{}),

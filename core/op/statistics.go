@@ -15,7 +15,8 @@ type CovOptions struct {
 }
 
 // Cov returns the covariance matrix of variables, the rows of x [variables, observations], or the variance of a single one. Sums
-// are divided by the number of observations less the correction.
+// are divided by the number of observations less the correction. Weights must not be negative.
+// The result is of the dtype that x and AWeights promote to.
 func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 	defer autocast("cov", &x).end()
 	a := beginTensor("cov", x, o.FWeights, o.AWeights)
@@ -25,13 +26,23 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 	if a.err == nil && x.Dim() > 2 {
 		a.failf(core.ShapeError, "want at most two dimensions, got %v", x.Shape())
 	}
+	if a.err == nil && o.FWeights != nil && !o.FWeights.DType().IsInt() {
+		a.failf(core.DTypeError, "fweights count observations: want integers, got %v", o.FWeights.DType())
+	}
+	if a.err == nil && o.AWeights != nil && !o.AWeights.DType().IsFloat() {
+		a.failf(core.DTypeError, "aweights must be floating point, got %v", o.AWeights.DType())
+	}
 	if a.err != nil {
 		return a.fail()
 	}
 	return compose("cov", func() *core.Tensor {
-		rows := x
+		d := x.DType()
+		if o.AWeights != nil {
+			d = core.Promote(d, o.AWeights.DType())
+		}
+		rows := castTo(x, d)
 		if x.Dim() < 2 {
-			rows = Reshape(x, 1, x.Numel())
+			rows = Reshape(rows, 1, x.Numel())
 		}
 		n := rows.Size(1)
 		var w *core.Tensor
@@ -43,7 +54,7 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 				a.failf(core.ShapeError, "got weights of shape %v, want [%d]", given.Shape(), n)
 				return a.fail()
 			}
-			if g := castTo(given, x.DType()); w == nil {
+			if g := castTo(given, d); w == nil {
 				w = g
 			} else {
 				w = Mul(w, g)
@@ -58,7 +69,7 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 			centred := Sub(rows, Div(Sum(Mul(rows, w), []int{1}, true), total))
 			count := Sub(total, core.Num(correction))
 			if o.AWeights != nil && correction != 0 {
-				count = Sub(total, Div(Mul(Sum(Mul(w, castTo(o.AWeights, x.DType())), nil, false), core.Num(correction)), total))
+				count = Sub(total, Div(Mul(Sum(Mul(w, castTo(o.AWeights, d)), nil, false), core.Num(correction)), total))
 			}
 			c = Div(MatMul(Mul(centred, w), Transpose(centred, 0, 1)), Maximum(count, core.Num(0)))
 		}

@@ -35,7 +35,7 @@ func TestCovariances(t *testing.T) {
 	requireNear(t, op.Cov(vector64(1, 2, 4), 1, op.CovOptions{FWeights: counts}), 19./12) // of 1, 2, 2, 4
 	requireNear(t, op.Cov(vector64(1, 2, 4), 0, op.CovOptions{AWeights: vector64(2, 4, 2)}), 19./16)
 	requireNear(t, op.Cov(vector64(1, 2, 4), 1, op.CovOptions{AWeights: vector64(1, 2, 1)}), 1.9)
-	require.ErrorContains(t, op.Cov(x, 1, op.CovOptions{FWeights: vector64(1)}).Err(), "want [3]")
+	require.ErrorContains(t, op.Cov(x, 1, op.CovOptions{FWeights: core.FromSlice([]int64{1})}).Err(), "want [3]")
 }
 
 func TestQuantiles(t *testing.T) {

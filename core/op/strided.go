@@ -34,7 +34,16 @@ func (a *application) within(t *core.Tensor, shape, strides []int, offset int) {
 	if a.err != nil || n == 0 {
 		return
 	}
-	low, high := t.Offset()+offset, t.Offset()+offset
+	low, high := reach(shape, strides, t.Offset()+offset)
+	if size := t.Storage().Size() / t.DType().Size(); low < 0 || high >= size {
+		a.failf(core.ValueError, "shape %v with strides %v and offset %d reaches elements %d to %d of a storage of %d",
+			shape, strides, offset, low, high, size)
+	}
+}
+
+// reach returns the first and the last place in memory of a layout's elements.
+func reach(shape, strides []int, offset int) (low, high int) {
+	low, high = offset, offset
 	for i, d := range shape {
 		if span := (d - 1) * strides[i]; span < 0 {
 			low += span
@@ -42,16 +51,27 @@ func (a *application) within(t *core.Tensor, shape, strides []int, offset int) {
 			high += span
 		}
 	}
-	if size := t.Storage().Size() / t.DType().Size(); low < 0 || high >= size {
-		a.failf(core.ValueError, "shape %v with strides %v and offset %d reaches elements %d to %d of a storage of %d",
-			shape, strides, offset, low, high, size)
-	}
+	return low, high
 }
 
 func asStridedDeriv(d *core.Derivation) {
 	s := d.Node.Any.(*slice)
 	g := d.Grad()
-	d.Set(0, s.gather(asStridedAdd(s.blank(g), g, s.shape, s.strides, s.offset)))
+	if core.Numel(s.shape) == 0 || core.Numel(s.baseShape) == 0 {
+		d.Set(0, zerosFor(g, g.DType(), s.baseShape))
+		return
+	}
+	// The view may have elements that the base has not, and elements of the base may share memory and then its gradient.
+	low, high := reach(s.shape, s.strides, s.offset)
+	first, last := reach(s.baseShape, s.baseStrides, 0)
+	low, high = min(low, first), max(high, last)
+	flat := zerosFor(g, g.DType(), []int{high - low + 1})
+	sum := AsStrided(asStridedAdd(flat, g, s.shape, s.strides, s.offset-low), s.baseShape, s.baseStrides, -low)
+	if Overlaps(s.baseShape, s.baseStrides) {
+		ones := OnesLike(sum, TensorOptions{})
+		sum = Div(sum, AsStrided(asStridedAdd(flat, ones, s.baseShape, s.baseStrides, -low), s.baseShape, s.baseStrides, -low))
+	}
+	d.Set(0, sum)
 }
 
 // asStridedAdd returns base with src added at the given layout, whose elements may share memory.

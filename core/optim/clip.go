@@ -81,6 +81,11 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 	}
 	// The norm of the norms of each device's gradients is that of all.
 	var parts []*core.Tensor
+	release := func() {
+		for _, n := range parts {
+			n.Release()
+		}
+	}
 	for len(grads) > 0 {
 		dev := grads[0].Device()
 		var here, rest []*core.Tensor
@@ -92,10 +97,14 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 			}
 		}
 		n := listNorm(here, o.power())
-		if len(parts) > 0 {
+		if len(parts) > 0 && n.Err() == nil {
 			moved := op.ToDevice(n, parts[0].Device())
 			n.Release()
 			n = moved
+		}
+		if n.Err() != nil {
+			release()
+			return n
 		}
 		parts = append(parts, n)
 		grads = rest
@@ -103,11 +112,8 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	total := listNorm(parts, o.power())
-	for _, n := range parts {
-		n.Release()
-	}
-	return total
+	defer release()
+	return listNorm(parts, o.power())
 }
 
 // gradients returns the gradients that the parameters have, which stay what they are until giveBack is called.

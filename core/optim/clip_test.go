@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -95,4 +96,37 @@ func TestClipErrors(t *testing.T) {
 	params[0].SetGrad(core.ErrorTensor(core.Errorf(core.ShapeError, "matmul", "inner dimensions differ")))
 	require.EqualError(t, ClipGradNorm(params, 1, ClipOptions{}).Err(), "clip_grad_norm: the gradient of parameter 0: matmul: inner dimensions differ")
 	require.EqualError(t, ClipGradsWithNorm(clipParams(), 1, core.FromSlice([]float32{1, 2})), "clip_grad_norm: the norm must be a 0-d tensor of dtype float32 or float64, got float32[2] on cpu:0")
+}
+
+// A norm over several devices that runs out of memory, at whatever allocation, leaves nothing behind.
+func TestGradNormOutOfMemory(t *testing.T) {
+	const rank = 79
+	dev, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	other, err := core.OpenDevice("cpu:1")
+	require.NoError(t, err)
+	ctx := core.NewRankContext(rank, dev)
+	defer ctx.Free()
+	core.WithContext(ctx, func() {
+		params := []*core.Tensor{leaf(core.Float32, start(6), 2, 3)}
+		params = append(params, op.ToDevice(params[0].Detach(), other).SetRequiresGrad(true))
+		for _, p := range params {
+			require.NoError(t, p.Err())
+			wide := op.ZerosWith([]int{3, 2}, op.TensorOptions{Device: p.Device()})
+			p.SetGrad(op.Transpose(wide, 0, 1))
+		}
+		used := []int{core.RankUsage(dev, rank).Current, core.RankUsage(other, rank).Current}
+		coretest.EachAllocation(t, func() error {
+			total := GradNorm(params, ClipOptions{ErrorIfNonfinite: true})
+			if err := total.Err(); err != nil {
+				return err
+			}
+			total.Release()
+			return nil
+		}, func() {
+			_ = dev.Synchronize() // the errors of execution are known
+			_ = other.Synchronize()
+			require.Equal(t, used, []int{core.RankUsage(dev, rank).Current, core.RankUsage(other, rank).Current})
+		}, rank)
+	})
 }

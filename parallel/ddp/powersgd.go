@@ -267,7 +267,7 @@ func (s *powerBucket) lose(b *Bucket, given *core.Tensor, list []matrix) error {
 
 // start returns a random matrix, the same on every rank.
 func (p *PowerSGD) start(m, r int, b *Bucket) *core.Tensor {
-	return op.RandnWith([]int{m, r}, op.RandomOptions{DType: b.dtype, Device: b.device, Generator: p.random})
+	return op.RandnWith([]int{m, r}, op.RandomOptions{DType: new(b.dtype), Device: b.device, Generator: p.random})
 }
 
 // orthogonalize makes the columns of q, [n, r], orthonormal in place, and those zero that depend on the ones before (Gram and

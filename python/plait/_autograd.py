@@ -336,19 +336,19 @@ class EngineHook(_core.ObjectOwner, RemovableHandle):
 
 def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Does what `Tensor.register_hook` says."""
-    from plait._kept import collect, keep
+    from plait._kept import collect, keep_with
 
     if not t.requires_grad:
         raise RuntimeError("register_hook: cannot register a hook on a tensor that doesn't require gradient")
     collect()
-    return EngineHook(call(_core.bind_HookAdd, t._h, keep(hook)))
+    return EngineHook(call(_core.bind_HookAdd, t._h, keep_with(t, hook)))
 
 
 def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
     """Does what `Tensor.register_post_accumulate_grad_hook` says."""
     import weakref
 
-    from plait._kept import collect, keep
+    from plait._kept import collect, keep_with
 
     if not (t.is_leaf and t.requires_grad):
         raise RuntimeError(
@@ -362,4 +362,4 @@ def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]
             hook(alive)
 
     collect()
-    return EngineHook(call(_core.bind_HookAddPost, t._h, keep(run)))
+    return EngineHook(call(_core.bind_HookAddPost, t._h, keep_with(t, run)))

@@ -1,9 +1,15 @@
-"""Python values that the engine refers to: memory that tensors share, functions of hooks and nodes."""
+"""Python values that the engine refers to: memory that tensors share, functions of hooks and nodes.
+
+Python's collector does not see what the engine refers to. So a function that may well refer to the tensor that it is
+registered on belongs to the tensor's object, where the collector sees it, and here is a weak reference to it; when the
+object goes and others in the engine may still call the function, it comes here.
+"""
 
 from __future__ import annotations
 
 from array import array
 from typing import Any
+from weakref import ref
 
 from plait import _core
 from plait._runtime import address
@@ -27,9 +33,42 @@ def keep(value: Any) -> int:
     return key
 
 
+class _Held:
+    """A value that an object with a handle holds for the engine."""
+
+    __slots__ = ("__weakref__", "_handle", "_key", "value")
+
+    def __init__(self, key: int, value: Any, handle: int) -> None:
+        self._key, self.value, self._handle = key, value, handle
+
+    def __del__(self) -> None:
+        if self._key in _shared and _core.bind_HooksOutlive(self._handle):
+            _shared[self._key] = self.value
+
+
+def keep_with(t: Any, value: Any) -> int:
+    """Does what `keep` does for a function that is registered on a tensor."""
+    key = next(_next_key)
+    try:
+        held = t._held
+    except AttributeError:
+        held = t._held = {}
+    for gone in [k for k in held if k not in _shared]:
+        del held[gone]
+    held[key] = _Held(key, value, t._h)
+    _shared[key] = ref(held[key])
+    return key
+
+
 def kept(key: int) -> Any:
     """Returns the value with a key."""
-    return _shared[key]
+    value = _shared[key]
+    if not isinstance(value, ref):
+        return value
+    held = value()
+    if held is None:
+        raise RuntimeError("backward: a hook has gone with its tensor")
+    return held.value
 
 
 def kept_count() -> int:

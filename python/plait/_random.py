@@ -91,9 +91,9 @@ def get_rng_state(on: DeviceLike = "cpu") -> tuple[int, int]:
     return default_generator(on).get_state()
 
 
-def set_rng_state(state: tuple[int, int], on: DeviceLike = "cpu") -> None:
+def set_rng_state(new_state: tuple[int, int], on: DeviceLike = "cpu") -> None:
     """Moves the calling rank's generator on a device to a state that `get_rng_state` returned."""
-    default_generator(on).set_state(state)
+    default_generator(on).set_state(new_state)
 
 
 __all__ = [

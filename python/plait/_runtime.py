@@ -12,8 +12,11 @@ import inspect
 import os
 import reprlib
 import sys
+import threading
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
@@ -174,10 +177,23 @@ def int_list(values: Any) -> array[int]:
         values = values[0]
     if isinstance(values, str | bytes | bytearray):  # which an array would take for its memory
         raise TypeError(f"want integers, got {type(values).__name__} {values!r}")
+    values = sized(values)
     try:
         return array("q", values)
     except TypeError:
         return array("q", [_index(v) for v in values])
+
+
+def sized(values: Any) -> Any:
+    """Returns the elements of a sequence, of which there must be as many as it says: others might never end."""
+    if isinstance(values, list | tuple) or not hasattr(values, "__len__"):
+        return values
+    n = len(values)
+    out = list(islice(values, n + 1))
+    if len(out) != n:
+        found = "more" if len(out) > n else len(out)
+        raise TypeError(f"want a sequence, got {type(values).__name__} of length {n} with {found} elements")
+    return out
 
 
 def _index(value: Any) -> int:
@@ -190,17 +206,24 @@ def float_list(values: Any) -> array[float]:
         return array("d", (values,))
     if isinstance(values, str | bytes | bytearray):
         raise TypeError(f"want numbers, got {type(values).__name__} {values!r}")
-    return array("d", values)
+    return array("d", sized(values))
 
 
 def handles(tensors: Any) -> array[int]:
     """Returns the handles of tensors in a sequence, or in the only element of one; 0 for None."""
     if len(tensors) == 1 and not isinstance(tensors[0], TensorBase) and tensors[0] is not None:
         tensors = tensors[0]
-    return array("q", [0 if t is None else t._h for t in tensors])
+    return array("q", [0 if t is None else t._h for t in sized(tensors)])
 
 
-_numbers: dict[tuple[type, int], int] = {}
+class _Numbers(threading.local):
+    """The tensors that stood for the thread's last large integers, more than an operation takes."""
+
+    def __init__(self) -> None:
+        self.last: deque[Tensor] = deque(maxlen=64)
+
+
+_numbers = _Numbers()
 
 
 def number(value: Any) -> tuple[int, float]:
@@ -212,12 +235,11 @@ def number(value: Any) -> tuple[int, float]:
     if isinstance(value, int):
         if -(1 << 53) <= value <= 1 << 53:
             return -2, float(value)
-        key = (int, value)
-        if key not in _numbers:
-            if not -(1 << 63) <= value < 1 << 63:
-                raise OverflowError(f"{value} does not fit 64 bits")
-            _numbers[key] = check(_core.bind_TensorNumber(-2, 0.0, value))
-        return _numbers[key], 0.0
+        if not -(1 << 63) <= value < 1 << 63:
+            raise OverflowError(f"{value} does not fit 64 bits")
+        h = check(_core.bind_TensorNumber(-2, 0.0, value))
+        _numbers.last.append(own(h))
+        return h, 0.0
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     if kind in ("b", "i", "u", "f") and getattr(value, "ndim", None) == 0:
         return number(value.item())
@@ -266,7 +288,12 @@ _WANTED: dict[str, Callable[[Any], bool]] = {
 
 
 def _are(values: Any, right: Callable[[Any], bool]) -> bool:
-    return isinstance(values, Iterable) and not isinstance(values, str | bytes | bytearray) and all(map(right, values))
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | bytearray):
+        return False
+    try:
+        return all(map(right, sized(values)))
+    except TypeError:
+        return False
 
 
 def wrong_argument(function: Callable[..., Any], name: str, arguments: dict[str, Any]) -> TypeError | None:
@@ -333,6 +360,7 @@ __all__ = [
     "own",
     "own_list",
     "settle",
+    "sized",
     "wait_devices",
     "wait_value",
     "wait_values",

@@ -32,10 +32,11 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
     Make tensors with `plait.tensor`, `plait.zeros` and their family; `Tensor(data)` makes one of the default dtype.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_sizes")
+    __slots__ = ("__dict__", "__weakref__", "_held", "_sizes")
     __hash__ = object.__hash__
     __array_priority__ = 1000  # NumPy leaves `array * tensor` to the tensor
     _sizes: Size
+    _held: dict[int, Any]  # functions of hooks, by their keys: see _kept
 
     if TYPE_CHECKING:  # the operators, which are installed below
 
@@ -278,6 +279,8 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
                 n = check(_core.bind_TensorShape(self._h, address(buffer)))
                 self._sizes = sizes = Size(buffer[:n])
                 return sizes
+            if name == "_held":
+                raise AttributeError(name)
             from plait._missing import absent
 
             raise absent("tensor", "Tensor", name, type(self))

@@ -266,8 +266,8 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
         out: where the results go
 
     Returns:
-        the solution; the squared norms of input X - b, of matrices of more rows than columns and full rank; the
-        ranks; the singular values.
+        the solution; the squared norms of input X - b, of matrices of more rows than columns and full rank, but for
+        "gelsy"; the ranks; the singular values.
 
     Raises:
         LinAlgError: for "gels" and a matrix whose rank is not full.
@@ -280,7 +280,8 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     x = _ops.linalg_lstsq(input, right, -1.0 if rcond is None else rcond)
     rank = matrix_rank(input, rtol=rcond)
     none = _ops.empty(0, dtype=input.dtype, device=input.device)
-    full = input.is_meta or bool(_ops.all(_ops.eq(rank, min(m, n))).item())
+    gelsy = driver is None or driver == "gelsy"
+    full = not gelsy and (input.is_meta or bool(_ops.all(_ops.eq(rank, min(m, n))).item()))
     if driver == "gels" and not full:
         raise LinAlgError("linalg.lstsq: a matrix has not the full rank that driver 'gels' wants; use 'gelsy'")
     residuals = _ops.sum(_ops.square(_ops.matmul(input, x) - right), -2) if m > n and full else none
@@ -469,6 +470,8 @@ def matrix_exp(input: Tensor) -> Tensor:
         raise ValueError(f"matrix_exp: want square matrices, got shape {list(input.shape)}")
     if input.numel() == 0:
         return _ops.clone(input)
+    if input.dtype.itemsize == 2:  # squarings multiply what is rounded off
+        return matrix_exp(input.float()).to(input.dtype)
     size = _ops.amax(_ops.sum(_ops.abs(input.detach()), -1)).item()
     squarings = max(0, int(size).bit_length()) if math.isfinite(size) else 0
     x = input / 2.0**squarings
@@ -516,7 +519,8 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None
         )
     eye = _ops.expand(_ops.eye(m, n, dtype=input.dtype, device=input.device), input.shape)
     vectors = _ops.tril(input, -1) + eye
-    result = eye
+    # Without reflections a constant, which follows from the input all the same.
+    result = eye if tau.shape[-1] else _ops.where(_ops.eq(eye, eye), eye, input)
     with without_autocast():
         for i in reversed(range(tau.shape[-1])):
             v = vectors[..., i : i + 1]

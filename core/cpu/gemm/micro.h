@@ -3,52 +3,63 @@
 // How far ahead of its use a packed panel of B is asked for. Past its end lies the next panel.
 #define PREFETCH_BYTES 12288
 
-// Each sum runs over k in order in one accumulator, then C is added: the bits of an element do not depend on the tile
-// it is in.
+// Products that one accumulator sums up before they are added to the rest. The error of a sum grows with the root of its
+// length; a sum of such sums has that of its longest part.
+#define CHAIN 96
+
+// Each sum runs over k in order, CHAIN steps at a time, and its parts are added to C in order: the bits of an element do
+// not depend on the tile it is in.
 LOCAL void NAME(multiply)(const int mr, const int nv, int64_t k, const T *restrict a, int64_t a_row, int64_t a_col,
                           const T *restrict b, int64_t b_row, const int packed, T *restrict out, int64_t out_row,
                           int add) {
   V acc[MR][NV];
   T *row = out;
 #pragma GCC unroll 16
-  for (int i = 0; i < mr; i++, row += out_row) {
-    __builtin_prefetch(row, 1);
-#pragma GCC unroll 4
-    for (int j = 0; j < nv; j++) acc[i][j] = (V){0};
-  }
+  for (int i = 0; i < mr; i++, row += out_row) __builtin_prefetch(row, 1);
   // One pointer for three rows: an address has room for a base and one or two steps.
   const T *rows[(MR + 2) / 3];
 #pragma GCC unroll 4
   for (int i = 0; i < (mr + 2) / 3; i++) rows[i] = a + 3 * i * a_row;
 #pragma GCC unroll 1
-  for (int64_t p = 0; p < k; p++) {
-    if (packed) {
-#pragma GCC unroll 4
-      for (int j = 0; j < nv * LANES * (int)sizeof(T); j += 64) __builtin_prefetch((const char *)b + PREFETCH_BYTES + j);
-    }
-    V y[NV];
-#pragma GCC unroll 4
-    for (int j = 0; j < nv; j++) y[j] = *(const V *)(b + j * LANES);
+  do {
+    int64_t steps = k < CHAIN ? k : CHAIN;
 #pragma GCC unroll 16
     for (int i = 0; i < mr; i++) {
-      V x = rows[i / 3][i % 3 * a_row] - (V){0};  // in every lane
 #pragma GCC unroll 4
-      for (int j = 0; j < nv; j++) acc[i][j] += x * y[j];
+      for (int j = 0; j < nv; j++) acc[i][j] = (V){0};
     }
+#pragma GCC unroll 1
+    for (int64_t p = 0; p < steps; p++) {
+      if (packed) {
 #pragma GCC unroll 4
-    for (int i = 0; i < (mr + 2) / 3; i++) rows[i] += a_col;
-    b += b_row;
-  }
-  row = out;
+        for (int j = 0; j < nv * LANES * (int)sizeof(T); j += 64) __builtin_prefetch((const char *)b + PREFETCH_BYTES + j);
+      }
+      V y[NV];
+#pragma GCC unroll 4
+      for (int j = 0; j < nv; j++) y[j] = *(const V *)(b + j * LANES);
 #pragma GCC unroll 16
-  for (int i = 0; i < mr; i++, row += out_row) {
+      for (int i = 0; i < mr; i++) {
+        V x = rows[i / 3][i % 3 * a_row] - (V){0};  // in every lane
 #pragma GCC unroll 4
-    for (int j = 0; j < nv; j++) {
-      V *to = (V *)(row + j * LANES);
-      if (add) acc[i][j] += *to;
-      *to = acc[i][j];
+        for (int j = 0; j < nv; j++) acc[i][j] += x * y[j];
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < (mr + 2) / 3; i++) rows[i] += a_col;
+      b += b_row;
     }
-  }
+    row = out;
+#pragma GCC unroll 16
+    for (int i = 0; i < mr; i++, row += out_row) {
+#pragma GCC unroll 4
+      for (int j = 0; j < nv; j++) {
+        V *to = (V *)(row + j * LANES);
+        if (add) acc[i][j] += *to;
+        *to = acc[i][j];
+      }
+    }
+    add = 1;
+    k -= steps;
+  } while (k > 0);
 }
 
 #define MICRO(mr, nv) \
@@ -102,6 +113,7 @@ MICROS(3)
 
 
 #undef PREFETCH_BYTES
+#undef CHAIN
 #undef MICRO
 #undef MICROS
 #undef MICROS_5

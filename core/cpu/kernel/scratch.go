@@ -20,6 +20,7 @@ type Context struct {
 	Memory Memory
 
 	pocket block
+	table  block
 	kept   atomic.Pointer[block] // of former calls, for the next; nil while a call uses it
 	lent   *block                // to the call that runs
 	bytes  int                   // of it that the call asked for
@@ -77,6 +78,21 @@ func (x *Context) borrow(n int) (unsafe.Pointer, error) {
 	return b.p, nil
 }
 
+// Table returns at least n bytes, aligned to 64, for what a kernel tells its C of the operands, until it returns or asks again. They do
+// not count against the budget, as the operands of the call do not: a call that had room for its operands has room for their table.
+func (x *Context) Table(n int) (unsafe.Pointer, error) {
+	if n <= x.table.size {
+		return x.table.p, nil
+	}
+	system{}.Free(x.table.p, x.table.size)
+	x.table = block{}
+	p, size, err := system{}.Alloc(max(n, 4<<10))
+	if err == nil {
+		x.table = block{p, size}
+	}
+	return p, err
+}
+
 // Done says that the kernel has returned.
 func (x *Context) Done() {
 	if x.lent != nil {
@@ -105,6 +121,8 @@ func (x *Context) FreeScratch() {
 		x.Memory.Free(x.pocket.p, x.pocket.size)
 		x.pocket = block{}
 	}
+	system{}.Free(x.table.p, x.table.size)
+	x.table = block{}
 }
 
 // system is a [Memory] that nobody accounts for.

@@ -168,7 +168,7 @@ func (a *arg) goValue() string {
 		if a.ptr {
 			return "dtype(" + v + ")"
 		}
-		return "dtypeOrDefault(" + v + ")"
+		return "valid(" + v + ")"
 	case deviceArg:
 		return "deviceOrDefault(" + v + ")"
 	case generatorArg:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 
 def operand(value: Any, name: str = "operand") -> Tensor:
@@ -126,7 +128,16 @@ def numpy_names(function: F) -> F:
     return wrapped  # type: ignore[return-value]
 
 
-def with_out(function: F) -> F:
+class WithOut(Protocol[P, R_co]):
+    """A function that can be called with `out`, too."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @overload
+    def __call__(self, *args: Any, out: Any, **kwargs: Any) -> R_co: ...
+
+
+def with_out(function: Callable[P, R_co]) -> WithOut[P, R_co]:
     """Lets a function also take `out`, a tensor, or several, for the result, and NumPy's names of arguments."""
 
     names = _renamed(function)
@@ -134,7 +145,7 @@ def with_out(function: F) -> F:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
-            return function(*args)
+            return function(*args)  # type: ignore[call-arg]
         out = kwargs.pop("out", None)
         if not names.keys().isdisjoint(kwargs):
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}

@@ -273,19 +273,33 @@ def _bool() -> DType:
 
 
 def isin(
-    elements: Operand,
-    test_elements: Operand,
+    elements: Operand | None = None,
+    test_elements: Operand | None = None,
     *,
     assume_unique: bool = False,
     invert: bool = False,
     out: Tensor | None = None,
+    element: Number | None = None,
+    test_element: Number | None = None,
 ) -> Tensor:
-    """Returns where the elements are among others."""
+    """Returns where the elements are among others.
+
+    Args:
+        elements: a tensor or a number, which may be called element
+        test_elements: the others, a tensor or a number, which may be called test_element
+        assume_unique: no element comes twice; has no effect
+        invert: return where they are not instead
+        out: where the result goes
+    """
     from plait._arrays import tensor
     from plait._tensor import Tensor
 
-    like = elements if isinstance(elements, Tensor) else test_elements
-    left, right = (v if isinstance(v, Tensor) else tensor(v, device=like.device) for v in (elements, test_elements))
+    for many, one, name in ((elements, element, "element"), (test_elements, test_element, "test_element")):
+        if (many is None) == (one is None):
+            raise TypeError(f"isin: want {name}s or {name}, got {'neither' if one is None else 'both'}")
+    pair = element if elements is None else elements, test_element if test_elements is None else test_elements
+    where = next((v.device for v in pair if isinstance(v, Tensor)), None)
+    left, right = (v if isinstance(v, Tensor) else tensor(v, device=where) for v in pair)
     return store(out, _ops.isin(left, right, invert))
 
 

@@ -136,7 +136,16 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 
 @numpy_names
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Returns the elements at indices along a dimension, of the flat tensor by default."""
+    """Returns the elements at indices along a dimension, of the flat tensor by default.
+
+    Args:
+        input: the elements
+        indices: along the dimension; negative ones count from its end
+        dim: the dimension; None means that of the flat tensor, where indices are not negative
+        out: where the result goes
+    """
+    if dim is not None:
+        indices = _ops.where(_ops.lt(indices, 0), indices + input.shape[dim], indices)
     return store(out, _ops.take_along_dim(input, indices, dim))
 
 
@@ -164,12 +173,21 @@ def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False) -> Ten
 
 
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """Returns a contiguous copy with `src` written where a view of the given sizes and strides would lie."""
-    at = _ops.as_strided(
-        _ops.reshape(_ops.arange(0, end=input.numel(), device=input.device), (-1,)), size, stride, storage_offset or 0
+    """Returns a contiguous copy with `src` where `as_strided` of the tensor would lie: positions are the storage's."""
+    length = input.untyped_storage().nbytes() // input.element_size()
+    start = input.storage_offset()
+    places = _ops.arange(0, end=length, device=input.device)
+    at = _ops.as_strided(places, size, stride, start if storage_offset is None else storage_offset)
+    if list(at.shape) != list(src.shape):
+        raise ShapeError(f"as_strided_scatter: src has shape {list(src.shape)}, want {list(at.shape)}")
+    if not src.numel():
+        return _ops.clone(input)
+    # The element of src, if any, that each element of the storage, and so of the tensor, is replaced by.
+    which = _ops.index_put(
+        _ops.full_like(places, -1), [_ops.ravel(at)], _ops.arange(0, end=src.numel(), device=src.device)
     )
-    flat = _ops.index_put(_ops.reshape(input, (-1,)), [_ops.reshape(at, (-1,))], _ops.reshape(src, (-1,)))
-    return _ops.reshape(flat, input.shape)
+    which = _ops.as_strided(which, input.shape, input.stride(), start)
+    return _ops.where(_ops.lt(which, 0), input, _ops.take(src, _ops.clamp(which, min=0)))
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:

@@ -216,11 +216,21 @@ def numel(input: Tensor) -> int:
     return input.numel()
 
 
-def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
-    """Returns the dtype of the result of arithmetic on two tensors or numbers."""
-    pair = [operand(tensor, "result_type"), operand(other, "result_type")]
-    if not any(isinstance(v, TensorBase) for v in (tensor, other)):
-        kinds = [number(v)[0] for v in (tensor, other)]
+def result_type(
+    tensor: Tensor | Number | None = None,
+    other: Tensor | Number | None = None,
+    *,
+    scalar: Number | None = None,
+    scalar1: Number | None = None,
+    scalar2: Number | None = None,
+) -> DType:
+    """Returns the dtype of the result of arithmetic on two tensors or numbers, each under one of the names."""
+    given = [v for v in (tensor, other, scalar, scalar1, scalar2) if v is not None]
+    if len(given) != 2:
+        raise TypeError(f"result_type: want two tensors or numbers, got {len(given)}")
+    pair = [operand(v, "result_type") for v in given]
+    if not any(isinstance(v, TensorBase) for v in given):
+        kinds = [number(v)[0] for v in given]
         return dt.get_default_dtype() if -1 in kinds else dt.bool_ if kinds == [-3, -3] else dt.int64
     operands = handles(pair)
     return dt.DTYPES[check(_core.bind_ResultDtype(address(operands), 2))]

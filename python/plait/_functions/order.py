@@ -160,14 +160,14 @@ def histogram(
     """
     flat = _ops.ravel(input.detach())
     if isinstance(bins, int):
-        low, high = range if range is not None else (0.0, 0.0)
+        low, high = range if range is not None else (0.0, 0.0) if flat.numel() else (0.0, 1.0)
         if range is None and flat.numel():
             low, high = _ops.amin(flat).item(), _ops.amax(flat).item()
         if low == high:
             low, high = low - 0.5, high + 0.5
         edges = _ops.linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     else:
-        edges = bins
+        edges = _ops.clone(bins)
     n = edges.numel() - 1
     at = _ops.searchsorted(edges, flat, False, True) - 1
     at = _ops.where(_ops.eq(flat, edges[-1]), n - 1, at)
@@ -260,7 +260,17 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0,
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """Returns the covariances of variables in rows."""
+    """Returns the covariances of variables in rows; waits for weights.
+
+    Args:
+        input: the variables, one a row
+        correction: what the number of observations is lessened by
+        fweights: how often each observation is there: integers of at least 0
+        aweights: how much each observation matters: numbers of at least 0
+    """
+    for name, weights in (("fweights", fweights), ("aweights", aweights)):
+        if weights is not None and not weights.is_meta and bool(_ops.any(_ops.lt(weights, 0)).item()):
+            raise ValueError(f"cov: {name} must not be negative")
     return _ops.cov(input, correction, fweights, aweights)
 
 

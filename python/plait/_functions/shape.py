@@ -311,6 +311,8 @@ def sum_to_size(self: Tensor, size: int | Sequence[int] = (), *more: int) -> Ten
     kept = self.shape[lead:] if lead >= 0 else ()
     if lead < 0 or any(n not in (1, have) for n, have in zip(want, kept, strict=True)):
         raise ShapeError(f"sum_to_size: size {list(want)} does not broadcast to shape {list(self.shape)}")
+    if not want:
+        return _ops.sum(self)
     dims = [*range(lead), *(lead + i for i, n in enumerate(want) if n == 1 and kept[i] != 1)]
     return _ops.reshape(_ops.sum(self, dims, True), want) if dims else self
 

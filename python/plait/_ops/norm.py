@@ -120,13 +120,13 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
 _rms_norm = _core.bind_RmsNorm
 
 
-def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float = -1.0) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, *, eps: float) -> Tensor:
     """The input, divided by the root of its mean square over its last dimensions.
 
     Args:
         normalized_shape: the sizes of the input's last dimensions, over which it is normalised
         weight: factors, of the normalised shape
-        eps: added to the mean square; negative: the dtype's machine epsilon
+        eps: added to the mean square; NaN: the dtype's machine epsilon
     """
     try:
         normalized_shape_list = int_list(normalized_shape)

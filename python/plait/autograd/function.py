@@ -6,6 +6,7 @@ import functools
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 from plait import _core, _ops
 from plait._kept import collect, keep
@@ -29,6 +30,18 @@ class FunctionCtx:
         self._saved: list[tuple[Tensor | Packed | None, int, int]] | None = None
         self._run = 0
         self._outputs: dict[str, Any] = {}  # attributes that have outputs in them: see _Output
+        self._made: list[tuple[ref[Tensor], int]] = []  # the outputs, once they are the node's, and their numbers
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if (made := self.__dict__.get("_made")) and name not in _OWN:
+            at = {id(t): i for t, i in ((r(), i) for r, i in made) if t is not None}
+            held = _without_place(value, at)
+            self._outputs.pop(name, None)
+            if held is not value:
+                self._outputs[name] = held
+                self.__dict__.pop(name, None)
+                return
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__.get("_outputs", {})
@@ -40,15 +53,16 @@ class FunctionCtx:
         if self._outputs.pop(name, None) is None:
             super().__delattr__(name)
 
-    def _let_go(self, at: dict[int, int]) -> None:
+    def _let_go(self, at: dict[int, int], outputs: list[Any]) -> None:
         """Keeps attributes that have outputs in them without their place in the graph, which refers to the context: a
-        cycle that Python's collector does not see."""
+        cycle that Python's collector does not see. So are those that are set later."""
         for name, value in list(self.__dict__.items()):
             if name not in _OWN:
-                held = _mapped(value, lambda v: _Output(v, at[id(v)]) if isinstance(v, Tensor) and id(v) in at else v)
+                held = _without_place(value, at)
                 if held is not value:
                     self._outputs[name] = held
                     del self.__dict__[name]
+        self._made = [(ref(o), i) for i, o in enumerate(outputs) if isinstance(o, Tensor)]
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors for `backward`, which gets them as `saved_tensors`."""
@@ -119,6 +133,11 @@ class _Output:
         return self._tensor
 
 
+def _without_place(value: Any, at: dict[int, int]) -> Any:
+    """Returns a value with outputs in it, whose numbers at has by their identity, as what a context keeps of them."""
+    return _mapped(value, lambda v: _Output(v, at[id(v)]) if isinstance(v, Tensor) and id(v) in at else v)
+
+
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """Returns a value, or what is in a list, tuple or dict, changed; the value itself where nothing is."""
     if type(value) in (list, tuple):
@@ -183,7 +202,7 @@ class Function:
         at = cls._attach(ctx, inputs, outputs, list_)
         ctx._saved = [_save(t, at) for t in ctx._to_save]
         ctx._to_save = ctx._dirty = ctx._plain = ()
-        ctx._let_go(at)
+        ctx._let_go(at, outputs)
         return type(output)(outputs) if isinstance(output, tuple | list) else outputs[0]
 
     @classmethod

@@ -117,7 +117,13 @@ class SpawnContext:
     ) -> None:
         threading.current_thread().working = True  # type: ignore[attr-defined]
         handle = self._groups[number]
-        context = _core.bind_RankNew(number, device)
+        try:
+            context = check(_core.bind_RankNew(number, device))
+        except BaseException as error:
+            _core.bind_GroupAbort(handle, self._note(number, error))
+            _core.bind_GroupClose(handle)
+            _core.bind_ObjectRelease(handle)
+            return
         _core.bind_ModeSet(mode)
         before = _core.bind_ModeGet()
         _core.bind_ModeSet(_core.bind_RankMode(context))

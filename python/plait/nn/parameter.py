@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait._runtime import check
 from plait._tensor import Tensor
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 PARAMETER, BUFFER = 1, 5  # the engine's categories of memory
 
@@ -92,7 +96,7 @@ class UninitializedTensor:
 
     __slots__ = ()
 
-    def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+    def materialize(self: Any, shape: Any, device: DeviceLike | None = None, dtype: DType | None = None) -> None:
         """Gives the tensor its shape, with undefined values, and makes it an ordinary one."""
         made: Tensor = _ops.empty(tuple(shape), device=device or self.device, dtype=dtype or self.dtype)
         adopt(self, made)
@@ -122,7 +126,7 @@ class UninitializedParameter(UninitializedTensor, Parameter):  # type: ignore[mi
     __slots__ = ()
     cls_to_become = Parameter
 
-    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+    def __new__(cls, requires_grad: bool = True, device: DeviceLike | None = None, dtype: DType | None = None) -> Any:
         """Returns a parameter without elements."""
         made = _shared(cls, _ops.empty(0, device=device, dtype=dtype), PARAMETER)
         made.requires_grad = requires_grad
@@ -139,7 +143,11 @@ class UninitializedBuffer(UninitializedTensor, Buffer):  # type: ignore[misc]
     cls_to_become = Buffer
 
     def __new__(
-        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+        cls,
+        requires_grad: bool = False,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
+        persistent: bool = True,
     ) -> Any:
         """Returns a buffer without elements."""
         made = _shared(cls, _ops.empty(0, device=device, dtype=dtype), BUFFER)

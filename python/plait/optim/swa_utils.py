@@ -6,7 +6,7 @@ import itertools
 from array import array
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait import _core
 from plait._arrays import tensor
@@ -16,6 +16,9 @@ from plait._tensor import Tensor
 from plait.nn import Module
 from plait.optim.lr_scheduler import LRScheduler
 from plait.optim.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tensor]:
@@ -84,7 +87,7 @@ class AveragedModel(Module):
     def __init__(
         self,
         model: Module,
-        device: Any = None,
+        device: DeviceLike | None = None,
         avg_fn: Callable[[Tensor, Tensor, Any], Tensor] | None = None,
         multi_avg_fn: Callable[[list[Tensor], list[Tensor], Any], None] | None = None,
         use_buffers: bool = False,
@@ -128,7 +131,7 @@ class AveragedModel(Module):
 
 
 @no_grad()
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike | None = None) -> None:
     """Computes the running statistics of a model's batch normalisation anew, in one pass over data.
 
     Args:

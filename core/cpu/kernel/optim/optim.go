@@ -51,11 +51,11 @@ func step(ctx *kernel.Context, c *core.Call) error {
 	if n == 0 {
 		return nil
 	}
-	scratch, err := ctx.Scratch(n * C.sizeof_plaitk_optim_tensor)
+	table, err := ctx.Table(n * C.sizeof_plaitk_optim_tensor)
 	if err != nil {
 		return err
 	}
-	tensors := unsafe.Slice((*C.plaitk_optim_tensor)(scratch), n)
+	tensors := unsafe.Slice((*C.plaitk_optim_tensor)(table), n)
 	at := 0
 	for i := range tensors {
 		p, ints := &c.Outs[at], c.Ints[3*i:]
@@ -76,35 +76,42 @@ func step(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// spans describes a list of tensors, with room behind it for the partial sums of its chunks, if wanted.
-func spans(ctx *kernel.Context, list []core.Operand, partial bool) (*C.plaitk_optim_span, *C.double, error) {
-	bytes := len(list) * C.sizeof_plaitk_optim_span
-	total := bytes
-	if partial {
-		for i := range list {
-			total += 8 * (list[i].Numel()/C.PLAITK_OPTIM_CHUNK + 1)
-		}
-	}
-	scratch, err := ctx.Scratch(total + 8)
+// spans describes a list of tensors.
+func spans(ctx *kernel.Context, list []core.Operand) (*C.plaitk_optim_span, error) {
+	table, err := ctx.Table((len(list) + 1) * C.sizeof_plaitk_optim_span)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	spans := unsafe.Slice((*C.plaitk_optim_span)(scratch), len(list))
+	spans := unsafe.Slice((*C.plaitk_optim_span)(table), len(list))
 	for i := range list {
 		o := &list[i]
 		spans[i] = C.plaitk_optim_span{data: (*C.char)(o.Ptr()), dtype: C.int64_t(o.DType), n: C.int64_t(o.Numel())}
 	}
-	return (*C.plaitk_optim_span)(scratch), (*C.double)(unsafe.Add(scratch, bytes)), nil
+	return (*C.plaitk_optim_span)(table), nil
+}
+
+// partial returns room for the sums of the chunks of a list of tensors.
+func partial(ctx *kernel.Context, list []core.Operand) (*C.double, error) {
+	chunks := 1
+	for i := range list {
+		chunks += list[i].Numel()/C.PLAITK_OPTIM_CHUNK + 1
+	}
+	scratch, err := ctx.Scratch(8 * chunks)
+	return (*C.double)(scratch), err
 }
 
 // norm writes the p-norm of everything in Ins, or its p-th power, to the 0-d Outs[0]. Floats: p; Ints: 1 for the root.
 func norm(ctx *kernel.Context, c *core.Call) error {
-	list, partial, err := spans(ctx, c.Ins, true)
+	list, err := spans(ctx, c.Ins)
+	if err != nil {
+		return err
+	}
+	sums, err := partial(ctx, c.Ins)
 	if err != nil {
 		return err
 	}
 	p := c.Floats[0]
-	v := float64(C.plaitk_optim_power_sum(workers(ctx), list, C.int64_t(len(c.Ins)), C.double(p), partial))
+	v := float64(C.plaitk_optim_power_sum(workers(ctx), list, C.int64_t(len(c.Ins)), C.double(p), sums))
 	if c.Ints[0] != 0 && !math.IsInf(p, 0) && p != 0 {
 		if p == 2 {
 			v = math.Sqrt(v)
@@ -145,7 +152,7 @@ func clip(ctx *kernel.Context, c *core.Call) error {
 }
 
 func multiply(ctx *kernel.Context, c *core.Call, factor float64) error {
-	list, _, err := spans(ctx, c.Outs, false)
+	list, err := spans(ctx, c.Outs)
 	if err != nil {
 		return err
 	}
@@ -157,7 +164,7 @@ func multiply(ctx *kernel.Context, c *core.Call, factor float64) error {
 // was not finite.
 func unscale(ctx *kernel.Context, c *core.Call) error {
 	last := len(c.Outs) - 1
-	list, _, err := spans(ctx, c.Outs[:last], false)
+	list, err := spans(ctx, c.Outs[:last])
 	if err != nil {
 		return err
 	}
@@ -168,7 +175,7 @@ func unscale(ctx *kernel.Context, c *core.Call) error {
 
 // clamp clamps everything in Outs to plus and minus Floats[0].
 func clamp(ctx *kernel.Context, c *core.Call) error {
-	list, _, err := spans(ctx, c.Outs, false)
+	list, err := spans(ctx, c.Outs)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._functions._common import with_out
 from plait._warnings import warn
 
 if TYPE_CHECKING:
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 prelu, gelu, glu, logsigmoid, tanhshrink = _ops.prelu, _ops.gelu, _ops.glu, _ops.logsigmoid, _ops.tanhshrink
-softsign, softplus, hardshrink, softshrink = _ops.softsign, _ops.softplus, _ops.hardshrink, _ops.softshrink
+softsign, softplus, softshrink = _ops.softsign, _ops.softplus, _ops.softshrink
+hardshrink = with_out(_ops.hardshrink)
 sigmoid, tanh = _ops.sigmoid, _ops.tanh
 relu_, elu_, celu_, selu_ = _ops.relu_, _ops.elu_, _ops.celu_, _ops.selu_
 leaky_relu_, hardtanh_, threshold_ = _ops.leaky_relu_, _ops.hardtanh_, _ops.threshold_

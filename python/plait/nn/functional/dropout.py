@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def _drop(function: Callable[..., Tensor], input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     if not 0 <= p <= 1:
         raise ValueError(f"{function.__name__}: the probability must lie between 0 and 1, got {p}")
+    if not training and not input.dtype.is_floating_point:
+        return input
     out = function(input, p, training)
     return _ops.copy_(input, out) if inplace and out is not input else out
 

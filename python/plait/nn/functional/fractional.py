@@ -47,6 +47,8 @@ def _pool(
         raise ValueError(f"{name}: windows of {kernel} give no output of {out} for shape {list(input.shape)}")
     if samples is None:
         samples = _ops.rand(*x.shape[:2], nd, dtype=x.dtype, device=x.device)
+    elif single:
+        samples = _ops.narrow(samples, 0, 0, 1)  # as PyTorch takes those of the first of a batch
     flat: Any = 0
     for d in range(nd):
         # The samples' last entry is the last dimension's, but of volumes the first is the first's.

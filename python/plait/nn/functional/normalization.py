@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Returns the input divided by the root of the mean square of its last dimensions."""
-    return _ops.rms_norm(input, normalized_shape, weight, -1.0 if eps is None else eps)
+    return _ops.rms_norm(input, normalized_shape, weight, eps=math.nan if eps is None else eps)
 
 
 def group_norm(

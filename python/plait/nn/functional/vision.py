@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._runtime import sized
 from plait._warnings import warn
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _scale_list(name: str, value: Any, nd: int) -> Any:
         return value
     if len(value) != nd:
         raise ValueError(f"interpolate: {name} must have an entry for each of {nd} spatial dimensions, got {value!r}")
-    return list(value)
+    return list(sized(value))
 
 
 def interpolate(

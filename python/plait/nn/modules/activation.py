@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from plait import _ops
 from plait._tensor import Tensor
@@ -10,6 +10,10 @@ from plait.nn import functional as F
 from plait.nn import init
 from plait.nn.modules.linear import new_parameter
 from plait.nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 
 class _InPlace(Module):
@@ -267,7 +271,9 @@ class Softplus(Module):
 class PReLU(Module):
     """x where it is positive, else x times a slope that is trained: one, or one per channel."""
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: DeviceLike | None = None, dtype: DType | None = None
+    ) -> None:
         super().__init__()
         self.num_parameters, self.init = num_parameters, init
         self.weight = new_parameter(num_parameters, device=device, dtype=dtype)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from plait import _ops
 from plait._tensor import Tensor
 from plait.nn.modules.container import ModuleList, Sequential
 from plait.nn.modules.linear import Linear
 from plait.nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 
 class ASMoutput(NamedTuple):
@@ -39,8 +43,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         cutoffs: Sequence[int],
         div_value: float = 4.0,
         head_bias: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         cuts = list(cutoffs)

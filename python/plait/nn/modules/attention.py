@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._tensor import Tensor
@@ -10,6 +10,10 @@ from plait.nn import functional as F
 from plait.nn import init
 from plait.nn.modules.linear import NonDynamicallyQuantizableLinear, new_parameter
 from plait.nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 
 class MultiheadAttention(Module):
@@ -40,8 +44,8 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
@@ -50,7 +54,7 @@ class MultiheadAttention(Module):
         self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
         self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
         self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         same = self._qkv_same_embed_dim
         for name, width in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
             p = None if same else new_parameter(embed_dim, width, **where)

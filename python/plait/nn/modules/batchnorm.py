@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from plait import _ops
 from plait._dtype import int64
@@ -11,6 +11,10 @@ from plait.nn import functional as F
 from plait.nn import init
 from plait.nn.modules.linear import new_parameter
 from plait.nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 
 class _NormBase(Module):
@@ -31,8 +35,8 @@ class _NormBase(Module):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
         bias: bool = True,
     ) -> None:
         super().__init__()
@@ -135,8 +139,8 @@ class _InstanceNorm(_NormBase):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from plait._tensor import Tensor
 from plait.nn import functional as F
 from plait.nn import init
 from plait.nn.modules.linear import new_parameter
 from plait.nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -38,8 +42,8 @@ class _ConvNd(Module):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
         output_padding: Any = 0,
     ) -> None:
         super().__init__()
@@ -133,8 +137,8 @@ class _Conv(_ConvNd):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
@@ -205,8 +209,8 @@ class _ConvTranspose(_ConvNd):
         bias: bool = True,
         dilation: Any = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         if padding_mode != "zeros" or isinstance(padding, str):
             raise ValueError(f"{type(self).__name__}: padding must be numbers, and of zeros")

@@ -66,7 +66,9 @@ class LazyLinear(LazyModuleMixin, Linear):
 
     cls_to_become = Linear
 
-    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, out_features: int, bias: bool = True, device: DeviceLike | None = None, dtype: DType | None = None
+    ) -> None:
         super().__init__(0, 0, False)
         self.out_features = out_features
         self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -175,8 +177,8 @@ class _LazyNorm(LazyModuleMixin, _NormBase):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -214,8 +216,8 @@ class _LazyInstanceNorm(_LazyNorm):
         momentum: float = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
         *,
         bias: bool = True,
     ) -> None:

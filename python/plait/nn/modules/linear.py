@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._tensor import Tensor
@@ -11,8 +11,12 @@ from plait.nn import init
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
 
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
-def new_parameter(*shape: int, device: Any = None, dtype: Any = None) -> Parameter:
+
+def new_parameter(*shape: int, device: DeviceLike | None = None, dtype: DType | None = None) -> Parameter:
     """Returns a parameter with undefined values."""
     return Parameter(_ops.empty(shape, device=device, dtype=dtype))
 
@@ -39,7 +43,12 @@ class Linear(Module):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -86,8 +95,8 @@ class Bilinear(Module):
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         if in1_features <= 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait import _dtype as dt
 from plait import _ops
@@ -23,6 +23,9 @@ from plait.nn.modules._hooks import (
 from plait.nn.modules._state import StateMethods
 from plait.nn.modules._tree import new_tables
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
 
 T = TypeVar("T", bound="Module")
 
@@ -179,13 +182,13 @@ class Module(StateMethods, HookMethods):
         """Moves parameters and buffers to the CPU and returns self."""
         return self.to(device="cpu")
 
-    def cuda(self: T, device: Any = None) -> T:
+    def cuda(self: T, device: DeviceLike | None = None) -> T:
         """Moves parameters and buffers to a GPU, the current one by default, and returns self."""
         return self.to(device="gpu" if device is None else device)
 
     gpu = cuda
 
-    def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
+    def to_empty(self: T, *, device: DeviceLike, recurse: bool = True) -> T:
         """Moves parameters and buffers to a device without their values, and returns self."""
         return self._apply(lambda t: _ops.empty_like(t, device=device), recurse=recurse)
 

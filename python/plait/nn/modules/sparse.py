@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from plait._tensor import Tensor
 from plait.nn import functional as F
@@ -10,6 +10,10 @@ from plait.nn import init
 from plait.nn.modules.linear import new_parameter
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 
 def _row(name: str, padding_idx: int | None, rows: int) -> int | None:
@@ -27,7 +31,9 @@ class _Table(Module):
     embedding_dim: int
     padding_idx: int | None
 
-    def _make_weight(self, _weight: Tensor | None, freeze: bool, device: Any, dtype: Any) -> None:
+    def _make_weight(
+        self, _weight: Tensor | None, freeze: bool, device: DeviceLike | None, dtype: DType | None
+    ) -> None:
         shape = [self.num_embeddings, self.embedding_dim]
         if _weight is None:
             self.weight = new_parameter(*shape, device=device, dtype=dtype)
@@ -71,8 +77,8 @@ class Embedding(_Table):
         sparse: bool = False,
         _weight: Tensor | None = None,
         _freeze: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -147,8 +153,8 @@ class EmbeddingBag(_Table):
         _weight: Tensor | None = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait import _core
 from plait._runtime import call, own
 from plait._tensor import Tensor
 from plait.nn.modules.batchnorm import _BatchNorm
 from plait.nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -35,8 +39,8 @@ class SyncBatchNorm(_BatchNorm):
         affine: bool = True,
         track_running_stats: bool = True,
         process_group: Any = None,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
         *,
         bias: bool = True,
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._tensor import Tensor
@@ -17,6 +17,10 @@ from plait.nn.modules.dropout import Dropout
 from plait.nn.modules.linear import Linear
 from plait.nn.modules.module import Module
 from plait.nn.modules.normalization import LayerNorm
+
+if TYPE_CHECKING:
+    from plait._device import DeviceLike
+    from plait._dtype import dtype as DType
 
 Activation = str | Callable[[Tensor], Tensor]
 
@@ -33,7 +37,7 @@ def _copies(module: Module, n: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
-def causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
+def causal_mask(size: int, device: DeviceLike | None = None, dtype: DType | None = None) -> Tensor:
     """Returns the mask [size, size] that hides later positions, to be added to scores."""
     hidden = _ops.full(size, size, fill_value=float("-inf"), device=device, dtype=dtype)
     return _ops.triu(hidden, 1)
@@ -72,11 +76,11 @@ class TransformerEncoderLayer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, **where)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
         self.dropout = Dropout(dropout)
@@ -129,11 +133,11 @@ class TransformerDecoderLayer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, **where)
         self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, **where)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
@@ -294,11 +298,11 @@ class Transformer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         of_layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
         if custom_encoder is not None:
             self.encoder = custom_encoder
@@ -354,6 +358,8 @@ class Transformer(Module):
         )
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+    def generate_square_subsequent_mask(
+        sz: int, device: DeviceLike | None = None, dtype: DType | None = None
+    ) -> Tensor:
         """Returns the mask [sz, sz] that hides later positions, to be added to scores."""
         return causal_mask(sz, device, dtype)

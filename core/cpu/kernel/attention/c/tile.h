@@ -5,6 +5,10 @@
 
 // Queries of a tile.
 #define LANES ((int64_t)(256 / sizeof(T)))
+// Products that one accumulator sums up.
+#define CHAIN 64
+// Exponentials that one accumulator sums up.
+#define SUMMED 16
 // Elements of a vector.
 #define WIDTH ((int64_t)(VECTOR / sizeof(T)))
 
@@ -12,33 +16,43 @@ typedef T FN(vec) __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_al
 
 PLAIT_INLINE int64_t FN(pad)(int64_t n) { return (n + WIDTH - 1) / WIDTH * WIDTH; }
 
-// c[i][j] (+)= sum over l of a[i*row + l*step] * b[l*ldb + j], for mr rows and nv vectors of j.
+// c[i][j] (+)= sum over l of a[i*row + l*step] * b[l*ldb + j], for mr rows and nv vectors of j. Sums run CHAIN steps at a
+// time and are then added to what is there: the error of a sum grows with the root of its length.
 PLAIT_INLINE TARGET void FN(micro)(const int mr, const int nv, const T *a, int64_t row, int64_t step, const T *b,
                                    int64_t ldb, T *c, int64_t ldc, int64_t k, bool add) {
   FN(vec) acc[4][4];
-#pragma GCC unroll 4
-  for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 4
-    for (int j = 0; j < nv; j++) {
-      acc[i][j] = add ? *(const FN(vec) *)(c + i * ldc + j * WIDTH) : (FN(vec)){0};
-    }
-  }
-  for (int64_t l = 0; l < k; l++) {
-    FN(vec) y[4];
-#pragma GCC unroll 4
-    for (int j = 0; j < nv; j++) y[j] = *(const FN(vec) *)(b + l * ldb + j * WIDTH);
+  do {
+    int64_t steps = min64(k, CHAIN);
 #pragma GCC unroll 4
     for (int i = 0; i < mr; i++) {
-      T x = a[i * row + l * step];
 #pragma GCC unroll 4
-      for (int j = 0; j < nv; j++) acc[i][j] += x * y[j];
+      for (int j = 0; j < nv; j++) acc[i][j] = (FN(vec)){0};
     }
-  }
+    for (int64_t l = 0; l < steps; l++) {
+      FN(vec) y[4];
 #pragma GCC unroll 4
-  for (int i = 0; i < mr; i++) {
+      for (int j = 0; j < nv; j++) y[j] = *(const FN(vec) *)(b + l * ldb + j * WIDTH);
 #pragma GCC unroll 4
-    for (int j = 0; j < nv; j++) *(FN(vec) *)(c + i * ldc + j * WIDTH) = acc[i][j];
-  }
+      for (int i = 0; i < mr; i++) {
+        T x = a[i * row + l * step];
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++) acc[i][j] += x * y[j];
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 4
+      for (int j = 0; j < nv; j++) {
+        FN(vec) *to = (FN(vec) *)(c + i * ldc + j * WIDTH);
+        if (add) acc[i][j] += *to;
+        *to = acc[i][j];
+      }
+    }
+    add = true;
+    a += steps * step;
+    b += steps * ldb;
+    k -= steps;
+  } while (k > 0);
 }
 
 // The same for m rows and n columns; n is a multiple of WIDTH, and rows of b and c are that long.
@@ -164,7 +178,7 @@ static TARGET void FN(forward_tile)(const struct job *j, int64_t batch, int64_t 
   T ot[max64(1, vdim) * LANES] __attribute__((aligned(64)));
   T s[KEYS * LANES] __attribute__((aligned(64)));
   T keep[a->dropout ? KEYS * LANES : 1] __attribute__((aligned(64)));
-  T max[LANES], sum[LANES], alpha[LANES], safe[LANES];
+  T max[LANES], sum[LANES], of_tile[LANES], alpha[LANES], safe[LANES];
   FN(transpose_in)(qp, a->q.row, n, dim, lanes, (T)a->scale, qt);
   memset(ot, 0, sizeof ot);
   for (int64_t q = 0; q < lanes; q++) {
@@ -191,16 +205,21 @@ static TARGET void FN(forward_tile)(const struct job *j, int64_t batch, int64_t 
       // Without a maximum yet, any finite value makes exp(s - safe) what it must be: 0, or NaN.
       safe[q] = max[q] == -(T)INFINITY ? 0 : max[q];
       alpha[q] = EXP(before - safe[q]);
-      sum[q] *= alpha[q];
     }
-    for (int64_t k = 0; k < keys; k++) {
+    for (int64_t k0 = 0; k0 < keys; k0 += SUMMED) {
+      T part[LANES];
+      for (int64_t q = 0; q < lanes; q++) part[q] = 0;
+      for (int64_t k = k0; k < min64(k0 + SUMMED, keys); k++) {
 #pragma omp simd
-      for (int64_t q = 0; q < lanes; q++) {
-        T p = EXP(s[k * LANES + q] - safe[q]);
-        s[k * LANES + q] = p;
-        sum[q] += p;
+        for (int64_t q = 0; q < lanes; q++) {
+          T p = EXP(s[k * LANES + q] - safe[q]);
+          s[k * LANES + q] = p;
+          part[q] += p;
+        }
       }
+      for (int64_t q = 0; q < lanes; q++) of_tile[q] = k0 == 0 ? part[q] : of_tile[q] + part[q];
     }
+    for (int64_t q = 0; q < lanes; q++) sum[q] = sum[q] * alpha[q] + of_tile[q];
     if (a->dropout) {
       FN(dropout_tile)(a, batch, head, key, keys, query, lanes, keep);
       FN(multiply)(s, s, keep, keys, lanes);
@@ -328,5 +347,7 @@ static TARGET void FN(combine_dq)(const struct job *j, int64_t batch, int64_t he
 }
 
 #undef LANES
+#undef CHAIN
+#undef SUMMED
 #undef WIDTH
 #endif

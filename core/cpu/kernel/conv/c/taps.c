@@ -15,7 +15,7 @@
 #define CHUNKS 32
 #define POSITIONS 512
 #define COPY_ELEMENTS (256 << 10)
-// Products summed up in registers before they are added to the rest.
+// Products of a position that are made before those of the next ones.
 #define K_BLOCK 256
 
 // The work on one lattice.

@@ -11,6 +11,9 @@ typedef T NAME(vec) __attribute__((vector_size(VB), aligned(sizeof(T)), may_alia
 #define LANES ((int)(VB / sizeof(T)))
 #define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 
+// Products that one register sums up before they are added to the rest: the error of a sum grows with the root of its length.
+#define CHAIN 96
+
 #define TAPS(MR, NV)                                                                                                  \
   ATTR static void NAME(taps_##MR##x##NV)(int64_t kc, const void *va, const int64_t *koff, const void *vx,            \
                                           const int64_t *base, void *vacc, int64_t ld, int add) {                     \
@@ -19,14 +22,24 @@ typedef T NAME(vec) __attribute__((vector_size(VB), aligned(sizeof(T)), may_alia
     NAME(vec) s[MR][NV];                                                                                              \
     const T *b[NV];                                                                                                   \
     EACH(v, NV) b[v] = x + base[v];                                                                                   \
-    EACH(i, MR) EACH(v, NV) s[i][v] = add ? *(const NAME(vec) *)(acc + i * ld + v * LANES) : (NAME(vec)){0};          \
-    for (int64_t k = 0; k < kc; k++, a += MR) {                                                                       \
-      int64_t o = koff[k];                                                                                            \
-      NAME(vec) xv[NV];                                                                                               \
-      EACH(v, NV) xv[v] = *(const NAME(vec) *)(b[v] + o);                                                             \
-      EACH(i, MR) EACH(v, NV) s[i][v] += a[i] * xv[v];                                                                \
-    }                                                                                                                 \
-    EACH(i, MR) EACH(v, NV) *(NAME(vec) *)(acc + i * ld + v * LANES) = s[i][v];                                       \
+    do {                                                                                                              \
+      int64_t steps = kc < CHAIN ? kc : CHAIN;                                                                        \
+      EACH(i, MR) EACH(v, NV) s[i][v] = (NAME(vec)){0};                                                               \
+      for (int64_t k = 0; k < steps; k++, a += MR) {                                                                  \
+        int64_t o = koff[k];                                                                                          \
+        NAME(vec) xv[NV];                                                                                             \
+        EACH(v, NV) xv[v] = *(const NAME(vec) *)(b[v] + o);                                                           \
+        EACH(i, MR) EACH(v, NV) s[i][v] += a[i] * xv[v];                                                              \
+      }                                                                                                               \
+      EACH(i, MR) EACH(v, NV) {                                                                                       \
+        NAME(vec) *to = (NAME(vec) *)(acc + i * ld + v * LANES);                                                      \
+        if (add) s[i][v] += *to;                                                                                      \
+        *to = s[i][v];                                                                                                \
+      }                                                                                                               \
+      add = 1;                                                                                                        \
+      koff += steps;                                                                                                  \
+      kc -= steps;                                                                                                    \
+    } while (kc > 0);                                                                                                 \
   }
 
 #if VB == 64
@@ -136,6 +149,7 @@ static const plaitk_conv_micro NAME(micro) = {
 #undef LANES
 #undef EACH
 #undef TAPS
+#undef CHAIN
 #undef DOTS
 #undef EVEN4
 #undef ODD4

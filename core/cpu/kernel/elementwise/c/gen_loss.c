@@ -590,7 +590,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_i64) {
   return 0;
 }
 
-// grad * (where(t != -1, 1, 0) - where(t != 1, where(margin - x >= 0, 1, 0), 0))
+// grad * (where(t != -1, 1, 0) - where(t != 1, where(margin - x > 0, 1, 0), 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -602,12 +602,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float t_ = in2[i];
-    out0[i] = grad_ * (((t_ != -1.0f) ? 1.0f : 0.0f) - ((t_ != 1.0f) ? (((margin_ - x_) >= 0.0f) ? 1.0f : 0.0f) : 0.0f));
+    out0[i] = grad_ * (((t_ != -1.0f) ? 1.0f : 0.0f) - ((t_ != 1.0f) ? (((margin_ - x_) > 0.0f) ? 1.0f : 0.0f) : 0.0f));
   }
   return 0;
 }
 
-// grad * (where(t != -1, 1, 0) - where(t != 1, where(margin - x >= 0, 1, 0), 0))
+// grad * (where(t != -1, 1, 0) - where(t != 1, where(margin - x > 0, 1, 0), 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -619,7 +619,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double t_ = in2[i];
-    out0[i] = grad_ * (((t_ != -1.0) ? 1.0 : 0.0) - ((t_ != 1.0) ? (((margin_ - x_) >= 0.0) ? 1.0 : 0.0) : 0.0));
+    out0[i] = grad_ * (((t_ != -1.0) ? 1.0 : 0.0) - ((t_ != 1.0) ? (((margin_ - x_) > 0.0) ? 1.0 : 0.0) : 0.0));
   }
   return 0;
 }
@@ -728,7 +728,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_t_f64) {
   return 0;
 }
 
-// where(t > 0, t * (log(t) - x), 0)
+// where(t == 0, 0, t * (log(t) - x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -737,12 +737,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
     const float t_ = in1[i];
-    out0[i] = ((t_ > 0.0f) ? (t_ * (plait_vm_logf(t_) - x_)) : 0.0f);
+    out0[i] = ((t_ == 0.0f) ? 0.0f : (t_ * (plait_vm_logf(t_) - x_)));
   }
   return 0;
 }
 
-// where(t > 0, t * (log(t) - x), 0)
+// where(t == 0, 0, t * (log(t) - x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -751,12 +751,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
-    out0[i] = ((t_ > 0.0) ? (t_ * (plait_vm_log(t_) - x_)) : 0.0);
+    out0[i] = ((t_ == 0.0) ? 0.0 : (t_ * (plait_vm_log(t_) - x_)));
   }
   return 0;
 }
 
-// where(t > 0, grad * (log(t) + 1 - x), 0)
+// where(t == 0, 0, grad * (log(t) + 1 - x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -767,12 +767,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float t_ = in2[i];
-    out0[i] = ((t_ > 0.0f) ? (grad_ * (plait_vm_logf(t_) + 1.0f - x_)) : 0.0f);
+    out0[i] = ((t_ == 0.0f) ? 0.0f : (grad_ * (plait_vm_logf(t_) + 1.0f - x_)));
   }
   return 0;
 }
 
-// where(t > 0, grad * (log(t) + 1 - x), 0)
+// where(t == 0, 0, grad * (log(t) + 1 - x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -783,7 +783,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double t_ = in2[i];
-    out0[i] = ((t_ > 0.0) ? (grad_ * (plait_vm_log(t_) + 1.0 - x_)) : 0.0);
+    out0[i] = ((t_ == 0.0) ? 0.0 : (grad_ * (plait_vm_log(t_) + 1.0 - x_)));
   }
   return 0;
 }

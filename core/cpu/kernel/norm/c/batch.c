@@ -183,8 +183,11 @@ void plaitk_norm_batch_forward(plait_pool *pool, int dtype, int wdtype, int trai
     param_store(rstd, acc, c, r);
     if (var) param_store(var, acc, c, v);
     if (is_short(&a)) set_coef(&a, a.column_mean, c, m);
-    set_coef(&a, a.coef[0], c, w ? r * param_load(w, wdtype, c) : r);
-    set_coef(&a, a.coef[1], c, b ? param_load(b, wdtype, c) : 0);
+    double scale = w ? r * param_load(w, wdtype, c) : r;
+    set_coef(&a, a.coef[0], c, scale);
+    // The mean that is subtracted is rounded; what it lacks goes into the sum that follows.
+    double rest = param_load(mean, acc, c) - m;
+    set_coef(&a, a.coef[1], c, (b ? param_load(b, wdtype, c) : 0) + (rest == rest ? rest * scale : 0));
   }
   run(pool, &a, APPLY);
 }

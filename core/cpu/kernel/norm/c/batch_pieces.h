@@ -28,46 +28,59 @@ PLAIT_CLONES static void FN(segment_apply)(const struct batch_args *a, int64_t p
   }
 }
 
-PLAIT_CLONES static void FN(column_stats)(const struct batch_args *a, int64_t row, int64_t rows, int64_t column,
-                                          int64_t count, double *sum_out, double *m2_out) {
-  ACC s[COLUMN_BLOCK], mean[COLUMN_BLOCK];
-  const T *x = (const T *)a->x + row * a->columns + column;
-  for (int64_t j = 0; j < count; j++) s[j] = 0;
-  int64_t i = 0, step = a->columns;
+// Sets off and m2 to the sums of x - center and of its square.
+PLAIT_INLINE void FN(column_deviations)(const T *x, int64_t rows, int64_t step, int64_t count, const ACC *center, ACC *off,
+                                        ACC *m2) {
+  for (int64_t j = 0; j < count; j++) off[j] = m2[j] = 0;
+  int64_t i = 0;
   for (; i + 3 < rows; i += 4) {
     const T *xi = x + i * step;
 #pragma omp simd
-    for (int64_t j = 0; j < count; j++)
-      s[j] += (LOAD(xi[j]) + LOAD(xi[j + step])) + (LOAD(xi[j + 2 * step]) + LOAD(xi[j + 3 * step]));
-  }
-  for (; i < rows; i++) {
-    const T *xi = x + i * step;
-#pragma omp simd
-    for (int64_t j = 0; j < count; j++) s[j] += LOAD(xi[j]);
-  }
-  for (int64_t j = 0; j < count; j++) {
-    mean[j] = s[j] / (ACC)rows;
-    s[j] = 0;
-  }
-  for (i = 0; i + 1 < rows; i += 2) {
-    const T *xi = x + i * step;
-#pragma omp simd
     for (int64_t j = 0; j < count; j++) {
-      ACC d0 = LOAD(xi[j]) - mean[j], d1 = LOAD(xi[j + step]) - mean[j];
-      s[j] += d0 * d0 + d1 * d1;
+      ACC d0 = LOAD(xi[j]) - center[j], d1 = LOAD(xi[j + step]) - center[j];
+      ACC d2 = LOAD(xi[j + 2 * step]) - center[j], d3 = LOAD(xi[j + 3 * step]) - center[j];
+      off[j] += (d0 + d1) + (d2 + d3);
+      m2[j] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
     }
   }
   for (; i < rows; i++) {
     const T *xi = x + i * step;
 #pragma omp simd
     for (int64_t j = 0; j < count; j++) {
-      ACC d = LOAD(xi[j]) - mean[j];
-      s[j] += d * d;
+      ACC d = LOAD(xi[j]) - center[j];
+      off[j] += d;
+      m2[j] += d * d;
     }
   }
+}
+
+// As moments does for rows.
+PLAIT_CLONES static void FN(column_stats)(const struct batch_args *a, int64_t row, int64_t rows, int64_t column,
+                                          int64_t count, double *sum_out, double *m2_out) {
+  ACC center[COLUMN_BLOCK], off[COLUMN_BLOCK], m2[COLUMN_BLOCK];
+  int64_t step = a->columns;
+  const T *x = (const T *)a->x + row * step + column;
+  for (int64_t j = 0; j < count; j++) center[j] = 0;
+  for (int64_t i = 0; i < SAMPLES; i++) {
+    const T *xi = x + i * rows / SAMPLES * step;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) center[j] += LOAD(xi[j]) / SAMPLES;
+  }
+  FN(column_deviations)(x, rows, step, count, center, off, m2);
+  int far = 0;
+  for (int64_t j = 0; j < count; j++) far |= (double)off[j] * (double)off[j] > (double)m2[j] * (double)rows * FAR_SHARE;
+  if (far) {
+    for (int64_t j = 0; j < count; j++) {
+      ACC shift = off[j] / (ACC)rows;
+      if (shift == shift) center[j] += shift;
+    }
+    FN(column_deviations)(x, rows, step, count, center, off, m2);
+  }
   for (int64_t j = 0; j < count; j++) {
-    sum_out[j] = (double)mean[j] * (double)rows;
-    m2_out[j] = (double)s[j];
+    // From an infinite center there are no deviations.
+    double more = off[j] == off[j] ? (double)off[j] : 0, v = (double)m2[j] - more * more / (double)rows;
+    sum_out[j] = (double)center[j] * (double)rows + more;
+    m2_out[j] = v < 0 ? 0 : v;
   }
 }
 

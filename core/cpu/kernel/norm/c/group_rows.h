@@ -13,7 +13,8 @@ PLAIT_CLONES static void FN(group_rows)(const struct group_args *a, int64_t firs
     for (int64_t k = 0; k < per; k++) {
       int64_t c = r % a->groups * per + k;
       ACC scale = a->w ? rstd * ((const ACC *)a->w)[c] : rstd;
-      FN(affine)(x + k * inner, y + k * inner, inner, mean, scale, a->b ? ((const ACC *)a->b)[c] : 0);
+      ACC shift = FN(mean_shift)(m, mean, scale) + (a->b ? ((const ACC *)a->b)[c] : 0);
+      FN(affine)(x + k * inner, y + k * inner, inner, mean, scale, shift);
     }
   }
 }

@@ -1,20 +1,20 @@
 // Layer and RMS norm of contiguous rows. Row r uses the weights of group r % groups.
 #ifdef FN
 
-// y = (x - mean)*rstd*w + b, where w and b may be NULL.
-PLAIT_INLINE void FN(layer_out)(const T *x, T *y, const ACC *w, const ACC *b, int64_t n, ACC mean, ACC rstd) {
+// y = ((x - mean)*rstd + shift)*w + b, where w and b may be NULL.
+PLAIT_INLINE void FN(layer_out)(const T *x, T *y, const ACC *w, const ACC *b, int64_t n, ACC mean, ACC rstd, ACC shift) {
   if (w && b) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd * w[i] + b[i]);
+    for (int64_t i = 0; i < n; i++) y[i] = STORE(((LOAD(x[i]) - mean) * rstd + shift) * w[i] + b[i]);
   } else if (w) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd * w[i]);
+    for (int64_t i = 0; i < n; i++) y[i] = STORE(((LOAD(x[i]) - mean) * rstd + shift) * w[i]);
   } else if (b) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd + b[i]);
+    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd + (shift + b[i]));
   } else {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd);
+    for (int64_t i = 0; i < n; i++) y[i] = STORE((LOAD(x[i]) - mean) * rstd + shift);
   }
 }
 
@@ -24,20 +24,20 @@ PLAIT_CLONES static void FN(layer_rows)(const struct layer_args *a, int64_t firs
   for (int64_t r = first; r < first + rows; r++) {
     const T *x = (const T *)a->x + r * n;
     T *y = (T *)a->y + r * n;
-    double m = 0, m2 = a->rms ? FN(sum_squares)(x, n, 0) : FN(moments)(x, n, &m);
-    ACC mean = (ACC)m, rstd = (ACC)(1 / sqrt(m2 / (double)n + a->eps));
+    double m = 0, m2 = a->rms ? FN(sum_squares)(x, n) : FN(moments)(x, n, &m);
+    ACC mean = (ACC)m, rstd = (ACC)(1 / sqrt(m2 / (double)n + a->eps)), shift = FN(mean_shift)(m, mean, rstd);
     if (a->mean) ((ACC *)a->mean)[r] = mean;
     if (a->rstd) ((ACC *)a->rstd)[r] = rstd;
     const ACC *w = a->w ? (const ACC *)a->w + r % a->groups * n : NULL;
     const ACC *b = a->b ? (const ACC *)a->b + r % a->groups * n : NULL;
     if (!a->stream) {
-      FN(layer_out)(x, y, w, b, n, mean, rstd);
+      FN(layer_out)(x, y, w, b, n, mean, rstd, shift);
       continue;
     }
     for (int64_t i = 0, len; i < n; i += len) {
       len = plait_stream_part(y + i, n - i, sizeof(T));
       plait_fetch(x + n + i, len * (int64_t)sizeof(T));
-      FN(layer_out)(x + i, part, w ? w + i : NULL, b ? b + i : NULL, len, mean, rstd);
+      FN(layer_out)(x + i, part, w ? w + i : NULL, b ? b + i : NULL, len, mean, rstd, shift);
       plait_stream(y + i, part, len * (int64_t)sizeof(T));
     }
   }

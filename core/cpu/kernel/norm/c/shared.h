@@ -12,6 +12,9 @@
 #define SUM_BLOCK 4096
 // Mean and squared deviations are taken over blocks of this size, which stay in the first cache, and then combined.
 #define STAT_BLOCK 4096
+// Elements whose mean stands for that of a block at first, and the share of the squared deviations from it that may be its own.
+#define SAMPLES 8
+#define FAR_SHARE 0.8
 // Elements that make a chunk worth handing to another thread.
 #define CHUNK_ELEMENTS 16384
 // Columns that one step of a column sum holds on the stack.

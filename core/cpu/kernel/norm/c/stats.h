@@ -18,8 +18,8 @@ PLAIT_INLINE double FN(sum)(const T *x, int64_t n) {
   return total;
 }
 
-// Returns the sum of (x - mean)^2.
-PLAIT_INLINE double FN(sum_squares)(const T *x, int64_t n, ACC mean) {
+// Returns the sum of squares.
+PLAIT_INLINE double FN(sum_squares)(const T *x, int64_t n) {
   double total = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
     int64_t end = min64(n, b + SUM_BLOCK), i = b;
@@ -27,13 +27,13 @@ PLAIT_INLINE double FN(sum_squares)(const T *x, int64_t n, ACC mean) {
     for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
 #pragma omp simd
       for (int l = 0; l < PLAIT_LANES; l++) {
-        ACC d = LOAD(x[i + l]) - mean;
+        ACC d = LOAD(x[i + l]);
         s[l] += d * d;
       }
     }
 #pragma omp simd
     for (int64_t l = 0; l < end - i; l++) {
-      ACC d = LOAD(x[i + l]) - mean;
+      ACC d = LOAD(x[i + l]);
       s[l] += d * d;
     }
     PLAIT_FOLD_LANES(s, PLAIT_PLUS)
@@ -42,20 +42,50 @@ PLAIT_INLINE double FN(sum_squares)(const T *x, int64_t n, ACC mean) {
   return total;
 }
 
-// Sets *mean and returns the sum of squared deviations from it. Each block is read twice while it is in the cache, and
-// the blocks are combined by Chan, Golub and LeVeque's update.
+// Returns the sum of (x - center)^2 and sets *off to that of x - center, of at most STAT_BLOCK elements.
+PLAIT_INLINE double FN(deviations)(const T *x, int64_t n, ACC center, double *off) {
+  ACC s[PLAIT_LANES] = {0}, q[PLAIT_LANES] = {0};
+  int64_t i = 0;
+  for (; i + PLAIT_LANES <= n; i += PLAIT_LANES) {
+#pragma omp simd
+    for (int l = 0; l < PLAIT_LANES; l++) {
+      ACC d = LOAD(x[i + l]) - center;
+      s[l] += d;
+      q[l] += d * d;
+    }
+  }
+#pragma omp simd
+  for (int64_t l = 0; l < n - i; l++) {
+    ACC d = LOAD(x[i + l]) - center;
+    s[l] += d;
+    q[l] += d * d;
+  }
+  PLAIT_FOLD_LANES(s, PLAIT_PLUS)
+  PLAIT_FOLD_LANES(q, PLAIT_PLUS)
+  *off = (double)s[0];
+  return (double)q[0];
+}
+
+// Sets *mean and returns the sum of squared deviations from it. The deviations of a block are taken from the mean of a few of
+// its elements, and corrected by their own sum: what is subtracted then is small, and the mean has more digits than ACC. Where
+// these few say little, the block is read again. Blocks are combined by Chan, Golub and LeVeque's update.
 PLAIT_INLINE double FN(moments)(const T *x, int64_t n, double *mean) {
   double m = 0, m2 = 0;
   for (int64_t b = 0; b < n; b += STAT_BLOCK) {
     int64_t len = min64(n - b, STAT_BLOCK);
-    double bm = FN(sum)(x + b, len) / (double)len;
-    // The block's mean is rounded to ACC; the deviations are taken from the rounded value, and m2 corrected for it.
-    ACC rounded = (ACC)bm;
-    double off = bm - (double)rounded;
-    double bm2 = FN(sum_squares)(x + b, len, rounded) - (double)len * off * off;
-    double delta = bm - m, share = (double)len / (double)(b + len);
-    m += delta * share;
-    m2 += bm2 + delta * delta * (double)b * share;
+    double few[SAMPLES], off;
+    for (int64_t i = 0; i < SAMPLES; i++) few[i] = (double)LOAD(x[b + i * len / SAMPLES]);
+    ACC center = (ACC)((((few[0] + few[1]) + (few[2] + few[3])) + ((few[4] + few[5]) + (few[6] + few[7]))) / SAMPLES);
+    double bm2 = FN(deviations)(x + b, len, center, &off);
+    if (off * off > bm2 * (double)len * FAR_SHARE) {
+      center = (ACC)((double)center + off / (double)len);
+      bm2 = FN(deviations)(x + b, len, center, &off);
+    }
+    double shift = off / (double)len, share = (double)len / (double)(b + len);
+    // From an infinite center there are no deviations.
+    double bm = shift == shift ? (double)center + shift : (double)center, delta = bm - m;
+    m = delta - delta == 0 ? m + delta * share : m * (1 - share) + bm * share;
+    m2 += bm2 - shift * off + delta * delta * (double)b * share;
   }
   *mean = m;
   return m2 > 0 ? m2 : m2 != m2 ? m2 : 0;
@@ -105,6 +135,12 @@ PLAIT_INLINE void FN(grad_sums)(const T *x, const T *dy, const ACC *w, int64_t n
   }
   *s = total;
   *sx = totalx;
+}
+
+// What (x - mean)*scale lacks because mean was rounded to ACC: the mean of large numbers has digits below those of ACC.
+PLAIT_INLINE ACC FN(mean_shift)(double mean, ACC rounded, ACC scale) {
+  double rest = (double)rounded - mean;
+  return rest == rest ? (ACC)(rest * (double)scale) : 0;
 }
 
 // y = (x - mean)*scale + shift

@@ -160,8 +160,13 @@ MAX(f64, PLAIT_CLONES, double, double, SAME, SAME, -INFINITY)
       if (s->adaptive) {                                                                                              \
         for (int64_t o = 0; o < out; o++) {                                                                           \
           plaitk_pooling_window w = plaitk_pooling_window_at(s, 2, o);                                                \
-          T sum = 0;                                                                                                  \
-          for (int64_t c = w.start; c < w.start + w.count; c++) sum += m[c];                                          \
+          T sum = 0, eight[8] = {0};                                                                                  \
+          int64_t c = w.start, end = w.start + w.count;                                                               \
+          for (; c + 8 <= end; c += 8) {                                                                              \
+            for (int l = 0; l < 8; l++) eight[l] += m[c + l];                                                         \
+          }                                                                                                           \
+          for (; c < end; c++) sum += m[c];                                                                           \
+          sum += ((eight[0] + eight[1]) + (eight[2] + eight[3])) + ((eight[4] + eight[5]) + (eight[6] + eight[7]));   \
           y[o] = STORE(sum / (rows * (T)w.divisor));                                                                  \
         }                                                                                                             \
         continue;                                                                                                     \

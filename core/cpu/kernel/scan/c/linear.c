@@ -1,4 +1,4 @@
-// The linear recurrences of the derivatives of scans, on contiguous [outer, n, inner] tensors of floats:
+// The linear recurrences of the derivatives of scans, on contiguous [outer, n, inner] tensors of floats, of float32 in double:
 //   forward   y[i] = b[i] + a[i] y[i-1]
 //   reverse   y[i] = b[i] + a[i+1] y[i+1]
 // Each is the other's derivative with respect to b.
@@ -42,7 +42,7 @@
 
 LINEAR_LEAVES(linear_f16, uint16_t, float, LOAD_F16, STORE_F16)
 LINEAR_LEAVES(linear_bf16, uint16_t, float, LOAD_BF16, STORE_BF16)
-LINEAR_LEAVES(linear_f32, float, float, LOAD_SAME, STORE_SAME)
+LINEAR_LEAVES(linear_f32, float, double, LOAD_SAME, STORE_SAME)
 LINEAR_LEAVES(linear_f64, double, double, LOAD_SAME, STORE_SAME)
 
 typedef void (*linear_leaf)(const struct plaitk_linear *l, int64_t first, int64_t last);

@@ -1,0 +1,165 @@
+package gpu
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/plait-ml/plait/gpu/native"
+)
+
+// An driverThread is the one goroutine that calls a GPU's driver, which is not safe for several: it runs what it is given, and as
+// long as something is in flight it asks the driver what has ended.
+type driverThread struct {
+	gpu     *native.GPU
+	jobs    chan func()
+	pending []ending
+	eager   time.Duration
+	patient bool // of a GPU made of software
+}
+
+// An ending is something that the driver will end, and what to do then.
+type ending struct {
+	status native.Status
+	then   func(failed bool)
+}
+
+const (
+	// eager is how long the owner of a GPU asks without a pause whether something has ended; of one made of software it is less,
+	// because it takes the time from what it waits for.
+	eager         = 500 * time.Microsecond
+	eagerSoftware = 30 * time.Microsecond
+	// pause is how long it then sleeps between two questions. Timers of an idle Go program may be a millisecond late.
+	pause = 50 * time.Microsecond
+	// rest is the longest time between two questions to a GPU made of software, whose driver may compile for long before anything
+	// ends: it is a sixteenth of what the owner has waited already.
+	rest = 2 * time.Millisecond
+)
+
+// startDriverThread opens the GPU on the goroutine that will own it.
+func startDriverThread(a native.Adapter) (*driverThread, error) {
+	o := &driverThread{jobs: make(chan func(), 64), eager: eager}
+	if a.Software {
+		o.eager, o.patient = eagerSoftware, true
+	}
+	opened := make(chan error)
+	go func() {
+		gpu, err := native.Open(a.Index)
+		o.gpu = gpu
+		opened <- err
+		if err == nil {
+			o.serve()
+		}
+	}()
+	if err := <-opened; err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// post has the owner run fn some time.
+func (o *driverThread) post(fn func()) { o.jobs <- fn }
+
+// do has the owner run fn and waits for it. fn must not use the owner. A panic of fn is the caller's.
+func (o *driverThread) do(fn func()) {
+	done := make(chan any, 1)
+	o.jobs <- func() {
+		defer func() { done <- recover() }()
+		fn()
+	}
+	if x := <-done; x != nil {
+		panic(x)
+	}
+}
+
+// after has then run on the owner when status is done. The owner calls it.
+func (o *driverThread) after(status native.Status, then func(failed bool)) {
+	o.pending = append(o.pending, ending{status, then})
+}
+
+// serve runs jobs for ever. Should its goroutine end, with the thread that it was bound to or by a panic, another takes over;
+// after a panic nobody knows what the driver has been told, so the device is lost.
+func (o *driverThread) serve() {
+	defer func() {
+		if x := recover(); x != nil {
+			o.fail(x)
+		}
+		go o.serve()
+	}()
+	o.run()
+}
+
+// fail has the device count as lost for what a panic said.
+func (o *driverThread) fail(x any) {
+	o.gpu.Lose(fmt.Sprintf("internal error: %v\n%s", x, debug.Stack()))
+}
+
+func (o *driverThread) run() {
+	moved := time.Now()
+	for {
+		if len(o.pending) == 0 {
+			(<-o.jobs)()
+			moved = time.Now()
+			continue
+		}
+		select {
+		case fn := <-o.jobs:
+			fn()
+			moved = time.Now()
+			continue
+		default:
+		}
+		if o.look() {
+			moved = time.Now()
+			continue
+		}
+		waited := time.Since(moved)
+		if waited < o.eager {
+			runtime.Gosched()
+			continue
+		}
+		next := pause
+		if o.patient {
+			next = max(next, min(waited/16, rest))
+		}
+		if next < time.Millisecond {
+			native.Pause(next)
+			continue
+		}
+		select {
+		case fn := <-o.jobs:
+			fn()
+			moved = time.Now()
+		case <-time.After(next):
+		}
+	}
+}
+
+// look asks the driver what has ended and reports whether anything has.
+func (o *driverThread) look() bool {
+	o.gpu.Poll()
+	ended := false
+	lost := o.gpu.Lost()
+	list := o.pending
+	o.pending = nil // what runs below may add to it
+	var kept []ending
+	next := 0
+	defer func() { o.pending = slices.Concat(kept, list[next:], o.pending) }()
+	for next < len(list) {
+		e := list[next]
+		next++
+		done, failed := e.status.Done()
+		if !done && !lost {
+			kept = append(kept, e)
+			continue
+		}
+		ended = true
+		if done {
+			e.status.Free() // of a lost device the driver may still write the word
+		}
+		e.then(failed || lost)
+	}
+	return ended
+}

@@ -1,0 +1,137 @@
+package gpu
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/kernel/fusion"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// An encoder writes what kernels record to the batch that a stream's worker fills. It is the [Runtime] of its recorder.
+type encoder struct {
+	shader.Recorder
+	stream *stream
+	device *Device
+	batch  *batch
+	fusion fusion.Fusion
+	temps  []core.Memory // of the call being recorded
+
+	patience int // commands; see [stream.feed]
+}
+
+func newEncoder(s *stream) *encoder {
+	r := &encoder{stream: s, device: s.device, batch: s.newBatch(), patience: leastPatience}
+	r.Recorder.Runtime, r.Recorder.GPU = r, &s.device.target
+	return r
+}
+
+// Lookup implements [Runtime].
+func (r *encoder) Lookup(key shader.Key) (shader.Program, error) { return r.device.programs.get(key) }
+
+// Compile implements [Runtime].
+func (r *encoder) Compile(key shader.Key, buffers int, text string) (shader.Program, error) {
+	return r.device.programs.add(key, buffers, text)
+}
+
+// Launch implements [Runtime].
+func (r *encoder) Launch(p shader.Program, x, y, z int, params []uint32, mems []core.Memory) error {
+	key := groupKey{n: len(mems)}
+	for i, m := range mems {
+		key.slabs[i] = uint16(shader.Slab(m))
+	}
+	g, err := r.device.programs.group(key)
+	if err != nil {
+		return err
+	}
+	at := r.batch.putWords(max(r.device.limits.UniformAlignment, 16), params)
+	r.batch.list.Dispatch(p.(*program).pipeline, g, uint32(at), uint32(x), uint32(y), uint32(z))
+	r.device.dispatches.Add(1)
+	return nil
+}
+
+// Temp implements [Runtime].
+func (r *encoder) Temp(bytes int) (core.Memory, error) {
+	if core.AllocFault(r.stream, bytes) {
+		return core.Memory{}, core.Errorf(core.MemoryError, "allocate", "no room for %d bytes of scratch on %v", bytes, r.device)
+	}
+	class := sizeClass(bytes)
+	if b, ok := r.stream.scratch.take(class); ok {
+		r.temps = append(r.temps, b.memory)
+		return b.memory, nil
+	}
+	m, err := r.device.memory.take(class)
+	if err != nil {
+		r.device.EmptyCache()
+		if m, err = r.device.memory.take(class); err != nil {
+			return m, core.Errorf(core.MemoryError, "allocate", "no room for %d bytes of scratch on %v: %v", bytes, r.device, err)
+		}
+	}
+	r.temps = append(r.temps, m)
+	return m, nil
+}
+
+// Temps implements [Runtime].
+func (r *encoder) Temps() int { return len(r.temps) }
+
+// Release implements [Runtime]. Later calls may have the memory.
+func (r *encoder) Release(kept int) {
+	for _, m := range r.temps[kept:] {
+		r.stream.scratch.put(block{memory: m, freed: r.stream.taken.Load() + 1})
+	}
+	r.temps = r.temps[:kept]
+}
+
+// Flush implements [Runtime].
+func (r *encoder) Flush() {
+	if r.batch.full(fullBatch) {
+		r.stream.send(r)
+	}
+}
+
+// Feed implements [Runtime].
+func (r *encoder) Feed() { r.stream.feed(r) }
+
+// Settle implements [Runtime], also in the middle of a call.
+func (r *encoder) Settle() bool {
+	r.stream.send(r)
+	for r.stream.flying.Load() > 0 {
+		<-r.stream.wake
+	}
+	return r.device.lost.Load() == nil
+}
+
+// Clear implements [Runtime].
+func (r *encoder) Clear(o *core.Operand) {
+	slab, at := r.device.memory.slabOf(o.Memory)
+	size := o.DType.Size()
+	r.batch.list.Clear(slab.buffer, at+size*o.Offset, (size*o.Numel()+3)&^3)
+}
+
+// Upload implements [Runtime], by way of the batches' parameters.
+func (r *encoder) Upload(m core.Memory, words []uint32) {
+	slab, at := r.device.memory.slabOf(m)
+	for len(words) > 0 {
+		n := min(len(words), paramsRoom/16)
+		from := r.batch.putWords(4, words[:n])
+		r.batch.list.Copy(slab.buffer, at, r.device.params, from, 4*n)
+		words, at = words[n:], at+4*n
+		r.Flush()
+	}
+}
+
+// Check implements [Runtime].
+func (r *encoder) Check(c *core.Call, err func(c *core.Call, fault uint32) error) (m core.Memory, index uint32, failure error) {
+	s := r.stream
+	if s.faults.Handle == 0 {
+		if s.faults, failure = r.device.memory.take(4 * faultSlots); failure != nil {
+			return m, 0, core.Errorf(core.MemoryError, c.Op, "no room for the words in which faults are told: %v", failure)
+		}
+		slab, at := r.device.memory.slabOf(s.faults)
+		r.batch.list.Clear(slab.buffer, at, 4*faultSlots)
+	}
+	slot := len(r.batch.checks)
+	kept := &core.Call{Op: c.Op, Outs: slices.Clone(c.Outs), Ins: slices.Clone(c.Ins), Ints: slices.Clone(c.Ints), InPlace: c.InPlace}
+	r.batch.checks = append(r.batch.checks, check{kept, err})
+	return s.faults, shader.Word(s.faults) + uint32(slot), nil
+}

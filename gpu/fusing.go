@@ -1,0 +1,80 @@
+package gpu
+
+import (
+	"runtime/debug"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/kernel/fusion"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// fuse makes the call a member of the encoder's fusion, or of another that begins with it, and reports whether it did.
+func (s *stream) fuse(r *encoder, c *core.Call) bool {
+	if s.device.fusions.Off {
+		return false
+	}
+	m := fusion.Fusable(c)
+	if m == nil {
+		return false
+	}
+	number, bindings := s.taken.Load()+1, s.device.limits.Bindings
+	err := c.CheckInputs()
+	if err == nil && r.fusion.Join(&s.releases, bindings, c, m, number) {
+		return true
+	}
+	torn := r.fusion.Torn
+	r.encode(false)
+	if s.full(r.batch) {
+		s.send(r)
+	}
+	if err != nil {
+		return false
+	}
+	r.fusion.Torn = torn
+	return r.fusion.Join(&s.releases, bindings, c, m, number)
+}
+
+// encode puts what the members of the fusion do on the batch, and empties it: one program, or each member's own where there is none.
+// torn says that the fusion ends for want of time.
+func (r *encoder) encode(torn bool) {
+	f, s := &r.fusion, r.stream
+	if f.N == 0 {
+		return
+	}
+	f.Torn = f.Torn || torn
+	defer f.Reset()
+	f.Forget(&s.releases)
+	if f.N > 1 && s.device.lost.Load() == nil && r.fused() {
+		s.device.fused.Add(int64(f.N - 1))
+		return
+	}
+	for i := range f.Members[:f.N] {
+		s.perform(r, &f.Members[i].Call)
+	}
+}
+
+// fused dispatches the fusion as one program and reports whether there is one.
+func (r *encoder) fused() (done bool) {
+	f := &r.fusion
+	defer func() {
+		if x := recover(); x != nil {
+			err := core.Errorf(core.StateError, "gpu", "internal error: %v\n%s", x, debug.Stack())
+			r.stream.fail(err)
+			for i := range f.Members[:f.N] {
+				f.Members[i].Call.Fail(err)
+			}
+			done = true
+		}
+	}()
+	return f.Dispatch(&r.Recorder, &r.device.fusions, r.device.programs.fused)
+}
+
+// fused returns the program of a fusion, or nil if the device does not take it.
+func (p *programs) fused(key []byte, buffers int, text string) shader.Program {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if g := p.compile("fused", key, buffers, text); g.err == nil {
+		return g
+	}
+	return nil
+}

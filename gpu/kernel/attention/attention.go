@@ -1,0 +1,171 @@
+// Package attention computes scaled dot product attention and its gradients block by block, without the matrix of scores (Dao et al.,
+// FlashAttention, 2022).
+package attention
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("attention", attentionCall)
+	kernel.Register("attention_backward", attentionBackwardCall)
+}
+
+// An attentionProblem is scaled dot product attention of q [batch, heads, queries, dim] with k and v [batch, kv heads, keys,
+// dim]; a group of query heads shares a key head.
+type attentionProblem struct {
+	c                               *core.Call
+	q, k, v, mask                   *core.Operand
+	batch, kv, group, queries, keys int
+	dim, valueDim                   int
+	causal                          bool
+	scale, dropout                  float64
+}
+
+func newAttention(c *core.Call) *attentionProblem {
+	q, k, v := &c.Ins[0], &c.Ins[1], &c.Ins[2]
+	a := &attentionProblem{
+		c: c, q: q, k: k, v: v, batch: q.Shape[0], kv: k.Shape[1], queries: q.Shape[2], keys: k.Shape[2], dim: q.Shape[3],
+		valueDim: v.Shape[3], causal: c.Ints[0] != 0, scale: c.Floats[0], dropout: c.Floats[1],
+	}
+	if a.kv > 0 {
+		a.group = q.Shape[1] / a.kv
+	}
+	if c.Ins[3].Present() {
+		a.mask = &c.Ins[3]
+	}
+	return a
+}
+
+// sliceWidth is how many columns of its result a program has: longer vectors take several runs.
+const sliceWidth = 128
+
+// blocks begins the text of a program whose result has the given width and whose workgroups go over so many columns of scores.
+// column is the first column's parameter.
+func (a *attentionProblem) blocks(r *shader.Recorder, s *shader.Builder, width, column, scores int) (*blockText, error) {
+	// lavapipe ends loops after 65535 rounds; of a block's at most four products, two are along its vectors.
+	products := 2*shader.Ceil(max(a.dim, a.valueDim), blockDepth) + 2*blockSpan/blockDepth
+	if rounds := shader.Ceil(scores, blockSpan) * (products*(blockDepth+1) + 1); r.GPU.Software && rounds > 1<<16-1 {
+		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%d queries and %d keys are too many for %s", a.queries, a.keys, r.GPU.Name)
+	}
+	b := &blockText{unroll: s.Flag(!r.GPU.Software), column: s.Uint(column)}
+	b.groups = s.Specialize(max(shader.Ceil(min(width-column, sliceWidth), blockSide), 1))
+	if most := r.GPU.WorkgroupStorage; b.room() > most {
+		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%v has too little workgroup memory, %d bytes of %d", r.GPU, most, b.room())
+	}
+	return b, nil
+}
+
+// A headRange is some heads of some entries of the batch.
+type headRange struct{ batch, batches, head, heads int }
+
+// place adds the numbers of blocks and heads to a shader and returns the number of workgroups and statements that define
+// batch, place, the head's number, and row0. Those with more to do come first.
+func (h headRange) place(s *shader.Builder, rows int, last bool) (groups int, text string) {
+	n, stack := shader.Ceil(rows, blockSide), h.batches*h.heads
+	block := "group / " + s.Uint(stack)
+	stackWord, headsWord, count, batch, head := s.Uint(stack), s.Uint(h.heads), s.Uint(n*stack), s.Uint(h.batch), s.Uint(h.head)
+	if s.Flag(last) {
+		block = s.Uint(n-1) + " - " + block
+	}
+	text = fmt.Sprintf("  if (group >= %s) { return; }\n  let row0 = (%s) * %du;\n  let batch = %s + group %% %s / %s;\n", count, block, blockSide, batch, stackWord, headsWord)
+	return n * stack, text + fmt.Sprintf("  let place = %s + group %% %s;\n", head, headsWord)
+}
+
+// attentionCall: o, lse = f(q, k, v, mask) with ints causal, seed, offset and floats scale, dropout. lse are the logarithms of
+// the rows' sums of exponentials; a query that no key takes part in gets 0 and an lse of +inf.
+func attentionCall(r *shader.Recorder, c *core.Call) error {
+	a := newAttention(c)
+	if c.Outs[0].Numel() == 0 && c.Outs[1].Numel() == 0 {
+		return nil
+	}
+	for column := 0; column == 0 || column < a.valueDim; column += sliceWidth {
+		if err := a.forward(r, column); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forward computes the results' columns from one on.
+func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
+	s := shader.New(r, "attention")
+	heads := a.kv * a.group
+	queries, keys, dim, valueDim := s.Uint(a.queries), s.Uint(a.keys), s.Uint(a.dim), s.Uint(a.valueDim)
+	q, k := newVectors(s, "q", a.q, queries, dim, false), newVectors(s, "k", a.k, keys, dim, false)
+	v, o := newVectors(s, "v", a.v, keys, valueDim, false), newVectors(s, "o", &a.c.Outs[0], queries, valueDim, true)
+	lse := s.Out("lse", &a.c.Outs[1], expr.F32, expr.Number)
+	cells := a.cells(s, false)
+	b, err := a.blocks(r, s, a.valueDim, column, a.keys)
+	if err != nil {
+		return err
+	}
+	groups, place := headRange{batches: a.batch, heads: heads}.place(s, a.queries, a.causal)
+	return s.Run(r, groups, func() string {
+		b.WriteString(cells.functions())
+		b.memory()
+		b.open()
+		b.registers()
+		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
+		b.WriteString(q.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head") + o.at("batch", "head"))
+		b.accumulators("o", b.fours())
+		b.eachRow("  var l_$i = 0.0;\n")
+		b.WriteString("  var most = vec4<f32>(-" + shader.Infinity + ");\n") // of rows 4 li to 4 li + 3
+		end := keys
+		if a.causal {
+			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
+		}
+		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
+		next := scores
+		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
+		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
+		b.fetchOuter(scores)
+		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSpan)
+		b.accumulators("s", 1)
+		b.outer("s", scores)
+		b.fetchAdd(&v, "col0")
+		cells.scores(b, "s", "row0", "col0")
+		b.eachRow("  let m_$i = max(max(s_$i_0.x, s_$i_0.y), max(s_$i_0.z, s_$i_0.w));\n")
+		b.rows("m")
+		b.WriteString("  workgroupBarrier();\n  if (li < 16u) {\n    var m = most;\n")
+		for t := range blockAcross {
+			fmt.Fprintf(b, "    m = max(m, sh_p[%d][li]);\n", t)
+		}
+		b.WriteString("    let safe = select(m, vec4<f32>(), m == vec4<f32>(-" + shader.Infinity + "));\n" +
+			"    sh_x[0][li] = safe;\n    sh_x[1][li] = exp(most - safe);\n    most = m;\n  }\n  workgroupBarrier();\n")
+		b.WriteString("  let safe = sh_x[0][ty];\n  let shrunk = sh_x[1][ty];\n")
+		cells.drop(b, "row0", "col0")
+		b.eachRow("  s_$i_0 = exp(s_$i_0 - safe.$c);\n" +
+			"  l_$i = l_$i * shrunk.$c + (s_$i_0.x + s_$i_0.y + (s_$i_0.z + s_$i_0.w));\n")
+		if cells.dropped() != "" {
+			b.eachRow("  s_$i_0 = s_$i_0" + cells.dropped() + ";\n")
+		}
+		for h := range b.fours() {
+			b.eachRow(fmt.Sprintf("  o_$i_%d = o_$i_%d * shrunk.$c;\n", h, h))
+		}
+		b.put("s")
+		b.fetchOuter(next)
+		b.add("o", &v, "col0")
+		b.WriteString("  }\n  workgroupBarrier();\n")
+		b.rows("l")
+		b.WriteString("  workgroupBarrier();\n  if (li < 16u) {\n    var total = vec4<f32>();\n")
+		for t := range blockAcross {
+			fmt.Fprintf(b, "    total = total + sh_p[%d][li];\n", t)
+		}
+		b.WriteString("    sh_x[0][li] = select(1.0 / total, vec4<f32>(), total == vec4<f32>());\n")
+		for i := range 4 {
+			fmt.Fprintf(b, "    if (row0 + li * 4u + %du < %s) { st_lse(%s + (batch * %s + head) * %s + row0 + li * 4u + %du, select(most.%c + plait_log_f32(total.%c), %s, most.%c == -%s)); }\n",
+				i, queries, lse, cells.heads, queries, i, "xyzw"[i], "xyzw"[i], shader.Infinity, "xyzw"[i], shader.Infinity)
+		}
+		b.WriteString("  }\n  workgroupBarrier();\n")
+		b.WriteString("  let factor = sh_x[0][ty];\n")
+		b.store("o", &o, "row0", "factor.$c")
+		b.WriteString("}\n")
+		return b.String()
+	})
+}

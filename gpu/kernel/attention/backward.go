@@ -1,0 +1,265 @@
+package attention
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel/copying"
+	"github.com/plait-ml/plait/gpu/kernel/matmul"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// attentionBackwardCall: dq, dk, dv = f(q, k, v, mask, o, lse, do). Outputs may be absent. The weights are computed again from
+// the scores and lse, by blocks of keys for dk and dv. For dq they are computed once more by blocks of queries, or it is a product
+// with the gradients of scores that the blocks of keys left, for some heads at a time. Both give the same bits.
+func attentionBackwardCall(r *shader.Recorder, c *core.Call) error {
+	a := newAttention(c)
+	rows := a.batch * a.kv * a.group * a.queries
+	if rows*a.keys == 0 {
+		for i := range c.Outs {
+			if o := c.Outs[i]; o.Present() && o.Numel() > 0 {
+				zero := core.Call{Op: c.Op, Outs: []core.Operand{o}, Ins: []core.Operand{{IsNumber: true}}}
+				if err := copying.Copy(r, &zero); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	stats, err := r.Temp(8 * rows)
+	if err != nil {
+		return err
+	}
+	if err := a.rowStats(r, stats, rows); err != nil {
+		return err
+	}
+	if parts := a.scoreParts(r.GPU); parts != nil {
+		if scores, err := r.Temp(a.scoreBytes() * parts[0].batches * parts[0].heads); err == nil { // without room, twice
+			return a.throughScores(r, stats, rows, parts, scores)
+		}
+	}
+	if c.Outs[0].Present() {
+		for column := 0; column < a.dim; column += sliceWidth {
+			if err := a.queryGradients(r, stats, rows, column); err != nil {
+				return err
+			}
+		}
+	}
+	if !c.Outs[1].Present() && !c.Outs[2].Present() {
+		return nil
+	}
+	return a.keyColumns(r, stats, rows, a.keyHeads(), nil)
+}
+
+// keyHeads returns all heads of keys.
+func (a *attentionProblem) keyHeads() headRange { return headRange{batches: a.batch, heads: a.kv} }
+
+// rowStats writes the sums of o do of all rows, and after them their lse.
+func (a *attentionProblem) rowStats(r *shader.Recorder, stats core.Memory, rows int) error {
+	o, lse, do := &a.c.Ins[4], &a.c.Ins[5], &a.c.Ins[6]
+	s := shader.New(r, "attention_backward (rows)")
+	x, g := s.In("o", o, expr.F32, expr.Number), s.In("g", do, expr.F32, expr.Number)
+	l, to := s.In("lse", lse, expr.F32, expr.Number), s.FloatsOf("stats", stats)
+	count, heads, queries, dim := s.Uint(rows), s.Uint(a.kv*a.group), s.Uint(a.queries), s.Uint(a.valueDim)
+	at := func(o *core.Operand, first string) string {
+		return fmt.Sprintf("%s + row / (%s * %s) * %s + row / %s %% %s * %s + row %% %s * %s", first, heads, queries, s.Uint(o.Strides[0]),
+			queries, heads, s.Uint(o.Strides[1]), queries, s.Uint(o.Strides[2]))
+	}
+	atO, atG := at(o, x), at(do, g)
+	const lanes = 16
+	return s.Run(r, shader.Ceil(rows, shader.Threads/lanes), func() string {
+		text := fmt.Sprintf("var<workgroup> sums: array<array<f32, %d>, %d>;\n", lanes+1, shader.Threads/lanes) + fmt.Sprintf(shader.Entry, shader.Threads)
+		text += fmt.Sprintf("  let row = group * %du + li / %du;\n  let lane = li %% %du;\n  let first = %s;\n  let other = %s;\n  var sum = 0.0;\n", shader.Threads/lanes, lanes, lanes, atO, atG)
+		text += fmt.Sprintf("  if (row < %s) {\n    for (var j = lane; j < %s; j += %du) { sum = sum + ld_o(first + j) * ld_g(other + j); }\n  }\n", count, dim, lanes)
+		text += fmt.Sprintf("  sums[li / %du][lane] = sum;\n  workgroupBarrier();\n  if (lane > 0u || row >= %s) { return; }\n", lanes, count)
+		for t := 1; t < lanes; t++ {
+			text += fmt.Sprintf("  sum = sum + sums[li / %du][%d];\n", lanes, t)
+		}
+		return text + fmt.Sprintf("  stats[%s + row] = sum;\n  stats[%s + %s + row] = ld_lse(%s + row);\n}\n", to, to, count, l)
+	})
+}
+
+// queryGradients computes columns of dq.
+func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory, rows, column int) error {
+	s := shader.New(r, "attention_backward (queries)")
+	queries, keys, dim, valueDim := s.Uint(a.queries), s.Uint(a.keys), s.Uint(a.dim), s.Uint(a.valueDim)
+	q, k := newVectors(s, "q", a.q, queries, dim, false), newVectors(s, "k", a.k, keys, dim, false)
+	v, g := newVectors(s, "v", a.v, keys, valueDim, false), newVectors(s, "g", &a.c.Ins[6], queries, valueDim, false)
+	dq := newVectors(s, "dq", &a.c.Outs[0], queries, dim, true)
+	sums, count := s.FloatsOf("stats", stats), s.Uint(rows)
+	cells := a.cells(s, false)
+	b, err := a.blocks(r, s, a.dim, column, a.keys)
+	if err != nil {
+		return err
+	}
+	groups, place := headRange{batches: a.batch, heads: a.kv * a.group}.place(s, a.queries, a.causal)
+	return s.Run(r, groups, func() string {
+		b.WriteString(cells.functions())
+		b.memory()
+		b.open()
+		b.registers()
+		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
+		b.WriteString(q.at("batch", "head") + g.at("batch", "head") + dq.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
+		fmt.Fprintf(b, "  let rows0 = %s + (batch * %s + head) * %s + row0;\n", sums, cells.heads, queries)
+		b.eachRow("  let delta_$i = stats[rows0 + ty * 4u + $iu];\n  let lse_$i = stats[rows0 + " + count + " + ty * 4u + $iu];\n")
+		b.accumulators("dq", b.fours())
+		end := keys
+		if a.causal {
+			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
+		}
+		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
+		next, weights := scores, factors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true, paired: true}
+		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
+		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
+		b.fetchOuter(scores)
+		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSpan)
+		b.accumulators("s", 1)
+		b.accumulators("t", 1)
+		b.outer("s", scores)
+		b.fetchOuter(weights)
+		cells.scores(b, "s", "row0", "col0")
+		b.outer("t", weights)
+		b.fetchAdd(&k, "col0")
+		cells.drop(b, "row0", "col0")
+		b.eachRow("  s_$i_0 = exp(s_$i_0 - lse_$i) * (t_$i_0" + cells.dropped() + " - delta_$i);\n")
+		b.put("s")
+		b.fetchOuter(next)
+		b.add("dq", &k, "col0")
+		b.WriteString("  }\n")
+		b.store("dq", &dq, "row0", cells.scale)
+		b.WriteString("}\n")
+		return b.String()
+	})
+}
+
+// keyColumns computes dk and dv of some heads, and where scores is given the gradients of their scores.
+func (a *attentionProblem) keyColumns(r *shader.Recorder, stats core.Memory, rows int, h headRange, scores *core.Memory) error {
+	for column := 0; column < max(a.dim, a.valueDim); column += sliceWidth {
+		if err := a.keyGradients(r, stats, rows, column, h, scores); err != nil {
+			return err
+		}
+		scores = nil
+	}
+	return nil
+}
+
+// keyGradients computes columns of dk and dv: in blocks, the rows are keys and the columns queries. The gradients of scores go to
+// kept if that is given.
+func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, rows, column int, h headRange, kept *core.Memory) error {
+	s := shader.New(r, "attention_backward (keys)")
+	queries, keys, dim, valueDim := s.Uint(a.queries), s.Uint(a.keys), s.Uint(a.dim), s.Uint(a.valueDim)
+	q, k := newVectors(s, "q", a.q, queries, dim, false), newVectors(s, "k", a.k, keys, dim, false)
+	v, g := newVectors(s, "v", a.v, keys, valueDim, false), newVectors(s, "g", &a.c.Ins[6], queries, valueDim, false)
+	withK, withV := s.Flag(a.c.Outs[1].Present() && column < a.dim), s.Flag(a.c.Outs[2].Present() && column < a.valueDim)
+	var dk, dv vectors
+	if withK {
+		dk = newVectors(s, "dk", &a.c.Outs[1], keys, dim, true)
+	}
+	if withV {
+		dv = newVectors(s, "dv", &a.c.Outs[2], keys, valueDim, true)
+	}
+	sums, count := s.FloatsOf("stats", stats), s.Uint(rows)
+	cells := a.cells(s, true)
+	b, err := a.blocks(r, s, max(a.dim, a.valueDim), column, a.group*a.queries)
+	if err != nil {
+		return err
+	}
+	groups, place := h.place(s, a.keys, false)
+	var ds, ds0, dsRow string
+	if s.Flag(kept != nil) {
+		ds = s.FloatsOf("ds", *kept)
+		s.Bindings[len(s.Bindings)-1].Vec4 = true
+		lines, width := a.scoreSides()
+		dsRow = s.Uint(width)
+		row := "row0 * " + dsRow
+		if a.causal {
+			row = "folded(row0, " + dsRow + ")"
+		}
+		ds0 = fmt.Sprintf("%s + ((batch - %s) * %s + head - %s) * %s + %s", ds, s.Uint(h.batch), s.Uint(h.heads*a.group), s.Uint(h.head*a.group), s.Uint(lines*width), row)
+	}
+	if !withK && !withV {
+		return nil
+	}
+	return s.Run(r, groups, func() string {
+		b.WriteString(cells.functions())
+		if ds != "" {
+			b.WriteString(matmul.FoldedFunc)
+		}
+		b.memory()
+		b.open()
+		b.registers()
+		b.WriteString(place + "  let kv_head = place;\n" + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
+		if withK {
+			b.WriteString(dk.at("batch", "kv_head"))
+			b.accumulators("dk", b.fours())
+		}
+		if withV {
+			b.WriteString(dv.at("batch", "kv_head"))
+			b.accumulators("dv", b.fours())
+		}
+		fmt.Fprintf(b, "  for (var member = 0u; member < %s; member++) {\n  let head = kv_head * %s + member;\n", cells.group, cells.group)
+		b.WriteString(q.at("batch", "head") + g.at("batch", "head"))
+		if ds != "" {
+			b.WriteString("  let ds0 = " + ds0 + ";\n")
+		}
+		begin := "0u"
+		if a.causal {
+			begin = "row0"
+		}
+		scores := factors{x: &k, y: &q, x0: "row0", y0: "col0"}
+		next, weights := scores, factors{x: &v, y: &g, x0: "row0", y0: "col0", bounded: true}
+		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
+		fmt.Fprintf(b, "  var col0 = %s;\n", begin)
+		b.fetchOuter(scores)
+		fmt.Fprintf(b, "  for (; col0 < %s; col0 += %du) {\n", queries, blockSpan)
+		fmt.Fprintf(b, "  let query0 = col0 + tx * 4u;\n  let stat0 = %s + (batch * %s + head) * %s + query0;\n  var lse = vec4<f32>();\n  var delta = vec4<f32>();\n", sums, cells.heads, queries)
+		for j := range 4 {
+			fmt.Fprintf(b, "  if (query0 + %du < %s) { delta.%c = stats[stat0 + %du]; lse.%c = stats[stat0 + %s + %du]; }\n", j, queries, "xyzw"[j], j, "xyzw"[j], count, j)
+		}
+		b.accumulators("s", 1)
+		b.outer("s", scores)
+		cells.scores(b, "s", "row0", "col0")
+		cells.drop(b, "row0", "col0")
+		b.eachRow("  s_$i_0 = exp(s_$i_0 - lse);\n")
+		if withV {
+			name := "s"
+			if cells.dropped() != "" {
+				name = "u"
+				b.eachRow("  let u_$i_0 = s_$i_0" + cells.dropped() + ";\n")
+			}
+			b.fetchAdd(&g, "col0")
+			b.put(name)
+			if withK {
+				b.fetchOuter(weights)
+			} else {
+				b.fetchOuter(next)
+			}
+			b.add("dv", &g, "col0")
+		}
+		if withK {
+			if !withV {
+				b.fetchOuter(weights)
+			}
+			b.accumulators("t", 1)
+			b.outer("t", weights)
+			b.fetchAdd(&q, "col0")
+			b.eachRow("  s_$i_0 = s_$i_0 * (t_$i_0" + cells.dropped() + " - delta);\n")
+			if ds != "" {
+				b.eachRow("  ds[(ds0 + (ty * 4u + $iu) * " + dsRow + " + query0) >> 2u] = s_$i_0;\n")
+			}
+			b.put("s")
+			b.fetchOuter(next)
+			b.add("dk", &q, "col0")
+		}
+		b.WriteString("  }\n  }\n")
+		if withK {
+			b.store("dk", &dk, "row0", cells.scale)
+		}
+		if withV {
+			b.store("dv", &dv, "row0", "1.0")
+		}
+		b.WriteString("}\n")
+		return b.String()
+	})
+}

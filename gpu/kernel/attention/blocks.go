@@ -1,0 +1,374 @@
+package attention
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel/matmul"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// Programs of attention go through the scores by blocks, in registers: a workgroup holds a block of 64 rows, queries or keys,
+// and 32 columns of the other, each invocation 4 x 4 of them. What is not the block's own comes through workgroup memory, of
+// which it takes less than 16 KiB: where a workgroup takes more, NVIDIA's driver lets one or two run at a time on a
+// multiprocessor, instead of four. Scores are never stored.
+
+const (
+	blockSide    = matmul.FoldedBlock
+	blockSpan    = 32
+	blockThreads = 128
+	blockAcross  = blockSpan / 4 // invocations along the columns of a block
+	blockDepth   = 16            // how much of the depth of a product is in workgroup memory at a time
+)
+
+// A vectors is an operand [batch, heads, length, dim] of a program of blocks. Its fields are WGSL but for the last.
+type vectors struct {
+	name, first, batch, head, row string
+	rows, dim                     string
+	vec4                          bool // elements can be accessed by fours
+	size                          int  // dim
+}
+
+// newVectors binds an operand. The program declares at_NAME, the index of the head's first element.
+func newVectors(s *shader.Builder, name string, o *core.Operand, rows, dim string, out bool) vectors {
+	v := vectors{name: name, rows: rows, dim: dim, size: o.Shape[3]}
+	v.vec4 = s.Flag(v.size%4 == 0 && shader.Aligned(o, o.Strides[:3]...))
+	switch { // what the text depends on
+	case v.size == 0:
+		s.Specialize(0)
+	case v.size%blockSide == 0:
+		s.Specialize(1)
+	case v.size%(2*blockDepth) == 0:
+		s.Specialize(2)
+	default:
+		s.Specialize(3)
+	}
+	if out {
+		v.first = s.Out(name, o, expr.F32, expr.Number)
+	} else {
+		v.first = s.In(name, o, expr.F32, expr.Number)
+	}
+	s.Bindings[len(s.Bindings)-1].Vec4 = v.vec4
+	v.batch, v.head, v.row = s.Uint(o.Strides[0]), s.Uint(o.Strides[1]), s.Uint(o.Strides[2])
+	return v
+}
+
+// at declares the index of the first element of a head.
+func (v *vectors) at(batch, head string) string {
+	return fmt.Sprintf("  let at_%s = %s + %s * %s + %s * %s;\n", v.name, v.first, batch, v.batch, head, v.head)
+}
+
+// fetch returns statements that set a register to four elements from a multiple of four on, zeros beyond the vector's end, and
+// beyond the last row where bounded says so.
+func (v *vectors) fetch(register, row, col string, bounded bool) string {
+	var tests []string
+	if bounded {
+		tests = append(tests, row+" < "+v.rows)
+	}
+	if v.size%blockSide != 0 {
+		tests = append(tests, col+" < "+v.dim)
+	}
+	position := fmt.Sprintf("at_%s + (%s) * %s + %s", v.name, row, v.row, col)
+	value := fmt.Sprintf("%s = %s[(%s) >> 2u];", register, v.name, position)
+	if !v.vec4 {
+		value = "let first = " + position + ";"
+		for i := range 4 {
+			value += fmt.Sprintf(" if (%s + %du < %s) { %s.%c = ld_%s(first + %du); }", col, i, v.dim, register, "xyzw"[i], v.name, i)
+		}
+	}
+	if len(tests) == 0 && v.vec4 {
+		return "    " + value + "\n"
+	}
+	if len(tests) == 0 {
+		return fmt.Sprintf("    %s = vec4<f32>();\n    { %s }\n", register, value)
+	}
+	return fmt.Sprintf("    %s = vec4<f32>();\n    if (%s) { %s }\n", register, strings.Join(tests, " && "), value)
+}
+
+// A blockText is the text of a program of blocks.
+type blockText struct {
+	strings.Builder
+	unroll bool
+	groups int    // of 64 columns of what add adds to
+	column string // the first of them
+}
+
+// memory declares workgroup memory: parts of the two factors of a product of vectors, the first of which makes place for rows
+// of what a block is multiplied with, and the block.
+func (b *blockText) memory() {
+	fmt.Fprintf(b, "var<workgroup> sh_x: array<array<vec4<f32>, %d>, %d>;\n", b.width(), blockDepth)
+	fmt.Fprintf(b, "var<workgroup> sh_y: array<array<vec4<f32>, %d>, %d>;\n", blockSpan/4+1, blockDepth)
+	fmt.Fprintf(b, "var<workgroup> sh_p: array<array<vec4<f32>, %d>, %d>;\n", blockSide/4, blockSpan)
+}
+
+func (b *blockText) width() int { return max(blockSide/4+1, b.groups*blockSide/4) }
+
+// room returns how many bytes memory declares.
+func (b *blockText) room() int {
+	return 16*blockDepth*(b.width()+blockSpan/4+1) + 4*blockSide*blockSpan
+}
+
+// How many fours an invocation loads of the parts of the factors of a product of vectors; loads returns how many of the rows of
+// what a block is multiplied with.
+const (
+	loadsX = blockSide * blockDepth / 4 / blockThreads
+	loadsY = blockSpan * blockDepth / 4 / blockThreads
+)
+
+func (b *blockText) loads() int { return b.groups * blockSide * blockDepth / 4 / blockThreads }
+
+// fours returns how many fours of a row of the results an invocation has.
+func (b *blockText) fours() int { return b.groups * blockSide / 4 / blockAcross }
+
+// registers defines those that the factors go through.
+func (b *blockText) registers() {
+	for l := range loadsX {
+		fmt.Fprintf(b, "  var x%d: vec4<f32>;\n", l)
+	}
+	for l := range loadsY {
+		fmt.Fprintf(b, "  var y%d: vec4<f32>;\n", l)
+	}
+	for l := range b.loads() {
+		fmt.Fprintf(b, "  var v%d: vec4<f32>;\n", l)
+	}
+}
+
+// A factors is what outer multiplies: vectors of x from row x0 on, and of y from y0 on. bounded makes those of y beyond the last
+// row zero instead of whatever is there.
+type factors struct {
+	x, y    *vectors
+	x0, y0  string
+	bounded bool
+	paired  bool // every other part goes to where blocks are put
+}
+
+// fetchOuter loads the first part of what outer is to multiply. It comes some time before, so that nobody waits for memory.
+func (b *blockText) fetchOuter(f factors) { b.fetchPart(f, "0u") }
+
+func (b *blockText) fetchPart(f factors, at string) {
+	for l := range loadsX {
+		row, deep := place(blockSide, l)
+		b.WriteString(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+" + "+row, at+" + "+deep, false))
+	}
+	for l := range loadsY {
+		row, deep := place(blockSpan, l)
+		b.WriteString(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+" + "+row, at+" + "+deep, f.bounded))
+	}
+}
+
+// place returns WGSL for which of so many vectors, and where along it, load l of an invocation is of. Two neighbours read 32
+// bytes of one.
+func place(vectors, l int) (row, deep string) {
+	e := fmt.Sprintf("(li + %du)", l*blockThreads)
+	return fmt.Sprintf("%s / 2u %% %du", e, vectors), fmt.Sprintf("(%s / %du * 8u + li %% 2u * 4u)", e, 2*vectors)
+}
+
+// open begins main and defines an invocation's place: rows 4 ty + i and columns 4 tx + j of a block.
+func (b *blockText) open() {
+	fmt.Fprintf(b, shader.Entry, blockThreads)
+	b.WriteString(matmul.Lanes(blockAcross))
+}
+
+// accumulators defines registers NAME_I_H, zero: so many fours of row I.
+func (b *blockText) accumulators(name string, fours int) {
+	for i := range 4 {
+		for h := range fours {
+			fmt.Fprintf(b, "  var %s_%d_%d = vec4<f32>();\n", name, i, h)
+		}
+	}
+}
+
+// eachRow writes text for the rows of an invocation: $i in it stands for a row, $c for its component of a four.
+func (b *blockText) eachRow(text string) {
+	for i := range 4 {
+		b.WriteString(strings.NewReplacer("$i", strconv.Itoa(i), "$c", string("xyzw"[i])).Replace(text))
+	}
+}
+
+// outer adds to block NAME the products of vectors that fetchOuter began to load. It begins with a barrier. Paired parts are
+// written while others are read, between half the barriers: forward gains 4 % by that, and where more registers are in use as much is
+// lost.
+func (b *blockText) outer(name string, f factors) {
+	if f.x.size == 0 {
+		b.WriteString("  workgroupBarrier();\n")
+		return
+	}
+	part := func(x, y, at string) {
+		f.x.stage(b, x, "x", blockSide, loadsX)
+		f.y.stage(b, y, "y", blockSpan, loadsY)
+		fmt.Fprintf(b, "    workgroupBarrier();\n    if (%s + %du < %s) {\n", at, blockDepth, f.x.dim)
+		b.fetchPart(f, fmt.Sprintf("%s + %du", at, blockDepth))
+		b.WriteString("    }\n")
+		b.steps(blockDepth, func(k string) {
+			turn := ""
+			if x == "" {
+				turn = " ^ " + turnedDeep(k)
+			}
+			fmt.Fprintf(b, "      let a = %s[ty%s];\n      let b0 = %s[tx%s];\n", partRow(x, "x", k), turn, partRow(x, "y", k), turn)
+			b.eachRow("      " + name + "_$i_0 = fma(vec4<f32>(a.$c), b0, " + name + "_$i_0);\n")
+		})
+	}
+	if f.x.size%(2*blockDepth) != 0 || !f.paired {
+		fmt.Fprintf(b, "  for (var d = 0u; d < %s; d += %du) {\n    workgroupBarrier();\n", f.x.dim, blockDepth)
+		part("sh_x", "sh_y", "d")
+		b.WriteString("  }\n")
+		return
+	}
+	fmt.Fprintf(b, "  workgroupBarrier();\n  for (var d = 0u; d < %s; d += %du) {\n    {\n", f.x.dim, 2*blockDepth)
+	part("", "", "d")
+	b.WriteString("    }\n    {\n")
+	part("sh_x", "sh_y", fmt.Sprintf("d + %du", blockDepth))
+	b.WriteString("    }\n  }\n")
+}
+
+// stage writes registers of vectors, which fetchPart loaded, to workgroup memory ARRAY, or for "" to where blocks are put.
+func (v *vectors) stage(b *blockText, array, register string, vectors, loads int) {
+	for l := range loads {
+		row, deep := place(vectors, l)
+		turn := ""
+		if array == "" {
+			turn = " ^ " + turnedDeep(deep)
+		}
+		for i := range 4 {
+			fmt.Fprintf(b, "    %s[((%s) >> 2u)%s][(li >> 1u) & 3u] = %s%d.%c;\n", partRow(array, register, sum(deep, strconv.Itoa(i)+"u")), row, turn, register, l, "xyzw"[i])
+		}
+	}
+}
+
+// partRow returns WGSL for the elements of the vectors x or y at a depth of a part.
+func partRow(array, of, deep string) string {
+	switch {
+	case array != "":
+		return "sh_" + of + "[" + deep + "]"
+	case of == "x":
+		return "sh_p[" + deep + "]"
+	}
+	return "sh_p[" + sum(deep, fmt.Sprintf("%du", blockDepth)) + "]"
+}
+
+// turnedDeep returns WGSL for what places at a depth of a part are turned by where rows are not padded.
+func turnedDeep(deep string) string {
+	if k, err := strconv.Atoi(strings.TrimSuffix(deep, "u")); err == nil {
+		return fmt.Sprintf("%du", k>>2&1<<2)
+	}
+	return "((" + deep + ") & 4u)"
+}
+
+// steps writes a loop over k from 0 to n, or its rounds one after the other.
+func (b *blockText) steps(n int, body func(k string)) {
+	if !b.unroll {
+		fmt.Fprintf(b, "    for (var k = 0u; k < %s; k++) {\n", shader.NoUnroll(n))
+		body("k")
+		b.WriteString("    }\n")
+		return
+	}
+	for k := range n {
+		b.WriteString("    {\n")
+		body(fmt.Sprintf("%du", k))
+		b.WriteString("    }\n")
+	}
+}
+
+// put writes a block to workgroup memory, column by column. Columns are turned so that what invocations write at a time lies in
+// different banks.
+func (b *blockText) put(name string) {
+	b.WriteString("  {\n  let turn = " + turned4("tx") + ";\n")
+	for j := range 4 {
+		c := "xyzw"[j]
+		fmt.Fprintf(b, "  sh_p[tx * 4u + %du][ty ^ turn] = vec4<f32>(%s_0_0.%c, %s_1_0.%c, %s_2_0.%c, %s_3_0.%c);\n", j, name, c, name, c, name, c, name, c)
+	}
+	b.WriteString("  }\n")
+}
+
+// turned4 returns WGSL for what the places of rows are turned by in the columns of four number n.
+func turned4(n string) string { return fmt.Sprintf("(((%s & 1u) << 2u) | ((%s >> 1u) & 3u))", n, n) }
+
+// rows writes one number for each row of an invocation, NAME_I, to workgroup memory: sh_p[tx] has four rows in each place.
+func (b *blockText) rows(name string) {
+	fmt.Fprintf(b, "  sh_p[tx][ty] = vec4<f32>(%s_0, %s_1, %s_2, %s_3);\n", name, name, name, name)
+}
+
+// fetchAdd loads the first of the rows of v, from row0 on, that add is to multiply with.
+func (b *blockText) fetchAdd(v *vectors, row0 string) { b.fetchRows(v, row0, "0u") }
+
+func (b *blockText) fetchRows(v *vectors, row0, at string) {
+	wide := b.groups * blockSide / 4
+	for l := range b.loads() {
+		e := fmt.Sprintf("(li + %du)", l*blockThreads)
+		b.WriteString(v.fetch(fmt.Sprintf("v%d", l), fmt.Sprintf("%s + %s + %s / %du", row0, at, e, wide), fmt.Sprintf("%s + %s %% %du * 4u", b.column, e, wide), true))
+	}
+}
+
+// add adds to registers NAME the product of the block that was put and the rows of v from row0 on, which fetchAdd began to
+// load. Where it is unrolled, places in workgroup memory are constants, which are not checked.
+func (b *blockText) add(name string, v *vectors, row0 string) {
+	wide := b.groups * blockSide / 4
+	round := func(c string, next func()) {
+		b.WriteString("    workgroupBarrier();\n")
+		for l := range b.loads() {
+			e := fmt.Sprintf("(li + %du)", l*blockThreads)
+			fmt.Fprintf(b, "    sh_x[%s / %du][%s %% %du] = v%d;\n", e, wide, e, wide, l)
+		}
+		b.WriteString("    workgroupBarrier();\n")
+		next()
+		b.steps(blockDepth, func(k string) {
+			row := sum(c, k)
+			fmt.Fprintf(b, "      let turn = %s;\n", turned4("("+row+" >> 2u)"))
+			fmt.Fprintf(b, "      let a = sh_p[%s][ty ^ turn];\n", row)
+			for h := range b.fours() {
+				fmt.Fprintf(b, "      let b%d = sh_x[%s][%du + tx];\n", h, k, h*blockAcross)
+			}
+			for h := range b.fours() {
+				b.eachRow(fmt.Sprintf("      %s_$i_%d = fma(vec4<f32>(a.$c), b%d, %s_$i_%d);\n", name, h, h, name, h))
+			}
+		})
+	}
+	if !b.unroll {
+		fmt.Fprintf(b, "    for (var c = 0u; c < %s; c += %du) {\n", shader.NoUnroll(blockSpan), blockDepth)
+		round("c", func() {
+			fmt.Fprintf(b, "    if (c + %du < %du) {\n", blockDepth, blockSpan)
+			b.fetchRows(v, row0, fmt.Sprintf("c + %du", blockDepth))
+			b.WriteString("    }\n")
+		})
+		b.WriteString("    }\n")
+		return
+	}
+	for c := 0; c < blockSpan; c += blockDepth {
+		round(fmt.Sprintf("%du", c), func() {
+			if c+blockDepth < blockSpan {
+				b.fetchRows(v, row0, fmt.Sprintf("%du", c+blockDepth))
+			}
+		})
+	}
+}
+
+// sum returns WGSL for the sum of two numbers: a constant if both are.
+func sum(a, b string) string {
+	x, notX := strconv.Atoi(strings.TrimSuffix(a, "u"))
+	y, notY := strconv.Atoi(strings.TrimSuffix(b, "u"))
+	if notX == nil && notY == nil {
+		return fmt.Sprintf("%du", x+y)
+	}
+	return a + " + " + b
+}
+
+// store writes registers NAME, times what factor says for a row, to rows of v from row0 on.
+func (b *blockText) store(name string, v *vectors, row0, factor string) {
+	for h := range b.fours() {
+		text := fmt.Sprintf("  {\n    let row = %s + ty * 4u + $iu;\n    let col = %s + (%du + tx) * 4u;\n    let v = %s_$i_%d * %s;\n    let at = at_%s + row * %s + col;\n",
+			row0, b.column, h*blockAcross, name, h, factor, v.name, v.row)
+		if v.vec4 {
+			text += fmt.Sprintf("    if (row < %s && col < %s) { %s[at >> 2u] = v; }\n  }\n", v.rows, v.dim, v.name)
+		} else {
+			text += fmt.Sprintf("    if (row < %s) {\n", v.rows)
+			for j := range 4 {
+				text += fmt.Sprintf("      if (col + %du < %s) { st_%s(at + %du, v.%c); }\n", j, v.dim, v.name, j, "xyzw"[j])
+			}
+			text += "    }\n  }\n"
+		}
+		b.eachRow(text)
+	}
+}

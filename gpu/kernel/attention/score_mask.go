@@ -1,0 +1,134 @@
+package attention
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// A cells says what becomes of the scores of a block: their scale, mask and what dropout keeps. Its fields are WGSL.
+type cells struct {
+	a                   *attentionProblem
+	scale               string
+	queries, keys       string
+	heads, group        string
+	mask                string
+	maskSteps           [4]string
+	boolean             bool
+	seed, offset, limit string
+	padded, by          string
+	rowsAreKeys         bool
+}
+
+// cells adds what they need to a shader.
+func (a *attentionProblem) cells(s *shader.Builder, rowsAreKeys bool) *cells {
+	c := &cells{a: a, rowsAreKeys: rowsAreKeys}
+	c.scale, c.queries, c.keys = s.Float(a.scale), s.Uint(a.queries), s.Uint(a.keys)
+	c.heads, c.group = s.Uint(a.kv*a.group), s.Uint(a.group)
+	s.Flag(a.causal)
+	if s.Flag(a.mask != nil) {
+		for i, n := range a.mask.Strides {
+			c.maskSteps[i] = s.Uint(n)
+		}
+		kind := expr.Number
+		if c.boolean = s.Flag(a.mask.DType == core.Bool); c.boolean {
+			kind = expr.Logic
+		}
+		c.mask = s.In("mask", a.mask, expr.F32, kind)
+	}
+	if s.Flag(a.dropout > 0) {
+		keep, by := 1-a.dropout, 0.0
+		if keep > 0 {
+			by = 1 / keep
+		}
+		c.seed, c.offset, c.limit, c.by = s.Long(a.c.Ints[1]), s.Long(a.c.Ints[2]), s.Long(primitive.KeepLimit(keep)), s.Float(by)
+		c.padded = s.Uint((a.keys + 3) / 4)
+	}
+	return c
+}
+
+// keptSource defines kept, what dropout multiplies the weights of a query and four keys with.
+const keptSource = `fn kept(seed: vec2<u32>, offset: vec2<u32>, limit: vec2<u32>, row: u32, blocks: u32, key: u32, scale: f32) -> vec4<f32> {
+  let w = plait_philox(seed, plait_add_i64(plait_add_i64(offset, plait_wide(row, blocks)), vec2<u32>(key / 4u, 0u)));
+  return select(vec4<f32>(), vec4<f32>(scale), w < vec4<u32>(limit.x) || vec4<bool>(limit.y > 0u));
+}
+`
+
+// functions returns the functions that the text of cells calls.
+func (c *cells) functions() string {
+	if c.seed == "" {
+		return ""
+	}
+	return keptSource
+}
+
+// scores scales block NAME, whose rows begin at row0 and columns at col0, and makes what is hidden minus infinity. batch and
+// head are defined.
+func (c *cells) scores(b *blockText, name, row0, col0 string) {
+	b.eachRow("  " + name + "_$i_0 = " + name + "_$i_0 * " + c.scale + ";\n")
+	query0, key0, queries, keys := row0, col0, blockSide, blockSpan
+	if c.rowsAreKeys {
+		query0, key0, queries, keys = col0, row0, blockSpan, blockSide
+	}
+	hidden := "key >= " + c.keys + " || query >= " + c.queries
+	test := fmt.Sprintf("%s + %du > %s || %s + %du > %s", key0, keys, c.keys, query0, queries, c.queries)
+	if c.a.causal {
+		hidden += " || key > query"
+		test += fmt.Sprintf(" || %s + %du > %s", key0, keys-1, query0)
+	}
+	if c.mask != "" {
+		fmt.Fprintf(b, "  let mask_head = %s + batch * %s + head * %s;\n", c.mask, c.maskSteps[0], c.maskSteps[1])
+		b.WriteString("  {\n")
+	} else {
+		fmt.Fprintf(b, "  if (%s) {\n", test)
+	}
+	for j := range 4 {
+		component := fmt.Sprintf("%s_$i_0.%c", name, "xyzw"[j])
+		row, col := fmt.Sprintf("%s + ty * 4u + $iu", row0), fmt.Sprintf("%s + tx * 4u + %du", col0, j)
+		query, key := row, col
+		if c.rowsAreKeys {
+			query, key = col, row
+		}
+		text := fmt.Sprintf("  {\n    let query = %s;\n    let key = %s;\n    var v = %s;\n", query, key, component)
+		if c.mask != "" {
+			value := fmt.Sprintf("ld_mask(mask_head + query * %s + key * %s)", c.maskSteps[2], c.maskSteps[3])
+			if c.boolean {
+				text += "    v = select(-" + shader.Infinity + ", v, " + value + ");\n"
+			} else {
+				text += "    v = v + " + value + ";\n"
+			}
+		}
+		b.eachRow(text + fmt.Sprintf("    %s = select(v, -%s, %s);\n  }\n", component, shader.Infinity, hidden))
+	}
+	b.WriteString("  }\n")
+}
+
+// drop defines registers keep_I_0, what dropout multiplies the weights of a block with.
+func (c *cells) drop(b *blockText, row0, col0 string) {
+	if c.seed == "" {
+		return
+	}
+	call := func(query, key string) string {
+		return fmt.Sprintf("kept(%s, %s, %s, (batch * %s + head) * %s + %s, %s, %s, %s)",
+			c.seed, c.offset, c.limit, c.heads, c.queries, query, c.padded, key, c.by)
+	}
+	if !c.rowsAreKeys {
+		b.eachRow("  let keep_$i_0 = " + call(row0+" + ty * 4u + $iu", col0+" + tx * 4u") + ";\n")
+		return
+	}
+	for j := range 4 {
+		fmt.Fprintf(b, "  let keys_%d = %s;\n", j, call(fmt.Sprintf("%s + tx * 4u + %du", col0, j), row0+" + ty * 4u"))
+	}
+	b.eachRow("  let keep_$i_0 = vec4<f32>(keys_0.$c, keys_1.$c, keys_2.$c, keys_3.$c);\n")
+}
+
+// dropped returns what a weight is multiplied with: " * keep_$i_0", or nothing.
+func (c *cells) dropped() string {
+	if c.seed == "" {
+		return ""
+	}
+	return " * keep_$i_0"
+}

@@ -1,0 +1,266 @@
+// Package conv computes convolutions and their gradients as matrix products with patches, stored (im2col) or gathered on the way
+// (implicit GEMM).
+package conv
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/copying"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/kernel/matmul"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("conv_forward", convForwardCall)
+	kernel.Register("conv_input_grad", convInputGradCall)
+	kernel.Register("conv_weight_grad", convWeightGradCall)
+}
+
+// columnBytes is how much memory the patches of some images may take: convolutions that store them go some images at a time.
+const columnBytes = 256 << 20
+
+// A convolution is a product of weights [O, C/groups, kernel...] with the patches of images, which are gathered by the product or, where
+// that gains nothing, stored before.
+type convolution struct {
+	primitive.Window
+	images, groups, channels, outputs int // channels and outputs of a group
+}
+
+// newConvolution takes nd strides, paddings and dilations, and the number of groups, from the attributes.
+func newConvolution(c *core.Call, x, w, y []int) *convolution {
+	nd := len(x) - 2
+	kernel := make([]int64, nd)
+	for i := range kernel {
+		kernel[i] = int64(w[2+i])
+	}
+	groups := int(c.Ints[3*nd])
+	return &convolution{
+		Window: primitive.NewWindow(x, y, kernel, c.Ints[:nd], c.Ints[nd:2*nd], c.Ints[2*nd:3*nd]),
+		images: x[0], groups: groups, channels: x[1] / groups, outputs: y[1] / groups,
+	}
+}
+
+// depth is how many elements of a group's patch go into one result.
+func (v *convolution) depth() int { return v.channels * v.Taps() }
+
+// together returns how many images go through at a time.
+func (v *convolution) together(r *shader.Recorder) int {
+	each := 4 * v.groups * v.depth() * primitive.Product3(v.Out)
+	return min(max(min(columnBytes, r.GPU.Binding)/max(each, 1), 1), v.images)
+}
+
+// stackOf returns the loop over images and groups of three factors with the given strides.
+func stackOf(images, groups int, out, a, b [2]int) shader.Loop {
+	l := shader.Loop{Count: images * groups, Strides: make([][]int, 3)}
+	l.Push(images, out[0], a[0], b[0])
+	l.Push(groups, out[1], a[1], b[1])
+	return l
+}
+
+// convForwardCall: Outs[0] = the convolution of Ins[0] with the weights Ins[1], plus Ins[2] where it is given.
+func convForwardCall(r *shader.Recorder, c *core.Call) error {
+	x, w, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
+	places, depth := primitive.Product3(v.Out), v.depth()
+	if y.Numel() == 0 {
+		return nil
+	}
+	if depth == 0 {
+		zero := core.Call{Op: c.Op, Outs: []core.Operand{*y}, Ins: []core.Operand{{IsNumber: true}}}
+		if err := copying.Copy(r, &zero); err != nil {
+			return err
+		}
+		return v.addBias(r, c, y, places)
+	}
+	if v.gathersForward(r) {
+		if err := v.forwardGathered(r, x, w, y); err != nil {
+			return err
+		}
+		return v.addBias(r, c, y, places)
+	}
+	some := v.together(r)
+	cols, err := v.room(r, some*v.groups*depth*places)
+	if err != nil {
+		return err
+	}
+	rows, err := v.room(r, some*v.groups*v.outputs*places)
+	if err != nil {
+		return err
+	}
+	for n := 0; n < v.images; n += some {
+		k := min(some, v.images-n)
+		long := k * places
+		from := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
+		if err := v.Columns(r, from, cols, k, v.groups*v.channels, [3]int{places, v.Taps() * long, long}); err != nil {
+			return err
+		}
+		to := shader.Image(y, n, v.groups*v.outputs*places)
+		out := rows
+		if k == 1 {
+			out = to
+		}
+		p := matmul.Product{
+			M: v.outputs, N: long, K: depth, Out: out, A: w, B: cols, Alpha: 1,
+			ARow: depth, ACol: 1, BRow: long, BCol: 1, CRow: long, CCol: 1,
+			Batch: stackOf(1, v.groups, [2]int{0, v.outputs * long}, [2]int{0, v.outputs * depth}, [2]int{0, depth * long}),
+		}
+		if err := p.Run(r); err != nil {
+			return err
+		}
+		if k > 1 {
+			if err := v.arrange(r, c, rows, to, k, false); err != nil {
+				return err
+			}
+		}
+	}
+	return v.addBias(r, c, y, places)
+}
+
+// room returns scratch memory for float32 numbers.
+func (v *convolution) room(r *shader.Recorder, n int) (*core.Operand, error) {
+	m, err := r.Temp(4 * max(n, 1))
+	return &core.Operand{Memory: m, DType: core.Float32}, err
+}
+
+// arrange copies the results of images, y, from rows that have the places of all images after one another, or back to these: so
+// that one product serves all images.
+func (v *convolution) arrange(r *shader.Recorder, c *core.Call, rows, y *core.Operand, images int, back bool) error {
+	places, outputs := primitive.Product3(v.Out), v.groups*v.outputs
+	from, to := *rows, *y
+	from.Shape = []int{outputs, images, places}
+	from.Strides = []int{images * places, places, 1}
+	to.Shape, to.Strides = from.Shape, []int{places, outputs * places, 1}
+	if back {
+		from, to = to, from
+	}
+	return copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}})
+}
+
+// addBias adds Ins[2], where it is given, to each image's channels of so many places.
+func (v *convolution) addBias(r *shader.Recorder, c *core.Call, y *core.Operand, places int) error {
+	if len(c.Ins) < 3 || !c.Ins[2].Present() {
+		return nil
+	}
+	s := shader.New(r, "conv bias")
+	to, b := s.Both("y", y, expr.F32), s.In("b", &c.Ins[2], expr.F32, expr.Number)
+	n, per, channels := s.Uint(y.Numel()), s.Uint(places), s.Uint(y.Shape[1])
+	return s.Run(r, shader.GroupsFor(y.Numel()), func() string {
+		return shader.Each(n, "  st_y("+to+" + i, ld_y("+to+" + i) + ld_b("+b+" + (i / "+per+") % "+channels+"));\n")
+	})
+}
+
+// convInputGradCall: Outs[0] = the gradient of the input for the gradient Ins[0] of the result and the weights Ins[1], plus
+// Ins[2], one for each channel, where it is given.
+func convInputGradCall(r *shader.Recorder, c *core.Call) error {
+	y, w, x := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
+	places, depth := primitive.Product3(v.Out), v.depth()
+	if x.Numel() == 0 {
+		return nil
+	}
+	if v.gathersInputs(r) {
+		if err := v.inputGradGathered(r, c, y, w, x); err != nil {
+			return err
+		}
+		return v.addBias(r, c, x, primitive.Product3(v.In))
+	}
+	some := v.together(r)
+	cols, err := v.room(r, some*v.groups*depth*places)
+	if err != nil {
+		return err
+	}
+	rows, err := v.room(r, some*v.groups*v.outputs*places)
+	if err != nil {
+		return err
+	}
+	var bias *core.Operand
+	if len(c.Ins) > 2 && c.Ins[2].Present() {
+		bias = &c.Ins[2]
+	}
+	for n := 0; n < v.images; n += some {
+		k := min(some, v.images-n)
+		long := k * places
+		if places > 0 {
+			if err := v.arrange(r, c, rows, shader.Image(y, n, v.groups*v.outputs*places), k, true); err != nil {
+				return err
+			}
+			p := matmul.Product{
+				M: depth, N: long, K: v.outputs, Out: cols, A: w, B: rows, Alpha: 1,
+				ARow: 1, ACol: depth, BRow: long, BCol: 1, CRow: long, CCol: 1,
+				Batch: stackOf(1, v.groups, [2]int{0, depth * long}, [2]int{0, v.outputs * depth}, [2]int{0, v.outputs * long}),
+			}
+			if err := p.Run(r); err != nil {
+				return err
+			}
+		}
+		to := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
+		if err := v.Window.Images(r, cols, to, bias, k, v.groups*v.channels, [3]int{places, v.Taps() * long, long}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// convWeightGradCall: Outs[0] = the gradient of the weights for the input Ins[0] and the gradient Ins[1] of the result. The
+// places of all images are one long dimension, over which it sums.
+func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
+	x, y, w := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
+	places, depth := primitive.Product3(v.Out), v.depth()
+	if w.Numel() == 0 {
+		return nil
+	}
+	if v.images*places == 0 {
+		zero := core.Call{Op: c.Op, Outs: []core.Operand{*w}, Ins: []core.Operand{{IsNumber: true}}}
+		return copying.Copy(r, &zero)
+	}
+	if v.gathersWeights(r) {
+		return v.weightGradGathered(r, c, x, y, w)
+	}
+	some := v.together(r)
+	cols, err := v.room(r, some*v.groups*depth*places)
+	if err != nil {
+		return err
+	}
+	// The product is of cols with the gradient turned, which is small beside them, and so is its own transpose.
+	outputs := v.groups * v.outputs
+	turned, err := v.room(r, some*outputs*places)
+	if err != nil {
+		return err
+	}
+	sums, err := v.room(r, v.groups*depth*v.outputs)
+	if err != nil {
+		return err
+	}
+	for n := 0; n < v.images; n += some {
+		k := min(some, v.images-n)
+		long := k * places
+		from := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
+		if err := v.Columns(r, from, cols, k, v.groups*v.channels, [3]int{places, v.Taps() * long, long}); err != nil {
+			return err
+		}
+		grad, to := *shader.Image(y, n, outputs*places), *turned
+		grad.Shape, grad.Strides = []int{k, places, outputs}, []int{outputs * places, 1, places}
+		to.Shape, to.Strides = grad.Shape, []int{places * outputs, outputs, 1}
+		if err := copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{grad}}); err != nil {
+			return err
+		}
+		p := matmul.Product{
+			M: depth, N: v.outputs, K: long, Out: sums, A: cols, B: turned, Alpha: 1,
+			ARow: long, ACol: 1, BRow: outputs, BCol: 1, CRow: v.outputs, CCol: 1,
+			Batch: stackOf(1, v.groups, [2]int{0, depth * v.outputs}, [2]int{0, depth * long}, [2]int{0, v.outputs}),
+		}
+		if n > 0 {
+			p.Beta = 1
+		}
+		if err := p.Run(r); err != nil {
+			return err
+		}
+	}
+	from, to := *sums, *w
+	from.Shape, from.Strides = []int{v.groups, v.outputs, depth}, []int{depth * v.outputs, 1, v.outputs}
+	to.Shape, to.Strides = from.Shape, []int{v.outputs * depth, depth, 1}
+	return copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}})
+}

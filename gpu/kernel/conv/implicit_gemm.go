@@ -1,0 +1,234 @@
+package conv
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel/copying"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/kernel/matmul"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// Convolutions by products one of whose factors is gathered from images, so that patches are never stored. A patch has its elements
+// tap by tap, and channel by channel in each, so that those which a tile needs mostly are of one tap.
+
+// gathers reports whether a product gathers the convolution's patches, so that these and more bytes are not stored. The taps of all
+// dimensions must have room in a word, and the tables in a buffer.
+func (v *convolution) gathers(r *shader.Recorder, more int) bool {
+	places := max(primitive.Product3(v.In), primitive.Product3(v.Out))
+	return v.depth() > 0 && v.outputs > 0 && v.Kernel[0]+v.Kernel[1]+v.Kernel[2] <= 32 &&
+		max(8*(v.images*places+max(v.channels, v.outputs)*v.Taps()), v.resultBytes()) <= r.GPU.Binding &&
+		4*v.images*v.groups*v.depth()*primitive.Product3(v.Out)+more >= r.GPU.PatchBytes
+}
+
+// gathersForward reports whether the results are computed by gathering patches.
+func (v *convolution) gathersForward(r *shader.Recorder) bool { return v.gathers(r, v.resultBytes()) }
+
+// gathersWeights reports whether the gradient of the weights is.
+func (v *convolution) gathersWeights(r *shader.Recorder) bool { return v.gathers(r, 0) }
+
+// gathersInputs reports whether the gradient of the input is computed by gathering that of the results. With strides, most taps
+// of an element fall between places, and a product would multiply zeros; with few channels it would have few rows.
+func (v *convolution) gathersInputs(r *shader.Recorder) bool {
+	return v.gathers(r, v.resultBytes()) && primitive.Product3(v.Stride) == 1 && v.channels >= fewChannels && primitive.Product3(v.Out) > 0
+}
+
+// fewChannels is with how many channels rows of tiles are used well enough.
+const fewChannels = 24
+
+// resultBytes is the size of the results, or of their gradient, as scratch memory.
+func (v *convolution) resultBytes() int {
+	return 4 * v.images * v.groups * v.outputs * primitive.Product3(v.Out)
+}
+
+// A sliding is how patches lie in images: tap k of place o is at o*stride + shift + k*step.
+type sliding struct {
+	places, from, stride, shift, step [3]int
+	channels                          int
+}
+
+// forward returns how the results see the input.
+func (v *convolution) forward() sliding {
+	g := sliding{places: v.Out, from: v.In, stride: v.Stride, step: v.Dilation, channels: v.channels}
+	for d, p := range v.Padding {
+		g.shift[d] = -p
+	}
+	return g
+}
+
+// backward returns how the input sees the results where strides are 1.
+func (v *convolution) backward() sliding {
+	g := sliding{places: v.In, from: v.Out, stride: v.Stride, shift: v.Padding, channels: v.outputs}
+	for d, n := range v.Dilation {
+		g.step[d] = -n
+	}
+	return g
+}
+
+// gather returns the gather of the patches of images, which lie across.
+func (v *convolution) gather(r *shader.Recorder, p sliding) (*matmul.Gather, error) {
+	depth, places := p.channels*v.Taps(), v.images*primitive.Product3(p.places)
+	m, err := r.Temp(8 * (depth + places))
+	if err != nil {
+		return nil, err
+	}
+	g := &matmul.Gather{
+		Tables: &core.Operand{Memory: m, DType: core.Int64}, Elements: depth, Places: places, Channels: p.channels, Step: primitive.Product3(p.from),
+	}
+	s := shader.New(r, "conv tables")
+	to := s.Out("t", g.Tables, expr.I64, expr.Number)
+	n, deep, channels, step := s.Uint(depth+places), s.Uint(depth), s.Uint(p.channels), s.Uint(g.Step)
+	per, image := s.Uint(primitive.Product3(p.places)), s.Uint(v.groups*p.channels*g.Step)
+	var sizes, kernel, from, stride, shift, along [3]string
+	for d := range 3 {
+		sizes[d], kernel[d], from[d] = s.Uint(p.places[d]), s.Uint(v.Kernel[d]), s.Uint(p.from[d])
+		stride[d], shift[d], along[d] = s.Uint(p.stride[d]), s.Uint(p.shift[d]), s.Uint(p.step[d])
+	}
+	return g, s.Run(r, shader.GroupsFor(depth+places), func() string {
+		var w strings.Builder
+		// What is before an image wraps to a large number.
+		w.WriteString("  if (i < " + deep + ") {\n  let tap = i / " + channels + ";\n" + primitive.Unfold("k", "tap", kernel))
+		w.WriteString("  let need = (1u << k_0) | (1u << (" + kernel[0] + " + k_1)) | (1u << (" + kernel[0] + " + " + kernel[1] + " + k_2));\n")
+		fmt.Fprintf(&w, "  st_t(%s + i, vec2<u32>((i - tap * %s) * %s + (k_0 * %s * %s + k_1 * %s) * %s + k_2 * %s, need));\n  return;\n  }\n",
+			to, channels, step, along[0], from[1], along[1], from[2], along[2])
+		w.WriteString("  let place = i - " + deep + ";\n  let image = place / " + per + ";\n" + primitive.Unfold("o", "place - image * "+per, sizes))
+		w.WriteString("  var have = 0u;\n  var bit = 1u;\n")
+		for d := range 3 {
+			fmt.Fprintf(&w, "  let x_%d = o_%d * %s + %s;\n", d, d, stride[d], shift[d])
+			fmt.Fprintf(&w, "  for (var k = 0u; k < %s; k++) {\n    if (x_%d + k * %s < %s) { have |= bit; }\n    bit <<= 1u;\n  }\n", kernel[d], d, along[d], from[d])
+		}
+		fmt.Fprintf(&w, "  st_t(%s + i, vec2<u32>(image * %s + (x_0 * %s + x_1) * %s + x_2, have));\n", to, image, from[1], from[2])
+		return shader.Each(n, w.String())
+	})
+}
+
+// product returns the product of weights [groups, depth, rows], each group's transposed, with the patches of images.
+func (v *convolution) product(g *matmul.Gather, w, from, to *core.Operand, rows int, p sliding) matmul.Product {
+	places, depth := primitive.Product3(p.places), g.Elements
+	return matmul.Product{
+		M: rows, N: v.images * places, K: depth, Out: to, A: w, B: from, Alpha: 1,
+		// Strides of b for which it is read one element at a time.
+		ARow: 1, ACol: rows, BRow: 1, BCol: 1, CRow: places, CCol: 1,
+		Batch:  stackOf(1, v.groups, [2]int{0, rows * places}, [2]int{0, depth * rows}, [2]int{0, p.channels * g.Step}),
+		Gather: g, Wide: places, Gap: min(v.images-1, 1) * (v.groups*rows - 1) * places,
+	}
+}
+
+// forwardGathered is convForwardCall without the bias.
+func (v *convolution) forwardGathered(r *shader.Recorder, x, w, y *core.Operand) error {
+	g, err := v.gather(r, v.forward())
+	if err != nil {
+		return err
+	}
+	turned, err := v.room(r, w.Numel())
+	if err != nil {
+		return err
+	}
+	if err := v.turnWeights(r, w, turned, false); err != nil {
+		return err
+	}
+	p := v.product(g, turned, x, y, v.outputs, v.forward())
+	return p.RunTiles(r)
+}
+
+// inputGradGathered is convInputGradCall without the bias.
+func (v *convolution) inputGradGathered(r *shader.Recorder, c *core.Call, y, w, x *core.Operand) error {
+	g, err := v.gather(r, v.backward())
+	if err != nil {
+		return err
+	}
+	turned, err := v.room(r, w.Numel())
+	if err != nil {
+		return err
+	}
+	from, to := *w, *turned
+	taps := v.Taps()
+	from.Shape = []int{v.groups, taps, v.outputs, v.channels}
+	from.Strides = []int{v.outputs * v.channels * taps, 1, v.channels * taps, taps}
+	to.Shape, to.Strides = from.Shape, []int{v.outputs * v.channels * taps, v.outputs * v.channels, v.channels, 1}
+	if err := copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}}); err != nil {
+		return err
+	}
+	p := v.product(g, turned, y, x, v.channels, v.backward())
+	return p.RunTiles(r)
+}
+
+// weightGradGathered is convWeightGradCall.
+func (v *convolution) weightGradGathered(r *shader.Recorder, c *core.Call, x, y, w *core.Operand) error {
+	g, err := v.gather(r, v.forward())
+	if err != nil {
+		return err
+	}
+	places, depth, outputs := primitive.Product3(v.Out), v.depth(), v.groups*v.outputs
+	long := v.images * places
+	turned, err := v.room(r, outputs*long)
+	if err != nil {
+		return err
+	}
+	sums, err := v.room(r, outputs*depth)
+	if err != nil {
+		return err
+	}
+	grad, to := *y, *turned
+	grad.Shape, grad.Strides = []int{v.images, places, outputs}, []int{outputs * places, 1, places}
+	to.Shape, to.Strides = grad.Shape, []int{places * outputs, outputs, 1}
+	if err := copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{grad}}); err != nil {
+		return err
+	}
+	g.Rows = true
+	p := matmul.Product{
+		// Strides of a for which it is read one element at a time.
+		M: depth, N: v.outputs, K: long, Out: sums, A: x, B: turned, Alpha: 1,
+		ARow: 1, ACol: 1, BRow: outputs, BCol: 1, CRow: v.outputs, CCol: 1,
+		Batch:  stackOf(1, v.groups, [2]int{0, depth * v.outputs}, [2]int{0, v.channels * g.Step}, [2]int{0, v.outputs}),
+		Gather: g,
+	}
+	if err := p.RunTiles(r); err != nil {
+		return err
+	}
+	return v.turnWeights(r, w, sums, true)
+}
+
+// turnWeights copies weights [groups, outputs, channels, taps] to [groups, taps, channels, outputs], or back, by squares in workgroup
+// memory, so that reads and writes are of neighbours.
+func (v *convolution) turnWeights(r *shader.Recorder, w, turned *core.Operand, back bool) error {
+	const side = 32
+	s := shader.New(r, "conv weights")
+	from, to := w, turned
+	if s.Flag(back) {
+		from, to = to, from
+	}
+	x, y := s.In("x", from, expr.F32, expr.Number), s.Out("y", to, expr.F32, expr.Number)
+	outputs, depth, channels, taps := s.Uint(v.outputs), s.Uint(v.depth()), s.Uint(v.channels), s.Uint(v.Taps())
+	high, wide := shader.Ceil(v.outputs, side), shader.Ceil(v.depth(), side)
+	highWord, wideWord, count := s.Uint(high), s.Uint(wide), s.Uint(high*wide*v.groups)
+	return s.Run(r, high*wide*v.groups, func() string {
+		var text strings.Builder
+		fmt.Fprintf(&text, "var<workgroup> square: array<array<f32, %d>, %d>;\n", side+1, side)
+		text.WriteString(shader.EachGroup(shader.Threads, count))
+		fmt.Fprintf(&text, "  let row = group / %s;\n  let batch = row / %s * %s * %s;\n", wideWord, highWord, outputs, depth)
+		fmt.Fprintf(&text, "  let o = row %% %s * %du;\n  let e = group %% %s * %du;\n", highWord, side, wideWord, side)
+		square := func(element, output, body string) {
+			for l := range side * side / shader.Threads {
+				fmt.Fprintf(&text, "  {\n    let far = (li + %du) / %du;\n    let near = li %% %du;\n    let element = e + %s;\n    let output = o + %s;\n",
+					l*shader.Threads, side, side, element, output)
+				fmt.Fprintf(&text, "    if (element < %s && output < %s) { %s; }\n  }\n", depth, outputs, body)
+			}
+		}
+		plain := "batch + output * " + depth + " + element"
+		other := "batch + (element % " + taps + " * " + channels + " + element / " + taps + ") * " + outputs + " + output"
+		if !back {
+			square("near", "far", "square[far][near] = ld_x("+x+" + "+plain+")")
+			text.WriteString("  workgroupBarrier();\n")
+			square("far", "near", "st_y("+y+" + "+other+", square[near][far])")
+		} else {
+			square("far", "near", "square[near][far] = ld_x("+x+" + "+other+")")
+			text.WriteString("  workgroupBarrier();\n")
+			square("near", "far", "st_y("+y+" + "+plain+", square[far][near])")
+		}
+		return text.String() + "}\n"
+	})
+}

@@ -1,0 +1,64 @@
+// Package copying copies, fills, converts and transposes.
+package copying
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/elementwise"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// CopyKernel and FillKernel are the numbers of the two kernels.
+var CopyKernel, FillKernel = core.Kernel("copy"), core.Kernel("fill")
+
+func init() {
+	kernel.Register("copy", Copy)
+	kernel.Register("fill", Copy)
+}
+
+var (
+	copyFloats = elementwise.New(identity("copy"), expr.F32, "copy.f32")
+	copyInts   = elementwise.New(identity("copy"), expr.I64, "copy.i64")
+	copyBits   = elementwise.New(identity("copy"), expr.I64, "copy.bits")
+)
+
+func identity(name string) *expr.Kernel {
+	k, err := expr.NewKernel(name, "x", "x")
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+// Copy is copy and fill: Outs[0] = Ins[0], of the same shape or a number, converted to its dtype.
+func Copy(r *shader.Recorder, c *core.Call) error {
+	out, in := &c.Outs[0], &c.Ins[0]
+	m := KernelOf(c)
+	if m == copyBits && in.IsNumber {
+		in.Number.Int = int64(math.Float64bits(in.Number.Float))
+	}
+	if m == copyFloats && !in.IsNumber {
+		l := shader.NewLoop(out.Shape, out, in)
+		if across, down, ok := transposes(&l, out, in); ok {
+			return transpose(r, &l, out, in, across, down)
+		}
+	}
+	return m.Run(r, c)
+}
+
+// KernelOf returns what copy or fill applies to every element.
+func KernelOf(c *core.Call) *elementwise.Kernel {
+	out, in := &c.Outs[0], &c.Ins[0]
+	switch {
+	case out.DType == core.Float64 && (in.IsNumber || in.DType == core.Float64):
+		return copyBits
+	case in.IsNumber && (out.DType.IsFloat() || out.DType == core.Bool && in.Number.DType.IsFloat()):
+		return copyFloats
+	case !in.IsNumber && (out.DType.IsFloat() || in.DType.IsFloat()):
+		return copyFloats
+	}
+	return copyInts
+}

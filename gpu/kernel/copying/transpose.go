@@ -1,0 +1,133 @@
+package copying
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// transposeSide is the size of the squares that a transposing copy moves through workgroup memory.
+const transposeSide = 64
+
+// transposes reports along which dimensions of the loop over an output and an input, in this order, neighbours in the output
+// lie, and neighbours in the input. ok says that they differ and that both are long: then a copy goes through workgroup
+// memory, so that reads and writes are of neighbours.
+func transposes(l *shader.Loop, out, in *core.Operand) (across, down int, ok bool) {
+	if out.DType != core.Float32 || !in.DType.IsFloat() || in.DType == core.Float64 || in.IsNumber {
+		return 0, 0, false
+	}
+	across, down = -1, -1
+	for d := range l.Sizes {
+		if l.Strides[0][d] == 1 {
+			across = d
+		}
+		if l.Strides[1][d] == 1 {
+			down = d
+		}
+	}
+	ok = across >= 0 && down >= 0 && across != down && min(l.Sizes[across], l.Sizes[down]) >= 16
+	return across, down, ok
+}
+
+// transpose copies by squares. l is the loop over the output and the input.
+func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across, down int) error {
+	s := shader.New(r, "transpose")
+	x, y := s.In("x", in, expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number)
+	four := s.Flag(transposesFours(l, out, in, across, down))
+	s.Bindings[0].Vec4, s.Bindings[1].Vec4 = four, four
+	var outer shader.Loop
+	outer.Strides, outer.Count = make([][]int, 2), 1
+	for d, n := range l.Sizes {
+		if d != across && d != down {
+			outer.Push(n, l.Strides[0][d], l.Strides[1][d])
+			outer.Count *= n
+		}
+	}
+	wide, high := shader.Ceil(l.Sizes[across], transposeSide), shader.Ceil(l.Sizes[down], transposeSide)
+	tilesWide, tilesHigh := s.Uint(wide), s.Uint(high)
+	cols, rows := s.Uint(l.Sizes[across]), s.Uint(l.Sizes[down])
+	step, toStep := s.Uint(l.Strides[1][across]), s.Uint(l.Strides[0][down])
+	groups := wide * high * outer.Count
+	count, rank := s.Uint(groups), s.Specialize(len(outer.Sizes))
+	at := s.Loop(&outer)
+	return s.Run(r, groups, func() string {
+		const n = transposeSide
+		var w strings.Builder
+		if four {
+			fmt.Fprintf(&w, "var<workgroup> square: array<vec4<f32>, %d>;\n", n*n/4)
+		} else {
+			fmt.Fprintf(&w, "var<workgroup> square: array<f32, %d>;\n", n*(n+1))
+		}
+		fmt.Fprintf(&w, shader.Entry, shader.Threads)
+		fmt.Fprintf(&w, "  if (group >= %s) { return; }\n", count)
+		fmt.Fprintf(&w, "  let square_row = group / %s;\n  let col0 = group %% %s * %du;\n  let row0 = square_row %% %s * %du;\n",
+			tilesWide, tilesWide, n, tilesHigh, n)
+		w.WriteString(shader.WalkAs("at_", "square_row / "+tilesHigh, rank, 2, at, []string{y, x}))
+		if four {
+			transposeFours(&w, step, toStep, cols, rows)
+			return w.String()
+		}
+		fmt.Fprintf(&w, "  let near = li %% %du;\n  let far = li / %du;\n", n, n)
+		for i := range n * n / shader.Threads { // reads past the edges are harmless
+			fmt.Fprintf(&w, "  let v%d = ld_x(at_1 + (col0 + far + %du) * %s + row0 + near);\n", i, i*shader.Threads/n, step)
+		}
+		for i := range n * n / shader.Threads {
+			fmt.Fprintf(&w, "  square[(far + %du) * %du + near] = v%d;\n", i*shader.Threads/n, n+1, i)
+		}
+		w.WriteString("  workgroupBarrier();\n")
+		for i := range n * n / shader.Threads {
+			fmt.Fprintf(&w, "  if (row0 + far + %du < %s && col0 + near < %s) { st_y(at_0 + (row0 + far + %du) * %s + col0 + near, square[near * %du + far + %du]); }\n",
+				i*shader.Threads/n, rows, cols, i*shader.Threads/n, toStep, n+1, i*shader.Threads/n)
+		}
+		w.WriteString("}\n")
+		return w.String()
+	})
+}
+
+// transposesFours reports whether both sides can be accessed by fours.
+func transposesFours(l *shader.Loop, out, in *core.Operand, across, down int) bool {
+	if in.DType != core.Float32 || shader.Base(in)%4 != 0 || shader.Base(out)%4 != 0 || l.Sizes[across]%4 != 0 || l.Sizes[down]%4 != 0 {
+		return false
+	}
+	for d := range l.Sizes {
+		if d != across && l.Strides[0][d]%4 != 0 || d != down && l.Strides[1][d]%4 != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// transposeFours turns squares of four by four in registers. In workgroup memory rows of the output have their fours in an order
+// that depends on the row, so that writing and reading it meets no bank twice.
+func transposeFours(w *strings.Builder, step, toStep, cols, rows string) {
+	const side = transposeSide / 4
+	fmt.Fprintf(w, "  let near = li %% %du;\n  let far = li / %du;\n", side, side)
+	for i := range 4 {
+		fmt.Fprintf(w, "  let v%d = x[(at_1 + (col0 + far * 4u + %du) * %s + row0 + near * 4u) >> 2u];\n", i, i, step)
+	}
+	for c := range 4 {
+		fmt.Fprintf(w, "  square[(near * 4u + %du) * %du + (far ^ near)] = vec4<f32>(v0.%[3]c, v1.%[3]c, v2.%[3]c, v3.%[3]c);\n", c, side, "xyzw"[c])
+	}
+	fmt.Fprintf(w, "  workgroupBarrier();\n  if (col0 + near * 4u >= %s) { return; }\n", cols)
+	for i := range 4 {
+		fmt.Fprintf(w, "  {\n    let row = far + %du;\n    if (row0 + row < %s) { y[(at_0 + (row0 + row) * %s + col0 + near * 4u) >> 2u] = square[row * %du + (near ^ (row >> 2u))]; }\n  }\n",
+			i*shader.Threads/side, rows, toStep, side)
+	}
+	w.WriteString("}\n")
+}
+
+// Transposed returns a copy of a matrix, stored column by column, whose rows lie in memory one after the other, each from a multiple
+// of four elements on, and how far apart they are.
+func Transposed(r *shader.Recorder, o *core.Operand, rows, cols, colStep int) (*core.Operand, int, error) {
+	apart := shader.Ceil(cols, 4) * 4
+	m, err := r.Temp(4 * rows * apart)
+	if err != nil {
+		return nil, 0, err
+	}
+	out := &core.Operand{Memory: m, DType: core.Float32}
+	l := shader.Loop{Sizes: []int{rows, cols}, Strides: [][]int{{apart, 1}, {1, colStep}}, Count: rows * cols}
+	return out, apart, transpose(r, &l, out, o, 1, 0)
+}

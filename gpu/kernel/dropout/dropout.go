@@ -1,0 +1,42 @@
+// Package dropout zeroes elements at random.
+package dropout
+
+import (
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("dropout", dropoutCall)
+}
+
+// dropoutCall: y = f(x) with ints seed and offset of the generator and floats probability and scale. Elements are dropped
+// with the given probability, the others multiplied by scale; an absent x is 1.
+func dropoutCall(r *shader.Recorder, c *core.Call) error {
+	n := c.Outs[0].Numel()
+	s := shader.New(r, "dropout")
+	y := s.Out("y", &c.Outs[0], expr.F32, expr.Number)
+	value := "1.0"
+	if s.Flag(c.Ins[0].Present()) {
+		value = "ld_x(" + s.In("x", &c.Ins[0], expr.F32, expr.Number) + " + e)"
+	}
+	count, total := s.Uint(shader.Ceil(n, 4)), s.Uint(n)
+	seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
+	limit, scale := s.Long(primitive.KeepLimit(1-c.Floats[0])), s.Float(c.Floats[1])
+	if n == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 4)), func() string {
+		text := "  let limit = " + limit + ";\n"
+		for k := range 4 {
+			e := "i * 4u + " + strconv.Itoa(k) + "u"
+			text += "  { let e = " + e + "; if (e < " + total + ") { var v = 0.0; if (limit.y > 0u || w." + string("xyzw"[k]) + " < limit.x) { v = " + value + " * " + scale + "; } st_y(" + y + " + e, v); } }\n"
+		}
+		return primitive.PhiloxBlocks(count, seed, offset, text)
+	})
+}

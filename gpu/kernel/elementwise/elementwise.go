@@ -1,0 +1,216 @@
+// Package elementwise writes the programs of elementwise operations from the bodies in the registry.
+package elementwise
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	seen := map[string]bool{}
+	for _, row := range op.Rows() {
+		for _, e := range row.Elementwise {
+			for _, k := range e.Kernels() {
+				for _, t := range []expr.Type{expr.F32, expr.I64} {
+					name := k.Instance(t)
+					if !slices.Contains(k.Types(), t) || seen[name] {
+						continue
+					}
+					seen[name] = true
+					m := New(k, t, name)
+					kernel.Register(name, m.Run)
+					id := int(core.Kernel(name))
+					elementwiseKernels = append(elementwiseKernels, make([]*Kernel, max(id+1-len(elementwiseKernels), 0))...)
+					elementwiseKernels[id] = m
+				}
+			}
+		}
+	}
+}
+
+// An Kernel is a kernel that is generated from an operation's program.
+type Kernel struct {
+	kernel  *expr.Kernel
+	Compute expr.Type
+	name    string
+	Serial  uint16 // among all
+	Faults  bool   // it may find that it divides by zero
+}
+
+// elementwiseKernels has those that are registered, by their kernels' numbers.
+var elementwiseKernels []*Kernel
+
+// KernelOf returns the kernel with a number, or nil if it is not an elementwise one.
+func KernelOf(id core.KernelID) *Kernel {
+	if id < 0 || int(id) >= len(elementwiseKernels) {
+		return nil
+	}
+	return elementwiseKernels[id]
+}
+
+var elementwiseCount uint16
+
+// New returns the kernel of a program that computes in a type.
+func New(k *expr.Kernel, t expr.Type, name string) *Kernel {
+	elementwiseCount++
+	return &Kernel{
+		kernel: k, Compute: t, name: name, Serial: elementwiseCount, Faults: t == expr.I64 && len(k.Program.Divisors()) > 0,
+	}
+}
+
+// Run implements [kernel.Func]. A program specialises on the operands' dtypes and on the loop: flat, four elements for each
+// invocation, or of some rank, one.
+func (m *Kernel) Run(r *shader.Recorder, c *core.Call) error {
+	ins, outs := len(c.Ins), len(c.Outs)
+	all := make([]*core.Operand, 0, ins+outs)
+	for i := range c.Ins {
+		all = append(all, &c.Ins[i])
+	}
+	for i := range c.Outs {
+		all = append(all, &c.Outs[i])
+	}
+	shape := c.Outs[0].Shape
+	l := shader.NewLoop(shape, all...)
+	if l.Count == 0 {
+		return nil
+	}
+	key := shader.Key{Name: m.name}
+	buffers := 0
+	mems := &r.Mems
+	for i, o := range all {
+		if o.IsNumber {
+			key.Bits[0] |= 0xf << (4 * i)
+			continue
+		}
+		key.Bits[0] |= uint64(o.DType) << (4 * i)
+		if buffers == shader.MaxBuffers {
+			return core.Errorf(core.NotImplemented, c.Op, "%d operands are more than a program binds", len(all))
+		}
+		mems[buffers] = o.Memory
+		buffers++
+	}
+	faults := m.Faults
+	repeated, shapeOf := ShapeOf(&l, all, faults)
+	key.Bits[1] = repeated
+	key.Bits[2] = uint64(shapeOf.Rank)
+	if shapeOf.Vec4 {
+		key.Bits[2] |= 1 << 8
+	}
+	w := append(r.Begin(), uint32(l.Count))
+	for _, o := range all {
+		if !o.IsNumber {
+			w = append(w, shader.Base(o))
+		}
+	}
+	w = m.Scalars(w, c)
+	if faults {
+		mem, word, err := r.Check(c, func(c *core.Call, _ uint32) error {
+			return core.Errorf(core.ValueError, c.Op, "integer division by zero")
+		})
+		if err != nil {
+			return err
+		}
+		w = append(w, word)
+		mems[buffers] = mem
+		buffers++
+	}
+	if shapeOf.Rank > 0 {
+		kept := shader.Loop{Sizes: l.Sizes}
+		for i, o := range all {
+			if !o.IsNumber {
+				kept.Strides = append(kept.Strides, l.Strides[i])
+			}
+		}
+		w = kept.Words(w)
+	}
+	r.Words = w
+	p, err := r.Program(key, buffers, func() string { return m.source(c, all, repeated, shapeOf, faults) })
+	if err != nil {
+		return err
+	}
+	return r.Dispatch(p, shapeOf.Groups(l.Count), w, mems[:buffers]...)
+}
+
+// An Shape is how a program loops: in four elements at a time or one, flat or, where rank says so, through
+// dimensions. Fours of dimensions lie in the innermost.
+type Shape struct {
+	Rank int
+	Vec4 bool
+}
+
+// Groups returns how many workgroups loop over so many elements.
+func (s Shape) Groups(count int) int {
+	if s.Vec4 {
+		count = (count + 3) / 4
+	}
+	return shader.GroupsFor(count)
+}
+
+// ShapeOf returns how a program loops over l, whose operands are all; with single, an element at a time. repeated has a
+// bit for each operand of which a loop over fours repeats one element. Fours of dimensions change l.
+func ShapeOf(l *shader.Loop, all []*core.Operand, single bool) (repeated uint64, shape Shape) {
+	shape.Rank = len(l.Sizes)
+	if single {
+		return 0, shape
+	}
+	four := l.Flat()
+	for i, o := range all {
+		if o.IsNumber {
+			continue
+		}
+		if l.Repeats(i) && l.Count > 1 {
+			repeated |= 1 << i
+		} else if shader.Base(o)%4 != 0 {
+			four = false
+		}
+	}
+	if four {
+		return repeated, Shape{Vec4: true}
+	}
+	repeated, shape.Vec4 = l.Vec4Rows(all)
+	return repeated, shape
+}
+
+// ScalarWords returns how many words scalars appends.
+func (m *Kernel) ScalarWords(c *core.Call) int {
+	n := len(c.Floats) + len(c.Ints)
+	for i := range c.Ins {
+		if c.Ins[i].IsNumber {
+			n++
+		}
+	}
+	if m.Compute == expr.I64 {
+		n *= 2
+	}
+	return n
+}
+
+// Scalars appends the numbers among the call's inputs, and its attributes.
+func (m *Kernel) Scalars(w []uint32, c *core.Call) []uint32 {
+	for i := range c.Ins {
+		if o := &c.Ins[i]; o.IsNumber {
+			w = m.scalar(w, o.Number.Float, o.Number.Int)
+		}
+	}
+	for _, v := range c.Floats {
+		w = m.scalar(w, v, int64(v))
+	}
+	for _, v := range c.Ints {
+		w = m.scalar(w, float64(v), v)
+	}
+	return w
+}
+
+// scalar appends a number of the compute type.
+func (m *Kernel) scalar(w []uint32, f float64, i int64) []uint32 {
+	if m.Compute == expr.I64 {
+		low, high := shader.IntWords(i)
+		return append(w, low, high)
+	}
+	return append(w, shader.FloatWord(f))
+}

@@ -1,0 +1,214 @@
+package elementwise
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// source writes the program. repeated has a bit for each operand that is the same everywhere in a flat loop.
+func (m *Kernel) source(c *core.Call, all []*core.Operand, repeated uint64, shape Shape, faults bool) string {
+	var b strings.Builder
+	k, t := m.kernel, m.Compute
+	b.WriteString(shader.ParamsDeclaration)
+	accesses := make([]*shader.Access, len(all))
+	bases := make([]string, len(all))
+	binding, next := 1, 1
+	kind := m.Kind
+	for i, o := range all {
+		if o.IsNumber {
+			continue
+		}
+		a := &shader.Access{Name: "x" + strconv.Itoa(i), DType: o.DType, Vec4: shape.Vec4 && repeated>>i&1 == 0}
+		a.Shared = i >= len(k.In) && !shape.Vec4 && shader.PerWord(o.DType) > 1
+		accesses[i] = a
+		b.WriteString(a.Declare(binding))
+		if i < len(k.In) {
+			b.WriteString(a.Loader(t, kind(i)))
+		} else {
+			b.WriteString(a.Storer(t, kind(i)))
+		}
+		bases[i] = shader.Param(next)
+		binding++
+		next++
+	}
+	var names []string
+	for i, o := range all[:len(k.In)] {
+		if !o.IsNumber {
+			names = append(names, "x"+strconv.Itoa(i))
+		}
+	}
+	next = m.Function(&b, "", func(i int) bool { return all[i].IsNumber }, next, faults)
+	if faults {
+		fmt.Fprintf(&b, "@group(0) @binding(%d) var<storage, read_write> faults: array<u32>;\n", binding)
+	}
+	fmt.Fprintf(&b, shader.Entry, shader.Threads)
+	fmt.Fprintf(&b, "  let i = group * %du + li;\n  let n = %s;\n", shader.Threads, shader.Param(0))
+	if shape.Vec4 {
+		if shape.Rank > 0 {
+			b.WriteString("  if (i * 4u >= n) { return; }\n")
+			var first []string
+			for i, a := range accesses {
+				if a != nil {
+					first = append(first, bases[i])
+				}
+			}
+			b.WriteString(shader.Walk(shape.Rank, len(first), next, first))
+			at := 0
+			for i, a := range accesses {
+				if a != nil {
+					bases[i] = "at_" + strconv.Itoa(at)
+					at++
+				}
+			}
+		}
+		m.fours(&b, accesses, bases, names, repeated, shape.Rank > 0)
+	} else {
+		b.WriteString("  if (i >= n) { return; }\n")
+		var used []*shader.Access
+		var first []string
+		for i, a := range accesses {
+			if a != nil {
+				used = append(used, a)
+				first = append(first, bases[i])
+			}
+		}
+		b.WriteString(shader.Walk(shape.Rank, len(used), next, first))
+		var args []string
+		position := map[string]string{}
+		for j, a := range used {
+			position[a.Name] = "at_" + strconv.Itoa(j)
+		}
+		for _, n := range names {
+			args = append(args, "ld_"+n+"("+position[n]+")")
+		}
+		fmt.Fprintf(&b, "  let out = apply(%s);\n", strings.Join(args, ", "))
+		for j := range k.Program.Results {
+			name := accesses[len(k.In)+j].Name
+			fmt.Fprintf(&b, "  st_%s(%s, out.r%d);\n", name, position[name], j)
+		}
+	}
+	b.WriteString("}\n")
+	return shader.WithLibrary(b.String())
+}
+
+// Kind returns what operand i is, the outputs coming behind the inputs.
+func (m *Kernel) Kind(i int) expr.Kind {
+	if ins := m.kernel.In; i < len(ins) {
+		return ins[i].Kind
+	}
+	return m.kernel.Program.Results[i-len(m.kernel.In)].Kind()
+}
+
+// Function writes the operation as a function of its inputs that are not numbers: apply, and the structure results, with suffix
+// behind the names. The parameters from next on are numbers, attributes and, with faults, the word for these; it returns which
+// comes after them.
+func (m *Kernel) Function(b *strings.Builder, suffix string, isNumber func(i int) bool, next int, faults bool) int {
+	k, t := m.kernel, m.Compute
+	scalar := func(k expr.Kind) string {
+		if t == expr.I64 {
+			next += 2
+			v := "vec2<u32>(" + shader.Param(next-2) + ", " + shader.Param(next-1) + ")"
+			if k == expr.Logic {
+				return "any(" + v + " != vec2<u32>(0u, 0u))"
+			}
+			return v
+		}
+		next++
+		v := "bitcast<f32>(" + shader.Param(next-1) + ")"
+		if k == expr.Logic {
+			return "!(" + v + " == 0.0)"
+		}
+		return v
+	}
+	constants := ""
+	var formals []string
+	for i, p := range k.In {
+		if isNumber(i) {
+			constants += "  let " + p.Name + "_ = " + scalar(p.Kind) + ";\n"
+		} else {
+			formals = append(formals, p.Name+"_: "+shader.TypeName(t, p.Kind))
+		}
+	}
+	for _, name := range k.Attrs {
+		constants += "  let " + name + "_ = " + scalar(expr.Number) + ";\n"
+	}
+	fmt.Fprintf(b, "struct results%s {\n", suffix)
+	for i := range k.Program.Results {
+		fmt.Fprintf(b, "  r%d: %s,\n", i, shader.TypeName(t, m.Kind(len(k.In)+i)))
+	}
+	fmt.Fprintf(b, "}\nfn apply%s(%s) -> results%s {\n%s  var out: results%s;\n", suffix, strings.Join(formals, ", "), suffix, constants, suffix)
+	b.WriteString(k.Program.WGSL(t, func(i int, value string) string { return fmt.Sprintf("  out.r%d = %s;", i, value) }))
+	if faults {
+		for _, d := range k.Program.Divisors() {
+			divisor := &expr.Program{Lets: k.Program.Lets, Results: []expr.Expr{d}}
+			b.WriteString("\n  {\n" + divisor.WGSL(t, func(_ int, value string) string {
+				return "    if (all((" + value + ") == vec2<u32>(0u, 0u))) { faults[" + shader.Param(next) + "] = 1u; }"
+			}) + "\n  }")
+		}
+		next++
+	}
+	b.WriteString("\n  return out;\n}\n")
+	return next
+}
+
+// fours writes four elements at once and, in a flat loop, those left over one by one. Fours of dimensions begin at bases.
+func (m *Kernel) fours(b *strings.Builder, accesses []*shader.Access, bases, names []string, repeated uint64, dimensions bool) {
+	k, t, kind := m.kernel, m.Compute, m.Kind
+	index := func(name string) int { n, _ := strconv.Atoi(name[1:]); return n }
+	if dimensions {
+		b.WriteString("  let e = 0u;\n  {\n")
+	} else {
+		b.WriteString("  let e = i * 4u;\n  if (e + 3u < n) {\n")
+	}
+	for _, n := range names {
+		i := index(n)
+		if repeated>>i&1 == 1 {
+			fmt.Fprintf(b, "    let %s_0 = ld_%s(%s);\n", n, n, bases[i])
+			continue
+		}
+		b.WriteString(accesses[i].LoadVec4(t, kind(i), bases[i]+" + e"))
+	}
+	for v := range 4 {
+		var args []string
+		for _, n := range names {
+			element := v
+			if repeated>>index(n)&1 == 1 {
+				element = 0
+			}
+			args = append(args, fmt.Sprintf("%s_%d", n, element))
+		}
+		fmt.Fprintf(b, "    let out_%d = apply(%s);\n", v, strings.Join(args, ", "))
+	}
+	for j := range k.Program.Results {
+		i := len(k.In) + j
+		var values [4]string
+		for v := range values {
+			values[v] = fmt.Sprintf("out_%d.r%d", v, j)
+		}
+		b.WriteString(accesses[i].StoreVec4(t, kind(i), bases[i]+" + e", values))
+	}
+	if dimensions {
+		b.WriteString("  }\n")
+		return
+	}
+	b.WriteString("    return;\n  }\n  for (var j = e; j < n; j++) {\n")
+	var args []string
+	for _, n := range names {
+		at := bases[index(n)]
+		if repeated>>index(n)&1 == 0 {
+			at += " + j"
+		}
+		args = append(args, "ld_"+n+"("+at+")")
+	}
+	fmt.Fprintf(b, "    let out = apply(%s);\n", strings.Join(args, ", "))
+	for j := range k.Program.Results {
+		i := len(k.In) + j
+		fmt.Fprintf(b, "    st_%s(%s + j, out.r%d);\n", accesses[i].Name, bases[i], j)
+	}
+	b.WriteString("  }\n")
+}

@@ -1,0 +1,193 @@
+package fusion
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/plait-ml/plait/gpu/kernel/elementwise"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+const (
+	// compileAt is the weight at which a fusion is worth a program. Each time that one comes up where the calls themselves
+	// say where it begins and ends weighs wholeWeight, so that it has its program from the second time on. One that began or
+	// ended where it did by chance weighs 1 if it has all the members that it may, as a part of a long chain, and otherwise
+	// nothing: it may never come up again.
+	compileAt   = 32
+	wholeWeight = 16
+	// maxFused is how many programs of fusions a device compiles.
+	maxFused = 256
+	// maxCandidates is how many fusions a device remembers that have no program.
+	maxCandidates = 4096
+)
+
+// Cache are the programs of a device's fusions, by what they depend on.
+type Cache struct {
+	Off      bool
+	at       int // the weight at which they are compiled
+	mu       sync.Mutex
+	byKey    map[string]*fusedProgram
+	compiled int
+}
+
+// A fusedProgram is a fusion that came up, and its program once it has one.
+type fusedProgram struct {
+	weight  int
+	program shader.Program // nil where it has none, yet or because the device refuses it
+	tried   bool
+}
+
+// Open makes the cache ready; off has calls run one by one.
+func (f *Cache) Open(off bool) {
+	f.at, f.Off = compileAt, off
+	f.byKey = map[string]*fusedProgram{}
+}
+
+// Force has calls fused, each fusion with a program from the first time on, or run one by one, and returns a function that brings back
+// what was before. Programs are forgotten. Nothing may be in flight.
+func (f *Cache) Force(on bool) (restore func()) {
+	off, at := f.Off, f.at
+	f.Off, f.at = !on, 1
+	f.Drop()
+	return func() {
+		f.Off, f.at = off, at
+		f.Drop()
+	}
+}
+
+// Drop forgets the programs, and which fusions came up.
+func (f *Cache) Drop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.byKey, f.compiled = map[string]*fusedProgram{}, 0
+}
+
+// Count returns how many programs were compiled.
+func (f *Cache) Count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.compiled
+}
+
+// get returns the program for a key, or nil where the calls go one by one.
+func (f *Cache) get(key []byte, weight int, compile func() shader.Program) shader.Program {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.byKey[string(key)]
+	if x == nil && weight == 0 {
+		return nil
+	}
+	if x == nil {
+		if len(f.byKey)-f.compiled >= maxCandidates {
+			for k, x := range f.byKey {
+				if x.program == nil {
+					delete(f.byKey, k)
+				}
+			}
+		}
+		x = &fusedProgram{}
+		f.byKey[string(key)] = x
+	}
+	if x.tried {
+		return x.program
+	}
+	if x.weight += weight; x.weight < f.at || f.compiled >= maxFused {
+		return nil
+	}
+	x.tried = true
+	if x.program = compile(); x.program != nil {
+		f.compiled++
+	}
+	return x.program
+}
+
+// Dispatch runs the members as one program and reports whether there is one. compile compiles the text of a new one; it returns nil
+// if the GPU does not take it.
+func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key []byte, buffers int, text string) shader.Program) bool {
+	mems := &r.Mems
+	bound := f.operands[:0]
+	for i := range f.sites {
+		p := &f.sites[i]
+		p.bound = -1
+		if p.read || p.stored() {
+			p.bound = len(bound)
+			mems[p.bound] = p.Memory
+			bound = append(bound, &p.Operand)
+		}
+	}
+	f.operands = bound
+	l := shader.NewLoop(f.shape, bound...)
+	repeated, shape := elementwise.ShapeOf(&l, bound, false)
+	if 1+len(bound)+f.N+f.scalars+shape.Rank*(1+len(bound)) > shader.MaxParamBytes/4 {
+		return false
+	}
+	f.identify(repeated, shape)
+	weight := wholeWeight
+	if f.Torn {
+		weight = f.N / maxMembers
+	}
+	p := programs.get(f.key, weight, func() shader.Program { return compile(f.key, len(bound), f.source(repeated, shape)) })
+	if p == nil {
+		return false
+	}
+	w := append(r.Begin(), uint32(l.Count))
+	for _, o := range bound {
+		w = append(w, shader.Base(o))
+	}
+	for range f.N {
+		w = append(w, 0)
+	}
+	for i := range f.Members[:f.N] {
+		w = f.Members[i].kernel.Scalars(w, &f.Members[i].Call)
+	}
+	if shape.Rank > 0 {
+		w = l.Words(w)
+	}
+	r.Words = w
+	return r.Dispatch(p, shape.Groups(l.Count), w, mems[:len(bound)]...) == nil
+}
+
+// identify writes down what the program depends on, and gives sites their bindings.
+func (f *Fusion) identify(repeated uint64, shape elementwise.Shape) {
+	k := append(f.key[:0], uint8(shape.Rank), uint8(f.N))
+	if shape.Vec4 {
+		k[0] |= 1 << 7
+	}
+	for i := range f.sites {
+		p := &f.sites[i]
+		if p.bound < 0 {
+			continue
+		}
+		flags := uint8(p.DType)
+		if p.read {
+			flags |= 1 << 5
+		}
+		if repeated>>p.bound&1 == 1 {
+			flags |= 1 << 6
+		}
+		written := uint8(0xff)
+		if p.stored() {
+			written = uint8(p.value)
+		}
+		k = append(k, flags, written)
+	}
+	k = append(k, 0xff)
+	for i := range f.Members[:f.N] {
+		x := &f.Members[i]
+		k = binary.LittleEndian.AppendUint16(k, x.kernel.Serial)
+		for _, s := range x.ins[:len(x.Call.Ins)] {
+			switch {
+			case s.number:
+				k = append(k, 0xff)
+			case s.value:
+				k = append(k, 1<<7|s.at)
+			default:
+				k = append(k, uint8(f.sites[s.at].bound))
+			}
+		}
+		for j := range x.Call.Outs {
+			k = append(k, uint8(x.Call.Outs[j].DType))
+		}
+	}
+	f.key = k
+}

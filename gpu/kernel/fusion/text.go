@@ -1,0 +1,289 @@
+package fusion
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/kernel/elementwise"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// In the program of a fusion, values are bits: what memory of their dtype holds of them, a u32, or a vec2<u32> for 64 bits.
+// That rounds a value to its dtype just as memory would. The compiler must not look through it either: it might round a
+// product and a sum of two members once instead of twice. So each member sees the bits of floating-point numbers combined with a
+// parameter, of its own, that is 0. Its results are then those that it has alone, whatever the GPU.
+
+// source writes the program of a fusion whose sites have their bindings.
+func (f *Fusion) source(repeated uint64, shape elementwise.Shape) string {
+	var b strings.Builder
+	b.WriteString(shader.ParamsDeclaration)
+	var bound []*site
+	for i := range f.sites {
+		if p := &f.sites[i]; p.bound >= 0 {
+			bound = append(bound, p)
+			b.WriteString(rawOf(p, shape.Vec4 && repeated>>p.bound&1 == 0).declare(p.bound + 1))
+		}
+	}
+	f.chain(&b, bound)
+	fmt.Fprintf(&b, shader.Entry, shader.Threads)
+	fmt.Fprintf(&b, "  let i = group * %du + li;\n  let n = %s;\n", shader.Threads, shader.Param(0))
+	bases := make([]string, len(bound))
+	for k := range bound {
+		bases[k] = shader.Param(1 + k)
+	}
+	first := 1 + len(bound) + f.N + f.scalars // of the sizes
+	at := func(k int) string { return "at_" + strconv.Itoa(k) }
+	switch {
+	case shape.Vec4 && shape.Rank == 0:
+		b.WriteString("  let e = i * 4u;\n  if (e + 3u < n) {\n")
+		shifted := func(by string) func(int) string {
+			return func(k int) string {
+				if repeated>>k&1 == 1 {
+					return bases[k]
+				}
+				return bases[k] + by
+			}
+		}
+		writeFours(&b, bound, repeated, shifted(" + e"))
+		b.WriteString("    return;\n  }\n  for (var j = e; j < n; j++) {\n")
+		writeOne(&b, bound, repeated, true, shifted(" + j"))
+		b.WriteString("  }\n")
+	case shape.Vec4:
+		b.WriteString("  if (i * 4u >= n) { return; }\n")
+		b.WriteString(shader.Walk(shape.Rank, len(bound), first, bases))
+		writeFours(&b, bound, repeated, at)
+	default:
+		b.WriteString("  if (i >= n) { return; }\n")
+		b.WriteString(shader.Walk(shape.Rank, len(bound), first, bases))
+		writeOne(&b, bound, repeated, false, at)
+	}
+	b.WriteString("}\n")
+	return shader.WithLibrary(b.String())
+}
+
+// chain writes the members as functions, and one that calls them in order: from the bits of what is read to those of what is
+// written.
+func (f *Fusion) chain(b *strings.Builder, bound []*site) {
+	next := 1 + len(bound) + f.N
+	var body strings.Builder
+	made := 0
+	for i := range f.Members[:f.N] {
+		x := &f.Members[i]
+		m := x.kernel
+		next = m.Function(b, "_"+strconv.Itoa(i), func(j int) bool { return x.ins[j].number }, next, false)
+		zero := shader.Param(1 + len(bound) + i)
+		var args []string
+		for j := range x.Call.Ins {
+			switch s := x.ins[j]; {
+			case s.number:
+			case s.value:
+				args = append(args, decode("v"+strconv.Itoa(int(s.at)), f.values[s.at].DType, zero, m, j))
+			default:
+				p := &f.sites[s.at]
+				args = append(args, decode("x"+strconv.Itoa(p.bound), p.DType, zero, m, j))
+			}
+		}
+		fmt.Fprintf(&body, "  let m%d = apply_%d(%s);\n", i, i, strings.Join(args, ", "))
+		for j := range x.Call.Outs {
+			v := shader.Encode(fmt.Sprintf("m%d.r%d", i, j), f.values[made].DType, m.Compute, m.Kind(len(x.Call.Ins)+j))
+			switch f.values[made].DType {
+			case core.Float32, core.Int32:
+				v = "bitcast<u32>(" + v + ")"
+			}
+			fmt.Fprintf(&body, "  let v%d = %s;\n", made, v)
+			made++
+		}
+	}
+	var formals []string
+	b.WriteString("struct written {\n")
+	for _, p := range bound {
+		if p.read {
+			formals = append(formals, "x"+strconv.Itoa(p.bound)+": "+bitsType(p.DType))
+		}
+		if p.stored() {
+			fmt.Fprintf(b, "  w%d: %s,\n", p.bound, bitsType(p.DType))
+			fmt.Fprintf(&body, "  out.w%d = v%d;\n", p.bound, p.value)
+		}
+	}
+	fmt.Fprintf(b, "}\nfn chain(%s) -> written {\n  var out: written;\n%s  return out;\n}\n", strings.Join(formals, ", "), body.String())
+}
+
+// decode returns input j of the member from its bits.
+func decode(bits string, d core.DType, zero string, m *elementwise.Kernel, j int) string {
+	switch d {
+	case core.Float32:
+		bits = "bitcast<f32>(" + bits + " ^ " + zero + ")"
+	case core.Float16:
+		bits = "unpack2x16float(" + bits + " ^ " + zero + ").x"
+	case core.BFloat16:
+		bits = "bitcast<f32>((" + bits + " ^ " + zero + ") << 16u)"
+	case core.Int32:
+		bits = "bitcast<i32>(" + bits + ")"
+	}
+	return shader.Convert(bits, d, m.Compute, m.Kind(j))
+}
+
+func bitsType(d core.DType) string {
+	if d.Size() == 8 {
+		return "vec2<u32>"
+	}
+	return "u32"
+}
+
+// A rawAccess is how the program of a fusion sees a site.
+type rawAccess struct {
+	*site
+	name string
+	vec4 bool // elements come in aligned fours
+	// shared says that other invocations may write to the same word.
+	shared bool
+}
+
+func rawOf(p *site, four bool) *rawAccess {
+	return &rawAccess{site: p, name: "b" + strconv.Itoa(p.bound), vec4: four, shared: p.stored() && !four && shader.PerWord(p.DType) > 1}
+}
+
+func (x *rawAccess) declare(binding int) string {
+	element := bitsType(x.DType)
+	switch {
+	case x.shared:
+		element = "atomic<u32>"
+	case x.vec4 && x.DType.Size() == 4:
+		element = "vec4<u32>"
+	}
+	return fmt.Sprintf("@group(0) @binding(%d) var<storage, read_write> %s: array<%s>;\n", binding, x.name, element)
+}
+
+// load returns the bits of element e.
+func (x *rawAccess) load(e string) string {
+	n := shader.PerWord(x.DType)
+	switch {
+	case x.vec4 && x.DType.Size() == 4:
+		return fmt.Sprintf("%s[(%s) >> 2u][(%s) & 3u]", x.name, e, e)
+	case n == 1:
+		return x.name + "[" + e + "]"
+	}
+	w := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
+	if x.shared {
+		w = "atomicLoad(&" + w + ")"
+	}
+	return fmt.Sprintf("((%s >> (((%s) %% %du) * %du)) & %s)", w, e, n, 32/n, mask(n))
+}
+
+// mask covers an element of a word that holds n.
+func mask(n int) string { return fmt.Sprintf("%#xu", 1<<(32/n)-1) }
+
+// store returns a statement that sets the bits of element e.
+func (x *rawAccess) store(e, v string) string {
+	n := shader.PerWord(x.DType)
+	switch {
+	case x.vec4 && x.DType.Size() == 4:
+		return fmt.Sprintf("%s[(%s) >> 2u][(%s) & 3u] = %s;\n", x.name, e, e, v)
+	case n == 1:
+		return fmt.Sprintf("%s[%s] = %s;\n", x.name, e, v)
+	}
+	w := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
+	shift := fmt.Sprintf("(((%s) %% %du) * %du)", e, n, 32/n)
+	if x.shared {
+		return fmt.Sprintf("atomicAnd(&%s, ~(%s << %s));\n    atomicOr(&%s, %s << %s);\n", w, mask(n), shift, w, v, shift)
+	}
+	return fmt.Sprintf("%s = (%s & ~(%s << %s)) | (%s << %s);\n", w, w, mask(n), shift, v, shift)
+}
+
+// loadFour returns a statement that reads what four elements from e on lie in, and the bits of each.
+func (x *rawAccess) loadFour(e string) (statement string, elements [4]string) {
+	q := "q" + x.name
+	switch n := shader.PerWord(x.DType); {
+	case n == 1 && x.DType.Size() == 8:
+		for i := range elements {
+			elements[i] = fmt.Sprintf("%s[%s + %du]", x.name, e, i)
+		}
+		return "", elements
+	case n == 1:
+		for i := range elements {
+			elements[i] = q + "." + "xyzw"[i:i+1]
+		}
+		return fmt.Sprintf("    let %s = %s[(%s) >> 2u];\n", q, x.name, e), elements
+	case n == 2:
+		for i := range elements {
+			elements[i] = fmt.Sprintf("((%s.%c >> %du) & 0xffffu)", q, "xy"[i/2], i%2*16)
+		}
+		return fmt.Sprintf("    let %s = vec2<u32>(%s[(%s) >> 1u], %s[((%s) >> 1u) + 1u]);\n", q, x.name, e, x.name, e), elements
+	}
+	for i := range elements {
+		elements[i] = fmt.Sprintf("((%s >> %du) & 0xffu)", q, 8*i)
+	}
+	return fmt.Sprintf("    let %s = %s[(%s) >> 2u];\n", q, x.name, e), elements
+}
+
+// storeFour returns statements that set the bits of four elements from e on.
+func (x *rawAccess) storeFour(e string, v [4]string) string {
+	switch n := shader.PerWord(x.DType); {
+	case n == 1 && x.DType.Size() == 8:
+		text := ""
+		for i := range v {
+			text += fmt.Sprintf("    %s[%s + %du] = %s;\n", x.name, e, i, v[i])
+		}
+		return text
+	case n == 1:
+		return fmt.Sprintf("    %s[(%s) >> 2u] = vec4<u32>(%s);\n", x.name, e, strings.Join(v[:], ", "))
+	case n == 2:
+		return fmt.Sprintf("    %s[(%s) >> 1u] = %s | (%s << 16u);\n    %s[((%s) >> 1u) + 1u] = %s | (%s << 16u);\n",
+			x.name, e, v[0], v[1], x.name, e, v[2], v[3])
+	}
+	return fmt.Sprintf("    %s[(%s) >> 2u] = %s | (%s << 8u) | (%s << 16u) | (%s << 24u);\n", x.name, e, v[0], v[1], v[2], v[3])
+}
+
+// writeFours writes a round of the loop over four elements. at says where a site's begin.
+func writeFours(b *strings.Builder, bound []*site, repeated uint64, at func(int) string) {
+	var args [4][]string
+	for k, p := range bound {
+		if !p.read {
+			continue
+		}
+		if repeated>>k&1 == 1 {
+			fmt.Fprintf(b, "    let r%d = %s;\n", k, rawOf(p, false).load(at(k)))
+			for v := range args {
+				args[v] = append(args[v], "r"+strconv.Itoa(k))
+			}
+			continue
+		}
+		statement, elements := rawOf(p, true).loadFour(at(k))
+		b.WriteString(statement)
+		for v := range args {
+			args[v] = append(args[v], elements[v])
+		}
+	}
+	for v := range args {
+		fmt.Fprintf(b, "    let o%d = chain(%s);\n", v, strings.Join(args[v], ", "))
+	}
+	for k, p := range bound {
+		if !p.stored() {
+			continue
+		}
+		var values [4]string
+		for v := range values {
+			values[v] = fmt.Sprintf("o%d.w%d", v, k)
+		}
+		b.WriteString(rawOf(p, true).storeFour(at(k), values))
+	}
+}
+
+// writeOne writes a round of the loop over one element, in a program whose loop may otherwise be over fours.
+func writeOne(b *strings.Builder, bound []*site, repeated uint64, four bool, at func(int) string) {
+	access := func(k int) *rawAccess { return rawOf(bound[k], four && repeated>>k&1 == 0) }
+	var args []string
+	for k, p := range bound {
+		if p.read {
+			args = append(args, access(k).load(at(k)))
+		}
+	}
+	fmt.Fprintf(b, "    let o = chain(%s);\n", strings.Join(args, ", "))
+	for k, p := range bound {
+		if p.stored() {
+			b.WriteString("    " + access(k).store(at(k), "o.w"+strconv.Itoa(k)))
+		}
+	}
+}

@@ -1,0 +1,255 @@
+// Package indexing gathers, scatters and selects by indices and masks.
+package indexing
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("gather", gatherCall)
+	kernel.Register("scatter", scatterCall)
+	kernel.Register("index", indexCall)
+	kernel.Register("index_put", indexPutCall)
+	kernel.Register("embedding_backward", embeddingBackwardCall)
+}
+
+func outOfRange(c *core.Call, at uint32, dim, size int) error {
+	return core.Errorf(core.IndexError, c.Op, "the index at position %d is out of range for dimension %d of size %d", at, dim, size)
+}
+
+// gatherCall: Outs[0][.., j, ..] = Ins[0][.., Ins[1][.., j, ..], ..] in dimension Ints[0].
+func gatherCall(r *shader.Recorder, c *core.Call) error {
+	out, in, index := &c.Outs[0], &c.Ins[0], &c.Ins[1]
+	dim := int(c.Ints[0])
+	if out.Numel() == 0 {
+		return nil
+	}
+	from := *in // along the dimension the index says where
+	size, stride := 1, 0
+	if len(in.Shape) > 0 {
+		size, stride = in.Shape[dim], in.Strides[dim]
+		from.Shape, from.Strides = out.Shape, append([]int{}, in.Strides...)
+		from.Strides[dim] = 0
+	}
+	s := shader.New(r, "gather")
+	t := shader.ComputeType(in.DType)
+	x, j, y := s.In("x", in, t, expr.Number), s.In("index", index, expr.I64, expr.Number), s.Out("y", out, t, expr.Number)
+	count, sizeWord, step := s.Uint(out.Numel()), s.Uint(size), s.Uint(stride)
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return outOfRange(c, at, dim, size) })
+	l := shader.NewLoop(out.Shape, &from, index, out)
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+		return shader.Each(count, shader.Walk(rank, 3, at, []string{x, j, y})+"  var ok = true;\n"+shader.CheckIndex("k", "ld_index(at_1)", sizeWord, false)+
+			"  if (!ok) { "+fault("i")+" }\n  st_y(at_2, ld_x(at_0 + k * "+step+"));\n")
+	})
+}
+
+// shortLine is how long a line is at most that each of its elements looks through.
+const shortLine = 64
+
+// scatterCall, in place: Outs[0][.., Ins[0][.., j, ..], ..] = Ins[1][.., j, ..] in dimension Ints[0], or combined as Ints[1]
+// says. Ins[1] may be a number. Of the elements of a line that go to one place, the first (the last, where they are not
+// combined) takes them all, in their order.
+func scatterCall(r *shader.Recorder, c *core.Call) error {
+	out, index, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
+	dim, mode := int(c.Ints[0]), int(c.Ints[1])
+	n := index.Numel()
+	if n == 0 {
+		return nil
+	}
+	size, stride, length, indexStep, srcStep := 1, 0, 1, 0, 0
+	to := *out
+	if len(index.Shape) > 0 && index.Shape[dim] > shortLine {
+		return scatterSorted(r, c)
+	}
+	if len(index.Shape) > 0 {
+		size, stride, length, indexStep = out.Shape[dim], out.Strides[dim], index.Shape[dim], index.Strides[dim]
+		to.Shape, to.Strides = index.Shape, append([]int{}, out.Strides...)
+		to.Strides[dim] = 0
+	}
+	from := *src
+	if !src.IsNumber {
+		if len(index.Shape) > 0 {
+			srcStep = src.Strides[dim]
+		}
+		from.Shape = index.Shape
+	}
+	s := shader.New(r, "scatter")
+	t := shader.ComputeType(out.DType)
+	j, y := s.In("index", index, expr.I64, expr.Number), s.Both("y", out, t)
+	value, first := "", "0u"
+	if s.Flag(src.IsNumber) {
+		if t == expr.F32 {
+			value = s.Float(src.Number.Float)
+		} else {
+			value = s.Long(src.Number.Int)
+		}
+	} else {
+		first = s.In("v", src, t, expr.Number)
+	}
+	count, sizeWord, step, lengthWord := s.Uint(n), s.Uint(size), s.Uint(stride), s.Uint(length)
+	indexStepWord, srcStepWord := s.Uint(indexStep), s.Uint(srcStep)
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return outOfRange(c, at, dim, size) })
+	s.Specialize(mode)
+	l := shader.NewLoop(index.Shape, index, &to, &from)
+	inner := s.Uint(core.Numel(index.Shape[min(dim+1, len(index.Shape)):]))
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		read := value
+		if read == "" {
+			read = "ld_v(v0 + o * " + srcStepWord + ")"
+		}
+		text := shader.Walk(rank, 3, at, []string{j, y, first}) + "  var ok = true;\n" + shader.CheckIndex("k", "ld_index(at_0)", sizeWord, false) +
+			"  if (!ok) { " + fault("i") + " return; }\n" + fmt.Sprintf(`
+  let own = (i / %s) %% %s;
+  let j0 = at_0 - own * %s;
+  let v0 = at_2 - own * %s;
+  let at = at_1 + k * %s;
+`, inner, lengthWord, indexStepWord, srcStepWord, step)
+		if mode == shader.AssignMode {
+			return shader.Each(count, text+`
+  for (var o = own + 1u; o < `+lengthWord+`; o++) { if (ld_index(j0 + o * `+indexStepWord+`).x == k) { return; } }
+  let o = own;
+  st_y(at, `+read+`);
+`)
+		}
+		return shader.Each(count, text+`
+  for (var o = 0u; o < own; o++) { if (ld_index(j0 + o * `+indexStepWord+`).x == k) { return; } }
+  var sum = ld_y(at);
+  for (var o = own; o < `+lengthWord+`; o++) {
+    if (ld_index(j0 + o * `+indexStepWord+`).x == k) { let v = `+read+`; sum = `+shader.Combine(mode, t, "sum", "v")+`; }
+  }
+  st_y(at, sum);
+`)
+	})
+}
+
+// scatterSorted is scatterCall for lines of any length.
+func scatterSorted(r *shader.Recorder, c *core.Call) error {
+	out, index, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
+	dim := int(c.Ints[0])
+	n, length, size := index.Numel(), index.Shape[dim], out.Shape[dim]
+	dest, err := r.Temp(4 * n)
+	if err != nil {
+		return err
+	}
+	to := *out // along the dimension the index says where
+	to.Shape, to.Strides = index.Shape, slices.Clone(out.Strides)
+	to.Strides[dim] = 0
+	lined, toLined := shader.Innermost(index, dim), shader.Innermost(&to, dim)
+	s := shader.New(r, "scatter destinations")
+	j, words, count, first := s.In("index", index, expr.I64, expr.Number), s.WordsOf("dest", dest), s.Uint(n), s.Uint(int(shader.Base(out)))
+	sizeWord, step, lengthWord, inner := s.Uint(size), s.Uint(out.Strides[dim]), s.Uint(length), s.Uint(core.Numel(index.Shape[dim+1:]))
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return outOfRange(c, at, dim, size) })
+	l := shader.NewLoop(lined.Shape, &lined, &toLined)
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	err = s.Run(r, shader.GroupsFor(n), func() string {
+		return shader.Each(count, shader.Walk(rank, 2, at, []string{j, first})+"  var ok = true;\n"+shader.CheckIndex("k", "ld_index(at_0)", sizeWord, false)+fmt.Sprintf(`
+  if (!ok) {
+    let line = i / %[1]s;
+    let position = ((line / %[2]s) * %[1]s + i %% %[1]s) * %[2]s + line %% %[2]s;
+    %[3]s
+    dest[%[4]s + i] = `+shader.NoIndex+`;
+    return;
+  }
+  dest[%[4]s + i] = at_1 + k * %[5]s;
+`, lengthWord, inner, fault("position"), words, step))
+	})
+	if err != nil {
+		return err
+	}
+	values := *src
+	if !src.IsNumber {
+		values.Shape = index.Shape
+		values = shader.Innermost(&values, dim)
+	}
+	p := Scatter{Dest: dest, Lines: n / length, N: length, Mode: int(c.Ints[1])}
+	return p.Rows(out, len(out.Shape), &values, len(index.Shape)).Run(r)
+}
+
+// maxIndices is how many index tensors a program binds beside its other operands.
+const maxIndices = 5
+
+// indexCall: Outs[0][b.., r..] = Ins[0][Ins[1][b..], Ins[2][b..], .., r..]: the first dimensions of Ins[0] are indexed by
+// tensors of one shape. With Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names in
+// messages.
+func indexCall(r *shader.Recorder, c *core.Call) error {
+	out, in := &c.Outs[0], &c.Ins[0]
+	k := len(c.Ins) - 1
+	if out.Numel() == 0 {
+		return nil
+	}
+	if k > maxIndices {
+		return core.Errorf(core.NotImplemented, c.Op, "%d index tensors are more than a program binds, %d", k, maxIndices)
+	}
+	front, wrap := len(c.Ins[1].Shape), c.Ints[0] != 0
+	s := shader.New(r, "index")
+	t := shader.ComputeType(in.DType)
+	x, y := s.In("x", in, t, expr.Number), s.Out("y", out, t, expr.Number)
+	outFront, outRest, inRest := shader.Leading(out, front), shader.Trailing(out, front), shader.Trailing(in, k)
+	operands := []*core.Operand{&outFront}
+	starts := []string{y}
+	for i := range k {
+		operands = append(operands, &c.Ins[1+i])
+		starts = append(starts, s.In("index"+strconv.Itoa(i), &c.Ins[1+i], expr.I64, expr.Number))
+	}
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
+		return outOfRange(c, at/8, int(c.Ints[1+at%8]), c.Ins[0].Shape[at%8])
+	})
+	s.Flag(wrap)
+	s.Specialize(k)
+	var sizes, steps []string
+	for i := range k {
+		sizes, steps = append(sizes, s.Uint(in.Shape[i])), append(steps, s.Uint(in.Strides[i]))
+	}
+	outer, inner := shader.NewLoop(outFront.Shape, operands...), shader.NewLoop(inRest.Shape, &inRest, &outRest)
+	n := out.Numel()
+	fours := s.Flag(inFours(&outer, &inner, in, out, k))
+	if fours {
+		s.Bindings[0].Vec4, s.Bindings[1].Vec4 = true, true
+		inner = inner.ByVec4()
+		n /= 4
+	}
+	count, rest := s.Uint(n), s.Uint(inner.Count)
+	outerRank, innerRank := s.Specialize(len(outer.Sizes)), s.Specialize(len(inner.Sizes))
+	outerAt, innerAt := s.Loop(&outer), s.Loop(&inner)
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		text := "  let b = i / " + rest + ";\n  let q = i % " + rest + ";\n" +
+			shader.WalkAs("at_", "b", outerRank, 1+k, outerAt, starts) + shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{x, "at_0"})
+		for i := range k {
+			n := strconv.Itoa(i)
+			text += "  {\n  var ok = true;\n" + shader.CheckIndex("k"+n, "ld_index"+n+"(at_"+strconv.Itoa(1+i)+")", sizes[i], wrap) +
+				"  if (!ok) { " + fault("(b * 8u + "+n+"u)") + " }\n  in_0 = in_0 + k" + n + " * " + steps[i] + ";\n  }\n"
+		}
+		if fours {
+			return shader.Each(count, text+"  y[in_1 >> 2u] = x[in_0 >> 2u];\n")
+		}
+		return shader.Each(count, text+"  st_y(in_1, ld_x(in_0));\n")
+	})
+}
+
+// inFours reports whether what k indices choose of in is copied to out by fours: outer and inner are the loops over the indices and over
+// the elements that each chooses.
+func inFours(outer, inner *shader.Loop, in, out *core.Operand, k int) bool {
+	divides := func(n int) bool { return n%4 == 0 }
+	last := len(inner.Sizes) - 1
+	if last < 0 || !divides(inner.Sizes[last]) || in.DType != core.Float32 || !divides(int(shader.Base(in))) || !divides(int(shader.Base(out))) {
+		return false
+	}
+	for _, s := range inner.Strides {
+		if s[last] != 1 || !shader.All(s[:last], divides) {
+			return false
+		}
+	}
+	return shader.All(in.Strides[:k], divides) && shader.All(outer.Strides[0], divides)
+}

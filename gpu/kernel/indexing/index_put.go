@@ -1,0 +1,96 @@
+package indexing
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel/copying"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// Destinations writes, for each index into the front of out, the position of its first element in out's slab, or nowhere,
+// and reports indices out of range.
+func Destinations(r *shader.Recorder, c *core.Call, out *core.Operand, index []core.Operand, wrap bool, skip int64, names []int64) (core.Memory, error) {
+	n, k := index[0].Numel(), len(index)
+	m, err := r.Temp(4 * max(n, 1))
+	if err != nil {
+		return m, err
+	}
+	if k > maxIndices {
+		return m, core.Errorf(core.NotImplemented, c.Op, "%d index tensors are more than a program binds, %d", k, maxIndices)
+	}
+	s := shader.New(r, "destinations")
+	to, count, first := s.WordsOf("dest", m), s.Uint(n), s.Uint(int(shader.Base(out)))
+	var operands []*core.Operand
+	var starts, sizes, steps []string
+	for i := range index {
+		operands = append(operands, &index[i])
+		starts = append(starts, s.In("index"+strconv.Itoa(i), &index[i], expr.I64, expr.Number))
+		sizes, steps = append(sizes, s.Uint(out.Shape[i])), append(steps, s.Uint(out.Strides[i]))
+	}
+	names = slices.Clone(names)
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
+		return outOfRange(c, at/8, int(names[at%8]), c.Outs[0].Shape[at%8])
+	})
+	s.Flag(wrap)
+	s.Specialize(k)
+	skipWord := s.Long(skip)
+	skips := s.Flag(skip >= 0)
+	l := shader.NewLoop(index[0].Shape, operands...)
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	return m, s.Run(r, shader.GroupsFor(n), func() string {
+		text := "  var dest_at = " + first + ";\n" + shader.Walk(rank, k, at, starts) + "  var ok = true;\n"
+		for i := range k {
+			n := strconv.Itoa(i)
+			text += shader.CheckIndex("k"+n, "ld_index"+n+"(at_"+n+")", sizes[i], wrap) +
+				"  if (!ok) { " + fault("(i * 8u + "+n+"u)") + " dest[" + to + " + i] = " + shader.NoIndex + "; return; }\n" +
+				"  dest_at = dest_at + k" + n + " * " + steps[i] + ";\n"
+		}
+		if skips {
+			text += "  if (all(raw_k0 == " + skipWord + ")) { dest_at = " + shader.NoIndex + "; }\n"
+		}
+		return shader.Each(count, text+"  dest["+to+" + i] = dest_at;\n")
+	})
+}
+
+// indexPutCall, in place: Outs[0][Ins[1][b..], Ins[2][b..], .., r..] = Ins[0][b.., r..], or combined as Ints[1] says. With
+// Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names in messages. Ins[0] may be a
+// number.
+func indexPutCall(r *shader.Recorder, c *core.Call) error {
+	out, index := &c.Outs[0], c.Ins[1:]
+	n := index[0].Numel()
+	if n == 0 {
+		return nil
+	}
+	dest, err := Destinations(r, c, out, index, c.Ints[0] != 0, -1, c.Ints[2:])
+	if err != nil {
+		return err
+	}
+	p := Scatter{Dest: dest, Lines: 1, N: n, Mode: int(c.Ints[1])}
+	return p.Rows(out, len(index), &c.Ins[0], len(index[0].Shape)).Run(r)
+}
+
+// embeddingBackwardCall: Outs[0][v, :] = the sum of Ins[0][b.., :] over all b with Ins[1][b..] == v; zero for v == Ints[0].
+// With Ints[1], divided by the number of terms. With Ints[2], added to what is in Outs[0].
+func embeddingBackwardCall(r *shader.Recorder, c *core.Call) error {
+	out := &c.Outs[0]
+	if c.Ints[2] == 0 {
+		zero := core.Call{Op: c.Op, Outs: []core.Operand{*out}, Ins: []core.Operand{{IsNumber: true}}}
+		if err := copying.Copy(r, &zero); err != nil {
+			return err
+		}
+	}
+	n := c.Ins[1].Numel()
+	if n == 0 {
+		return nil
+	}
+	dest, err := Destinations(r, c, out, c.Ins[1:2], false, c.Ints[0], []int64{0})
+	if err != nil {
+		return err
+	}
+	p := Scatter{Dest: dest, Lines: 1, N: n, Mode: shader.AddMode, Apart: true, average: c.Ints[1] != 0}
+	return p.Rows(out, 1, &c.Ins[0], len(c.Ins[1].Shape)).Run(r)
+}

@@ -1,0 +1,121 @@
+package indexing
+
+import (
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/kernel/reduction"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("mask_count", func(r *shader.Recorder, c *core.Call) error {
+		f := reduction.Count("vec2<u32>(a.f0, 0u)", expr.I64, expr.Number)
+		dims := make([]int64, len(c.Ins[0].Shape))
+		for i := range dims {
+			dims[i] = int64(i)
+		}
+		return f.Run(r, "mask_count", &c.Ins[0], []*core.Operand{&c.Outs[0]}, dims, 0)
+	})
+	kernel.Register("mask_positions", func(r *shader.Recorder, c *core.Call) error { return positionsCall(r, c, 0) })
+	kernel.Register("nonzero", func(r *shader.Recorder, c *core.Call) error { return positionsCall(r, c, 1) })
+	kernel.Register("masked_select", maskedSelectCall)
+	kernel.Register("masked_scatter", maskedScatterCall)
+}
+
+// ranks returns scratch memory with, for each element of a mask in row-major order, how many true ones come before it.
+func ranks(r *shader.Recorder, mask *core.Operand) (core.Memory, error) {
+	l := shader.NewLoop(mask.Shape, mask)
+	return primitive.PrefixSum(r, "mask ranks", mask.Numel(), func(s *shader.Builder) func() string {
+		x := s.In("x", mask, expr.F32, expr.Logic)
+		rank := s.Specialize(len(l.Sizes))
+		at := s.Loop(&l)
+		return func() string {
+			return "fn counted(i: u32) -> u32 {\n" + shader.Walk(rank, 1, at, []string{x}) + "  return select(0u, 1u, ld_x(at_0));\n}\n"
+		}
+	})
+}
+
+// positionsCall: Outs[0], int64 of shape [n, count] or, where coordinates is 1, [count, n], = the n indices of each true element
+// of Ins[0].
+func positionsCall(r *shader.Recorder, c *core.Call, coordinates int) error {
+	mask, out := &c.Ins[0], &c.Outs[0]
+	if mask.Numel() == 0 || out.Numel() == 0 {
+		return nil
+	}
+	m, err := ranks(r, mask)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "mask_positions")
+	x, before, y := s.In("x", mask, expr.F32, expr.Logic), s.WordsOf("ranks", m), s.Out("y", out, expr.I64, expr.Number)
+	count := s.Uint(mask.Numel())
+	sizes := make([]string, len(mask.Shape))
+	for i, n := range mask.Shape {
+		sizes[i] = s.Uint(n)
+	}
+	along, across := s.Uint(out.Strides[coordinates]), s.Uint(out.Strides[1-coordinates])
+	l := shader.NewLoop(mask.Shape, mask)
+	s.Specialize(len(sizes))
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	return s.Run(r, shader.GroupsFor(mask.Numel()), func() string {
+		text := shader.Walk(rank, 1, at, []string{x}) + "  if (!ld_x(at_0)) { return; }\n  let column = ranks[" + before + " + i];\n  var rest = i;\n"
+		for d := len(sizes) - 1; d >= 0; d-- {
+			text += "  st_y(" + y + " + " + strconv.Itoa(d) + "u * " + along + " + column * " + across + ", vec2<u32>(rest % " + sizes[d] + ", 0u));\n  rest = rest / " + sizes[d] + ";\n"
+		}
+		return shader.Each(count, text)
+	})
+}
+
+// maskedSelectCall: Outs[0], contiguous, = the elements of Ins[0] where Ins[1] is true, in row-major order.
+func maskedSelectCall(r *shader.Recorder, c *core.Call) error {
+	in, mask, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	if mask.Numel() == 0 || out.Numel() == 0 {
+		return nil
+	}
+	m, err := ranks(r, mask)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "masked_select")
+	t := shader.ComputeType(in.DType)
+	x, k, before, y := s.In("x", in, t, expr.Number), s.In("mask", mask, expr.F32, expr.Logic), s.WordsOf("ranks", m), s.Out("y", out, t, expr.Number)
+	count, most := s.Uint(mask.Numel()), s.Uint(out.Numel())
+	l := shader.NewLoop(mask.Shape, in, mask)
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	return s.Run(r, shader.GroupsFor(mask.Numel()), func() string {
+		return shader.Each(count, shader.Walk(rank, 2, at, []string{x, k})+"  let to = ranks["+before+" + i];\n  if (ld_mask(at_1) && to < "+most+") { st_y("+y+" + to, ld_x(at_0)); }\n")
+	})
+}
+
+// maskedScatterCall, in place: the elements of Outs[0] where Ins[0] is true = those of Ins[1], contiguous, in order.
+func maskedScatterCall(r *shader.Recorder, c *core.Call) error {
+	out, mask, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
+	if mask.Numel() == 0 {
+		return nil
+	}
+	m, err := ranks(r, mask)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "masked_scatter")
+	t := shader.ComputeType(out.DType)
+	y, k, before, x := s.Out("y", out, t, expr.Number), s.In("mask", mask, expr.F32, expr.Logic), s.WordsOf("ranks", m), s.In("x", src, t, expr.Number)
+	count, most := s.Uint(mask.Numel()), s.Uint(src.Numel())
+	trues, has := mask.Numel(), src.Numel()
+	fault := s.Faults(r, c, func(c *core.Call, _ uint32) error {
+		return core.Errorf(core.ValueError, c.Op, "the mask has more true elements, of %d, than the source has, %d", trues, has)
+	})
+	l := shader.NewLoop(mask.Shape, out, mask)
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	return s.Run(r, shader.GroupsFor(mask.Numel()), func() string {
+		return shader.Each(count, shader.Walk(rank, 2, at, []string{y, k})+"  if (!ld_mask(at_1)) { return; }\n  let k = ranks["+before+" + i];\n"+
+			"  if (k >= "+most+") { "+fault("i")+" return; }\n  st_y(at_0, ld_x("+x+" + k));\n")
+	})
+}

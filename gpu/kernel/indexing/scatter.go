@@ -1,0 +1,332 @@
+package indexing
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// Rows of values that go to places, of which several may be one: a workgroup for each of few rows looks through all of them. More
+// are sorted by their places, so that those of one place are a run of entries, in their order. A run is combined in pieces, each by one
+// invocation for a column; what the pieces of a long run leave is combined in the same way, until one is left. So no invocation takes
+// long, whatever the places are, and the order follows from the places alone.
+
+const (
+	// searchedRows is how many rows are put without sorting.
+	searchedRows = 256
+	// runPiece is how many entries, or pieces of a level, an invocation combines.
+	runPiece = 256
+	// columnRounds is how many columns an invocation takes. Lavapipe ends loops after 65535 rounds, of all loops together.
+	columnRounds = 16
+)
+
+// A Scatter is rows of values that are written to places, or combined with what is there. Of those with one place the last is
+// written, and all are combined in their order. With apart they are added up, and average divides by their number, before the sum is
+// added to what is there.
+type Scatter struct {
+	Dest           core.Memory // the place of each row, the position of its first element in out's slab, or nowhere
+	Lines, N       int         // rows of one place are in one of the lines, each of n rows
+	Mode           int
+	Apart, average bool
+
+	out           *core.Operand
+	row           core.Operand // a row of out
+	values        *core.Operand
+	front, inside core.Operand // values by rows, and in a row
+	width         int
+}
+
+// Rows sets what is written: out has so many dimensions before those of a row, and values lead.
+func (p *Scatter) Rows(out *core.Operand, front int, values *core.Operand, lead int) *Scatter {
+	p.out, p.row, p.values = out, shader.Trailing(out, front), values
+	p.width = core.Numel(p.row.Shape)
+	p.front, p.inside = core.Operand{IsNumber: true, Shape: []int{p.Lines * p.N}}, core.Operand{IsNumber: true}
+	if !values.IsNumber {
+		p.front, p.inside = shader.Leading(values, lead), shader.Trailing(values, lead)
+	}
+	return p
+}
+
+func (p *Scatter) Run(r *shader.Recorder) error {
+	if p.Lines*p.N == 0 || p.width == 0 {
+		return nil
+	}
+	if p.Lines == 1 && p.N <= searchedRows {
+		return p.search(r)
+	}
+	e, err := primitive.SortLines(r, "places", p.Lines, p.N, p.N, false, func(s *shader.Builder) func() string {
+		from, size := s.WordsOf("dest", p.Dest), s.Uint(p.N)
+		return func() string {
+			return "fn key_of(line: u32, index: u32) -> vec2<u32> { return vec2<u32>(0u, dest[" + from + " + line * " + size + " + index]); }\n"
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if p.Mode == shader.AssignMode {
+		return p.assign(r, e)
+	}
+	return p.combine(r, e)
+}
+
+// A scatterText is WGSL for a placing: head has the function of a row's position, at turns the place of a row and the column q into
+// in_0, the position in out, and read is the value of row o there.
+type scatterText struct {
+	t              expr.Type
+	head, at, read string
+}
+
+// bind adds out and the values to a shader.
+func (p *Scatter) bind(s *shader.Builder) func() scatterText {
+	t := shader.ComputeType(p.out.DType)
+	s.Both("y", p.out, t)
+	value, first := "", "0u"
+	if s.Flag(p.values.IsNumber) {
+		if t == expr.F32 {
+			value = s.Float(p.values.Number.Float)
+		} else {
+			value = s.Long(p.values.Number.Int)
+		}
+	} else {
+		first = s.In("v", p.values, t, expr.Number)
+	}
+	s.Specialize(p.Mode)
+	s.Flag(p.Apart)
+	s.Flag(p.average)
+	outer, inner := shader.NewLoop(p.front.Shape, &p.front), shader.NewLoop(p.row.Shape, &p.row, &p.inside)
+	outerRank, innerRank := s.Specialize(len(outer.Sizes)), s.Specialize(len(inner.Sizes))
+	outerAt, innerAt := s.Loop(&outer), s.Loop(&inner)
+	return func() scatterText {
+		read := value
+		if read == "" {
+			read = "ld_v(value_row(o) + in_1)"
+		}
+		return scatterText{
+			t:    t,
+			head: "fn value_row(o: u32) -> u32 {\n" + shader.WalkAs("at_", "o", outerRank, 1, outerAt, []string{first}) + "  return at_0;\n}\n",
+			at:   shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{"place", "0u"}),
+			read: read,
+		}
+	}
+}
+
+// finish returns statements that write sum, of so many terms.
+func (p *Scatter) finish(terms string) string {
+	text := ""
+	if p.average {
+		text += "    sum = sum / f32(" + terms + ");\n"
+	}
+	if p.Apart {
+		text += "    sum = ld_y(in_0) + sum;\n"
+	}
+	return text + "    st_y(in_0, sum);\n"
+}
+
+// start returns what the first of the values is combined with.
+func (p *Scatter) start() string {
+	if p.Apart {
+		return "0.0"
+	}
+	return "ld_y(in_0)"
+}
+
+// search puts few rows.
+func (p *Scatter) search(r *shader.Recorder) error {
+	s := shader.New(r, "put few rows")
+	from, count, width := s.WordsOf("dest", p.Dest), s.Uint(p.N), s.Uint(p.width)
+	bound := p.bind(s)
+	chunks := s.Uint(shader.Ceil(p.width, 64*columnRounds))
+	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnRounds), func() string {
+		text := bound()
+		begin, end := "0u", "row"
+		if p.Mode == shader.AssignMode {
+			begin, end = "row + 1u", count
+		}
+		head := "var<workgroup> found: atomic<u32>;\nvar<workgroup> total: atomic<u32>;\nvar<workgroup> list: array<u32, 256>;\n" +
+			text.head + fmt.Sprintf(shader.Entry, 64) + fmt.Sprintf(`
+  let row = group / %[1]s;
+  if (row >= %[2]s) { return; }
+  let place = dest[%[3]s + row];
+  if (place == %[4]s) { return; }
+  for (var o = %[5]s + li; o < %[6]s; o += 64u) { if (dest[%[3]s + o] == place) { atomicStore(&found, 1u); } }
+  workgroupBarrier();
+  if (atomicLoad(&found) == 1u) { return; }
+`, chunks, count, from, shader.NoIndex, begin, end)
+		columns := fmt.Sprintf("  let first = (group %% %[1]s) * %[2]du;\n  for (var q = first + li; q < min(first + %[2]du, %[3]s); q += 64u) {\n", chunks, 64*columnRounds, width) + text.at
+		if p.Mode == shader.AssignMode {
+			return head + columns + "    let o = row;\n    st_y(in_0, " + text.read + ");\n  }\n}\n"
+		}
+		// The rows that go here, in order.
+		return head + fmt.Sprintf(`
+  for (var o = row + li; o < %[1]s; o += 64u) {
+    if (dest[%[2]s + o] == place) { list[atomicAdd(&total, 1u)] = o; }
+  }
+  workgroupBarrier();
+  let terms = atomicLoad(&total);
+  if (li == 0u) {
+    for (var e = 1u; e < terms; e++) {
+      let o = list[e];
+      var k = e;
+      while (k > 0u && list[k - 1u] > o) { list[k] = list[k - 1u]; k = k - 1u; }
+      list[k] = o;
+    }
+  }
+  workgroupBarrier();
+%[3]s
+    var sum = %[4]s;
+    for (var e = 0u; e < terms; e++) { let o = list[e]; let v = %[5]s; sum = %[6]s; }
+`, count, from, columns, p.start(), text.read, shader.Combine(p.Mode, text.t, "sum", "v")) + p.finish("terms") + "  }\n}\n"
+	})
+}
+
+// spread adds to a shader how workgroups share entries and columns, and returns their number and WGSL that opens the main function,
+// in which head sees the entry j and its place, and body every column q of the invocation.
+func (p *Scatter) spread(s *shader.Builder, e *primitive.Entries) (groups int, main func(head, body string) string) {
+	side := s.Specialize(min(1<<bits.Len(uint(p.width-1)), 64))
+	blocks := shader.Ceil(p.width, side*columnRounds)
+	count, blocksWord, width := s.Uint(e.Capacity), s.Uint(blocks), s.Uint(p.width)
+	return shader.Ceil(e.Capacity, 64/side) * blocks, func(head, body string) string {
+		return fmt.Sprintf(shader.Entry, 64) + fmt.Sprintf(`
+  let j = (group / %[1]s) * %[2]du + li / %[3]du;
+  if (j >= %[4]s) { return; }
+  let column = (group %% %[1]s) * %[5]du;
+  let last = min(column + %[5]du, %[6]s);
+  let place = sorted_key(j).y;
+  if (place == %[7]s) { return; }
+`, blocksWord, 64/side, side, count, side*columnRounds, width, shader.NoIndex) +
+			head + fmt.Sprintf("  for (var q = column + li %% %[1]du; q < last; q += %[1]du) {\n", side) + body + "  }\n}\n"
+	}
+}
+
+// rowOf returns WGSL for the row of a sorted entry.
+func (p *Scatter) rowOf(s *shader.Builder) string {
+	size := s.Uint(p.N)
+	return "fn row_of(j: u32) -> u32 { return (j / " + size + ") * " + size + " + sorted_index(j); }\n"
+}
+
+// assign writes the last row of each run.
+func (p *Scatter) assign(r *shader.Recorder, e *primitive.Entries) error {
+	s := shader.New(r, "put last rows")
+	sorted, rowOf := e.Bind(s, "sorted"), p.rowOf(s)
+	bound := p.bind(s)
+	groups, main := p.spread(s, e)
+	size, room := s.Uint(p.N), s.Uint(e.Capacity)
+	return s.Run(r, groups, func() string {
+		text := bound()
+		return sorted + rowOf + text.head + main(`
+  if (j + 1u < `+room+` && (j + 1u) % `+size+` != 0u && sorted_key(j + 1u).y == place) { return; }
+  let o = row_of(j);
+`, text.at+"    st_y(in_0, "+text.read+");\n")
+	})
+}
+
+// extents returns a pair of words for each entry: its place in its run, and the run's length.
+func (p *Scatter) extents(r *shader.Recorder, e *primitive.Entries) (core.Memory, error) {
+	m, err := r.Temp(8 * e.Capacity)
+	if err != nil {
+		return m, err
+	}
+	s := shader.New(r, "extents of runs")
+	sorted, to, count, size := e.Bind(s, "sorted"), s.WordsOf("extents", m), s.Uint(e.Capacity), s.Uint(p.N)
+	return m, s.Run(r, shader.GroupsFor(e.Capacity), func() string {
+		// The first entry of the line, from one on, for which a test of its key holds.
+		search := func(name, from, to, test string) string {
+			return fmt.Sprintf(`
+  var %[1]s = %[2]s;
+  {
+    var high = %[3]s;
+    for (var k = 0u; k < 32u && %[1]s < high; k++) {
+      let middle = (%[1]s + high) / 2u;
+      if (sorted_key(middle).y %[4]s mine) { high = middle; } else { %[1]s = middle + 1u; }
+    }
+  }
+`, name, from, to, test)
+		}
+		return sorted + shader.Each(count, `
+  let mine = sorted_key(i).y;
+  let line = i - i % `+size+`;
+`+search("first", "line", "i", ">=")+search("end", "i + 1u", "line + "+size, ">")+`
+  extents[`+to+` + 2u * i] = i - first;
+  extents[`+to+` + 2u * i + 1u] = end - first;
+`)
+	})
+}
+
+// combine combines each run, level by level. A piece of a run that goes on keeps its sum in a slot: of each runPiece entries, at most one
+// begins a later piece of a run, and at most one a run that is longer than a piece.
+func (p *Scatter) combine(r *shader.Recorder, e *primitive.Entries) error {
+	extents, err := p.extents(r, e)
+	if err != nil {
+		return err
+	}
+	words := 1
+	if shader.ComputeType(p.out.DType) == expr.I64 {
+		words = 2
+	}
+	var parts core.Memory
+	if p.N > runPiece {
+		if parts, err = r.Temp(4 * words * 2 * shader.Ceil(e.Capacity, runPiece) * p.width); err != nil {
+			return err
+		}
+	}
+	for span := 1; span == 1 || span < p.N; span *= runPiece {
+		if err := p.level(r, e, extents, parts, span); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// level combines pieces of runs, of so many entries each.
+func (p *Scatter) level(r *shader.Recorder, e *primitive.Entries, extents, parts core.Memory, span int) error {
+	s := shader.New(r, "put runs of rows")
+	sorted, rowOf, extent := e.Bind(s, "sorted"), p.rowOf(s), s.WordsOf("extents", extents)
+	bound := p.bind(s)
+	groups, main := p.spread(s, e)
+	spanWord, width := s.Uint(span), s.Uint(p.width)
+	part, first, long := "", s.Flag(span == 1), s.Flag(parts.Handle != 0)
+	if long {
+		part = s.WordsOf("parts", parts)
+	}
+	return s.Run(r, groups, func() string {
+		text := bound()
+		slots := ""
+		if long {
+			slots = "fn slot(j: u32, later: bool, q: u32) -> u32 { return (2u * (j / " + strconv.Itoa(runPiece) + "u) + select(1u, 0u, later)) * " + width + " + q; }\n"
+			if text.t == expr.F32 {
+				slots += "fn ld_part(i: u32) -> f32 { return bitcast<f32>(parts[" + part + " + i]); }\n" +
+					"fn st_part(i: u32, v: f32) { parts[" + part + " + i] = bitcast<u32>(v); }\n"
+			} else {
+				slots += "fn ld_part(i: u32) -> vec2<u32> { return vec2<u32>(parts[" + part + " + 2u * i], parts[" + part + " + 2u * i + 1u]); }\n" +
+					"fn st_part(i: u32, v: vec2<u32>) { parts[" + part + " + 2u * i] = v.x; parts[" + part + " + 2u * i + 1u] = v.y; }\n"
+			}
+		}
+		take := "let v = ld_part(slot(j + m * " + spanWord + ", true, q));"
+		begin := "    var sum = ld_part(slot(j, rank > 0u, q));\n    let m0 = 1u;\n"
+		skip := "  if (size <= " + spanWord + ") { return; }\n"
+		if first {
+			take = "let o = row_of(j + m); let v = " + text.read + ";"
+			begin = "    var sum = " + p.start() + ";\n    var m0 = 0u;\n"
+			if long {
+				begin += "    if (rank > 0u) { let o = row_of(j); sum = " + text.read + "; m0 = 1u; }\n"
+			}
+			skip = ""
+		}
+		end := p.finish("size")
+		if long {
+			end = "    if (rank > 0u || size > " + strconv.Itoa(runPiece) + "u * " + spanWord + ") { st_part(slot(j, rank > 0u, q), sum); continue; }\n" + end
+		}
+		return sorted + rowOf + text.head + slots + main(fmt.Sprintf(`
+  let rank = extents[%[1]s + 2u * j];
+  let size = extents[%[1]s + 2u * j + 1u];
+  if (rank %% (%[2]du * %[3]s) != 0u) { return; }
+%[4]s  let terms = min(%[2]du, (size - rank + %[3]s - 1u) / %[3]s);
+`, extent, runPiece, spanWord, skip), text.at+begin+
+			"    for (var m = m0; m < terms; m++) { "+take+" sum = "+shader.Combine(p.Mode, text.t, "sum", "v")+"; }\n"+end)
+	})
+}

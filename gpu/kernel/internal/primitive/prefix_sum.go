@@ -1,0 +1,72 @@
+package primitive
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// prefixBlock is how many numbers a workgroup adds up.
+const prefixBlock = 1024
+
+// PrefixSum returns n+1 words of scratch: for each i, the sum of counted(j) over the j < i. bind adds what is counted to a shader and
+// returns WGSL with that function; name names the programs.
+func PrefixSum(r *shader.Recorder, name string, n int, bind func(s *shader.Builder) func() string) (core.Memory, error) {
+	m, err := r.Temp(4 * (n + 1))
+	if err != nil {
+		return m, err
+	}
+	blocks := shader.Ceil(n+1, prefixBlock)
+	sums, err := r.Temp(4 * blocks)
+	if err != nil {
+		return m, err
+	}
+	s := shader.New(r, name+" (sums)")
+	counted := bind(s)
+	to, whole, count, blocksWord := s.WordsOf("to", m), s.WordsOf("sums", sums), s.Uint(n), s.Uint(blocks)
+	err = s.Run(r, blocks, func() string {
+		return counted() + "var<workgroup> shares: array<u32, 256>;\n" + shader.EachGroup(shader.Threads, blocksWord) + fmt.Sprintf(`
+  let first = group * 1024u + li * 4u;
+  var own: vec4<u32>;
+  if (first < %[1]s) { own.x = counted(first); }
+  if (first + 1u < %[1]s) { own.y = counted(first + 1u); }
+  if (first + 2u < %[1]s) { own.z = counted(first + 2u); }
+  if (first + 3u < %[1]s) { own.w = counted(first + 3u); }
+  shares[li] = own.x + own.y + own.z + own.w;
+  workgroupBarrier();
+  for (var step = 1u; step < 256u; step = step << 1u) {
+    var sum = shares[li];
+    if (li >= step) { sum = sum + shares[li - step]; }
+    workgroupBarrier();
+    shares[li] = sum;
+    workgroupBarrier();
+  }
+  if (li == 255u) { sums[%[3]s + group] = shares[255]; }
+  var at = shares[li] - own.x - own.y - own.z - own.w;
+  if (first <= %[1]s) { to[%[2]s + first] = at; }
+  at = at + own.x;
+  if (first + 1u <= %[1]s) { to[%[2]s + first + 1u] = at; }
+  at = at + own.y;
+  if (first + 2u <= %[1]s) { to[%[2]s + first + 2u] = at; }
+  at = at + own.z;
+  if (first + 3u <= %[1]s) { to[%[2]s + first + 3u] = at; }
+}
+`, count, to, whole)
+	})
+	if err != nil || blocks == 1 {
+		return m, err
+	}
+	starts, err := PrefixSum(r, "prefix", blocks, func(s *shader.Builder) func() string {
+		from := s.WordsOf("from_", sums)
+		return func() string { return "fn counted(i: u32) -> u32 { return from_[" + from + " + i]; }\n" }
+	})
+	if err != nil {
+		return m, err
+	}
+	s = shader.New(r, "prefix (starts)")
+	to, from, total := s.WordsOf("to", m), s.WordsOf("from_", starts), s.Uint(n+1)
+	return m, s.Run(r, shader.GroupsFor(n+1), func() string {
+		return shader.Each(total, fmt.Sprintf("  to[%[1]s + i] = to[%[1]s + i] + from_[%[2]s + i / 1024u];\n", to, from))
+	})
+}

@@ -1,0 +1,195 @@
+package primitive
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// A rowText writes programs whose workgroups take a row each and go over it in passes. Where the rows of all operands can be
+// accessed by fours, they are; and where a row is short enough, invocations hold their part of it in registers, so that it is
+// read once for all passes.
+type rowText struct {
+	s     *shader.Builder
+	Line  Axis
+	Width int
+	vec4  bool
+	Held  int  // fours of a row that an invocation holds
+	full  bool // all of these are in the row
+	rows  []rowOperand
+}
+
+// A rowOperand is one that has an element for each of the row, or, if it is the same for all rows, each place in it.
+type rowOperand struct {
+	name, first string
+	binding     int
+	same, out   bool
+	once        bool // only one pass reads it
+}
+
+// held reports whether invocations hold what they read of the operand, where they hold anything.
+func (x rowOperand) held() bool { return !x.same && !x.out && !x.once }
+
+// mostHeld is how many fours of all operands an invocation holds at most.
+const mostHeld = 16
+
+// NewRowText begins a program over the rows of a line.
+func NewRowText(s *shader.Builder, l Axis) *rowText {
+	return &rowText{s: s, Line: l, vec4: l.Inner == 1 && l.N%4 == 0}
+}
+
+// In adds an operand with the rows' elements. Passes know them as $name.
+func (t *rowText) In(name string, o *core.Operand) { t.add(name, o, rowOperand{}) }
+
+// Once is in for an operand that only one pass reads.
+func (t *rowText) Once(name string, o *core.Operand) { t.add(name, o, rowOperand{once: true}) }
+
+// Same adds an operand that all rows share.
+func (t *rowText) Same(name string, o *core.Operand) { t.add(name, o, rowOperand{same: true}) }
+
+// Out adds an operand of which a pass sets the elements.
+func (t *rowText) Out(name string, o *core.Operand) { t.add(name, o, rowOperand{out: true}) }
+
+func (t *rowText) add(name string, o *core.Operand, x rowOperand) {
+	t.vec4 = t.vec4 && o.DType == core.Float32 && shader.Base(o)%4 == 0
+	x.name, x.binding = name, len(t.s.Bindings)
+	if x.out {
+		x.first = t.s.Out(name, o, expr.F32, expr.Number)
+	} else {
+		x.first = t.s.In(name, o, expr.F32, expr.Number)
+	}
+	t.rows = append(t.rows, x)
+}
+
+// Open ends the list of operands and returns what writes the beginning of main. software says that long programs compile slowly.
+func (t *rowText) Open(software bool) (head func() string) {
+	t.Width = RowThreads(t.Line.N)
+	if t.s.Flag(t.vec4) {
+		operands := 0
+		for _, x := range t.rows {
+			if x.held() {
+				operands++
+			}
+		}
+		if width, held := Holding(t.Line.N, operands, software); held > 0 {
+			t.Width, t.Held = width, held
+		}
+	}
+	t.s.Specialize(t.Held)
+	t.full = t.s.Flag(t.Line.N == 4*t.Width*t.Held)
+	for _, x := range t.rows {
+		t.s.Bindings[x.binding].Vec4 = t.vec4
+	}
+	begin := t.Line.Open(t.s, t.Width)
+	return func() string {
+		text := begin()
+		for _, x := range t.rows {
+			if !x.held() {
+				continue
+			}
+			for r := range t.Held {
+				four := fmt.Sprintf("(lane + %du)", r*t.Width)
+				value := t.at(x, four)
+				if !t.full { // loads behind a branch would wait for one another
+					value = fmt.Sprintf("select(vec4<f32>(), %s, %s < n / 4u)", t.at(x, "min("+four+", n / 4u - 1u)"), four)
+				}
+				text += fmt.Sprintf("  var %s_%d = %s;\n", x.name, r, value)
+			}
+		}
+		return text
+	}
+}
+
+// Holding chooses how many invocations share a row that they hold, and how many fours of each operand one of them has, 0 if there are too
+// many: of few, some four of each operand's fours, so that they need not wait for many others.
+func Holding(n, operands int, software bool) (width, held int) {
+	few, most := 4, mostHeld/operands
+	if software {
+		few, most = 2, 2
+	}
+	width = 64
+	for width < 256 && shader.Ceil(n, 4*width) > few {
+		width *= 2
+	}
+	if held = shader.Ceil(n, 4*width); held > most {
+		return width, 0
+	}
+	return width, held
+}
+
+// at returns WGSL for a four of an operand's row.
+func (t *rowText) at(x rowOperand, four string) string {
+	if x.same {
+		return fmt.Sprintf("%s[(%s >> 2u) + %s]", x.name, x.first, four)
+	}
+	return fmt.Sprintf("%s[((%s + first) >> 2u) + %s]", x.name, x.first, four)
+}
+
+// Pass returns a loop over the row's elements. In body, $j is an element's place, and $name is that of an operand: those that
+// are written are set, and those that are held may be changed for later passes.
+func (t *rowText) Pass(body string) string {
+	uses := func(x rowOperand) bool { return strings.Contains(body, "$"+x.name) }
+	if !t.vec4 {
+		text := fmt.Sprintf("  for (var j = lane; j < n; j += %du) {\n    let at = first + j * step;\n", t.Width)
+		names := []string{"$j", "j"}
+		last := ""
+		for _, x := range t.rows {
+			position := x.first + " + at"
+			if x.same {
+				position = x.first + " + j"
+			}
+			switch {
+			case !uses(x):
+				continue
+			case x.out:
+				text += "    var " + x.name + "_e = 0.0;\n"
+				last += "    st_" + x.name + "(" + position + ", " + x.name + "_e);\n"
+			default:
+				text += "    let " + x.name + "_e = ld_" + x.name + "(" + position + ");\n"
+			}
+			names = append(names, "$"+x.name, x.name+"_e")
+		}
+		return text + "    " + strings.NewReplacer(names...).Replace(body) + "\n" + last + "  }\n"
+	}
+	round := func(number, q string) string {
+		text, last := "", ""
+		for _, x := range t.rows {
+			switch {
+			case !uses(x):
+			case x.out:
+				text += fmt.Sprintf("    var %s_q = vec4<f32>();\n", x.name)
+				last += fmt.Sprintf("    %s = %s_q;\n", t.at(x, q), x.name)
+			case !x.held() || t.Held == 0:
+				text += fmt.Sprintf("    let %s_q = %s;\n", x.name, t.at(x, q))
+			}
+		}
+		for c := range 4 {
+			names := []string{"$j", fmt.Sprintf("(%s * 4u + %du)", q, c)}
+			for _, x := range t.rows {
+				register := x.name + "_q"
+				if t.Held > 0 && x.held() {
+					register = x.name + "_" + number
+				}
+				names = append(names, "$"+x.name, fmt.Sprintf("%s.%c", register, "xyzw"[c]))
+			}
+			text += "    { " + strings.NewReplacer(names...).Replace(body) + " }\n"
+		}
+		return text + last
+	}
+	if t.Held == 0 {
+		return fmt.Sprintf("  for (var q = lane; q < n / 4u; q += %du) {\n%s  }\n", t.Width, round("", "q"))
+	}
+	text := ""
+	for r := range t.Held {
+		head := "  {\n"
+		if !t.full {
+			head = fmt.Sprintf("  if (lane + %du < n / 4u) {\n", r*t.Width)
+		}
+		text += head + fmt.Sprintf("    let q = lane + %du;\n%s  }\n", r*t.Width, round(strconv.Itoa(r), "q"))
+	}
+	return text
+}

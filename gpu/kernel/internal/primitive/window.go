@@ -1,0 +1,140 @@
+package primitive
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// A Window is the geometry of kernels that slide over up to three spatial dimensions; missing leading ones are 1.
+type Window struct {
+	In, Out, Kernel, Stride, Padding, Dilation [3]int
+}
+
+// NewWindow takes the last nd sizes of both shapes and nd numbers of each kind.
+func NewWindow(large, small []int, kernel, stride, padding, dilation []int64) Window {
+	var w Window
+	for i := range 3 {
+		w.In[i], w.Out[i], w.Kernel[i], w.Stride[i], w.Dilation[i] = 1, 1, 1, 1, 1
+	}
+	nd := len(kernel)
+	for i := range nd {
+		d := 3 - nd + i
+		w.In[d], w.Out[d], w.Kernel[d] = large[len(large)-nd+i], small[len(small)-nd+i], int(kernel[i])
+		w.Stride[d], w.Padding[d], w.Dilation[d] = int(stride[i]), int(padding[i]), int(dilation[i])
+	}
+	return w
+}
+
+// Product3 returns the product of three sizes.
+func Product3(v [3]int) int { return v[0] * v[1] * v[2] }
+
+// Taps returns the number of elements of a window.
+func (w *Window) Taps() int { return Product3(w.Kernel) }
+
+// A WindowText is a window as WGSL.
+type WindowText struct{ In, Out, Kernel, Stride, Padding, Dilation [3]string }
+
+// Bind adds the window to a shader.
+func (w *Window) Bind(s *shader.Builder) (t WindowText) {
+	for i, v := range [6][3]int{w.In, w.Out, w.Kernel, w.Stride, w.Padding, w.Dilation} {
+		to := [6]*[3]string{&t.In, &t.Out, &t.Kernel, &t.Stride, &t.Padding, &t.Dilation}[i]
+		for d, n := range v {
+			to[d] = s.Uint(int(uint32(int32(n))))
+		}
+	}
+	return t
+}
+
+// Unfold returns statements that define a_0, a_1 and a_2, the coordinates of index i in a box of the given sizes.
+func Unfold(a, i string, sizes [3]string) string {
+	return "  let " + a + "_2 = (" + i + ") % " + sizes[2] + ";\n" +
+		"  let " + a + "_1 = ((" + i + ") / " + sizes[2] + ") % " + sizes[1] + ";\n" +
+		"  let " + a + "_0 = (" + i + ") / (" + sizes[2] + " * " + sizes[1] + ");\n"
+}
+
+// reach returns statements that define x_0 to x_2, where tap k of output o falls in the input, and inside, whether it does.
+func (t WindowText) reach() string {
+	text := ""
+	for d := range 3 {
+		n := strconv.Itoa(d)
+		text += "  let x_" + n + " = i32(o_" + n + " * " + t.Stride[d] + " + k_" + n + " * " + t.Dilation[d] + ") - i32(" + t.Padding[d] + ");\n"
+	}
+	return text + "  let inside = x_0 >= 0 && x_1 >= 0 && x_2 >= 0 && x_0 < i32(" + t.In[0] + ") && x_1 < i32(" + t.In[1] + ") && x_2 < i32(" + t.In[2] + ");\n"
+}
+
+// taps returns loops over the taps, k_0 to k_2, that run body, of which tap is the number.
+func (t WindowText) taps(body string) string {
+	return "  var tap = 0u;\n  for (var k_0 = 0u; k_0 < " + t.Kernel[0] + "; k_0++) {\n  for (var k_1 = 0u; k_1 < " + t.Kernel[1] + "; k_1++) {\n  for (var k_2 = 0u; k_2 < " + t.Kernel[2] + "; k_2++) {\n" +
+		body + "    tap++;\n  }}}\n"
+}
+
+// Columns writes the patches of images to columns: element [image, channel, tap, place] at the given strides, the last being 1.
+// An invocation writes all taps of a place, because divisions for each would take longer than its copy.
+func (w *Window) Columns(r *shader.Recorder, x, y *core.Operand, images, channels int, strides [3]int) error {
+	s := shader.New(r, "im2col")
+	t := shader.ComputeType(x.DType)
+	from, to := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number)
+	places := Product3(w.Out)
+	n := images * channels * places
+	count, placesWord, channelsWord, plane := s.Uint(n), s.Uint(places), s.Uint(channels), s.Uint(Product3(w.In))
+	si, sc, sk := s.Uint(strides[0]), s.Uint(strides[1]), s.Uint(strides[2])
+	g := w.Bind(s)
+	if n == 0 || w.Taps() == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		return shader.Each(count, "  let row = i / "+placesWord+";\n  let place = i - row * "+placesWord+";\n"+
+			"  let image = row / "+channelsWord+";\n  let channel = row - image * "+channelsWord+";\n"+Unfold("o", "place", g.Out)+
+			"  let source = "+from+" + row * "+plane+";\n  let destination = "+to+" + image * "+si+" + channel * "+sc+" + place;\n"+
+			"  var v: "+shader.TypeName(t, expr.Number)+";\n"+
+			g.taps(g.reach()+"    v = "+shader.TypeName(t, expr.Number)+"();\n"+
+				"    if (inside) { v = ld_x(source + (u32(x_0) * "+g.In[1]+" + u32(x_1)) * "+g.In[2]+" + u32(x_2)); }\n"+
+				"    st_y(destination + tap * "+sk+", v);\n"))
+	})
+}
+
+// Images adds columns, which have the given strides, up to images, the transpose of columns: each element takes what the taps
+// over it have.
+func (w *Window) Images(r *shader.Recorder, x, y, bias *core.Operand, images, channels int, strides [3]int) error {
+	s := shader.New(r, "col2im")
+	from, to := s.In("x", x, expr.F32, expr.Number), s.Out("y", y, expr.F32, expr.Number)
+	n := images * channels * Product3(w.In)
+	count, plane, channelsWord := s.Uint(n), s.Uint(Product3(w.In)), s.Uint(channels)
+	si, sc, sk := s.Uint(strides[0]), s.Uint(strides[1]), s.Uint(strides[2])
+	g := w.Bind(s)
+	start := "0.0"
+	if s.Flag(bias != nil) {
+		start = "ld_b(" + s.In("b", bias, expr.F32, expr.Number) + " + channel)"
+	}
+	for _, step := range w.Stride {
+		s.Flag(step == 1)
+	}
+	if n == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		text := "  let row = i / " + plane + ";\n  let image = row / " + channelsWord + ";\n  let channel = row - image * " + channelsWord + ";\n" +
+			Unfold("x", "i - row * "+plane, g.In) + "  let source = " + from + " + image * " + si + " + channel * " + sc + ";\n  var sum = " + start + ";\n"
+		body := ""
+		var inside []string
+		for d := range 3 {
+			n := strconv.Itoa(d)
+			// What is before the first place wraps to a large number.
+			body += "    let t_" + n + " = x_" + n + " + " + g.Padding[d] + " - k_" + n + " * " + g.Dilation[d] + ";\n"
+			if w.Stride[d] == 1 {
+				body += "    let o_" + n + " = t_" + n + ";\n"
+				inside = append(inside, "o_"+n+" < "+g.Out[d])
+				continue
+			}
+			body += "    let o_" + n + " = t_" + n + " / " + g.Stride[d] + ";\n"
+			inside = append(inside, "t_"+n+" < 0x80000000u && o_"+n+" * "+g.Stride[d]+" == t_"+n+" && o_"+n+" < "+g.Out[d])
+		}
+		body += "    if (" + strings.Join(inside, " && ") + ") {\n      sum = sum + ld_x(source + tap * " + sk +
+			" + (o_0 * " + g.Out[1] + " + o_1) * " + g.Out[2] + " + o_2);\n    }\n"
+		return shader.Each(count, text+g.taps(body)+"  st_y("+to+" + i, sum);\n")
+	})
+}

@@ -1,0 +1,232 @@
+// Package interpolate resizes images.
+package interpolate
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("interpolate", func(r *shader.Recorder, c *core.Call) error {
+		return newResampling(c, &c.Ins[0], &c.Outs[0]).forward(r, &c.Ins[0], &c.Outs[0])
+	})
+	kernel.Register("interpolate_grad", func(r *shader.Recorder, c *core.Call) error {
+		return newResampling(c, &c.Outs[0], &c.Ins[0]).backward(r, &c.Ins[0], &c.Outs[0])
+	})
+}
+
+// Modes of interpolation, as in core/cpu/kernel/resample.
+const (
+	nearestMode = iota
+	nearestExactMode
+	linearMode
+	cubicMode
+)
+
+// A resampling makes planes of the sizes out of those of the sizes in, contiguous; missing leading dimensions are 1.
+type resampling struct {
+	planes  int
+	in, out [3]int
+	mode    int
+	align   bool
+	scale   [3]float64 // how many times larger; 0 where positions follow from the sizes
+}
+
+func newResampling(c *core.Call, in, out *core.Operand) *resampling {
+	nd := int(c.Ints[0])
+	first := len(in.Shape) - nd
+	p := &resampling{planes: core.Numel(in.Shape[:first]), in: [3]int{1, 1, 1}, out: [3]int{1, 1, 1}, mode: int(c.Ints[1]), align: c.Ints[2] != 0}
+	for i := range nd {
+		d := 3 - nd + i
+		p.in[d], p.out[d], p.scale[d] = in.Shape[first+i], out.Shape[first+i], c.Floats[i]
+	}
+	return p
+}
+
+func (p *resampling) taps() int {
+	switch p.mode {
+	case linearMode:
+		return 2
+	case cubicMode:
+		return 4
+	}
+	return 1
+}
+
+// A tap is an input position of an output position, with its weight.
+type tap struct {
+	at     int
+	weight float64
+}
+
+// tapsAt returns the taps of output position o of dimension d. A dimension of one input position has one tap.
+func (p *resampling) tapsAt(d, o int) []tap {
+	in, out := p.in[d], p.out[d]
+	clamp := func(i float64) int { return int(min(max(i, 0), float64(in-1))) }
+	if p.mode <= nearestExactMode {
+		if in == out && p.scale[d] <= 0 {
+			return []tap{{o, 1}}
+		}
+		// In single precision, in which the choice of an element has always been made.
+		scale, half := float32(in)/float32(out), float32(0)
+		if p.scale[d] > 0 {
+			scale = float32(1 / p.scale[d])
+		}
+		if p.mode == nearestExactMode {
+			half = 0.5
+		}
+		return []tap{{clamp(math.Floor(float64(float32((float32(o) + half) * scale)))), 1}}
+	}
+	if in == 1 {
+		return []tap{{0, 1}}
+	}
+	scale := float64(in) / float64(out)
+	if p.scale[d] > 0 {
+		scale = 1 / p.scale[d]
+	}
+	x := (float64(o)+0.5)*scale - 0.5
+	if p.align {
+		scale = 0
+		if out > 1 {
+			scale = float64(in-1) / float64(out-1)
+		}
+		x = float64(o) * scale
+	}
+	if p.mode == linearMode {
+		x = max(x, 0)
+		at := clamp(math.Floor(x))
+		t := min(x-float64(at), 1)
+		return []tap{{at, 1 - t}, {clamp(float64(at + 1)), t}}
+	}
+	first := math.Floor(x)
+	list := make([]tap, 4)
+	for k := range list {
+		list[k] = tap{clamp(first - 1 + float64(k)), keys(math.Abs(x - (first - 1 + float64(k))))}
+	}
+	return list
+}
+
+// keys is Keys' cubic convolution with a = -0.75 at a distance.
+func keys(x float64) float64 {
+	const a = -0.75
+	if x <= 1 {
+		return ((a+2)*x-(a+3))*x*x + 1
+	}
+	return ((a*x-5*a)*x+8*a)*x - 4*a
+}
+
+// tables writes to scratch memory, for each dimension, taps x out positions and as many weights; where says where each begins. They
+// come with the batch's parameters: a host's float64 places pixels of large images more exactly than a GPU.
+func (p *resampling) tables(r *shader.Recorder) (m core.Memory, where [3]int, err error) {
+	var words []uint32
+	for d := range 3 {
+		where[d] = len(words)
+		n := p.taps() * p.out[d]
+		words = append(words, make([]uint32, 2*n)...)
+		at, weight := words[where[d]:][:n], words[where[d]+n:]
+		for o := range p.out[d] {
+			for k, t := range p.tapsAt(d, o) {
+				at[k*p.out[d]+o], weight[k*p.out[d]+o] = uint32(t.at), shader.FloatWord(t.weight)
+			}
+		}
+	}
+	if m, err = r.Temp(4 * len(words)); err != nil {
+		return m, where, err
+	}
+	r.Upload(m, words)
+	return m, where, nil
+}
+
+// bind adds the tables of a resampling to a shader, and returns WGSL for the sizes, and the functions tap_D(k, o) and weight_D(k, o) of
+// each dimension.
+func (p *resampling) bind(s *shader.Builder, m core.Memory, where [3]int) (in, out [3]string, text string) {
+	table := s.WordsOf("table", m)
+	s.Specialize(p.taps())
+	for d := range 3 {
+		in[d], out[d] = s.Uint(p.in[d]), s.Uint(p.out[d])
+		n, at, weight := strconv.Itoa(d), s.Uint(where[d]), s.Uint(where[d]+p.taps()*p.out[d])
+		text += "fn tap_" + n + "(k: u32, o: u32) -> u32 { return table[" + table + " + " + at + " + k * " + out[d] + " + o]; }\n" +
+			"fn weight_" + n + "(k: u32, o: u32) -> f32 { return bitcast<f32>(table[" + table + " + " + weight + " + k * " + out[d] + " + o]); }\n"
+	}
+	return in, out, text
+}
+
+func (p *resampling) forward(r *shader.Recorder, x, y *core.Operand) error {
+	n := p.planes * primitive.Product3(p.out)
+	if n == 0 {
+		return nil
+	}
+	m, where, err := p.tables(r)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "interpolate")
+	t := shader.ComputeType(x.DType)
+	from, to, count := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number), s.Uint(n)
+	in, out, head := p.bind(s, m, where)
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		place := func(z, y, x string) string {
+			return from + " + ((plane * " + in[0] + " + " + z + ") * " + in[1] + " + " + y + ") * " + in[2] + " + " + x
+		}
+		text := "  let plane = i / (" + out[0] + " * " + out[1] + " * " + out[2] + ");\n" + primitive.Unfold("o", "i % ("+out[0]+" * "+out[1]+" * "+out[2]+")", out)
+		if p.taps() == 1 {
+			return head + shader.Each(count, text+"  st_y("+to+" + i, ld_x("+place("tap_0(0u, o_0)", "tap_1(0u, o_1)", "tap_2(0u, o_2)")+"));\n")
+		}
+		taps := strconv.Itoa(p.taps()) + "u"
+		return head + shader.Each(count, text+`
+  var sum = 0.0;
+  for (var a = 0u; a < `+taps+`; a++) {
+    let wz = weight_0(a, o_0);
+    if (wz == 0.0) { continue; }
+    for (var b = 0u; b < `+taps+`; b++) {
+      let wy = wz * weight_1(b, o_1);
+      if (wy == 0.0) { continue; }
+      for (var c = 0u; c < `+taps+`; c++) {
+        let w = wy * weight_2(c, o_2);
+        if (w != 0.0) { sum = sum + w * ld_x(`+place("tap_0(a, o_0)", "tap_1(b, o_1)", "tap_2(c, o_2)")+`); }
+      }
+    }
+  }
+  st_y(`+to+` + i, sum);
+`)
+	})
+}
+
+// backward adds up, for each input position, what the output positions that have a tap there pass on. Those lie in a row in each
+// dimension, as taps ascend with the output position.
+func (p *resampling) backward(r *shader.Recorder, dy, dx *core.Operand) error {
+	n := p.planes * primitive.Product3(p.in)
+	if n == 0 {
+		return nil
+	}
+	m, where, err := p.tables(r)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "interpolate_grad")
+	from, to, count := s.In("g", dy, expr.F32, expr.Number), s.Out("y", dx, expr.F32, expr.Number), s.Uint(n)
+	in, out, head := p.bind(s, m, where)
+	taps := strconv.Itoa(p.taps()) + "u"
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		for d := range 3 {
+			k := strconv.Itoa(d)
+			// first_D is the first output position whose last tap reaches v; share_D is what one passes on to it.
+			head += "fn first_" + k + "(v: u32) -> u32 {\n  var low = 0u;\n  var high = " + out[d] + ";\n  for (var s = 0u; s < 32u && low < high; s++) {\n" +
+				"    let middle = (low + high) / 2u;\n    if (tap_" + k + "(" + taps + " - 1u, middle) < v) { low = middle + 1u; } else { high = middle; }\n  }\n  return low;\n}\n" +
+				"fn share_" + k + "(o: u32, v: u32) -> f32 {\n  var w = 0.0;\n  for (var t = 0u; t < " + taps + "; t++) { if (tap_" + k + "(t, o) == v) { w = w + weight_" + k + "(t, o); } }\n  return w;\n}\n"
+		}
+		loop := func(d, body string) string {
+			return "  for (var o_" + d + " = first_" + d + "(v_" + d + "); o_" + d + " < " + out[d[0]-'0'] + "; o_" + d + "++) {\n    if (tap_" + d + "(0u, o_" + d + ") > v_" + d + ") { break; }\n" + body + "  }\n"
+		}
+		body := loop("0", "    let wz = share_0(o_0, v_0);\n"+loop("1", "    let wy = wz * share_1(o_1, v_1);\n"+loop("2",
+			"    sum = sum + wy * share_2(o_2, v_2) * ld_g("+from+" + ((plane * "+out[0]+" + o_0) * "+out[1]+" + o_1) * "+out[2]+" + o_2);\n")))
+		return head + shader.Each(count, "  let plane = i / ("+in[0]+" * "+in[1]+" * "+in[2]+");\n"+primitive.Unfold("v", "i % ("+in[0]+" * "+in[1]+" * "+in[2]+")", in)+
+			"  var sum = 0.0;\n"+body+"  st_y("+to+" + i, sum);\n")
+	})
+}

@@ -1,0 +1,41 @@
+// Package kernel is the table of the kernels of GPUs; each folder in it is a family of them, as the folders of core/cpu/kernel are.
+// Kernels see package shader and the table, and nothing of the runtime that runs what they record.
+package kernel
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// A Func turns a call into dispatches.
+type Func func(r *shader.Recorder, c *core.Call) error
+
+var table atomic.Pointer[[]Func]
+
+// Register sets the implementation of the kernel with the given name. Files of kernels call it from init.
+func Register(name string, f Func) {
+	id := int(core.Kernel(name))
+	var t []Func
+	if old := table.Load(); old != nil {
+		t = *old
+	}
+	for len(t) <= id {
+		t = append(t, nil)
+	}
+	if t[id] != nil {
+		panic(fmt.Sprintf("gpu: kernel %q registered twice", name))
+	}
+	t[id] = f
+	table.Store(&t)
+}
+
+// Lookup returns the implementation of a kernel, or nil.
+func Lookup(id core.KernelID) Func {
+	if t := table.Load(); t != nil && int(id) < len(*t) && id >= 0 {
+		return (*t)[id]
+	}
+	return nil
+}

@@ -1,0 +1,404 @@
+package linalg
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("linalg_qr", qrCall)
+	kernel.Register("linalg_eigh", eighCall)
+	kernel.Register("linalg_svd", svdCall)
+}
+
+// qrCall: Outs[0], Outs[1] = Q [m, min(m, n)] and R of Ins[0] = Q R, by Householder's reflections of the columns, which are
+// lines here.
+func qrCall(r *shader.Recorder, c *core.Call) error {
+	x, err := newMatrices(r, c)
+	if err != nil || x.batch == 0 || x.m*x.n == 0 {
+		return err
+	}
+	low := min(x.m, x.n)
+	if x.data, err = x.copyOf(r, &c.Ins[0], x.m, x.n, true); err != nil {
+		return err
+	}
+	q, err := x.copyOf(r, nil, low, x.m, false)
+	if err != nil {
+		return err
+	}
+	reflections, err := r.Temp(4 * x.batch * low * x.m)
+	if err != nil {
+		return err
+	}
+	// reflect has each invocation reflect lines from first to last of an array in the plane of v.
+	reflect := func(array, at, first, last string) string {
+		return fmt.Sprintf(`
+    for (var c = %[3]s + li; c < %[4]s; c += 64u) {
+      var d = 0.0;
+      for (var i = from_; i < m; i++) { d = d + w[v + i] * %[1]s[%[2]s + c * m + i]; }
+      for (var i = from_; i < m; i++) { %[1]s[%[2]s + c * m + i] = %[1]s[%[2]s + c * m + i] - d * w[v + i]; }
+    }
+`, array, at, first, last)
+	}
+	err = x.steps(r, "qr", low, 2*x.m*shader.Ceil(x.n, matrixThreads)+x.m/16, func(s *shader.Builder, _ int) func() stepping {
+		w, lowWord := s.FloatsOf("w", reflections), s.Uint(low)
+		return func() stepping {
+			return stepping{head: shader.WorkgroupSum(matrixThreads), start: "  let low = " + lowWord + ";\n", body: `
+    let v = ` + w + ` + (group * low + step) * m;
+    let column = at + step * m;
+    let from_ = step;
+    var t = 0.0;
+    for (var i = step + 1u + li; i < m; i += 64u) { t = t + data[column + i] * data[column + i]; }
+    let tail = whole_sum(li, t);
+    let head = data[column + step];
+    let norm = sqrt(head * head + tail);
+    let start = head - select(norm, -norm, head > 0.0);
+    let scale = select(sqrt(2.0 / (tail + start * start)), 0.0, tail == 0.0);
+    for (var i = li; i < m; i += 64u) {
+      w[v + i] = select(select(data[column + i], start, i == step) * scale, 0.0, i < step);
+    }
+` + meet + reflect("data", "at", "step", "n")}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = x.steps(r, "qr (q)", low, 2*x.m*shader.Ceil(low, matrixThreads), func(s *shader.Builder, _ int) func() stepping {
+		w, qWord, lowWord := s.FloatsOf("w", reflections), s.FloatsOf("q", q), s.Uint(low)
+		return func() stepping {
+			return stepping{start: "  let low = " + lowWord + ";\n  let lines = " + qWord + " + group * low * m;\n", body: `
+    let from_ = low - 1u - step;
+    let v = ` + w + ` + (group * low + from_) * m;
+` + reflect("q", "lines", "from_", "low")}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.store(r, &c.Outs[0], q, x.m, low, 1, x.m); err != nil {
+		return err
+	}
+	return x.storeOf(r, &c.Outs[1], x.data, low, x.n, x.m*x.n, 1, x.m, "select(0.0, v, row <= col)")
+}
+
+// mostSweeps bounds how often Jacobi's methods go over all pairs; in float32 a dozen sweeps suffice for any matrix.
+const mostSweeps = 16
+
+// A jacobi turns pairs of lines, in the order of the CPU, until a sweep finds nothing to turn. The word of done at a matrix's
+// number is 1 when it has ended, and that of turned when the sweep turned something.
+type jacobi struct {
+	*matrices
+	lines        int
+	vectors      core.Memory
+	done, turned core.Memory
+}
+
+func newJacobi(r *shader.Recorder, x *matrices, lines int) (*jacobi, error) {
+	j := &jacobi{matrices: x, lines: lines}
+	var err error
+	if j.vectors, err = x.copyOf(r, nil, lines, lines, false); err != nil {
+		return nil, err
+	}
+	for _, m := range []*core.Memory{&j.done, &j.turned} {
+		if *m, err = r.Temp(4 * x.batch); err != nil {
+			return nil, err
+		}
+		r.Clear(shader.F32Operand(*m, 0, x.batch))
+	}
+	return j, nil
+}
+
+// sweeps turns pairs (a, b) by what measure, WGSL, makes of them: it must define the angle's tangent t, 0 for none, in uniform
+// control flow. turn has the invocations turn the pair in data by cosine c and sine f.
+func (j *jacobi) sweeps(r *shader.Recorder, name, head, measure, turn string, cost int) error {
+	pairs := j.lines * (j.lines - 1) / 2
+	check := func(first bool) error {
+		return j.steps(r, name+" (check)", 1, 1, func(s *shader.Builder, _ int) func() stepping {
+			done, turned := s.WordsOf("done", j.done), s.WordsOf("turned", j.turned)
+			s.Flag(first)
+			return func() stepping {
+				if first {
+					return stepping{head: shader.WorkgroupSum(matrixThreads), body: `
+    var t = 0.0;
+    for (var i = li; i < m * n; i += 64u) { let v = data[at + i]; t = t + v * v; }
+    t = whole_sum(li, t);
+    for (var i = li; i < m * n; i += 64u) { let v = data[at + i]; if (plait_unbounded(v)) { status[mark] = 1u; done[` + done + ` + group] = 1u; } }
+    if (li == 0u && t == 0.0) { done[` + done + ` + group] = 1u; }
+`}
+				}
+				return stepping{body: "    if (li == 0u) { if (turned[" + turned + " + group] == 0u) { done[" + done + " + group] = 1u; } turned[" + turned + " + group] = 0u; }\n"}
+			}
+		})
+	}
+	if err := check(true); err != nil {
+		return err
+	}
+	for range mostSweeps {
+		err := j.steps(r, name, pairs, cost+j.lines/32+6, func(s *shader.Builder, first int) func() stepping {
+			a, b := 0, first+1
+			for b >= j.lines {
+				a++
+				b += a + 1 - j.lines
+			}
+			vectors, done, turned := s.FloatsOf("vectors", j.vectors), s.WordsOf("done", j.done), s.WordsOf("turned", j.turned)
+			size, aWord, bWord := s.Uint(j.lines), s.Uint(a), s.Uint(b)
+			return func() stepping {
+				return stepping{head: head, start: "  let lines = " + size + ";\n  let v0 = " + vectors + " + group * lines * lines;\n  var a = " + aWord + ";\n  var b = " + bWord + ";\n" +
+					"  let ended = done[" + done + " + group] == 1u;\n", body: `
+    if (ended) { break; }
+` + measure + `
+    let c = 1.0 / sqrt(t * t + 1.0);
+    let f = t * c;
+` + meet + turn + `
+    if (t != 0.0) {
+      for (var i = li; i < lines; i += 64u) {
+        let x = vectors[v0 + a * lines + i];
+        let y = vectors[v0 + b * lines + i];
+        vectors[v0 + a * lines + i] = c * x - f * y;
+        vectors[v0 + b * lines + i] = f * x + c * y;
+      }
+      if (li == 0u) { turned[` + turned + ` + group] = 1u; }
+    }
+    b = b + 1u;
+    if (b == lines) { a = a + 1u; b = a + 1u; }
+`}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if err := check(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const tangent = `      let theta = (yy - xx) / (2.0 * xy);
+      t = select(1.0, -1.0, theta < 0.0) / (abs(theta) + sqrt(theta * theta + 1.0));
+`
+
+// eighCall: Outs[0], Outs[1] = ascending eigenvalues and eigenvectors, in columns, of symmetric matrices, by Jacobi's rotations.
+func eighCall(r *shader.Recorder, c *core.Call) error {
+	x, err := newMatrices(r, c)
+	if err != nil || x.batch == 0 || x.n == 0 {
+		return err
+	}
+	j, err := newJacobi(r, x, x.n)
+	if err != nil {
+		return err
+	}
+	err = j.sweeps(r, "eigh", "", `
+    let xx = data[at + a * n + a];
+    let yy = data[at + b * n + b];
+    let xy = data[at + a * n + b];
+    var t = 0.0;
+    if (abs(xy) > 3e-8 * (abs(xx) + abs(yy)) * 0.5 && abs(xy) > 1e-37) {
+`+tangent+`    }
+`, `
+    if (t != 0.0) {
+      for (var i = li; i < n; i += 64u) {
+        let x = data[at + a * n + i];
+        let y = data[at + b * n + i];
+        data[at + a * n + i] = c * x - f * y;
+        data[at + b * n + i] = f * x + c * y;
+      }
+    }
+`+meet+`
+    if (t != 0.0) {
+      for (var i = li; i < n; i += 64u) {
+        let x = data[at + i * n + a];
+        let y = data[at + i * n + b];
+        data[at + i * n + a] = c * x - f * y;
+        data[at + i * n + b] = f * x + c * y;
+      }
+    }
+`, x.n/16)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "eigh (results)")
+	data, vectors := s.FloatsOf("data", x.data), s.FloatsOf("vectors", j.vectors)
+	values, out, count, n := s.Out("values", &c.Outs[0], expr.F32, expr.Number), s.Out("out", &c.Outs[1], expr.F32, expr.Number), s.Uint(x.batch*x.n*x.n), s.Uint(x.n)
+	err = s.Run(r, shader.GroupsFor(x.batch*x.n*x.n), func() string {
+		return shader.Each(count, `
+  let n = `+n+`;
+  let matrix = i / (n * n);
+  let own = (i / n) % n;
+  let row = i % n;
+  let at = `+data+` + matrix * n * n;
+  let v = data[at + own * n + own];
+  var rank = 0u;
+  for (var j = 0u; j < n; j++) {
+    let o = data[at + j * n + j];
+    if (o < v || (o == v && j < own)) { rank = rank + 1u; }
+  }
+  if (row == 0u) { st_values(`+values+` + matrix * n + rank, v); }
+  st_out(`+out+` + (matrix * n + row) * n + rank, vectors[`+vectors+` + i]);
+`)
+	})
+	if err != nil {
+		return err
+	}
+	return x.report(r, c, notFiniteMatrix)
+}
+
+// svdCall: Outs = U, descending singular values and V' of Ins[0] = U S V', by Hestenes' rotations of the columns of a tall matrix,
+// or of the rows of a wide one, which are lines here.
+func svdCall(r *shader.Recorder, c *core.Call) error {
+	x, err := newMatrices(r, c)
+	if err != nil || x.batch == 0 || x.m*x.n == 0 {
+		return err
+	}
+	wide, low, tall := x.m < x.n, min(x.m, x.n), max(x.m, x.n)
+	if !wide {
+		if x.data, err = x.copyOf(r, &c.Ins[0], x.m, x.n, true); err != nil {
+			return err
+		}
+	}
+	x.m, x.n = low, tall // lines
+	j, err := newJacobi(r, x, low)
+	if err != nil {
+		return err
+	}
+	sums := shader.WorkgroupReduce("sum3", "vec4<f32>", "a + b", matrixThreads)
+	err = j.sweeps(r, "svd", sums, `
+    var s = vec4<f32>(0.0, 0.0, 0.0, 0.0);
+    for (var i = li; i < n; i += 64u) {
+      let x = data[at + a * n + i];
+      let y = data[at + b * n + i];
+      s = s + vec4<f32>(x * x, y * y, x * y, 0.0);
+    }
+    s = whole_sum3(li, s);
+    let xx = s.x;
+    let yy = s.y;
+    let xy = s.z;
+    var t = 0.0;
+    if (abs(xy) > 2e-7 * sqrt(xx) * sqrt(yy) && abs(xy) > 1e-37) {
+`+tangent+`    }
+`, `
+    if (t != 0.0) {
+      for (var i = li; i < n; i += 64u) {
+        let x = data[at + a * n + i];
+        let y = data[at + b * n + i];
+        data[at + a * n + i] = c * x - f * y;
+        data[at + b * n + i] = f * x + c * y;
+      }
+    }
+`, tall/16)
+	if err != nil {
+		return err
+	}
+	sizes, err := r.Temp(4 * x.batch * low)
+	if err != nil {
+		return err
+	}
+	if err := j.normalize(r, sizes); err != nil {
+		return err
+	}
+	left, right := &c.Outs[0], &c.Outs[2]
+	if wide {
+		left, right = right, left
+	}
+	if err := j.emit(r, sizes, x.data, tall, left, !wide, &c.Outs[1]); err != nil {
+		return err
+	}
+	if err := j.emit(r, sizes, j.vectors, low, right, wide, nil); err != nil {
+		return err
+	}
+	return x.report(r, c, notFiniteMatrix)
+}
+
+// normalize writes the lines' lengths to sizes and gives them length 1. Those of length 0 become any that are orthogonal to the
+// others.
+func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
+	passes := shader.Ceil(j.n, matrixThreads) + 8
+	err := j.steps(r, "svd (lengths)", j.lines, 2*passes, func(s *shader.Builder, _ int) func() stepping {
+		to := s.FloatsOf("sizes", sizes)
+		return func() stepping {
+			return stepping{head: shader.WorkgroupSum(matrixThreads), body: `
+    let line = at + step * n;
+    var t = 0.0;
+    for (var i = li; i < n; i += 64u) { t = t + data[line + i] * data[line + i]; }
+    let size = sqrt(whole_sum(li, t));
+    for (var i = li; i < n; i += 64u) { data[line + i] = data[line + i] / select(size, 1.0, size == 0.0); }
+    if (li == 0u) { sizes[` + to + ` + group * m + step] = size; }
+`}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return j.steps(r, "svd (completion)", j.lines, 8*j.lines*passes, func(s *shader.Builder, _ int) func() stepping {
+		from := s.FloatsOf("sizes", sizes)
+		return func() stepping {
+			return stepping{head: shader.WorkgroupSum(matrixThreads), start: `
+  let sizes0 = ` + from + ` + group * m;
+  var largest = 0.0;
+  for (var i = 0u; i < m; i++) { largest = max(largest, sizes[sizes0 + i]); }
+  let least = largest * 1e-7;
+`, body: `
+    let line = at + step * n;
+    var missing = sizes[sizes0 + step] <= least && status[mark] == 0u;
+    for (var unit = 0u; missing && unit < n; unit++) {
+      for (var i = li; i < n; i += 64u) { data[line + i] = select(0.0, 1.0, i == unit); }
+      var norm = 1.0;
+      for (var pass_ = 0u; pass_ < 2u; pass_++) {
+        for (var o = 0u; o < m; o++) {
+          if (o == step || (sizes[sizes0 + o] <= least && o > step)) { continue; }
+          var t = 0.0;
+          for (var i = li; i < n; i += 64u) { t = t + data[line + i] * data[at + o * n + i]; }
+          t = whole_sum(li, t);
+          for (var i = li; i < n; i += 64u) { data[line + i] = data[line + i] - t * data[at + o * n + i]; }
+        }
+        var t = 0.0;
+        for (var i = li; i < n; i += 64u) { t = t + data[line + i] * data[line + i]; }
+        norm = sqrt(whole_sum(li, t));
+      }
+      if (norm * sqrt(f32(n)) >= 0.5) {
+        for (var i = li; i < n; i += 64u) { data[line + i] = data[line + i] / norm; }
+        missing = false;
+      }
+    }
+`}
+		}
+	})
+}
+
+// emit writes lines, of the given length, in the descending order of sizes: as columns of out, or as its rows; and the sizes to
+// values.
+func (j *jacobi) emit(r *shader.Recorder, sizes, lines core.Memory, length int, out *core.Operand, columns bool, values *core.Operand) error {
+	s := shader.New(r, "svd (results)")
+	n := j.batch * j.lines * length
+	data, size, y := s.FloatsOf("data", lines), s.FloatsOf("sizes", sizes), s.Out("y", out, expr.F32, expr.Number)
+	count, low, long := s.Uint(n), s.Uint(j.lines), s.Uint(length)
+	place := "(matrix * low + rank) * long + at"
+	if s.Flag(columns) {
+		place = "(matrix * long + at) * low + rank"
+	}
+	store := ""
+	if s.Flag(values != nil) {
+		store = "  if (at == 0u) { st_values(" + s.Out("values", values, expr.F32, expr.Number) + " + matrix * low + rank, v); }\n"
+	}
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		return shader.Each(count, `
+  let low = `+low+`;
+  let long = `+long+`;
+  let matrix = i / (low * long);
+  let own = (i / long) % low;
+  let at = i % long;
+  let first = `+size+` + matrix * low;
+  let v = sizes[first + own];
+  var rank = 0u;
+  for (var j = 0u; j < low; j++) {
+    let o = sizes[first + j];
+    if (o > v || (o == v && j < own)) { rank = rank + 1u; }
+  }
+  st_y(`+y+` + `+place+`, data[`+data+` + i]);
+`+store)
+	})
+}

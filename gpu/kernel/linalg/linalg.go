@@ -1,0 +1,337 @@
+// Package linalg factorises and solves stacks of matrices, a workgroup for each.
+package linalg
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// Stacks of matrices, each worked on by a workgroup in scratch memory, in float32. What a matrix needs is cut into dispatches
+// of bounded length, so that no driver takes a large one for a hang. Operands are contiguous.
+
+const (
+	matrixThreads = 64
+	// longestDispatch is about how many passes of a loop an invocation makes in a dispatch.
+	longestDispatch = 20000
+)
+
+// What is said of a matrix, by its number, where the status of one is not 0.
+const (
+	singularMatrix    = "matrix %d is singular, want one that can be inverted"
+	notPositiveMatrix = "matrix %d is not positive definite"
+	notFiniteMatrix   = "no convergence for matrix %d, which may hold NaN or infinity"
+)
+
+func init() {
+	kernel.Register("linalg_solve", solveCall)
+	kernel.Register("linalg_det", detCall)
+	kernel.Register("linalg_triangular", triangularCall)
+	kernel.Register("linalg_cholesky", choleskyCall)
+}
+
+// matrices are a stack [batch, m, n] of copies in scratch memory, each with a status word, and the columns k of their right sides.
+type matrices struct {
+	batch, m, n, k int
+	data, status   core.Memory
+}
+
+// newMatrices copies Ins[0].
+func newMatrices(r *shader.Recorder, c *core.Call) (x *matrices, err error) {
+	a := &c.Ins[0]
+	rank := len(a.Shape)
+	x = &matrices{batch: core.Numel(a.Shape[:rank-2]), m: a.Shape[rank-2], n: a.Shape[rank-1]}
+	if a.Numel() == 0 && x.m > 0 && x.n > 0 {
+		x.batch = 0
+	}
+	if x.batch == 0 {
+		return x, nil
+	}
+	if x.status, err = r.Temp(4 * x.batch); err != nil {
+		return x, err
+	}
+	r.Clear(shader.F32Operand(x.status, 0, x.batch))
+	x.data, err = x.copyOf(r, a, a.Shape[rank-2], a.Shape[rank-1], false)
+	return x, err
+}
+
+// copyOf copies a stack of matrices [rows, cols] to scratch memory, transposed if columns is set; absent ones are identities.
+func (x *matrices) copyOf(r *shader.Recorder, a *core.Operand, rows, cols int, columns bool) (core.Memory, error) {
+	n := x.batch * rows * cols
+	m, err := r.Temp(4 * max(n, 1))
+	if err != nil || n == 0 {
+		return m, err
+	}
+	s := shader.New(r, "matrices")
+	value := "select(0.0, 1.0, (i % (" + s.Uint(rows) + " * " + s.Uint(cols) + ")) % (" + s.Uint(cols) + " + 1u) == 0u)"
+	if s.Flag(a != nil && a.Present()) {
+		value = "ld_x(" + s.In("x", a, expr.F32, expr.Number) + " + i)"
+	}
+	to, count := s.FloatsOf("to", m), s.Uint(n)
+	place := "i"
+	if s.Flag(columns) {
+		r, c := s.Uint(rows), s.Uint(cols)
+		place = "(i / (" + r + " * " + c + ")) * " + r + " * " + c + " + (i % " + c + ") * " + r + " + (i / " + c + ") % " + r
+	}
+	return m, s.Run(r, shader.GroupsFor(n), func() string { return shader.Each(count, "  to["+to+" + "+place+"] = "+value+";\n") })
+}
+
+// right copies the right sides Ins[1] [n, k], or identities, with rows in the order that words of rows say, where there are any.
+func (x *matrices) right(r *shader.Recorder, c *core.Call, rows core.Memory) (core.Memory, error) {
+	x.k = x.n
+	b := len(c.Ins) > 1 && c.Ins[1].Present()
+	if b {
+		x.k = c.Ins[1].Shape[len(c.Ins[1].Shape)-1]
+	}
+	n := x.batch * x.n * x.k
+	m, err := r.Temp(4 * max(n, 1))
+	if err != nil || n == 0 {
+		return m, err
+	}
+	s := shader.New(r, "right sides")
+	to, count, height, width := s.FloatsOf("to", m), s.Uint(n), s.Uint(x.n), s.Uint(x.k)
+	row, value := "own", "select(0.0, 1.0, row == i % "+width+")"
+	if s.Flag(rows.Handle != 0) {
+		row = "rows[" + s.WordsOf("rows", rows) + " + matrix * " + height + " + own]"
+	}
+	if s.Flag(b) {
+		value = "ld_x(" + s.In("x", &c.Ins[1], expr.F32, expr.Number) + " + (matrix * " + height + " + row) * " + width + " + i % " + width + ")"
+	}
+	return m, s.Run(r, shader.GroupsFor(n), func() string {
+		return shader.Each(count, "  let own = (i / "+width+") % "+height+";\n  let matrix = i / ("+width+" * "+height+");\n  let row = "+row+";\n  to["+to+" + i] = "+value+";\n")
+	})
+}
+
+// store writes matrices [rows, cols] from scratch memory, in which they take rows*cols floats and elements are the given steps
+// apart.
+func (x *matrices) store(r *shader.Recorder, out *core.Operand, from core.Memory, rows, cols, rowStep, colStep int) error {
+	return x.storeOf(r, out, from, rows, cols, rows*cols, rowStep, colStep, "v")
+}
+
+// storeOf is store for matrices size floats apart; value is WGSL of the element v in a row and a col.
+func (x *matrices) storeOf(r *shader.Recorder, out *core.Operand, from core.Memory, rows, cols, size, rowStep, colStep int, value string) error {
+	n := x.batch * rows * cols
+	if n == 0 || !out.Present() {
+		return nil
+	}
+	s := shader.New(r, "store "+value)
+	y, at := s.Out("y", out, expr.F32, expr.Number), s.FloatsOf("from_", from)
+	count, height, width, step, down, right := s.Uint(n), s.Uint(rows), s.Uint(cols), s.Uint(size), s.Uint(rowStep), s.Uint(colStep)
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		return shader.Each(count, "  let col = i % "+width+";\n  let row = (i / "+width+") % "+height+";\n  let matrix = i / ("+width+" * "+height+");\n"+
+			"  let v = from_["+at+" + matrix * "+step+" + row * "+down+" + col * "+right+"];\n  st_y("+y+" + i, "+value+");\n")
+	})
+}
+
+// report makes the first status that is not 0 the error of the call: what, of the matrix's number.
+func (x *matrices) report(r *shader.Recorder, c *core.Call, what string) error {
+	s := shader.New(r, "matrices' status")
+	at, count := s.WordsOf("status", x.status), s.Uint(x.batch)
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return core.Errorf(core.MatrixError, c.Op, what, at) })
+	return s.Run(r, 1, func() string {
+		return shader.WorkgroupReduce("first", "u32", "min(a, b)", 256) + shader.EachGroup(256, "1u") + `
+  var first = 0xffffffffu;
+  for (var i = li; i < ` + count + ` && first == 0xffffffffu; i += 256u) {
+    if (status[` + at + ` + i] != 0u) { first = i; }
+  }
+  first = whole_first(li, first);
+  if (li == 0u && first != 0xffffffffu) { ` + fault("first") + ` }
+}
+`
+	})
+}
+
+// storeWords writes n words as int32.
+func (x *matrices) storeWords(r *shader.Recorder, out *core.Operand, from core.Memory, n int) error {
+	s := shader.New(r, "store words")
+	y, at, count := s.Out("y", out, expr.I64, expr.Number), s.WordsOf("words", from), s.Uint(n)
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		return shader.Each(count, "  st_y("+y+" + i, vec2<u32>(words["+at+" + i], 0u));\n")
+	})
+}
+
+// A stepping is what a workgroup does for a matrix, step by step: functions, statements before the first step, and the steps.
+// Matrix [m, n] of data lies at at; mark is its status word. Invocations meet after each step.
+type stepping struct{ head, start, body string }
+
+// meet has the invocations of a workgroup see what the others wrote.
+const meet = "  storageBarrier();\n  workgroupBarrier();\n"
+
+// steps runs n steps for every matrix of a stack in scratch memory, each of size floats, in one dispatch or several; cost is
+// about how many passes of a loop a step makes. bind adds to the shader of the dispatch that starts with step first.
+func (x *matrices) steps(r *shader.Recorder, name string, n, cost int, bind func(s *shader.Builder, first int) func() stepping) error {
+	most := max(longestDispatch/max(cost, 1), 1)
+	for first := 0; first < n; first += most {
+		s := shader.New(r, name)
+		data, status := s.FloatsOf("data", x.data), s.WordsOf("status", x.status)
+		batch, rows, cols, begin, end := s.Uint(x.batch), s.Uint(x.m), s.Uint(x.n), s.Uint(first), s.Uint(min(first+most, n))
+		parts := bind(s, first)
+		err := s.Run(r, x.batch, func() string {
+			p := parts()
+			return p.head + shader.EachGroup(matrixThreads, batch) + "  let m = " + rows + ";\n  let n = " + cols + ";\n  let at = " + data + " + group * m * n;\n" +
+				"  let mark = " + status + " + group;\n" + p.start + "  for (var step = " + begin + "; step < " + end + "; step++) {\n" + p.body + meet + "  }\n}\n"
+		})
+		if err != nil {
+			return err
+		}
+		r.Flush()
+	}
+	return nil
+}
+
+// substitute solves triangles for the columns of b.
+func (x *matrices) substitute(r *shader.Recorder, b core.Memory, upper, unit bool) error {
+	for first := 0; first < x.n && x.k > 0; {
+		last, cost := first, 0
+		for ; last < x.n && (last == first || cost < longestDispatch); last++ {
+			cost += last + 1
+		}
+		s := shader.New(r, "substitute")
+		data, status, right := s.FloatsOf("data", x.data), s.WordsOf("status", x.status), s.FloatsOf("b", b)
+		count, n, k, begin, end := s.Uint(x.batch*x.k), s.Uint(x.n), s.Uint(x.k), s.Uint(first), s.Uint(last)
+		s.Flag(upper)
+		s.Flag(unit)
+		err := s.Run(r, shader.GroupsFor(x.batch*x.k), func() string {
+			row, from, to, divide := "step", "0u", "row", ""
+			if upper {
+				row, from, to = "n - 1u - step", "row + 1u", "n"
+			}
+			if !unit {
+				divide = "    let d = data[at + row * n + row];\n    if (d == 0.0) { status[" + status + " + matrix] = 1u; }\n    sum = sum / d;\n"
+			}
+			return shader.Each(count, "  let n = "+n+";\n  let k = "+k+";\n  let matrix = i / k;\n  let at = "+data+" + matrix * n * n;\n"+
+				"  let column = "+right+" + matrix * n * k + i % k;\n  for (var step = "+begin+"; step < "+end+"; step++) {\n    let row = "+row+";\n"+
+				"    var sum = b[column + row * k];\n    for (var j = "+from+"; j < "+to+"; j++) { sum = sum - data[at + row * n + j] * b[column + j * k]; }\n"+
+				divide+"    b[column + row * k] = sum;\n  }\n")
+		})
+		if err != nil {
+			return err
+		}
+		first = last
+	}
+	return nil
+}
+
+// solveCall: Outs[0] = X of Ins[0] X = Ins[1], or the inverse of Ins[0].
+func solveCall(r *shader.Recorder, c *core.Call) error {
+	x, err := newMatrices(r, c)
+	if err != nil || x.batch == 0 || x.n == 0 {
+		return err
+	}
+	pivots, err := x.lu(r)
+	if err != nil {
+		return err
+	}
+	rows, err := rowsAfter(r, c, x.batch, x.n, x.n, nil, pivots)
+	if err != nil {
+		return err
+	}
+	b, err := x.right(r, c, rows)
+	if err != nil {
+		return err
+	}
+	if err := x.substitute(r, b, false, true); err != nil {
+		return err
+	}
+	if err := x.substitute(r, b, true, false); err != nil {
+		return err
+	}
+	if err := x.store(r, &c.Outs[0], b, x.n, x.k, x.k, 1); err != nil {
+		return err
+	}
+	return x.report(r, c, singularMatrix)
+}
+
+// triangularCall: Outs[0] = X of Ins[0] X = Ins[1] for triangles. Ints: upper, and whether the diagonal counts as ones.
+func triangularCall(r *shader.Recorder, c *core.Call) error {
+	x, err := newMatrices(r, c)
+	if err != nil || x.batch == 0 || x.n == 0 {
+		return err
+	}
+	b, err := x.right(r, c, core.Memory{})
+	if err != nil {
+		return err
+	}
+	if err := x.substitute(r, b, c.Ints[0] != 0, c.Ints[1] != 0); err != nil {
+		return err
+	}
+	if err := x.store(r, &c.Outs[0], b, x.n, x.k, x.k, 1); err != nil {
+		return err
+	}
+	return x.report(r, c, singularMatrix)
+}
+
+// detCall: Outs = the determinants of Ins[0], their signs, and the logarithms of their sizes.
+func detCall(r *shader.Recorder, c *core.Call) error {
+	x, err := newMatrices(r, c)
+	if err != nil || x.batch == 0 {
+		return err
+	}
+	pivots, err := x.lu(r)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "determinants")
+	data, exchanged := s.FloatsOf("data", x.data), s.WordsOf("pivots", pivots)
+	count, n := s.Uint(x.batch), s.Uint(x.n)
+	var outs []string
+	for i, name := range []string{"det", "sign", "size"} {
+		outs = append(outs, s.Out(name, &c.Outs[i], expr.F32, expr.Number))
+	}
+	return s.Run(r, shader.GroupsFor(x.batch), func() string {
+		return shader.Each(count, `
+  let n = `+n+`;
+  var sign = 1.0;
+  var det = 1.0;
+  var size = 0.0;
+  for (var j = 0u; j < n; j++) {
+    let d = data[`+data+` + (i * n + j) * n + j];
+    let turn = select(1.0, -1.0, pivots[`+exchanged+` + i * n + j] != j + 1u);
+    det = det * d * turn;
+    size = size + plait_log_f32(abs(d));
+    sign = select(sign * select(1.0, -1.0, d < 0.0) * turn, 0.0, d == 0.0);
+  }
+  if (plait_isnan_f32(det)) { sign = det; }
+  st_det(`+outs[0]+` + i, det);
+  st_sign(`+outs[1]+` + i, sign);
+  st_size(`+outs[2]+` + i, size);
+`)
+	})
+}
+
+// choleskyCall: Outs[0] = the lower triangles L of Ins[0] = L Lᵀ; Outs[1], if wanted, the row at which each failed, from 1, or 0.
+func choleskyCall(r *shader.Recorder, c *core.Call) error {
+	x, err := newMatrices(r, c)
+	if err != nil || x.batch == 0 || x.n == 0 {
+		return err
+	}
+	err = x.steps(r, "cholesky", x.n, x.n*x.n/matrixThreads+x.n/32+4, func(*shader.Builder, int) func() stepping {
+		return func() stepping {
+			return stepping{body: `
+    let d = data[at + step * n + step];
+` + meet + `
+    if (!(d > 0.0) && li == 0u && status[mark] == 0u) { status[mark] = step + 1u; }
+    let root = sqrt(d);
+    for (var i = step + li; i < n; i += 64u) { data[at + i * n + step] = select(data[at + i * n + step] / root, root, i == step); }
+` + meet + `
+    let left = n - 1u - step;
+    for (var e = li; e < left * left; e += 64u) {
+      let i = step + 1u + e / left;
+      let j = step + 1u + e % left;
+      if (j <= i) { data[at + i * n + j] = data[at + i * n + j] - data[at + i * n + step] * data[at + j * n + step]; }
+    }
+`}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.storeOf(r, &c.Outs[0], x.data, x.n, x.n, x.n*x.n, x.n, 1, "select(0.0, v, col <= row)"); err != nil {
+		return err
+	}
+	if len(c.Outs) > 1 {
+		return x.storeWords(r, &c.Outs[1], x.status, x.batch)
+	}
+	return x.report(r, c, notPositiveMatrix)
+}

@@ -1,0 +1,29 @@
+package loss
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() { kernel.Register("check_probabilities", checkProbabilitiesCall) }
+
+// checkProbabilitiesCall fails for the sake of its output, which it leaves as it is, where an element of its contiguous input is not in
+// [0, 1]. Ints: 0 for an input, 1 for a target.
+func checkProbabilitiesCall(r *shader.Recorder, c *core.Call) error {
+	in := &c.Ins[0]
+	n := in.Numel()
+	if n == 0 {
+		return nil
+	}
+	s := shader.New(r, "check_probabilities")
+	x, count := s.In("x", in, expr.F32, expr.Number), s.Uint(n)
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
+		return core.Errorf(core.ValueError, c.Op, "all elements of %s should be between 0 and 1, the one at position %d of %v is not; "+
+			"binary_cross_entropy_with_logits takes any input", [...]string{"input", "target"}[c.Ints[0]], at, c.Ins[0].Shape)
+	})
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		return shader.Each(count, "  let v = ld_x("+x+" + i);\n  if (!(v >= 0.0 && v <= 1.0)) { "+fault("i")+" }\n")
+	})
+}

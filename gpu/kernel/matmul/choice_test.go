@@ -1,0 +1,40 @@
+package matmul
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func TestLastWaveIsCut(t *testing.T) {
+	gpu := &shader.Device{Tuning: shader.DefaultTuning(false)}
+	gpu.Multiprocessors = 4
+	gpu.Tiles = []shader.Tile{{Rows: 32, Cols: 32, Depth: 16, High: 4, Wide: 4, Double: true, Each: 100_000}}
+	pieces := func(m, n, k int, transposed bool) int {
+		if c := like(gpu, m, n, k, transposed).estimate(); c.last {
+			return c.pieces
+		}
+		return 0
+	}
+	for _, transposed := range []bool{true, false} {
+		require.Equal(t, 4, pieces(96, 96, 512, transposed))
+		require.Equal(t, 4, pieces(70, 86, 1024, transposed))
+		require.Equal(t, 4, pieces(131, 69, 800, transposed))
+	}
+	require.Zero(t, pieces(64, 64, 1024, true), "one whole wave")
+}
+
+// A K that tiles do not divide is split, also where the last wave of what they divide might be cut.
+func TestRemainderOfKIsAProductOfItsOwn(t *testing.T) {
+	gpu := &shader.Device{Tuning: shader.DefaultTuning(false)}
+	splits := func(rowStride int) bool {
+		p := like(gpu, 8192, 768, 50257, false)
+		p.ARow = rowStride
+		whole, _ := p.splitRemainder()
+		return whole != nil && whole.splits()
+	}
+	require.True(t, splits(50260))
+	require.False(t, splits(50257), "read one element at a time")
+}

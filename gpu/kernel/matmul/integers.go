@@ -1,0 +1,48 @@
+package matmul
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// integers computes a product of integers, which are summed in 64 bits and wrap.
+func (p *Product) integers(r *shader.Recorder, c *core.Call) error {
+	s := shader.New(r, "matmul (integers)")
+	a, b, to := s.In("a", p.A, expr.I64, expr.Number), s.In("b", p.B, expr.I64, expr.Number), s.Both("c", p.Out, expr.I64)
+	count := p.M * p.N * p.Batch.Count
+	if p.K > 1<<15 && r.GPU.Software {
+		return core.Errorf(core.NotImplemented, c.Op, "integer products of depth %d are too deep for %s", p.K, r.GPU.Name)
+	}
+	n, per, cols, depth := s.Uint(count), s.Uint(p.M*p.N), s.Uint(p.N), s.Uint(p.K)
+	ar, ac, br, bc, cr, cc := s.Uint(p.ARow), s.Uint(p.ACol), s.Uint(p.BRow), s.Uint(p.BCol), s.Uint(p.CRow), s.Uint(p.CCol)
+	alpha, beta := s.Long(int64(p.Alpha)), s.Long(int64(p.Beta))
+	bias, step := "", ""
+	if s.Flag(p.bias != nil) {
+		bias, step = s.In("bias", p.bias, expr.I64, expr.Number), s.Uint(p.bias.Strides[0])
+	}
+	s.Flag(p.Beta != 0)
+	s.Specialize(len(p.Batch.Sizes))
+	at := s.Loop(&p.Batch)
+	return s.Run(r, shader.GroupsFor(count), func() string {
+		text := `
+  let inner = i % ` + per + `;
+  let row = inner / ` + cols + `;
+  let col = inner % ` + cols + `;
+` + shader.WalkAs("at_", "i / "+per, len(p.Batch.Sizes), 3, at, []string{to, a, b}) + `
+  var sum = vec2<u32>(0u, 0u);
+  for (var j = 0u; j < ` + depth + `; j++) {
+    sum = plait_add_i64(sum, plait_mul_i64(ld_a(at_1 + row * ` + ar + ` + j * ` + ac + `), ld_b(at_2 + j * ` + br + ` + col * ` + bc + `)));
+  }
+  sum = plait_mul_i64(sum, ` + alpha + `);
+  let at = at_0 + row * ` + cr + ` + col * ` + cc + `;
+`
+		if p.Beta != 0 {
+			text += "  sum = plait_add_i64(sum, plait_mul_i64(ld_c(at), " + beta + "));\n"
+		}
+		if bias != "" {
+			text += "  sum = plait_add_i64(sum, ld_bias(" + bias + " + col * " + step + "));\n"
+		}
+		return shader.Each(n, text+"  st_c(at, sum);\n")
+	})
+}

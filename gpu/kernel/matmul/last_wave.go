@@ -1,0 +1,95 @@
+package matmul
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// A large tile takes a multiprocessor for itself, so tiles are computed in rounds of as many as there are multiprocessors, and in the last
+// round some are idle. The tiles of this round can be cut into pieces of the depth that all share: as workgroups that follow those of the
+// whole tiles, in the same dispatch, since between two the GPU waits for the end of the first.
+
+// waves returns how many rounds tiles fill, 0 where the last one is not cut.
+func (p *Product) waves(t shader.Tile) int {
+	if !t.Double || p.BRow == 1 && p.BCol != 1 || p.K%t.Depth != 0 || p.Batch.Count != 1 || p.uncut || p.Folded || p.Gather != nil {
+		return 0
+	}
+	return p.groups(t) / p.gpu.Multiprocessors
+}
+
+// lastWaveInPieces computes the product with the tiles of the last round in pieces.
+func (p *Product) lastWaveInPieces(r *shader.Recorder, number, pieces int) error {
+	t := tile{r.GPU.Tiles[number]}
+	whole := p.waves(t.Tile) * p.gpu.Multiprocessors
+	rest := p.groups(t.Tile) - whole
+	size := 4 * rest * pieces * t.Rows * t.Cols
+	if whole == 0 || rest == 0 || whole+rest*pieces > r.GPU.Workgroups || size > r.GPU.Binding {
+		return p.Tiled(r, number, 1, nil)
+	}
+	parts, err := r.Temp(size)
+	if err != nil {
+		return err
+	}
+	if err := p.layers(r, number, pieces, whole, &parts, 0, 1); err != nil {
+		return err
+	}
+	return p.sumLast(r, t, whole, pieces, parts)
+}
+
+// A lastText is WGSL that a program has for the tiles of the last round.
+type lastText struct {
+	number string // defines which tile and which piece a workgroup computes, and late if it is one of these
+	place  string // of its piece in scratch memory, in fours
+}
+
+// lastText adds what a program for whole tiles and then pieces has more than others.
+func (p *Product) lastText(s *shader.Builder, t tile, whole int, parts core.Memory) lastText {
+	room := s.FloatsOf("parts", parts)
+	s.Bindings[len(s.Bindings)-1].Vec4 = true
+	wholeWord, rest := s.Uint(whole), s.Uint(p.groups(t.Tile)-whole)
+	across, down := s.Uint(shader.Ceil(p.N, t.Cols)), s.Uint(shader.Ceil(p.M, t.Rows))
+	return lastText{
+		number: fmt.Sprintf(`  let late = wg.x >= %[1]s;
+  let after = max(wg.x, %[1]s) - %[1]s;
+  let tile_number = min(wg.x, %[1]s) + after %% %[2]s;
+  let layer_number = after / %[2]s;
+`, wholeWord, rest) + swizzle(across, down),
+		place: fmt.Sprintf("(%s >> 2u) + (wg.x - %s) * %du", room, wholeWord, t.Rows*t.Cols/4),
+	}
+}
+
+// sumLast adds up the pieces of each of the last tiles, in their order, and finishes the results, four for each invocation.
+func (p *Product) sumLast(r *shader.Recorder, t tile, whole, pieces int, parts core.Memory) error {
+	s := shader.New(r, "matmul (sum of the last)")
+	s.Specialize(t.Rows)
+	s.Specialize(t.Cols)
+	from := s.FloatsOf("parts", parts)
+	to := s.Both("c", p.Out, expr.F32)
+	s.Bindings[0].Vec4 = true
+	s.Bindings[1].Vec4 = s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Aligned(p.Out, p.CRow))
+	fours := t.Rows * t.Cols / 4
+	count := (p.groups(t.Tile) - whole) * fours
+	n, wholeWord, piecesWord := s.Uint(count), s.Uint(whole), s.Uint(pieces)
+	rows, cols, cr, cc := s.Uint(p.M), s.Uint(p.N), s.Uint(p.CRow), s.Uint(p.CCol)
+	across, down := s.Uint(shader.Ceil(p.N, t.Cols)), s.Uint(shader.Ceil(p.M, t.Rows))
+	scaled := *p
+	scaled.Alpha = 1
+	finish := scaled.finisher(s)
+	return s.Run(r, shader.GroupsFor(count), func() string {
+		text := fmt.Sprintf("  let tile_number = %s + i / %du;\n  let place = i %% %du;\n", wholeWord, fours, fours) + swizzle(across, down) + fmt.Sprintf(`
+  let row = tile_row * %du + place / %du;
+  let col = tile_col * %du + place %% %du * 4u;
+  if (row >= %s || col >= %s) { return; }
+  var sum = vec4<f32>();
+  for (var j = 0u; j < %s; j++) { sum = sum + parts[(%s >> 2u) + j * %s + i]; }
+  let at = %s + row * %s + col * %s;
+`, t.Rows, t.Cols/4, t.Cols, t.Cols/4, rows, cols, piecesWord, from, n, to, cr, cc)
+		for q := range 4 {
+			text += fmt.Sprintf("  if (col + %du < %s) { st_c(at + %du * %s, finish(sum.%c, at + %du * %s, col + %du)); }\n", q, cols, q, cc, "xyzw"[q], q, cc, q)
+		}
+		return finish.text() + shader.Each(n, text)
+	})
+}

@@ -1,0 +1,348 @@
+// Package matmul multiplies stacks of matrices by tiles. matmul.go estimates which tile is the cheapest and into how many pieces K is cut,
+// tuner.go measures it on request, tiled.go writes the program, and epilogue.go what it does with sums.
+package matmul
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/copying"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() { kernel.Register("matmul", matmulCall) }
+
+// A Product is a stack of matrix products: out = alpha a b + beta out + bias, then max(., 0) if relu.
+type Product struct {
+	M, N, K     int
+	Out, A, B   *core.Operand
+	bias        *core.Operand // nil for none
+	Alpha, Beta float64
+	relu        bool
+	gpu         *shader.Device // set where it is run
+	uncut       bool           // the tiles of the last round stay whole
+	Folded      bool           // rows of a end with the block that their diagonal is in, and a is folded
+	ARow, ACol  int            // strides along the rows and columns of a
+	BRow, BCol  int
+	CRow, CCol  int
+	Batch       shader.Loop // over the stack: out, a and b
+
+	Gather    *Gather // nil, or what reads one of the factors
+	Wide, Gap int     // after each wide columns of a row of the results, gap elements of memory are not its own
+}
+
+// matmulCall: Outs[0] = Floats[0] Ins[0] @ Ins[1] + Floats[1] Outs[0] + Ins[2]. Ints say whether each factor is stored
+// transposed, and whether negative results become zero.
+func matmulCall(r *shader.Recorder, c *core.Call) error {
+	p := Product{Out: &c.Outs[0], A: &c.Ins[0], B: &c.Ins[1], Alpha: c.Floats[0], Beta: c.Floats[1], relu: c.Ints[2] != 0}
+	if len(c.Ins) > 2 && c.Ins[2].Present() {
+		p.bias = &c.Ins[2]
+	}
+	p.M, p.N, p.CRow, p.CCol = matrix(p.Out, false)
+	_, p.K, p.ARow, p.ACol = matrix(p.A, c.Ints[0] != 0)
+	_, _, p.BRow, p.BCol = matrix(p.B, c.Ints[1] != 0)
+	p.Batch = stack(p.Out, p.A, p.B)
+	if p.M == 0 || p.N == 0 || p.Batch.Count == 0 {
+		return nil
+	}
+	if !p.A.DType.IsFloat() {
+		return p.integers(r, c)
+	}
+	return p.Run(r)
+}
+
+// matrix returns the size and the strides of the last two dimensions.
+func matrix(o *core.Operand, transposed bool) (rows, cols, row, col int) {
+	n := len(o.Shape)
+	rows, cols, row, col = o.Shape[n-2], o.Shape[n-1], o.Strides[n-2], o.Strides[n-1]
+	if transposed {
+		return cols, rows, col, row
+	}
+	return rows, cols, row, col
+}
+
+// stack returns the loop over the leading dimensions.
+func stack(out *core.Operand, factors ...*core.Operand) shader.Loop {
+	l := shader.Loop{Count: 1, Strides: make([][]int, 1+len(factors))}
+	steps := make([]int, 1+len(factors))
+	lead := len(out.Shape) - 2
+	for d, n := range out.Shape[:lead] {
+		steps[0] = out.Strides[d]
+		for i, f := range factors {
+			at := d - (len(out.Shape) - len(f.Shape))
+			steps[1+i] = 0
+			if at >= 0 && f.Shape[at] != 1 {
+				steps[1+i] = f.Strides[at]
+			}
+		}
+		l.Count *= n
+		l.Push(n, steps...)
+	}
+	return l
+}
+
+// Costs are in picoseconds, fitted to 2700 measurements of 99 products on an H200.
+const (
+	// startCost is what a workgroup costs beside its depth, in elements of depth.
+	startCost = 15
+	// sumCost is what it costs to add up pieces, and resultCost for each result of a piece.
+	sumCost, resultCost = 7_600_000, 1
+	// gatherCost is what a workgroup by itself waits for what it gathers.
+	gatherCost = 40_000
+	// mostPieces bounds into how many pieces the depth is cut, and leastDepth how deep each is.
+	mostPieces, leastDepth = 64, 64
+	mostGatheredPieces     = 128
+)
+
+// A choice is how a product is computed: by which of the tiles, and into how many pieces its depth is cut; last says that this is
+// done for the tiles alone that do not fill a wave, see [Product.waves].
+type choice struct {
+	number, pieces int
+	last           bool
+}
+
+// estimate returns the cheapest choice.
+func (p *Product) estimate() choice {
+	var best choice
+	least := 0
+	for number, t := range p.gpu.Tiles {
+		if number > 0 && (p.gpu.Software && number > 1 || p.M <= t.Rows/2 || p.N <= t.Cols/2 || // compiling the large ones there takes long
+			t.Double && p.loose() || t.Loose && !p.loose()) {
+			continue
+		}
+		if c, cost := p.cut(number); number == 0 || cost < least {
+			best, least = c, cost
+		}
+	}
+	return best
+}
+
+// groups returns how many tiles the results are.
+func (p *Product) groups(t shader.Tile) int {
+	return shader.Ceil(p.M, t.Rows) * shader.Ceil(p.N, t.Cols) * p.Batch.Count
+}
+
+// MaxSoftwareK is how deep pieces may be on lavapipe, which ends loops after 65535 rounds.
+const MaxSoftwareK = 1 << 15
+
+// leastPieces returns into how many pieces the depth has to be cut.
+func (p *Product) leastPieces() int {
+	if !p.gpu.Software {
+		return 1
+	}
+	return max(shader.Ceil(p.K, MaxSoftwareK), 1)
+}
+
+// cut returns how the depth is best cut for a tile, and what the product then costs.
+func (p *Product) cut(number int) (best choice, cost int) {
+	least := p.leastPieces()
+	most := mostPieces
+	if p.Gather != nil {
+		most = mostGatheredPieces
+	}
+	lasts := []bool{false}
+	if p.waves(p.gpu.Tiles[number]) > 0 {
+		lasts = []bool{false, true}
+	}
+	for n := least; n <= max(least, most) && (n == least || p.K/n >= leastDepth); n++ {
+		for _, last := range lasts {
+			c := choice{number, n, last && n > 1}
+			if took := p.cost(c); best.pieces == 0 || took < cost {
+				best, cost = c, took
+			}
+		}
+	}
+	return best, cost
+}
+
+// cost returns about how long the product takes.
+func (p *Product) cost(c choice) int {
+	t, groups := p.gpu.Tiles[c.number], p.groups(p.gpu.Tiles[c.number])
+	if c.pieces == 1 {
+		return p.pass(t, groups, 1)
+	}
+	cost, results := p.pass(t, groups, c.pieces), p.M*p.N*p.Batch.Count
+	if c.last {
+		rounds := p.waves(t)
+		rest := groups - rounds*p.gpu.Multiprocessors
+		cost, results = rounds*p.pass(t, p.gpu.Multiprocessors, 1)+p.pass(t, rest, c.pieces), rest*t.Rows*t.Cols
+	}
+	if p.ACol == 1 && t.Double { // programs for pieces of these run slower
+		switch {
+		case p.BRow == 1 && p.BCol != 1 || p.K%t.Depth != 0:
+			cost += cost / 5
+		case c.last:
+			cost += cost / 128
+		default:
+			cost += cost / 20
+		}
+	}
+	return cost + sumCost + c.pieces*results*resultCost
+}
+
+// pass returns about how long so many tiles take in pieces. With each element of depth a multiprocessor goes through all its tiles, for
+// which it needs some time for itself and some for each, and at least what one takes that waits for memory.
+func (p *Product) pass(t shader.Tile, groups, pieces int) int {
+	step := max(t.Least, t.Add+t.Each*shader.Ceil(groups*pieces, p.gpu.Multiprocessors))
+	if p.Gather != nil { // one at a time, and by way of a table
+		step = max(step*6/5, t.Each+gatherCost)
+	}
+	return (shader.Ceil(shader.Ceil(p.K, pieces), t.Depth)*t.Depth + startCost) * step
+}
+
+// loose reports whether rows of a are read along the depth, one element at a time, or a factor is gathered.
+func (p *Product) loose() bool { return p.Gather != nil || p.ACol == 1 && !p.deepFours() }
+
+// deepFours reports whether rows of a are read along the depth, four elements at a time.
+func (p *Product) deepFours() bool {
+	return p.ACol == 1 && p.K%4 == 0 && shader.Aligned(p.A, append([]int{p.ARow}, p.Batch.Strides[1]...)...)
+}
+
+// flatten makes a stack with one b a single product where the rows of a and of the results follow each other through it: with
+// fewer, larger edges, and by the program for one product, which NVIDIA's compiler makes 30 % faster.
+func (p *Product) flatten() {
+	s := p.Batch.Strides
+	if len(p.Batch.Sizes) != 1 || s[0][0] != p.M*p.CRow || s[1][0] != p.M*p.ARow || s[2][0] != 0 {
+		return
+	}
+	p.M *= p.Batch.Count
+	p.Batch = shader.Loop{Count: 1, Strides: make([][]int, 3)}
+}
+
+// turning is how many rows a product must have for a copy of b whose rows lie in memory as they are to pay: workgroups write it to
+// their tiles without turning it.
+const turning = 1024
+
+// Run computes the product.
+func (p *Product) Run(r *shader.Recorder) error {
+	p.flatten()
+	single := true
+	for _, s := range p.Batch.Strides[2] {
+		single = single && s == 0
+	}
+	if p.BRow == 1 && p.BCol != 1 && single && p.M*p.Batch.Count >= turning && min(p.N, p.K) >= 64 && 4*p.K*(p.N+3) <= r.GPU.Binding {
+		b, apart, err := copying.Transposed(r, p.B, p.K, p.N, p.BCol)
+		if err != nil {
+			return err
+		}
+		with := *p
+		with.B, with.BRow, with.BCol = b, apart, 1
+		return with.RunTiles(r)
+	}
+	return p.RunTiles(r)
+}
+
+// RunTiles computes the product by tiles, in pieces of the depth where that is faster.
+func (p *Product) RunTiles(r *shader.Recorder) error {
+	p.gpu = r.GPU
+	if whole, rest := p.splitRemainder(); whole != nil && whole.splits() {
+		if err := whole.by(r, whole.choose(r)); err != nil {
+			return err
+		}
+		return rest.by(r, rest.estimate())
+	}
+	return p.by(r, p.choose(r))
+}
+
+// by computes the product as chosen.
+func (p *Product) by(r *shader.Recorder, c choice) error {
+	number, pieces := c.number, c.pieces
+	if pieces == 1 {
+		return p.Tiled(r, number, 1, nil)
+	}
+	if c.last {
+		return p.lastWaveInPieces(r, number, pieces)
+	}
+	size := 4 * p.M * p.N * p.Batch.Count * pieces
+	if size > r.GPU.Binding {
+		return p.Tiled(r, number, 1, nil)
+	}
+	parts, err := r.Temp(size)
+	if err != nil {
+		return err
+	}
+	if err := p.Tiled(r, number, pieces, &parts); err != nil {
+		return err
+	}
+	return p.sumPieces(r, parts, pieces)
+}
+
+// sumPieces adds the partial products of the pieces of the depth, in their order, and finishes the results.
+func (p *Product) sumPieces(r *shader.Recorder, parts core.Memory, pieces int) error {
+	s := shader.New(r, "matmul (sum)")
+	from := s.FloatsOf("parts", parts)
+	to := s.Both("c", p.Out, expr.F32)
+	count := p.M * p.N * p.Batch.Count
+	n, per, cols, piecesWord := s.Uint(count), s.Uint(p.M*p.N), s.Uint(p.N), s.Uint(pieces)
+	cr, cc := s.Uint(p.CRow), s.Uint(p.CCol)
+	finish := p.finisher(s)
+	outer := shader.Loop{Sizes: p.Batch.Sizes, Strides: p.Batch.Strides[:1]}
+	s.Specialize(len(outer.Sizes))
+	at := s.Loop(&outer)
+	cr, gap := p.gaps(s, cr)
+	return s.Run(r, shader.GroupsFor(count), func() string {
+		walkBatch := shader.WalkAs("at_", "i / "+per, len(outer.Sizes), 1, at, []string{to})
+		return finish.text() + gap + shader.Each(n, `
+  var sum = 0.0;
+  for (var j = 0u; j < `+piecesWord+`; j++) { sum = sum + parts[`+from+` + j * `+n+` + i]; }
+  let inner = i % `+per+`;
+  let row = inner / `+cols+`;
+  let col = inner % `+cols+`;
+`+walkBatch+`
+  let at = at_0 + row * `+cr+` + col * `+cc+`;
+  st_c(at, finish(sum, at, col));
+`)
+	})
+}
+
+// gaps returns the stride of rows of results with, where they have gaps, those of the column, col, added, and a function for it.
+func (p *Product) gaps(s *shader.Builder, cr string) (stride, text string) {
+	if !s.Flag(p.Gap != 0) {
+		return cr, ""
+	}
+	return cr + " + gaps(col)", "fn gaps(col: u32) -> u32 { return col / " + s.Uint(p.Wide) + " * " + s.Uint(p.Gap) + "; }\n"
+}
+
+// A finisher makes a result of a sum: scale, old value, bias and the function at the end.
+type finisher struct {
+	alpha, beta, bias, step string
+	relu                    bool
+	early                   bool // scale and old value are in the sum
+}
+
+// finisher adds what finishing needs to the shader, in which the output is bound as c.
+func (p *Product) finisher(s *shader.Builder) finisher {
+	f := finisher{alpha: s.Float(p.Alpha), relu: s.Flag(p.relu)}
+	if s.Flag(p.Beta != 0) {
+		f.beta = s.Float(p.Beta)
+	}
+	if s.Flag(p.bias != nil) {
+		f.bias = s.In("bias", p.bias, expr.F32, expr.Number)
+		f.step = s.Uint(p.bias.Strides[0])
+	}
+	return f
+}
+
+// sum returns WGSL for a scaled sum and old value.
+func (f finisher) sum(sum, old string) string {
+	return sum + " * " + f.alpha + " + " + old + " * " + f.beta
+}
+
+func (f finisher) text() string {
+	t := "fn finish(sum: f32, at: u32, col: u32) -> f32 {\n  var v = sum"
+	switch {
+	case f.early:
+	case f.beta != "":
+		t += " * " + f.alpha + " + ld_c(at) * " + f.beta
+	default:
+		t += " * " + f.alpha
+	}
+	t += ";\n"
+	if f.bias != "" {
+		t += "  v = v + ld_bias(" + f.bias + " + col * " + f.step + ");\n"
+	}
+	if f.relu {
+		t += "  v = select(v, 0.0, v < 0.0);\n"
+	}
+	return t + "  return v;\n}\n"
+}

@@ -1,0 +1,144 @@
+package norm
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("layer_norm", layerNormCall)
+	kernel.Register("layer_norm_backward", layerNormBackwardCall)
+}
+
+// layerNormCall: y, stats [mean, 1/deviation] = f(x, weight, bias) with ints rows, n, rms and float eps.
+func layerNormCall(r *shader.Recorder, c *core.Call) error {
+	rows, n, rms := int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0
+	s := shader.New(r, "layer_norm")
+	t := primitive.NewRowText(s, primitive.Axis{Outer: rows, N: n, Inner: 1})
+	t.In("x", &c.Ins[0])
+	t.Out("y", &c.Outs[0])
+	affine := ""
+	for i, name := range []string{"w", "b"} {
+		if o := &c.Ins[1+i]; s.Flag(o.Present()) {
+			t.Same(name, o)
+			affine += "v = v " + []string{"*", "+"}[i] + " $" + name + "; "
+		}
+	}
+	stats := ""
+	if s.Flag(c.Outs[1].Present()) {
+		stats = s.Out("stats", &c.Outs[1], expr.F32, expr.Number)
+	}
+	eps, share, rowsWord := s.Float(c.Floats[0]), s.Float(1/float64(n)), s.Uint(rows)
+	s.Flag(rms)
+	head := t.Open(r.GPU.Software)
+	if rows == 0 || n == 0 {
+		return nil
+	}
+	return s.Run(r, rows, func() string {
+		text := shader.WorkgroupSum(t.Width) + head() + "  var t = 0.0;\n"
+		if rms {
+			text += "  let mean = 0.0;\n"
+		} else {
+			text += t.Pass("t = t + $x;") + "  let mean = whole_sum(lane, t) * " + share + ";\n  t = 0.0;\n"
+		}
+		text += t.Pass("let d = $x - mean; t = t + d * d;") +
+			"  let scale = 1.0 / sqrt(whole_sum(lane, t) * " + share + " + " + eps + ");\n"
+		if stats != "" {
+			text += "  if (lane == 0u) { st_stats(" + stats + " + group, mean); st_stats(" + stats + " + " + rowsWord + " + group, scale); }\n"
+		}
+		return text + t.Pass("var v = ($x - mean) * scale; "+affine+"$y = v;") + "}\n"
+	})
+}
+
+// A layerNormGradient is a call of layer_norm_backward. Operands that are absent are nil.
+type layerNormGradient struct {
+	x, g, w, stats, arrived *core.Operand
+	dx                      *core.Operand
+	sums                    []*core.Operand // dweight, dbias
+	rows, n                 int
+	rms                     bool
+}
+
+// layerNormBackwardCall: dx, dweight, dbias = f(x, dy, weight, stats, arrived) with ints rows, n, rms. Outputs, weight and arrived may
+// be absent; arrived is added to dx, with which it shares no memory.
+func layerNormBackwardCall(r *shader.Recorder, c *core.Call) error {
+	p := layerNormGradient{
+		x: &c.Ins[0], g: &c.Ins[1], w: shader.OrNil(&c.Ins[2]), stats: &c.Ins[3], arrived: shader.OrNil(&c.Ins[4]),
+		dx: shader.OrNil(&c.Outs[0]), sums: []*core.Operand{shader.OrNil(&c.Outs[1]), shader.OrNil(&c.Outs[2])},
+		rows: int(c.Ints[0]), n: int(c.Ints[1]), rms: c.Ints[2] != 0,
+	}
+	if p.n == 0 {
+		return nil
+	}
+	if p.dx == nil || p.rows == 0 {
+		return p.columns(r)
+	}
+	if p.parts() > 0 {
+		if width, held := p.held(r.GPU.Software); held > 0 {
+			return p.together(r, width, held)
+		}
+	}
+	if err := p.inputs(r); err != nil {
+		return err
+	}
+	return p.columns(r)
+}
+
+// parts returns how many sums of each column are wanted.
+func (p *layerNormGradient) parts() int {
+	n := 0
+	for _, o := range p.sums {
+		if o != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// fours reports whether the operands, those that are present, are read by fours.
+func (p *layerNormGradient) fours(operands ...*core.Operand) bool {
+	four := p.n%4 == 0
+	for _, o := range operands {
+		four = four && (o == nil || o.DType == core.Float32 && shader.Base(o)%4 == 0)
+	}
+	return four
+}
+
+// inputs computes dx alone.
+func (p *layerNormGradient) inputs(r *shader.Recorder) error {
+	s := shader.New(r, "layer_norm_backward")
+	t := primitive.NewRowText(s, primitive.Axis{Outer: p.rows, N: p.n, Inner: 1})
+	t.In("x", p.x)
+	t.In("g", p.g)
+	t.Out("dx", p.dx)
+	slope, more := "$g", ""
+	if s.Flag(p.w != nil) {
+		t.Same("w", p.w)
+		slope = "$g * $w"
+	}
+	if s.Flag(p.arrived != nil) {
+		t.Once("arrived", p.arrived)
+		more = " + $arrived"
+	}
+	stats, rows, share := s.In("stats", p.stats, expr.F32, expr.Number), s.Uint(p.rows), s.Float(1/float64(p.n))
+	s.Flag(p.rms)
+	head := t.Open(r.GPU.Software)
+	return s.Run(r, p.rows, func() string {
+		mean := "ld_stats(" + stats + " + group)"
+		if p.rms {
+			mean = "0.0"
+		}
+		text := shader.WorkgroupSum(t.Width) + head() + "  let mean = " + mean + ";\n  let scale = ld_stats(" + stats + " + " + rows + " + group);\n" +
+			"  var a = 0.0;\n  var b = 0.0;\n" + t.Pass("let d = "+slope+"; a = a + d; b = b + d * (($x - mean) * scale);")
+		if p.rms {
+			text += "  let first_moment = 0.0;\n"
+		} else {
+			text += "  let first_moment = whole_sum(lane, a) * " + share + ";\n"
+		}
+		return text + "  let second_moment = whole_sum(lane, b) * " + share + ";\n" +
+			t.Pass("let d = "+slope+"; $dx = scale * (d - first_moment - ($x - mean) * scale * second_moment)"+more+";") + "}\n"
+	})
+}

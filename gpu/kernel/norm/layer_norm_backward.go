@@ -1,0 +1,291 @@
+package norm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// The sums over the rows that layer norms have for their parameters come in parts first: with dx, which reads the same, or alone.
+
+// held returns by how many invocations a row can be held and how many fours each of them has of every operand, 0 if it cannot.
+func (p *layerNormGradient) held(software bool) (width, held int) {
+	if !p.fours(p.x, p.g, p.w, p.arrived, p.dx) {
+		return 0, 0
+	}
+	return primitive.Holding(p.n, 2, software)
+}
+
+// divide returns how many rows a workgroup takes at a time where an invocation holds so many fours of each, and how many workgroups
+// there are.
+func (p *layerNormGradient) divide(gpu *shader.Device, held int) (ahead, groups int) {
+	ahead = 1
+	for ahead < 4 && 2*ahead*held <= gpu.NormVectors && p.rows*p.n >= 2*gpu.Multiprocessors*gpu.NormElements {
+		ahead *= 2
+	}
+	units := shader.Ceil(p.rows, ahead)
+	each := max(gpu.NormElements/(ahead*max(p.n, 128)), 1) // of shorter rows most invocations have nothing
+	groups = min(units, gpu.Multiprocessors*each, max(shader.Ceil(p.rows, 4), gpu.Multiprocessors))
+	return ahead, max(groups, shader.Ceil(units, shader.MaxLoop))
+}
+
+// together computes dx and the sums in one pass over x and dy: a workgroup goes through some of the rows, a few at a time, and its
+// invocations hold the sums of their columns.
+func (p *layerNormGradient) together(r *shader.Recorder, width, held int) error {
+	ahead, groups := p.divide(r.GPU, held)
+	parts, err := r.Temp(4 * p.n * p.parts() * groups)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "layer_norm_backward (all)")
+	t := &heldRows{
+		width: width, held: held, ahead: ahead, x: s.In("x", p.x, expr.F32, expr.Number), g: s.In("g", p.g, expr.F32, expr.Number),
+		dx: s.Out("dx", p.dx, expr.F32, expr.Number), to: s.FloatsOf("parts", parts), rms: s.Flag(p.rms),
+	}
+	if s.Flag(p.w != nil) {
+		t.w = s.In("w", p.w, expr.F32, expr.Number)
+	}
+	if s.Flag(p.arrived != nil) {
+		t.arrived = s.In("arrived", p.arrived, expr.F32, expr.Number)
+	}
+	for i := range s.Bindings {
+		s.Bindings[i].Vec4 = true
+	}
+	for i, o := range p.sums {
+		if s.Flag(o != nil) {
+			t.sums = append(t.sums, []string{"g_$k_$h * x_$k_$h", "g_$k_$h"}[i])
+		}
+	}
+	t.stats = s.In("stats", p.stats, expr.F32, expr.Number)
+	t.rows, t.n, t.units, t.groups, t.share = s.Uint(p.rows), s.Uint(p.n/4), s.Uint(shader.Ceil(p.rows, ahead)), s.Uint(groups), s.Float(1/float64(p.n))
+	s.Specialize(width / 64)
+	s.Specialize(held)
+	s.Specialize(ahead)
+	t.full, t.even = s.Flag(p.n == 4*width*held), s.Flag(p.rows%ahead == 0)
+	if err := s.Run(r, groups, t.text); err != nil {
+		return err
+	}
+	return primitive.SumPartials(r, parts, groups, p.n, p.sums, nil)
+}
+
+// heldRows are the rows that a program for dx and sums goes through. Strings are WGSL.
+type heldRows struct {
+	x, g, w, dx, arrived, to             string   // first elements
+	stats, rows, n, units, groups, share string   // n is in fours
+	sums                                 []string // what a four of a row adds
+	width, held, ahead                   int      // invocations, fours of each, rows at a time
+	full, even, rms                      bool     // all fours are in the row, all rows are there
+}
+
+// each returns text for all fours $h of each row $k of those at a time, at place $q in it.
+func (t *heldRows) each(text string) string {
+	var b strings.Builder
+	for k := range t.ahead {
+		for h := range t.held {
+			b.WriteString(t.four(k, h, text))
+		}
+	}
+	return b.String()
+}
+
+func (t *heldRows) four(k, h int, text string) string {
+	return strings.NewReplacer("$k", strconv.Itoa(k), "$h", strconv.Itoa(h), "$q", fmt.Sprintf("(lane + %du)", h*t.width)).Replace(text)
+}
+
+// there returns what is true of the fours that are in row k, or, if it is negative, in any row; "" if all are.
+func (t *heldRows) there(k, h int) string {
+	var conditions []string
+	if k > 0 && !t.even {
+		conditions = append(conditions, fmt.Sprintf("row_%d < %s", k, t.rows))
+	}
+	if !t.full {
+		conditions = append(conditions, fmt.Sprintf("lane + %du < n", h*t.width))
+	}
+	return strings.Join(conditions, " && ")
+}
+
+// load returns text that reads a four of an operand into a register, or zeros. It reads another four of it instead of none: behind a
+// branch loads would wait for one another.
+func (t *heldRows) load(name, first string, k, h int) string {
+	place, row, register := "$q", "", name+"_$h"
+	there := t.there(k, h)
+	if !t.full {
+		place = "min($q, n - 1u)"
+	}
+	if k >= 0 {
+		row, register = "known_$k * n + ", name+"_$k_$h"
+	}
+	value := fmt.Sprintf("%s[(%s >> 2u) + %s%s]", name, first, row, place)
+	if there != "" {
+		value = "select(vec4<f32>(), " + value + ", " + there + ")"
+	}
+	return t.four(k, h, "  var "+register+" = "+value+";\n")
+}
+
+// store returns text that sets a four of an operand if it is there.
+func (t *heldRows) store(k, h int, text string) string {
+	if there := t.there(k, h); there != "" {
+		text = "  if (" + there + ") {\n" + text + "  }\n"
+	}
+	return t.four(k, h, text)
+}
+
+func (t *heldRows) text() string {
+	moments, typ := []string{"a", "b"}, map[int]string{1: "f32", 2: "vec2<f32>", 4: "vec4<f32>", 8: "mat2x4<f32>"}
+	if t.rms {
+		moments = moments[1:]
+	}
+	kind := typ[t.ahead*len(moments)]
+	var b strings.Builder
+	b.WriteString(shader.WorkgroupReduce("moments", kind, "a + b", t.width) + shader.EachGroup(t.width, t.groups) + "  let lane = li;\n  let n = " + t.n + ";\n")
+	for h := range t.held {
+		for i := range t.sums {
+			fmt.Fprintf(&b, "  var sum%d_%d = vec4<f32>();\n", i, h)
+		}
+		if t.w != "" {
+			b.WriteString(t.load("w", t.w, -1, h))
+		}
+	}
+	fmt.Fprintf(&b, "  for (var unit = group; unit < %s; unit += %s) {\n", t.units, t.groups)
+	var sums []string
+	for k := range t.ahead {
+		fmt.Fprintf(&b, "  let row_%[1]d = unit * %[2]du + %[1]du;\n  let known_%[1]d = min(row_%[1]d, %[4]s - 1u);\n  let scale_%[1]d = ld_stats(%[3]s + %[4]s + known_%[1]d);\n",
+			k, t.ahead, t.stats, t.rows)
+		if !t.rms {
+			fmt.Fprintf(&b, "  let mean_%[1]d = ld_stats(%[2]s + known_%[1]d);\n", k, t.stats)
+		}
+		for h := range t.held {
+			b.WriteString(t.load("x", t.x, k, h) + t.load("g", t.g, k, h))
+			if t.arrived != "" {
+				b.WriteString(t.load("arrived", t.arrived, k, h))
+			}
+		}
+	}
+	for k := range t.ahead {
+		for _, m := range moments {
+			fmt.Fprintf(&b, "  var %s_%d = vec4<f32>();\n", m, k)
+			sums = append(sums, fmt.Sprintf("dot(%s_%d, vec4<f32>(1.0))", m, k))
+		}
+	}
+	centred, take, value := "x_$k_$h - mean_$k", "  a_$k = a_$k + g_$k_$h;\n", "g_$k_$h - mean_a_$k - x_$k_$h * mean_b_$k"
+	if t.rms {
+		centred, take, value = "x_$k_$h", "", "g_$k_$h - x_$k_$h * mean_b_$k"
+	}
+	term := "  x_$k_$h = (" + centred + ") * scale_$k;\n"
+	for i, s := range t.sums {
+		term += fmt.Sprintf("  sum%[1]d_$h = sum%[1]d_$h + %s;\n", i, s)
+	}
+	if t.w != "" {
+		term += "  g_$k_$h = g_$k_$h * w_$h;\n"
+	}
+	b.WriteString(t.each(term + take + "  b_$k = b_$k + g_$k_$h * x_$k_$h;\n"))
+	fmt.Fprintf(&b, "  let moments = whole_moments(lane, %s(%s)) * %s;\n", kind, strings.Join(sums, ", "), t.share)
+	for i := range sums {
+		part := ""
+		if len(sums) > 4 {
+			part = "[" + strconv.Itoa(i/4) + "]"
+		}
+		if len(sums) > 1 {
+			part += "." + string("xyzw"[i%4])
+		}
+		fmt.Fprintf(&b, "  let mean_%s_%d = moments%s;\n", moments[i%len(moments)], i/len(moments), part)
+	}
+	result := "scale_$k * (" + value + ")"
+	if t.arrived != "" {
+		result += " + arrived_$k_$h"
+	}
+	for k := range t.ahead {
+		for h := range t.held {
+			b.WriteString(t.store(k, h, "  dx[("+t.dx+" >> 2u) + row_$k * n + $q] = "+result+";\n"))
+		}
+	}
+	b.WriteString("  }\n")
+	for i := range t.sums {
+		for h := range t.held {
+			b.WriteString(t.store(-1, h, fmt.Sprintf("  parts[(%s >> 2u) + (group * %du + %du) * n + $q] = sum%d_$h;\n", t.to, len(t.sums), i, i)))
+		}
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// columns computes the sums alone.
+func (p *layerNormGradient) columns(r *shader.Recorder) error {
+	count := p.parts()
+	if count == 0 {
+		return nil
+	}
+	four := p.fours(p.x, p.g)
+	wide, typ := 1, "f32" // columns of an invocation
+	if four {
+		wide, typ = 4, "vec4<f32>"
+	}
+	pieces := min(max(shader.SaturatingInvocations*wide/p.n, 1), shader.Ceil(max(p.rows, 1), 16), 256)
+	pieces = max(pieces, shader.Ceil(p.rows, shader.MaxLoop))
+	chunk := shader.Ceil(max(p.rows, 1), pieces)
+	parts, err := r.Temp(4 * p.n * count * pieces)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "layer_norm_backward (sums)")
+	from, grad, to := s.In("x", p.x, expr.F32, expr.Number), s.In("g", p.g, expr.F32, expr.Number), s.FloatsOf("parts", parts)
+	s.Flag(four)
+	for i := range s.Bindings {
+		s.Bindings[i].Vec4 = four
+	}
+	stats := s.In("stats", p.stats, expr.F32, expr.Number)
+	all, rows, cols, chunkWord := s.Uint(p.n/wide*pieces), s.Uint(p.rows), s.Uint(p.n/wide), s.Uint(chunk)
+	s.Flag(p.rms)
+	var terms []string
+	for i, o := range p.sums {
+		if s.Flag(o != nil) {
+			terms = append(terms, []string{"g$k * x$k", "g$k"}[i])
+		}
+	}
+	unroll := s.Flag(chunk >= 8)
+	err = s.Run(r, shader.GroupsFor(p.n/wide*pieces), func() string {
+		load := func(name, first string) string { return "ld_" + name + "(" + first + " + at)" }
+		if four {
+			load = func(name, first string) string { return name + "[(" + first + " >> 2u) + at]" }
+			to = "(" + to + " >> 2u)"
+		}
+		mean := "ld_stats(" + stats + " + row)"
+		if p.rms {
+			mean = "0.0"
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "  let col = i %% %[1]s;\n  let begin = (i / %[1]s) * %[2]s;\n  let end = min(begin + %[2]s, %[3]s);\n  var r = begin;\n", cols, chunkWord, rows)
+		for i := range terms {
+			fmt.Fprintf(&b, "  var sum%d = %s();\n", i, typ)
+		}
+		for _, rounds := range []int{4, 1} {
+			if rounds > 1 && !unroll {
+				continue
+			}
+			fmt.Fprintf(&b, "  for (; r + %du < end; r += %du) {\n", rounds-1, rounds)
+			for k := range rounds {
+				fmt.Fprintf(&b, "    var x%[1]d: %[2]s;\n    var g%[1]d: %[2]s;\n    {\n    let row = r + %[1]du;\n    let at = row * %[3]s + col;\n"+
+					"    x%[1]d = (%[4]s - %[5]s) * ld_stats(%[6]s + %[7]s + row);\n    g%[1]d = %[8]s;\n    }\n",
+					k, typ, cols, load("x", from), mean, stats, rows, load("g", grad))
+			}
+			for k := range rounds {
+				for i, t := range terms {
+					fmt.Fprintf(&b, "    sum%[1]d = sum%[1]d + %[2]s;\n", i, strings.ReplaceAll(t, "$k", strconv.Itoa(k)))
+				}
+			}
+			b.WriteString("  }\n")
+		}
+		for i := range terms {
+			fmt.Fprintf(&b, "  parts[%s + ((i / %s) * %du + %du) * %s + col] = sum%d;\n", to, cols, count, i, cols, i)
+		}
+		return shader.Each(all, b.String())
+	})
+	if err != nil {
+		return err
+	}
+	return primitive.SumPartials(r, parts, pieces, p.n, p.sums, nil)
+}

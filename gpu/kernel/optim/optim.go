@@ -1,0 +1,177 @@
+// Package optim updates parameters, all that fit into one dispatch at a time.
+package optim
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/reduction"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("optim_norm", normCall)
+	kernel.Register("optim_scale", func(r *shader.Recorder, c *core.Call) error { return scaleCall(r, c, false) })
+	kernel.Register("optim_clip", func(r *shader.Recorder, c *core.Call) error { return scaleCall(r, c, true) })
+	kernel.Register("optim_clamp", clampCall)
+	kernel.Register("optim_unscale", unscaleCall)
+}
+
+// flatten returns an operand as one dimension.
+func flatten(o *core.Operand) core.Operand {
+	f := *o
+	f.Shape, f.Strides = []int{o.Numel()}, []int{1}
+	return f
+}
+
+// normCall writes the p-norm of everything in Ins, or its p-th power, to the 0-d Outs[0]. Floats: p; Ints: 1 for the root.
+func normCall(r *shader.Recorder, c *core.Call) error {
+	p := c.Floats[0]
+	name := "norm"
+	switch {
+	case p == 2:
+		name = "sum_of_squares"
+	case p == 1:
+		name = "norm1"
+	case p == 0:
+		name = "norm0"
+	case math.IsInf(p, 1):
+		name = "normmax"
+	case math.IsInf(p, -1):
+		name = "normmin"
+	}
+	f, _ := reduction.Of(name, true, p)
+	if name == "norm" {
+		f.Result = []string{"a.f0"}
+	}
+	parts, err := r.Temp(4 * max(len(c.Ins), 1))
+	if err != nil {
+		return err
+	}
+	for i := range c.Ins {
+		in := flatten(&c.Ins[i])
+		part := core.Operand{Memory: parts, Offset: i, DType: core.Float32}
+		if err := f.Run(r, "optim_"+name, &in, []*core.Operand{&part}, []int64{0}, p); err != nil {
+			return err
+		}
+	}
+	join, finish := "a + v", "a"
+	start := "0.0"
+	switch {
+	case math.IsInf(p, 1):
+		join = "select(a, v, v > a || plait_isnan_f32(v))"
+	case math.IsInf(p, -1):
+		join, start = "select(a, v, v < a || plait_isnan_f32(v))", shader.Infinity
+	case c.Ints[0] != 0 && p == 2:
+		finish = "sqrt(a)"
+	case c.Ints[0] != 0 && p != 0:
+		finish = "plait_pow_f32(a, 1.0 / power)"
+	}
+	s := shader.New(r, "optim_norm "+join+finish)
+	from, to, n, power := s.FloatsOf("parts", parts), s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(len(c.Ins)), s.Float(p)
+	return s.Run(r, 1, func() string {
+		return `@compute @workgroup_size(1) fn main() {
+  let power = ` + power + `;
+  var a = ` + start + `;
+  for (var j = 0u; j < ` + n + `; j++) { let v = parts[` + from + ` + j]; a = ` + join + `; }
+  st_y(` + to + `, ` + finish + `);
+}
+`
+	})
+}
+
+// scaleCall multiplies everything in Outs by the number Ins[0], or by what makes a norm of Ins[0] at most Floats[0].
+func scaleCall(r *shader.Recorder, c *core.Call, clip bool) error {
+	limit := 0.0
+	if clip {
+		limit = c.Floats[0]
+	}
+	for i := range c.Outs {
+		o := &c.Outs[i]
+		s := shader.New(r, "optim_scale")
+		y, n, most := s.Both("y", o, expr.F32), s.Uint(o.Numel()), s.Float(limit)
+		factor := ""
+		if s.Flag(c.Ins[0].IsNumber) {
+			factor = s.Float(c.Ins[0].Number.Float)
+		} else {
+			factor = "ld_factor(" + s.In("factor", &c.Ins[0], expr.F32, expr.Number) + ")"
+		}
+		s.Flag(clip)
+		if o.Numel() == 0 {
+			continue
+		}
+		err := s.Run(r, shader.GroupsFor(o.Numel()), func() string {
+			if clip {
+				return shader.Each(n, "  let factor = "+most+" / ("+factor+" + 1e-6);\n  if (factor < 1.0 || plait_isnan_f32(factor)) { st_y("+y+" + i, ld_y("+y+" + i) * factor); }\n")
+			}
+			return shader.Each(n, "  st_y("+y+" + i, ld_y("+y+" + i) * "+factor+");\n")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unscaleCall multiplies everything in Outs but the last by Floats[0], and writes to the last, a 0-d float32, 1 if an element
+// was not finite, else 0.
+func unscaleCall(r *shader.Recorder, c *core.Call) error {
+	last := len(c.Outs) - 1
+	parts, err := r.Temp(4 * max(last, 1))
+	if err != nil {
+		return err
+	}
+	f, _ := reduction.Of("normmax", true, math.Inf(1)) // infinity and NaN are what remains of a tensor that has one
+	n := 0
+	for i := range c.Outs[:last] {
+		if c.Outs[i].Numel() == 0 {
+			continue
+		}
+		in := flatten(&c.Outs[i])
+		part := core.Operand{Memory: parts, Offset: n, DType: core.Float32}
+		if err := f.Run(r, "optim_normmax", &in, []*core.Operand{&part}, []int64{0}, math.Inf(1)); err != nil {
+			return err
+		}
+		n++
+	}
+	s := shader.New(r, "optim_unscale")
+	from, to, count := s.FloatsOf("parts", parts), s.Out("y", &c.Outs[last], expr.F32, expr.Number), s.Uint(n)
+	err = s.Run(r, 1, func() string {
+		return `@compute @workgroup_size(1) fn main() {
+  var found = 0.0;
+  for (var j = 0u; j < ` + count + `; j++) {
+    let v = parts[` + from + ` + j];
+    if (plait_isinf_f32(v) || plait_isnan_f32(v)) { found = 1.0; }
+  }
+  st_y(` + to + `, found);
+}
+`
+	})
+	if err != nil {
+		return err
+	}
+	scaled := *c
+	scaled.Outs, scaled.Ins = c.Outs[:last], []core.Operand{{IsNumber: true, Number: core.FloatNumber(c.Floats[0])}}
+	return scaleCall(r, &scaled, false)
+}
+
+// clampCall clamps everything in Outs to plus and minus Floats[0].
+func clampCall(r *shader.Recorder, c *core.Call) error {
+	for i := range c.Outs {
+		o := &c.Outs[i]
+		s := shader.New(r, "optim_clamp")
+		y, n, most := s.Both("y", o, expr.F32), s.Uint(o.Numel()), s.Float(c.Floats[0])
+		if o.Numel() == 0 {
+			continue
+		}
+		err := s.Run(r, shader.GroupsFor(o.Numel()), func() string {
+			return shader.Each(n, "  let v = ld_y("+y+" + i);\n  let m = "+most+";\n  st_y("+y+" + i, select(select(v, m, v > m), -m, v < -m));\n")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

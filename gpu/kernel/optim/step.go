@@ -1,0 +1,253 @@
+package optim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() { kernel.Register("optim_step", stepCall) }
+
+// The optimisers' update rules. w is the parameter after decoupled weight decay, g the gradient after sign and coupled decay,
+// a, b and c the states and x the numbers from the third on: core/cpu/kernel/optim/c/rules.h says what they are. A rule sets
+// v, the new parameter.
+var rules = [...]string{
+	"v = w - x3 * g;",
+	"a = x4 * a + x5 * g; v = w - x3 * (x6 * g + x7 * a);",
+	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - x3 * a / (sqrt(b) / x7 + x8);",
+	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; c = larger(c, b); v = w - x3 * a / (sqrt(c) / x7 + x8);",
+	"a = a + x4 * (g - a); b = larger(x5 * b, abs(g) + x6); v = w - x3 * a / b;",
+	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - (x3 * g + x9 * a) / (sqrt(b / x7) + x8);",
+	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - x3 * a * (select(0.0, 1.0, x7 == 0.0) + x7 / (sqrt(b) + x8));",
+	"a = a + g * g; v = w - x3 * g / (sqrt(a) + x4);",
+	"a = x4 * a + x5 * g * g; let step = sqrt(b + x6) / sqrt(a + x6) * g; b = x4 * b + x5 * step * step; v = w - x3 * step;",
+	"a = x4 * a + x5 * g * g; v = w - x3 * g / (sqrt(a) + x6);",
+	"a = x4 * a + x5 * g * g; b = x7 * b + g / (sqrt(a) + x6); v = w - x3 * b;",
+	"a = x4 * a + x5 * g * g; b = b + x5 * (g - b); v = w - x3 * g / (sqrt(larger(a - b * b, 0.0)) + x6);",
+	"a = x4 * a + x5 * g * g; b = b + x5 * (g - b); c = x7 * c + g / (sqrt(larger(a - b * b, 0.0)) + x6); v = w - x3 * c;",
+	"let turn = g * a; let factor = select(select(1.0, x3, turn < 0.0), x4, turn > 0.0); b = b * factor; " +
+		"b = select(select(b, x6, b > x6), x5, b < x5); a = select(g, 0.0, turn < 0.0); v = w - select(select(a, -b, a < 0.0), b, a > 0.0);",
+	"let u = a + x4 * (g - a); a = a + x5 * (g - a); v = w - select(select(u, -x3, u < 0.0), x3, u > 0.0);",
+	"v = w - x3 * g; a = select(a + x4 * (v - a), v, x4 == 1.0);",
+}
+
+// ruleNumbers is how many numbers a rule takes for each parameter.
+const ruleNumbers = 10
+
+// stepCall updates parameters. Ins are their gradients. Outs are, for each parameter, the parameter, its states and, if it
+// has one, its float32 master copy. Ints: for each parameter the rule, the number of states, and 1 if it has a master copy;
+// Floats: the numbers of each.
+func stepCall(r *shader.Recorder, c *core.Call) error {
+	var open []*stepGroup // of parameters that one dispatch updates
+	at := 0
+	for i := range c.Ins {
+		u := parameterStep{grad: &c.Ins[i], rule: int(c.Ints[3*i]), states: int(c.Ints[3*i+1])}
+		n := 1 + u.states + int(c.Ints[3*i+2])
+		u.outs = c.Outs[at : at+n]
+		at += n
+		copy(u.numbers[:], c.Floats[ruleNumbers*i:])
+		if u.grad.Numel() == 0 {
+			continue
+		}
+		if !u.fours() {
+			if err := u.alone(r); err != nil {
+				return err
+			}
+			continue
+		}
+		key := u.key()
+		g := slices.IndexFunc(open, func(g *stepGroup) bool { return g.key == key })
+		if g < 0 {
+			g = len(open)
+			open = append(open, &stepGroup{key: key})
+		}
+		open[g].steps = append(open[g].steps, u)
+		if len(open[g].steps) < u.most() {
+			continue
+		}
+		if err := open[g].run(r); err != nil {
+			return err
+		}
+		open = slices.Delete(open, g, g+1)
+	}
+	for _, g := range open {
+		if err := g.run(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A parameterStep is the update of one parameter.
+type parameterStep struct {
+	grad         *core.Operand
+	outs         []core.Operand // the parameter, its states and its master copy
+	rule, states int
+	numbers      [ruleNumbers]float64
+}
+
+// A stepKey is what the parameters have in common that one dispatch updates.
+type stepKey struct {
+	rule, states, outs int
+	slabs              [6]uint16 // of the gradient and what is updated
+	numbers            [ruleNumbers]float64
+}
+
+// A stepGroup is parameters with one key.
+type stepGroup struct {
+	key   stepKey
+	steps []parameterStep
+}
+
+func (u *parameterStep) key() stepKey {
+	k := stepKey{rule: u.rule, states: u.states, outs: len(u.outs), numbers: u.numbers}
+	k.slabs[0] = uint16(shader.Slab(u.grad.Memory))
+	for i := range u.outs {
+		k.slabs[1+i] = uint16(shader.Slab(u.outs[i].Memory))
+	}
+	return k
+}
+
+// most returns how many parameters a dispatch can update: as many as it has room to know the places of.
+func (u *parameterStep) most() int {
+	operands := 1 + len(u.outs)
+	return (shader.MaxParamBytes/4 - ruleNumbers - operands - 1) / (2 + operands)
+}
+
+// fours reports whether all the parameter has can be read four at a time.
+func (u *parameterStep) fours() bool {
+	four := u.grad.Numel()%4 == 0 && shader.Aligned(u.grad)
+	for i := range u.outs {
+		four = four && shader.Aligned(&u.outs[i])
+	}
+	return four
+}
+
+// names returns what programs call what is updated.
+func (u *parameterStep) names() []string {
+	names := []string{"p", "a", "b", "c"}[:1+u.states]
+	if len(u.outs) > len(names) {
+		names = append(slices.Clone(names), "m")
+	}
+	return names
+}
+
+// shader begins a program and binds what is updated. It returns WGSL for where each operand begins, the gradient first, and for the
+// numbers.
+func (u *parameterStep) shader(r *shader.Recorder, four bool) (s *shader.Builder, first, numbers []string) {
+	s = shader.New(r, "optim_step")
+	s.Specialize(u.rule)
+	s.Specialize(u.states)
+	s.Flag(len(u.outs) > 1+u.states)
+	s.Flag(four)
+	first = append(first, s.In("mem_g", u.grad, expr.F32, expr.Number))
+	for i, name := range u.names() {
+		first = append(first, s.Both("mem_"+name, &u.outs[i], expr.F32))
+	}
+	for i := range s.Bindings {
+		s.Bindings[i].Vec4 = four
+	}
+	for _, v := range u.numbers {
+		numbers = append(numbers, s.Float(v))
+	}
+	return s, first, numbers
+}
+
+const largerText = "fn larger(a: f32, b: f32) -> f32 { return select(b, a, a > b || plait_isnan_f32(a)); }\n"
+
+// update writes the update of one element, given what each operand's is called.
+func (u *parameterStep) update(b *strings.Builder, x []string, value func(name string) string) {
+	names := u.names()
+	weight := names[0]
+	master := names[len(names)-1] == "m"
+	if master {
+		weight = "m"
+	}
+	fmt.Fprintf(b, "    {\n      var w = %s;\n", value(weight))
+	fmt.Fprintf(b, "      let g = %s * %s + %s * w;\n      w = w * %s;\n", x[0], value("g"), x[1], x[2])
+	for _, n := range names[1 : 1+u.states] {
+		fmt.Fprintf(b, "      var %s = %s;\n", n, value(n))
+	}
+	for k := 3; k < ruleNumbers; k++ {
+		if strings.Contains(rules[u.rule], "x"+strconv.Itoa(k)) {
+			fmt.Fprintf(b, "      let x%d = %s;\n", k, x[k])
+		}
+	}
+	fmt.Fprintf(b, "      var v = 0.0;\n      %s\n", rules[u.rule])
+	for _, n := range names[1 : 1+u.states] {
+		fmt.Fprintf(b, "      %s = %s;\n", value(n), n)
+	}
+	fmt.Fprintf(b, "      %s = v;\n", value("p"))
+	if master {
+		fmt.Fprintf(b, "      %s = v;\n", value("m"))
+	}
+	b.WriteString("    }\n")
+}
+
+// alone updates a parameter element by element.
+func (u *parameterStep) alone(r *shader.Recorder) error {
+	s, first, numbers := u.shader(r, false)
+	n := u.grad.Numel()
+	count := s.Uint(n)
+	err := s.Run(r, shader.GroupsFor(n), func() string {
+		var b strings.Builder
+		operands := append([]string{"g"}, u.names()...)
+		for k, n := range operands {
+			fmt.Fprintf(&b, "    var one_%s = ld_mem_%s(%s + i);\n", n, n, first[k])
+		}
+		u.update(&b, numbers, func(name string) string { return "one_" + name })
+		for k, n := range operands[1:] {
+			fmt.Fprintf(&b, "    st_mem_%s(%s + i, one_%s);\n", n, first[1+k], n)
+		}
+		return largerText + shader.Each(count, b.String())
+	})
+	r.Feed() // a GPU that has waited for the last gradient begins before all is written down
+	return err
+}
+
+// run updates the parameters, four elements at a time. Parameters of the program are a table: for each of the model's, the number of
+// the workgroup after its last, how many fours it has, and where its operands begin.
+func (g *stepGroup) run(r *shader.Recorder) error {
+	u := &g.steps[0]
+	s, _, numbers := u.shader(r, true)
+	count := s.Uint(len(g.steps))
+	table, groups := len(s.Words), 0
+	for i := range g.steps {
+		t := &g.steps[i]
+		fours := t.grad.Numel() / 4
+		groups += shader.GroupsFor(fours)
+		s.Uint(groups)
+		s.Uint(fours)
+		s.Uint(int(shader.Base(t.grad)) / 4)
+		for k := range t.outs {
+			s.Uint(int(shader.Base(&t.outs[k])) / 4)
+		}
+	}
+	err := s.Run(r, groups, func() string {
+		var b strings.Builder
+		operands := append([]string{"g"}, u.names()...)
+		fmt.Fprintf(&b, "%sfn word(i: u32) -> u32 { return p[i >> 2u][i & 3u]; }\n"+shader.Entry, largerText, shader.Threads)
+		fmt.Fprintf(&b, "  var row = %du;\n  var before = 0u;\n  for (var t = 1u; t < %s && group >= word(row); t++) {\n    before = word(row);\n    row += %du;\n  }\n",
+			table, count, 2+len(operands))
+		fmt.Fprintf(&b, "  let i = (group - before) * %du + li;\n  if (group >= word(row) || i >= word(row + 1u)) { return; }\n", shader.Threads)
+		for k, n := range operands {
+			fmt.Fprintf(&b, "    let at_%s = word(row + %du) + i;\n    var four_%s = mem_%s[at_%s];\n", n, 2+k, n, n, n)
+		}
+		for k := range 4 {
+			u.update(&b, numbers, func(name string) string { return fmt.Sprintf("four_%s.%c", name, "xyzw"[k]) })
+		}
+		for _, n := range operands[1:] {
+			fmt.Fprintf(&b, "    mem_%s[at_%s] = four_%s;\n", n, n, n)
+		}
+		b.WriteString("}\n")
+		return b.String()
+	})
+	r.Feed()
+	return err
+}

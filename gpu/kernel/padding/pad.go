@@ -1,0 +1,122 @@
+// Package padding pads and takes padding back.
+package padding
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("pad", padCall)
+	kernel.Register("pad_grad", padGradCall)
+}
+
+// A padding is of the last nd dimensions: constant, reflected, replicated or circular.
+type padding struct {
+	sizes [2][]int // inside, and with the padding
+	left  []int
+	mode  int
+}
+
+func newPadding(c *core.Call, inside, outside []int) padding {
+	nd := int(c.Ints[0])
+	p := padding{mode: int(c.Ints[1]), left: make([]int, len(inside))}
+	p.sizes[0], p.sizes[1] = inside, outside
+	for i := range nd {
+		p.left[len(inside)-nd+i] = int(c.Ints[2+i])
+	}
+	return p
+}
+
+// origin returns statements that define o, the position inside of the coordinate q of a padded dimension, and change ok.
+func (p padding) origin(left, size string) string {
+	text := "  var o = i32(q) - i32(" + left + ");\n"
+	switch p.mode {
+	case 0:
+		return text + "  if (o < 0 || o >= i32(" + size + ")) { ok = false; o = 0; }\n"
+	case 1:
+		return text + "  o = abs(o);\n  if (o >= i32(" + size + ")) { o = 2 * (i32(" + size + ") - 1) - o; }\n"
+	case 2:
+		return text + "  o = clamp(o, 0, i32(" + size + ") - 1);\n"
+	}
+	return text + "  o = ((o % i32(" + size + ")) + i32(" + size + ")) % i32(" + size + ");\n"
+}
+
+// padCall: Outs[0] = Ins[0] padded, with the number Ins[1] in mode 0. Contiguous. Ints: nd, mode, and what is in front of
+// each dimension.
+func padCall(r *shader.Recorder, c *core.Call) error {
+	in, out := &c.Ins[0], &c.Outs[0]
+	p := newPadding(c, in.Shape, out.Shape)
+	s := shader.New(r, "pad")
+	t := shader.ComputeType(in.DType)
+	x, y, count := s.In("x", in, t, expr.Number), s.Out("y", out, t, expr.Number), s.Uint(out.Numel())
+	fill := ""
+	if t == expr.F32 {
+		fill = s.Float(c.Ins[1].Number.Float)
+	} else {
+		fill = s.Long(c.Ins[1].Number.Int)
+	}
+	s.Specialize(p.mode)
+	s.Specialize(len(in.Shape))
+	var left, inside, outside []string
+	for d := range in.Shape {
+		left, inside, outside = append(left, s.Uint(int(uint32(int32(p.left[d]))))), append(inside, s.Uint(in.Shape[d])), append(outside, s.Uint(out.Shape[d]))
+	}
+	if out.Numel() == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+		text := "  var ok = true;\n  var rest = i;\n  var at = 0u;\n  var scale = 1u;\n"
+		for d := len(left) - 1; d >= 0; d-- {
+			text += "  {\n  let q = rest % " + outside[d] + ";\n  rest = rest / " + outside[d] + ";\n" + p.origin(left[d], inside[d]) +
+				"  at = at + u32(o) * scale;\n  scale = scale * " + inside[d] + ";\n  }\n"
+		}
+		return shader.Each(count, text+"  var v = "+fill+";\n  if (ok) { v = ld_x("+x+" + at); }\n  st_y("+y+" + i, v);\n")
+	})
+}
+
+// padGradCall: Outs[0] = the gradient of the input of pad for the gradient Ins[0] of its output. Each element adds up those of
+// the padded ones that are it: along each dimension, itself and a few others.
+func padGradCall(r *shader.Recorder, c *core.Call) error {
+	in, out := &c.Ins[0], &c.Outs[0]
+	p := newPadding(c, out.Shape, in.Shape)
+	nd := int(c.Ints[0])
+	// Dimension after dimension: what is padded last is taken back first.
+	from := *in
+	for d := len(out.Shape) - nd; d < len(out.Shape); d++ {
+		shape := append([]int{}, from.Shape...)
+		shape[d] = out.Shape[d]
+		to := out
+		if d < len(out.Shape)-1 {
+			m, err := r.Temp(4 * max(core.Numel(shape), 1))
+			if err != nil {
+				return err
+			}
+			to = shader.F32Operand(m, 0, shape...)
+		}
+		if err := p.fold(r, &from, to, d); err != nil {
+			return err
+		}
+		from = *shader.F32Like(to, shape...)
+	}
+	return nil
+}
+
+// fold takes the padding of dimension d back.
+func (p padding) fold(r *shader.Recorder, in, out *core.Operand, d int) error {
+	s := shader.New(r, "pad_grad")
+	x, y, count := s.In("x", in, expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number), s.Uint(core.Numel(out.Shape))
+	inside, outside, inner, left := s.Uint(out.Shape[d]), s.Uint(in.Shape[d]), s.Uint(core.Numel(out.Shape[d+1:])), s.Uint(int(uint32(int32(p.left[d]))))
+	s.Specialize(p.mode)
+	n := core.Numel(out.Shape)
+	if n == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(n), func() string {
+		return shader.Each(count, "  let column = i % "+inner+";\n  let own = (i / "+inner+") % "+inside+";\n  let row = i / ("+inner+" * "+inside+");\n  var sum = 0.0;\n"+
+			"  for (var q = 0u; q < "+outside+"; q++) {\n  var ok = true;\n"+p.origin(left, inside)+
+			"  if (ok && u32(o) == own) { sum = sum + ld_x("+x+" + (row * "+outside+" + q) * "+inner+" + column); }\n  }\n  st_y("+y+" + i, sum);\n")
+	})
+}

@@ -1,0 +1,257 @@
+// Package pooling takes maxima and averages of windows.
+package pooling
+
+import (
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/copying"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("max_pool", maxPoolCall)
+	kernel.Register("avg_pool", func(r *shader.Recorder, c *core.Call) error { return averageCall(r, c, &c.Ins[0], &c.Outs[0], false) })
+	kernel.Register("avg_pool_grad", func(r *shader.Recorder, c *core.Call) error { return averageCall(r, c, &c.Outs[0], &c.Ins[0], true) })
+	kernel.Register("plane_gather", planeGatherCall)
+	kernel.Register("plane_scatter", planeScatterCall)
+}
+
+// A pool is a pooling's geometry, from large to small.
+type pool struct {
+	primitive.Window
+	planes, divisor      int
+	adaptive, includePad bool
+}
+
+// newPool reads the attributes: the number nd of spatial dimensions, 1 for adaptive windows, or 0, kernel, stride, padding
+// and dilation of each, whether averages count padding, and their divisor or 0.
+func newPool(c *core.Call, large, small []int) *pool {
+	nd := int(c.Ints[0])
+	p := &pool{planes: core.Numel(large[:len(large)-nd]), adaptive: c.Ints[1] != 0}
+	if p.adaptive {
+		ones, none := make([]int64, nd), make([]int64, nd)
+		for i := range ones {
+			ones[i] = 1
+		}
+		p.Window = primitive.NewWindow(large, small, ones, ones, none, ones)
+		return p
+	}
+	of := func(i int) []int64 { return c.Ints[2+i*nd : 2+(i+1)*nd] }
+	p.Window = primitive.NewWindow(large, small, of(0), of(1), of(2), of(3))
+	p.includePad, p.divisor = c.Ints[2+4*nd] != 0, int(c.Ints[3+4*nd])
+	return p
+}
+
+// spans returns statements that define, for output o, first_D and last_D, the positions of its window along each dimension
+// (last is one past the end), and size, what an average divides by.
+func (p *pool) spans(t primitive.WindowText, divisor string) string {
+	text := "  var size = 1u;\n"
+	for d := range 3 {
+		n := strconv.Itoa(d)
+		if p.adaptive {
+			text += "  let first_" + n + " = i32(o_" + n + " * " + t.In[d] + " / " + t.Out[d] + ");\n" +
+				"  let last_" + n + " = i32(((o_" + n + " + 1u) * " + t.In[d] + " + " + t.Out[d] + " - 1u) / " + t.Out[d] + ");\n" +
+				"  size = size * u32(last_" + n + " - first_" + n + ");\n"
+			continue
+		}
+		text += "  let start_" + n + " = i32(o_" + n + " * " + t.Stride[d] + ") - i32(" + t.Padding[d] + ");\n" +
+			"  let last_" + n + " = min(start_" + n + " + i32((" + t.Kernel[d] + " - 1u) * " + t.Dilation[d] + ") + 1, i32(" + t.In[d] + "));\n" +
+			// The first position inside that a tap falls on.
+			"  let skip_" + n + " = max((-start_" + n + " + i32(" + t.Dilation[d] + ") - 1) / i32(" + t.Dilation[d] + "), 0);\n" +
+			"  let first_" + n + " = start_" + n + " + skip_" + n + " * i32(" + t.Dilation[d] + ");\n"
+		if p.includePad {
+			text += "  size = size * u32(max(min(start_" + n + " + i32(" + t.Kernel[d] + "), i32(" + t.In[d] + " + " + t.Padding[d] + ")) - start_" + n + ", 0));\n"
+		} else {
+			text += "  size = size * u32(max(last_" + n + " - first_" + n + ", 0));\n"
+		}
+	}
+	if p.divisor != 0 {
+		text += "  size = " + divisor + ";\n"
+	}
+	return text
+}
+
+// loops returns a loop over the window's positions, at = position in the plane.
+func loops(t primitive.WindowText, body string) string {
+	text := ""
+	for d := range 3 {
+		n := strconv.Itoa(d)
+		text += "  for (var x_" + n + " = first_" + n + "; x_" + n + " < last_" + n + "; x_" + n + " += i32(" + t.Dilation[d] + ")) {\n"
+	}
+	return text + "    let at = (u32(x_0) * " + t.In[1] + " + u32(x_1)) * " + t.In[2] + " + u32(x_2);\n" + body + "  }}}\n"
+}
+
+// holders returns a loop over the outputs o whose windows may hold element e: a range along each dimension.
+func (p *pool) holders(t primitive.WindowText, body string) string {
+	text := ""
+	for d := range 3 {
+		n := strconv.Itoa(d)
+		if p.adaptive {
+			text += "  let low_" + n + " = e_" + n + " * " + t.Out[d] + " / " + t.In[d] + ";\n" +
+				"  let high_" + n + " = min(((e_" + n + " + 1u) * " + t.Out[d] + " + " + t.In[d] + " - 1u) / " + t.In[d] + ", " + t.Out[d] + ");\n"
+			continue
+		}
+		reach := "i32((" + t.Kernel[d] + " - 1u) * " + t.Dilation[d] + ") + 1"
+		text += "  let high_" + n + " = min((e_" + n + " + " + t.Padding[d] + ") / " + t.Stride[d] + " + 1u, " + t.Out[d] + ");\n" +
+			"  let low_" + n + " = u32(max(i32(e_" + n + " + " + t.Padding[d] + ") - (" + reach + ") + i32(" + t.Stride[d] + "), 0)) / " + t.Stride[d] + ";\n"
+	}
+	for d := range 3 {
+		n := strconv.Itoa(d)
+		text += "  for (var o_" + n + " = low_" + n + "; o_" + n + " < high_" + n + "; o_" + n + "++) {\n"
+	}
+	return text + body + "  }}}\n"
+}
+
+// maxPoolCall: Outs[0] = the largest elements of the windows of Ins[0], Outs[1], which may be missing, int64, their positions
+// in their planes. A NaN is larger than everything; of equal elements the first is taken.
+func maxPoolCall(r *shader.Recorder, c *core.Call) error {
+	x, y := &c.Ins[0], &c.Outs[0]
+	p := newPool(c, x.Shape, y.Shape)
+	s := shader.New(r, "max_pool")
+	t := shader.ComputeType(x.DType)
+	from, to := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number)
+	index := ""
+	if s.Flag(len(c.Outs) > 1 && c.Outs[1].Present()) {
+		index = s.Out("index", &c.Outs[1], expr.I64, expr.Number)
+	}
+	n, plane, places := s.Uint(y.Numel()), s.Uint(primitive.Product3(p.In)), s.Uint(primitive.Product3(p.Out))
+	s.Flag(p.adaptive)
+	g := p.Bind(s)
+	if y.Numel() == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(y.Numel()), func() string {
+		better := "v > best || (plait_isnan_f32(v) && !plait_isnan_f32(best))"
+		if t == expr.I64 {
+			better = "plait_lt_i64(best, v)"
+		}
+		plain := *p
+		plain.includePad, plain.divisor = false, 0
+		text := "  let plane = i / " + places + ";\n" + primitive.Unfold("o", "i % "+places, g.Out) + plain.spans(g, "1u") +
+			"  var best: " + shader.TypeName(t, expr.Number) + ";\n  var where_best = 0xffffffffu;\n" +
+			loops(g, "    let v = ld_x("+from+" + plane * "+plane+" + at);\n    if (where_best == 0xffffffffu || "+better+") { best = v; where_best = at; }\n") +
+			"  st_y(" + to + " + i, best);\n"
+		if index != "" {
+			text += "  st_index(" + index + " + i, vec2<u32>(where_best, 0u));\n"
+		}
+		return shader.Each(n, text)
+	})
+}
+
+// averageCall is avg_pool, Outs[0] = the averages of the windows of Ins[0], or its transpose.
+func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, transposed bool) error {
+	p := newPool(c, large.Shape, small.Shape)
+	out := &c.Outs[0]
+	s := shader.New(r, "avg_pool")
+	from, to := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number)
+	n, plane, places, divisor := s.Uint(out.Numel()), s.Uint(primitive.Product3(p.In)), s.Uint(primitive.Product3(p.Out)), s.Uint(p.divisor)
+	s.Flag(p.adaptive)
+	s.Flag(p.includePad)
+	s.Flag(p.divisor != 0)
+	s.Flag(transposed)
+	g := p.Bind(s)
+	if out.Numel() == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+		if !transposed {
+			return shader.Each(n, "  let plane = i / "+places+";\n"+primitive.Unfold("o", "i % "+places, g.Out)+p.spans(g, divisor)+"  var sum = 0.0;\n"+
+				loops(g, "    sum = sum + ld_x("+from+" + plane * "+plane+" + at);\n")+"  st_y("+to+" + i, sum / f32(size));\n")
+		}
+		text := "  let plane = i / " + plane + ";\n" + primitive.Unfold("e", "i % "+plane, g.In) + "  var sum = 0.0;\n"
+		return shader.Each(n, text+p.holders(g, p.spans(g, divisor)+
+			"    sum = sum + ld_x("+from+" + plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2) / f32(size);\n")+"  st_y("+to+" + i, sum);\n")
+	})
+}
+
+func planeIndex(size int) func(c *core.Call, at uint32) error {
+	return func(c *core.Call, at uint32) error {
+		return core.Errorf(core.IndexError, c.Op, "the index at position %d is out of range for planes of %d elements", at, size)
+	}
+}
+
+// planeGatherCall: Outs[0][p, i] = Ins[0][p, Ins[1][p, i]] for planes of the last Ints[0] dimensions. Contiguous.
+func planeGatherCall(r *shader.Recorder, c *core.Call) error {
+	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	nd := int(c.Ints[0])
+	size, here := core.Numel(in.Shape[len(in.Shape)-nd:]), core.Numel(index.Shape[len(index.Shape)-nd:])
+	s := shader.New(r, "plane_gather")
+	t := shader.ComputeType(in.DType)
+	x, k, y := s.In("x", in, t, expr.Number), s.In("index", index, expr.I64, expr.Number), s.Out("y", out, t, expr.Number)
+	n, sizeWord, hereWord := s.Uint(out.Numel()), s.Uint(size), s.Uint(here)
+	fault := s.Faults(r, c, planeIndex(size))
+	if out.Numel() == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+		return shader.Each(n, "  var ok = true;\n"+shader.CheckIndex("k", "ld_index("+k+" + i)", sizeWord, false)+"  if (!ok) { "+fault("i")+" }\n"+
+			"  st_y("+y+" + i, ld_x("+x+" + (i / "+hereWord+") * "+sizeWord+" + k));\n")
+	})
+}
+
+// maxPoolGradient is a scatter to the places of maxima in windows: each element takes the sum of Ins[0] over the windows of which
+// Ins[1] has its position. It looks at those that may hold it, not at the whole plane.
+func maxPoolGradient(r *shader.Recorder, c *core.Call) error {
+	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	p := newPool(&core.Call{Ints: c.Ints[2:]}, out.Shape, in.Shape)
+	s := shader.New(r, "max_pool_grad")
+	t := shader.ComputeType(in.DType)
+	x, k, y := s.In("x", in, t, expr.Number), s.In("index", index, expr.I64, expr.Number), s.Out("y", out, t, expr.Number)
+	n, plane, places := s.Uint(out.Numel()), s.Uint(primitive.Product3(p.In)), s.Uint(primitive.Product3(p.Out))
+	s.Flag(p.adaptive)
+	g := p.Bind(s)
+	if out.Numel() == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+		return shader.Each(n, "  let plane = i / "+plane+";\n  let own = i - plane * "+plane+";\n"+primitive.Unfold("e", "own", g.In)+
+			"  var sum: "+shader.TypeName(t, expr.Number)+";\n"+
+			p.holders(g, "    let j = plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2;\n"+
+				"    if (ld_index("+k+" + j).x == own) { sum = "+shader.Combine(shader.AddMode, t, "sum", "ld_x("+x+" + j)")+"; }\n")+
+			"  st_y("+y+" + i, sum);\n")
+	})
+}
+
+// planeScatterCall: Outs[0] = 0, then Outs[0][p, Ins[1][p, i]] += Ins[0][p, i], or = if Ints[1] is 0, for planes of the last
+// Ints[0] dimensions. Contiguous. Of the elements of a plane that go to one place, the first takes them all, in their order,
+// or the last is the one. Where the index is a max pooling's, its attributes follow in Ints.
+func planeScatterCall(r *shader.Recorder, c *core.Call) error {
+	if len(c.Ints) > 2 {
+		return maxPoolGradient(r, c)
+	}
+	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	zero := core.Call{Op: c.Op, Outs: []core.Operand{*out}, Ins: []core.Operand{{IsNumber: true}}}
+	if err := copying.Copy(r, &zero); err != nil {
+		return err
+	}
+	nd, add := int(c.Ints[0]), c.Ints[1] != 0
+	size, here := core.Numel(out.Shape[len(out.Shape)-nd:]), core.Numel(index.Shape[len(index.Shape)-nd:])
+	s := shader.New(r, "plane_scatter")
+	t := shader.ComputeType(in.DType)
+	x, k, y := s.In("x", in, t, expr.Number), s.In("index", index, expr.I64, expr.Number), s.Out("y", out, t, expr.Number)
+	n, sizeWord, hereWord := s.Uint(in.Numel()), s.Uint(size), s.Uint(here)
+	fault := s.Faults(r, c, planeIndex(size))
+	s.Flag(add)
+	if in.Numel() == 0 {
+		return nil
+	}
+	return s.Run(r, shader.GroupsFor(in.Numel()), func() string {
+		text := "  var ok = true;\n" + shader.CheckIndex("k", "ld_index("+k+" + i)", sizeWord, false) + "  if (!ok) { " + fault("i") + " return; }\n" +
+			"  let plane = i / " + hereWord + ";\n  let begin = plane * " + hereWord + ";\n  let end = begin + " + hereWord + ";\n"
+		same := "ld_index(" + k + " + j).x == k"
+		to := "  st_y(" + y + " + plane * " + sizeWord + " + k, "
+		if !add {
+			return shader.Each(n, text+"  for (var j = i + 1u; j < end; j++) { if ("+same+") { return; } }\n"+to+"ld_x("+x+" + i));\n")
+		}
+		sum := "0.0"
+		if t == expr.I64 {
+			sum = "vec2<u32>(0u, 0u)"
+		}
+		return shader.Each(n, text+"  for (var j = begin; j < i; j++) { if ("+same+") { return; } }\n  var sum = "+sum+";\n"+
+			"  for (var j = i; j < end; j++) { if ("+same+") { sum = "+shader.Combine(shader.AddMode, t, "sum", "ld_x("+x+" + j)")+"; } }\n"+to+"sum);\n")
+	})
+}

@@ -1,0 +1,67 @@
+// Package rearrangement computes triangles of matrices and repeated indices.
+package rearrangement
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("repeat_index", repeatIndexCall)
+	kernel.Register("triangle", triangleCall)
+}
+
+// repeatIndexCall: Outs[0] = each position of Ins[0], a vector of counts, as often as it says. Each result looks for its
+// position.
+func repeatIndexCall(r *shader.Recorder, c *core.Call) error {
+	in, out := &c.Ins[0], &c.Outs[0]
+	if out.Numel() == 0 {
+		return nil
+	}
+	s := shader.New(r, "repeat_index")
+	x, y, n, size, step := s.In("x", in, expr.I64, expr.Number), s.Out("y", out, expr.I64, expr.Number), s.Uint(out.Numel()), s.Uint(in.Numel()), s.Uint(in.Strides[0])
+	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+		return shader.Each(n, `
+  var left = i;
+  for (var j = 0u; j < `+size+`; j++) {
+    let times = ld_x(`+x+` + j * `+step+`).x;
+    if (left < times) { st_y(`+y+` + i, vec2<u32>(j, 0u)); return; }
+    left = left - times;
+  }
+`)
+	})
+}
+
+// triangleCall: Outs[0] = the part of each matrix of Ins[0] below the diagonal Ints[0] (above it if Ints[1]). The input may
+// be the output.
+func triangleCall(r *shader.Recorder, c *core.Call) error {
+	out, in := &c.Outs[0], &c.Ins[0]
+	n := len(out.Shape)
+	s := shader.New(r, "triangle")
+	t := expr.F32
+	if !out.DType.IsFloat() {
+		t = expr.I64
+	}
+	x, y := s.In("x", in, t, expr.Number), s.Out("y", out, t, expr.Number)
+	count, rows, cols := s.Uint(out.Numel()), s.Uint(out.Shape[n-2]), s.Uint(out.Shape[n-1])
+	l := shader.NewLoop(out.Shape, in, out)
+	diagonal := "bitcast<i32>(" + s.Uint(int(uint32(int32(c.Ints[0])))) + ")"
+	upper := s.Flag(c.Ints[1] != 0)
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+		test := "i32(col) - i32(row) <= " + diagonal
+		if upper {
+			test = "i32(col) - i32(row) >= " + diagonal
+		}
+		return shader.Each(count, shader.Walk(rank, 2, at, []string{x, y})+`
+  let col = i % `+cols+`;
+  let row = (i / `+cols+`) % `+rows+`;
+  var v: `+shader.TypeName(t, expr.Number)+`;
+  if (`+test+`) { v = ld_x(at_0); }
+  st_y(at_1, v);
+`)
+	})
+}

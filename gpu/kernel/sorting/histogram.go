@@ -1,0 +1,92 @@
+package sorting
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/indexing"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("bincount", binCountCall)
+	kernel.Register("histc", histCCall)
+}
+
+// histogram writes to out, int64, how many of n elements fall into each bin. bind adds the elements to a shader and returns WGSL
+// with bin_of(i), the bin or nowhere. Counts are integers, and so do not depend on the order in which they are added.
+func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind func(s *shader.Builder) func() string) error {
+	bins := out.Numel()
+	if bins == 0 {
+		return nil
+	}
+	counts, err := r.Temp(4 * bins)
+	if err != nil {
+		return err
+	}
+	r.Clear(shader.F32Operand(counts, 0, bins))
+	s := shader.New(r, name)
+	bin := bind(s)
+	s.Bindings = append(s.Bindings, shader.Binding{Access: shader.Access{Name: "counts", DType: core.Bool, Shared: true}})
+	s.Mems = append(s.Mems, counts)
+	to, count := s.Uint(int(shader.Word(counts))), s.Uint(n)
+	err = s.Run(r, shader.GroupsFor(n), func() string {
+		return bin() + shader.Each(count, "  let bin = bin_of(i);\n  if (bin != "+shader.NoIndex+") { atomicAdd(&counts["+to+" + bin], 1u); }\n")
+	})
+	if err != nil {
+		return err
+	}
+	s = shader.New(r, "histogram")
+	y, from, total := s.Out("y", out, expr.I64, expr.Number), s.WordsOf("counts", counts), s.Uint(bins)
+	return s.Run(r, shader.GroupsFor(bins), func() string {
+		return shader.Each(total, "  st_y("+y+" + i, vec2<u32>(counts["+from+" + i], 0u));\n")
+	})
+}
+
+// histCCall: Outs[0], int64, = how many elements of Ins[0] lie in each of equal parts of [Floats[0], Floats[1]].
+func histCCall(r *shader.Recorder, c *core.Call) error {
+	in, out := &c.Ins[0], &c.Outs[0]
+	return histogram(r, "histc", in.Numel(), out, func(s *shader.Builder) func() string {
+		x, low, high, span, bins := s.In("x", in, expr.F32, expr.Number), s.Float(c.Floats[0]), s.Float(c.Floats[1]), s.Float(c.Floats[1]-c.Floats[0]), s.Uint(out.Numel())
+		return func() string {
+			return `fn bin_of(i: u32) -> u32 {
+  let v = ld_x(` + x + ` + i);
+  if (!(v >= ` + low + ` && v <= ` + high + `)) { return ` + shader.NoIndex + `; }
+  return min(u32((v - ` + low + `) / ` + span + ` * f32(` + bins + `)), ` + bins + ` - 1u);
+}
+`
+		}
+	})
+}
+
+// binCountCall: Outs[0] = how often each number below its size comes in the int64 vector Ins[0], or the sums of the weights Ins[1].
+func binCountCall(r *shader.Recorder, c *core.Call) error {
+	in, out := &c.Ins[0], &c.Outs[0]
+	if len(c.Ins) > 1 && c.Ins[1].Present() {
+		return weightedBins(r, c)
+	}
+	return histogram(r, "bincount", in.Numel(), out, func(s *shader.Builder) func() string {
+		x, bins := s.In("x", in, expr.I64, expr.Number), s.Uint(out.Numel())
+		return func() string {
+			return "fn bin_of(i: u32) -> u32 {\n  let v = ld_x(" + x + " + i);\n  return select(" + shader.NoIndex + ", v.x, v.y == 0u && v.x < " + bins + ");\n}\n"
+		}
+	})
+}
+
+// weightedBins adds up the weights of each bin in an order that the elements fix.
+func weightedBins(r *shader.Recorder, c *core.Call) error {
+	in, weights, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	if out.Numel() == 0 {
+		return nil
+	}
+	r.Clear(out)
+	if in.Numel() == 0 {
+		return nil
+	}
+	dest, err := indexing.Destinations(r, c, out, c.Ins[:1], false, -1, []int64{0})
+	if err != nil {
+		return err
+	}
+	p := indexing.Scatter{Dest: dest, Lines: 1, N: in.Numel(), Mode: shader.AddMode, Apart: true}
+	return p.Rows(out, 1, weights, 1).Run(r)
+}

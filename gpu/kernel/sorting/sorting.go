@@ -1,0 +1,254 @@
+// Package sorting sorts, selects, counts and searches.
+package sorting
+
+import (
+	"strconv"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
+	"github.com/plait-ml/plait/gpu/kernel/scan"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+func init() {
+	kernel.Register("sort", func(r *shader.Recorder, c *core.Call) error {
+		return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], largest: c.Ints[1] != 0}).run(r, c)
+	})
+	kernel.Register("argsort", func(r *shader.Recorder, c *core.Call) error {
+		return (&sorting{indices: &c.Outs[0], largest: c.Ints[1] != 0}).run(r, c)
+	})
+	kernel.Register("topk", func(r *shader.Recorder, c *core.Call) error {
+		return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], largest: c.Ints[2] != 0, keep: int(c.Ints[1])}).run(r, c)
+	})
+	one := func(name string, keep func(c *core.Call) int, place string) {
+		kernel.Register(name, func(r *shader.Recorder, c *core.Call) error {
+			return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], keep: keep(c), place: place}).run(r, c)
+		})
+	}
+	all := func(*core.Call) int { return 0 }
+	one("kthvalue", func(c *core.Call) int { return int(c.Ints[1]) }, "n - 1u")
+	// A line with a NaN has the first of them as its median.
+	one("median", all, "select((n - 1u) / 2u, numbers(first, n), numbers(first, n) < n)")
+	one("nanmedian", all, "(max(numbers(first, n), 1u) - 1u) / 2u")
+	kernel.Register("mode", modeCall)
+	kernel.Register("searchsorted", searchSortedCall)
+}
+
+// A sorting puts the elements of lines of Ins[0] along dimension Ints[0] in order: all of them, the first so many, or the one
+// at a place, WGSL of the entries from first on, of which there are n.
+type sorting struct {
+	values, indices *core.Operand
+	largest         bool // first
+	keep            int  // how many; 0 for all
+	place           string
+}
+
+// numbersText returns the function that counts the elements of a sorted line of entries that are not NaN.
+func numbersText(d core.DType) string {
+	text := "fn numbers(first: u32, n: u32) -> u32 {\n"
+	if !d.IsFloat() {
+		return text + "  return n;\n}\n"
+	}
+	return text + `  var low = 0u;
+  var high = n;
+  for (var k = 0u; k < 32u && low < high; k++) {
+    let middle = (low + high) / 2u;
+    if (sorted_key(first + middle).y == 0xffffffffu) { high = middle; } else { low = middle + 1u; }
+  }
+  return low;
+}
+`
+}
+
+// chosen returns the loop over the lines of in along dim and of outputs, which have the dimension, or have it taken out, and
+// the output's step along it.
+func chosen(in *core.Operand, dim int, outs ...*core.Operand) (l shader.Loop, outStep int) {
+	operands := []*core.Operand{in}
+	for _, out := range outs {
+		aligned := *out
+		if len(out.Shape) == len(in.Shape) {
+			_, outStep = scan.StepOf(out, dim)
+		} else {
+			aligned.Shape, aligned.Strides = in.Shape, append(append(append([]int{}, out.Strides[:dim]...), 0), out.Strides[dim:]...)
+		}
+		operands = append(operands, &aligned)
+	}
+	return scan.Lines(dim, operands...), outStep
+}
+
+// sortAlong sorts the lines of in along dim and keeps the first of them.
+func sortAlong(r *shader.Recorder, in *core.Operand, dim, keep int, largest bool) (*primitive.Entries, error) {
+	n, step := scan.StepOf(in, dim)
+	l := scan.Lines(dim, in)
+	t := shader.ComputeType(in.DType)
+	_, wide := primitive.SortKey(in.DType, "")
+	return primitive.SortLines(r, "sort", in.Numel()/n, n, keep, wide, func(s *shader.Builder) func() string {
+		x := s.In("x", in, t, expr.Number)
+		stepWord := s.Uint(step)
+		s.Flag(largest)
+		rank := s.Specialize(len(l.Sizes))
+		at := s.Loop(&l)
+		return func() string {
+			key, _ := primitive.SortKey(in.DType, "ld_x(at_0 + index * "+stepWord+")")
+			if largest {
+				key = "~" + key
+			}
+			return primitive.SortKeyFunc(t) + "fn key_of(line: u32, index: u32) -> vec2<u32> {\n" + shader.WalkAs("at_", "line", rank, 1, at, []string{x}) + "  return " + key + ";\n}\n"
+		}
+	})
+}
+
+func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
+	in, dim := &c.Ins[0], int(c.Ints[0])
+	n, step := scan.StepOf(in, dim)
+	if in.Numel() == 0 || o.indices.Numel() == 0 {
+		return nil
+	}
+	if o.keep == 0 {
+		o.keep = n
+	}
+	e, err := sortAlong(r, in, dim, o.keep, o.largest)
+	if err != nil {
+		return err
+	}
+	t := shader.ComputeType(in.DType)
+	s := shader.New(r, "sorted elements "+o.place)
+	x, index := s.In("x", in, t, expr.Number), s.Out("index", o.indices, expr.I64, expr.Number)
+	starts, outs := []string{x, index}, []*core.Operand{o.indices}
+	if s.Flag(o.values != nil) {
+		starts, outs = append(starts, s.Out("value", o.values, t, expr.Number)), append(outs, o.values)
+	}
+	sorted := e.Bind(s, "sorted")
+	each1, count := e.Line(), o.indices.Numel()
+	if o.place != "" {
+		each1 = 1
+	}
+	total, perLine, size, stepWord := s.Uint(count), s.Uint(each1), s.Uint(e.Line()), s.Uint(step)
+	l, outStep := chosen(in, dim, outs...)
+	outWord := s.Uint(outStep)
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	return s.Run(r, shader.GroupsFor(count), func() string {
+		text := "  let line = i / " + perLine + ";\n  let n = " + size + ";\n  let first = line * n;\n"
+		head, place, to := sorted, "i % "+perLine, " + place * "+outWord
+		if o.place != "" {
+			head, place, to = head+numbersText(in.DType), o.place, ""
+		}
+		text += "  let place = " + place + ";\n  let own = sorted_index(first + place);\n" + shader.WalkAs("at_", "line", rank, len(starts), at, starts) +
+			"  st_index(at_1" + to + ", vec2<u32>(own, 0u));\n"
+		if o.values != nil {
+			text += "  st_value(at_2" + to + ", ld_x(at_0 + own * " + stepWord + "));\n"
+		}
+		return head + shader.Each(total, text)
+	})
+}
+
+// modeCall: Outs[0], Outs[1] = the element of each line of Ins[0] along dimension Ints[0] that comes most often, the smallest of
+// those, and the index of its last occurrence: the end of the longest run of equal keys.
+func modeCall(r *shader.Recorder, c *core.Call) error {
+	in, dim := &c.Ins[0], int(c.Ints[0])
+	n, step := scan.StepOf(in, dim)
+	if in.Numel() == 0 {
+		return nil
+	}
+	e, err := sortAlong(r, in, dim, n, false)
+	if err != nil {
+		return err
+	}
+	lengths, err := r.Temp(4 * e.Capacity)
+	if err != nil {
+		return err
+	}
+	s := shader.New(r, "lengths of runs")
+	sorted, to := e.Bind(s, "sorted"), s.WordsOf("lengths", lengths)
+	count, size := s.Uint(e.Capacity), s.Uint(n)
+	err = s.Run(r, shader.GroupsFor(e.Capacity), func() string {
+		return sorted + primitive.BeforeFunc + shader.Each(count, `
+  let own = i % `+size+`;
+  let mine = sorted_key(i);
+  if (own + 1u < `+size+` && all(sorted_key(i + 1u) == mine)) { lengths[`+to+` + i] = 0u; return; }
+  let first = i - own;
+  var low = 0u;
+  var high = own;
+  for (var k = 0u; k < 32u && low < high; k++) {
+    let middle = (low + high) / 2u;
+    if (before(sorted_key(first + middle), mine)) { low = middle + 1u; } else { high = middle; }
+  }
+  lengths[`+to+` + i] = own + 1u - low;
+`)
+	})
+	if err != nil {
+		return err
+	}
+	t := shader.ComputeType(in.DType)
+	s = shader.New(r, "mode")
+	starts := []string{s.In("x", in, t, expr.Number), s.Out("index", &c.Outs[1], expr.I64, expr.Number), s.Out("value", &c.Outs[0], t, expr.Number)}
+	sorted, from := e.Bind(s, "sorted"), s.WordsOf("lengths", lengths)
+	rows, size, stepWord := s.Uint(e.Lines), s.Uint(n), s.Uint(step)
+	l, _ := chosen(in, dim, &c.Outs[1], &c.Outs[0])
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	width := primitive.RowThreads(n)
+	s.Specialize(width / 64)
+	return s.Run(r, e.Lines, func() string {
+		better := "select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y))"
+		return sorted + shader.WorkgroupReduce("most", "vec2<u32>", better, width) + shader.EachGroup(width, rows) + `
+  var best = vec2<u32>(0u, 0xffffffffu);
+  for (var j = li; j < ` + size + `; j += ` + strconv.Itoa(width) + `u) {
+    let a = best;
+    let b = vec2<u32>(lengths[` + from + ` + group * ` + size + ` + j], j);
+    best = ` + better + `;
+  }
+  best = whole_most(li, best);
+  if (li > 0u) { return; }
+  let own = sorted_index(group * ` + size + ` + best.y);
+` + shader.WalkAs("at_", "group", rank, 3, at, starts) + "  st_index(at_1, vec2<u32>(own, 0u));\n  st_value(at_2, ld_x(at_0 + own * " + stepWord + "));\n}\n"
+	})
+}
+
+// searchSortedCall: Outs[0] = the places at which Ins[1] would be inserted in the lines of Ins[0], which are sorted, or in the
+// order that Ins[2] says; after equal elements if Ints[0].
+func searchSortedCall(r *shader.Recorder, c *core.Call) error {
+	in, values, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	n := 1
+	if len(in.Shape) > 0 {
+		n = in.Shape[len(in.Shape)-1]
+	}
+	each1 := 1 // values of each line
+	if len(in.Shape) > 1 {
+		each1 = values.Shape[len(values.Shape)-1]
+	} else {
+		each1 = max(values.Numel(), 1)
+	}
+	s := shader.New(r, "searchsorted")
+	t := shader.ComputeType(in.DType)
+	if values.DType.IsFloat() {
+		t = expr.F32
+	}
+	x, v, y := s.In("x", in, t, expr.Number), s.In("v", values, t, expr.Number), s.Out("y", out, expr.I64, expr.Number)
+	sorter := ""
+	if s.Flag(len(c.Ins) > 2 && c.Ins[2].Present()) {
+		sorter = s.In("order", &c.Ins[2], expr.I64, expr.Number)
+	}
+	right := s.Flag(c.Ints[0] != 0)
+	if !in.Contiguous() || !values.Contiguous() || !out.Contiguous() {
+		return core.Errorf(core.NotImplemented, c.Op, "%v searches contiguous tensors alone", r.GPU)
+	}
+	count, size, per := s.Uint(out.Numel()), s.Uint(n), s.Uint(each1)
+	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+		element := "ld_x(" + x + " + line + middle)"
+		if sorter != "" {
+			element = "ld_x(" + x + " + line + ld_order(" + sorter + " + line + middle).x)"
+		}
+		test := "before(key(e), mine)"
+		if right {
+			test = "!before(mine, key(e))"
+		}
+		head := primitive.SortKeyFunc(t) + primitive.BeforeFunc
+		return head + shader.Each(count, "  let line = (i / "+per+") * "+size+";\n  let mine = key(ld_v("+v+" + i));\n  var low = 0u;\n  var high = "+size+";\n"+
+			"  for (var k = 0u; k < 32u && low < high; k++) {\n    let middle = (low + high) / 2u;\n    let e = "+element+";\n"+
+			"    if ("+test+") { low = middle + 1u; } else { high = middle; }\n  }\n  st_y("+y+" + i, vec2<u32>(low, 0u));\n")
+	})
+}

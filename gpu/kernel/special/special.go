@@ -1,0 +1,142 @@
+// Package special computes special functions.
+package special
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
+)
+
+// Functions without a body in the language of elementwise operations. Operands are contiguous and of one shape; the codes are
+// those of core/cpu/kernel/special.
+
+func init() {
+	kernel.Register("special_function", specialFunctionCall)
+	kernel.Register("special_pair", specialPairCall)
+	kernel.Register("nextafter", nextAfterCall)
+	kernel.Register("frexp", frexpCall)
+}
+
+// specialFunctions has WGSL for the functions of one number, v, by code.
+var specialFunctions = [...]string{
+	"plait_bessel_i(0.0, v)", "plait_bessel_i(1.0, v)", "plait_scaled_i(0.0, v)", "plait_scaled_i(1.0, v)",
+	"plait_bessel_k(0.0, v, false)", "plait_bessel_k(1.0, v, false)", "plait_bessel_k(0.0, v, true)", "plait_bessel_k(1.0, v, true)",
+	"plait_bessel_j(0, v)", "plait_bessel_j(1, v)", "plait_bessel_y(0, v)", "plait_bessel_y(1, v)",
+	"plait_scaled_erfc(v)", "plait_log_ndtr(v)", "plait_ndtri(v)", "plait_airy_ai(v)",
+}
+
+func specialFunctionCall(r *shader.Recorder, c *core.Call) error {
+	s := shader.New(r, "special_function")
+	x, y, n := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
+	code := s.Specialize(int(c.Ints[0]))
+	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func() string {
+		return shader.Each(n, "  let v = ld_x("+x+" + i);\n  st_y("+y+" + i, "+specialFunctions[code]+");\n")
+	})
+}
+
+// A family of orthogonal polynomials: that of degree 1 and its slope, and the one after q of degree m and o of degree m-1.
+// Where after is empty it is 2 x q - o.
+type polynomials struct{ first, slope, after, afterSlope string }
+
+var polynomialFamilies = [...]polynomials{
+	{"2.0 * x", "2.0", "2.0 * (x * q - m * o)", "2.0 * (q + x * dq - m * do_)"}, // Hermite's, of physicists
+	{"x", "1.0", "x * q - m * o", "q + x * dq - m * do_"},                       // and of statisticians
+	{"1.0 - x", "-1.0", "((2.0 * m + 1.0 - x) * q - m * o) / (m + 1.0)", "((2.0 * m + 1.0 - x) * dq - q - m * do_) / (m + 1.0)"},
+	{"x", "1.0", "((2.0 * m + 1.0) * x * q - m * o) / (m + 1.0)", "((2.0 * m + 1.0) * (q + x * dq) - m * do_) / (m + 1.0)"},
+	{"x", "1.0", "", ""}, {"2.0 * x", "2.0", "", ""}, {"2.0 * x - 1.0", "2.0", "", ""}, {"2.0 * x + 1.0", "2.0", "", ""}, // Chebyshev's
+}
+
+const (
+	gammaPairs    = 2 // codes below are the incomplete gamma functions
+	chebyshevT    = 4 // the first family of Chebyshev's among polynomialFamilies
+	longestDegree = 32768
+)
+
+// specialPairCall computes functions of two numbers. Ints: the code, and whether a polynomial's derivative is wanted.
+func specialPairCall(r *shader.Recorder, c *core.Call) error {
+	s := shader.New(r, "special_pair")
+	x, d := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.In("d", &c.Ins[1], expr.F32, expr.Number)
+	y, n := s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
+	code, derivative := s.Specialize(int(c.Ints[0])), s.Flag(c.Ints[1] != 0)
+	groups := shader.GroupsFor(c.Outs[0].Numel())
+	if code < gammaPairs {
+		return s.Run(r, groups, func() string {
+			return shader.Each(n, fmt.Sprintf("  st_y(%s + i, plait_gamma_part(ld_x(%s + i), ld_d(%s + i), %v));\n", y, x, d, code == 1))
+		})
+	}
+	// A loop as long as the degree must end before a driver takes it for a hang.
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
+		return core.Errorf(core.ValueError, c.Op, "the degree at position %d is more than a GPU computes, %d", at, longestDegree)
+	})
+	return s.Run(r, groups, func() string {
+		family := code - gammaPairs
+		start, inner := "", "1.0"
+		if shifted := len(polynomialFamilies); family >= shifted {
+			family, start, inner = family-shifted+chebyshevT, "  x = 2.0 * x - 1.0;\n", "2.0"
+		}
+		f := polynomialFamilies[family]
+		if f.after == "" {
+			f.after, f.afterSlope = "2.0 * x * q - o", "2.0 * (q + x * dq) - do_"
+		}
+		at0, result := "1.0", "q"
+		if derivative {
+			at0, result = "0.0", "dq * "+inner
+		}
+		return shader.Each(n, "  var x = ld_x("+x+" + i);\n  let degree = ld_d("+d+" + i);\n"+
+			"  if (plait_isnan_f32(x) || plait_unbounded(degree)) { st_y("+y+" + i, plait_nan()); return; }\n"+
+			fmt.Sprintf("  if (degree >= %d.0) { %s st_y(%s + i, plait_nan()); return; }\n", longestDegree+1, fault("i"), y)+
+			"  if (degree < 1.0) { st_y("+y+" + i, select("+at0+", 0.0, degree <= -1.0)); return; }\n"+start+
+			"  var o = 1.0;\n  var do_ = 0.0;\n  var q = "+f.first+";\n  var dq = "+f.slope+";\n  let last = u32(degree);\n"+
+			"  for (var k = 1u; k < last; k++) {\n    let m = f32(k);\n    let r = "+f.after+";\n    let dr = "+f.afterSlope+";\n"+
+			"    o = q; q = r; do_ = dq; dq = dr;\n  }\n  st_y("+y+" + i, "+result+");\n")
+	})
+}
+
+// nextAfterCall: Outs[0] = the number beside Ins[0] in the direction of Ins[1]. It works on bits, as denormals may count as
+// zero in arithmetic.
+func nextAfterCall(r *shader.Recorder, c *core.Call) error {
+	s := shader.New(r, "nextafter")
+	from, to := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.In("t", &c.Ins[1], expr.F32, expr.Number)
+	y, n := s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
+	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func() string {
+		// place counts representable numbers from zero.
+		return "fn place(v: f32) -> i32 {\n  let b = bitcast<i32>(v);\n  return select(b, -(b & 0x7fffffff), b < 0);\n}\n" +
+			shader.Each(n, "  let v = ld_x("+from+" + i);\n  let aim = ld_t("+to+" + i);\n"+`
+  if (plait_isnan_f32(v) || plait_isnan_f32(aim)) { st_y(`+y+` + i, plait_nan()); return; }
+  let a = place(v);
+  let b = place(aim);
+  if (a == b) { st_y(`+y+` + i, aim); return; }
+  let near = select(a - 1, a + 1, b > a);
+  let negative = near < 0 || (near == 0 && a < 0);
+  st_y(`+y+` + i, bitcast<f32>(select(u32(near), u32(-near) | 0x80000000u, negative)));
+`)
+	})
+}
+
+// frexpCall: Outs[0], Outs[1] = mantissas and exponents of Ins[0].
+func frexpCall(r *shader.Recorder, c *core.Call) error {
+	s := shader.New(r, "frexp")
+	x, y := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number)
+	e, n := s.Out("e", &c.Outs[1], expr.I64, expr.Number), s.Uint(c.Outs[0].Numel())
+	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func() string {
+		return shader.Each(n, "  let v = ld_x("+x+" + i);\n"+`
+  var b = bitcast<u32>(v) & 0x7fffffffu;
+  if (b == 0u || b >= 0x7f800000u) {
+    st_y(`+y+` + i, v);
+    st_e(`+e+` + i, vec2<u32>(0u, 0u));
+    return;
+  }
+  var exponent = i32(b >> 23u);
+  if (exponent == 0) { // a denormal: its first bit takes the place of the implicit one
+    let up = countLeadingZeros(b) - 8u;
+    b = b << up;
+    exponent = 1 - i32(up);
+  }
+  st_e(`+e+` + i, plait_i64_of_i32(exponent - 126));
+  st_y(`+y+` + i, bitcast<f32>((bitcast<u32>(v) & 0x80000000u) | 0x3f000000u | (b & 0x007fffffu)));
+`)
+	})
+}

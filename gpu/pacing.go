@@ -1,0 +1,106 @@
+package gpu
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// turn is how long the GPU is about to be busy with a batch while streams take turns, and shortTurn while it is soon waited for
+	// what is copied. The end of a batch costs some 40 microseconds.
+	turn, shortTurn = 8 * time.Millisecond, 2 * time.Millisecond
+	// leastTurn is how many commands such a batch has at least.
+	leastTurn = 4
+	// turnsAhead is how many such batches of a stream may be on the GPU: while it runs one, the next is there.
+	turnsAhead = 2
+	// turnsKept is how many batches after a copy between the host and the device streams go on to take turns.
+	turnsKept = 512
+	// shortKept is how many of them are short after a copy that is soon waited for.
+	shortKept = 32
+)
+
+// A pacing decides how much of a stream's work the GPU is given at once. The GPU runs batches in the order in which it gets them,
+// whichever stream they are of, so that what another stream has to copy for a collective would wait for all that was given
+// before. While there are such copies, streams therefore give little at a time; otherwise few and long batches cost the least.
+type pacing struct {
+	left  atomic.Int32 // batches until they may be long again
+	short atomic.Int32 // batches until turns may be
+	cost  atomic.Int64 // of a command, in nanoseconds of the GPU, smoothed
+	ended time.Time    // when the last batch did; the owner's
+}
+
+// take has streams take turns for a while.
+func (t *pacing) take() { t.left.Store(turnsKept) }
+
+// hurry makes the turns of the next while short.
+func (t *pacing) hurry() { t.short.Store(shortKept) }
+
+// size returns how many commands a batch may have.
+func (t *pacing) size() int {
+	if t.left.Load() <= 0 {
+		return fullBatch
+	}
+	long := turn
+	if t.short.Load() > 0 {
+		long = shortTurn
+	}
+	return min(max(int(int64(long)/max(t.cost.Load(), 1)), leastTurn), fullBatch)
+}
+
+// ahead returns how many batches of a stream may be on the GPU.
+func (t *pacing) ahead() int32 {
+	if t.left.Load() <= 0 {
+		return inFlight
+	}
+	return turnsAhead
+}
+
+// sent counts a batch.
+func (t *pacing) sent() {
+	for _, n := range []*atomic.Int32{&t.left, &t.short} {
+		if n.Load() > 0 {
+			n.Add(-1)
+		}
+	}
+}
+
+// measure learns from a batch of so many commands that the GPU got at a time and that has just ended. Those of streams that carry
+// for collectives say nothing about computation. It returns how long the batch took. The owner calls it.
+func (t *pacing) measure(commands int, begun time.Time, carries bool) time.Duration {
+	now := time.Now()
+	if t.ended.After(begun) {
+		begun = t.ended
+	}
+	t.ended = now
+	took := now.Sub(begun)
+	if carries || commands < leastTurn { // or what somebody waited for
+		return took
+	}
+	each := int64(took) / int64(commands)
+	if before := t.cost.Load(); before > 0 {
+		each = before + (each-before)/4
+	}
+	t.cost.Store(max(each, 1))
+	return took
+}
+
+// leastPatience is how many commands a GPU that has nothing to do waits for where more calls are on their way.
+const leastPatience = 16
+
+// feed sends the batch if the GPU has nothing to do although more calls are there, which take their time to be recorded. It waits for
+// more commands every time that this happens in a row, since recording is then what everything waits for, and long batches cost the
+// least.
+func (s *stream) feed(r *encoder) {
+	if s.flying.Load() == 0 && r.batch.list.Len() >= r.patience {
+		r.patience = min(2*r.patience, fullBatch)
+		s.send(r)
+	}
+}
+
+// piecesKept is how many pieces of a collective a stream puts together while it may not send.
+const piecesKept = 2
+
+// hasPiece reports whether a batch with a piece of a collective goes although more come: those who wait for it go on meanwhile.
+func (s *stream) hasPiece(r *encoder) bool {
+	return s.flying.Load() < s.device.pacing.ahead() || len(r.batch.reads)+len(r.batch.uploads) >= piecesKept
+}

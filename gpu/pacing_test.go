@@ -1,0 +1,55 @@
+package gpu
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTurnsAreShortWhileThereAreCopies(t *testing.T) {
+	var u pacing
+	require.Equal(t, fullBatch, u.size())
+	require.EqualValues(t, inFlight, u.ahead())
+	u.measure(100, time.Now().Add(-100*turn), false) // a command takes a turn or more
+	require.Equal(t, fullBatch, u.size(), "nobody copies")
+
+	u.take()
+	require.Equal(t, leastTurn, u.size())
+	require.EqualValues(t, turnsAhead, u.ahead())
+	for range 100 {
+		u.measure(fullBatch, time.Now(), false) // next to nothing
+	}
+	require.Equal(t, fullBatch, u.size(), "short commands fill a batch")
+	u.ended = time.Time{}
+	u.measure(leastTurn-1, time.Now().Add(-time.Hour), false)
+	require.Equal(t, fullBatch, u.size(), "few commands say nothing about others")
+	u.ended = time.Time{}
+	u.measure(100, time.Now().Add(-time.Hour), true)
+	require.Equal(t, fullBatch, u.size(), "copies and what is launched beside them say nothing about commands")
+	u.ended = time.Time{}
+	u.measure(100, time.Now().Add(-50*turn), false)
+	require.Less(t, u.size(), fullBatch)
+
+	long := u.size()
+	u.hurry()
+	require.Less(t, u.size(), long, "somebody waits soon")
+	for range shortKept {
+		u.sent()
+	}
+	require.Equal(t, long, u.size())
+
+	for range turnsKept {
+		u.sent()
+	}
+	require.Equal(t, fullBatch, u.size())
+	require.EqualValues(t, inFlight, u.ahead())
+}
+
+func TestTurnsMeasureFromTheEndOfTheBatchBefore(t *testing.T) {
+	var u pacing
+	u.measure(1, time.Now(), false) // ends now
+	u.measure(1000, time.Now().Add(-time.Hour), false)
+	u.take()
+	require.Equal(t, fullBatch, u.size(), "the hour belongs to the batch before")
+}

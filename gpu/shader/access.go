@@ -1,0 +1,294 @@
+package shader
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+// Ceil returns a / b, rounded up.
+func Ceil(a, b int) int { return (a + b - 1) / b }
+
+// Aligned reports whether an operand can be accessed four float32 at a time along its dimension of stride 1, with steps along
+// all others.
+func Aligned(o *core.Operand, steps ...int) bool {
+	if o.DType != core.Float32 || Base(o)%4 != 0 {
+		return false
+	}
+	for _, s := range steps {
+		if s%4 != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Param returns WGSL for word i of the parameters. Kernels ask for it in every call, and texts are written once.
+func Param(i int) string {
+	if i < len(paramNames) {
+		return paramNames[i]
+	}
+	return paramName(i)
+}
+
+func paramName(i int) string { return fmt.Sprintf("p[%d].%c", i/4, "xyzw"[i%4]) }
+
+var paramNames = func() (names [MaxParamBytes / 4]string) {
+	for i := range names {
+		names[i] = paramName(i)
+	}
+	return names
+}()
+
+// ParamsDeclaration declares the parameters of a program.
+const ParamsDeclaration = "@group(0) @binding(0) var<uniform> p: array<vec4<u32>, 32>;\n"
+
+// Entry opens the main function of a program whose workgroups lie in a row, in rows.
+const Entry = `@compute @workgroup_size(%d)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {
+  let group = wg.y * grid.x + wg.x;
+`
+
+// NoUnroll returns WGSL in main for the rounds of a loop that lavapipe must not write out one after the other, since it then compiles
+// for long: n, which its compiler cannot know.
+func NoUnroll(n int) string { return fmt.Sprintf("select(%du, 0u, grid.x == 0u)", n) }
+
+// An Access is how a program sees an operand: a binding of a dtype, element by element or four at once.
+type Access struct {
+	Name   string
+	DType  core.DType
+	Vec4   bool // elements come in aligned fours
+	Shared bool // other invocations may write to the same 32-bit word
+}
+
+// TypeName returns the WGSL type of numbers or truth values that are computed with.
+func TypeName(t expr.Type, k expr.Kind) string {
+	switch {
+	case k == expr.Logic:
+		return "bool"
+	case t == expr.I64:
+		return "vec2<u32>"
+	case t == expr.I32:
+		return "i32"
+	}
+	return "f32"
+}
+
+// PerWord returns how many elements of the dtype a word holds.
+func PerWord(d core.DType) int { return max(4/d.Size(), 1) }
+
+// Declare returns the declaration of the operand at a binding.
+func (a *Access) Declare(binding int) string {
+	element := map[core.DType]string{
+		core.Float32: "f32", core.Int32: "i32", core.Int64: "vec2<u32>", core.Float64: "vec2<u32>",
+	}[a.DType]
+	switch {
+	case element == "" && a.Shared:
+		element = "atomic<u32>"
+	case element == "":
+		element = "u32"
+	case a.Vec4 && a.DType.Size() == 4:
+		element = "vec4<" + element + ">"
+	}
+	return fmt.Sprintf("@group(0) @binding(%d) var<storage, read_write> %s: array<%s>;\n", binding, a.Name, element)
+}
+
+// Loader returns the function ld_NAME, which reads an element as a number or truth value of t.
+func (a *Access) Loader(t expr.Type, k expr.Kind) string {
+	result := TypeName(t, k)
+	at := a.Name + "[e_]"
+	if a.Vec4 && a.DType.Size() == 4 {
+		at = a.Name + "[e_ >> 2u][e_ & 3u]"
+	}
+	word := func(bits string) string {
+		w := a.Name + "[e_ >> " + bits + "]"
+		if a.Shared {
+			w = "atomicLoad(&" + w + ")"
+		}
+		return w
+	}
+	var value string
+	switch a.DType {
+	case core.Float32:
+		value = at
+	case core.Float16:
+		value = "unpack2x16float(" + word("1u") + " >> ((e_ & 1u) * 16u)).x"
+	case core.BFloat16:
+		value = "bitcast<f32>((" + word("1u") + " >> ((e_ & 1u) * 16u)) << 16u)"
+	case core.Int32:
+		value = at
+	case core.Int64, core.Float64:
+		value = at
+	default:
+		value = "((" + word("2u") + " >> ((e_ & 3u) * 8u)) & 255u)"
+	}
+	return fmt.Sprintf("fn ld_%s(e_: u32) -> %s { return %s; }\n", a.Name, result, Convert(value, a.DType, t, k))
+}
+
+// Convert returns the value of a dtype, as loader reads it, as a number or truth value of t.
+func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
+	switch {
+	case k == expr.Logic:
+		switch {
+		case from == core.Int64:
+			return "any(" + value + " != vec2<u32>(0u, 0u))"
+		case from.IsFloat():
+			return "!(" + value + " == 0.0)"
+		case from == core.Int32:
+			return value + " != 0i"
+		}
+		return value + " != 0u"
+	case t == expr.F32 && from == core.Int64:
+		return "plait_f32_of_i64(" + value + ")"
+	case t == expr.F32 && !from.IsFloat():
+		return "f32(" + value + ")"
+	case t == expr.I64 && from.IsFloat() && from != core.Float64:
+		return "plait_i64_of_f32(" + value + ")"
+	case t == expr.I64 && from == core.Int32:
+		return "plait_i64_of_i32(" + value + ")"
+	case t == expr.I64 && from.Size() == 1:
+		return "vec2<u32>(" + value + ", 0u)"
+	}
+	return value
+}
+
+// Encode returns what memory of the dtype holds for a value of t: a word's bits for packed dtypes.
+func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
+	if k == expr.Logic {
+		switch to {
+		case core.Float32:
+			return "select(0.0, 1.0, " + value + ")"
+		case core.Float16:
+			return "select(0u, 0x3c00u, " + value + ")"
+		case core.BFloat16:
+			return "select(0u, 0x3f80u, " + value + ")"
+		case core.Int32:
+			return "select(0i, 1i, " + value + ")"
+		case core.Int64:
+			return "vec2<u32>(select(0u, 1u, " + value + "), 0u)"
+		}
+		return "select(0u, 1u, " + value + ")"
+	}
+	if t == expr.F32 {
+		switch to {
+		case core.Float32:
+			return value
+		case core.Float16:
+			return "plait_f16(" + value + ")"
+		case core.BFloat16:
+			return "plait_bf16(" + value + ")"
+		case core.Int32:
+			return "bitcast<i32>(plait_i64_of_f32(" + value + ").x)"
+		case core.Int64:
+			return "plait_i64_of_f32(" + value + ")"
+		case core.Bool:
+			return "select(1u, 0u, " + value + " == 0.0)"
+		}
+		return "(plait_i64_of_f32(" + value + ").x & 255u)"
+	}
+	switch to {
+	case core.Float32:
+		return "plait_f32_of_i64(" + value + ")"
+	case core.Float16:
+		return "plait_f16(plait_f32_of_i64(" + value + "))"
+	case core.BFloat16:
+		return "plait_bf16(plait_f32_of_i64(" + value + "))"
+	case core.Int32:
+		return "bitcast<i32>(" + value + ".x)"
+	case core.Int64, core.Float64:
+		return value
+	case core.Bool:
+		return "select(0u, 1u, any(" + value + " != vec2<u32>(0u, 0u)))"
+	}
+	return "(" + value + ".x & 255u)"
+}
+
+// Storer returns the function st_NAME, which writes an element. Its own names end in an underscore, to meet no operand's. Where words hold several elements and other invocations
+// may write to them, it clears and sets bits atomically.
+func (a *Access) Storer(t expr.Type, k expr.Kind) string {
+	head := fmt.Sprintf("fn st_%s(e_: u32, v_: %s) {", a.Name, TypeName(t, k))
+	value := Encode("v_", a.DType, t, k)
+	switch n := PerWord(a.DType); {
+	case n == 1 && a.Vec4 && a.DType.Size() == 4:
+		return fmt.Sprintf("%s %s[e_ >> 2u][e_ & 3u] = %s; }\n", head, a.Name, value)
+	case n == 1:
+		return fmt.Sprintf("%s %s[e_] = %s; }\n", head, a.Name, value)
+	default:
+		shift, mask, bits := "1u", "0xffffu", 16
+		if n == 4 {
+			shift, mask, bits = "2u", "0xffu", 8
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s\n  let s_ = (e_ & %du) * %du;\n  let w_ = e_ >> %s;\n  let bits_ = %s;\n", head, n-1, bits, shift, value)
+		if a.Shared {
+			fmt.Fprintf(&b, "  atomicAnd(&%s[w_], ~(%s << s_));\n  atomicOr(&%s[w_], bits_ << s_);\n}\n", a.Name, mask, a.Name)
+		} else {
+			fmt.Fprintf(&b, "  %s[w_] = (%s[w_] & ~(%s << s_)) | (bits_ << s_);\n}\n", a.Name, a.Name, mask)
+		}
+		return b.String()
+	}
+}
+
+// LoadVec4 returns statements that define NAME_0 to NAME_3, the elements from e on, a multiple of four.
+func (a *Access) LoadVec4(t expr.Type, k expr.Kind, e string) string {
+	var b strings.Builder
+	var values [4]string
+	switch n := PerWord(a.DType); {
+	case n == 1 && a.DType.Size() == 4:
+		fmt.Fprintf(&b, "    let v_%s = %s[(%s) >> 2u];\n", a.Name, a.Name, e)
+		for i := range values {
+			values[i] = fmt.Sprintf("v_%s.%c", a.Name, "xyzw"[i])
+		}
+	case n == 1:
+		for i := range values {
+			values[i] = fmt.Sprintf("%s[%s + %du]", a.Name, e, i)
+		}
+	case n == 2:
+		fmt.Fprintf(&b, "    let u_%s = %s[(%s) >> 1u];\n    let v_%s = %s[((%s) >> 1u) + 1u];\n", a.Name, a.Name, e, a.Name, a.Name, e)
+		for i := range values {
+			w := fmt.Sprintf("%c_%s", "uv"[i/2], a.Name)
+			switch {
+			case a.DType == core.Float16:
+				values[i] = fmt.Sprintf("unpack2x16float(%s).%c", w, "xy"[i%2])
+			case i%2 == 0:
+				values[i] = "bitcast<f32>(" + w + " << 16u)"
+			default:
+				values[i] = "bitcast<f32>(" + w + " & 0xffff0000u)"
+			}
+		}
+	default:
+		fmt.Fprintf(&b, "    let v_%s = %s[(%s) >> 2u];\n", a.Name, a.Name, e)
+		for i := range values {
+			values[i] = fmt.Sprintf("((v_%s >> %du) & 255u)", a.Name, 8*i)
+		}
+	}
+	for i, v := range values {
+		fmt.Fprintf(&b, "    let %s_%d = %s;\n", a.Name, i, Convert(v, a.DType, t, k))
+	}
+	return b.String()
+}
+
+// StoreVec4 returns statements that write four values from e on, a multiple of four.
+func (a *Access) StoreVec4(t expr.Type, k expr.Kind, e string, values [4]string) string {
+	var v [4]string
+	for i := range v {
+		v[i] = Encode(values[i], a.DType, t, k)
+	}
+	switch n := PerWord(a.DType); {
+	case n == 1 && a.DType.Size() == 4:
+		element := map[core.DType]string{core.Float32: "f32", core.Int32: "i32"}[a.DType]
+		return fmt.Sprintf("    %s[(%s) >> 2u] = vec4<%s>(%s);\n", a.Name, e, element, strings.Join(v[:], ", "))
+	case n == 1:
+		var b strings.Builder
+		for i := range v {
+			fmt.Fprintf(&b, "    %s[%s + %du] = %s;\n", a.Name, e, i, v[i])
+		}
+		return b.String()
+	case n == 2:
+		return fmt.Sprintf("    %s[(%s) >> 1u] = %s | (%s << 16u);\n    %s[((%s) >> 1u) + 1u] = %s | (%s << 16u);\n",
+			a.Name, e, v[0], v[1], a.Name, e, v[2], v[3])
+	}
+	return fmt.Sprintf("    %s[(%s) >> 2u] = %s | (%s << 8u) | (%s << 16u) | (%s << 24u);\n", a.Name, e, v[0], v[1], v[2], v[3])
+}
