@@ -6,29 +6,43 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/driver"
+	"github.com/plait-ml/plait/gpu/webgpu"
 )
 
 func init() {
 	core.RegisterBackend(core.Backend{Kind: "gpu", Open: open, Count: Count})
 }
 
+// drivers are those of which the process may have GPUs.
+var drivers = []driver.Driver{webgpu.Driver}
+
+// An adapter is a GPU that can be opened, and its driver.
+type adapter struct {
+	driver.Adapter
+	driver driver.Driver
+}
+
 var listed struct {
 	sync.Once
-	all, usable []native.Adapter
+	all, usable []adapter
 }
 
 // adapters lists the GPUs that can be opened. Software adapters are among them as often as PLAIT_SOFTWARE_GPU says.
-func adapters() []native.Adapter {
+func adapters() []adapter {
 	listed.Do(func() {
 		_ = os.Getenv("PLAIT_TEST_DRIVERS") // what go test's cache has seen a test read, it compares: a new driver changes this
-		listed.all = native.Adapters()
+		for _, d := range drivers {
+			for _, a := range d.Adapters() {
+				listed.all = append(listed.all, adapter{a, d})
+			}
+		}
 		for _, a := range listed.all {
 			times := 1
 			if a.Software {
 				times = environment().software
 			}
-			listed.usable = append(listed.usable, slices.Repeat([]native.Adapter{a}, times)...)
+			listed.usable = append(listed.usable, slices.Repeat([]adapter{a}, times)...)
 		}
 	})
 	return listed.usable
@@ -42,13 +56,13 @@ func Reason() string {
 	switch {
 	case Count() > 0:
 		return ""
-	case native.Unsupported != "":
-		return native.Unsupported
 	case len(listed.all) > 0:
 		return "the only adapter is " + listed.all[0].Name + ", which computes on the CPU; PLAIT_SOFTWARE_GPU=1 allows it"
 	}
-	if name, found := native.Loader(); !found {
-		return "the Vulkan loader, " + name + ", is not installed"
+	for _, d := range drivers {
+		if why := d.Missing(); why != "" {
+			return why
+		}
 	}
 	return "the Vulkan loader found no adapter: a GPU, its driver for Vulkan, or the right to use the GPU is missing"
 }
@@ -56,7 +70,13 @@ func Reason() string {
 // Leave makes every open GPU count as lost and waits until their drivers have done what they were given, ten seconds at most,
 // and reports whether they have. A C program does so before it calls exit or returns from main: a driver that is at work then may
 // crash. Go programs need not.
-func Leave() bool { return native.Leave() }
+func Leave() bool {
+	left := true
+	for _, d := range drivers {
+		left = d.Leave() && left
+	}
+	return left
+}
 
 func open(index, ordinal int) (core.Device, error) {
 	if err := environment().err; err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
@@ -20,7 +20,7 @@ const (
 
 // A batch is the commands of some calls of a stream, which go to the GPU together.
 type batch struct {
-	list    native.List
+	list    driver.List
 	params  []byte
 	last    uint64 // the last call in it
 	uploads []*stage
@@ -90,8 +90,8 @@ func (d *Device) submit(s *stream, b *batch) {
 		u.buffer.Unmap()
 	}
 	b.put(1, make([]byte, shader.MaxParamBytes)) // what the last window reaches
-	status := native.NewStatus()
-	gpu.Submit(&b.list, d.params, b.params, status)
+	status := gpu.NewStatus()
+	gpu.Submit(b.list, d.params, b.params, status)
 	d.submits.Add(1)
 	b.begun = time.Now()
 	err := gpu.TakeError()
@@ -115,9 +115,9 @@ func (d *Device) submit(s *stream, b *batch) {
 		}
 		s.ended(b)
 	})
-	maps := make([]native.Status, len(b.reads))
+	maps := make([]driver.Status, len(b.reads))
 	for i, r := range b.reads {
-		maps[i] = native.NewStatus()
+		maps[i] = gpu.NewStatus()
 		d.thread.after(maps[i], func(failed bool) {
 			defer s.ended(b)
 			var bytes []byte

@@ -8,17 +8,17 @@ import (
 	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/fusion"
-	"github.com/plait-ml/plait/gpu/native"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Device is one GPU.
 type Device struct {
 	index, ordinal int
-	adapter        native.Adapter
-	limits         native.Limits
+	adapter        adapter
+	limits         driver.Limits
 	target         shader.Device
 	thread         *driverThread
 	sync           bool // wait after each call
@@ -28,7 +28,7 @@ type Device struct {
 	staging        staging
 	pacing         pacing
 	load           softwarePacing // of a GPU made of software
-	params         *native.Buffer
+	params         driver.Buffer
 	lost           atomic.Pointer[failure]
 
 	uploads, downloads, uploaded, downloaded, dispatches, submits, fused atomic.Int64
@@ -36,7 +36,7 @@ type Device struct {
 	streams core.DeviceStreams[*stream]
 }
 
-func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
+func newDevice(index, ordinal int, a adapter) (*Device, error) {
 	o, err := startDriverThread(a)
 	if err != nil {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
@@ -44,7 +44,7 @@ func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
 	if environment().sync {
 		core.Synchronous()
 	}
-	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits, thread: o, sync: environment().sync}
+	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits(), thread: o, sync: environment().sync}
 	Benchmark()
 	d.target = shader.Device{
 		Label: d.String(), Name: a.Name, Software: a.Software, Identity: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device),
@@ -58,7 +58,7 @@ func newDevice(index, ordinal int, a native.Adapter) (*Device, error) {
 	d.programs.open(d)
 	d.fusions.Open(!environment().fusion)
 	o.do(func() {
-		d.params, err = o.gpu.NewBuffer(native.Uniform|native.CopySource|native.CopyTarget, paramsRoom, false)
+		d.params, err = o.gpu.NewBuffer(driver.Uniform|driver.CopySource|driver.CopyTarget, paramsRoom, false)
 	})
 	if err != nil {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
@@ -100,7 +100,7 @@ func (d *Device) Name() string { return d.adapter.Name }
 func (d *Device) Software() bool { return d.adapter.Software }
 
 // Limits returns what the adapter can do.
-func (d *Device) Limits() native.Limits { return d.limits }
+func (d *Device) Limits() driver.Limits { return d.limits }
 
 // MemoryLimit returns the bytes that the device may hold; 0 means what the driver gives, which it does not say beforehand.
 func (d *Device) MemoryLimit() int { return d.memory.limit }
@@ -153,7 +153,7 @@ func (d *Device) lose(err error) {
 }
 
 // driverOf returns the version of the driver where the system says it; names of software adapters have theirs.
-func driverOf(a native.Adapter) string {
+func driverOf(a adapter) string {
 	const nvidia = 0x10de
 	if a.Vendor != nvidia {
 		return ""

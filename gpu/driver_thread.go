@@ -7,13 +7,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/driver"
 )
 
 // An driverThread is the one goroutine that calls a GPU's driver, which is not safe for several: it runs what it is given, and as
 // long as something is in flight it asks the driver what has ended.
 type driverThread struct {
-	gpu     *native.GPU
+	gpu     driver.GPU
 	jobs    chan func()
 	pending []ending
 	eager   time.Duration
@@ -22,7 +22,7 @@ type driverThread struct {
 
 // An ending is something that the driver will end, and what to do then.
 type ending struct {
-	status native.Status
+	status driver.Status
 	then   func(failed bool)
 }
 
@@ -39,14 +39,14 @@ const (
 )
 
 // startDriverThread opens the GPU on the goroutine that will own it.
-func startDriverThread(a native.Adapter) (*driverThread, error) {
+func startDriverThread(a adapter) (*driverThread, error) {
 	o := &driverThread{jobs: make(chan func(), 64), eager: eager}
 	if a.Software {
 		o.eager, o.patient = eagerSoftware, true
 	}
 	opened := make(chan error)
 	go func() {
-		gpu, err := native.Open(a.Index)
+		gpu, err := a.driver.Open(a.Index)
 		o.gpu = gpu
 		opened <- err
 		if err == nil {
@@ -75,7 +75,7 @@ func (o *driverThread) do(fn func()) {
 }
 
 // after has then run on the owner when status is done. The owner calls it.
-func (o *driverThread) after(status native.Status, then func(failed bool)) {
+func (o *driverThread) after(status driver.Status, then func(failed bool)) {
 	o.pending = append(o.pending, ending{status, then})
 }
 
@@ -125,7 +125,7 @@ func (o *driverThread) run() {
 			next = max(next, min(waited/16, rest))
 		}
 		if next < time.Millisecond {
-			native.Pause(next)
+			o.gpu.Pause(next)
 			continue
 		}
 		select {

@@ -66,7 +66,7 @@ func FreeBytes(d *Device) int {
 // panics after the driver got the batch. It returns what says that each read, and the batch, has ended.
 func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
 	s := c.(*stream)
-	b := &batch{last: 1}
+	b := &batch{list: s.device.thread.gpu.NewList(), last: 1}
 	s.tail.Store(1)
 	s.taken.Store(1)
 	s.sent.Store(1)

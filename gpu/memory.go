@@ -10,7 +10,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu"
-	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
@@ -24,7 +24,7 @@ const (
 // that use them share their bind groups.
 type slab struct {
 	number int
-	buffer *native.Buffer
+	buffer driver.Buffer
 	size   int
 	free   []span // by offset, no two touch
 }
@@ -112,10 +112,10 @@ func (m *memory) grow(size int) (*slab, error) {
 	if m.limit > 0 && int(m.reserved.Load())+bytes > m.limit {
 		return nil, core.Errorf(core.MemoryError, "allocate", "%d of %d bytes are held", m.reserved.Load(), m.limit)
 	}
-	var b *native.Buffer
+	var b driver.Buffer
 	var err error
 	m.device.thread.do(func() {
-		b, err = m.device.thread.gpu.NewBuffer(native.Storage|native.CopySource|native.CopyTarget, bytes, false)
+		b, err = m.device.thread.gpu.NewBuffer(driver.Storage|driver.CopySource|driver.CopyTarget, bytes, false)
 	})
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func TestOutOfMemoryInOperations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := op.Lookup(name)
 			require.NotNil(t, r)
-			m := &maker{rng: rand.New(rand.NewPCG(1, 2)), DType: core.Float32, sliced: true, device: d}
+			m := &maker{rng: rand.New(rand.NewPCG(1, 2)), dtype: core.Float32, sliced: true, device: d}
 			_, args := m.arguments(r.Samples[0])
 			var leaves []*core.Tensor
 			for _, x := range m.gpu {

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
@@ -19,7 +19,7 @@ const (
 // A program is WGSL text and, once it was needed, its pipeline.
 type program struct {
 	buffers  int
-	pipeline *native.Pipeline
+	pipeline driver.Pipeline
 	err      error
 }
 
@@ -31,16 +31,15 @@ type groupKey struct {
 
 // programs holds what a device compiles and binds.
 type programs struct {
-	device  *Device
-	mu      sync.Mutex
-	byKey   map[shader.Key]*program
-	groups  map[groupKey]*native.Group
-	layouts [shader.MaxBuffers + 1]*native.Layout
+	device *Device
+	mu     sync.Mutex
+	byKey  map[shader.Key]*program
+	groups map[groupKey]driver.Group
 }
 
 func (p *programs) open(d *Device) {
 	p.device = d
-	p.byKey, p.groups = map[shader.Key]*program{}, map[groupKey]*native.Group{}
+	p.byKey, p.groups = map[shader.Key]*program{}, map[groupKey]driver.Group{}
 }
 
 // get returns the program of a key and the error it was compiled with; nil if it was not compiled yet.
@@ -72,8 +71,7 @@ func (p *programs) compile(name string, key any, buffers int, text string) *prog
 		fmt.Fprintf(os.Stderr, "// %v\n%s\n", key, text)
 	}
 	if g.err = p.validate(text); g.err == nil {
-		l := p.layout(buffers)
-		p.device.thread.do(func() { g.pipeline, g.err = p.device.thread.gpu.NewPipeline(l, text) })
+		p.device.thread.do(func() { g.pipeline, g.err = p.device.thread.gpu.NewPipeline(text, buffers, shader.MaxParamBytes) })
 	}
 	if g.err != nil {
 		g.err = core.Errorf(core.DeviceError, name, "%v does not take the program: %w", p.device, g.err)
@@ -81,32 +79,23 @@ func (p *programs) compile(name string, key any, buffers int, text string) *prog
 	return g
 }
 
-// layout returns the layout for n buffers. p is locked.
-func (p *programs) layout(n int) *native.Layout {
-	if p.layouts[n] == nil {
-		p.device.thread.do(func() { p.layouts[n] = p.device.thread.gpu.NewLayout(n, shader.MaxParamBytes) })
-	}
-	return p.layouts[n]
-}
-
 // group returns the bind group of whole slabs.
-func (p *programs) group(key groupKey) (*native.Group, error) {
+func (p *programs) group(key groupKey) (driver.Group, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g := p.groups[key]; g != nil {
 		return g, nil
 	}
 	d := p.device
-	buffers := make([]*native.Buffer, key.n)
+	buffers := make([]driver.Buffer, key.n)
 	d.memory.mu.Lock()
 	for i := range buffers {
 		buffers[i] = d.memory.slabs[key.slabs[i]].buffer
 	}
 	d.memory.mu.Unlock()
-	l := p.layout(key.n)
-	var g *native.Group
+	var g driver.Group
 	var err error
-	d.thread.do(func() { g, err = d.thread.gpu.NewGroup(l, d.params, shader.MaxParamBytes, buffers) })
+	d.thread.do(func() { g, err = d.thread.gpu.NewGroup(d.params, shader.MaxParamBytes, buffers) })
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,18 @@ import (
 // A maker makes the tensors of a sample twice: on the CPU, and on the GPU.
 type maker struct {
 	rng    *rand.Rand
-	DType  core.DType
+	dtype  core.DType
 	sliced bool
 	cpu    []*core.Tensor
 	gpu    []*core.Tensor
 	device core.Device
+}
+
+// newRand returns a generator for a name and a number.
+func newRand(name string, n int) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.New(rand.NewPCG(h.Sum64(), uint64(n)))
 }
 
 func (m *maker) values(s op.T, n int) []float64 {
@@ -65,7 +72,7 @@ func (m *maker) place(values []float64, d core.DType, shape []int) *core.Tensor 
 }
 
 func (m *maker) make(s op.T) (cpu, gpu *core.Tensor) {
-	d := m.DType
+	d := m.dtype
 	if s.Fixed {
 		d = s.DType
 	}
@@ -162,9 +169,7 @@ func equal(t *testing.T, want, got *core.Tensor, tolerance float64, what string)
 
 // compare runs a sample on both devices.
 func compare(t *testing.T, r *op.Row, s op.Sample, d core.DType, sliced bool, tolerance float64) {
-	h := fnv.New64a()
-	h.Write([]byte(r.Name + s.Name))
-	m := &maker{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), DType: d, sliced: sliced, device: device(t)}
+	m := &maker{rng: newRand(r.Name+s.Name, 1), dtype: d, sliced: sliced, device: device(t)}
 	cpuArgs, gpuArgs := m.arguments(s)
 	if s.Loose > 1 {
 		tolerance *= s.Loose

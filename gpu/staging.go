@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/gpu/native"
+	"github.com/plait-ml/plait/gpu/driver"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 
 // A stage is a buffer that the host can map. Only one use of it is under way at a time.
 type stage struct {
-	buffer *native.Buffer
+	buffer driver.Buffer
 	memory []byte // of one for uploads, while it is mapped
 	write  bool
 }
@@ -39,7 +39,7 @@ func (t *staging) put(u *stage) {
 	if t.free == nil {
 		t.free = map[stageKind][]*stage{}
 	}
-	k := stageKind{u.buffer.Size, u.write}
+	k := stageKind{u.buffer.Size(), u.write}
 	t.free[k] = append(t.free[k], u)
 }
 
@@ -57,11 +57,11 @@ func (t *staging) get(d *Device, size int, write bool) (*stage, error) {
 	u := &stage{write: write}
 	var err error
 	d.thread.do(func() {
-		usage := native.MapRead | native.CopyTarget
+		usage := driver.MapRead | driver.CopyTarget
 		if write {
-			usage = native.MapWrite | native.CopySource
+			usage = driver.MapWrite | driver.CopySource
 		} else if d.limits.BothWays {
-			usage |= native.MapWrite | native.CopySource
+			usage |= driver.MapWrite | driver.CopySource
 		}
 		if u.buffer, err = d.thread.gpu.NewBuffer(usage, k.size, write); err == nil && write {
 			u.memory = u.buffer.Mapped()
@@ -94,7 +94,7 @@ func (t *staging) empty(d *Device) {
 // remap makes a stage for uploads usable again once the GPU has read it. It runs on the owner.
 func (t *staging) remap(d *Device, u *stage) {
 	u.memory = nil
-	s := native.NewStatus()
+	s := d.thread.gpu.NewStatus()
 	u.buffer.Map(true, s)
 	d.thread.after(s, func(failed bool) {
 		if failed {

@@ -346,7 +346,7 @@ func (s *stream) newBatch() *batch {
 	case b := <-s.spare:
 		return b
 	default:
-		return &batch{}
+		return &batch{list: s.device.thread.gpu.NewList()}
 	}
 }
 

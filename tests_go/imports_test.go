@@ -44,7 +44,8 @@ var layers = [][]string{
 	{"gpu/kernel/matmul", "gpu/kernel/reduction", "gpu/kernel/scan"}, // which other families call
 	{"gpu/kernel/indexing"},
 	{"gpu/kernel/*"},
-	{"gpu/native"}, // above all kernels: none sees the driver
+	{"gpu/driver"}, // above all kernels: none sees it
+	{"gpu/webgpu"},
 	{"gpu", "parallel"},
 	{"capi/handle", "capi/dlpack", "capi/python"},
 	{"capi/bind"},

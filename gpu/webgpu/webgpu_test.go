@@ -1,6 +1,6 @@
 //go:build cgo && linux && amd64
 
-package native
+package webgpu
 
 import (
 	"os"
@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/gpu/driver"
 )
 
 func TestAdaptersHaveLimits(t *testing.T) {
-	list := Adapters()
+	list := Driver.Adapters()
 	if len(list) == 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("no adapter")
@@ -22,14 +24,14 @@ func TestAdaptersHaveLimits(t *testing.T) {
 	}
 	for _, a := range list {
 		require.NotEmpty(t, a.Name)
-		g, err := Open(a.Index)
+		g, err := Driver.Open(a.Index)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, g.Limits.Binding, 128<<20)
-		require.GreaterOrEqual(t, g.Limits.Bindings, 8)
+		require.GreaterOrEqual(t, g.Limits().Binding, 128<<20)
+		require.GreaterOrEqual(t, g.Limits().Bindings, 8)
 		require.NoError(t, g.TakeError())
 		g.Close()
 	}
-	_, err := Open(len(list))
+	_, err := Driver.Open(len(list))
 	require.Error(t, err)
 }
 
@@ -37,8 +39,8 @@ func TestAdaptersHaveLimits(t *testing.T) {
 func TestListingSaysNothing(t *testing.T) {
 	const role = "TEST_LISTING"
 	if os.Getenv(role) != "" {
-		for _, a := range Adapters() {
-			g, err := Open(a.Index)
+		for _, a := range Driver.Adapters() {
+			g, err := Driver.Open(a.Index)
 			require.NoError(t, err)
 			g.Close()
 		}
@@ -59,20 +61,18 @@ func TestListingSaysNothing(t *testing.T) {
 }
 
 func TestErrorsAreReportedAndNotFatal(t *testing.T) {
-	if len(Adapters()) == 0 {
+	if len(Driver.Adapters()) == 0 {
 		t.Skip("no adapter")
 	}
-	g, err := Open(0)
+	g, err := Driver.Open(0)
 	require.NoError(t, err)
 	defer g.Close()
-	l := g.NewLayout(1, 512)
-	defer l.Release()
-	_, err = g.NewPipeline(l, "fn main( {")
+	_, err = g.NewPipeline("fn main( {", 1, 512)
 	require.Error(t, err)
-	_, err = g.NewBuffer(Storage, g.Limits.Buffer+1024, false)
+	_, err = g.NewBuffer(driver.Storage, g.Limits().Buffer+1024, false)
 	require.Error(t, err)
 	require.NoError(t, g.TakeError(), "errors are told once")
-	b, err := g.NewBuffer(Storage, 1024, false)
+	b, err := g.NewBuffer(driver.Storage, 1024, false)
 	require.NoError(t, err)
 	b.Release()
 }
@@ -81,7 +81,7 @@ func TestErrorsAreReportedAndNotFatal(t *testing.T) {
 func TestNoDeviceIsOpenedAfterTheEnd(t *testing.T) {
 	const role = "TEST_LEAVE"
 	if os.Getenv(role) == "" {
-		if len(Adapters()) == 0 {
+		if len(Driver.Adapters()) == 0 {
 			t.Skip("no adapter")
 		}
 		for _, opens := range []string{"none", "some"} {
@@ -102,7 +102,7 @@ func TestNoDeviceIsOpenedAfterTheEnd(t *testing.T) {
 				defer others.Done()
 				once := sync.OnceFunc(first.Done)
 				for {
-					g, err := Open(0)
+					g, err := Driver.Open(0)
 					once()
 					if err != nil {
 						require.EqualError(t, err, "the process ends")
@@ -114,10 +114,10 @@ func TestNoDeviceIsOpenedAfterTheEnd(t *testing.T) {
 		}
 		first.Wait()
 	}
-	require.True(t, Leave())
-	require.Empty(t, Adapters())
-	_, err := Open(0)
+	require.True(t, Driver.Leave())
+	require.Empty(t, Driver.Adapters())
+	_, err := Driver.Open(0)
 	require.EqualError(t, err, "the process ends")
 	others.Wait()
-	require.True(t, Leave())
+	require.True(t, Driver.Leave())
 }

@@ -1,4 +1,4 @@
-package native
+package driver
 
 // An Adapter is a way to a GPU.
 type Adapter struct {

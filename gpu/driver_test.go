@@ -1,0 +1,76 @@
+package gpu_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
+)
+
+// The driver is the only part that another kind of GPU brings: every operation and its derivative runs on one that computes nothing.
+func TestAnotherDriverTakesEveryKernel(t *testing.T) {
+	opened, err := core.OpenDevice("fakegpu")
+	require.NoError(t, err)
+	d := opened.(*gpu.Device)
+	for _, r := range op.Rows() {
+		for i, s := range r.Samples {
+			if i > 0 && testing.Short() {
+				break
+			}
+			ctx := core.NewRankContext(0, nil)
+			core.WithContext(ctx, func() {
+				core.Tidy(func() { record(t, r, s, d, i) })
+			})
+			ctx.Free()
+		}
+	}
+	require.NoError(t, d.Synchronize())
+	programs, dispatches := gpu.Ran(d)
+	require.NotZero(t, programs)
+	require.Greater(t, dispatches, programs, "programs are used again")
+}
+
+// record runs a sample and its derivative on a device whose results mean nothing.
+func record(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, n int) {
+	m := &maker{rng: newRand(r.Name, n), dtype: core.Float32, sliced: n%2 == 1, device: d}
+	_, args := m.arguments(s)
+	context := core.CurrentContext()
+	context.SetDefaultDevice(d)
+	defer context.SetDefaultDevice(nil)
+	var roots, seeds []*core.Tensor
+	for _, y := range r.Call(args...) {
+		if err := y.Err(); err != nil {
+			ofValues(t, r, err)
+			return
+		}
+		if y.RequiresGrad() {
+			roots, seeds = append(roots, y), append(seeds, op.OnesLike(y, op.TensorOptions{}))
+		}
+	}
+	var inputs []*core.Tensor
+	for _, x := range m.gpu {
+		if x.RequiresGrad() {
+			inputs = append(inputs, x)
+		}
+	}
+	if r.NoGrad == "" && len(roots) > 0 && len(inputs) > 0 {
+		if _, err := autograd.Grad(roots, inputs, seeds, autograd.Options{AllowUnused: true}); err != nil {
+			ofValues(t, r, err)
+		}
+	}
+	if err := d.Synchronize(); err != nil {
+		ofValues(t, r, err)
+	}
+}
+
+// ofValues requires that an error is about values, which are whatever memory held, or about float64.
+func ofValues(t *testing.T, r *op.Row, err error) {
+	t.Helper()
+	var e *core.Error
+	require.ErrorAs(t, err, &e, r.Name)
+	require.NotContains(t, []core.Kind{core.DeviceError, core.StateError}, e.Kind, "%s: %v", r.Name, err)
+}

@@ -1,0 +1,136 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/driver"
+)
+
+func init() {
+	core.RegisterBackend(core.Backend{Kind: "fakegpu", Count: func() int { return 1 }, Open: func(index, ordinal int) (core.Device, error) {
+		f := &fakeDriver{}
+		return newDevice(index, ordinal, adapter{f.Adapters()[0], f})
+	}})
+}
+
+// A fakeDriver is a second kind of GPU. It takes every program and moves bytes, but computes nothing.
+type fakeDriver struct{}
+
+func (*fakeDriver) Name() string    { return "fake" }
+func (*fakeDriver) Missing() string { return "" }
+func (*fakeDriver) Leave() bool     { return true }
+
+func (*fakeDriver) Adapters() []driver.Adapter {
+	return []driver.Adapter{{Name: "fake", Backend: "none"}}
+}
+
+func (*fakeDriver) Open(int) (driver.GPU, error) { return &fakeGPU{programs: map[string]int{}}, nil }
+
+type fakeGPU struct {
+	lost     string
+	programs map[string]int // texts, and how many buffers they bind
+	runs     int
+}
+
+func (*fakeGPU) Limits() driver.Limits {
+	return driver.Limits{
+		Buffer: 1 << 30, Binding: 1 << 30, Bindings: 16, UniformAlignment: 256, UniformBinding: 1 << 16, WorkgroupStorage: 48 << 10,
+		Invocations: 1024, Workgroups: 65535, BothWays: true,
+	}
+}
+
+func (*fakeGPU) NewBuffer(_ driver.Usage, size int, _ bool) (driver.Buffer, error) {
+	return &fakeBuffer{make([]byte, size)}, nil
+}
+
+func (g *fakeGPU) NewPipeline(source string, buffers, _ int) (driver.Pipeline, error) {
+	g.programs[source] = buffers
+	return &fakePipeline{buffers}, nil
+}
+
+func (*fakeGPU) NewGroup(_ driver.Buffer, _ int, buffers []driver.Buffer) (driver.Group, error) {
+	return &fakeGroup{len(buffers)}, nil
+}
+
+func (*fakeGPU) NewList() driver.List { return &fakeList{} }
+
+func (g *fakeGPU) Submit(l driver.List, params driver.Buffer, data []byte, s driver.Status) {
+	copy(params.(*fakeBuffer).memory, data)
+	for _, run := range l.(*fakeList).commands {
+		run(g)
+	}
+	s.(*fakeStatus).done = true
+}
+
+func (*fakeGPU) NewStatus() driver.Status { return &fakeStatus{} }
+func (*fakeGPU) Poll()                    {}
+func (*fakeGPU) Pause(d time.Duration)    { time.Sleep(d) }
+func (g *fakeGPU) Lost() bool             { return g.lost != "" }
+func (g *fakeGPU) Lose(reason string)     { g.lost = reason }
+func (*fakeGPU) Close()                   {}
+
+func (g *fakeGPU) TakeError() error {
+	if g.lost != "" {
+		return errors.New(g.lost)
+	}
+	return nil
+}
+
+type fakeBuffer struct{ memory []byte }
+
+func (b *fakeBuffer) Size() int                   { return len(b.memory) }
+func (b *fakeBuffer) Map(_ bool, s driver.Status) { s.(*fakeStatus).done = true }
+func (b *fakeBuffer) Mapped() []byte              { return b.memory }
+func (b *fakeBuffer) Unmap()                      {}
+func (b *fakeBuffer) Release()                    {}
+
+type fakePipeline struct{ buffers int }
+
+func (*fakePipeline) Release() {}
+
+type fakeGroup struct{ buffers int }
+
+func (*fakeGroup) Release() {}
+
+type fakeStatus struct{ done bool }
+
+func (s *fakeStatus) Done() (done, failed bool) { return s.done, false }
+func (s *fakeStatus) Free()                     {}
+
+// A fakeList panics for what no GPU could run.
+type fakeList struct{ commands []func(g *fakeGPU) }
+
+func (l *fakeList) Len() int { return len(l.commands) }
+func (l *fakeList) Reset()   { l.commands = l.commands[:0] }
+
+func (l *fakeList) Dispatch(p driver.Pipeline, g driver.Group, params, x, y, z uint32) {
+	if bound, want := g.(*fakeGroup).buffers, p.(*fakePipeline).buffers; bound != want {
+		panic(fmt.Sprintf("%d buffers are bound to a program of %d", bound, want))
+	}
+	if params%256 != 0 || x == 0 || y == 0 || z == 0 || max(x, y, z) > 65535 {
+		panic(fmt.Sprintf("parameters at %d for a grid of %d x %d x %d", params, x, y, z))
+	}
+	l.commands = append(l.commands, func(g *fakeGPU) { g.runs++ })
+}
+
+func (l *fakeList) Copy(to driver.Buffer, toOffset int, from driver.Buffer, fromOffset, size int) {
+	l.commands = append(l.commands, func(*fakeGPU) {
+		copy(to.(*fakeBuffer).memory[toOffset:toOffset+size], from.(*fakeBuffer).memory[fromOffset:fromOffset+size])
+	})
+}
+
+func (l *fakeList) Clear(to driver.Buffer, offset, size int) {
+	l.commands = append(l.commands, func(*fakeGPU) { clear(to.(*fakeBuffer).memory[offset : offset+size]) })
+}
+
+// Ran returns how many programs a device of the fake driver has compiled, and how many dispatches it has run.
+func Ran(d *Device) (programs, dispatches int) {
+	d.thread.do(func() {
+		g := d.thread.gpu.(*fakeGPU)
+		programs, dispatches = len(g.programs), g.runs
+	})
+	return programs, dispatches
+}
