@@ -330,3 +330,18 @@ def test_a_rank_ends_with_the_error_of_its_last_step():
 
     with pytest.raises(plait.DistributedError, match="rank 0 is gone: it has returned"):
         dist.spawn(run, nprocs=2)
+
+
+def test_a_gradient_that_one_rank_has_from_passes_without_synchronisation():
+    """No rank uses the parameter in the pass that averages; yet all get the average of what has come before."""
+
+    def run(rank):
+        model = nn.ParameterList([plait.ones(2), plait.ones(2)])
+        model.forward = lambda used: sum(model[i].sum() for i in used)
+        ddp = DistributedDataParallel(model, find_unused_parameters=True)
+        with ddp.no_sync():
+            ddp([0, 1] if rank == 0 else [0]).backward()
+        ddp([0]).backward()
+        return model[1].grad.tolist()
+
+    assert on_ranks(2, run) == [[0.5, 0.5], [0.5, 0.5]]

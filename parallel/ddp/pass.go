@@ -245,7 +245,8 @@ func (r *Reducer) usedAnywhere() ([]int32, error) {
 		counts[i] = 1
 	}
 	for i, p := range r.params {
-		if p.delayed && p.Tensor.Grad() != nil {
+		// A gradient that came without synchronisation before has been averaged with this pass.
+		if (p.delayed || !r.options.StaticGraph) && p.Tensor.Grad() != nil {
 			counts[i] = 1
 		}
 	}
