@@ -188,7 +188,7 @@ func (k *castCache) get(key castKey, t *Tensor) *Tensor {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e, ok := k.casts[key]
-	if s := t.storage; !ok || e.storage != s || e.life != s.Life() || e.version != s.Version() {
+	if s := t.storage; !ok || e.storage != s || e.life != s.Generation() || e.version != s.Version() {
 		return nil
 	}
 	return e.tensor.Alias(true)
@@ -208,5 +208,5 @@ func (k *castCache) put(key castKey, t, made *Tensor) {
 	if k.casts == nil {
 		k.casts = map[castKey]cachedCast{}
 	}
-	k.casts[key] = cachedCast{t.storage.Version(), t.storage, t.storage.Life(), made.Alias(true).Keep()}
+	k.casts[key] = cachedCast{t.storage.Version(), t.storage, t.storage.Generation(), made.Alias(true).Keep()}
 }

@@ -249,9 +249,9 @@ func withDerived(change func(*Context), fn func()) {
 // returned, when the derivative asks for the value. It returns a tensor, or a new reference to one, that is released
 // after use.
 type SavedHooks struct {
-	Pack    func(*Tensor) any
-	Unpack  func(any) *Tensor
-	Foreign *Foreign // whose hooks they are, if they belong to another language
+	Pack     func(*Tensor) any
+	Unpack   func(any) *Tensor
+	External *ExternalSaver // whose hooks they are, if they belong to another language
 }
 
 // WithSavedHooks runs fn with h applied to everything that nodes recorded in it save.

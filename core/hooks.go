@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// A Hook runs on a gradient during backward. Its result, if not nil, replaces the gradient. A hook with Foreign set
+// A Hook runs on a gradient during backward. Its result, if not nil, replaces the gradient. A hook with External set
 // belongs to another language: backward hands it to its caller.
 type Hook struct {
-	Fn      func(grad *Tensor) *Tensor
-	Foreign uint64
+	Fn       func(grad *Tensor) *Tensor
+	External uint64
 	// Drop, if not nil, runs once: when the hook was removed, or what it was registered on has gone.
 	Drop func()
 }
@@ -17,9 +17,9 @@ type Hook struct {
 // A NodeHook runs during backward before a node, on the gradients of its outputs, or after it, on those of its inputs.
 // Its result, if not nil, replaces them. after has the gradients of the outputs for a hook that runs after the node.
 type NodeHook struct {
-	Fn      func(grads, after []*Tensor) []*Tensor
-	Foreign uint64
-	Drop    func() // as of a [Hook]
+	Fn       func(grads, after []*Tensor) []*Tensor
+	External uint64
+	Drop     func() // as of a [Hook]
 }
 
 func (h Hook) dropped() {

@@ -24,8 +24,8 @@ type Node struct {
 	Floats []float64
 	Any    any
 
-	// Foreign names a derivative that belongs to another language: backward hands it to its caller.
-	Foreign uint64
+	// External names a derivative that belongs to another language: backward hands it to its caller.
+	External uint64
 
 	deriv   Deriv
 	leaf    *History // of an accumulating node
@@ -41,8 +41,8 @@ type Node struct {
 	refs    atomicCount
 	outputs int32
 	freed   bool
-	// foreignSaved says that some of saved may be another language's.
-	foreignSaved bool
+	// externalSaved says that some of saved may be another language's.
+	externalSaved bool
 
 	edgeBuf [2]Edge
 	metaBuf [2]valueMeta

@@ -95,8 +95,8 @@ func (n *Node) Keeping(fn func(h *History, index int)) {
 	}
 }
 
-// Stand returns a tensor with one element's memory that stands for output index of the node where a backward pass begins.
-func (n *Node) Stand(index int) (*Tensor, error) {
+// Placeholder returns a tensor with one element's memory that stands for output index of the node where a backward pass begins.
+func (n *Node) Placeholder(index int) (*Tensor, error) {
 	m := CurrentMode()
 	dev, err := m.Context().DefaultDevice()
 	if err != nil {

@@ -69,7 +69,7 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 			s.hooks = hooks
 			v := t.Detach().Keep()
 			s.packed, s.isPacked = hooks.Pack(v), true
-			n.foreignSaved = n.foreignSaved || hooks.Foreign != nil
+			n.externalSaved = n.externalSaved || hooks.External != nil
 			if s.packed != any(v) {
 				v.Release()
 			}
@@ -138,7 +138,7 @@ func (n *Node) Freed() bool {
 
 // unpack returns saved value i as a tensor, with its history if the derivative itself is to be recorded. given are the
 // values of another language.
-func (n *Node) unpack(i int, m Mode, given map[*ForeignValue]*Tensor) (*Tensor, error) {
+func (n *Node) unpack(i int, m Mode, given map[*ExternalValue]*Tensor) (*Tensor, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.freed {
@@ -160,7 +160,7 @@ func (n *Node) unpack(i int, m Mode, given map[*ForeignValue]*Tensor) (*Tensor, 
 	var t *Tensor
 	if s.isPacked {
 		var u *Tensor
-		if f, ok := s.packed.(*ForeignValue); ok && given[f] != nil {
+		if f, ok := s.packed.(*ExternalValue); ok && given[f] != nil {
 			u = given[f].Alias(false)
 		} else {
 			u = s.hooks.Unpack(s.packed)

@@ -73,7 +73,7 @@ func makeStorage(s Stream, m Memory, bytes int, cat Category, free func()) *Stor
 	if st.version.Load() != 0 {
 		st.version.Store(0)
 	}
-	st.isForeign(len(h.uses) > 0)
+	st.setForeign(len(h.uses) > 0)
 	h.count(1)
 	h.live.set(true)
 	return st
@@ -173,7 +173,7 @@ func (s *Storage) Release() {
 		panic("core: storage released more often than retained")
 	}
 	s.epoch++ // a failure stays: calls on their way know the old epoch, and must not take the contents for sound
-	s.isForeign(false)
+	s.setForeign(false)
 	if h := s.held; h.untrack() {
 		if h.free == nil {
 			h.giveBack(s)
@@ -201,8 +201,8 @@ func (s *Storage) Device() Device { return s.held.home.Device() }
 // Version returns how often the contents were changed in place.
 func (s *Storage) Version() uint32 { return s.version.Load() }
 
-// Life returns which life of the storage this is: a storage whose last reference was released is used again for other contents.
-func (s *Storage) Life() uint32 { return s.epoch }
+// Generation returns which use of the storage this is: a storage whose last reference was released is used again for other contents.
+func (s *Storage) Generation() uint32 { return s.epoch }
 
 // BumpVersion records a change in place.
 func (s *Storage) BumpVersion() { s.version.Add(1) }
@@ -229,7 +229,7 @@ func (s *Storage) SetCategory(cat Category) {
 
 // Empty gives the memory back and leaves the storage without any. Using a tensor on it is an error until Refill.
 func (s *Storage) Empty() {
-	s.isForeign(false)
+	s.setForeign(false)
 	if s.held.untrack() {
 		s.held.giveBack(nil)
 	}
@@ -251,7 +251,7 @@ func (s *Storage) Refill() error {
 	}
 	if old := m.storage; old != nil {
 		h.uses, old.held.uses, m.storage = old.held.uses, nil, nil
-		s.isForeign(len(h.uses) > 0)
+		s.setForeign(len(h.uses) > 0)
 	}
 	h.memory = m
 	s.epoch++
@@ -260,8 +260,8 @@ func (s *Storage) Refill() error {
 	return nil
 }
 
-// isForeign sets whether other streams than home use the memory, which is seldom news.
-func (s *Storage) isForeign(yes bool) {
+// setForeign sets whether other streams than home use the memory, which is seldom news.
+func (s *Storage) setForeign(yes bool) {
 	if s.foreign.load() != yes {
 		s.foreign.store(yes)
 	}
@@ -291,7 +291,7 @@ func (s *Storage) use(by Stream, write bool, waits []Event) []Event {
 		waits = append(waits, h.home.Record())
 		h.uses = append(h.uses, foreignUse{event: by.Next(), write: write})
 	}
-	s.isForeign(len(h.uses) > 0)
+	s.setForeign(len(h.uses) > 0)
 	return waits
 }
 

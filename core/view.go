@@ -45,7 +45,7 @@ func (t *Tensor) current() *History {
 	node.retain()
 	v.base.mu.Unlock()
 	// The base was changed: the view's value is now a part of the base's new value.
-	n := RegenerateView(node, index, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset, t)
+	n := viewNode(node, index, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset, t)
 	node.Release()
 	fresh := &History{dtype: t.dtype, shape: t.shape, node: n}
 	fresh.refs.set(1)
@@ -73,9 +73,13 @@ func (v *viewOf) stale() bool {
 	return v.base.node != nil && v.base.rebased != v.made()
 }
 
-// RegenerateView makes the node that takes view out of the value that base's output index produces. Package op sets it,
-// since the derivative is built from operations.
-var RegenerateView func(base *Node, index int, dtype DType, shape, strides []int, offset int, view *Tensor) *Node
+// A ViewNode makes the node that takes view out of the value that base's output index produces.
+type ViewNode func(base *Node, index int, dtype DType, shape, strides []int, offset int, view *Tensor) *Node
+
+var viewNode ViewNode
+
+// SetViewNode says how such nodes are made. Package op calls it once, since the derivative is built from operations.
+func SetViewNode(fn ViewNode) { viewNode = fn }
 
 // MarkView records that t is a view of u's storage, so that operations in place through one are seen by the other.
 func (t *Tensor) MarkView(u *Tensor) {

@@ -321,7 +321,7 @@ func HookAdd(t Tensor, key int64) (status Object) {
 	if hooks == nil {
 		return failf(core.StateError, "register_hook", "the tensor does not require a gradient")
 	}
-	return handle.AddObject(&hook{hooks.Add(core.Hook{Foreign: uint64(key), Drop: func() { drop(key) }})})
+	return handle.AddObject(&hook{hooks.Add(core.Hook{External: uint64(key), Drop: func() { drop(key) }})})
 }
 
 // HookAddPost makes backward call the function with the given key once the gradient of a leaf is final.
@@ -331,7 +331,7 @@ func HookAddPost(t Tensor, key int64) (status Object) {
 	if err := v.Usable("register_post_accumulate_grad_hook"); err != nil {
 		return failure(err)
 	}
-	return handle.AddObject(&hook{v.PostAccumulateHooks().Add(core.Hook{Foreign: uint64(key), Drop: func() { drop(key) }})})
+	return handle.AddObject(&hook{v.PostAccumulateHooks().Add(core.Hook{External: uint64(key), Drop: func() { drop(key) }})})
 }
 
 // HooksOutlive returns 1 if hooks that were registered on a tensor may be called after it was released, because others know its place

@@ -39,7 +39,7 @@ func NodeNew(name string, key int64, inputs Tensors, n int64) (status Object) {
 	}
 	core.WithSavedHooks(hooks, func() {
 		node = core.NewNode(core.CurrentMode(), name, nil, list...)
-		node.Foreign = uint64(key)
+		node.External = uint64(key)
 		node.Save(some)
 	})
 	return handle.AddObject(node)

@@ -65,7 +65,7 @@ func EdgeTensor(h Object, index int64) (status Tensor) {
 	if n == nil || index < 0 || index >= int64(n.Outputs()) {
 		return failf(core.ValueError, "gradient_edge", "there is no output %d of such a node", index)
 	}
-	t, err := n.Stand(int(index))
+	t, err := n.Placeholder(int(index))
 	if err != nil {
 		return failure(err)
 	}
@@ -91,7 +91,7 @@ func NodeID(h Object) int64 {
 // NodeKey returns the key of the function that is the node's derivative, as [NodeNew] got it, or 0.
 func NodeKey(h Object) int64 {
 	if n := node(h); n != nil {
-		return int64(n.Foreign)
+		return int64(n.External)
 	}
 	return 0
 }
@@ -144,7 +144,7 @@ func NodeHookAdd(h Object, key int64, after bool) Object {
 	if after {
 		list = n.PostHooks()
 	}
-	return handle.AddObject(&hook{list.Add(core.NodeHook{Foreign: uint64(key), Drop: func() { drop(key) }})})
+	return handle.AddObject(&hook{list.Add(core.NodeHook{External: uint64(key), Drop: func() { drop(key) }})})
 }
 
 // BackwardRuns returns 1 if a pass comes to a node, or has, else 0.

@@ -7,15 +7,15 @@ import (
 
 // savedHooks are hooks of the caller's on what nodes save.
 type savedHooks struct {
-	foreign *core.Foreign
+	foreign *core.ExternalSaver
 	context *core.Context
 }
 
 // packing is the status of a function that did its work, whose nodes saved values that the caller is to pack.
 type packing struct {
-	of     *core.Foreign
+	of     *core.ExternalSaver
 	status int64 // what the function returns
-	value  *core.ForeignValue
+	value  *core.ExternalValue
 }
 
 func (*packing) Error() string { return "saved values wait to be packed" }
@@ -25,10 +25,10 @@ const packingKind = 100
 
 // packed returns status, or, if values wait to be packed, one that says so.
 func packed(status int64) int64 {
-	if !core.ForeignWaiting() {
+	if !core.ExternalWaiting() {
 		return status
 	}
-	return handle.AddError(&packing{of: core.CurrentContext().SavedHooks().Foreign, status: status})
+	return handle.AddError(&packing{of: core.CurrentContext().SavedHooks().External, status: status})
 }
 
 // SavedHooksPush makes what nodes recorded by the calling thread save go through the caller: a function of which a node
@@ -36,7 +36,7 @@ func packed(status int64) int64 {
 // [BackwardStep]. [Dropped] returns the keys of values that nobody needs any more. It is ended by [SavedHooksPop].
 func SavedHooksPush() (status Object) {
 	defer protect("saved_tensors_hooks", &status)
-	f := &core.Foreign{Drop: func(key uint64) { drop(int64(key)) }}
+	f := &core.ExternalSaver{Drop: func(key uint64) { drop(int64(key)) }}
 	h := &savedHooks{foreign: f, context: core.CurrentContext().Hooked(f.Hooks())}
 	core.SwapMode(core.CurrentMode().WithContext(h.context))
 	return handle.AddObject(h)

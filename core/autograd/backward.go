@@ -140,7 +140,7 @@ func RunHook(h core.Hook, want Want, grad func() *core.Tensor, then func(replace
 				return nil, nil
 			}
 			if h.Fn == nil {
-				return &Request{Node: p.node, ID: h.Foreign, What: want, Grads: []*core.Tensor{g}}, nil
+				return &Request{Node: p.node, ID: h.External, What: want, Grads: []*core.Tensor{g}}, nil
 			}
 			if out = h.Fn(g); out != nil {
 				out.Keep()

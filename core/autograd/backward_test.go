@@ -168,11 +168,11 @@ func TestHooks(t *testing.T) {
 func TestForeignNodesAndHooksSuspendTheRun(t *testing.T) {
 	x := leaf(3)
 	n := core.NewNode(core.CurrentMode(), "python_function", nil, x)
-	n.Foreign = 42
+	n.External = 42
 	y := core.FromSlice([]float64{9})
 	n.Attach(y, 0)
 	n.Release()
-	x.TensorHooks().Add(core.Hook{Foreign: 7})
+	x.TensorHooks().Add(core.Hook{External: 7})
 	z := op.Mul(y, y)
 	require.ErrorContains(t, autograd.BackwardWith([]*core.Tensor{z}, nil, autograd.Options{RetainGraph: true}), "another language")
 	r, err := autograd.NewRun([]*core.Tensor{z}, nil, autograd.Options{})

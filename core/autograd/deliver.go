@@ -53,7 +53,7 @@ func (r *Run) finishNode(n *core.Node) {
 		work = work[:len(work)-1]
 		s := r.states[n]
 		// A foreign function may make gradients out of none: it is asked for as if zeros had arrived.
-		if n.Foreign != 0 || slices.ContainsFunc(s.grads, func(g *core.Tensor) bool { return g != nil }) {
+		if n.External != 0 || slices.ContainsFunc(s.grads, func(g *core.Tensor) bool { return g != nil }) {
 			r.offer(n)
 			continue
 		}

@@ -10,10 +10,10 @@ import (
 type pending struct {
 	node   *core.Node
 	mode   core.Mode
-	grads  []*core.Tensor                      // of the outputs, then, after the derivative, of the inputs
-	given  []*core.Tensor                      // of the outputs, after the derivative, where hooks want to see them
-	summed []int                               // the inputs of which grads include what had arrived
-	saved  map[*core.ForeignValue]*core.Tensor // values of another language
+	grads  []*core.Tensor                       // of the outputs, then, after the derivative, of the inputs
+	given  []*core.Tensor                       // of the outputs, after the derivative, where hooks want to see them
+	summed []int                                // the inputs of which grads include what had arrived
+	saved  map[*core.ExternalValue]*core.Tensor // values of another language
 	stages []stage
 	answer []*core.Tensor
 	lent   *core.History // whose gradient a hook of the caller's has
@@ -69,7 +69,7 @@ func (r *Run) begin(n *core.Node) {
 			then(postStage(leaf, h))
 		}
 	} else {
-		if values := n.ForeignValues(); len(values) > 0 {
+		if values := n.ExternalValues(); len(values) > 0 {
 			then(savedStage(values))
 		}
 		then(r.derive)
@@ -114,9 +114,9 @@ func (r *Run) capture(p *pending) (*Request, error) {
 // derive runs the node's derivative.
 func (r *Run) derive(p *pending) (*Request, error) {
 	n := p.node
-	if n.Foreign != 0 {
+	if n.External != 0 {
 		if !p.asked {
-			return &Request{Node: n, ID: n.Foreign, What: WantDerivative, Grads: p.grads}, nil
+			return &Request{Node: n, ID: n.External, What: WantDerivative, Grads: p.grads}, nil
 		}
 		p.asked = false
 		if len(p.answer) != len(n.Edges()) {

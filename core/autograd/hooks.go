@@ -18,7 +18,7 @@ func hookStage(i int, h core.Hook, want Want) stage {
 		case h.Fn != nil:
 			replacement = h.Fn(g)
 		case !p.asked:
-			return &Request{Node: p.node, ID: h.Foreign, What: want, Grads: []*core.Tensor{g}}, nil
+			return &Request{Node: p.node, ID: h.External, What: want, Grads: []*core.Tensor{g}}, nil
 		default:
 			p.asked = false
 			if len(p.answer) > 0 {
@@ -37,7 +37,7 @@ func nodeHookStage(h core.NodeHook, want Want) stage {
 		case h.Fn != nil:
 			replacements = h.Fn(p.grads, p.given)
 		case !p.asked:
-			return &Request{Node: p.node, ID: h.Foreign, What: want, Grads: p.grads, After: p.given}, nil
+			return &Request{Node: p.node, ID: h.External, What: want, Grads: p.grads, After: p.given}, nil
 		default:
 			p.asked = false
 			replacements, p.answer = p.answer, nil
@@ -94,7 +94,7 @@ func postStage(leaf *core.History, h core.Hook) stage {
 			}
 		case !p.asked:
 			p.lent = leaf
-			return &Request{Node: p.node, ID: h.Foreign, What: WantPostHook, Grads: []*core.Tensor{leaf.BorrowGrad()}}, nil
+			return &Request{Node: p.node, ID: h.External, What: WantPostHook, Grads: []*core.Tensor{leaf.BorrowGrad()}}, nil
 		default:
 			p.asked = false
 			p.returnLent()
@@ -104,7 +104,7 @@ func postStage(leaf *core.History, h core.Hook) stage {
 }
 
 // savedStage gets saved values of another language from the caller.
-func savedStage(values []*core.ForeignValue) stage {
+func savedStage(values []*core.ExternalValue) stage {
 	return func(p *pending) (*Request, error) {
 		if !p.asked {
 			q := &Request{Node: p.node, What: WantSaved}
@@ -117,7 +117,7 @@ func savedStage(values []*core.ForeignValue) stage {
 		if len(p.answer) != len(values) || slices.Contains(p.answer, nil) {
 			return nil, core.Errorf(core.TypeError, p.node.Name, "want %d tensors for as many saved values, got %d", len(values), len(p.answer))
 		}
-		p.saved = map[*core.ForeignValue]*core.Tensor{}
+		p.saved = map[*core.ExternalValue]*core.Tensor{}
 		for i, v := range values {
 			p.saved[v] = p.answer[i]
 		}

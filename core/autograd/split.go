@@ -104,7 +104,7 @@ func (r *Run) divide(order []*core.Node) {
 
 // divisible reports whether n's derivative may run once for some of its inputs and once for the others.
 func divisible(n *core.Node) bool {
-	return n.Foreign == 0 && n.Leaf() == nil && !n.Packed() && !(n.HasHooks() && n.PostHooks().Len() > 0)
+	return n.External == 0 && n.Leaf() == nil && !n.Packed() && !(n.HasHooks() && n.PostHooks().Len() > 0)
 }
 
 // halves reports whether n, which runs now, is to run again for other inputs.

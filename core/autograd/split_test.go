@@ -137,7 +137,7 @@ func TestHooksRunOnceInDividedWalks(t *testing.T) {
 func TestForeignValuesAreAskedForOnce(t *testing.T) {
 	w := op.Rand(4, 4).SetRequiresGrad(true)
 	x := op.Rand(3, 4).SetRequiresGrad(true)
-	f := &core.Foreign{Drop: func(uint64) {}}
+	f := &core.ExternalSaver{Drop: func(uint64) {}}
 	var y *core.Tensor
 	core.WithSavedHooks(f.Hooks(), func() { y = op.Sum(op.Linear(x, w, nil), nil, false) })
 	kept := map[uint64]*core.Tensor{}

@@ -169,11 +169,11 @@ func copySliceDeriv(d *core.Derivation) {
 
 func init() {
 	// The node of a view whose base was changed in place after the view was made.
-	core.RegenerateView = func(base *core.Node, index int, dtype core.DType, shape, strides []int, offset int, view *core.Tensor) *core.Node {
+	core.SetViewNode(func(base *core.Node, index int, dtype core.DType, shape, strides []int, offset int, view *core.Tensor) *core.Node {
 		base.Retain()
 		n := core.NewNodeWithEdges(core.CurrentMode(), "as_strided", asStridedDeriv, []core.Edge{{Node: base, Index: index}})
 		n.SetInputMeta(0, dtype, shape)
 		n.Any = &slice{baseShape: shape, baseStrides: strides, shape: view.Shape(), strides: view.Strides(), offset: view.Offset() - offset}
 		return n
-	}
+	})
 }

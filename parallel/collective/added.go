@@ -71,9 +71,9 @@ func (c *chunk) add() {
 		call := stream.Begin(addScaledKernel, j.name)
 		call.AddWaits(pending(j.reads[r])...)
 		call.AddWaits(pending(j.writes[r])...)
-		call.OutLent(j.loan(a.outs[0]), j.piece(a.outs[0]).From+a.from, a.n)
+		call.OutBorrowed(j.loan(a.outs[0]), j.piece(a.outs[0]).From+a.from, a.n)
 		call.InMemory(c.rooms[r].Memory, core.Float32, a.at/core.Float32.Size(), a.n)
-		call.InLent(j.loan(*a.added), j.piece(*a.added).From+a.from, a.n).Float(scale)
+		call.InBorrowed(j.loan(*a.added), j.piece(*a.added).From+a.from, a.n).Float(scale)
 		call.Placed = func(done core.Event) { j.last[r] = done }
 		stream.Launch(call)
 	}

@@ -57,7 +57,7 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 	posts := []*post{send, recv}
 	pair := c.pair(from.Device(), to.Device())
 	for i, s := range []*streams{pair.from, pair.to} {
-		if err := posts[i].lend(s); err != nil {
+		if err := posts[i].borrow(s); err != nil {
 			for _, p := range posts[:i+1] {
 				p.work.settle(nil, err)
 				p.work.refused()
@@ -72,7 +72,7 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 	}
 	call := recv.stream.Begin(combineKernel, name)
 	call.AddWaits(foreign(append(send.waits, recv.waits...), posts)...)
-	call.InLent(send.ins[0], 0, n).OutLent(recv.outs[0], 0, n).Int(combine.Copy).Float(0)
+	call.InBorrowed(send.ins[0], 0, n).OutBorrowed(recv.outs[0], 0, n).Int(combine.Copy).Float(0)
 	recv.stream.Launch(call)
 	end := []core.Event{recv.stream.Record()}
 	send.work.settle(end, nil)

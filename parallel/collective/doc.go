@@ -2,7 +2,7 @@
 // process.
 //
 // The path of one collective: every rank of a [Group] calls the same method. The call lends the rank's tensors to the group
-// ([core.Lend]), so that whatever is launched on them later waits, and returns a [Work] at once. The backend brings the
+// ([core.Borrow]), so that whatever is launched on them later waits, and returns a [Work] at once. The backend brings the
 // calls of all ranks together by their sequence number and checks that they agree; the rank that comes last makes the plan
 // ([steps]) and launches it on the communication streams of the ranks, behind everything that was launched on any of the
 // tensors before. Nobody waits but for errors.

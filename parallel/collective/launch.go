@@ -107,11 +107,11 @@ func relayed(j *job, through *relay) {
 func (s *step) fill(c *core.Call, posts []*post) {
 	for _, src := range s.ins {
 		p := posts[src.rank]
-		c.InLent(p.ins[src.piece], p.op.Ins[src.piece].From+s.from, s.n)
+		c.InBorrowed(p.ins[src.piece], p.op.Ins[src.piece].From+s.from, s.n)
 	}
 	for _, dst := range s.outs {
 		p := posts[dst.rank]
-		c.OutLent(p.outs[dst.piece], p.op.Outs[dst.piece].From+s.from, s.n)
+		c.OutBorrowed(p.outs[dst.piece], p.op.Outs[dst.piece].From+s.from, s.n)
 	}
 	c.Int(s.op).Float(s.divisor)
 }

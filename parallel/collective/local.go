@@ -161,7 +161,7 @@ func (l *local) Start(o *Operation) *Work {
 	p.work.spin, p.work.place, p.work.group = spinOf(len(l.meeting.ranks)), l, o.group
 	l.notice()
 	l.meeting.records[l.rank].add(o, p.work)
-	if err := p.lend(l.streams); err != nil {
+	if err := p.borrow(l.streams); err != nil {
 		p.work.settle(nil, err)
 		// The others must not wait for what will not come.
 		if o.Seq != 0 {

@@ -94,7 +94,7 @@ func (m *meeting) transfer(send, recv *post) {
 	}
 	c := stream.Begin(combineKernel, "recv")
 	c.AddWaits(waits...)
-	c.InLent(send.ins[0], from.From, from.N).OutLent(recv.outs[0], to.From, to.N).Int(combine.Copy).Float(0)
+	c.InBorrowed(send.ins[0], from.From, from.N).OutBorrowed(recv.outs[0], to.From, to.N).Int(combine.Copy).Float(0)
 	stream.Launch(c)
 	end := []core.Event{stream.Record()}
 	send.work.settle(end, nil)

@@ -17,10 +17,10 @@ type post struct {
 	lane   lane        // if the host cannot address the tensors
 	made   core.Event  // after which nothing that was launched uses the tensors; nil means all
 	waits  []core.Event
-	reads  []core.Event // those of waits that the pieces in need
-	writes []core.Event // and those that the pieces out do
-	ins    []*core.Loan // of the pieces
-	outs   []*core.Loan
+	reads  []core.Event     // those of waits that the pieces in need
+	writes []core.Event     // and those that the pieces out do
+	ins    []*core.Borrowed // of the pieces
+	outs   []*core.Borrowed
 	timer  *time.Timer // of send and recv
 }
 
@@ -37,15 +37,15 @@ func (p *post) stop() {
 }
 
 // lend takes the post's tensors on loan and finds the stream of its device.
-func (p *post) lend(streams *streams) error {
+func (p *post) borrow(streams *streams) error {
 	name, end := p.op.name(), p.work.Event()
-	loans := map[*core.Tensor]*core.Loan{}
-	lend := func(pieces []Piece, made core.Event, waits *[]core.Event, write bool) (list []*core.Loan, err error) {
-		seen := map[*core.Loan]bool{}
+	loans := map[*core.Tensor]*core.Borrowed{}
+	lend := func(pieces []Piece, made core.Event, waits *[]core.Event, write bool) (list []*core.Borrowed, err error) {
+		seen := map[*core.Borrowed]bool{}
 		for _, piece := range pieces {
 			loan := loans[piece.Tensor]
 			if loan == nil || write && !slices.Contains(p.work.written, loan) {
-				made, err := core.LendMade(name, piece.Tensor, made, end, write)
+				made, err := core.BorrowMade(name, piece.Tensor, made, end, write)
 				if err != nil {
 					return nil, err
 				}

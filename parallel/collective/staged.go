@@ -115,7 +115,7 @@ func (j *job) piece(s source) *Piece {
 	return &j.posts[s.rank].op.Ins[s.piece]
 }
 
-func (j *job) loan(s source) *core.Loan {
+func (j *job) loan(s source) *core.Borrowed {
 	if s.out {
 		return j.posts[s.rank].outs[s.piece]
 	}
@@ -372,7 +372,7 @@ func (j *job) copy(p *part, out source) {
 	call := stream.Begin(copyKernel, j.name)
 	call.AddWaits(pending(j.reads[in.rank])...)
 	call.AddWaits(pending(j.writes[out.rank])...)
-	call.OutLent(j.loan(out), j.piece(out).From+p.from, p.n).InLent(j.loan(in), j.piece(in).From+p.from, p.n)
+	call.OutBorrowed(j.loan(out), j.piece(out).From+p.from, p.n).InBorrowed(j.loan(in), j.piece(in).From+p.from, p.n)
 	call.Placed = func(done core.Event) {
 		j.last[out.rank] = done
 		if in.rank != out.rank {

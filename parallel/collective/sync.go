@@ -112,7 +112,7 @@ func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made
 		}
 	}
 	for d, p := range posts {
-		if err := p.lend(streamsOf(core.CurrentContext().Rank(), d)); err != nil {
+		if err := p.borrow(streamsOf(core.CurrentContext().Rank(), d)); err != nil {
 			for _, q := range posts[:d+1] {
 				q.work.settle(nil, err)
 				q.work.refused()

@@ -37,11 +37,11 @@ type Work struct {
 	waited time.Time   // since when the rank waits
 
 	mu       sync.Mutex
-	after    core.Event   // the end of what the rank does with the result, if anything
-	loans    []*core.Loan // of this rank's tensors
-	written  []*core.Loan // those that the work writes to
-	payloads [][]byte     // of an exchange
-	source   int          // of a recv: who sent
+	after    core.Event       // the end of what the rank does with the result, if anything
+	loans    []*core.Borrowed // of this rank's tensors
+	written  []*core.Borrowed // those that the work writes to
+	payloads [][]byte         // of an exchange
+	source   int              // of a recv: who sent
 }
 
 // An outcome is how a work ends. A storage keeps it for as long as its memory may be in use, so it must not know the storages:

@@ -33,7 +33,7 @@ func (u *Unit) note() core.Event {
 		if s == nil || s.Stream() != u.stream {
 			return nil
 		}
-		if now := (contents{s, s.Life(), s.Version()}); now != p.known {
+		if now := (contents{s, s.Generation(), s.Version()}); now != p.known {
 			p.known, changed = now, true
 		}
 	}

@@ -80,7 +80,7 @@ func (u *Unit) reveal(o SummonOptions) error {
 	}
 	for _, p := range u.params {
 		if o.Device != nil && o.Device != u.device {
-			if err := p.lend(o.Device); err != nil {
+			if err := p.borrow(o.Device); err != nil {
 				return err
 			}
 		}
@@ -93,7 +93,7 @@ func (u *Unit) reveal(o SummonOptions) error {
 }
 
 // lend puts a copy of the full parameter, on another device, in the module's place of it.
-func (p *parameter) lend(dev core.Device) (err error) {
+func (p *parameter) borrow(dev core.Device) (err error) {
 	core.NoGrad(func() {
 		core.WithCategory(core.Communication, func() {
 			copied := op.ToDevice(p.tensor.Detach(), dev).Keep()

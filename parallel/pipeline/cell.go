@@ -93,7 +93,7 @@ func (c *cell) receive() error {
 	defer node.Release()
 	for i := range c.inputs {
 		if c.inputs[i].RequiresGrad() {
-			first, err := node.Stand(i)
+			first, err := node.Placeholder(i)
 			if err != nil {
 				return err
 			}
@@ -208,7 +208,7 @@ func (s *Step) pass(a Action, c *cell, outs []*core.Tensor) error {
 func stand(t *core.Tensor) (*core.Tensor, error) {
 	e := t.History().Edge()
 	defer e.Node.Release()
-	root, err := e.Node.Stand(e.Index)
+	root, err := e.Node.Placeholder(e.Index)
 	if err != nil {
 		return nil, err
 	}

@@ -75,11 +75,11 @@ func (m *marks) end(i int, a Action, outs []*core.Tensor) {
 		}
 	}
 	c := s.Begin(-1, "pipeline")
-	var loans []core.Loan
+	var loans []core.Borrowed
 	c.Placed = func(done core.Event) {
 		m.done[i] = done
 		for _, v := range views {
-			if l, err := core.Lend("pipeline", v, done, false); err == nil {
+			if l, err := core.Borrow("pipeline", v, done, false); err == nil {
 				loans = append(loans, l)
 			}
 		}

@@ -11,14 +11,14 @@ import (
 
 func TestValuesOfAnotherLanguageAreAskedFor(t *testing.T) {
 	var dropped []uint64
-	f := &core.Foreign{Drop: func(key uint64) { dropped = append(dropped, key) }}
+	f := &core.ExternalSaver{Drop: func(key uint64) { dropped = append(dropped, key) }}
 	x := leaf(3)
 	var y *core.Tensor
 	core.WithSavedHooks(f.Hooks(), func() {
 		y = op.Mul(x, x)
-		require.True(t, core.ForeignWaiting())
+		require.True(t, core.ExternalWaiting())
 	})
-	require.False(t, core.ForeignWaiting(), "it is the thread's own hooks that count")
+	require.False(t, core.ExternalWaiting(), "it is the thread's own hooks that count")
 	kept := map[uint64]*core.Tensor{}
 	for v := f.Next(); v != nil; v = f.Next() {
 		key := uint64(len(kept) + 1)
@@ -58,7 +58,7 @@ func TestValuesOfAnotherLanguageAreAskedFor(t *testing.T) {
 }
 
 func TestValuesThatNobodyPackedStay(t *testing.T) {
-	f := &core.Foreign{Drop: func(uint64) { t.Error("nothing was packed") }}
+	f := &core.ExternalSaver{Drop: func(uint64) { t.Error("nothing was packed") }}
 	x := leaf(0)
 	var y *core.Tensor
 	core.WithSavedHooks(f.Hooks(), func() { y = op.Exp(x) })

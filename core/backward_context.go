@@ -11,7 +11,7 @@ type Derivation struct {
 	out   []*Tensor
 	err   error
 
-	unpacked map[*ForeignValue]*Tensor
+	unpacked map[*ExternalValue]*Tensor
 	returned func(e Edge) bool
 	arrivals func(n *Node, i int) (g *Tensor, alone bool)
 	arrived  []bool // for which inputs Arrived returned a gradient
@@ -118,7 +118,7 @@ func (d *Derivation) Returns(fn func(e Edge) bool) { d.returned = fn }
 // nobody else: no hook, no tensor that keeps it, no caller. It may then have strides that users do not expect.
 func (d *Derivation) Hidden(n *Node, i int) bool {
 	e := n.edges[i]
-	if d.returned == nil || e.Node == nil || e.Node.leaf != nil || e.Node.Foreign != 0 {
+	if d.returned == nil || e.Node == nil || e.Node.leaf != nil || e.Node.External != 0 {
 		return false
 	}
 	return !n.HasHooks() && !e.Node.HasHooks() && !d.returned(e)

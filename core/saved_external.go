@@ -5,43 +5,43 @@ import (
 	"sync/atomic"
 )
 
-// Foreign are hooks on saved values that belong to another language, which is never called: what nodes save waits in a
-// queue until the caller takes it, with [Foreign.Next], and says which key stands for it; a backward pass asks its caller
+// ExternalSaver are hooks on saved values that belong to another language, which is never called: what nodes save waits in a
+// queue until the caller takes it, with [ExternalSaver.Next], and says which key stands for it; a backward pass asks its caller
 // for the value with that key (see package autograd).
-type Foreign struct {
+type ExternalSaver struct {
 	// Drop is called with the key of each value that no node needs any more.
 	Drop func(key uint64)
 
 	mu      sync.Mutex
-	waiting []*ForeignValue
+	waiting []*ExternalValue
 }
 
-var foreignWaiting atomic.Int64 // over all of them
+var externalWaiting atomic.Int64 // over all of them
 
-// ForeignWaiting reports whether nodes recorded by the calling thread saved values that wait for [Foreign.Next].
-func ForeignWaiting() bool {
-	if foreignWaiting.Load() == 0 {
+// ExternalWaiting reports whether nodes recorded by the calling thread saved values that wait for [ExternalSaver.Next].
+func ExternalWaiting() bool {
+	if externalWaiting.Load() == 0 {
 		return false
 	}
 	h := CurrentContext().hooks
-	return h != nil && h.Foreign != nil && h.Foreign.waits()
+	return h != nil && h.External != nil && h.External.waits()
 }
 
-func (f *Foreign) waits() bool {
+func (f *ExternalSaver) waits() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.waiting) > 0
 }
 
 // Forget makes nodes keep by themselves what waits.
-func (f *Foreign) Forget() {
+func (f *ExternalSaver) Forget() {
 	for f.Next() != nil {
 	}
 }
 
-// A ForeignValue stands for a value that a node saved.
-type ForeignValue struct {
-	of *Foreign
+// A ExternalValue stands for a value that a node saved.
+type ExternalValue struct {
+	of *ExternalSaver
 
 	mu       sync.Mutex
 	value    *Tensor // until it was packed
@@ -50,22 +50,22 @@ type ForeignValue struct {
 }
 
 // Hooks returns the hooks to run with [WithSavedHooks].
-func (f *Foreign) Hooks() *SavedHooks {
-	return &SavedHooks{Pack: f.pack, Unpack: unpackForeign, Foreign: f}
+func (f *ExternalSaver) Hooks() *SavedHooks {
+	return &SavedHooks{Pack: f.pack, Unpack: unpackExternal, External: f}
 }
 
-func (f *Foreign) pack(t *Tensor) any {
-	v := &ForeignValue{of: f, value: t.Alias(false).Keep()}
+func (f *ExternalSaver) pack(t *Tensor) any {
+	v := &ExternalValue{of: f, value: t.Alias(false).Keep()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting = append(f.waiting, v)
-	foreignWaiting.Add(1)
+	externalWaiting.Add(1)
 	return v
 }
 
-// unpackForeign is for a value that the caller never packed, such as one whose operation failed half-way.
-func unpackForeign(packed any) *Tensor {
-	v := packed.(*ForeignValue)
+// unpackExternal is for a value that the caller never packed, such as one whose operation failed half-way.
+func unpackExternal(packed any) *Tensor {
+	v := packed.(*ExternalValue)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.value == nil {
@@ -75,7 +75,7 @@ func unpackForeign(packed any) *Tensor {
 }
 
 // Next returns the oldest value that waits to be packed, or nil.
-func (f *Foreign) Next() *ForeignValue {
+func (f *ExternalSaver) Next() *ExternalValue {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.waiting) == 0 {
@@ -83,12 +83,12 @@ func (f *Foreign) Next() *ForeignValue {
 	}
 	v := f.waiting[0]
 	f.waiting = f.waiting[1:]
-	foreignWaiting.Add(-1)
+	externalWaiting.Add(-1)
 	return v
 }
 
 // Value returns a new tensor over the value to be packed; nil if its node has gone.
-func (v *ForeignValue) Value() *Tensor {
+func (v *ExternalValue) Value() *Tensor {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.value == nil {
@@ -98,7 +98,7 @@ func (v *ForeignValue) Value() *Tensor {
 }
 
 // Packed says that the key stands for the value, which is let go of.
-func (v *ForeignValue) Packed(key uint64) {
+func (v *ExternalValue) Packed(key uint64) {
 	v.mu.Lock()
 	value, released := v.value, v.released
 	v.value, v.key = nil, key
@@ -110,14 +110,14 @@ func (v *ForeignValue) Packed(key uint64) {
 }
 
 // Key returns the key that stands for the value; 0 if it was not packed.
-func (v *ForeignValue) Key() uint64 {
+func (v *ExternalValue) Key() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.key
 }
 
 // Release is called when the node frees what it saved.
-func (v *ForeignValue) Release() {
+func (v *ExternalValue) Release() {
 	v.mu.Lock()
 	value, key := v.value, v.key
 	v.value, v.released = nil, true
@@ -128,16 +128,16 @@ func (v *ForeignValue) Release() {
 	}
 }
 
-// ForeignValues returns the saved values of the node that another language has packed.
-func (n *Node) ForeignValues() []*ForeignValue {
-	var out []*ForeignValue
+// ExternalValues returns the saved values of the node that another language has packed.
+func (n *Node) ExternalValues() []*ExternalValue {
+	var out []*ExternalValue
 	for ; n != nil; n = n.inner {
-		if !n.foreignSaved {
+		if !n.externalSaved {
 			continue
 		}
 		n.mu.Lock()
 		for i := range n.saved {
-			if v, ok := n.saved[i].packed.(*ForeignValue); ok && v.Key() != 0 {
+			if v, ok := n.saved[i].packed.(*ExternalValue); ok && v.Key() != 0 {
 				out = append(out, v)
 			}
 		}
@@ -147,7 +147,7 @@ func (n *Node) ForeignValues() []*ForeignValue {
 }
 
 // Unpack gives the derivation what the caller answered for foreign values; the derivation does not take it over.
-func (d *Derivation) Unpack(values map[*ForeignValue]*Tensor) { d.unpacked = values }
+func (d *Derivation) Unpack(values map[*ExternalValue]*Tensor) { d.unpacked = values }
 
 // Hooked returns a copy of c whose nodes' saved values go through h. [Context.Unhook] ends it.
 func (c *Context) Hooked(h *SavedHooks) *Context {

@@ -1,37 +1,37 @@
 package core
 
-// A Loan is the memory of a contiguous tensor in the hands of work that is launched later, perhaps by another thread and on
-// another device: a collective, which starts when every rank has come. Whatever is launched on the memory after [Lend]
+// A Borrowed is the memory of a contiguous tensor in the hands of work that is launched later, perhaps by another thread and on
+// another device: a collective, which starts when every rank has come. Whatever is launched on the memory after [Borrow]
 // waits for the work; the work waits for what was launched before.
-type Loan struct {
+type Borrowed struct {
 	operand Operand
 	numel   int
 	waits   []Event
 	shared  bool
 }
 
-// Lend hands the memory of t, which must be contiguous, to work that is done when until is. The work writes to it if write
+// Borrow hands the memory of t, which must be contiguous, to work that is done when until is. The work writes to it if write
 // is set, and only reads it otherwise. The memory stays valid until then, also if the tensor is released.
-func Lend(op string, t *Tensor, until Event, write bool) (Loan, error) {
-	return LendMade(op, t, nil, until, write)
+func Borrow(op string, t *Tensor, until Event, write bool) (Borrowed, error) {
+	return BorrowMade(op, t, nil, until, write)
 }
 
-// LendMade is [Lend] of a tensor that nothing launched after made uses: the work need not wait for the rest of the tensor's
+// BorrowMade is [Borrow] of a tensor that nothing launched after made uses: the work need not wait for the rest of the tensor's
 // stream. A nil made stands for all that was launched.
-func LendMade(op string, t *Tensor, made, until Event, write bool) (Loan, error) {
+func BorrowMade(op string, t *Tensor, made, until Event, write bool) (Borrowed, error) {
 	if err := t.Usable(op); err != nil {
-		return Loan{}, err
+		return Borrowed{}, err
 	}
 	switch {
 	case t.isNumber:
-		return Loan{}, Errorf(TypeError, op, "got a number, want a tensor")
+		return Borrowed{}, Errorf(TypeError, op, "got a number, want a tensor")
 	case !t.Contiguous():
-		return Loan{}, Errorf(ValueError, op, "got a tensor of shape %v with strides %v, want a contiguous one", t.shape, t.strides)
+		return Borrowed{}, Errorf(ValueError, op, "got a tensor of shape %v with strides %v, want a contiguous one", t.shape, t.strides)
 	}
 	s := t.storage
-	l := Loan{numel: t.Numel(), shared: s.shared.Load() > 0}
+	l := Borrowed{numel: t.Numel(), shared: s.shared.Load() > 0}
 	l.operand = Operand{Memory: s.held.memory, Offset: t.offset, DType: t.dtype, present: true, storage: s, epoch: s.epoch}
-	l.waits = s.lend(made, until, write)
+	l.waits = s.borrow(made, until, write)
 	if write && !CurrentMode().Inference() {
 		s.BumpVersion()
 	}
@@ -39,7 +39,7 @@ func LendMade(op string, t *Tensor, made, until Event, write bool) (Loan, error)
 }
 
 // lend records that the storage is used by work that is done when until is, and returns what the work must wait for.
-func (s *Storage) lend(made, until Event, write bool) []Event {
+func (s *Storage) borrow(made, until Event, write bool) []Event {
 	h := s.held
 	if made == nil {
 		made = h.home.Record()
@@ -61,29 +61,29 @@ func (s *Storage) lend(made, until Event, write bool) []Event {
 		kept = append(kept, u)
 	}
 	h.uses = append(kept, foreignUse{event: until, write: write})
-	s.isForeign(true)
+	s.setForeign(true)
 	return waits
 }
 
 // Waits returns the events that the work must wait for before it uses the memory.
-func (l *Loan) Waits() []Event { return l.waits }
+func (l *Borrowed) Waits() []Event { return l.waits }
 
 // Shared reports whether somebody outside, such as a NumPy array, uses the memory too, so that the lender must wait for the
 // work.
-func (l *Loan) Shared() bool { return l.shared }
+func (l *Borrowed) Shared() bool { return l.shared }
 
 // Err returns the error that made the contents undefined, as far as execution has come.
-func (l *Loan) Err() error { return l.operand.failed() }
+func (l *Borrowed) Err() error { return l.operand.failed() }
 
 // Fail marks the contents as undefined because of err.
-func (l *Loan) Fail(err error) {
+func (l *Borrowed) Fail(err error) {
 	if s := l.operand.storage; s != nil {
 		s.fail(l.operand.epoch, err)
 	}
 }
 
-// Restore takes back [Loan.Fail] with the same error, of work that left the contents as they were.
-func (l *Loan) Restore(err error) {
+// Restore takes back [Borrowed.Fail] with the same error, of work that left the contents as they were.
+func (l *Borrowed) Restore(err error) {
 	s := l.operand.storage
 	if s == nil {
 		return
@@ -93,15 +93,15 @@ func (l *Loan) Restore(err error) {
 	}
 }
 
-// Region returns the bytes of n elements of the loan, from number from on. Whoever uses them does so after [Loan.Waits] and
+// Region returns the bytes of n elements of the loan, from number from on. Whoever uses them does so after [Borrowed.Waits] and
 // before the work ends.
-func (l *Loan) Region(from, n int) Region {
+func (l *Borrowed) Region(from, n int) Region {
 	size := l.operand.DType.Size()
 	return Region{l.operand.Memory, (l.operand.Offset + from) * size, n * size}
 }
 
 // part returns the operand of n elements of the loan from number from on.
-func (l *Loan) part(from, n int) Operand {
+func (l *Borrowed) part(from, n int) Operand {
 	o := l.operand
 	o.Offset += from
 	o.partial = n < l.numel
@@ -110,8 +110,8 @@ func (l *Loan) part(from, n int) Operand {
 	return o
 }
 
-// InLent adds n elements of a loan, from number from on, as an input. The call must wait for what [Loan.Waits] says.
-func (c *Call) InLent(l *Loan, from, n int) *Call {
+// InBorrowed adds n elements of a loan, from number from on, as an input. The call must wait for what [Borrowed.Waits] says.
+func (c *Call) InBorrowed(l *Borrowed, from, n int) *Call {
 	c.Ins = append(c.Ins, l.part(from, n))
 	c.Work = max(c.Work, n)
 	return c
@@ -126,8 +126,8 @@ func (c *Call) InMemory(m Memory, d DType, from, n int) *Call {
 	return c
 }
 
-// OutLent adds n elements of a loan, from number from on, as an output. The call must wait for what [Loan.Waits] says.
-func (c *Call) OutLent(l *Loan, from, n int) *Call {
+// OutBorrowed adds n elements of a loan, from number from on, as an output. The call must wait for what [Borrowed.Waits] says.
+func (c *Call) OutBorrowed(l *Borrowed, from, n int) *Call {
 	c.Outs = append(c.Outs, l.part(from, n))
 	c.Work = max(c.Work, n)
 	return c
