@@ -24,7 +24,7 @@ SHARED = {
     "_node._nodes": "by the process-wide number of a node, made under a lock",
     "_rank.running": "the ranks of the process",
     "_repr._options": "how the process prints, as set_printoptions says",
-    "_runtime._numbers": "handles of large integers, which never change",
+    "_runtime._pack": "a function of the package, set once at import",
     "distributed/_threads.pass_ranks_on": "threads of the process are patched once",
     "distributed/checkpoint/_saving._untold": "saves of all ranks, for the process's end",
     "distributed/fsdp/_module._classes": "a cache of classes, which setdefault keeps one of each",

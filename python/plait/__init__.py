@@ -33,6 +33,7 @@ from plait._functions.public import *
 from plait._layout import Layout as layout  # noqa: N813
 from plait._layout import MemoryFormat as memory_format  # noqa: N813
 from plait._layout import Size, channels_last, channels_last_3d, contiguous_format, preserve_format, strided
+from plait._missing import absent as _absent
 from plait._modes import (
     enable_grad,
     inference_mode,
@@ -95,6 +96,4 @@ def __getattr__(name: str) -> _Any:
 
         if name in TYPES:
             return TYPES[name]
-    from plait._missing import absent
-
-    raise absent("top", "plait", name)
+    raise _absent("top", "plait", name)

@@ -10,6 +10,7 @@ import numpy as np
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, open_device
+from plait._dlpack import from_dlpack
 from plait._kept import collect, keep
 from plait._runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
 from plait._warnings import warn
@@ -49,8 +50,6 @@ def _taken(data: Any) -> Tensor:
     """Returns a tensor, or one over the memory of an array with DLPack."""
     if is_tensor(data):
         return data
-    from plait._dlpack import from_dlpack
-
     return from_dlpack(data)
 
 

@@ -7,30 +7,14 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from plait import _core
-from plait._runtime import address, call, check, own
+from plait import _core, _ops
+from plait._kept import collect, kept
+from plait._node import GradientEdge, after
+from plait._runtime import address, call, check, is_tensor, own
+from plait._saved import unpack
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
-
-
-class RemovableHandle:
-    """Takes a hook away again: with `remove()`, or at the end of a `with` block."""
-
-    def __init__(self, remove: Callable[[], object]) -> None:
-        self._remove: Callable[[], object] | None = remove
-
-    def remove(self) -> None:
-        """Takes the hook away; doing it again does nothing."""
-        if self._remove is not None:
-            self._remove()
-            self._remove = None
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
 
 
 def _handles(tensors: Sequence[Tensor | None]) -> array[int]:
@@ -42,17 +26,13 @@ def _handles(tensors: Sequence[Tensor | None]) -> array[int]:
 
 
 def _sequence(value: Any) -> tuple[Any, ...]:
-    from plait._tensor import Tensor
-
-    return (value,) if value is None or isinstance(value, Tensor) else tuple(value)
+    return (value,) if value is None or is_tensor(value) else tuple(value)
 
 
 def _ends(value: Any) -> tuple[Any, ...]:
     """Returns the tensors where passes begin or end; gradient edges among them become tensors that stand for them."""
-    from plait._node import GradientEdge
-    from plait._tensor import Tensor
 
-    given = (value,) if isinstance(value, Tensor | GradientEdge) else tuple(value)
+    given = (value,) if isinstance(value, GradientEdge) or is_tensor(value) else tuple(value)
     return tuple(t.stand() if isinstance(t, GradientEdge) else t for t in given)
 
 
@@ -158,8 +138,6 @@ def grad(
         _core.bind_ObjectRelease(run)
     results = [own(h) if h else None for h in out]
     if materialize_grads:
-        from plait import _ops
-
         results = [_ops.zeros_like(t) if g is None else g for g, t in zip(results, ins, strict=True)]
     return tuple(results)
 
@@ -168,8 +146,6 @@ def _batched(
     outs: tuple[Any, ...], ins: tuple[Any, ...], grads: tuple[Any, ...], retain_graph: bool, *options: Any
 ) -> tuple[Tensor | None, ...]:
     """Does what `grad` says of is_grads_batched: a pass for each place in the first dimension of the gradients."""
-    from plait import _ops
-
     sizes = {g.shape[0] if g.shape else -1 for g in grads if g is not None}
     for i, (o, g) in enumerate(zip(outs, grads, strict=True)):
         if g is None or not g.shape or g.shape[1:] != o.shape or len(sizes) != 1:
@@ -217,8 +193,6 @@ passes = _Passes()
 
 def _finish(run: int, retain: bool, restricted: bool) -> None:
     """Runs a pass to its end, and the Python functions that it asks for on the way."""
-    from plait._kept import collect
-
     outside = passes.__dict__.copy()
     passes.__dict__.update(run=run, restricted=restricted, callbacks=[], closing=[])
     try:
@@ -271,10 +245,6 @@ class PartOfPass:
 
 def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
     """Returns the answer of the function that a pass asks for."""
-    from plait._kept import kept
-    from plait._saved import unpack
-    from plait._tensor import Tensor
-
     if wanted == _SAVED:
         keys = array("q", bytes(8 * _core.bind_BackwardSavedCount(run)))
         check(_core.bind_BackwardSaved(run, address(keys)))
@@ -292,20 +262,15 @@ def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
         return ()
     if wanted == _HOOK:
         result = function(*grads)
-        if result is not None and not isinstance(result, Tensor):
+        if result is not None and not is_tensor(result):
             raise TypeError(
                 f"backward: hook {_name(function)} must return a Tensor or None, got {type(result).__name__}"
             )
         return () if result is None else (result,)
-    if wanted == _PRE_HOOK:
-        result = function(tuple(grads))
-    else:
-        from plait._node import after
-
-        result = function(tuple(grads), after(run))
+    result = function(tuple(grads)) if wanted == _PRE_HOOK else function(tuple(grads), after(run))
     if result is None:
         return ()
-    if isinstance(result, Tensor):
+    if is_tensor(result):
         result = (result,)
     if not isinstance(result, tuple):
         raise TypeError(f"backward: hook {_name(function)} must return a tuple or None, got {type(result).__name__}")
@@ -315,7 +280,7 @@ def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
             f"(got {len(result)}, but expected {len(grads)})"
         )
     for r, g in zip(result, grads, strict=True):
-        if r is not None and not isinstance(r, Tensor):
+        if r is not None and not is_tensor(r):
             raise TypeError(f"backward: hook {_name(function)} must return tensors, got {type(r).__name__}")
         if r is not None and g is None:
             raise RuntimeError(f"backward: hook {_name(function)} can't replace a None gradient with a non-None value")
@@ -324,42 +289,3 @@ def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
 
 def _name(function: Any) -> str:
     return repr(getattr(function, "__name__", type(function).__name__))
-
-
-class EngineHook(_core.ObjectOwner, RemovableHandle):
-    """The handle of a hook that the engine knows. Without it the hook stays."""
-
-    def __init__(self, h: int) -> None:
-        super().__init__(lambda: check(_core.bind_HookRemove(h)))
-        self._h = h
-
-
-def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-    """Does what `Tensor.register_hook` says."""
-    from plait._kept import collect, keep_with
-
-    if not t.requires_grad:
-        raise RuntimeError("register_hook: cannot register a hook on a tensor that doesn't require gradient")
-    collect()
-    return EngineHook(call(_core.bind_HookAdd, t._h, keep_with(t, hook)))
-
-
-def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
-    """Does what `Tensor.register_post_accumulate_grad_hook` says."""
-    import weakref
-
-    from plait._kept import collect, keep_with
-
-    if not (t.is_leaf and t.requires_grad):
-        raise RuntimeError(
-            "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered on non-leaf tensors, "
-            "or on tensors that do not require a gradient"
-        )
-    leaf = weakref.ref(t)
-
-    def run(_grad: Tensor) -> None:
-        if (alive := leaf()) is not None:
-            hook(alive)
-
-    collect()
-    return EngineHook(call(_core.bind_HookAddPost, t._h, keep_with(t, run)))

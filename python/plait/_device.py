@@ -105,6 +105,11 @@ def open_device(d: DeviceLike) -> int:
     return number
 
 
+def device_number(d: DeviceLike | None) -> int:
+    """Returns the engine's number of a device, which is opened at its first use; -1 for None."""
+    return -1 if d is None else open_device(d)
+
+
 _by_number: dict[int, device] = {}
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, open_device
 from plait._kept import collect, keep
 from plait._runtime import Owner, address, call, check, own, wait_value
-from plait._tensor import Tensor
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
 
 # DLPack's numbers of kinds of elements, with their bits.
 _DTYPES = {

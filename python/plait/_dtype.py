@@ -76,6 +76,16 @@ def as_dtype(value: Any) -> dtype:
         raise TypeError(f"dtype must be one of {known}, got {value!r}") from None
 
 
+def dtype_number(value: Any) -> int:
+    """Returns the engine's number of a dtype, -1 for None."""
+    if value is None:
+        return -1
+    try:
+        return value._number
+    except AttributeError:
+        return as_dtype(value)._number
+
+
 def get_default_dtype() -> dtype:
     """Returns the dtype of new floating-point tensors."""
     return DTYPES[_core.bind_DtypeDefault()]

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Iterator
 
 from plait import _core
+from plait._rank import here
 
 
 class ArgumentError(ValueError, RuntimeError):
@@ -117,7 +118,5 @@ def error_from(status: int) -> Exception:
     kind, message = _core.bind_ErrorKind(status), _core.bind_ErrorMessage(status)
     _core.bind_ErrorRelease(status)
     if EXCEPTIONS[kind] is DistributedError:
-        from plait._rank import here
-
         here().told = True
     return EXCEPTIONS[kind](message)

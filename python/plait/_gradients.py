@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from plait import _core
+from plait._autograd import backward
 from plait._functions._common import adopt
+from plait._hooks import RemovableHandle, register_hook, register_post_accumulate_grad_hook
+from plait._node import node_of
 from plait._runtime import check, is_tensor, own
 from plait._warnings import warn
 
 if TYPE_CHECKING:
-    from plait._autograd import RemovableHandle
     from plait._tensor import Tensor
 
 
@@ -25,8 +27,6 @@ class TensorGradients:
     @property
     def grad_fn(self) -> Any:
         """The recorded operation that made the tensor, or None for a leaf."""
-        from plait._node import node_of
-
         return node_of(_core.bind_GradNode(self._h))
 
     @property
@@ -98,8 +98,6 @@ class TensorGradients:
             create_graph: record the pass, so that gradients can be differentiated
             inputs: the tensors that collect gradients; all leaves by default
         """
-        from plait._autograd import backward
-
         backward((self,), None if gradient is None else (gradient,), retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
@@ -119,14 +117,10 @@ class TensorGradients:
 
     def register_hook(self: Any, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Calls `hook` with the gradient of this tensor in backward; what it returns, if not None, replaces it."""
-        from plait._autograd import register_hook
-
         return register_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self: Any, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """Calls `hook` with this leaf as soon as its gradient of a backward pass is final."""
-        from plait._autograd import register_post_accumulate_grad_hook
-
         return register_post_accumulate_grad_hook(self, hook)
 
     def retain_grad(self) -> None:

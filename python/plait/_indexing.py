@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core
+from plait._arrays import tensor
 from plait._errors import IndexKindError
 from plait._runtime import TensorBase, address, call, number, own, wait_value
 
@@ -61,8 +62,6 @@ def _slice(s: slice) -> tuple[int, int, int, int]:
 
 
 def _index_tensor(part: Any) -> Any:
-    from plait._arrays import tensor
-
     if isinstance(part, TensorBase):
         return part
     if isinstance(part, bool | list | tuple | np.ndarray | range):
@@ -90,8 +89,6 @@ def get_index(t: Tensor, index: Any) -> Tensor:
 
 def set_index(t: Tensor, index: Any, value: Any) -> None:
     """Does `t[index] = value`."""
-    from plait._arrays import tensor
-
     parts, kept, masks = _parts(index)
     if isinstance(value, TensorBase):
         kind, v = value._h, 0.0

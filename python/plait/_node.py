@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from plait import _core
-from plait._autograd import EngineHook, RemovableHandle
+from plait._hooks import EngineHook, RemovableHandle
 from plait._kept import collect, keep, kept
 from plait._runtime import address, check, own
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core, _ops
+from plait._arrays import tensor
 from plait._functions._common import operand
 from plait._runtime import TensorBase, number, own, settle
 
@@ -42,8 +43,6 @@ def _rest(
 def _general(function: Callable[..., Any], self: Any, other: Any) -> Any:
     """Applies an operator to anything: numbers, and arrays, which become tensors."""
     if isinstance(other, np.ndarray) and other.ndim:
-        from plait._arrays import tensor
-
         other = tensor(other, device=self.device)
     elif not isinstance(other, TensorBase):
         try:

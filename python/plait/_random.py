@@ -7,6 +7,7 @@ from array import array
 
 from plait import _core
 from plait._device import DeviceLike, device, device_of, open_device
+from plait._device import device as make_device
 from plait._runtime import address, check
 
 
@@ -16,8 +17,6 @@ class Generator(_core.ObjectOwner):
     __slots__ = ("device",)
 
     def __init__(self, device: DeviceLike = "cpu", *, _handle: int | None = None) -> None:
-        from plait._device import device as make_device
-
         self.device: make_device = make_device(device)
         self._h = check(_core.bind_GeneratorNew(0)) if _handle is None else _handle
 

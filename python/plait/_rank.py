@@ -102,23 +102,6 @@ class Rank:
             raise failed
 
 
-def tell_at_end(owner: object, handle: int, wait: Callable[[int], int]) -> None:
-    """Has the rank end with the error of its last collectives for an object that is there, if it was told of none.
-
-    A step in place on gradients that did not come leaves the parameters as they were, which nobody would notice.
-    """
-    rank, alive = here(), weakref.ref(owner)
-
-    def last() -> None:
-        from plait._runtime import check
-
-        if alive() is not None and not rank.told:
-            check(wait(handle))
-
-    rank.waits.add(last)
-    weakref.finalize(owner, rank.waits.discard, last)
-
-
 class _Place(threading.local):
     rank: Rank | None = None
     purpose: tuple[list[int], str] | None = None  # of a hook's collectives, and the ranks that they are for

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plait import _dtype as dt
+from plait import _ops
+from plait._arrays import to_numpy
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -69,8 +71,6 @@ def set_printoptions(
 
 def tensor_repr(t: Tensor) -> str:
     """Returns the values, cut where there are many, and what is not the default: dtype, device, gradient."""
-    from plait._arrays import to_numpy
-
     dtype = t.dtype
     suffix = []
     if t.device.type != "cpu":
@@ -95,8 +95,6 @@ def tensor_repr(t: Tensor) -> str:
 
 def _summary(t: Tensor) -> Tensor:
     """Returns the elements that are shown: all, or those at the ends of each dimension."""
-    from plait import _ops
-
     t = t.detach()
     if t.numel() <= _options.threshold:
         return t

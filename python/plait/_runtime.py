@@ -8,14 +8,13 @@ tries again. Other negative statuses name errors, which `settle` raises.
 from __future__ import annotations
 
 import atexit
-import inspect
+import gc
 import os
-import reprlib
 import sys
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
@@ -93,14 +92,25 @@ def own_list(handle: int) -> tuple[Tensor, ...]:
     return tuple(own(h) for h in out)
 
 
+def _no_packer(status: int) -> int:
+    raise RuntimeError("saved values are to be packed, and no hooks on them exist")
+
+
+_pack: Callable[[int], int] = _no_packer
+
+
+def set_packer(pack: Callable[[int], int]) -> None:
+    """Sets the function that packs saved values, for the process; the module of the hooks on them does so."""
+    global _pack
+    _pack = pack
+
+
 def check(status: int) -> int:
     """Returns a status, or raises the error that it names."""
     if status >= 0:
         return status
     if _core.bind_ErrorKind(status) == PACK:
-        from plait._saved import pack_waiting
-
-        return pack_waiting(status)
+        return _pack(status)
     raise error_from(status)
 
 
@@ -116,8 +126,6 @@ def settle(status: int, function: Callable[..., int], *args: Any) -> int:
             # Python objects in cycles may hold tensors; the engine finds what else is not used any more.
             reclaimed = True
             _core.bind_ErrorRelease(status)
-            import gc
-
             gc.collect()
             wait_devices(range(_core.bind_DeviceOpenCount()))
             check(_core.bind_MemoryReclaim())
@@ -246,97 +254,9 @@ def number(value: Any) -> tuple[int, float]:
     raise TypeError
 
 
-def dtype_number(dtype: Any) -> int:
-    """Returns the engine's number of a dtype, -1 for None."""
-    if dtype is None:
-        return -1
-    try:
-        return dtype._number
-    except AttributeError:
-        from plait._dtype import as_dtype
-
-        return as_dtype(dtype)._number
-
-
-def device_number(device: Any) -> int:
-    """Returns the engine's number of a device, which is opened at its first use; -1 for None."""
-    if device is None:
-        return -1
-    from plait._device import open_device
-
-    return open_device(device)
-
-
 def generator_handle(generator: Generator | None) -> int:
     """Returns the handle of a generator, 0 for None."""
     return 0 if generator is None else generator._h
-
-
-_WANTED: dict[str, Callable[[Any], bool]] = {
-    "Tensor": lambda v: isinstance(v, TensorBase),
-    "Number": lambda v: isinstance(v, int | float) or getattr(v, "ndim", None) == 0,
-    "Sequence[Tensor]": lambda v: isinstance(v, Sequence) and all(isinstance(t, TensorBase) for t in v),
-    "Sequence[int]": lambda v: _are(v, lambda i: hasattr(i, "__index__")),
-    "Sequence[float]": lambda v: _are(v, lambda i: isinstance(i, int | float)),
-    "int": lambda v: hasattr(v, "__index__"),
-    "float": lambda v: isinstance(v, int | float),
-    "bool": lambda v: True,
-    "str": lambda v: isinstance(v, str),
-    "Generator": lambda v: hasattr(v, "_h") and not isinstance(v, TensorBase),
-    "None": lambda v: v is None,
-}
-
-
-def _are(values: Any, right: Callable[[Any], bool]) -> bool:
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes | bytearray):
-        return False
-    try:
-        return all(map(right, sized(values)))
-    except TypeError:
-        return False
-
-
-def wrong_argument(function: Callable[..., Any], name: str, arguments: dict[str, Any]) -> TypeError | None:
-    """Returns the error that says which argument of a function is not of the annotated type, if one is not."""
-    for p in inspect.signature(function).parameters.values():
-        if p.name not in arguments or not isinstance(p.annotation, str):
-            continue
-        value = arguments[p.name]
-        wanted = [w.strip() for w in p.annotation.split("|")]
-        values = [value]
-        if p.kind is p.VAR_POSITIONAL:
-            values = list(value[0]) if len(value) == 1 and isinstance(value[0], list | tuple) else list(value)
-        known = [_WANTED[w] for w in wanted if w in _WANTED]
-        for v in values:
-            if known and len(known) == len(wanted) and not any(w(v) for w in known):
-                shown = _shown(v)
-                return TypeError(f"{name}: {p.name} must be {' or '.join(wanted)}, got {type(v).__name__} {shown}")
-    return None
-
-
-def _shown(value: Any) -> str:
-    """Returns a value in at most 60 characters, however deep or long it is."""
-    brief = reprlib.Repr()
-    brief.maxlist = brief.maxtuple = brief.maxdict = brief.maxset = 20
-    brief.maxstring = brief.maxlong = brief.maxother = 60
-    shown = brief.repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
-
-
-def misuse(name: str, arguments: dict[str, Any], error: Exception) -> Exception:
-    """Returns the error that says which argument of a generated function has the wrong type."""
-    from plait import _ops
-    from plait._mistakes import is_callers
-
-    if is_callers(error):
-        return error
-    if (wrong := wrong_argument(getattr(_ops, name), name, arguments)) is not None:
-        return wrong
-    if isinstance(error, OverflowError):
-        return OverflowError(f"{name}: {error}")
-    if isinstance(error, NotImplementedError):  # a feature that is missing is an AttributeError too
-        return error
-    return TypeError(f"{name}: {error}")
 
 
 __all__ = [
@@ -348,21 +268,18 @@ __all__ = [
     "address",
     "call",
     "check",
-    "device_number",
-    "dtype_number",
     "float_list",
     "generator_handle",
     "handles",
     "int_list",
     "is_tensor",
-    "misuse",
     "number",
     "own",
     "own_list",
+    "set_packer",
     "settle",
     "sized",
     "wait_devices",
     "wait_value",
     "wait_values",
-    "wrong_argument",
 ]

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait import _core
 from plait._kept import keep
 from plait._modes import no_grad
-from plait._runtime import check, own
-from plait._tensor import Tensor
+from plait._runtime import check, is_tensor, own, set_packer
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-Pack = Callable[[Tensor], Any]
-Unpack = Callable[[Any], Tensor]
+    from plait._tensor import Tensor
+
+Pack: TypeAlias = "Callable[[Tensor], Any]"
+Unpack: TypeAlias = "Callable[[Any], Tensor]"
 
 
 class _Stack(threading.local):
@@ -74,7 +75,7 @@ def pack(t: Tensor, hook: Pack) -> Any:
 def unpack(packed: Any, hook: Unpack) -> Tensor:
     """Returns the value that hooks have packed."""
     t = hook(packed)
-    if not isinstance(t, Tensor):
+    if not is_tensor(t):
         raise TypeError(f"saved_tensors_hooks: unpack_hook must return a Tensor, got {type(t).__name__}")
     return t
 
@@ -97,6 +98,9 @@ def pack_waiting(status: int) -> int:
     finally:
         _core.bind_ModeSet(mode)
     return check(_core.bind_PackEnd(status))
+
+
+set_packer(pack_waiting)
 
 
 class Packed(_core.ObjectOwner):

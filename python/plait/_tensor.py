@@ -12,14 +12,17 @@ from plait import _core, _ops
 from plait import _dtype as dt
 from plait._arrays import share_numpy, tensor, to_numpy
 from plait._device import DeviceLike
+from plait._dlpack import dlpack_device, to_capsule
 from plait._facts import TensorFacts
 from plait._functions._common import operand
 from plait._functions.methods import TensorFunctions
 from plait._gradients import TensorGradients
 from plait._indexing import get_index, set_index
 from plait._layout import Size
+from plait._missing import absent
 from plait._operators import install_operators
 from plait._ops.methods import TensorMethods
+from plait._repr import tensor_repr
 from plait._runtime import MAX_DIMS, TensorBase, address, check, own, wait_value
 
 Number: TypeAlias = int | float | bool
@@ -128,14 +131,10 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
         copy: bool | None = None,
     ) -> Any:
         """Other libraries' way to share the memory; as with `numpy`, what uses it is done when it returns."""
-        from plait._dlpack import to_capsule
-
         return to_capsule(self, max_version, dl_device, copy, stream)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Returns DLPack's number of the device's kind, and its index."""
-        from plait._dlpack import dlpack_device
-
         return dlpack_device(self)
 
     def __bool__(self) -> bool:
@@ -178,8 +177,6 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
         return bool(_ops.any(self == item).item())
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
-        from plait._repr import tensor_repr
-
         return tensor_repr(self)
 
     def _repr_html_(self) -> str:
@@ -281,8 +278,6 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
                 return sizes
             if name == "_held":
                 raise AttributeError(name)
-            from plait._missing import absent
-
             raise absent("tensor", "Tensor", name, type(self))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from plait import _autograd, _ops
 from plait._device import device
+from plait._missing import absent as _absent
 from plait._modes import enable_grad
 from plait._pytree import flatten, spread, tree_map
 from plait._random import get_rng_state, set_rng_state
@@ -326,6 +327,4 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def __getattr__(name: str) -> object:
-    from plait._missing import absent
-
-    raise absent("func", "plait.func", name)
+    raise _absent("func", "plait.func", name)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from plait._errors import MissingFeatureError
+from plait._missing import absent as _absent
 from plait._warnings import warn
 
 T = TypeVar("T")
@@ -53,6 +54,4 @@ def is_tracing() -> bool:
 def __getattr__(name: str) -> Any:
     if name in ("ScriptFunction", "ScriptModule", "freeze", "load", "save", "trace", "trace_module"):
         raise MissingFeatureError(f"plait.jit.{name}: there is no compiler; save a state_dict to keep a model")
-    from plait._missing import absent
-
-    raise absent("jit", "plait.jit", name)
+    raise _absent("jit", "plait.jit", name)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _decompositions as de
 from plait import _ops
+from plait._dtype import finfo
 from plait._errors import IndexRangeError, LinAlgError, MissingFeatureError
 from plait._functions._common import store, typed
+from plait._missing import absent as _absent
 from plait._modes import no_grad, without_autocast
 from plait._runtime import is_tensor
 from plait.return_types import LU, QR, CholeskyEx, Eigh, InvEx, LinalgSVD, Lstsq, LUFactor, LUFactorEx, Slogdet, SolveEx
@@ -296,8 +298,6 @@ def _small(s: Tensor, A: Tensor, atol: Any, rtol: Any) -> Tensor:
     Both may be tensors, with one element for each matrix. Without rtol that is the precision of A's dtype times the
     longer side, or 0 where atol is not 0.
     """
-    from plait._dtype import finfo
-
     if not s.numel():
         return _ops.lt(s, 0)
     least = _ops.unsqueeze(typed(0.0 if atol is None else atol, s), -1)
@@ -566,6 +566,4 @@ def tensorsolve(input: Tensor, other: Tensor, dims: Any = None, *, out: Tensor |
 
 
 def __getattr__(name: str) -> Any:
-    from plait._missing import absent
-
-    raise absent("linalg", "plait.linalg", name)
+    raise _absent("linalg", "plait.linalg", name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._functions import public
 from plait._functions._common import operand, store, with_out
+from plait._missing import absent as _absent
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -81,6 +82,4 @@ laguerre_polynomial_l, legendre_polynomial_p = (
 
 
 def __getattr__(name: str) -> Any:
-    from plait._missing import absent
-
-    raise absent("special", "plait.special", name)
+    raise _absent("special", "plait.special", name)

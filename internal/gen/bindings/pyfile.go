@@ -20,25 +20,38 @@ func (f *family) pythonSource() string {
 		b.WriteString("from array import array\n")
 	}
 	b.WriteString("from typing import TYPE_CHECKING\n\nfrom plait import _core\n")
-	var names []string
-	for _, n := range []string{"TensorBase", "device_number", "dtype_number", "float_list", "generator_handle", "handles", "int_list", "misuse", "number", "own",
-		"own_list", "settle", "wait_value", "wait_values"} {
-		if usesName(text, n) {
-			names = append(names, n)
+	for _, from := range pythonHelpers {
+		var names []string
+		for _, n := range from.names {
+			if usesName(text, n) {
+				names = append(names, n)
+			}
+		}
+		if len(names) > 0 {
+			fmt.Fprintf(&b, "from %s import %s\n", from.module, strings.Join(names, ", "))
 		}
 	}
-	slices.Sort(names)
-	fmt.Fprintf(&b, "from plait._runtime import %s\n", strings.Join(names, ", "))
 	b.WriteString("\nif TYPE_CHECKING:\n    from collections.abc import Sequence\n\n" +
 		"    from plait._device import DeviceLike\n    from plait._dtype import dtype as DType\n" +
 		"    from plait._random import Generator\n    from plait._tensor import Number, Tensor\n\n")
-	names = names[:0]
+	var names []string
 	for _, c := range f.calls {
 		names = append(names, strconv.Quote(c.name))
 	}
 	fmt.Fprintf(&b, "__all__ = [%s]\n", strings.Join(names, ", "))
 	b.WriteString(text)
 	return b.String()
+}
+
+// pythonHelpers are the functions that generated ones call, by module, both in the order of imports.
+var pythonHelpers = []struct {
+	module string
+	names  []string
+}{
+	{"plait._device", []string{"device_number"}},
+	{"plait._dtype", []string{"dtype_number"}},
+	{"plait._mistakes", []string{"misuse"}},
+	{"plait._runtime", []string{"TensorBase", "float_list", "generator_handle", "handles", "int_list", "number", "own", "own_list", "settle", "wait_value", "wait_values"}},
 }
 
 func usesName(text, name string) bool {
@@ -91,7 +104,7 @@ func (c *call) pythonFunc(b *strings.Builder) {
 		fmt.Fprintf(b, "        %s\n", line)
 	}
 	fmt.Fprintf(b, "        status = %s(%s)\n", raw, args)
-	fmt.Fprintf(b, "    except (AttributeError, TypeError, OverflowError) as error:\n        raise misuse(%q, locals(), error) from None\n", c.name)
+	fmt.Fprintf(b, "    except (AttributeError, TypeError, OverflowError) as error:\n        raise misuse(%s, locals(), error) from None\n", c.pythonSelf())
 	settle := fmt.Sprintf("settle(status, %s, %s)", raw, args)
 	switch {
 	case c.inPlace:
@@ -108,6 +121,14 @@ func (c *call) pythonFunc(b *strings.Builder) {
 	default:
 		fmt.Fprintf(b, "    return own(status if status > 0 else %s)\n", settle)
 	}
+}
+
+// pythonSelf returns the function itself, as its body names it.
+func (c *call) pythonSelf() string {
+	if slices.ContainsFunc(c.args, func(a *arg) bool { return a.Name == c.name }) {
+		return fmt.Sprintf("globals()[%q]", c.name)
+	}
+	return c.name
 }
 
 // pythonWaits returns lines that wait, so that Ctrl-C gets through, for the tensors that an operation reads values of.

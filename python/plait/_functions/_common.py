@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 import numpy as np
 
 from plait import _core, _ops
+from plait._dtype import can_cast
 from plait._layout import MemoryFormat, strided
 from plait._runtime import TensorBase, check, number, own
 
@@ -79,8 +80,6 @@ def store(out: Any, result: Any) -> Any:
             raise TypeError(f"out: want {len(result)} tensors, got {type(out).__name__} {out!r:.60}")
         made = [store(o, r) for o, r in zip(out, result, strict=True)]
         return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
-    from plait._dtype import can_cast
-
     want_tensor("out", out)
     if not can_cast(result.dtype, out.dtype):
         raise TypeError(f"out: a result of {result.dtype} does not go into a tensor of {out.dtype}")

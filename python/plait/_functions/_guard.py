@@ -7,8 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from plait._mistakes import is_accident
-from plait._runtime import wrong_argument
+from plait._mistakes import is_accident, wrong_argument
 
 
 def guard(space: dict[str, Any]) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._arrays import tensor
+from plait._dtype import bool_
 from plait._functions._common import adopt, is_scalar, numpy_names, operand, store, typed
+from plait._runtime import is_tensor
+from plait._storage import Storage
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
@@ -160,10 +164,7 @@ def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None)
 
 
 def _float64(input: Operand) -> Tensor:
-    from plait._arrays import tensor
-    from plait._tensor import Tensor
-
-    return input if isinstance(input, Tensor) else tensor(float(input)).double()
+    return input if is_tensor(input) else tensor(float(input)).double()
 
 
 def nan_to_num(
@@ -267,8 +268,6 @@ def isreal(input: Tensor) -> Tensor:
 
 
 def _bool() -> DType:
-    from plait._dtype import bool_
-
     return bool_
 
 
@@ -291,15 +290,12 @@ def isin(
         invert: return where they are not instead
         out: where the result goes
     """
-    from plait._arrays import tensor
-    from plait._tensor import Tensor
-
     for many, one, name in ((elements, element, "element"), (test_elements, test_element, "test_element")):
         if (many is None) == (one is None):
             raise TypeError(f"isin: want {name}s or {name}, got {'neither' if one is None else 'both'}")
     pair = element if elements is None else elements, test_element if test_elements is None else test_elements
-    where = next((v.device for v in pair if isinstance(v, Tensor)), None)
-    left, right = (v if isinstance(v, Tensor) else tensor(v, device=where) for v in pair)
+    where = next((v.device for v in pair if is_tensor(v)), None)
+    left, right = (v if is_tensor(v) else tensor(v, device=where) for v in pair)
     return store(out, _ops.isin(left, right, invert))
 
 
@@ -353,8 +349,6 @@ def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any =
         size: the sizes of the dimensions
         stride: the distances along them, row-major by default
     """
-    from plait._storage import Storage
-
     if source is None:
         return adopt(input, _ops.empty(0, dtype=input.dtype, device=input.device))
     if isinstance(source, Storage):

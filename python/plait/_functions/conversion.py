@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait import _dtype as dt
+from plait._arrays import from_numpy, tensor
 from plait._device import DeviceLike, open_device
 from plait._device import device as Device
-from plait._functions._common import check_format, operand, store
+from plait._functions._common import check_format, forget_layout, operand, store
 from plait._layout import MemoryFormat, contiguous_format, preserve_format
 from plait._runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
+from plait._storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,8 +162,6 @@ def get_device(self: Tensor) -> int:
 
 def is_storage(obj: Any) -> bool:
     """Whether an object is a storage."""
-    from plait._storage import Storage
-
     return isinstance(obj, Storage)
 
 
@@ -238,22 +238,16 @@ def result_type(
 
 def storage(self: Tensor) -> Storage:
     """Returns the memory behind the tensor, in elements."""
-    from plait._storage import Storage
-
     return Storage(self, False)
 
 
 def untyped_storage(self: Tensor) -> Storage:
     """Returns the memory behind the tensor, in bytes."""
-    from plait._storage import Storage
-
     return Storage(self, True)
 
 
 def detach_(input: Tensor) -> Tensor:
     """Takes the tensor out of the graph: it becomes a leaf that requires no gradient."""
-    from plait._functions._common import forget_layout
-
     fresh = input.detach()
     input._h, fresh._h = fresh._h, input._h
     forget_layout(input)
@@ -273,8 +267,6 @@ def map_(self: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Te
 
 
 def _from_host(t: Tensor, values: list[Any]) -> Tensor:
-    from plait._arrays import tensor
-
     made = tensor(values, dtype=t.dtype, device=t.device)
     return _ops.copy_(t, _ops.reshape(made, t.shape))
 
@@ -340,8 +332,6 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """Returns a vector over the memory of a buffer, shared if it can be written to."""
     import numpy as np
-
-    from plait._arrays import from_numpy, tensor
 
     a = np.frombuffer(buffer, dt.as_numpy(dtype, "frombuffer"), count, offset)
     out = from_numpy(a) if a.flags.writeable else tensor(a)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._arrays import tensor
 from plait._functions._common import check_format
 from plait._functions.creation import Sizes, empty_strided, finished, number_of
 from plait._layout import Size
@@ -222,8 +223,6 @@ def new_tensor(
     layout: Layout | None = None,
 ) -> Tensor:
     """Returns a tensor with a copy of data, of this one's dtype and on its device unless others are given."""
-    from plait._arrays import tensor
-
     made = tensor(data, dtype=dtype or self.dtype, device=self.device if device is None else device)
     return finished("new_tensor", made, None, layout, requires_grad)
 

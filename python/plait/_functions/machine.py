@@ -7,7 +7,9 @@ from typing import Any
 
 from plait import _core
 from plait._device import DeviceLike, device, open_device
-from plait._runtime import address, check
+from plait._dtype import dtype, set_default_dtype
+from plait._functions.conversion import OLD_NAMES
+from plait._runtime import address, check, is_tensor
 from plait._warnings import warn
 
 __all__ = [
@@ -149,9 +151,6 @@ def set_flush_denormal(mode: bool) -> bool:
 
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype by the old name of a type, such as "plait.DoubleTensor"."""
-    from plait._dtype import dtype, set_default_dtype
-    from plait._functions.conversion import OLD_NAMES
-
     set_default_dtype(t if isinstance(t, dtype) else OLD_NAMES[str(t).rpartition(".")[2]])
 
 
@@ -164,9 +163,7 @@ def get_device_module(on: DeviceLike | None = None) -> Any:
 
 def typename(obj: Any) -> str:
     """Returns the name of an object's type, such as "plait.FloatTensor"."""
-    from plait._tensor import Tensor
-
-    if isinstance(obj, Tensor):
+    if is_tensor(obj):
         return obj.type()
     cls = type(obj)
     return f"{cls.__module__}.{cls.__qualname__}" if cls.__module__ != "builtins" else cls.__name__

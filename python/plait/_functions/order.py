@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._arrays import tensor
 from plait._errors import DTypeError, ShapeError
 from plait._functions._common import numpy_names, store
+from plait._runtime import is_tensor
 from plait.return_types import Histogram, ValuesIndices
 
 if TYPE_CHECKING:
@@ -198,10 +200,7 @@ def bucketize(
 
 
 def _values(value: Any, like: Tensor) -> Tensor:
-    from plait._arrays import tensor
-    from plait._tensor import Tensor
-
-    return value if isinstance(value, Tensor) else tensor(value, device=like.device)
+    return value if is_tensor(value) else tensor(value, device=like.device)
 
 
 def _right(right: bool, side: str | None) -> bool:

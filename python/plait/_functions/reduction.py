@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._arrays import tensor
 from plait._functions._common import numpy_names, one_dim, operand, store
+from plait._runtime import is_tensor
+from plait.linalg import matrix_norm
 from plait.return_types import MinMax, ValuesIndices
 
 if TYPE_CHECKING:
@@ -143,9 +146,7 @@ def std_mean(
 
 
 def _extreme(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, out: Any) -> Any:
-    from plait._tensor import Tensor
-
-    if other is None and isinstance(dim, Tensor):
+    if other is None and is_tensor(dim):
         dim, other = None, dim
     if other is not None:
         return store(out, _ops.maximum(input, other) if name == "max" else _ops.minimum(input, other))
@@ -272,12 +273,9 @@ def nanquantile(
 
 
 def _probability(q: Any, input: Tensor) -> Tensor:
-    from plait._arrays import tensor
-    from plait._tensor import Tensor
-
-    if not isinstance(q, Tensor) and not 0 <= q <= 1:
+    if not is_tensor(q) and not 0 <= q <= 1:
         raise ValueError(f"quantile: q must be in [0, 1], got {q}")
-    return q if isinstance(q, Tensor) else tensor(float(q), dtype=input.dtype, device=input.device)
+    return q if is_tensor(q) else tensor(float(q), dtype=input.dtype, device=input.device)
 
 
 @numpy_names
@@ -296,8 +294,6 @@ def norm(
         dtype: to which the elements are converted first
     """
     if p == "nuc":
-        from plait.linalg import matrix_norm
-
         return store(out, matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype))  # type: ignore[arg-type]
     order = 2.0 if p is None or p == "fro" else p
     if isinstance(order, str):

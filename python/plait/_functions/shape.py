@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
+from plait._arrays import tensor
 from plait._dtype import dtype as DTypeClass
 from plait._errors import ShapeError
 from plait._functions._common import adopt, check_format, forget_layout, numpy_names, store
+from plait._layout import Size
 from plait._runtime import TensorBase, check, own
 
 if TYPE_CHECKING:
@@ -198,8 +200,6 @@ def repeat_interleave(
         dim: the dimension
         output_size: the size of the repeated dimension, if it is known, to compare with
     """
-    from plait._arrays import tensor
-
     if repeats is None or input is None:
         repeats = input if repeats is None else repeats
         if not isinstance(repeats, TensorBase):
@@ -283,8 +283,6 @@ def broadcast_shapes(*shapes: Any) -> Size:
     Raises:
         RuntimeError: if they do not.
     """
-    from plait._layout import Size
-
     sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     out = [1] * max((len(s) for s in sizes), default=0)
     for s in sizes:

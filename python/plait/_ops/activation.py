@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     try:
         status = _hardshrink(input._h, lambd)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hardshrink", locals(), error) from None
+        raise misuse(hardshrink, locals(), error) from None
     return own(status if status > 0 else settle(status, _hardshrink, input._h, lambd))
 
 _hardsigmoid = _core.bind_Hardsigmoid
@@ -41,7 +42,7 @@ def hardsigmoid(input: Tensor) -> Tensor:
     try:
         status = _hardsigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hardsigmoid", locals(), error) from None
+        raise misuse(hardsigmoid, locals(), error) from None
     return own(status if status > 0 else settle(status, _hardsigmoid, input._h))
 
 _hardsigmoid_in_place = _core.bind_HardsigmoidInPlace
@@ -52,7 +53,7 @@ def hardsigmoid_(input: Tensor) -> Tensor:
     try:
         status = _hardsigmoid_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hardsigmoid_", locals(), error) from None
+        raise misuse(hardsigmoid_, locals(), error) from None
     if status < 0:
         settle(status, _hardsigmoid_in_place, input._h)
     return input
@@ -65,7 +66,7 @@ def hardswish(input: Tensor) -> Tensor:
     try:
         status = _hardswish(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hardswish", locals(), error) from None
+        raise misuse(hardswish, locals(), error) from None
     return own(status if status > 0 else settle(status, _hardswish, input._h))
 
 _hardswish_in_place = _core.bind_HardswishInPlace
@@ -76,7 +77,7 @@ def hardswish_(input: Tensor) -> Tensor:
     try:
         status = _hardswish_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hardswish_", locals(), error) from None
+        raise misuse(hardswish_, locals(), error) from None
     if status < 0:
         settle(status, _hardswish_in_place, input._h)
     return input
@@ -94,7 +95,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     try:
         status = _hardtanh(input._h, min_val, max_val)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hardtanh", locals(), error) from None
+        raise misuse(hardtanh, locals(), error) from None
     return own(status if status > 0 else settle(status, _hardtanh, input._h, min_val, max_val))
 
 _hardtanh_in_place = _core.bind_HardtanhInPlace
@@ -110,7 +111,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
     try:
         status = _hardtanh_in_place(input._h, min_val, max_val)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hardtanh_", locals(), error) from None
+        raise misuse(hardtanh_, locals(), error) from None
     if status < 0:
         settle(status, _hardtanh_in_place, input._h, min_val, max_val)
     return input
@@ -127,7 +128,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     try:
         status = _leaky_relu(input._h, negative_slope)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("leaky_relu", locals(), error) from None
+        raise misuse(leaky_relu, locals(), error) from None
     return own(status if status > 0 else settle(status, _leaky_relu, input._h, negative_slope))
 
 _leaky_relu_in_place = _core.bind_LeakyReluInPlace
@@ -142,7 +143,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     try:
         status = _leaky_relu_in_place(input._h, negative_slope)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("leaky_relu_", locals(), error) from None
+        raise misuse(leaky_relu_, locals(), error) from None
     if status < 0:
         settle(status, _leaky_relu_in_place, input._h, negative_slope)
     return input
@@ -160,7 +161,7 @@ def prelu(input: Tensor, weight: Tensor | Number) -> Tensor:
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
         status = _prelu(input._h, weight_h, weight_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("prelu", locals(), error) from None
+        raise misuse(prelu, locals(), error) from None
     return own(status if status > 0 else settle(status, _prelu, input._h, weight_h, weight_v))
 
 _relu = _core.bind_Relu
@@ -171,7 +172,7 @@ def relu(input: Tensor) -> Tensor:
     try:
         status = _relu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("relu", locals(), error) from None
+        raise misuse(relu, locals(), error) from None
     return own(status if status > 0 else settle(status, _relu, input._h))
 
 _relu_in_place = _core.bind_ReluInPlace
@@ -182,7 +183,7 @@ def relu_(input: Tensor) -> Tensor:
     try:
         status = _relu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("relu_", locals(), error) from None
+        raise misuse(relu_, locals(), error) from None
     if status < 0:
         settle(status, _relu_in_place, input._h)
     return input
@@ -195,7 +196,7 @@ def relu6(input: Tensor) -> Tensor:
     try:
         status = _relu6(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("relu6", locals(), error) from None
+        raise misuse(relu6, locals(), error) from None
     return own(status if status > 0 else settle(status, _relu6, input._h))
 
 _relu6_in_place = _core.bind_Relu6InPlace
@@ -206,7 +207,7 @@ def relu6_(input: Tensor) -> Tensor:
     try:
         status = _relu6_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("relu6_", locals(), error) from None
+        raise misuse(relu6_, locals(), error) from None
     if status < 0:
         settle(status, _relu6_in_place, input._h)
     return input
@@ -219,7 +220,7 @@ def sigmoid(input: Tensor) -> Tensor:
     try:
         status = _sigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sigmoid", locals(), error) from None
+        raise misuse(sigmoid, locals(), error) from None
     return own(status if status > 0 else settle(status, _sigmoid, input._h))
 
 _sigmoid_in_place = _core.bind_SigmoidInPlace
@@ -230,7 +231,7 @@ def sigmoid_(input: Tensor) -> Tensor:
     try:
         status = _sigmoid_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sigmoid_", locals(), error) from None
+        raise misuse(sigmoid_, locals(), error) from None
     if status < 0:
         settle(status, _sigmoid_in_place, input._h)
     return input
@@ -247,7 +248,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     try:
         status = _softshrink(input._h, lambd)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("softshrink", locals(), error) from None
+        raise misuse(softshrink, locals(), error) from None
     return own(status if status > 0 else settle(status, _softshrink, input._h, lambd))
 
 _softsign = _core.bind_Softsign
@@ -258,7 +259,7 @@ def softsign(input: Tensor) -> Tensor:
     try:
         status = _softsign(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("softsign", locals(), error) from None
+        raise misuse(softsign, locals(), error) from None
     return own(status if status > 0 else settle(status, _softsign, input._h))
 
 _tanh = _core.bind_Tanh
@@ -269,7 +270,7 @@ def tanh(input: Tensor) -> Tensor:
     try:
         status = _tanh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("tanh", locals(), error) from None
+        raise misuse(tanh, locals(), error) from None
     return own(status if status > 0 else settle(status, _tanh, input._h))
 
 _tanh_in_place = _core.bind_TanhInPlace
@@ -280,7 +281,7 @@ def tanh_(input: Tensor) -> Tensor:
     try:
         status = _tanh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("tanh_", locals(), error) from None
+        raise misuse(tanh_, locals(), error) from None
     if status < 0:
         settle(status, _tanh_in_place, input._h)
     return input
@@ -293,7 +294,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     try:
         status = _tanhshrink(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("tanhshrink", locals(), error) from None
+        raise misuse(tanhshrink, locals(), error) from None
     return own(status if status > 0 else settle(status, _tanhshrink, input._h))
 
 _threshold = _core.bind_Threshold
@@ -309,7 +310,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     try:
         status = _threshold(input._h, threshold, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("threshold", locals(), error) from None
+        raise misuse(globals()["threshold"], locals(), error) from None
     return own(status if status > 0 else settle(status, _threshold, input._h, threshold, value))
 
 _threshold_in_place = _core.bind_ThresholdInPlace
@@ -325,7 +326,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     try:
         status = _threshold_in_place(input._h, threshold, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("threshold_", locals(), error) from None
+        raise misuse(threshold_, locals(), error) from None
     if status < 0:
         settle(status, _threshold_in_place, input._h, threshold, value)
     return input

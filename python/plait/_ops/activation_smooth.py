@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _celu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("celu", locals(), error) from None
+        raise misuse(celu, locals(), error) from None
     return own(status if status > 0 else settle(status, _celu, input._h, alpha))
 
 _celu_in_place = _core.bind_CeluInPlace
@@ -45,7 +46,7 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _celu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("celu_", locals(), error) from None
+        raise misuse(celu_, locals(), error) from None
     if status < 0:
         settle(status, _celu_in_place, input._h, alpha)
     return input
@@ -62,7 +63,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _elu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("elu", locals(), error) from None
+        raise misuse(elu, locals(), error) from None
     return own(status if status > 0 else settle(status, _elu, input._h, alpha))
 
 _elu_in_place = _core.bind_EluInPlace
@@ -77,7 +78,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _elu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("elu_", locals(), error) from None
+        raise misuse(elu_, locals(), error) from None
     if status < 0:
         settle(status, _elu_in_place, input._h, alpha)
     return input
@@ -94,7 +95,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     try:
         status = _gelu(input._h, approximate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("gelu", locals(), error) from None
+        raise misuse(gelu, locals(), error) from None
     return own(status if status > 0 else settle(status, _gelu, input._h, approximate))
 
 _glu = _core.bind_Glu
@@ -109,7 +110,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     try:
         status = _glu(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("glu", locals(), error) from None
+        raise misuse(glu, locals(), error) from None
     return own(status if status > 0 else settle(status, _glu, input._h, dim))
 
 _logsigmoid = _core.bind_Logsigmoid
@@ -120,7 +121,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     try:
         status = _logsigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("logsigmoid", locals(), error) from None
+        raise misuse(logsigmoid, locals(), error) from None
     return own(status if status > 0 else settle(status, _logsigmoid, input._h))
 
 _mish = _core.bind_Mish
@@ -131,7 +132,7 @@ def mish(input: Tensor) -> Tensor:
     try:
         status = _mish(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("mish", locals(), error) from None
+        raise misuse(mish, locals(), error) from None
     return own(status if status > 0 else settle(status, _mish, input._h))
 
 _mish_in_place = _core.bind_MishInPlace
@@ -142,7 +143,7 @@ def mish_(input: Tensor) -> Tensor:
     try:
         status = _mish_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("mish_", locals(), error) from None
+        raise misuse(mish_, locals(), error) from None
     if status < 0:
         settle(status, _mish_in_place, input._h)
     return input
@@ -155,7 +156,7 @@ def selu(input: Tensor) -> Tensor:
     try:
         status = _selu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("selu", locals(), error) from None
+        raise misuse(selu, locals(), error) from None
     return own(status if status > 0 else settle(status, _selu, input._h))
 
 _selu_in_place = _core.bind_SeluInPlace
@@ -166,7 +167,7 @@ def selu_(input: Tensor) -> Tensor:
     try:
         status = _selu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("selu_", locals(), error) from None
+        raise misuse(selu_, locals(), error) from None
     if status < 0:
         settle(status, _selu_in_place, input._h)
     return input
@@ -179,7 +180,7 @@ def silu(input: Tensor) -> Tensor:
     try:
         status = _silu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("silu", locals(), error) from None
+        raise misuse(silu, locals(), error) from None
     return own(status if status > 0 else settle(status, _silu, input._h))
 
 _silu_in_place = _core.bind_SiluInPlace
@@ -190,7 +191,7 @@ def silu_(input: Tensor) -> Tensor:
     try:
         status = _silu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("silu_", locals(), error) from None
+        raise misuse(silu_, locals(), error) from None
     if status < 0:
         settle(status, _silu_in_place, input._h)
     return input
@@ -208,5 +209,5 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     try:
         status = _softplus(input._h, beta, threshold)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("softplus", locals(), error) from None
+        raise misuse(softplus, locals(), error) from None
     return own(status if status > 0 else settle(status, _softplus, input._h, beta, threshold))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, handles, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, handles, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
         matrices_list = handles(matrices)
         status = _chain_matmul(matrices_list.buffer_info()[0], len(matrices_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("chain_matmul", locals(), error) from None
+        raise misuse(chain_matmul, locals(), error) from None
     return own(status if status > 0 else settle(status, _chain_matmul, matrices_list.buffer_info()[0], len(matrices_list)))
 
 _float_power = _core.bind_FloatPower
@@ -48,7 +49,7 @@ def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
         exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
         status = _float_power(input._h, exponent_h, exponent_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("float_power", locals(), error) from None
+        raise misuse(float_power, locals(), error) from None
     return own(status if status > 0 else settle(status, _float_power, input._h, exponent_h, exponent_v))
 
 _float_power_in_place = _core.bind_FloatPowerInPlace
@@ -64,7 +65,7 @@ def float_power_(input: Tensor, exponent: Tensor | Number) -> Tensor:
         exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
         status = _float_power_in_place(input._h, exponent_h, exponent_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("float_power_", locals(), error) from None
+        raise misuse(float_power_, locals(), error) from None
     if status < 0:
         settle(status, _float_power_in_place, input._h, exponent_h, exponent_v)
     return input
@@ -81,7 +82,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     try:
         status = _heaviside(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("heaviside", locals(), error) from None
+        raise misuse(heaviside, locals(), error) from None
     return own(status if status > 0 else settle(status, _heaviside, input._h, values._h))
 
 _heaviside_in_place = _core.bind_HeavisideInPlace
@@ -96,7 +97,7 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     try:
         status = _heaviside_in_place(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("heaviside_", locals(), error) from None
+        raise misuse(heaviside_, locals(), error) from None
     if status < 0:
         settle(status, _heaviside_in_place, input._h, values._h)
     return input
@@ -114,7 +115,7 @@ def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ldexp(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("ldexp", locals(), error) from None
+        raise misuse(ldexp, locals(), error) from None
     return own(status if status > 0 else settle(status, _ldexp, input._h, other_h, other_v))
 
 _ldexp_in_place = _core.bind_LdexpInPlace
@@ -130,7 +131,7 @@ def ldexp_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ldexp_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("ldexp_", locals(), error) from None
+        raise misuse(ldexp_, locals(), error) from None
     if status < 0:
         settle(status, _ldexp_in_place, input._h, other_h, other_v)
     return input
@@ -150,7 +151,7 @@ def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333
     try:
         status = _rrelu(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("rrelu", locals(), error) from None
+        raise misuse(rrelu, locals(), error) from None
     return own(status if status > 0 else settle(status, _rrelu, input._h, lower, upper, training))
 
 _rrelu_in_place = _core.bind_RreluInPlace
@@ -167,7 +168,7 @@ def rrelu_(input: Tensor, lower: float = 0.125, upper: float = 0.333333333333333
     try:
         status = _rrelu_in_place(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("rrelu_", locals(), error) from None
+        raise misuse(rrelu_, locals(), error) from None
     if status < 0:
         settle(status, _rrelu_in_place, input._h, lower, upper, training)
     return input
@@ -180,7 +181,7 @@ def sgn(input: Tensor) -> Tensor:
     try:
         status = _sgn(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sgn", locals(), error) from None
+        raise misuse(sgn, locals(), error) from None
     return own(status if status > 0 else settle(status, _sgn, input._h))
 
 _sgn_in_place = _core.bind_SgnInPlace
@@ -191,7 +192,7 @@ def sgn_(input: Tensor) -> Tensor:
     try:
         status = _sgn_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sgn_", locals(), error) from None
+        raise misuse(sgn_, locals(), error) from None
     if status < 0:
         settle(status, _sgn_in_place, input._h)
     return input
@@ -209,7 +210,7 @@ def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _true_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("true_divide", locals(), error) from None
+        raise misuse(true_divide, locals(), error) from None
     return own(status if status > 0 else settle(status, _true_divide, input._h, other_h, other_v))
 
 _true_divide_in_place = _core.bind_TrueDivideInPlace
@@ -225,7 +226,7 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _true_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("true_divide_", locals(), error) from None
+        raise misuse(true_divide_, locals(), error) from None
     if status < 0:
         settle(status, _true_divide_in_place, input._h, other_h, other_v)
     return input
@@ -242,5 +243,5 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _vdot(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("vdot", locals(), error) from None
+        raise misuse(vdot, locals(), error) from None
     return own(status if status > 0 else settle(status, _vdot, input._h, other._h))

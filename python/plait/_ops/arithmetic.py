@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ def abs(input: Tensor) -> Tensor:
     try:
         status = _abs(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("abs", locals(), error) from None
+        raise misuse(abs, locals(), error) from None
     return own(status if status > 0 else settle(status, _abs, input._h))
 
 _abs_in_place = _core.bind_AbsInPlace
@@ -37,7 +38,7 @@ def abs_(input: Tensor) -> Tensor:
     try:
         status = _abs_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("abs_", locals(), error) from None
+        raise misuse(abs_, locals(), error) from None
     if status < 0:
         settle(status, _abs_in_place, input._h)
     return input
@@ -55,7 +56,7 @@ def add(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("add", locals(), error) from None
+        raise misuse(add, locals(), error) from None
     return own(status if status > 0 else settle(status, _add, input._h, other_h, other_v))
 
 _add_in_place = _core.bind_AddInPlace
@@ -71,7 +72,7 @@ def add_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("add_", locals(), error) from None
+        raise misuse(add_, locals(), error) from None
     if status < 0:
         settle(status, _add_in_place, input._h, other_h, other_v)
     return input
@@ -90,7 +91,7 @@ def add_scaled(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Ten
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_scaled(input._h, other_h, other_v, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("add_scaled", locals(), error) from None
+        raise misuse(add_scaled, locals(), error) from None
     return own(status if status > 0 else settle(status, _add_scaled, input._h, other_h, other_v, alpha))
 
 _add_scaled_in_place = _core.bind_AddScaledInPlace
@@ -107,7 +108,7 @@ def add_scaled_(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Te
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_scaled_in_place(input._h, other_h, other_v, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("add_scaled_", locals(), error) from None
+        raise misuse(add_scaled_, locals(), error) from None
     if status < 0:
         settle(status, _add_scaled_in_place, input._h, other_h, other_v, alpha)
     return input
@@ -125,7 +126,7 @@ def div(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _div(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("div", locals(), error) from None
+        raise misuse(div, locals(), error) from None
     return own(status if status > 0 else settle(status, _div, input._h, other_h, other_v))
 
 _div_in_place = _core.bind_DivInPlace
@@ -141,7 +142,7 @@ def div_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _div_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("div_", locals(), error) from None
+        raise misuse(div_, locals(), error) from None
     if status < 0:
         settle(status, _div_in_place, input._h, other_h, other_v)
     return input
@@ -159,7 +160,7 @@ def mul(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _mul(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("mul", locals(), error) from None
+        raise misuse(mul, locals(), error) from None
     return own(status if status > 0 else settle(status, _mul, input._h, other_h, other_v))
 
 _mul_in_place = _core.bind_MulInPlace
@@ -175,7 +176,7 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _mul_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("mul_", locals(), error) from None
+        raise misuse(mul_, locals(), error) from None
     if status < 0:
         settle(status, _mul_in_place, input._h, other_h, other_v)
     return input
@@ -188,7 +189,7 @@ def neg(input: Tensor) -> Tensor:
     try:
         status = _neg(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("neg", locals(), error) from None
+        raise misuse(neg, locals(), error) from None
     return own(status if status > 0 else settle(status, _neg, input._h))
 
 _neg_in_place = _core.bind_NegInPlace
@@ -199,7 +200,7 @@ def neg_(input: Tensor) -> Tensor:
     try:
         status = _neg_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("neg_", locals(), error) from None
+        raise misuse(neg_, locals(), error) from None
     if status < 0:
         settle(status, _neg_in_place, input._h)
     return input
@@ -212,7 +213,7 @@ def reciprocal(input: Tensor) -> Tensor:
     try:
         status = _reciprocal(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("reciprocal", locals(), error) from None
+        raise misuse(reciprocal, locals(), error) from None
     return own(status if status > 0 else settle(status, _reciprocal, input._h))
 
 _reciprocal_in_place = _core.bind_ReciprocalInPlace
@@ -223,7 +224,7 @@ def reciprocal_(input: Tensor) -> Tensor:
     try:
         status = _reciprocal_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("reciprocal_", locals(), error) from None
+        raise misuse(reciprocal_, locals(), error) from None
     if status < 0:
         settle(status, _reciprocal_in_place, input._h)
     return input
@@ -236,7 +237,7 @@ def sign(input: Tensor) -> Tensor:
     try:
         status = _sign(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sign", locals(), error) from None
+        raise misuse(sign, locals(), error) from None
     return own(status if status > 0 else settle(status, _sign, input._h))
 
 _sign_in_place = _core.bind_SignInPlace
@@ -247,7 +248,7 @@ def sign_(input: Tensor) -> Tensor:
     try:
         status = _sign_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sign_", locals(), error) from None
+        raise misuse(sign_, locals(), error) from None
     if status < 0:
         settle(status, _sign_in_place, input._h)
     return input
@@ -260,7 +261,7 @@ def square(input: Tensor) -> Tensor:
     try:
         status = _square(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("square", locals(), error) from None
+        raise misuse(square, locals(), error) from None
     return own(status if status > 0 else settle(status, _square, input._h))
 
 _square_in_place = _core.bind_SquareInPlace
@@ -271,7 +272,7 @@ def square_(input: Tensor) -> Tensor:
     try:
         status = _square_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("square_", locals(), error) from None
+        raise misuse(square_, locals(), error) from None
     if status < 0:
         settle(status, _square_in_place, input._h)
     return input
@@ -289,7 +290,7 @@ def sub(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _sub(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sub", locals(), error) from None
+        raise misuse(sub, locals(), error) from None
     return own(status if status > 0 else settle(status, _sub, input._h, other_h, other_v))
 
 _sub_in_place = _core.bind_SubInPlace
@@ -305,7 +306,7 @@ def sub_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _sub_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sub_", locals(), error) from None
+        raise misuse(sub_, locals(), error) from None
     if status < 0:
         settle(status, _sub_in_place, input._h, other_h, other_v)
     return input

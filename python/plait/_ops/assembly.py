@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import handles, misuse, own, own_list, settle
+from plait._mistakes import misuse
+from plait._runtime import handles, own, own_list, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _block_diag(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("block_diag", locals(), error) from None
+        raise misuse(block_diag, locals(), error) from None
     return own(status if status > 0 else settle(status, _block_diag, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _combinations = _core.bind_Combinations
@@ -47,7 +48,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     try:
         status = _combinations(input._h, r, with_replacement)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("combinations", locals(), error) from None
+        raise misuse(combinations, locals(), error) from None
     return own(status if status > 0 else settle(status, _combinations, input._h, r, with_replacement))
 
 _diagflat = _core.bind_Diagflat
@@ -62,7 +63,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     try:
         status = _diagflat(input._h, offset)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("diagflat", locals(), error) from None
+        raise misuse(diagflat, locals(), error) from None
     return own(status if status > 0 else settle(status, _diagflat, input._h, offset))
 
 _dsplit = _core.bind_Dsplit
@@ -77,7 +78,7 @@ def dsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     try:
         status = _dsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("dsplit", locals(), error) from None
+        raise misuse(dsplit, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _dsplit, input._h, sections))
 
 _hsplit = _core.bind_Hsplit
@@ -93,7 +94,7 @@ def hsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     try:
         status = _hsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hsplit", locals(), error) from None
+        raise misuse(hsplit, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _hsplit, input._h, sections))
 
 _index_reduce = _core.bind_IndexReduce
@@ -112,7 +113,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     try:
         status = _index_reduce(input._h, dim, index._h, source._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_reduce", locals(), error) from None
+        raise misuse(index_reduce, locals(), error) from None
     return own(status if status > 0 else settle(status, _index_reduce, input._h, dim, index._h, source._h, reduce, include_self))
 
 _index_reduce_in_place = _core.bind_IndexReduceInPlace
@@ -131,7 +132,7 @@ def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce
     try:
         status = _index_reduce_in_place(input._h, dim, index._h, source._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_reduce_", locals(), error) from None
+        raise misuse(index_reduce_, locals(), error) from None
     if status < 0:
         settle(status, _index_reduce_in_place, input._h, dim, index._h, source._h, reduce, include_self)
     return input
@@ -150,7 +151,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     try:
         status = _put(input._h, index._h, source._h, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("put", locals(), error) from None
+        raise misuse(put, locals(), error) from None
     return own(status if status > 0 else settle(status, _put, input._h, index._h, source._h, accumulate))
 
 _vander = _core.bind_Vander
@@ -167,7 +168,7 @@ def vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor:
     try:
         status = _vander(x._h, N, increasing)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("vander", locals(), error) from None
+        raise misuse(vander, locals(), error) from None
     return own(status if status > 0 else settle(status, _vander, x._h, N, increasing))
 
 _vsplit = _core.bind_Vsplit
@@ -182,5 +183,5 @@ def vsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     try:
         status = _vsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("vsplit", locals(), error) from None
+        raise misuse(vsplit, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _vsplit, input._h, sections))

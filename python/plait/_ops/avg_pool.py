@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool1d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_avg_pool1d", locals(), error) from None
+        raise misuse(adaptive_avg_pool1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _adaptive_avg_pool1d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_avg_pool2d = _core.bind_AdaptiveAvgPool2d
@@ -47,7 +48,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool2d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_avg_pool2d", locals(), error) from None
+        raise misuse(adaptive_avg_pool2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _adaptive_avg_pool2d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_avg_pool3d = _core.bind_AdaptiveAvgPool3d
@@ -63,7 +64,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool3d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_avg_pool3d", locals(), error) from None
+        raise misuse(adaptive_avg_pool3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _adaptive_avg_pool3d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _avg_pool1d = _core.bind_AvgPool1d
@@ -86,7 +87,7 @@ def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         padding_list = int_list(padding)
         status = _avg_pool1d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("avg_pool1d", locals(), error) from None
+        raise misuse(avg_pool1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _avg_pool1d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))
 
 _avg_pool2d = _core.bind_AvgPool2d
@@ -109,7 +110,7 @@ def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         padding_list = int_list(padding)
         status = _avg_pool2d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("avg_pool2d", locals(), error) from None
+        raise misuse(avg_pool2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _avg_pool2d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))
 
 _avg_pool3d = _core.bind_AvgPool3d
@@ -132,5 +133,5 @@ def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         padding_list = int_list(padding)
         status = _avg_pool3d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("avg_pool3d", locals(), error) from None
+        raise misuse(avg_pool3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _avg_pool3d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))

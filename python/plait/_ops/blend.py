@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def addcdiv(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, v
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
         status = _addcdiv(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addcdiv", locals(), error) from None
+        raise misuse(addcdiv, locals(), error) from None
     return own(status if status > 0 else settle(status, _addcdiv, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
 
 _addcdiv_in_place = _core.bind_AddcdivInPlace
@@ -53,7 +54,7 @@ def addcdiv_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, 
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
         status = _addcdiv_in_place(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addcdiv_", locals(), error) from None
+        raise misuse(addcdiv_, locals(), error) from None
     if status < 0:
         settle(status, _addcdiv_in_place, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     return input
@@ -74,7 +75,7 @@ def addcmul(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, v
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
         status = _addcmul(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addcmul", locals(), error) from None
+        raise misuse(addcmul, locals(), error) from None
     return own(status if status > 0 else settle(status, _addcmul, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
 
 _addcmul_in_place = _core.bind_AddcmulInPlace
@@ -93,7 +94,7 @@ def addcmul_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, 
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
         status = _addcmul_in_place(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addcmul_", locals(), error) from None
+        raise misuse(addcmul_, locals(), error) from None
     if status < 0:
         settle(status, _addcmul_in_place, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     return input
@@ -113,7 +114,7 @@ def lerp(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
         status = _lerp(input._h, end_h, end_v, weight_h, weight_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("lerp", locals(), error) from None
+        raise misuse(lerp, locals(), error) from None
     return own(status if status > 0 else settle(status, _lerp, input._h, end_h, end_v, weight_h, weight_v))
 
 _lerp_in_place = _core.bind_LerpInPlace
@@ -131,7 +132,7 @@ def lerp_(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tenso
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
         status = _lerp_in_place(input._h, end_h, end_v, weight_h, weight_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("lerp_", locals(), error) from None
+        raise misuse(lerp_, locals(), error) from None
     if status < 0:
         settle(status, _lerp_in_place, input._h, end_h, end_v, weight_h, weight_v)
     return input
@@ -151,7 +152,7 @@ def masked_fill(input: Tensor, mask: Tensor | Number, value: Tensor | Number) ->
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _masked_fill(input._h, mask_h, mask_v, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("masked_fill", locals(), error) from None
+        raise misuse(masked_fill, locals(), error) from None
     return own(status if status > 0 else settle(status, _masked_fill, input._h, mask_h, mask_v, value_h, value_v))
 
 _masked_fill_in_place = _core.bind_MaskedFillInPlace
@@ -169,7 +170,7 @@ def masked_fill_(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _masked_fill_in_place(input._h, mask_h, mask_v, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("masked_fill_", locals(), error) from None
+        raise misuse(masked_fill_, locals(), error) from None
     if status < 0:
         settle(status, _masked_fill_in_place, input._h, mask_h, mask_v, value_h, value_v)
     return input
@@ -189,5 +190,5 @@ def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> 
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _where(condition._h, input_h, input_v, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("where", locals(), error) from None
+        raise misuse(where, locals(), error) from None
     return own(status if status > 0 else settle(status, _where, condition._h, input_h, input_v, other_h, other_v))

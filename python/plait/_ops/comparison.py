@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     try:
         status = _allclose(input._h, other._h, rtol, atol, equal_nan)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("allclose", locals(), error) from None
+        raise misuse(allclose, locals(), error) from None
     return own(status if status > 0 else settle(status, _allclose, input._h, other._h, rtol, atol, equal_nan))
 
 _eq = _core.bind_Eq
@@ -49,7 +50,7 @@ def eq(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _eq(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("eq", locals(), error) from None
+        raise misuse(eq, locals(), error) from None
     return own(status if status > 0 else settle(status, _eq, input._h, other_h, other_v))
 
 _eq_in_place = _core.bind_EqInPlace
@@ -65,7 +66,7 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _eq_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("eq_", locals(), error) from None
+        raise misuse(eq_, locals(), error) from None
     if status < 0:
         settle(status, _eq_in_place, input._h, other_h, other_v)
     return input
@@ -82,7 +83,7 @@ def equal(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _equal(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("equal", locals(), error) from None
+        raise misuse(equal, locals(), error) from None
     return own(status if status > 0 else settle(status, _equal, input._h, other._h))
 
 _ge = _core.bind_Ge
@@ -98,7 +99,7 @@ def ge(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ge(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("ge", locals(), error) from None
+        raise misuse(ge, locals(), error) from None
     return own(status if status > 0 else settle(status, _ge, input._h, other_h, other_v))
 
 _ge_in_place = _core.bind_GeInPlace
@@ -114,7 +115,7 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ge_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("ge_", locals(), error) from None
+        raise misuse(ge_, locals(), error) from None
     if status < 0:
         settle(status, _ge_in_place, input._h, other_h, other_v)
     return input
@@ -132,7 +133,7 @@ def gt(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gt(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("gt", locals(), error) from None
+        raise misuse(gt, locals(), error) from None
     return own(status if status > 0 else settle(status, _gt, input._h, other_h, other_v))
 
 _gt_in_place = _core.bind_GtInPlace
@@ -148,7 +149,7 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gt_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("gt_", locals(), error) from None
+        raise misuse(gt_, locals(), error) from None
     if status < 0:
         settle(status, _gt_in_place, input._h, other_h, other_v)
     return input
@@ -169,7 +170,7 @@ def isclose(input: Tensor, other: Tensor | Number, rtol: float = 1e-05, atol: fl
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _isclose(input._h, other_h, other_v, rtol, atol, equal_nan)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("isclose", locals(), error) from None
+        raise misuse(isclose, locals(), error) from None
     return own(status if status > 0 else settle(status, _isclose, input._h, other_h, other_v, rtol, atol, equal_nan))
 
 _isfinite = _core.bind_Isfinite
@@ -180,7 +181,7 @@ def isfinite(input: Tensor) -> Tensor:
     try:
         status = _isfinite(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("isfinite", locals(), error) from None
+        raise misuse(isfinite, locals(), error) from None
     return own(status if status > 0 else settle(status, _isfinite, input._h))
 
 _isin = _core.bind_Isin
@@ -197,7 +198,7 @@ def isin(elements: Tensor, test_elements: Tensor, invert: bool = False) -> Tenso
     try:
         status = _isin(elements._h, test_elements._h, invert)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("isin", locals(), error) from None
+        raise misuse(isin, locals(), error) from None
     return own(status if status > 0 else settle(status, _isin, elements._h, test_elements._h, invert))
 
 _isinf = _core.bind_Isinf
@@ -208,7 +209,7 @@ def isinf(input: Tensor) -> Tensor:
     try:
         status = _isinf(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("isinf", locals(), error) from None
+        raise misuse(isinf, locals(), error) from None
     return own(status if status > 0 else settle(status, _isinf, input._h))
 
 _isnan = _core.bind_Isnan
@@ -219,7 +220,7 @@ def isnan(input: Tensor) -> Tensor:
     try:
         status = _isnan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("isnan", locals(), error) from None
+        raise misuse(isnan, locals(), error) from None
     return own(status if status > 0 else settle(status, _isnan, input._h))
 
 _le = _core.bind_Le
@@ -235,7 +236,7 @@ def le(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _le(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("le", locals(), error) from None
+        raise misuse(le, locals(), error) from None
     return own(status if status > 0 else settle(status, _le, input._h, other_h, other_v))
 
 _le_in_place = _core.bind_LeInPlace
@@ -251,7 +252,7 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _le_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("le_", locals(), error) from None
+        raise misuse(le_, locals(), error) from None
     if status < 0:
         settle(status, _le_in_place, input._h, other_h, other_v)
     return input
@@ -269,7 +270,7 @@ def lt(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lt(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("lt", locals(), error) from None
+        raise misuse(lt, locals(), error) from None
     return own(status if status > 0 else settle(status, _lt, input._h, other_h, other_v))
 
 _lt_in_place = _core.bind_LtInPlace
@@ -285,7 +286,7 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lt_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("lt_", locals(), error) from None
+        raise misuse(lt_, locals(), error) from None
     if status < 0:
         settle(status, _lt_in_place, input._h, other_h, other_v)
     return input
@@ -303,7 +304,7 @@ def ne(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ne(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("ne", locals(), error) from None
+        raise misuse(ne, locals(), error) from None
     return own(status if status > 0 else settle(status, _ne, input._h, other_h, other_v))
 
 _ne_in_place = _core.bind_NeInPlace
@@ -319,7 +320,7 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ne_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("ne_", locals(), error) from None
+        raise misuse(ne_, locals(), error) from None
     if status < 0:
         settle(status, _ne_in_place, input._h, other_h, other_v)
     return input
@@ -332,5 +333,5 @@ def signbit(input: Tensor) -> Tensor:
     try:
         status = _signbit(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("signbit", locals(), error) from None
+        raise misuse(signbit, locals(), error) from None
     return own(status if status > 0 else settle(status, _signbit, input._h))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv1d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("conv1d", locals(), error) from None
+        raise misuse(conv1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _conv1d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv2d = _core.bind_Conv2d
@@ -65,7 +66,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv2d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("conv2d", locals(), error) from None
+        raise misuse(conv2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _conv2d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv3d = _core.bind_Conv3d
@@ -90,7 +91,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv3d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("conv3d", locals(), error) from None
+        raise misuse(conv3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _conv3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv_transpose1d = _core.bind_ConvTranspose1d
@@ -116,7 +117,7 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose1d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("conv_transpose1d", locals(), error) from None
+        raise misuse(conv_transpose1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _conv_transpose1d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _conv_transpose2d = _core.bind_ConvTranspose2d
@@ -142,7 +143,7 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose2d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("conv_transpose2d", locals(), error) from None
+        raise misuse(conv_transpose2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _conv_transpose2d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _conv_transpose3d = _core.bind_ConvTranspose3d
@@ -168,5 +169,5 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose3d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("conv_transpose3d", locals(), error) from None
+        raise misuse(conv_transpose3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _conv_transpose3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))

@@ -6,7 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, dtype_number, misuse, number, own, settle
+from plait._dtype import dtype_number
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +32,7 @@ def copy_(input: Tensor, src: Tensor) -> Tensor:
     try:
         status = _copy_in_place(input._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("copy_", locals(), error) from None
+        raise misuse(copy_, locals(), error) from None
     if status < 0:
         settle(status, _copy_in_place, input._h, src._h)
     return input
@@ -48,7 +50,7 @@ def fill_(input: Tensor, value: Tensor | Number) -> Tensor:
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _fill_in_place(input._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("fill_", locals(), error) from None
+        raise misuse(fill_, locals(), error) from None
     if status < 0:
         settle(status, _fill_in_place, input._h, value_h, value_v)
     return input
@@ -65,7 +67,7 @@ def to(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _to(input._h, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("to", locals(), error) from None
+        raise misuse(to, locals(), error) from None
     return own(status if status > 0 else settle(status, _to, input._h, dtype_number(dtype)))
 
 _zero_in_place = _core.bind_ZeroInPlace
@@ -76,7 +78,7 @@ def zero_(input: Tensor) -> Tensor:
     try:
         status = _zero_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("zero_", locals(), error) from None
+        raise misuse(zero_, locals(), error) from None
     if status < 0:
         settle(status, _zero_in_place, input._h)
     return input

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, di
     try:
         status = _cumulative_trapezoid(y._h, 0 if x is None else x._h, dx, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cumulative_trapezoid", locals(), error) from None
+        raise misuse(cumulative_trapezoid, locals(), error) from None
     return own(status if status > 0 else settle(status, _cumulative_trapezoid, y._h, 0 if x is None else x._h, dx, dim))
 
 _diff = _core.bind_Diff
@@ -51,7 +52,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     try:
         status = _diff(input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("diff", locals(), error) from None
+        raise misuse(diff, locals(), error) from None
     return own(status if status > 0 else settle(status, _diff, input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h))
 
 _trapezoid = _core.bind_Trapezoid
@@ -69,5 +70,5 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1
     try:
         status = _trapezoid(y._h, 0 if x is None else x._h, dx, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("trapezoid", locals(), error) from None
+        raise misuse(trapezoid, locals(), error) from None
     return own(status if status > 0 else settle(status, _trapezoid, y._h, 0 if x is None else x._h, dx, dim))

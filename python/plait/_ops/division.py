@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("floor_divide", locals(), error) from None
+        raise misuse(floor_divide, locals(), error) from None
     return own(status if status > 0 else settle(status, _floor_divide, input._h, other_h, other_v))
 
 _floor_divide_in_place = _core.bind_FloorDivideInPlace
@@ -47,7 +48,7 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("floor_divide_", locals(), error) from None
+        raise misuse(floor_divide_, locals(), error) from None
     if status < 0:
         settle(status, _floor_divide_in_place, input._h, other_h, other_v)
     return input
@@ -65,7 +66,7 @@ def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("fmod", locals(), error) from None
+        raise misuse(fmod, locals(), error) from None
     return own(status if status > 0 else settle(status, _fmod, input._h, other_h, other_v))
 
 _fmod_in_place = _core.bind_FmodInPlace
@@ -81,7 +82,7 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("fmod_", locals(), error) from None
+        raise misuse(fmod_, locals(), error) from None
     if status < 0:
         settle(status, _fmod_in_place, input._h, other_h, other_v)
     return input
@@ -99,7 +100,7 @@ def gcd(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gcd(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("gcd", locals(), error) from None
+        raise misuse(gcd, locals(), error) from None
     return own(status if status > 0 else settle(status, _gcd, input._h, other_h, other_v))
 
 _gcd_in_place = _core.bind_GcdInPlace
@@ -115,7 +116,7 @@ def gcd_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gcd_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("gcd_", locals(), error) from None
+        raise misuse(gcd_, locals(), error) from None
     if status < 0:
         settle(status, _gcd_in_place, input._h, other_h, other_v)
     return input
@@ -133,7 +134,7 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("remainder", locals(), error) from None
+        raise misuse(remainder, locals(), error) from None
     return own(status if status > 0 else settle(status, _remainder, input._h, other_h, other_v))
 
 _remainder_in_place = _core.bind_RemainderInPlace
@@ -149,7 +150,7 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("remainder_", locals(), error) from None
+        raise misuse(remainder_, locals(), error) from None
     if status < 0:
         settle(status, _remainder_in_place, input._h, other_h, other_v)
     return input
@@ -167,7 +168,7 @@ def trunc_divide(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("trunc_divide", locals(), error) from None
+        raise misuse(trunc_divide, locals(), error) from None
     return own(status if status > 0 else settle(status, _trunc_divide, input._h, other_h, other_v))
 
 _trunc_divide_in_place = _core.bind_TruncDivideInPlace
@@ -183,7 +184,7 @@ def trunc_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("trunc_divide_", locals(), error) from None
+        raise misuse(trunc_divide_, locals(), error) from None
     if status < 0:
         settle(status, _trunc_divide_in_place, input._h, other_h, other_v)
     return input

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import handles, int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import handles, int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
         operands_list = handles(operands)
         status = _einsum(equation, operands_list.buffer_info()[0], len(operands_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("einsum", locals(), error) from None
+        raise misuse(einsum, locals(), error) from None
     return own(status if status > 0 else settle(status, _einsum, equation, operands_list.buffer_info()[0], len(operands_list)))
 
 _inner = _core.bind_Inner
@@ -48,7 +49,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _inner(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("inner", locals(), error) from None
+        raise misuse(inner, locals(), error) from None
     return own(status if status > 0 else settle(status, _inner, input._h, other._h))
 
 _kron = _core.bind_Kron
@@ -63,7 +64,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _kron(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("kron", locals(), error) from None
+        raise misuse(kron, locals(), error) from None
     return own(status if status > 0 else settle(status, _kron, input._h, other._h))
 
 _matrix_power = _core.bind_MatrixPower
@@ -78,7 +79,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     try:
         status = _matrix_power(input._h, n)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("matrix_power", locals(), error) from None
+        raise misuse(matrix_power, locals(), error) from None
     return own(status if status > 0 else settle(status, _matrix_power, input._h, n))
 
 _multi_dot = _core.bind_MultiDot
@@ -94,7 +95,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _multi_dot(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("multi_dot", locals(), error) from None
+        raise misuse(multi_dot, locals(), error) from None
     return own(status if status > 0 else settle(status, _multi_dot, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _outer = _core.bind_Outer
@@ -109,7 +110,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     try:
         status = _outer(input._h, vec2._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("outer", locals(), error) from None
+        raise misuse(outer, locals(), error) from None
     return own(status if status > 0 else settle(status, _outer, input._h, vec2._h))
 
 _tensordot = _core.bind_Tensordot
@@ -128,7 +129,7 @@ def tensordot(input: Tensor, other: Tensor, dims_self: int | Sequence[int], dims
         dims_other_list = int_list(dims_other)
         status = _tensordot(input._h, other._h, dims_self_list.buffer_info()[0], len(dims_self_list), dims_other_list.buffer_info()[0], len(dims_other_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("tensordot", locals(), error) from None
+        raise misuse(tensordot, locals(), error) from None
     return own(status if status > 0 else settle(status, _tensordot, input._h, other._h, dims_self_list.buffer_info()[0], len(dims_self_list), dims_other_list.buffer_info()[0], len(dims_other_list)))
 
 _trace = _core.bind_Trace
@@ -139,5 +140,5 @@ def trace(input: Tensor) -> Tensor:
     try:
         status = _trace(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("trace", locals(), error) from None
+        raise misuse(trace, locals(), error) from None
     return own(status if status > 0 else settle(status, _trace, input._h))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numbe
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
         status = _clamp(input._h, min_h, min_v, max_h, max_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("clamp", locals(), error) from None
+        raise misuse(clamp, locals(), error) from None
     return own(status if status > 0 else settle(status, _clamp, input._h, min_h, min_v, max_h, max_v))
 
 _clamp_in_place = _core.bind_ClampInPlace
@@ -51,7 +52,7 @@ def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numb
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
         status = _clamp_in_place(input._h, min_h, min_v, max_h, max_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("clamp_", locals(), error) from None
+        raise misuse(clamp_, locals(), error) from None
     if status < 0:
         settle(status, _clamp_in_place, input._h, min_h, min_v, max_h, max_v)
     return input
@@ -69,7 +70,7 @@ def fmax(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmax(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("fmax", locals(), error) from None
+        raise misuse(fmax, locals(), error) from None
     return own(status if status > 0 else settle(status, _fmax, input._h, other_h, other_v))
 
 _fmin = _core.bind_Fmin
@@ -85,7 +86,7 @@ def fmin(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmin(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("fmin", locals(), error) from None
+        raise misuse(fmin, locals(), error) from None
     return own(status if status > 0 else settle(status, _fmin, input._h, other_h, other_v))
 
 _maximum = _core.bind_Maximum
@@ -101,7 +102,7 @@ def maximum(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _maximum(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("maximum", locals(), error) from None
+        raise misuse(maximum, locals(), error) from None
     return own(status if status > 0 else settle(status, _maximum, input._h, other_h, other_v))
 
 _minimum = _core.bind_Minimum
@@ -117,5 +118,5 @@ def minimum(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _minimum(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("minimum", locals(), error) from None
+        raise misuse(minimum, locals(), error) from None
     return own(status if status > 0 else settle(status, _minimum, input._h, other_h, other_v))

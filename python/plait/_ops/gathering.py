@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     try:
         status = _embedding_bag(input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("embedding_bag", locals(), error) from None
+        raise misuse(embedding_bag, locals(), error) from None
     return own(status if status > 0 else settle(status, _embedding_bag, input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None))
 
 _embedding_renorm_in_place = _core.bind_EmbeddingRenormInPlace
@@ -55,7 +56,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     try:
         status = _embedding_renorm_in_place(input._h, indices._h, max_norm, norm_type)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("embedding_renorm_", locals(), error) from None
+        raise misuse(embedding_renorm_, locals(), error) from None
     if status < 0:
         settle(status, _embedding_renorm_in_place, input._h, indices._h, max_norm, norm_type)
     return input
@@ -73,7 +74,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     try:
         status = _gather(input._h, dim, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("gather", locals(), error) from None
+        raise misuse(gather, locals(), error) from None
     return own(status if status > 0 else settle(status, _gather, input._h, dim, index._h))
 
 _index_add = _core.bind_IndexAdd
@@ -91,7 +92,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: flo
     try:
         status = _index_add(input._h, dim, index._h, source._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_add", locals(), error) from None
+        raise misuse(index_add, locals(), error) from None
     return own(status if status > 0 else settle(status, _index_add, input._h, dim, index._h, source._h, alpha))
 
 _index_add_in_place = _core.bind_IndexAddInPlace
@@ -109,7 +110,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: fl
     try:
         status = _index_add_in_place(input._h, dim, index._h, source._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_add_", locals(), error) from None
+        raise misuse(index_add_, locals(), error) from None
     if status < 0:
         settle(status, _index_add_in_place, input._h, dim, index._h, source._h, alpha)
     return input
@@ -128,7 +129,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     try:
         status = _index_copy(input._h, dim, index._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_copy", locals(), error) from None
+        raise misuse(index_copy, locals(), error) from None
     return own(status if status > 0 else settle(status, _index_copy, input._h, dim, index._h, source._h))
 
 _index_copy_in_place = _core.bind_IndexCopyInPlace
@@ -145,7 +146,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     try:
         status = _index_copy_in_place(input._h, dim, index._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_copy_", locals(), error) from None
+        raise misuse(index_copy_, locals(), error) from None
     if status < 0:
         settle(status, _index_copy_in_place, input._h, dim, index._h, source._h)
     return input
@@ -165,7 +166,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _index_fill(input._h, dim, index._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_fill", locals(), error) from None
+        raise misuse(index_fill, locals(), error) from None
     return own(status if status > 0 else settle(status, _index_fill, input._h, dim, index._h, value_h, value_v))
 
 _index_fill_in_place = _core.bind_IndexFillInPlace
@@ -183,7 +184,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _index_fill_in_place(input._h, dim, index._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_fill_", locals(), error) from None
+        raise misuse(index_fill_, locals(), error) from None
     if status < 0:
         settle(status, _index_fill_in_place, input._h, dim, index._h, value_h, value_v)
     return input
@@ -201,7 +202,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     try:
         status = _index_select(input._h, dim, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_select", locals(), error) from None
+        raise misuse(index_select, locals(), error) from None
     return own(status if status > 0 else settle(status, _index_select, input._h, dim, index._h))
 
 _put_in_place = _core.bind_PutInPlace
@@ -218,7 +219,7 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
     try:
         status = _put_in_place(input._h, index._h, source._h, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("put_", locals(), error) from None
+        raise misuse(put_, locals(), error) from None
     if status < 0:
         settle(status, _put_in_place, input._h, index._h, source._h, accumulate)
     return input
@@ -238,7 +239,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Ten
         src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
         status = _scatter(input._h, dim, index._h, src_h, src_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("scatter", locals(), error) from None
+        raise misuse(scatter, locals(), error) from None
     return own(status if status > 0 else settle(status, _scatter, input._h, dim, index._h, src_h, src_v))
 
 _scatter_in_place = _core.bind_ScatterInPlace
@@ -256,7 +257,7 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Te
         src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
         status = _scatter_in_place(input._h, dim, index._h, src_h, src_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("scatter_", locals(), error) from None
+        raise misuse(scatter_, locals(), error) from None
     if status < 0:
         settle(status, _scatter_in_place, input._h, dim, index._h, src_h, src_v)
     return input
@@ -275,7 +276,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     try:
         status = _scatter_add(input._h, dim, index._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("scatter_add", locals(), error) from None
+        raise misuse(scatter_add, locals(), error) from None
     return own(status if status > 0 else settle(status, _scatter_add, input._h, dim, index._h, src._h))
 
 _scatter_add_in_place = _core.bind_ScatterAddInPlace
@@ -292,7 +293,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     try:
         status = _scatter_add_in_place(input._h, dim, index._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("scatter_add_", locals(), error) from None
+        raise misuse(scatter_add_, locals(), error) from None
     if status < 0:
         settle(status, _scatter_add_in_place, input._h, dim, index._h, src._h)
     return input
@@ -313,7 +314,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     try:
         status = _scatter_reduce(input._h, dim, index._h, src._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("scatter_reduce", locals(), error) from None
+        raise misuse(scatter_reduce, locals(), error) from None
     return own(status if status > 0 else settle(status, _scatter_reduce, input._h, dim, index._h, src._h, reduce, include_self))
 
 _scatter_reduce_in_place = _core.bind_ScatterReduceInPlace
@@ -332,7 +333,7 @@ def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
     try:
         status = _scatter_reduce_in_place(input._h, dim, index._h, src._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("scatter_reduce_", locals(), error) from None
+        raise misuse(scatter_reduce_, locals(), error) from None
     if status < 0:
         settle(status, _scatter_reduce_in_place, input._h, dim, index._h, src._h, reduce, include_self)
     return input
@@ -349,7 +350,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     try:
         status = _take(input._h, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("take", locals(), error) from None
+        raise misuse(take, locals(), error) from None
     return own(status if status > 0 else settle(status, _take, input._h, index._h))
 
 _take_along_dim = _core.bind_TakeAlongDim
@@ -365,5 +366,5 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     try:
         status = _take_along_dim(input._h, indices._h, 0 if dim is None else dim, dim is not None)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("take_along_dim", locals(), error) from None
+        raise misuse(take_along_dim, locals(), error) from None
     return own(status if status > 0 else settle(status, _take_along_dim, input._h, indices._h, 0 if dim is None else dim, dim is not None))

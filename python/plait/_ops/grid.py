@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = 
         size_list = int_list(size)
         status = _affine_grid(theta._h, size_list.buffer_info()[0], len(size_list), align_corners)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("affine_grid", locals(), error) from None
+        raise misuse(affine_grid, locals(), error) from None
     return own(status if status > 0 else settle(status, _affine_grid, theta._h, size_list.buffer_info()[0], len(size_list), align_corners))
 
 _grid_sample = _core.bind_GridSample
@@ -51,5 +52,5 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
     try:
         status = _grid_sample(input._h, grid._h, mode, padding_mode, align_corners)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("grid_sample", locals(), error) from None
+        raise misuse(grid_sample, locals(), error) from None
     return own(status if status > 0 else settle(status, _grid_sample, input._h, grid._h, mode, padding_mode, align_corners))

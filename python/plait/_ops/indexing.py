@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, handles, misuse, number, own, settle, wait_value, wait_values
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, handles, number, own, settle, wait_value, wait_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, sca
     try:
         status = _embedding(input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("embedding", locals(), error) from None
+        raise misuse(embedding, locals(), error) from None
     return own(status if status > 0 else settle(status, _embedding, input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq))
 
 _index = _core.bind_Index
@@ -51,7 +52,7 @@ def index(input: Tensor, indices: Sequence[Tensor]) -> Tensor:
         wait_values(indices_list)
         status = _index(input._h, indices_list.buffer_info()[0], len(indices_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index", locals(), error) from None
+        raise misuse(index, locals(), error) from None
     return own(status if status > 0 else settle(status, _index, input._h, indices_list.buffer_info()[0], len(indices_list)))
 
 _index_put = _core.bind_IndexPut
@@ -72,7 +73,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number,
         wait_values(indices_list)
         status = _index_put(input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_put", locals(), error) from None
+        raise misuse(index_put, locals(), error) from None
     return own(status if status > 0 else settle(status, _index_put, input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate))
 
 _index_put_in_place = _core.bind_IndexPutInPlace
@@ -93,7 +94,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number
         wait_values(indices_list)
         status = _index_put_in_place(input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("index_put_", locals(), error) from None
+        raise misuse(index_put_, locals(), error) from None
     if status < 0:
         settle(status, _index_put_in_place, input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
     return input
@@ -111,7 +112,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     try:
         status = _masked_scatter(input._h, mask._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("masked_scatter", locals(), error) from None
+        raise misuse(masked_scatter, locals(), error) from None
     return own(status if status > 0 else settle(status, _masked_scatter, input._h, mask._h, source._h))
 
 _masked_scatter_in_place = _core.bind_MaskedScatterInPlace
@@ -127,7 +128,7 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     try:
         status = _masked_scatter_in_place(input._h, mask._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("masked_scatter_", locals(), error) from None
+        raise misuse(masked_scatter_, locals(), error) from None
     if status < 0:
         settle(status, _masked_scatter_in_place, input._h, mask._h, source._h)
     return input
@@ -146,5 +147,5 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         wait_value(mask._h)
         status = _masked_select(input._h, mask._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("masked_select", locals(), error) from None
+        raise misuse(masked_select, locals(), error) from None
     return own(status if status > 0 else settle(status, _masked_select, input._h, mask._h))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import float_list, int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import float_list, int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,5 +37,5 @@ def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_fa
         scale_factor_list = None if scale_factor is None else float_list(scale_factor)
         status = _interpolate(input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("interpolate", locals(), error) from None
+        raise misuse(interpolate, locals(), error) from None
     return own(status if status > 0 else settle(status, _interpolate, input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import handles, misuse, own, own_list, settle
+from plait._mistakes import misuse
+from plait._runtime import handles, own, own_list, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _cartesian_prod(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cartesian_prod", locals(), error) from None
+        raise misuse(cartesian_prod, locals(), error) from None
     return own(status if status > 0 else settle(status, _cartesian_prod, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _cat = _core.bind_Cat
@@ -48,7 +49,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         tensors_list = handles(tensors)
         status = _cat(tensors_list.buffer_info()[0], len(tensors_list), dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cat", locals(), error) from None
+        raise misuse(cat, locals(), error) from None
     return own(status if status > 0 else settle(status, _cat, tensors_list.buffer_info()[0], len(tensors_list), dim))
 
 _column_stack = _core.bind_ColumnStack
@@ -64,7 +65,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _column_stack(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("column_stack", locals(), error) from None
+        raise misuse(column_stack, locals(), error) from None
     return own(status if status > 0 else settle(status, _column_stack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _dstack = _core.bind_Dstack
@@ -80,7 +81,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _dstack(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("dstack", locals(), error) from None
+        raise misuse(dstack, locals(), error) from None
     return own(status if status > 0 else settle(status, _dstack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _hstack = _core.bind_Hstack
@@ -96,7 +97,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _hstack(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hstack", locals(), error) from None
+        raise misuse(hstack, locals(), error) from None
     return own(status if status > 0 else settle(status, _hstack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _meshgrid = _core.bind_Meshgrid
@@ -113,7 +114,7 @@ def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, .
         tensors_list = handles(tensors)
         status = _meshgrid(tensors_list.buffer_info()[0], len(tensors_list), indexing)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("meshgrid", locals(), error) from None
+        raise misuse(meshgrid, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _meshgrid, tensors_list.buffer_info()[0], len(tensors_list), indexing))
 
 _stack = _core.bind_Stack
@@ -130,7 +131,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         tensors_list = handles(tensors)
         status = _stack(tensors_list.buffer_info()[0], len(tensors_list), dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("stack", locals(), error) from None
+        raise misuse(stack, locals(), error) from None
     return own(status if status > 0 else settle(status, _stack, tensors_list.buffer_info()[0], len(tensors_list), dim))
 
 _vstack = _core.bind_Vstack
@@ -146,5 +147,5 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _vstack(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("vstack", locals(), error) from None
+        raise misuse(vstack, locals(), error) from None
     return own(status if status > 0 else settle(status, _vstack, tensors_list.buffer_info()[0], len(tensors_list)))

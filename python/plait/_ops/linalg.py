@@ -7,7 +7,8 @@ from array import array
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def linalg_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     try:
         status = _linalg_cholesky(input._h, upper)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_cholesky", locals(), error) from None
+        raise misuse(linalg_cholesky, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_cholesky, input._h, upper))
 
 _linalg_cholesky_ex = _core.bind_LinalgCholeskyEx
@@ -49,7 +50,7 @@ def linalg_cholesky_ex(input: Tensor, upper: bool = False) -> tuple[Tensor, Tens
         out_ = array("q", (0, 0))
         status = _linalg_cholesky_ex(input._h, upper, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_cholesky_ex", locals(), error) from None
+        raise misuse(linalg_cholesky_ex, locals(), error) from None
     if status < 0:
         settle(status, _linalg_cholesky_ex, input._h, upper, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -66,7 +67,7 @@ def linalg_det(input: Tensor) -> Tensor:
     try:
         status = _linalg_det(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_det", locals(), error) from None
+        raise misuse(linalg_det, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_det, input._h))
 
 _linalg_eigh = _core.bind_LinalgEigh
@@ -82,7 +83,7 @@ def linalg_eigh(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_eigh(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_eigh", locals(), error) from None
+        raise misuse(linalg_eigh, locals(), error) from None
     if status < 0:
         settle(status, _linalg_eigh, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -99,7 +100,7 @@ def linalg_inv(input: Tensor) -> Tensor:
     try:
         status = _linalg_inv(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_inv", locals(), error) from None
+        raise misuse(linalg_inv, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_inv, input._h))
 
 _linalg_lstsq = _core.bind_LinalgLstsq
@@ -117,7 +118,7 @@ def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0) -> Tensor:
     try:
         status = _linalg_lstsq(A._h, B._h, rcond)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_lstsq", locals(), error) from None
+        raise misuse(linalg_lstsq, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_lstsq, A._h, B._h, rcond))
 
 _linalg_lu_factor_ex = _core.bind_LinalgLuFactorEx
@@ -134,7 +135,7 @@ def linalg_lu_factor_ex(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         out_ = array("q", (0, 0, 0))
         status = _linalg_lu_factor_ex(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_lu_factor_ex", locals(), error) from None
+        raise misuse(linalg_lu_factor_ex, locals(), error) from None
     if status < 0:
         settle(status, _linalg_lu_factor_ex, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
@@ -154,7 +155,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool = False
     try:
         status = _linalg_lu_solve(LU._h, pivots._h, B._h, adjoint)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_lu_solve", locals(), error) from None
+        raise misuse(linalg_lu_solve, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_lu_solve, LU._h, pivots._h, B._h, adjoint))
 
 _linalg_matrix_norm = _core.bind_LinalgMatrixNorm
@@ -170,7 +171,7 @@ def linalg_matrix_norm(input: Tensor, ord: str = "fro") -> Tensor:
     try:
         status = _linalg_matrix_norm(input._h, ord)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_matrix_norm", locals(), error) from None
+        raise misuse(linalg_matrix_norm, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_matrix_norm, input._h, ord))
 
 _linalg_pinv = _core.bind_LinalgPinv
@@ -186,7 +187,7 @@ def linalg_pinv(input: Tensor, rtol: float = -1.0) -> Tensor:
     try:
         status = _linalg_pinv(input._h, rtol)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_pinv", locals(), error) from None
+        raise misuse(linalg_pinv, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_pinv, input._h, rtol))
 
 _linalg_qr = _core.bind_LinalgQr
@@ -202,7 +203,7 @@ def linalg_qr(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_qr(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_qr", locals(), error) from None
+        raise misuse(linalg_qr, locals(), error) from None
     if status < 0:
         settle(status, _linalg_qr, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -220,7 +221,7 @@ def linalg_slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_slogdet(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_slogdet", locals(), error) from None
+        raise misuse(linalg_slogdet, locals(), error) from None
     if status < 0:
         settle(status, _linalg_slogdet, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -238,7 +239,7 @@ def linalg_solve(A: Tensor, B: Tensor) -> Tensor:
     try:
         status = _linalg_solve(A._h, B._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_solve", locals(), error) from None
+        raise misuse(linalg_solve, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_solve, A._h, B._h))
 
 _linalg_solve_triangular = _core.bind_LinalgSolveTriangular
@@ -256,7 +257,7 @@ def linalg_solve_triangular(A: Tensor, B: Tensor, upper: bool = False, unitriang
     try:
         status = _linalg_solve_triangular(A._h, B._h, upper, unitriangular)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_solve_triangular", locals(), error) from None
+        raise misuse(linalg_solve_triangular, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_solve_triangular, A._h, B._h, upper, unitriangular))
 
 _linalg_svd = _core.bind_LinalgSvd
@@ -272,7 +273,7 @@ def linalg_svd(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         out_ = array("q", (0, 0, 0))
         status = _linalg_svd(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linalg_svd", locals(), error) from None
+        raise misuse(linalg_svd, locals(), error) from None
     if status < 0:
         settle(status, _linalg_svd, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
@@ -291,7 +292,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tenso
         out_ = array("q", (0, 0, 0))
         status = _lu_unpack(LU_data._h, LU_pivots._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("lu_unpack", locals(), error) from None
+        raise misuse(lu_unpack, locals(), error) from None
     if status < 0:
         settle(status, _lu_unpack, LU_data._h, LU_pivots._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride_list = None if stride is None else int_list(stride)
         status = _lp_pool1d(input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("lp_pool1d", locals(), error) from None
+        raise misuse(lp_pool1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _lp_pool1d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))
 
 _lp_pool2d = _core.bind_LpPool2d
@@ -55,7 +56,7 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride_list = None if stride is None else int_list(stride)
         status = _lp_pool2d(input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("lp_pool2d", locals(), error) from None
+        raise misuse(lp_pool2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _lp_pool2d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))
 
 _lp_pool3d = _core.bind_LpPool3d
@@ -75,5 +76,5 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride_list = None if stride is None else int_list(stride)
         status = _lp_pool3d(input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("lp_pool3d", locals(), error) from None
+        raise misuse(lp_pool3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _lp_pool3d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alp
     try:
         status = _addbmm(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addbmm", locals(), error) from None
+        raise misuse(addbmm, locals(), error) from None
     return own(status if status > 0 else settle(status, _addbmm, input._h, batch1._h, batch2._h, beta, alpha))
 
 _addbmm_in_place = _core.bind_AddbmmInPlace
@@ -51,7 +52,7 @@ def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
     try:
         status = _addbmm_in_place(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addbmm_", locals(), error) from None
+        raise misuse(addbmm_, locals(), error) from None
     if status < 0:
         settle(status, _addbmm_in_place, input._h, batch1._h, batch2._h, beta, alpha)
     return input
@@ -71,7 +72,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: f
     try:
         status = _addmm(input._h, mat1._h, mat2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addmm", locals(), error) from None
+        raise misuse(addmm, locals(), error) from None
     return own(status if status > 0 else settle(status, _addmm, input._h, mat1._h, mat2._h, beta, alpha))
 
 _addmm_in_place = _core.bind_AddmmInPlace
@@ -89,7 +90,7 @@ def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: 
     try:
         status = _addmm_in_place(input._h, mat1._h, mat2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addmm_", locals(), error) from None
+        raise misuse(addmm_, locals(), error) from None
     if status < 0:
         settle(status, _addmm_in_place, input._h, mat1._h, mat2._h, beta, alpha)
     return input
@@ -109,7 +110,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: flo
     try:
         status = _addmv(input._h, mat._h, vec._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addmv", locals(), error) from None
+        raise misuse(addmv, locals(), error) from None
     return own(status if status > 0 else settle(status, _addmv, input._h, mat._h, vec._h, beta, alpha))
 
 _addmv_in_place = _core.bind_AddmvInPlace
@@ -127,7 +128,7 @@ def addmv_(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: fl
     try:
         status = _addmv_in_place(input._h, mat._h, vec._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addmv_", locals(), error) from None
+        raise misuse(addmv_, locals(), error) from None
     if status < 0:
         settle(status, _addmv_in_place, input._h, mat._h, vec._h, beta, alpha)
     return input
@@ -147,7 +148,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: fl
     try:
         status = _addr(input._h, vec1._h, vec2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addr", locals(), error) from None
+        raise misuse(addr, locals(), error) from None
     return own(status if status > 0 else settle(status, _addr, input._h, vec1._h, vec2._h, beta, alpha))
 
 _addr_in_place = _core.bind_AddrInPlace
@@ -165,7 +166,7 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: f
     try:
         status = _addr_in_place(input._h, vec1._h, vec2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("addr_", locals(), error) from None
+        raise misuse(addr_, locals(), error) from None
     if status < 0:
         settle(status, _addr_in_place, input._h, vec1._h, vec2._h, beta, alpha)
     return input
@@ -185,7 +186,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
     try:
         status = _baddbmm(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("baddbmm", locals(), error) from None
+        raise misuse(baddbmm, locals(), error) from None
     return own(status if status > 0 else settle(status, _baddbmm, input._h, batch1._h, batch2._h, beta, alpha))
 
 _baddbmm_in_place = _core.bind_BaddbmmInPlace
@@ -203,7 +204,7 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, a
     try:
         status = _baddbmm_in_place(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("baddbmm_", locals(), error) from None
+        raise misuse(baddbmm_, locals(), error) from None
     if status < 0:
         settle(status, _baddbmm_in_place, input._h, batch1._h, batch2._h, beta, alpha)
     return input
@@ -223,7 +224,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     try:
         status = _bilinear(input1._h, input2._h, weight._h, 0 if bias is None else bias._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("bilinear", locals(), error) from None
+        raise misuse(bilinear, locals(), error) from None
     return own(status if status > 0 else settle(status, _bilinear, input1._h, input2._h, weight._h, 0 if bias is None else bias._h))
 
 _bmm = _core.bind_Bmm
@@ -238,7 +239,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     try:
         status = _bmm(input._h, mat2._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("bmm", locals(), error) from None
+        raise misuse(bmm, locals(), error) from None
     return own(status if status > 0 else settle(status, _bmm, input._h, mat2._h))
 
 _dot = _core.bind_Dot
@@ -253,7 +254,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     try:
         status = _dot(input._h, tensor._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("dot", locals(), error) from None
+        raise misuse(dot, locals(), error) from None
     return own(status if status > 0 else settle(status, _dot, input._h, tensor._h))
 
 _linear = _core.bind_Linear
@@ -269,7 +270,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     try:
         status = _linear(input._h, weight._h, 0 if bias is None else bias._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("linear", locals(), error) from None
+        raise misuse(linear, locals(), error) from None
     return own(status if status > 0 else settle(status, _linear, input._h, weight._h, 0 if bias is None else bias._h))
 
 _matmul = _core.bind_Matmul
@@ -285,7 +286,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _matmul(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("matmul", locals(), error) from None
+        raise misuse(matmul, locals(), error) from None
     return own(status if status > 0 else settle(status, _matmul, input._h, other._h))
 
 _mm = _core.bind_Mm
@@ -300,7 +301,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     try:
         status = _mm(input._h, mat2._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("mm", locals(), error) from None
+        raise misuse(mm, locals(), error) from None
     return own(status if status > 0 else settle(status, _mm, input._h, mat2._h))
 
 _mv = _core.bind_Mv
@@ -315,5 +316,5 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     try:
         status = _mv(input._h, vec._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("mv", locals(), error) from None
+        raise misuse(mv, locals(), error) from None
     return own(status if status > 0 else settle(status, _mv, input._h, vec._h))

@@ -7,7 +7,8 @@ from array import array
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool1d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_max_pool1d", locals(), error) from None
+        raise misuse(adaptive_max_pool1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _adaptive_max_pool1d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool1d_with_indices = _core.bind_AdaptiveMaxPool1dWithIndices
@@ -50,7 +51,7 @@ def adaptive_max_pool1d_with_indices(input: Tensor, output_size: int | Sequence[
         out_ = array("q", (0, 0))
         status = _adaptive_max_pool1d_with_indices(input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_max_pool1d_with_indices", locals(), error) from None
+        raise misuse(adaptive_max_pool1d_with_indices, locals(), error) from None
     if status < 0:
         settle(status, _adaptive_max_pool1d_with_indices, input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -68,7 +69,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool2d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_max_pool2d", locals(), error) from None
+        raise misuse(adaptive_max_pool2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _adaptive_max_pool2d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool2d_with_indices = _core.bind_AdaptiveMaxPool2dWithIndices
@@ -86,7 +87,7 @@ def adaptive_max_pool2d_with_indices(input: Tensor, output_size: int | Sequence[
         out_ = array("q", (0, 0))
         status = _adaptive_max_pool2d_with_indices(input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_max_pool2d_with_indices", locals(), error) from None
+        raise misuse(adaptive_max_pool2d_with_indices, locals(), error) from None
     if status < 0:
         settle(status, _adaptive_max_pool2d_with_indices, input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -104,7 +105,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool3d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_max_pool3d", locals(), error) from None
+        raise misuse(adaptive_max_pool3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _adaptive_max_pool3d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool3d_with_indices = _core.bind_AdaptiveMaxPool3dWithIndices
@@ -122,7 +123,7 @@ def adaptive_max_pool3d_with_indices(input: Tensor, output_size: int | Sequence[
         out_ = array("q", (0, 0))
         status = _adaptive_max_pool3d_with_indices(input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("adaptive_max_pool3d_with_indices", locals(), error) from None
+        raise misuse(adaptive_max_pool3d_with_indices, locals(), error) from None
     if status < 0:
         settle(status, _adaptive_max_pool3d_with_indices, input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -147,7 +148,7 @@ def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation_list = int_list(dilation)
         status = _max_pool1d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_pool1d", locals(), error) from None
+        raise misuse(max_pool1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _max_pool1d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool1d_with_indices = _core.bind_MaxPool1dWithIndices
@@ -172,7 +173,7 @@ def max_pool1d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         out_ = array("q", (0, 0))
         status = _max_pool1d_with_indices(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_pool1d_with_indices", locals(), error) from None
+        raise misuse(max_pool1d_with_indices, locals(), error) from None
     if status < 0:
         settle(status, _max_pool1d_with_indices, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -197,7 +198,7 @@ def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation_list = int_list(dilation)
         status = _max_pool2d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_pool2d", locals(), error) from None
+        raise misuse(max_pool2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _max_pool2d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool2d_with_indices = _core.bind_MaxPool2dWithIndices
@@ -222,7 +223,7 @@ def max_pool2d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         out_ = array("q", (0, 0))
         status = _max_pool2d_with_indices(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_pool2d_with_indices", locals(), error) from None
+        raise misuse(max_pool2d_with_indices, locals(), error) from None
     if status < 0:
         settle(status, _max_pool2d_with_indices, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -247,7 +248,7 @@ def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation_list = int_list(dilation)
         status = _max_pool3d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_pool3d", locals(), error) from None
+        raise misuse(max_pool3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _max_pool3d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool3d_with_indices = _core.bind_MaxPool3dWithIndices
@@ -272,7 +273,7 @@ def max_pool3d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         out_ = array("q", (0, 0))
         status = _max_pool3d_with_indices(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_pool3d_with_indices", locals(), error) from None
+        raise misuse(max_pool3d_with_indices, locals(), error) from None
     if status < 0:
         settle(status, _max_pool3d_with_indices, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -297,7 +298,7 @@ def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         output_size_list = None if output_size is None else int_list(output_size)
         status = _max_unpool1d(input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_unpool1d", locals(), error) from None
+        raise misuse(max_unpool1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _max_unpool1d, input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list)))
 
 _max_unpool2d = _core.bind_MaxUnpool2d
@@ -320,7 +321,7 @@ def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         output_size_list = None if output_size is None else int_list(output_size)
         status = _max_unpool2d(input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_unpool2d", locals(), error) from None
+        raise misuse(max_unpool2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _max_unpool2d, input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list)))
 
 _max_unpool3d = _core.bind_MaxUnpool3d
@@ -343,5 +344,5 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         output_size_list = None if output_size is None else int_list(output_size)
         status = _max_unpool3d(input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max_unpool3d", locals(), error) from None
+        raise misuse(max_unpool3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _max_unpool3d, input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list)))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ def batch_norm(input: Tensor, running_mean: Tensor | None = None, running_var: T
     try:
         status = _batch_norm(input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, training, momentum, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("batch_norm", locals(), error) from None
+        raise misuse(batch_norm, locals(), error) from None
     return own(status if status > 0 else settle(status, _batch_norm, input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, training, momentum, eps))
 
 _group_norm = _core.bind_GroupNorm
@@ -56,7 +57,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     try:
         status = _group_norm(input._h, num_groups, 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("group_norm", locals(), error) from None
+        raise misuse(group_norm, locals(), error) from None
     return own(status if status > 0 else settle(status, _group_norm, input._h, num_groups, 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps))
 
 _instance_norm = _core.bind_InstanceNorm
@@ -77,7 +78,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
     try:
         status = _instance_norm(input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, use_input_stats, momentum, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("instance_norm", locals(), error) from None
+        raise misuse(instance_norm, locals(), error) from None
     return own(status if status > 0 else settle(status, _instance_norm, input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, use_input_stats, momentum, eps))
 
 _layer_norm = _core.bind_LayerNorm
@@ -96,7 +97,7 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
         normalized_shape_list = int_list(normalized_shape)
         status = _layer_norm(input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("layer_norm", locals(), error) from None
+        raise misuse(layer_norm, locals(), error) from None
     return own(status if status > 0 else settle(status, _layer_norm, input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps))
 
 _local_response_norm = _core.bind_LocalResponseNorm
@@ -114,7 +115,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     try:
         status = _local_response_norm(input._h, size, alpha, beta, k)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("local_response_norm", locals(), error) from None
+        raise misuse(local_response_norm, locals(), error) from None
     return own(status if status > 0 else settle(status, _local_response_norm, input._h, size, alpha, beta, k))
 
 _rms_norm = _core.bind_RmsNorm
@@ -132,5 +133,5 @@ def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tenso
         normalized_shape_list = int_list(normalized_shape)
         status = _rms_norm(input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("rms_norm", locals(), error) from None
+        raise misuse(rms_norm, locals(), error) from None
     return own(status if status > 0 else settle(status, _rms_norm, input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, eps))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,5 +34,5 @@ def pad(input: Tensor, pad: int | Sequence[int], mode: str = "constant", value: 
         pad_list = int_list(pad)
         status = _pad(input._h, pad_list.buffer_info()[0], len(pad_list), mode, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("pad", locals(), error) from None
+        raise misuse(globals()["pad"], locals(), error) from None
     return own(status if status > 0 else settle(status, _pad, input._h, pad_list.buffer_info()[0], len(pad_list), mode, value))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ def col2im(input: Tensor, output_size: int | Sequence[int], kernel_size: int | S
         stride_list = int_list(stride)
         status = _col2im(input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("col2im", locals(), error) from None
+        raise misuse(col2im, locals(), error) from None
     return own(status if status > 0 else settle(status, _col2im, input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))
 
 _im2col = _core.bind_Im2col
@@ -61,5 +62,5 @@ def im2col(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequ
         stride_list = int_list(stride)
         status = _im2col(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("im2col", locals(), error) from None
+        raise misuse(im2col, locals(), error) from None
     return own(status if status > 0 else settle(status, _im2col, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))

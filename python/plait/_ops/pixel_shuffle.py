@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     try:
         status = _channel_shuffle(input._h, groups)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("channel_shuffle", locals(), error) from None
+        raise misuse(channel_shuffle, locals(), error) from None
     return own(status if status > 0 else settle(status, _channel_shuffle, input._h, groups))
 
 _pixel_shuffle = _core.bind_PixelShuffle
@@ -45,7 +46,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     try:
         status = _pixel_shuffle(input._h, upscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("pixel_shuffle", locals(), error) from None
+        raise misuse(pixel_shuffle, locals(), error) from None
     return own(status if status > 0 else settle(status, _pixel_shuffle, input._h, upscale_factor))
 
 _pixel_unshuffle = _core.bind_PixelUnshuffle
@@ -60,5 +61,5 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     try:
         status = _pixel_unshuffle(input._h, downscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("pixel_unshuffle", locals(), error) from None
+        raise misuse(pixel_unshuffle, locals(), error) from None
     return own(status if status > 0 else settle(status, _pixel_unshuffle, input._h, downscale_factor))

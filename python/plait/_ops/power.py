@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def pow(input: Tensor | Number, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _pow(input_h, input_v, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("pow", locals(), error) from None
+        raise misuse(pow, locals(), error) from None
     return own(status if status > 0 else settle(status, _pow, input_h, input_v, other_h, other_v))
 
 _pow_in_place = _core.bind_PowInPlace
@@ -48,7 +49,7 @@ def pow_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _pow_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("pow_", locals(), error) from None
+        raise misuse(pow_, locals(), error) from None
     if status < 0:
         settle(status, _pow_in_place, input._h, other_h, other_v)
     return input

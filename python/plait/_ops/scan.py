@@ -7,7 +7,9 @@ from array import array
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import dtype_number, misuse, own, settle
+from plait._dtype import dtype_number
+from plait._mistakes import misuse
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +34,7 @@ def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _cummax(input._h, dim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cummax", locals(), error) from None
+        raise misuse(cummax, locals(), error) from None
     if status < 0:
         settle(status, _cummax, input._h, dim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -50,7 +52,7 @@ def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _cummin(input._h, dim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cummin", locals(), error) from None
+        raise misuse(cummin, locals(), error) from None
     if status < 0:
         settle(status, _cummin, input._h, dim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -68,7 +70,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _cumprod(input._h, dim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cumprod", locals(), error) from None
+        raise misuse(cumprod, locals(), error) from None
     return own(status if status > 0 else settle(status, _cumprod, input._h, dim, dtype_number(dtype)))
 
 _cumprod_in_place = _core.bind_CumprodInPlace
@@ -83,7 +85,7 @@ def cumprod_(input: Tensor, dim: int) -> Tensor:
     try:
         status = _cumprod_in_place(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cumprod_", locals(), error) from None
+        raise misuse(cumprod_, locals(), error) from None
     if status < 0:
         settle(status, _cumprod_in_place, input._h, dim)
     return input
@@ -101,7 +103,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _cumsum(input._h, dim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cumsum", locals(), error) from None
+        raise misuse(cumsum, locals(), error) from None
     return own(status if status > 0 else settle(status, _cumsum, input._h, dim, dtype_number(dtype)))
 
 _cumsum_in_place = _core.bind_CumsumInPlace
@@ -116,7 +118,7 @@ def cumsum_(input: Tensor, dim: int) -> Tensor:
     try:
         status = _cumsum_in_place(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cumsum_", locals(), error) from None
+        raise misuse(cumsum_, locals(), error) from None
     if status < 0:
         settle(status, _cumsum_in_place, input._h, dim)
     return input
@@ -133,7 +135,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     try:
         status = _logcumsumexp(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("logcumsumexp", locals(), error) from None
+        raise misuse(logcumsumexp, locals(), error) from None
     return own(status if status > 0 else settle(status, _logcumsumexp, input._h, dim))
 
 _max = _core.bind_Max
@@ -150,7 +152,7 @@ def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
         out_ = array("q", (0, 0))
         status = _max(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("max", locals(), error) from None
+        raise misuse(max, locals(), error) from None
     if status < 0:
         settle(status, _max, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -169,7 +171,7 @@ def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
         out_ = array("q", (0, 0))
         status = _min(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("min", locals(), error) from None
+        raise misuse(min, locals(), error) from None
     if status < 0:
         settle(status, _min, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])

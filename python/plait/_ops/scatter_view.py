@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     try:
         status = _diagonal_scatter(input._h, src._h, offset, dim1, dim2)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("diagonal_scatter", locals(), error) from None
+        raise misuse(diagonal_scatter, locals(), error) from None
     return own(status if status > 0 else settle(status, _diagonal_scatter, input._h, src._h, offset, dim1, dim2))
 
 _narrow_copy = _core.bind_NarrowCopy
@@ -50,7 +51,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     try:
         status = _narrow_copy(input._h, dim, start, length)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("narrow_copy", locals(), error) from None
+        raise misuse(narrow_copy, locals(), error) from None
     return own(status if status > 0 else settle(status, _narrow_copy, input._h, dim, start, length))
 
 _select_scatter = _core.bind_SelectScatter
@@ -67,7 +68,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     try:
         status = _select_scatter(input._h, src._h, dim, index)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("select_scatter", locals(), error) from None
+        raise misuse(select_scatter, locals(), error) from None
     return own(status if status > 0 else settle(status, _select_scatter, input._h, src._h, dim, index))
 
 _slice_scatter = _core.bind_SliceScatter
@@ -86,5 +87,5 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int = 0, end:
     try:
         status = _slice_scatter(input._h, src._h, dim, start, end, step)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("slice_scatter", locals(), error) from None
+        raise misuse(slice_scatter, locals(), error) from None
     return own(status if status > 0 else settle(status, _slice_scatter, input._h, src._h, dim, start, end, step))

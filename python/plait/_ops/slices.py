@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, own_list, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, own_list, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[
         stride_list = int_list(stride)
         status = _as_strided(input._h, size_list.buffer_info()[0], len(size_list), stride_list.buffer_info()[0], len(stride_list), storage_offset)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("as_strided", locals(), error) from None
+        raise misuse(as_strided, locals(), error) from None
     return own(status if status > 0 else settle(status, _as_strided, input._h, size_list.buffer_info()[0], len(size_list), stride_list.buffer_info()[0], len(stride_list), storage_offset))
 
 _chunk = _core.bind_Chunk
@@ -50,7 +51,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     try:
         status = _chunk(input._h, chunks, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("chunk", locals(), error) from None
+        raise misuse(chunk, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _chunk, input._h, chunks, dim))
 
 _diagonal = _core.bind_Diagonal
@@ -67,7 +68,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     try:
         status = _diagonal(input._h, offset, dim1, dim2)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("diagonal", locals(), error) from None
+        raise misuse(diagonal, locals(), error) from None
     return own(status if status > 0 else settle(status, _diagonal, input._h, offset, dim1, dim2))
 
 _narrow = _core.bind_Narrow
@@ -84,7 +85,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     try:
         status = _narrow(input._h, dim, start, length)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("narrow", locals(), error) from None
+        raise misuse(narrow, locals(), error) from None
     return own(status if status > 0 else settle(status, _narrow, input._h, dim, start, length))
 
 _select = _core.bind_Select
@@ -100,7 +101,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     try:
         status = _select(input._h, dim, index)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("select", locals(), error) from None
+        raise misuse(select, locals(), error) from None
     return own(status if status > 0 else settle(status, _select, input._h, dim, index))
 
 _slice = _core.bind_Slice
@@ -118,7 +119,7 @@ def slice(input: Tensor, dim: int = 0, start: int = 0, end: int = 92233720368547
     try:
         status = _slice(input._h, dim, start, end, step)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("slice", locals(), error) from None
+        raise misuse(slice, locals(), error) from None
     return own(status if status > 0 else settle(status, _slice, input._h, dim, start, end, step))
 
 _split = _core.bind_Split
@@ -134,7 +135,7 @@ def split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     try:
         status = _split(input._h, split_size, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("split", locals(), error) from None
+        raise misuse(split, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _split, input._h, split_size, dim))
 
 _split_with_sizes = _core.bind_SplitWithSizes
@@ -151,7 +152,7 @@ def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int =
         split_sizes_list = int_list(split_sizes)
         status = _split_with_sizes(input._h, split_sizes_list.buffer_info()[0], len(split_sizes_list), dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("split_with_sizes", locals(), error) from None
+        raise misuse(split_with_sizes, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _split_with_sizes, input._h, split_sizes_list.buffer_info()[0], len(split_sizes_list), dim))
 
 _tensor_split = _core.bind_TensorSplit
@@ -167,7 +168,7 @@ def tensor_split(input: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ..
     try:
         status = _tensor_split(input._h, sections, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("tensor_split", locals(), error) from None
+        raise misuse(tensor_split, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _tensor_split, input._h, sections, dim))
 
 _tensor_split_at = _core.bind_TensorSplitAt
@@ -184,7 +185,7 @@ def tensor_split_at(input: Tensor, indices: int | Sequence[int], dim: int = 0) -
         indices_list = int_list(indices)
         status = _tensor_split_at(input._h, indices_list.buffer_info()[0], len(indices_list), dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("tensor_split_at", locals(), error) from None
+        raise misuse(tensor_split_at, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _tensor_split_at, input._h, indices_list.buffer_info()[0], len(indices_list), dim))
 
 _unbind = _core.bind_Unbind
@@ -199,7 +200,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     try:
         status = _unbind(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("unbind", locals(), error) from None
+        raise misuse(unbind, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _unbind, input._h, dim))
 
 _unfold = _core.bind_Unfold
@@ -216,5 +217,5 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     try:
         status = _unfold(input._h, dimension, size, step)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("unfold", locals(), error) from None
+        raise misuse(unfold, locals(), error) from None
     return own(status if status > 0 else settle(status, _unfold, input._h, dimension, size, step))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def log_softmax(input: Tensor, dim: int) -> Tensor:
     try:
         status = _log_softmax(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("log_softmax", locals(), error) from None
+        raise misuse(log_softmax, locals(), error) from None
     return own(status if status > 0 else settle(status, _log_softmax, input._h, dim))
 
 _softmax = _core.bind_Softmax
@@ -45,7 +46,7 @@ def softmax(input: Tensor, dim: int) -> Tensor:
     try:
         status = _softmax(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("softmax", locals(), error) from None
+        raise misuse(softmax, locals(), error) from None
     return own(status if status > 0 else settle(status, _softmax, input._h, dim))
 
 _softmin = _core.bind_Softmin
@@ -60,5 +61,5 @@ def softmin(input: Tensor, dim: int) -> Tensor:
     try:
         status = _softmin(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("softmin", locals(), error) from None
+        raise misuse(softmin, locals(), error) from None
     return own(status if status > 0 else settle(status, _softmin, input._h, dim))

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import int_list, misuse, own, settle
+from plait._mistakes import misuse
+from plait._runtime import int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     try:
         status = _cdist(x1._h, x2._h, p)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cdist", locals(), error) from None
+        raise misuse(cdist, locals(), error) from None
     return own(status if status > 0 else settle(status, _cdist, x1._h, x2._h, p))
 
 _corrcoef = _core.bind_Corrcoef
@@ -43,7 +44,7 @@ def corrcoef(input: Tensor) -> Tensor:
     try:
         status = _corrcoef(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("corrcoef", locals(), error) from None
+        raise misuse(corrcoef, locals(), error) from None
     return own(status if status > 0 else settle(status, _corrcoef, input._h))
 
 _cov = _core.bind_Cov
@@ -60,7 +61,7 @@ def cov(input: Tensor, correction: float = 1.0, fweights: Tensor | None = None, 
     try:
         status = _cov(input._h, correction, 0 if fweights is None else fweights._h, 0 if aweights is None else aweights._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cov", locals(), error) from None
+        raise misuse(cov, locals(), error) from None
     return own(status if status > 0 else settle(status, _cov, input._h, correction, 0 if fweights is None else fweights._h, 0 if aweights is None else aweights._h))
 
 _cross = _core.bind_Cross
@@ -76,7 +77,7 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     try:
         status = _cross(input._h, other._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cross", locals(), error) from None
+        raise misuse(cross, locals(), error) from None
     return own(status if status > 0 else settle(status, _cross, input._h, other._h, dim))
 
 _dist = _core.bind_Dist
@@ -92,7 +93,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     try:
         status = _dist(input._h, other._h, p)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("dist", locals(), error) from None
+        raise misuse(dist, locals(), error) from None
     return own(status if status > 0 else settle(status, _dist, input._h, other._h, p))
 
 _msort = _core.bind_Msort
@@ -103,7 +104,7 @@ def msort(input: Tensor) -> Tensor:
     try:
         status = _msort(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("msort", locals(), error) from None
+        raise misuse(msort, locals(), error) from None
     return own(status if status > 0 else settle(status, _msort, input._h))
 
 _nanmean = _core.bind_Nanmean
@@ -120,7 +121,7 @@ def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool
         dim_list = None if dim is None else int_list(dim)
         status = _nanmean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("nanmean", locals(), error) from None
+        raise misuse(nanmean, locals(), error) from None
     return own(status if status > 0 else settle(status, _nanmean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _nanquantile = _core.bind_Nanquantile
@@ -138,7 +139,7 @@ def nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool 
     try:
         status = _nanquantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("nanquantile", locals(), error) from None
+        raise misuse(nanquantile, locals(), error) from None
     return own(status if status > 0 else settle(status, _nanquantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
 
 _nansum = _core.bind_Nansum
@@ -155,7 +156,7 @@ def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
         dim_list = None if dim is None else int_list(dim)
         status = _nansum(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("nansum", locals(), error) from None
+        raise misuse(nansum, locals(), error) from None
     return own(status if status > 0 else settle(status, _nansum, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _quantile = _core.bind_Quantile
@@ -173,7 +174,7 @@ def quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = F
     try:
         status = _quantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("quantile", locals(), error) from None
+        raise misuse(quantile, locals(), error) from None
     return own(status if status > 0 else settle(status, _quantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
 
 _renorm = _core.bind_Renorm
@@ -191,7 +192,7 @@ def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor
     try:
         status = _renorm(input._h, p, dim, maxnorm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("renorm", locals(), error) from None
+        raise misuse(renorm, locals(), error) from None
     return own(status if status > 0 else settle(status, _renorm, input._h, p, dim, maxnorm))
 
 _renorm_in_place = _core.bind_RenormInPlace
@@ -208,7 +209,7 @@ def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tenso
     try:
         status = _renorm_in_place(input._h, p, dim, maxnorm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("renorm_", locals(), error) from None
+        raise misuse(renorm_, locals(), error) from None
     if status < 0:
         settle(status, _renorm_in_place, input._h, p, dim, maxnorm)
     return input

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import TensorBase, misuse, number, own, settle
+from plait._mistakes import misuse
+from plait._runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ def acos(input: Tensor) -> Tensor:
     try:
         status = _acos(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("acos", locals(), error) from None
+        raise misuse(acos, locals(), error) from None
     return own(status if status > 0 else settle(status, _acos, input._h))
 
 _acos_in_place = _core.bind_AcosInPlace
@@ -37,7 +38,7 @@ def acos_(input: Tensor) -> Tensor:
     try:
         status = _acos_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("acos_", locals(), error) from None
+        raise misuse(acos_, locals(), error) from None
     if status < 0:
         settle(status, _acos_in_place, input._h)
     return input
@@ -50,7 +51,7 @@ def acosh(input: Tensor) -> Tensor:
     try:
         status = _acosh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("acosh", locals(), error) from None
+        raise misuse(acosh, locals(), error) from None
     return own(status if status > 0 else settle(status, _acosh, input._h))
 
 _acosh_in_place = _core.bind_AcoshInPlace
@@ -61,7 +62,7 @@ def acosh_(input: Tensor) -> Tensor:
     try:
         status = _acosh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("acosh_", locals(), error) from None
+        raise misuse(acosh_, locals(), error) from None
     if status < 0:
         settle(status, _acosh_in_place, input._h)
     return input
@@ -74,7 +75,7 @@ def asin(input: Tensor) -> Tensor:
     try:
         status = _asin(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("asin", locals(), error) from None
+        raise misuse(asin, locals(), error) from None
     return own(status if status > 0 else settle(status, _asin, input._h))
 
 _asin_in_place = _core.bind_AsinInPlace
@@ -85,7 +86,7 @@ def asin_(input: Tensor) -> Tensor:
     try:
         status = _asin_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("asin_", locals(), error) from None
+        raise misuse(asin_, locals(), error) from None
     if status < 0:
         settle(status, _asin_in_place, input._h)
     return input
@@ -98,7 +99,7 @@ def asinh(input: Tensor) -> Tensor:
     try:
         status = _asinh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("asinh", locals(), error) from None
+        raise misuse(asinh, locals(), error) from None
     return own(status if status > 0 else settle(status, _asinh, input._h))
 
 _asinh_in_place = _core.bind_AsinhInPlace
@@ -109,7 +110,7 @@ def asinh_(input: Tensor) -> Tensor:
     try:
         status = _asinh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("asinh_", locals(), error) from None
+        raise misuse(asinh_, locals(), error) from None
     if status < 0:
         settle(status, _asinh_in_place, input._h)
     return input
@@ -122,7 +123,7 @@ def atan(input: Tensor) -> Tensor:
     try:
         status = _atan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atan", locals(), error) from None
+        raise misuse(atan, locals(), error) from None
     return own(status if status > 0 else settle(status, _atan, input._h))
 
 _atan_in_place = _core.bind_AtanInPlace
@@ -133,7 +134,7 @@ def atan_(input: Tensor) -> Tensor:
     try:
         status = _atan_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atan_", locals(), error) from None
+        raise misuse(atan_, locals(), error) from None
     if status < 0:
         settle(status, _atan_in_place, input._h)
     return input
@@ -151,7 +152,7 @@ def atan2(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _atan2(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atan2", locals(), error) from None
+        raise misuse(atan2, locals(), error) from None
     return own(status if status > 0 else settle(status, _atan2, input._h, other_h, other_v))
 
 _atan2_in_place = _core.bind_Atan2InPlace
@@ -167,7 +168,7 @@ def atan2_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _atan2_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atan2_", locals(), error) from None
+        raise misuse(atan2_, locals(), error) from None
     if status < 0:
         settle(status, _atan2_in_place, input._h, other_h, other_v)
     return input
@@ -180,7 +181,7 @@ def atanh(input: Tensor) -> Tensor:
     try:
         status = _atanh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atanh", locals(), error) from None
+        raise misuse(atanh, locals(), error) from None
     return own(status if status > 0 else settle(status, _atanh, input._h))
 
 _atanh_in_place = _core.bind_AtanhInPlace
@@ -191,7 +192,7 @@ def atanh_(input: Tensor) -> Tensor:
     try:
         status = _atanh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atanh_", locals(), error) from None
+        raise misuse(atanh_, locals(), error) from None
     if status < 0:
         settle(status, _atanh_in_place, input._h)
     return input
@@ -204,7 +205,7 @@ def cos(input: Tensor) -> Tensor:
     try:
         status = _cos(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cos", locals(), error) from None
+        raise misuse(cos, locals(), error) from None
     return own(status if status > 0 else settle(status, _cos, input._h))
 
 _cos_in_place = _core.bind_CosInPlace
@@ -215,7 +216,7 @@ def cos_(input: Tensor) -> Tensor:
     try:
         status = _cos_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cos_", locals(), error) from None
+        raise misuse(cos_, locals(), error) from None
     if status < 0:
         settle(status, _cos_in_place, input._h)
     return input
@@ -228,7 +229,7 @@ def cosh(input: Tensor) -> Tensor:
     try:
         status = _cosh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cosh", locals(), error) from None
+        raise misuse(cosh, locals(), error) from None
     return own(status if status > 0 else settle(status, _cosh, input._h))
 
 _cosh_in_place = _core.bind_CoshInPlace
@@ -239,7 +240,7 @@ def cosh_(input: Tensor) -> Tensor:
     try:
         status = _cosh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("cosh_", locals(), error) from None
+        raise misuse(cosh_, locals(), error) from None
     if status < 0:
         settle(status, _cosh_in_place, input._h)
     return input
@@ -252,7 +253,7 @@ def deg2rad(input: Tensor) -> Tensor:
     try:
         status = _deg2rad(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("deg2rad", locals(), error) from None
+        raise misuse(deg2rad, locals(), error) from None
     return own(status if status > 0 else settle(status, _deg2rad, input._h))
 
 _deg2rad_in_place = _core.bind_Deg2radInPlace
@@ -263,7 +264,7 @@ def deg2rad_(input: Tensor) -> Tensor:
     try:
         status = _deg2rad_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("deg2rad_", locals(), error) from None
+        raise misuse(deg2rad_, locals(), error) from None
     if status < 0:
         settle(status, _deg2rad_in_place, input._h)
     return input
@@ -281,7 +282,7 @@ def hypot(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _hypot(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hypot", locals(), error) from None
+        raise misuse(hypot, locals(), error) from None
     return own(status if status > 0 else settle(status, _hypot, input._h, other_h, other_v))
 
 _hypot_in_place = _core.bind_HypotInPlace
@@ -297,7 +298,7 @@ def hypot_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _hypot_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("hypot_", locals(), error) from None
+        raise misuse(hypot_, locals(), error) from None
     if status < 0:
         settle(status, _hypot_in_place, input._h, other_h, other_v)
     return input
@@ -310,7 +311,7 @@ def rad2deg(input: Tensor) -> Tensor:
     try:
         status = _rad2deg(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("rad2deg", locals(), error) from None
+        raise misuse(rad2deg, locals(), error) from None
     return own(status if status > 0 else settle(status, _rad2deg, input._h))
 
 _rad2deg_in_place = _core.bind_Rad2degInPlace
@@ -321,7 +322,7 @@ def rad2deg_(input: Tensor) -> Tensor:
     try:
         status = _rad2deg_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("rad2deg_", locals(), error) from None
+        raise misuse(rad2deg_, locals(), error) from None
     if status < 0:
         settle(status, _rad2deg_in_place, input._h)
     return input
@@ -334,7 +335,7 @@ def sin(input: Tensor) -> Tensor:
     try:
         status = _sin(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sin", locals(), error) from None
+        raise misuse(sin, locals(), error) from None
     return own(status if status > 0 else settle(status, _sin, input._h))
 
 _sin_in_place = _core.bind_SinInPlace
@@ -345,7 +346,7 @@ def sin_(input: Tensor) -> Tensor:
     try:
         status = _sin_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sin_", locals(), error) from None
+        raise misuse(sin_, locals(), error) from None
     if status < 0:
         settle(status, _sin_in_place, input._h)
     return input
@@ -358,7 +359,7 @@ def sinc(input: Tensor) -> Tensor:
     try:
         status = _sinc(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sinc", locals(), error) from None
+        raise misuse(sinc, locals(), error) from None
     return own(status if status > 0 else settle(status, _sinc, input._h))
 
 _sinc_in_place = _core.bind_SincInPlace
@@ -369,7 +370,7 @@ def sinc_(input: Tensor) -> Tensor:
     try:
         status = _sinc_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sinc_", locals(), error) from None
+        raise misuse(sinc_, locals(), error) from None
     if status < 0:
         settle(status, _sinc_in_place, input._h)
     return input
@@ -382,7 +383,7 @@ def sinh(input: Tensor) -> Tensor:
     try:
         status = _sinh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sinh", locals(), error) from None
+        raise misuse(sinh, locals(), error) from None
     return own(status if status > 0 else settle(status, _sinh, input._h))
 
 _sinh_in_place = _core.bind_SinhInPlace
@@ -393,7 +394,7 @@ def sinh_(input: Tensor) -> Tensor:
     try:
         status = _sinh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("sinh_", locals(), error) from None
+        raise misuse(sinh_, locals(), error) from None
     if status < 0:
         settle(status, _sinh_in_place, input._h)
     return input
@@ -406,7 +407,7 @@ def tan(input: Tensor) -> Tensor:
     try:
         status = _tan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("tan", locals(), error) from None
+        raise misuse(tan, locals(), error) from None
     return own(status if status > 0 else settle(status, _tan, input._h))
 
 _tan_in_place = _core.bind_TanInPlace
@@ -417,7 +418,7 @@ def tan_(input: Tensor) -> Tensor:
     try:
         status = _tan_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("tan_", locals(), error) from None
+        raise misuse(tan_, locals(), error) from None
     if status < 0:
         settle(status, _tan_in_place, input._h)
     return input

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._runtime import handles, int_list, misuse, own, own_list, settle
+from plait._mistakes import misuse
+from plait._runtime import handles, int_list, own, own_list, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ def atleast_1d(input: Tensor) -> Tensor:
     try:
         status = _atleast_1d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atleast_1d", locals(), error) from None
+        raise misuse(atleast_1d, locals(), error) from None
     return own(status if status > 0 else settle(status, _atleast_1d, input._h))
 
 _atleast_2d = _core.bind_Atleast2d
@@ -37,7 +38,7 @@ def atleast_2d(input: Tensor) -> Tensor:
     try:
         status = _atleast_2d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atleast_2d", locals(), error) from None
+        raise misuse(atleast_2d, locals(), error) from None
     return own(status if status > 0 else settle(status, _atleast_2d, input._h))
 
 _atleast_3d = _core.bind_Atleast3d
@@ -48,7 +49,7 @@ def atleast_3d(input: Tensor) -> Tensor:
     try:
         status = _atleast_3d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("atleast_3d", locals(), error) from None
+        raise misuse(atleast_3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _atleast_3d, input._h))
 
 _broadcast_tensors = _core.bind_BroadcastTensors
@@ -64,7 +65,7 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
         tensors_list = handles(tensors)
         status = _broadcast_tensors(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("broadcast_tensors", locals(), error) from None
+        raise misuse(broadcast_tensors, locals(), error) from None
     return own_list(status if status > 0 else settle(status, _broadcast_tensors, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _broadcast_to = _core.bind_BroadcastTo
@@ -80,7 +81,7 @@ def broadcast_to(input: Tensor, size: int | Sequence[int] = (), *more: int) -> T
         size_list = int_list((size, *more) if more else size)
         status = _broadcast_to(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("broadcast_to", locals(), error) from None
+        raise misuse(broadcast_to, locals(), error) from None
     return own(status if status > 0 else settle(status, _broadcast_to, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _clone = _core.bind_Clone
@@ -91,7 +92,7 @@ def clone(input: Tensor) -> Tensor:
     try:
         status = _clone(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("clone", locals(), error) from None
+        raise misuse(clone, locals(), error) from None
     return own(status if status > 0 else settle(status, _clone, input._h))
 
 _contiguous = _core.bind_Contiguous
@@ -102,7 +103,7 @@ def contiguous(input: Tensor) -> Tensor:
     try:
         status = _contiguous(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("contiguous", locals(), error) from None
+        raise misuse(contiguous, locals(), error) from None
     return own(status if status > 0 else settle(status, _contiguous, input._h))
 
 _expand = _core.bind_Expand
@@ -118,7 +119,7 @@ def expand(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
         size_list = int_list((size, *more) if more else size)
         status = _expand(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("expand", locals(), error) from None
+        raise misuse(expand, locals(), error) from None
     return own(status if status > 0 else settle(status, _expand, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _expand_as = _core.bind_ExpandAs
@@ -133,7 +134,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _expand_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("expand_as", locals(), error) from None
+        raise misuse(expand_as, locals(), error) from None
     return own(status if status > 0 else settle(status, _expand_as, input._h, other._h))
 
 _flatten = _core.bind_Flatten
@@ -149,7 +150,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     try:
         status = _flatten(input._h, start_dim, end_dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("flatten", locals(), error) from None
+        raise misuse(flatten, locals(), error) from None
     return own(status if status > 0 else settle(status, _flatten, input._h, start_dim, end_dim))
 
 _mT = _core.bind_MT
@@ -160,7 +161,7 @@ def mT(input: Tensor) -> Tensor:
     try:
         status = _mT(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("mT", locals(), error) from None
+        raise misuse(mT, locals(), error) from None
     return own(status if status > 0 else settle(status, _mT, input._h))
 
 _movedim = _core.bind_Movedim
@@ -178,7 +179,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
         destination_list = int_list(destination)
         status = _movedim(input._h, source_list.buffer_info()[0], len(source_list), destination_list.buffer_info()[0], len(destination_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("movedim", locals(), error) from None
+        raise misuse(movedim, locals(), error) from None
     return own(status if status > 0 else settle(status, _movedim, input._h, source_list.buffer_info()[0], len(source_list), destination_list.buffer_info()[0], len(destination_list)))
 
 _permute = _core.bind_Permute
@@ -194,7 +195,7 @@ def permute(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor
         dims_list = int_list((dims, *more) if more else dims)
         status = _permute(input._h, dims_list.buffer_info()[0], len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("permute", locals(), error) from None
+        raise misuse(permute, locals(), error) from None
     return own(status if status > 0 else settle(status, _permute, input._h, dims_list.buffer_info()[0], len(dims_list)))
 
 _ravel = _core.bind_Ravel
@@ -205,7 +206,7 @@ def ravel(input: Tensor) -> Tensor:
     try:
         status = _ravel(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("ravel", locals(), error) from None
+        raise misuse(ravel, locals(), error) from None
     return own(status if status > 0 else settle(status, _ravel, input._h))
 
 _reshape = _core.bind_Reshape
@@ -221,7 +222,7 @@ def reshape(input: Tensor, shape: int | Sequence[int] = (), *more: int) -> Tenso
         shape_list = int_list((shape, *more) if more else shape)
         status = _reshape(input._h, shape_list.buffer_info()[0], len(shape_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("reshape", locals(), error) from None
+        raise misuse(reshape, locals(), error) from None
     return own(status if status > 0 else settle(status, _reshape, input._h, shape_list.buffer_info()[0], len(shape_list)))
 
 _reshape_as = _core.bind_ReshapeAs
@@ -236,7 +237,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _reshape_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("reshape_as", locals(), error) from None
+        raise misuse(reshape_as, locals(), error) from None
     return own(status if status > 0 else settle(status, _reshape_as, input._h, other._h))
 
 _squeeze = _core.bind_Squeeze
@@ -252,7 +253,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] = (), *more: int) -> Tensor:
         dim_list = int_list((dim, *more) if more else dim)
         status = _squeeze(input._h, dim_list.buffer_info()[0], len(dim_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("squeeze", locals(), error) from None
+        raise misuse(squeeze, locals(), error) from None
     return own(status if status > 0 else settle(status, _squeeze, input._h, dim_list.buffer_info()[0], len(dim_list)))
 
 _swapaxes = _core.bind_Swapaxes
@@ -268,7 +269,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     try:
         status = _swapaxes(input._h, axis0, axis1)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("swapaxes", locals(), error) from None
+        raise misuse(swapaxes, locals(), error) from None
     return own(status if status > 0 else settle(status, _swapaxes, input._h, axis0, axis1))
 
 _t = _core.bind_T
@@ -279,7 +280,7 @@ def t(input: Tensor) -> Tensor:
     try:
         status = _t(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("t", locals(), error) from None
+        raise misuse(t, locals(), error) from None
     return own(status if status > 0 else settle(status, _t, input._h))
 
 _transpose = _core.bind_Transpose
@@ -295,7 +296,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     try:
         status = _transpose(input._h, dim0, dim1)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("transpose", locals(), error) from None
+        raise misuse(transpose, locals(), error) from None
     return own(status if status > 0 else settle(status, _transpose, input._h, dim0, dim1))
 
 _unflatten = _core.bind_Unflatten
@@ -312,7 +313,7 @@ def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int] = (), *more: i
         sizes_list = int_list((sizes, *more) if more else sizes)
         status = _unflatten(input._h, dim, sizes_list.buffer_info()[0], len(sizes_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("unflatten", locals(), error) from None
+        raise misuse(unflatten, locals(), error) from None
     return own(status if status > 0 else settle(status, _unflatten, input._h, dim, sizes_list.buffer_info()[0], len(sizes_list)))
 
 _unsqueeze = _core.bind_Unsqueeze
@@ -327,7 +328,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     try:
         status = _unsqueeze(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("unsqueeze", locals(), error) from None
+        raise misuse(unsqueeze, locals(), error) from None
     return own(status if status > 0 else settle(status, _unsqueeze, input._h, dim))
 
 _view = _core.bind_View
@@ -343,7 +344,7 @@ def view(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
         size_list = int_list((size, *more) if more else size)
         status = _view(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("view", locals(), error) from None
+        raise misuse(view, locals(), error) from None
     return own(status if status > 0 else settle(status, _view, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _view_as = _core.bind_ViewAs
@@ -358,5 +359,5 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _view_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse("view_as", locals(), error) from None
+        raise misuse(view_as, locals(), error) from None
     return own(status if status > 0 else settle(status, _view_as, input._h, other._h))

@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from plait import _core
-from plait._dtype import DTYPES
+from plait._dtype import DTYPES, dtype_number
 from plait._dtype import dtype as DType
 from plait._entered import enter, leave
-from plait._runtime import check, dtype_number
+from plait._runtime import check
 from plait._tensor import Tensor
 from plait._warnings import warn
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from plait._autograd import backward, grad
 from plait._errors import MissingFeatureError
+from plait._missing import absent as _absent
 from plait._modes import (
     detect_anomaly,
     enable_grad,
@@ -36,9 +37,7 @@ class Variable(metaclass=_Tensors):
 def __getattr__(name: str) -> Any:
     if name in ("profiler", "profiler_util", "NestedIOFunction"):
         raise MissingFeatureError(f"plait.autograd.{name} is not there")
-    from plait._missing import absent
-
-    raise absent("autograd", "plait.autograd", name)
+    raise _absent("autograd", "plait.autograd", name)
 
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 
 from plait._arrays import tensor, to_numpy
 from plait._autograd import grad
-from plait._modes import no_grad
+from plait._modes import enable_grad, no_grad
 from plait._tensor import Tensor
 
 
@@ -143,8 +143,6 @@ def gradgradcheck(
         )
     else:
         weights = _tuple(grad_outputs)
-
-    from plait._modes import enable_grad
 
     def first(*args: Any) -> Any:
         with enable_grad():

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from plait import _core
-from plait._autograd import RemovableHandle, passes
+from plait._autograd import passes
 from plait._device import device
 from plait._errors import MissingFeatureError
+from plait._hooks import RemovableHandle
+from plait._missing import absent as _absent
 from plait._node import GradientEdge, Node, node_of
 from plait._saved import saved_tensors_hooks, stack
 from plait._tensor import Tensor
@@ -121,9 +123,7 @@ def register_multi_grad_hook(
 def __getattr__(name: str) -> Any:
     if name in ("allow_mutation_on_saved_tensors", "increment_version", "node_creation_hook"):
         raise MissingFeatureError(f"plait.autograd.graph.{name} is not there")
-    from plait._missing import absent
-
-    raise absent("graph", "plait.autograd.graph", name)
+    raise _absent("graph", "plait.autograd.graph", name)
 
 
 __all__ = [

@@ -5,13 +5,17 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from plait import _core
 from plait._device import DeviceLike
 from plait._device import device as _device
 from plait._device import device_count as _count
+from plait._device import open_device as _open_device
 from plait._device import synchronize as _synchronize
 from plait._entered import enter, leave
 from plait._errors import OutOfMemoryError
 from plait._functions.machine import memory_stats as _memory_stats
+from plait._functions.machine import reset_peak_memory_stats as _reset_peak_memory_stats
+from plait._missing import absent as _absent
 from plait._rank import here as _here
 from plait.cuda.random import (
     get_rng_state,
@@ -133,10 +137,7 @@ def _gpu(d: DeviceLike | None) -> DeviceLike:
 
 def get_device_name(device: DeviceLike | None = None) -> str:
     """Returns the name of a GPU."""
-    from plait import _core
-    from plait._device import open_device
-
-    return _core.bind_DeviceDescription(open_device(_gpu(device)))
+    return _core.bind_DeviceDescription(_open_device(_gpu(device)))
 
 
 class DeviceProperties(NamedTuple):
@@ -153,10 +154,7 @@ class DeviceProperties(NamedTuple):
 
 def get_device_properties(device: DeviceLike | None = None) -> DeviceProperties:
     """Returns the name and the limits of a GPU."""
-    from plait import _core
-    from plait._device import open_device
-
-    number = open_device(_gpu(device))
+    number = _open_device(_gpu(device))
     size, shared, threads, groups, memory, software = (_core.bind_DeviceLimit(number, i) for i in range(6))
     name = _core.bind_DeviceDescription(number)
     return DeviceProperties(name, bool(software), memory, size, shared, threads, groups)
@@ -170,10 +168,7 @@ def transfer_stats(device: DeviceLike | None = None) -> dict[str, int]:
         the kernels run, "dispatches", the batches in which they went to the GPU, "submits", and the elementwise calls
         that another one's kernel ran with its own, "fused".
     """
-    from plait import _core
-    from plait._device import open_device
-
-    number = open_device(_gpu(device))
+    number = _open_device(_gpu(device))
     names = ("to_device", "from_device", "to_device.bytes", "from_device.bytes", "dispatches", "submits", "fused")
     return {name: _core.bind_DeviceTraffic(number, i) for i, name in enumerate(names)}
 
@@ -186,11 +181,8 @@ def synchronize(device: DeviceLike | None = None) -> None:
 
 def empty_cache() -> None:
     """Gives cached memory of all GPUs back to the system."""
-    from plait import _core
-    from plait._device import open_device
-
     for i in range(device_count()):
-        _core.bind_MemoryEmptyCache(open_device(_device("gpu", i)))
+        _core.bind_MemoryEmptyCache(_open_device(_device("gpu", i)))
 
 
 def ipc_collect() -> None:
@@ -227,10 +219,8 @@ max_memory_reserved = memory_reserved
 
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Makes the bytes in use on a GPU now their peak."""
-    from plait._functions.machine import reset_peak_memory_stats
-
     if is_available():
-        reset_peak_memory_stats(_gpu(device))
+        _reset_peak_memory_stats(_gpu(device))
 
 
 def __getattr__(name: str) -> Any:
@@ -239,6 +229,4 @@ def __getattr__(name: str) -> Any:
 
         if name in GPU_TYPES:
             return GPU_TYPES[name]
-    from plait._missing import absent
-
-    raise absent("cuda", "plait.cuda", name)
+    raise _absent("cuda", "plait.cuda", name)

@@ -15,6 +15,7 @@ from typing import Any as _Any
 
 from plait._errors import DistributedError as DistBackendError
 from plait._errors import DistributedError as DistError
+from plait._missing import absent as _absent
 from plait.distributed._bucket import GradBucket
 from plait.distributed._collectives import (
     all_gather,
@@ -130,6 +131,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    from plait._missing import absent
-
-    raise absent("distributed", "plait.distributed", name)
+    raise _absent("distributed", "plait.distributed", name)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from plait import _core
+from plait._device import set_default_device
 from plait._rank import here, place, running
 from plait._runtime import address, check
 
@@ -169,8 +170,6 @@ def init_process_group(
         )
     limit = nanoseconds(timeout)
     if device_id is not None:
-        from plait._device import set_default_device
-
         set_default_device(device_id)
     if not r.handle:
         out = array("q", (0,))

@@ -12,11 +12,15 @@ from array import array
 from typing import Any
 
 from plait import _core
+from plait._arrays import tensor
+from plait._dtype import int64, uint8
+from plait._ops import empty
 from plait._runtime import address, check
 from plait.distributed._collectives import root_of
-from plait.distributed._groups import ProcessGroup, is_outside, named, require
+from plait.distributed._groups import ProcessGroup, get_global_rank, is_outside, named, require
 from plait.distributed._peers import irecv, isend
 from plait.distributed._work import Work, arrive
+from plait.serialization import load, save
 
 
 def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
@@ -110,7 +114,6 @@ def send_object_list(
     weights_only: bool = False,
 ) -> None:
     """Sends objects to rank `dst`, which calls `recv_object_list`."""
-    from plait import tensor, uint8
 
     data = array("B", _written(list(object_list), weights_only))
     size = tensor([len(data)])
@@ -131,8 +134,6 @@ def recv_object_list(
     weights_only: bool = False,
 ) -> int:
     """Receives the objects of `send_object_list` from rank `src`, or anyone, and returns the sender's global rank."""
-    from plait import empty, int64, uint8
-    from plait.distributed._groups import get_global_rank
 
     if is_outside(group):
         return -1
@@ -155,7 +156,6 @@ def recv_object_list(
 def _written(obj: Any, weights_only: bool) -> bytes:
     if not weights_only:
         return pickle.dumps(obj)
-    from plait.serialization import save
 
     file = io.BytesIO()
     save(obj, file)
@@ -165,7 +165,6 @@ def _written(obj: Any, weights_only: bool) -> bytes:
 def _read(data: bytes, weights_only: bool) -> Any:
     if not weights_only:
         return pickle.loads(data)
-    from plait.serialization import load
 
     return load(io.BytesIO(data))
 

@@ -7,6 +7,7 @@ need samplers that the engine lacks.
 
 from typing import Any as _Any
 
+from plait._missing import absent as _absent
 from plait.distributions import transforms as transforms
 from plait.distributions._continuous import Exponential as Exponential
 from plait.distributions._continuous import Laplace as Laplace
@@ -54,6 +55,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    from plait._missing import absent
-
-    raise absent("distributions", "plait.distributions", name)
+    raise _absent("distributions", "plait.distributions", name)

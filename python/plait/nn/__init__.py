@@ -1,5 +1,6 @@
 """Neural networks: modules, parameters, and the functions that they are made of."""
 
+from plait._missing import absent as _absent
 from plait.nn import functional as functional
 from plait.nn import init as init
 from plait.nn import utils as utils
@@ -20,6 +21,4 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module("plait.nn.attention")
-    from plait._missing import absent
-
-    raise absent("nn", "plait.nn", name)
+    raise _absent("nn", "plait.nn", name)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from plait import _ops
 from plait._arrays import tensor
-from plait._dtype import int64
+from plait._dtype import float32, float64, int64
 from plait._tensor import Tensor
 
 
@@ -59,14 +59,10 @@ class PackedSequence(_Packed):
 
     def float(self) -> PackedSequence:
         """Returns the sequences in float32."""
-        from plait._dtype import float32
-
         return self.to(dtype=float32)
 
     def double(self) -> PackedSequence:
         """Returns the sequences in float64."""
-        from plait._dtype import float64
-
         return self.to(dtype=float64)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait import _ops
+from plait._missing import absent as _absent
 from plait._modes import no_grad
 from plait._warnings import warn
 
@@ -254,6 +255,4 @@ kaiming_uniform, kaiming_normal, orthogonal, sparse = kaiming_uniform_, kaiming_
 
 
 def __getattr__(name: str) -> object:
-    from plait._missing import absent
-
-    raise absent("init", "plait.nn.init", name)
+    raise _absent("init", "plait.nn.init", name)

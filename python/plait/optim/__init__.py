@@ -3,6 +3,7 @@
 from typing import Any
 
 from plait._errors import MissingFeatureError
+from plait._missing import absent as _absent
 from plait.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from plait.optim.adaptive import ASGD, Adadelta, Adagrad, RMSprop, Rprop
 from plait.optim.factored import Adafactor, Muon
@@ -48,6 +49,4 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    from plait._missing import absent
-
-    raise absent("optim", "plait.optim", name)
+    raise _absent("optim", "plait.optim", name)

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from plait import _core
-from plait._autograd import RemovableHandle
+from plait._hooks import RemovableHandle
 from plait._modes import enable_grad
 from plait._runtime import address, check, handles
 from plait._tensor import Tensor

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from plait._missing import absent as _absent
+
 
 def __getattr__(name: str) -> Any:
     """Imports a submodule at its first use, as PyTorch's are there without an import of their own."""
@@ -9,6 +11,4 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    from plait._missing import absent
-
-    raise absent("utils", "plait.utils", name)
+    raise _absent("utils", "plait.utils", name)

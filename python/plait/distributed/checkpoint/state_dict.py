@@ -14,6 +14,7 @@ from plait._device import device
 from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._groups import get_rank, is_initialized, require
+from plait.distributed._objects import broadcast_object_list
 from plait.distributed._placement import local, place, placement_of
 from plait.distributed.checkpoint._moving import gathered, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
@@ -269,8 +270,6 @@ def _taken(state: dict[str, Any], whole: bool, where: device | None, here: bool)
 
 def _from_rank0(state: dict[str, Any], mine: States) -> dict[str, Any]:
     """Returns the state of rank 0's optimisers, with this rank's parts of the tensors."""
-    from plait.distributed._objects import broadcast_object_list
-
     if not is_initialized():
         return state
     described: list[Any] = [None, None]

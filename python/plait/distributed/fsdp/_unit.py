@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from plait import _core, _ops
-from plait._autograd import RemovableHandle
 from plait._device import device as Device
 from plait._functions._common import forget_layout
+from plait._hooks import RemovableHandle
 from plait._kept import keep
 from plait._layout import Size
 from plait._modes import no_grad

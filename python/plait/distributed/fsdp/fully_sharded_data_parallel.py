@@ -11,6 +11,7 @@ from plait._device import device, open_device
 from plait._modes import no_grad
 from plait._runtime import check
 from plait._tensor import Tensor
+from plait.distributed._collectives import broadcast
 from plait.distributed._groups import ProcessGroup
 from plait.distributed.fsdp._fully_shard import groups_of_mesh
 from plait.distributed.fsdp._module import Choices, accept_full_states, divide, swap_class, unit_of, without_sync
@@ -33,6 +34,7 @@ from plait.distributed.fsdp.api import (
 from plait.distributed.fsdp.wrap import asks
 from plait.nn.modules.module import Module, _convert
 from plait.nn.parameter import BUFFER, is_lazy, set_category
+from plait.nn.utils.clip_grad import clip_grad_norm_
 
 __all__ = [
     "BackwardPrefetch",
@@ -150,8 +152,6 @@ class FullyShardedDataParallel(StateMethods):
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Scales the gradients so that their norm over all ranks is at most max_norm, and returns what it was."""
-        from plait.nn.utils import clip_grad_norm_
-
         return clip_grad_norm_(self.parameters(), max_norm, norm_type)
 
     @staticmethod
@@ -284,8 +284,6 @@ def _divide_all(
     accept_full_states(module)
     swap_class(module, FullyShardedDataParallel)
     if sync_module_states:
-        from plait.distributed._collectives import broadcast
-
         for name, b in module.named_buffers():
             for g in groups:
                 if g is not None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from plait import nn
 from plait.nn.modules.module import Module
 
 __all__ = [
@@ -45,8 +46,6 @@ def size_based_auto_wrap_policy(
         force_leaf_modules: classes that are not looked into; nn.MultiheadAttention by default
         exclude_wrap_modules: classes that are no units; lists and dicts of modules by default
     """
-    from plait import nn
-
     leaves = force_leaf_modules if force_leaf_modules is not None else {nn.MultiheadAttention}
     excluded = exclude_wrap_modules if exclude_wrap_modules is not None else {nn.ModuleList, nn.ModuleDict}
     large = nonwrapped_numel >= min_num_params

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plait import _core
+from plait._device import get_default_device
 from plait._entered import enter, leave
 from plait._random import default_generator
 from plait._runtime import check
@@ -31,8 +32,6 @@ def forks(n: int) -> list[Fork]:
     A loop over micro-batches that runs each inside its fork drops the same activations as the pipeline. They depend on
     the state of the default device's generator, which moves on by one.
     """
-    from plait._device import get_default_device
-
     generator = default_generator(get_default_device())
     made = [Fork(generator.fork(i).get_state()[0]) for i in range(n)]
     seed, offset = generator.get_state()

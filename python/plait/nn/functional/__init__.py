@@ -1,6 +1,7 @@
 """The functions that layers are made of."""
 
 from plait._functions._guard import guard as _guard
+from plait._missing import absent as _absent
 from plait.nn.functional.activation import (
     celu,
     celu_,
@@ -285,6 +286,4 @@ _guard(globals())
 
 
 def __getattr__(name: str) -> object:
-    from plait._missing import absent
-
-    raise absent("functional", "plait.nn.functional", name)
+    raise _absent("functional", "plait.nn.functional", name)

@@ -10,14 +10,14 @@ from typing import Any
 
 from plait import _core
 from plait._device import device as Device
-from plait._dtype import dtype
+from plait._dtype import dtype, dtype_number
 from plait._kept import keep, kept
 from plait._modes import is_grad_enabled
 from plait._pytree import tree_map
-from plait._rank import tell_at_end
-from plait._runtime import Owner, address, check, dtype_number, is_tensor, own
+from plait._runtime import Owner, address, check, is_tensor, own
 from plait.distributed._bucket import GradBucket, reducing
 from plait.distributed._groups import ProcessGroup, require
+from plait.distributed._work import tell_at_end
 from plait.nn.modules.module import Module
 from plait.nn.modules.syncbatchnorm import SyncBatchNorm
 from plait.nn.parallel._inputs import samples_of, to_device

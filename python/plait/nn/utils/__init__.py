@@ -1,5 +1,6 @@
 """Tools for training and for changing modules."""
 
+from plait._missing import absent as _absent
 from plait.nn.utils import parametrizations, parametrize, rnn, stateless
 from plait.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -45,6 +46,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from plait._missing import absent
-
-    raise absent("nn_utils", "plait.nn.utils", name)
+    raise _absent("nn_utils", "plait.nn.utils", name)

@@ -1,5 +1,6 @@
 """Datasets, samplers and loaders. Names and arguments are PyTorch's; workers are threads."""
 
+from plait._missing import absent as _absent
 from plait.utils.data import _utils as _utils
 from plait.utils.data import distributed as distributed
 from plait.utils.data._collate import default_collate, default_convert
@@ -50,6 +51,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from plait._missing import absent
-
-    raise absent("data", "plait.utils.data", name)
+    raise _absent("data", "plait.utils.data", name)

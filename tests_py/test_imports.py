@@ -1,0 +1,74 @@
+"""Which module of the package imports which: the lowest know nothing of the others, and imports stand at the top."""
+
+import ast
+from pathlib import Path
+
+import plait
+
+ROOT = Path(plait.__file__).parent.parent
+FILES = {
+    ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
+    for p in (ROOT / "plait").rglob("*.py")
+}
+
+# The lowest modules, and all that they import of the package.
+LOWEST = {
+    "plait._rank": {"plait._core"},
+    "plait._errors": {"plait._core", "plait._rank"},
+    "plait._runtime": {"plait._core", "plait._errors"},
+    "plait._mistakes": {"plait._runtime", "plait._warnings"},
+}
+
+# Imports inside functions: by the importing module, what it imports, and why not at the top.
+INSIDE = {
+    "plait": {
+        "plait._legacy": "few programs use the old types",
+        "plait.distributed.fsdp": "most programs use no ranks",
+        "plait.distributed.pipelining": "most programs use no ranks",
+        "plait.nn.parallel": "most programs use no ranks",
+    },
+    "plait.cuda": {"plait._legacy": "few programs use the old types"},
+    "plait._functions.machine": {"plait": "it returns plait.cpu or plait.cuda, which import it"},
+    "plait._missing": {"plait._names": "a long text that only errors need"},
+    "plait._pickling": {"plait.nn": "the package above: only a checkpoint with parameters needs it"},
+    "plait._tensor": {"plait.array_api": "the package above, of which tensors say that it is theirs"},
+    "plait.amp.grad_scaler": {"plait.distributed": "most programs use no ranks"},
+    "plait.linalg": {"plait._mirrored": "a custom Function is above the functions"},
+    "plait.nn.modules.syncbatchnorm": {"plait.distributed._groups": "most programs use no ranks"},
+    "plait.nn.utils.clip_grad": {"plait.distributed.fsdp._unit": "most programs use no ranks"},
+    "plait.nn.utils.parametrizations": {"plait.nn.modules.conv": "the layers use these functions"},
+    "plait.serialization": {"plait.safetensors": "only files of that kind need it"},
+    "plait.utils.data.sampler": {"plait.distributed": "most programs use no ranks"},
+}
+
+
+def imports(path: Path, inside: bool) -> set[str]:
+    """Returns the modules of the package that a file imports in functions, or outside."""
+    found = set()
+
+    def visit(node: ast.AST, in_function: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            names = []
+            if isinstance(child, ast.Import):
+                names = [a.name for a in child.names]
+            elif isinstance(child, ast.ImportFrom):
+                names = [f"{child.module}.{a.name}" for a in child.names]
+                names = [n if n in FILES or n == "plait._core" else str(child.module) for n in names]
+            if in_function == inside:
+                found.update(n for n in names if n.partition(".")[0] == "plait")
+            visit(child, in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    visit(ast.parse(path.read_text("utf-8")), False)
+    return found
+
+
+def test_lowest_modules():
+    for module, allowed in LOWEST.items():
+        assert imports(FILES[module], False) | imports(FILES[module], True) == allowed, module
+
+
+def test_imports_inside_functions():
+    found = {m: imports(p, True) for m, p in FILES.items()}
+    assert {m: f for m, f in found.items() if f} == {m: set(reasons) for m, reasons in INSIDE.items()}
