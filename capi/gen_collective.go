@@ -28,6 +28,11 @@ func plait_group_for(of C.plait_object, purpose C.plait_string) C.plait_object {
 	return C.plait_object(bind.GroupFor(int64(of), C.GoString(purpose)))
 }
 
+//export plait_group_apart
+func plait_group_apart(of C.plait_object) C.plait_object {
+	return C.plait_object(bind.GroupApart(int64(of)))
+}
+
 //export plait_group_attend
 func plait_group_attend(h C.plait_object, context C.plait_object) C.plait_status {
 	return C.plait_status(bind.GroupAttend(int64(h), int64(context)))

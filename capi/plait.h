@@ -656,6 +656,10 @@ plait_object plait_group_renew(plait_object of, int64_t timeout);
 // of the other ranks.
 plait_object plait_group_for(plait_object of, plait_string purpose);
 
+// plait_group_apart returns a handle on a second group of the same ranks, for collectives that backward
+// starts.
+plait_object plait_group_apart(plait_object of);
+
 // plait_group_attend says in which context of plait_rank_new a rank's threads run, so that ranks that all
 // wait for each other are told.
 plait_status plait_group_attend(plait_object h, plait_object context);

@@ -5,6 +5,7 @@ import plait
 import pytest
 from plait import distributed as dist
 from plait import nn
+from plait.distributed.nn import functional as collectives
 from plait.nn.parallel import DistributedDataParallel, asynchronous, bounded_staleness
 from plait.utils.checkpoint import checkpoint
 from ranks import on_ranks
@@ -345,3 +346,40 @@ def test_a_gradient_that_one_rank_has_from_passes_without_synchronisation():
         return model[1].grad.tolist()
 
     assert on_ranks(2, run) == [[0.5, 0.5], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize("what", ["norm", "checkpoint", "collective"])
+def test_buckets_become_ready_between_a_graphs_collectives_as_they_do(what):
+    """A rank that does not use a parameter has its bucket ready sooner: before the gradient of a norm."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm, self.head, self.extra = (
+                nn.Linear(2, 2),
+                nn.SyncBatchNorm(2),
+                nn.Linear(2, 1),
+                nn.Linear(2, 1),
+            )
+
+        def forward(self, x):
+            y = self.first(x)
+            if what == "norm":
+                y = self.norm(y)
+            elif what == "checkpoint":
+                y = checkpoint(self.norm, y, use_reentrant=False)
+            else:
+                y = collectives.all_reduce(y)
+            return self.head(y) + self.extra(y) if dist.get_rank() == 0 else self.head(y)
+
+    def run(rank):
+        plait.manual_seed(0)
+        model = Model()
+        ddp = DistributedDataParallel(model, find_unused_parameters=True, bucket_cap_mb=1e-6)
+        for _ in range(2):
+            ddp(plait.randn(3, 2) + rank).square().sum().backward()
+        return [None if p.grad is None else p.grad.tolist() for p in model.parameters()]
+
+    grads, others = on_ranks(2, run)
+    assert grads == others
+    assert any(g and any(plait.tensor(g).flatten().tolist()) for g in grads)

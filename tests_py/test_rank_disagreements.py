@@ -16,7 +16,7 @@ def refused(fn):
     """Returns the error of each of two ranks, which must be the same."""
 
     def run(rank):
-        with pytest.raises(plait.DistributedError, match="disagree") as caught:
+        with pytest.raises(plait.DistributedError, match=r"disagree|wait for each other") as caught:
             fn(rank)
         return re.sub(r"#\d+", "#", str(caught.value))
 
@@ -129,7 +129,7 @@ def test_a_gradient_is_not_taken_for_a_value():
         else:
             y.sum().backward()
 
-    assert re.search(r"rank 0 calls all_reduce.* for a gradient; rank 1 calls all_reduce", refused(fn))
+    assert re.search(r"rank 0 in all_reduce # for a gradient of the group .*; rank 1 in all_reduce", refused(fn))
 
 
 COLLECTIVES = {f for f in dir(dist) if re.match(r"i?send|i?recv|barrier|broadcast|scatter|gather|reduce|all_", f)}

@@ -38,6 +38,12 @@ func GroupFor(of Object, purpose string) (status Object) {
 	return handle.AddObject(group(of).For(purpose))
 }
 
+// GroupApart returns a handle on a second group of the same ranks, for collectives that backward starts.
+func GroupApart(of Object) (status Object) {
+	defer protect("group", &status)
+	return handle.AddObject(group(of).Apart())
+}
+
 // GroupAttend says in which context of [RankNew] a rank's threads run, so that ranks that all wait for each other are told.
 func GroupAttend(h, context Object) (status Status) {
 	defer protect("rank", &status)

@@ -49,6 +49,7 @@ type member struct {
 
 	mu    sync.Mutex
 	stats Stats
+	apart *member // see Apart; nil until it is asked for
 }
 
 // Stats count what a rank has moved through a group.
@@ -139,18 +140,54 @@ func (g *Group) For(purpose string) *Group { return &Group{g.member, g.timeout, 
 // Purpose returns what operations through this handle are for; see [Group.For].
 func (g *Group) Purpose() string { return g.purpose }
 
+// Apart returns a handle, for the same purpose, on a second group of the same ranks, always the same one. Operations in the order of
+// a graph, such as those of gradients, belong there: between them a reducer starts others as gradients become ready, not at
+// the same places on each rank, and ranks meet by the order of their calls.
+func (g *Group) Apart() *Group {
+	m := g.member
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.apart == nil {
+		a := newGroup(m.backend.Split(m.all(), apart), m.name+"/apart", m.rank, m.ranks, Options{Log: m.log}, m.leaving).member
+		a.apart = a
+		m.apart = a
+	}
+	return &Group{m.apart, g.timeout, g.purpose}
+}
+
+// all returns the numbers of the ranks in the group.
+func (m *member) all() []int {
+	all := make([]int, len(m.ranks))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // Number returns 1, 2, 3 and so on, as names for what all ranks make in the same order.
 func (g *Group) Number() int { return int(g.numbers.Add(1)) }
 
-// Stats returns what the rank has moved so far.
+// Stats returns what the rank has moved so far, in the group and apart.
 func (g *Group) Stats() Stats {
+	s := Stats{Calls: map[string]int{}, Bytes: map[string]int{}}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := Stats{Calls: map[string]int{}, Bytes: map[string]int{}, Staged: g.stats.Staged}
-	for k, v := range g.stats.Calls {
-		s.Calls[k], s.Bytes[k] = v, g.stats.Bytes[k]
+	a := g.apart
+	g.mu.Unlock()
+	g.addTo(&s)
+	if a != nil && a != g.member {
+		a.addTo(&s)
 	}
 	return s
+}
+
+func (m *member) addTo(s *Stats) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, v := range m.stats.Calls {
+		s.Calls[k] += v
+		s.Bytes[k] += m.stats.Bytes[k]
+	}
+	s.Staged += m.stats.Staged
 }
 
 func (m *member) countStaged(bytes int) {
@@ -223,15 +260,13 @@ func (g *Group) Renew(o Options) *Group {
 		o.Timeout = g.timeout
 	}
 	o.Log = g.log
-	all := make([]int, len(g.ranks))
-	for i := range all {
-		all[i] = i
-	}
-	return newGroup(g.backend.Split(all, renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o, g.leaving)
+	return newGroup(g.backend.Split(g.all(), renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o, g.leaving)
 }
 
-// renewed marks the keys of groups that begin anew.
-const renewed = 1 << 63
+const (
+	renewed = 1 << 63 // marks the keys of groups that begin anew
+	apart   = 1 << 62 // is the key of the one apart
+)
 
 func decodeRanks(b []byte) []int {
 	var ranks []int

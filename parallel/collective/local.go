@@ -158,7 +158,7 @@ func (l *local) Start(o *Operation) *Work {
 		return failedWork(o.label(), closed(o.name()))
 	}
 	p := &post{place: l, rank: l.rank, op: o, work: newWork(o.label())}
-	p.work.spin, p.work.place, p.work.group = spinOf(len(l.meeting.ranks)), l, o.group
+	p.work.spin, p.work.place, p.work.group, p.work.use = spinOf(len(l.meeting.ranks)), l, o.group, o.Purpose
 	l.notice()
 	l.meeting.records[l.rank].add(o, p.work)
 	if err := p.borrow(l.streams); err != nil {
@@ -199,6 +199,9 @@ func (l *local) Split(ranks []int, key uint64) Backend {
 	l.mu.Lock()
 	l.children = append(l.children, made)
 	l.mu.Unlock()
+	if l.streams.isClosed() {
+		made.Close() // it has left this one as well
+	}
 	return made
 }
 

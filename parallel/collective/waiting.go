@@ -142,7 +142,11 @@ func (r *waitingRoom) stuck() ([]*Work, error) {
 				return nil, nil
 			}
 			all = append(all, w)
-			calls = append(calls, fmt.Sprintf("rank %d in %v of the group %q", i, w, w.group))
+			use := ""
+			if w.use != "" {
+				use = " for " + w.use
+			}
+			calls = append(calls, fmt.Sprintf("rank %d in %v%s of the group %q", i, w, use, w.group))
 		}
 	}
 	return all, core.Errorf(core.DistributedError, "", "the ranks wait for each other, and none can go on: %s", strings.Join(calls, "; "))

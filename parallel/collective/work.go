@@ -31,6 +31,7 @@ type Work struct {
 	*outcome
 	label string
 	group string // the name of the group
+	use   string // what it is for, or empty
 	place *local // where the rank waits for the others; nil for a work that did not start
 
 	met    atomic.Bool // all that it needs of other ranks has come, or it has failed

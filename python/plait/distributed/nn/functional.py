@@ -39,8 +39,8 @@ def _linear(name: str, op: int, *inputs: Tensor) -> int:
 
 
 def _back(group: ProcessGroup) -> ProcessGroup:
-    """Returns the handle on a group for a gradient, which ranks that go forward do not meet."""
-    return group._for("a gradient")
+    """Returns the handle for a gradient: between those of other nodes a reducer makes calls on the group itself."""
+    return group._apart()._for("a gradient")
 
 
 def _mine(group: ProcessGroup, rank: int) -> bool:
