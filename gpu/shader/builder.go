@@ -11,9 +11,9 @@ import (
 // Threads is the number of invocations of a workgroup where a kernel does not say another.
 const Threads = 256
 
-// A Builder is a program in the making together with one run of it: what it binds, and its parameters. Kernels build it in
-// the same order each time, so that names and positions agree with the program that was compiled for an earlier call; the
-// text is only written when there is none.
+// A Builder is one dispatch of a program: its key, the operands that it binds, and its parameters. A kernel adds them in the same order on
+// every call, so that names and positions agree with the program that was compiled for an earlier one. The text is written only if there
+// is none.
 type Builder struct {
 	key      Key
 	chosen   int    // bytes of choices
@@ -37,8 +37,8 @@ func New(r *Recorder, name string) *Builder {
 	return &Builder{key: Key{Name: name}, Words: r.Begin()}
 }
 
-// Specialize makes the program special for a number. No two lists of choices have one key: a number is written as digits of 7 bits, the
-// lowest first, of which all but the last say that another follows; and the last is one more, so that no digit is 0.
+// Specialize adds a number to the program's key and returns it. Different lists of numbers make different keys: a number is written as digits
+// of 7 bits, lowest first, with a bit that says whether another follows; the last digit is one more, so that none is 0.
 func (s *Builder) Specialize(v int) int {
 	u := uint64(v)
 	for ; u >= 0x7f; u >>= 7 {
@@ -48,7 +48,7 @@ func (s *Builder) Specialize(v int) int {
 	return v
 }
 
-// digit adds a byte to the key: the first 32 to its words, so that keys are made without memory of their own.
+// digit adds a byte to the key; the first 32 go to its words, so that most keys need no allocation.
 func (s *Builder) digit(b byte) {
 	if at := s.chosen; at < 32 {
 		s.key.Bits[1+at/8] |= uint64(b) << (8 * (at % 8))
@@ -87,7 +87,7 @@ func (s *Builder) Long(v int64) string {
 	return "vec2<u32>(" + Param(len(s.Words)-2) + ", " + Param(len(s.Words)-1) + ")"
 }
 
-// Loop adds the sizes and strides of a layout and returns the first one's index for [Walk].
+// Loop adds the sizes and strides of a loop and returns the first one's index for [Walk].
 func (s *Builder) Loop(l *Loop) int {
 	s.Words = l.Words(s.Words)
 	return len(s.Words) - len(l.Sizes)*(1+len(l.Strides))
@@ -158,7 +158,7 @@ func (s *Builder) Run(r *Recorder, groups int, body func() string) error {
 	return r.Dispatch(p, groups, s.Words, s.Mems...)
 }
 
-// RunGrid is run for a grid with sides.
+// RunGrid dispatches a grid of x * y * z workgroups.
 func (s *Builder) RunGrid(r *Recorder, x, y, z int, body func() string) error {
 	p, err := s.compile(r, body)
 	if err != nil {
@@ -186,7 +186,7 @@ func Each(n, body string) string {
 	return fmt.Sprintf(Entry, Threads) + fmt.Sprintf("  let i = group * %du + li;\n  if (i >= %s) { return; }\n", Threads, n) + body + "}\n"
 }
 
-// EachGroup opens the main function that each of the workgroups runs whose number, group, is below the WGSL number n.
+// EachGroup opens the main function of workgroups of the given width; those whose number, group, is not below n return.
 func EachGroup(width int, n string) string {
 	return fmt.Sprintf(Entry, width) + "  if (group >= " + n + ") { return; }\n"
 }

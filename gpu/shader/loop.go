@@ -7,8 +7,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Vec4Rows reports whether the innermost dimension divides into fours that lie aligned in every operand or repeat one
-// element of it; repeated has a bit for each of the latter. The loop is then over fours.
+// Vec4Rows reports whether the innermost dimension can be read as vec4: aligned in every operand, or one repeated element of it, for which
+// repeated has a bit. The loop is then over vec4.
 func (l *Loop) Vec4Rows(all []*core.Operand) (repeated uint64, ok bool) {
 	last := len(l.Sizes) - 1
 	if last < 1 || l.Sizes[last]%4 != 0 {
@@ -47,7 +47,7 @@ func All(list []int, ok func(int) bool) bool {
 	return !slices.ContainsFunc(list, func(n int) bool { return !ok(n) })
 }
 
-// ByVec4 returns a loop over fours of the innermost dimension.
+// ByVec4 returns a loop over vec4 of the innermost dimension.
 func (l *Loop) ByVec4() Loop {
 	q := Loop{Sizes: slices.Clone(l.Sizes), Count: l.Count / 4}
 	last := len(q.Sizes) - 1
@@ -61,7 +61,7 @@ func (l *Loop) ByVec4() Loop {
 }
 
 // A Loop is a loop over the elements of several operands of one shape: sizes, and each operand's strides in elements.
-// Dimensions that are dense with respect to one another in every operand are one.
+// Dimensions that are dense with respect to one another in every operand are merged.
 type Loop struct {
 	Sizes   []int
 	Strides [][]int // by operand
@@ -114,7 +114,7 @@ func StrideOf(o *core.Operand, shape []int, d int) int {
 	return o.Strides[i]
 }
 
-// Flat reports whether the loop has one dimension along which every operand is dense or, where repeats says so, the same.
+// Flat reports whether the loop has one dimension along which every operand is dense or repeats one element.
 func (l *Loop) Flat() bool {
 	if len(l.Sizes) > 1 {
 		return false
@@ -127,7 +127,7 @@ func (l *Loop) Flat() bool {
 	return true
 }
 
-// Repeats reports whether operand i is the same everywhere.
+// Repeats reports whether operand i has one element for the whole loop.
 func (l *Loop) Repeats(i int) bool {
 	for _, s := range l.Strides[i] {
 		if s != 0 {
@@ -150,11 +150,11 @@ func (l *Loop) Words(w []uint32) []uint32 {
 	return w
 }
 
-// Walk returns statements that turn the linear index i into the positions at_0, at_1, ... of n operands: what words wrote
-// from parameter first on, for a loop of the given rank. base holds each operand's first element.
+// Walk returns statements that turn the linear index i into the positions at_0, at_1, ... of n operands. The loop's sizes and strides are
+// parameters from number first on; base has each operand's first position.
 func Walk(rank, n, first int, base []string) string { return WalkAs("at_", "i", rank, n, first, base) }
 
-// WalkAs is walk for another linear index and other names.
+// WalkAs is [Walk] with another linear index and another prefix of names.
 func WalkAs(name, index string, rank, n, first int, base []string) string {
 	text := ""
 	for k := range n {

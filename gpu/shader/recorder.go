@@ -34,24 +34,24 @@ type Runtime interface {
 	Settle() bool
 }
 
-// A Key names a program among those of its device: the generator's name, and what it specialises on.
+// A Key identifies a program of a device: its name, and what it specialises on.
 type Key struct {
 	Name string
 	Bits [5]uint64
-	more string // of a [Builder], the choices for which bits have no room
+	more string // what the words have no room for
 }
 
 const (
-	// paramsWindow is how many bytes of parameters a program sees.
+	// MaxParamBytes is how many bytes of parameters a program sees.
 	MaxParamBytes = 512
-	// maxBuffers is how many buffers a program may bind, where the device lets it.
+	// MaxBuffers is how many buffers a program may bind, where the device lets it.
 	MaxBuffers = 16
 )
 
 // A Program is what a [Runtime] compiled; only the runtime knows more of it.
 type Program any
 
-// A Recorder is what kernels put their dispatches on.
+// A Recorder takes the dispatches of kernels.
 type Recorder struct {
 	Runtime
 	GPU   *Device
@@ -59,7 +59,7 @@ type Recorder struct {
 	Mems  [MaxBuffers]core.Memory // room for buffers
 }
 
-// Program returns the program of a key, whose text source writes when it is needed for the first time.
+// Program returns the program of a key; source writes its text at the first use.
 func (r *Recorder) Program(key Key, buffers int, source func() string) (Program, error) {
 	if p, err := r.Lookup(key); p != nil || err != nil {
 		return p, err
@@ -67,7 +67,7 @@ func (r *Recorder) Program(key Key, buffers int, source func() string) (Program,
 	return r.Compile(key, buffers, source())
 }
 
-// Dispatch runs a program over workgroups in a row, folded into several rows where the device's limit asks for it.
+// Dispatch runs so many workgroups of a program, as rows of a grid where they are more than the device's limit.
 func (r *Recorder) Dispatch(p Program, groups int, params []uint32, mems ...core.Memory) error {
 	x, y := groups, 1
 	if most := r.GPU.Workgroups; x > most {
@@ -91,7 +91,7 @@ func (r *Recorder) grid(p Program, x, y, z int, params []uint32, mems ...core.Me
 	return r.Launch(p, x, y, z, params, mems)
 }
 
-// Begin returns the recorder's room for parameters, empty.
+// Begin returns an empty list for parameters, whose memory is used again by the next program.
 func (r *Recorder) Begin() []uint32 { return r.Words[:0] }
 
 // A memory's handle is the number of its slab and its offset in it, in bytes.

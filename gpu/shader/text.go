@@ -9,13 +9,13 @@ import (
 const Infinity, Lowest64, Highest64 = "bitcast<f32>(0x7f800000u)", "vec2<u32>(0u, 0x80000000u)", "vec2<u32>(0xffffffffu, 0x7fffffffu)"
 
 const (
-	// MaxLoop is how many elements an invocation takes at most; lavapipe ends loops after 65535 rounds.
+	// MaxLoop is how many elements an invocation takes at most; lavapipe ends loops after 65535 iterations.
 	MaxLoop = 4096
 	// SaturatingInvocations is how many invocations fill a GPU.
 	SaturatingInvocations = 1 << 17
 )
 
-// How values that meet in one element are combined.
+// Modes of [Combine]: how values that go to one element are combined.
 const (
 	AssignMode = iota
 	AddMode
@@ -24,7 +24,7 @@ const (
 	minMode
 )
 
-// NoIndex is the destination of what is written nowhere.
+// NoIndex is the destination of a value that is not written.
 const NoIndex = "0xffffffffu"
 
 // ComputeType returns the type in which elements of a dtype are moved and combined.
@@ -58,7 +58,7 @@ func CheckIndex(name, load, size string, wrap bool) string {
 		"  if (raw_" + name + ".y != 0u || " + name + " >= " + size + ") { ok = false; " + name + " = 0u; }\n"
 }
 
-// Combine returns the value of old and new under a mode.
+// Combine returns WGSL for the combination of the old value a and the new one b.
 func Combine(mode int, t expr.Type, a, b string) string {
 	if t == expr.I64 {
 		return [...]string{b, "plait_add_i64(" + a + ", " + b + ")", "plait_mul_i64(" + a + ", " + b + ")", "plait_max_i64(" + a + ", " + b + ")", "plait_min_i64(" + a + ", " + b + ")"}[mode]

@@ -30,7 +30,7 @@ type Tuning struct {
 	FewSequences int
 }
 
-// A Tile is how a product is divided: a workgroup computes Rows x Cols results, Depth elements of K at a time, and each invocation
+// A Tile divides a matrix product: a workgroup computes Rows x Cols results, Depth elements of K at a time, and each invocation
 // High x Wide of them. Double has two tiles of each factor in workgroup memory, so that the next is written while one is read. Loose
 // is for rows of a that are read one element at a time along K, and for gathers. Costs are in picoseconds an element of K: at least
 // Least, and Add for a multiprocessor's tiles together and Each for each of them.

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// WorkgroupReduce returns the function whole_NAME(lane, v), which every invocation of a workgroup calls and which returns what join
-// makes of all their values, in the same order each time: a few invocations join some each, and then all join what these have.
-// Of the two barriers each keeps the writes of the next call from the reads of this one.
+// WorkgroupReduce returns the function whole_NAME(lane, v). Every invocation of a workgroup calls it, and gets all values combined by join, in
+// an order that does not change: a few invocations join some each, then all join what those have. Two barriers are enough: each also
+// keeps the writes of the next call from the reads of this one.
 func WorkgroupReduce(name, typ, join string, width int) string {
 	few := 8
 	if width > 64 {
@@ -30,7 +30,7 @@ fn whole_%[1]s(lane: u32, v: %[2]s) -> %[2]s {
 `, name, typ, join, width, few, Tree(name, "    t = join_%s(t, sh_%s[lane + %du]);\n", few, width, few), Tree(name, "  t = join_%s(t, few_%s[%d]);\n", 1, few, 1))
 }
 
-// Tree returns a line of text for each number from first up to last.
+// Tree returns a line of text for every step-th number from first to last.
 func Tree(name, text string, first, last, step int) string {
 	var b strings.Builder
 	for i := first; i < last; i += step {

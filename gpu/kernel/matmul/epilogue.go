@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// store writes an invocation's results. staged says that they go through workgroup memory. All old values that are wanted early are
-// read before anything is written: no compiler moves a read of the results' memory before a write to it, and each would be waited for.
+// store writes an invocation's results, through workgroup memory if staged. With a beta, all old values are read before the first write: no
+// compiler moves a read of the output before a write to it, so each read would be waited for.
 func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, staged bool, f finisher) {
 	value := func(v, at, col string) string {
 		if finished {
@@ -68,7 +68,7 @@ func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, sta
 	}
 }
 
-// storePiece writes an invocation's sums, scaled, to the tile of fours that begins at the WGSL number place. Unscaled ones are 0.5 % slower.
+// storePiece writes an invocation's sums, scaled, to the tile of vec4 that begins at place. Storing them unscaled is 0.5 % slower.
 func (t tile) storePiece(w *strings.Builder, place, scale string) {
 	for g := range t.High / 4 {
 		for i := range 4 {
@@ -80,8 +80,8 @@ func (t tile) storePiece(w *strings.Builder, place, scale string) {
 	}
 }
 
-// storeRows writes the results by way of the tile of b, in which there is room for a row of each row of invocations: those
-// that run together then write elements that follow one another.
+// storeRows writes the results through the workgroup memory of b's tile, a row for each row of invocations, so that a warp writes
+// consecutive elements.
 func (t tile) storeRows(w *strings.Builder, m, n, cr string, f finisher, put func(at, col, v string) string) {
 	down := t.Rows / t.High
 	loads := down * t.Cols / t.Threads()

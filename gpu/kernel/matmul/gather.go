@@ -9,18 +9,18 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A Gather is the factor of a product whose elements are those of images' patches, read from the images themselves. Two tables say
-// where: one has an entry for each element of a patch, the other for each place of the patches in all images. An entry is two
-// words, the first of which is its part of the position. The second says by bits, for each dimension and tap, of an element which
-// taps it is of, and of a place which taps fall into its image; where one is missing the element is zero.
+// A Gather makes a product an implicit GEMM: one factor is the im2col matrix of images, whose elements are read from the images. Two tables
+// say where: one has an entry for each element of a patch, the other for each place of a patch in all images. An entry is two words. The first
+// is its part of the position in memory, and the sum of both is the position. The second is a mask with a bit for each dimension and tap:
+// which taps the element needs, and which taps of the place lie inside the image. An element whose taps are not all inside is zero.
 type Gather struct {
 	Tables           *core.Operand // the elements', then the places'
 	Elements, Places int           // how many there are
-	Rows             bool          // it is a, and the places are its depth; else it is b, and they lie across
-	Channels, Step   int           // how many elements of each tap follow one another, and how far apart they are in an image
+	Rows             bool          // the factor is a, and K runs over the places; else it is b, and columns do
+	Channels, Step   int           // how many channels each tap has, and the stride between them in an image
 }
 
-// A gatherText is a gather as WGSL, for a tile.
+// A gatherText writes the WGSL of a gather for a tile.
 type gatherText struct {
 	side          *side
 	loads         int
@@ -31,14 +31,14 @@ type gatherText struct {
 
 // A gatherAxis is a table of a gather along a dimension of the product.
 type gatherAxis struct {
-	first   string // entry
-	last    string // number, beyond which nothing is read; empty for none
-	numbers string // where in the tile loads are
-	entries int    // how many an invocation needs for its loads: one for each, or one for all
+	first   string // position of the first entry
+	last    string // the last entry's number, to which reads are clamped; empty if they need not be
+	numbers string // prefix of the variables with the places of loads in the tile
+	entries int    // entries that an invocation needs: one for each load, or one for all
 	blocks  bool   // the tile's entries are channels of one tap
 }
 
-// name returns that of the product's programs.
+// name returns the name of the product's programs.
 func (p *Product) name() string {
 	if p.Gather != nil {
 		return "conv"
@@ -46,7 +46,7 @@ func (p *Product) name() string {
 	return "matmul"
 }
 
-// bind adds the gather to a shader and makes it the side's whose factor it is.
+// bind adds the tables to the program and has the factor's side loaded by them.
 func (g *Gather) bind(s *shader.Builder, a, b *side, t tile) {
 	x := b
 	if s.Flag(g.Rows) {
@@ -87,13 +87,13 @@ func (a *gatherAxis) entry(origin string, load int) string {
 // of returns the number of a load's entry.
 func (a *gatherAxis) of(load int) int { return min(load, a.entries-1) }
 
-// ahead reports whether the entry of the next tile's depth is read with the loads of a tile, as one that all loads share can be.
+// ahead reports whether the entry for the next tile along K is read one tile ahead: it is, if all loads share it.
 func (g *gatherText) ahead() bool { return g.depth.entries == 1 }
 
-// checks is how many values say which loads are inside of images.
+// checks returns how many mask comparisons the loads of an invocation need.
 func (g *gatherText) checks() int { return max(g.across.entries, g.depth.entries) }
 
-// prepare is [side.prepare]: the entries across are read here, and positions hold what does not change along the depth.
+// prepare is [side.prepare]: the entries across are read here, and positions hold what does not change along K.
 func (g *gatherText) prepare(w *strings.Builder, t tile, origin string) {
 	x := g.side.name
 	for l := range g.loads {
@@ -121,7 +121,7 @@ func (g *gatherText) prepare(w *strings.Builder, t tile, origin string) {
 	}
 }
 
-// load is [side.load], but for zeros, which put writes in the place of what is outside: so nothing waits for the loads before.
+// load is [side.load] without the zeros outside of images: put writes those, so that no load is waited for here.
 func (g *gatherText) load(w *strings.Builder, t tile, at string, ends bool) {
 	x := g.side.name
 	if g.ahead() {

@@ -4,17 +4,17 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// splits reports whether the remainder of K beyond whole tiles is worth a product of its own; p is that of the whole ones.
+// splits reports whether the remainder of K deserves a product of its own; p is the product over whole tiles.
 func (p *Product) splits() bool {
 	c, least := p.estimate(), p.gpu.RemainderK
 	return least == 0 || p.gpu.Tiles[c.number].Double && c.pieces == 1 && p.K >= least-least%16
 }
 
-// splitRemainder returns the product of as many depths as tiles divide, and that of the rest, which is added to the results of the first,
-// where rows of a begin at multiples of four and there is a rest; else nil. The first one's last round stays whole: in pieces it would
-// not pay to part the depth.
+// splitRemainder divides a product whose K is no multiple of the tiles' into one over whole tiles and one over the remainder, which adds to
+// the results of the first. It returns nil if there is no remainder, or if rows of a cannot be read as vec4. The first keeps its last wave
+// whole: cutting that too would cost more than the split gains.
 func (p *Product) splitRemainder() (whole, rest *Product) {
-	const depth = 16 // of all tiles
+	const depth = 16 // the K of every tile
 	if p.K%depth == 0 || p.K < depth || p.Folded || p.Gather != nil {
 		return nil, nil
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A large tile takes a multiprocessor for itself, so tiles are computed in rounds of as many as there are multiprocessors, and in the last
-// round some are idle. The tiles of this round can be cut into pieces of the depth that all share: as workgroups that follow those of the
-// whole tiles, in the same dispatch, since between two the GPU waits for the end of the first.
+// A large tile takes a whole multiprocessor, so tiles run in waves of one per multiprocessor, and in the last wave some multiprocessors are
+// idle. Split K keeps them busy: the tiles of the last wave are cut into pieces along K. Their workgroups follow those of the whole tiles in
+// the same dispatch, because the GPU drains between two dispatches.
 
-// waves returns how many rounds tiles fill, 0 where the last one is not cut.
+// waves returns how many waves the tiles fill; 0 where the last one is not cut.
 func (p *Product) waves(t shader.Tile) int {
 	if !t.Double || p.BRow == 1 && p.BCol != 1 || p.K%t.Depth != 0 || p.Batch.Count != 1 || p.uncut || p.Folded || p.Gather != nil {
 		return 0
@@ -20,7 +20,7 @@ func (p *Product) waves(t shader.Tile) int {
 	return p.groups(t) / p.gpu.Multiprocessors
 }
 
-// lastWaveInPieces computes the product with the tiles of the last round in pieces.
+// lastWaveInPieces computes the product with the tiles of the last wave split along K.
 func (p *Product) lastWaveInPieces(r *shader.Recorder, number, pieces int) error {
 	t := tile{r.GPU.Tiles[number]}
 	whole := p.waves(t.Tile) * p.gpu.Multiprocessors
@@ -39,13 +39,13 @@ func (p *Product) lastWaveInPieces(r *shader.Recorder, number, pieces int) error
 	return p.sumLast(r, t, whole, pieces, parts)
 }
 
-// A lastText is WGSL that a program has for the tiles of the last round.
+// A lastText is the WGSL of a program for the tiles of the last wave.
 type lastText struct {
 	number string // defines which tile and which piece a workgroup computes, and late if it is one of these
-	place  string // of its piece in scratch memory, in fours
+	place  string // of its piece in scratch memory, in vec4
 }
 
-// lastText adds what a program for whole tiles and then pieces has more than others.
+// lastText adds what a program needs for pieces beside whole tiles.
 func (p *Product) lastText(s *shader.Builder, t tile, whole int, parts core.Memory) lastText {
 	room := s.FloatsOf("parts", parts)
 	s.Bindings[len(s.Bindings)-1].Vec4 = true
@@ -61,7 +61,7 @@ func (p *Product) lastText(s *shader.Builder, t tile, whole int, parts core.Memo
 	}
 }
 
-// sumLast adds up the pieces of each of the last tiles, in their order, and finishes the results, four for each invocation.
+// sumLast adds up the pieces of the last wave's tiles in order and runs the epilogue, four results for each invocation.
 func (p *Product) sumLast(r *shader.Recorder, t tile, whole, pieces int, parts core.Memory) error {
 	s := shader.New(r, "matmul (sum of the last)")
 	s.Specialize(t.Rows)

@@ -20,19 +20,19 @@ type Product struct {
 	Alpha, Beta float64
 	relu        bool
 	gpu         *shader.Device // set where it is run
-	uncut       bool           // the tiles of the last round stay whole
-	Folded      bool           // rows of a end with the block that their diagonal is in, and a is folded
+	uncut       bool           // the last wave is not split along K
+	Folded      bool           // a is block lower triangular, and stored folded: see [FoldedFunc]
 	ARow, ACol  int            // strides along the rows and columns of a
 	BRow, BCol  int
 	CRow, CCol  int
 	Batch       shader.Loop // over the stack: out, a and b
 
-	Gather    *Gather // nil, or what reads one of the factors
-	Wide, Gap int     // after each wide columns of a row of the results, gap elements of memory are not its own
+	Gather    *Gather // nil, or what reads one factor from images
+	Wide, Gap int     // the output skips gap elements after each wide columns of a row
 }
 
-// matmulCall: Outs[0] = Floats[0] Ins[0] @ Ins[1] + Floats[1] Outs[0] + Ins[2]. Ints say whether each factor is stored
-// transposed, and whether negative results become zero.
+// matmulCall: Outs[0] = Floats[0] Ins[0] @ Ins[1] + Floats[1] Outs[0] + Ins[2]. Ints: whether a and b are stored
+// transposed, and whether a ReLU follows.
 func matmulCall(r *shader.Recorder, c *core.Call) error {
 	p := Product{Out: &c.Outs[0], A: &c.Ins[0], B: &c.Ins[1], Alpha: c.Floats[0], Beta: c.Floats[1], relu: c.Ints[2] != 0}
 	if len(c.Ins) > 2 && c.Ins[2].Present() {
@@ -83,19 +83,19 @@ func stack(out *core.Operand, factors ...*core.Operand) shader.Loop {
 
 // Costs are in picoseconds, fitted to 2700 measurements of 99 products on an H200.
 const (
-	// startCost is what a workgroup costs beside its depth, in elements of depth.
+	// startCost is the fixed cost of a workgroup, in elements of K.
 	startCost = 15
-	// sumCost is what it costs to add up pieces, and resultCost for each result of a piece.
+	// sumCost is the fixed cost of adding up the pieces of split K, and resultCost that of each result of a piece.
 	sumCost, resultCost = 7_600_000, 1
-	// gatherCost is what a workgroup by itself waits for what it gathers.
+	// gatherCost is the latency of gathered loads, for each element of K.
 	gatherCost = 40_000
-	// mostPieces bounds into how many pieces the depth is cut, and leastDepth how deep each is.
+	// mostPieces is the largest number of pieces of split K, and leastDepth the least K of a piece.
 	mostPieces, leastDepth = 64, 64
 	mostGatheredPieces     = 128
 )
 
-// A choice is how a product is computed: by which of the tiles, and into how many pieces its depth is cut; last says that this is
-// done for the tiles alone that do not fill a wave, see [Product.waves].
+// A choice is how a product is computed: the number of the tile, and into how many pieces K is split; with last, only the tiles of the last
+// wave are, see [Product.waves].
 type choice struct {
 	number, pieces int
 	last           bool
@@ -117,15 +117,15 @@ func (p *Product) estimate() choice {
 	return best
 }
 
-// groups returns how many tiles the results are.
+// groups returns the number of tiles of the output.
 func (p *Product) groups(t shader.Tile) int {
 	return shader.Ceil(p.M, t.Rows) * shader.Ceil(p.N, t.Cols) * p.Batch.Count
 }
 
-// MaxSoftwareK is how deep pieces may be on lavapipe, which ends loops after 65535 rounds.
+// MaxSoftwareK is the largest K of a piece on lavapipe, which ends loops after 65535 iterations.
 const MaxSoftwareK = 1 << 15
 
-// leastPieces returns into how many pieces the depth has to be cut.
+// leastPieces returns into how many pieces K has to be split.
 func (p *Product) leastPieces() int {
 	if !p.gpu.Software {
 		return 1
@@ -133,7 +133,7 @@ func (p *Product) leastPieces() int {
 	return max(shader.Ceil(p.K, MaxSoftwareK), 1)
 }
 
-// cut returns how the depth is best cut for a tile, and what the product then costs.
+// cut returns the cheapest way to split K for a tile, and the product's cost.
 func (p *Product) cut(number int) (best choice, cost int) {
 	least := p.leastPieces()
 	most := mostPieces
@@ -155,7 +155,7 @@ func (p *Product) cut(number int) (best choice, cost int) {
 	return best, cost
 }
 
-// cost returns about how long the product takes.
+// cost estimates the product's time.
 func (p *Product) cost(c choice) int {
 	t, groups := p.gpu.Tiles[c.number], p.groups(p.gpu.Tiles[c.number])
 	if c.pieces == 1 {
@@ -180,8 +180,8 @@ func (p *Product) cost(c choice) int {
 	return cost + sumCost + c.pieces*results*resultCost
 }
 
-// pass returns about how long so many tiles take in pieces. With each element of depth a multiprocessor goes through all its tiles, for
-// which it needs some time for itself and some for each, and at least what one takes that waits for memory.
+// pass estimates the time of a dispatch of so many tiles, each in pieces. A step along K costs a multiprocessor a fixed time and some for each
+// of its tiles, and no less than the latency of memory.
 func (p *Product) pass(t shader.Tile, groups, pieces int) int {
 	step := max(t.Least, t.Add+t.Each*shader.Ceil(groups*pieces, p.gpu.Multiprocessors))
 	if p.Gather != nil { // one at a time, and by way of a table
@@ -190,16 +190,16 @@ func (p *Product) pass(t shader.Tile, groups, pieces int) int {
 	return (shader.Ceil(shader.Ceil(p.K, pieces), t.Depth)*t.Depth + startCost) * step
 }
 
-// loose reports whether rows of a are read along the depth, one element at a time, or a factor is gathered.
+// loose reports whether rows of a are read along K one element at a time, or a factor is gathered.
 func (p *Product) loose() bool { return p.Gather != nil || p.ACol == 1 && !p.deepFours() }
 
-// deepFours reports whether rows of a are read along the depth, four elements at a time.
+// deepFours reports whether rows of a are read along K as vec4.
 func (p *Product) deepFours() bool {
 	return p.ACol == 1 && p.K%4 == 0 && shader.Aligned(p.A, append([]int{p.ARow}, p.Batch.Strides[1]...)...)
 }
 
-// flatten makes a stack with one b a single product where the rows of a and of the results follow each other through it: with
-// fewer, larger edges, and by the program for one product, which NVIDIA's compiler makes 30 % faster.
+// flatten makes one product of a stack that shares b, where the rows of a and of the output are evenly spaced through the stack. It has fewer
+// ragged edges, and NVIDIA's compiler makes the program without a stack 30 % faster.
 func (p *Product) flatten() {
 	s := p.Batch.Strides
 	if len(p.Batch.Sizes) != 1 || s[0][0] != p.M*p.CRow || s[1][0] != p.M*p.ARow || s[2][0] != 0 {
@@ -209,8 +209,8 @@ func (p *Product) flatten() {
 	p.Batch = shader.Loop{Count: 1, Strides: make([][]int, 3)}
 }
 
-// turning is how many rows a product must have for a copy of b whose rows lie in memory as they are to pay: workgroups write it to
-// their tiles without turning it.
+// turning is the least number of rows for which it pays to transpose b in memory first: workgroups then load its tiles without
+// transposing them.
 const turning = 1024
 
 // Run computes the product.
@@ -232,7 +232,7 @@ func (p *Product) Run(r *shader.Recorder) error {
 	return p.RunTiles(r)
 }
 
-// RunTiles computes the product by tiles, in pieces of the depth where that is faster.
+// RunTiles computes the product by tiles, with split K where that is faster.
 func (p *Product) RunTiles(r *shader.Recorder) error {
 	p.gpu = r.GPU
 	if whole, rest := p.splitRemainder(); whole != nil && whole.splits() {
@@ -244,7 +244,7 @@ func (p *Product) RunTiles(r *shader.Recorder) error {
 	return p.by(r, p.choose(r))
 }
 
-// by computes the product as chosen.
+// by computes the product by a choice.
 func (p *Product) by(r *shader.Recorder, c choice) error {
 	number, pieces := c.number, c.pieces
 	if pieces == 1 {
@@ -267,7 +267,7 @@ func (p *Product) by(r *shader.Recorder, c choice) error {
 	return p.sumPieces(r, parts, pieces)
 }
 
-// sumPieces adds the partial products of the pieces of the depth, in their order, and finishes the results.
+// sumPieces adds the partial products of split K in order and runs the epilogue.
 func (p *Product) sumPieces(r *shader.Recorder, parts core.Memory, pieces int) error {
 	s := shader.New(r, "matmul (sum)")
 	from := s.FloatsOf("parts", parts)
@@ -295,7 +295,7 @@ func (p *Product) sumPieces(r *shader.Recorder, parts core.Memory, pieces int) e
 	})
 }
 
-// gaps returns the stride of rows of results with, where they have gaps, those of the column, col, added, and a function for it.
+// gaps returns WGSL for the stride of the output's rows, with the gaps before column col added, and the function gaps that computes them.
 func (p *Product) gaps(s *shader.Builder, cr string) (stride, text string) {
 	if !s.Flag(p.Gap != 0) {
 		return cr, ""
@@ -303,14 +303,14 @@ func (p *Product) gaps(s *shader.Builder, cr string) (stride, text string) {
 	return cr + " + gaps(col)", "fn gaps(col: u32) -> u32 { return col / " + s.Uint(p.Wide) + " * " + s.Uint(p.Gap) + "; }\n"
 }
 
-// A finisher makes a result of a sum: scale, old value, bias and the function at the end.
+// A finisher writes the epilogue: alpha, beta times the old value, bias and ReLU.
 type finisher struct {
 	alpha, beta, bias, step string
 	relu                    bool
-	early                   bool // scale and old value are in the sum
+	early                   bool // alpha and beta are applied to the sum before
 }
 
-// finisher adds what finishing needs to the shader, in which the output is bound as c.
+// finisher adds what the epilogue needs to the program, in which the output is bound as c.
 func (p *Product) finisher(s *shader.Builder) finisher {
 	f := finisher{alpha: s.Float(p.Alpha), relu: s.Flag(p.relu)}
 	if s.Flag(p.Beta != 0) {
@@ -323,7 +323,7 @@ func (p *Product) finisher(s *shader.Builder) finisher {
 	return f
 }
 
-// sum returns WGSL for a scaled sum and old value.
+// sum returns WGSL for alpha sum + beta old.
 func (f finisher) sum(sum, old string) string {
 	return sum + " * " + f.alpha + " + " + old + " * " + f.beta
 }

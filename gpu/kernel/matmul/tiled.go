@@ -9,9 +9,9 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Lanes defines an invocation's place, tx and ty, in a grid that is wide places wide, a multiple of 8. Those that run together, 32 of
-// them, are 8 x 4. Of two neighbours one is below the other, and of those two apart one beside the other: NVIDIA's reads of
-// newVectors in workgroup memory take half the time where in all pairs of one or the other kind both read the same.
+// Lanes defines an invocation's place, tx and ty, in a grid that is wide invocations wide, a multiple of 8. A warp of 32 covers 8 x 4 of it, in
+// an order in which lanes 2i and 2i+1 lie one below the other, and lanes i and i+2 side by side: NVIDIA serves a vec4 read of
+// workgroup memory in half the time if all pairs of the one or the other kind read the same address.
 func Lanes(wide int) string {
 	return fmt.Sprintf("  let tx = li / 32u %% %du * 8u + ((li >> 1u) & 1u) + ((li >> 3u) & 3u) * 2u;\n", wide/8) +
 		fmt.Sprintf("  let ty = li / %du * 4u + (li & 1u) + ((li >> 2u) & 1u) * 2u;\n", 4*wide)
@@ -20,20 +20,19 @@ func Lanes(wide int) string {
 // A tile writes the text of the program that computes by it.
 type tile struct{ shader.Tile }
 
-// A side is one factor of a tiled product as workgroups load it: a tile of across x depth elements.
+// A side is one factor of a product as a workgroup loads it: tiles of across x depth elements, depth along K.
 type side struct {
 	name        string      // of the operand; its tile in workgroup memory is sh_NAME
 	across      int         // rows of a, or columns of b
-	deep        bool        // neighbours in memory lie along the depth
-	vec4        bool        // four at a time
-	first, step string      // WGSL: where it begins in its slab, and the stride across
-	stride      string      // along the depth
-	folded      bool        // where depths begin says folded
+	deep        bool        // consecutive in memory along K
+	vec4        bool        // loaded as vec4
+	first, step string      // WGSL: position of the first element, and the stride across
+	stride      string      // along K
+	folded      bool        // rows begin where the function folded says
 	gather      *gatherText // nil, or what loads it
 }
 
-// Tiled computes the product by tiles. Where parts is given, piece i of the depth goes there as a product of its own, not
-// finished.
+// Tiled computes the product by a tile. With parts, piece i of split K is stored there as product i, without the epilogue.
 func (p *Product) Tiled(r *shader.Recorder, number, pieces int, parts *core.Memory) error {
 	for first := 0; first < p.Batch.Count*pieces; {
 		most := r.GPU.Workgroups / pieces * pieces
@@ -46,8 +45,8 @@ func (p *Product) Tiled(r *shader.Recorder, number, pieces int, parts *core.Memo
 	return nil
 }
 
-// layers computes some of the products of the stack; or, if whole is not 0, a single one of which as many tiles come whole, and pieces go
-// to parts of those alone that follow.
+// layers dispatches products first to first+layers of the stack, each piece counting as one. If whole is not 0, there is a single product, of
+// which so many tiles are computed whole and the others in pieces, which go to parts.
 func (p *Product) layers(r *shader.Recorder, number, pieces, whole int, parts *core.Memory, first, layers int) error {
 	t := tile{r.GPU.Tiles[number]}
 	s := shader.New(r, p.name())
@@ -142,7 +141,7 @@ func (p *Product) layers(r *shader.Recorder, number, pieces, whole int, parts *c
 			start = "0u"
 		}
 		w.WriteString(shader.WalkAs("at_", "layer / "+piecesWord, len(p.Batch.Sizes), 3, at, []string{start, firstA, firstB}))
-		// Also where the depth is whole: with constants here NVIDIA's compiler makes the loop of a deep a 30 % slower.
+		// Parameters even where K is whole tiles: with constants here NVIDIA's compiler makes the loop 30 % slower for a read along K.
 		begin, end := "piece * "+chunkWord, fmt.Sprintf("min(piece * %s + %s, %s)", chunkWord, chunkWord, k)
 		if last {
 			end = fmt.Sprintf("select(%s, %s, late)", k, end)
@@ -206,9 +205,9 @@ func (p *Product) layers(r *shader.Recorder, number, pieces, whole int, parts *c
 	})
 }
 
-// countedSteps goes through the depth with one tile of each factor, where that pays counting down: 0.7 % faster than comparing. In programs
-// that end with pieces, loads behind a branch or a barrier come late enough to be waited for, a fourth of a step; in others these come early,
-// and it is those before it that are 2 % slower.
+// countedSteps loops over K with one tile of each factor in workgroup memory, counting down where that is faster (0.7 %). Where the loads of
+// the next tile stand relative to the barrier was measured: in programs with pieces, loads behind a branch or a barrier cost a fourth of a
+// step; in others loads before it cost 2 %.
 func (t tile) countedSteps(w *strings.Builder, a, b *side, pieces, unroll bool) {
 	end := "end"
 	if pieces {
@@ -234,7 +233,7 @@ func (t tile) countedSteps(w *strings.Builder, a, b *side, pieces, unroll bool) 
 	w.WriteString("    workgroupBarrier();\n  }\n")
 }
 
-// loads returns how many values, or fours of them, each invocation loads of the side's tile.
+// loads returns how many values, or vec4, each invocation loads of the side's tile.
 func (x *side) loads(t tile) int {
 	if x.vec4 {
 		return x.across * t.Depth / 4 / t.Threads()
@@ -242,7 +241,7 @@ func (x *side) loads(t tile) int {
 	return x.across * t.Depth / t.Threads()
 }
 
-// place returns WGSL for where, across and deep in the tile, load number l of an invocation goes. A four starts there.
+// place returns WGSL for where, across and deep in the tile, load number l of an invocation goes; a vec4 starts there.
 func (x *side) place(t tile, l int) (across, deep string) {
 	e := fmt.Sprintf("(li + %du)", l*t.Threads())
 	per, scale := t.Depth, ""
@@ -276,8 +275,8 @@ func (x *side) prepare(w *strings.Builder, t tile, origin string) {
 	}
 }
 
-// load fills the registers from memory. Where the depth ends inside the tile, there are zeros beyond the end. What is beyond
-// the edges across is whatever is there: it is not stored in the end, and a read past a buffer is harmless.
+// load fills the registers from memory. Where K ends inside the tile, zeros follow. Beyond the edges across, anything may be loaded: its
+// results are not stored, and WebGPU makes reads past a buffer harmless.
 func (x *side) load(w *strings.Builder, t tile, at string, ends bool) {
 	if x.gather != nil {
 		x.gather.load(w, t, at, ends)
@@ -301,8 +300,8 @@ func (x *side) load(w *strings.Builder, t tile, at string, ends bool) {
 	}
 }
 
-// loadTiles fills the registers of both sides with the tile at a depth if it is before the end. ragged says that the last
-// tile may be a part of one.
+// loadTiles fills the registers of both sides with the tile at position at of K, if that is before the end. ragged says that the last tile
+// may be partial.
 func loadTiles(w *strings.Builder, t tile, a, b *side, at string, ragged, clamped bool) {
 	whole := func(at string) {
 		a.load(w, t, at, false)
@@ -327,7 +326,7 @@ func loadTiles(w *strings.Builder, t tile, a, b *side, at string, ragged, clampe
 	}
 }
 
-// put writes the registers to the tile, in which neighbours lie across.
+// put writes the registers to the tile in workgroup memory, consecutive across.
 func (x *side) put(w *strings.Builder, t tile, buffer string) {
 	if x.gather != nil {
 		x.gather.put(w, buffer)
