@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,7 +68,7 @@ func groupLimit(root fs.FS) int64 {
 		switch {
 		case k[0] == "cgroup2":
 			file, group = "memory.max", groups.unified
-		case k[0] == "cgroup" && hasMember(k[2], "memory"):
+		case k[0] == "cgroup" && slices.Contains(strings.Split(k[2], ","), "memory"):
 			file, group = "memory.limit_in_bytes", groups.legacy
 		default:
 			continue
@@ -103,7 +104,7 @@ func memoryGroups(root fs.FS) (g groups) {
 		case len(parts) < 3:
 		case parts[0] == "0" && parts[1] == "":
 			g.unified = parts[2]
-		case hasMember(parts[1], "memory"):
+		case slices.Contains(strings.Split(parts[1], ","), "memory"):
 			g.legacy = parts[2]
 		}
 	}
@@ -116,16 +117,6 @@ func readLines(root fs.FS, name string) []string {
 		return nil
 	}
 	return strings.Split(strings.TrimSpace(string(raw)), "\n")
-}
-
-// hasMember reports whether name is one of a list with commas between.
-func hasMember(list, name string) bool {
-	for part := range strings.SplitSeq(list, ",") {
-		if part == name {
-			return true
-		}
-	}
-	return false
 }
 
 var unescaper = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
