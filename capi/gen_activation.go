@@ -9,6 +9,66 @@ import "C"
 
 import "github.com/plait-ml/plait/capi/bind"
 
+//export plait_celu
+func plait_celu(input C.plait_tensor, alpha C.double) C.plait_tensor {
+	for {
+		if s := bind.Celu(int64(input), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_celu_in_place
+func plait_celu_in_place(input C.plait_tensor, alpha C.double) C.plait_status {
+	for {
+		if s := bind.CeluInPlace(int64(input), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_elu
+func plait_elu(input C.plait_tensor, alpha C.double) C.plait_tensor {
+	for {
+		if s := bind.Elu(int64(input), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_elu_in_place
+func plait_elu_in_place(input C.plait_tensor, alpha C.double) C.plait_status {
+	for {
+		if s := bind.EluInPlace(int64(input), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_gelu
+func plait_gelu(input C.plait_tensor, approximate C.plait_string) C.plait_tensor {
+	for {
+		if s := bind.Gelu(int64(input), C.GoString(approximate)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_glu
+func plait_glu(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.Glu(int64(input), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_hardshrink
 func plait_hardshrink(input C.plait_tensor, lambd C.double) C.plait_tensor {
 	for {
@@ -99,6 +159,36 @@ func plait_leaky_relu_in_place(input C.plait_tensor, negativeSlope C.double) C.p
 	}
 }
 
+//export plait_logsigmoid
+func plait_logsigmoid(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Logsigmoid(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_mish
+func plait_mish(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Mish(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_mish_in_place
+func plait_mish_in_place(input C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.MishInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_prelu
 func plait_prelu(input C.plait_tensor, weight C.plait_tensor, weightNumber C.double) C.plait_tensor {
 	for {
@@ -149,6 +239,46 @@ func plait_relu6_in_place(input C.plait_tensor) C.plait_status {
 	}
 }
 
+//export plait_rrelu
+func plait_rrelu(input C.plait_tensor, lower C.double, upper C.double, training C.bool) C.plait_tensor {
+	for {
+		if s := bind.Rrelu(int64(input), float64(lower), float64(upper), bool(training)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_rrelu_in_place
+func plait_rrelu_in_place(input C.plait_tensor, lower C.double, upper C.double, training C.bool) C.plait_status {
+	for {
+		if s := bind.RreluInPlace(int64(input), float64(lower), float64(upper), bool(training)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_selu
+func plait_selu(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Selu(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_selu_in_place
+func plait_selu_in_place(input C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.SeluInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_sigmoid
 func plait_sigmoid(input C.plait_tensor) C.plait_tensor {
 	for {
@@ -164,6 +294,36 @@ func plait_sigmoid_in_place(input C.plait_tensor) C.plait_status {
 	for {
 		if s := bind.SigmoidInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_silu
+func plait_silu(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Silu(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_silu_in_place
+func plait_silu_in_place(input C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.SiluInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_softplus
+func plait_softplus(input C.plait_tensor, beta C.double, threshold C.double) C.plait_tensor {
+	for {
+		if s := bind.Softplus(int64(input), float64(beta), float64(threshold)); s != bind.Busy {
+			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
 	}

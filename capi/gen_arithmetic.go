@@ -69,6 +69,46 @@ func plait_add_scaled_in_place(input C.plait_tensor, other C.plait_tensor, other
 	}
 }
 
+//export plait_addcdiv
+func plait_addcdiv(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C.double, tensor2 C.plait_tensor, tensor2Number C.double, value C.double) C.plait_tensor {
+	for {
+		if s := bind.Addcdiv(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_addcdiv_in_place
+func plait_addcdiv_in_place(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C.double, tensor2 C.plait_tensor, tensor2Number C.double, value C.double) C.plait_status {
+	for {
+		if s := bind.AddcdivInPlace(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_addcmul
+func plait_addcmul(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C.double, tensor2 C.plait_tensor, tensor2Number C.double, value C.double) C.plait_tensor {
+	for {
+		if s := bind.Addcmul(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_addcmul_in_place
+func plait_addcmul_in_place(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C.double, tensor2 C.plait_tensor, tensor2Number C.double, value C.double) C.plait_status {
+	for {
+		if s := bind.AddcmulInPlace(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_div
 func plait_div(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	for {
@@ -83,6 +123,166 @@ func plait_div(input C.plait_tensor, other C.plait_tensor, otherNumber C.double)
 func plait_div_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
 	for {
 		if s := bind.DivInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_float_power
+func plait_float_power(input C.plait_tensor, exponent C.plait_tensor, exponentNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.FloatPower(int64(input), int64(exponent), float64(exponentNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_float_power_in_place
+func plait_float_power_in_place(input C.plait_tensor, exponent C.plait_tensor, exponentNumber C.double) C.plait_status {
+	for {
+		if s := bind.FloatPowerInPlace(int64(input), int64(exponent), float64(exponentNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_floor_divide
+func plait_floor_divide(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.FloorDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_floor_divide_in_place
+func plait_floor_divide_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.FloorDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_fmod
+func plait_fmod(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Fmod(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_fmod_in_place
+func plait_fmod_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.FmodInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_gcd
+func plait_gcd(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Gcd(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_gcd_in_place
+func plait_gcd_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.GcdInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_heaviside
+func plait_heaviside(input C.plait_tensor, values C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Heaviside(int64(input), int64(values)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_heaviside_in_place
+func plait_heaviside_in_place(input C.plait_tensor, values C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.HeavisideInPlace(int64(input), int64(values)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_lcm
+func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Lcm(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_lcm_in_place
+func plait_lcm_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.LcmInPlace(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_ldexp
+func plait_ldexp(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Ldexp(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_ldexp_in_place
+func plait_ldexp_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.LdexpInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_lerp
+func plait_lerp(input C.plait_tensor, end C.plait_tensor, endNumber C.double, weight C.plait_tensor, weightNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Lerp(int64(input), int64(end), float64(endNumber), int64(weight), float64(weightNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_lerp_in_place
+func plait_lerp_in_place(input C.plait_tensor, end C.plait_tensor, endNumber C.double, weight C.plait_tensor, weightNumber C.double) C.plait_status {
+	for {
+		if s := bind.LerpInPlace(int64(input), int64(end), float64(endNumber), int64(weight), float64(weightNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.MakeRoom()
@@ -129,6 +329,26 @@ func plait_neg_in_place(input C.plait_tensor) C.plait_status {
 	}
 }
 
+//export plait_pow
+func plait_pow(input C.plait_tensor, inputNumber C.double, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Pow(int64(input), float64(inputNumber), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_pow_in_place
+func plait_pow_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.PowInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_reciprocal
 func plait_reciprocal(input C.plait_tensor) C.plait_tensor {
 	for {
@@ -143,6 +363,46 @@ func plait_reciprocal(input C.plait_tensor) C.plait_tensor {
 func plait_reciprocal_in_place(input C.plait_tensor) C.plait_status {
 	for {
 		if s := bind.ReciprocalInPlace(int64(input)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_remainder
+func plait_remainder(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Remainder(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_remainder_in_place
+func plait_remainder_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.RemainderInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_sgn
+func plait_sgn(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Sgn(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_sgn_in_place
+func plait_sgn_in_place(input C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.SgnInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.MakeRoom()
@@ -203,6 +463,46 @@ func plait_sub(input C.plait_tensor, other C.plait_tensor, otherNumber C.double)
 func plait_sub_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
 	for {
 		if s := bind.SubInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_true_divide
+func plait_true_divide(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.TrueDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_true_divide_in_place
+func plait_true_divide_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.TrueDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_trunc_divide
+func plait_trunc_divide(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.TruncDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_trunc_divide_in_place
+func plait_trunc_divide_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
+	for {
+		if s := bind.TruncDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.MakeRoom()

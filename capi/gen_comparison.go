@@ -19,6 +19,26 @@ func plait_allclose(input C.plait_tensor, other C.plait_tensor, rtol C.double, a
 	}
 }
 
+//export plait_clamp
+func plait_clamp(input C.plait_tensor, minArg C.plait_tensor, minArgNumber C.double, maxArg C.plait_tensor, maxArgNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Clamp(int64(input), int64(minArg), float64(minArgNumber), int64(maxArg), float64(maxArgNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_clamp_in_place
+func plait_clamp_in_place(input C.plait_tensor, minArg C.plait_tensor, minArgNumber C.double, maxArg C.plait_tensor, maxArgNumber C.double) C.plait_status {
+	for {
+		if s := bind.ClampInPlace(int64(input), int64(minArg), float64(minArgNumber), int64(maxArg), float64(maxArgNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_eq
 func plait_eq(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	for {
@@ -43,6 +63,26 @@ func plait_eq_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C
 func plait_equal(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.Equal(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_fmax
+func plait_fmax(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Fmax(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_fmin
+func plait_fmin(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Fmin(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -174,6 +214,26 @@ func plait_lt_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C
 	for {
 		if s := bind.LtInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_maximum
+func plait_maximum(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Maximum(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_minimum
+func plait_minimum(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Minimum(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
 	}

@@ -13,6 +13,16 @@ import (
 	"github.com/plait-ml/plait/capi/bind"
 )
 
+//export plait_col2im
+func plait_col2im(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C.int64_t, kernelSize C.plait_ints, kernelSizeLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, stride C.plait_ints, strideLen C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.Col2im(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_conv1d
 func plait_conv1d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, groups C.int64_t, same C.bool) C.plait_tensor {
 	for {
@@ -67,6 +77,16 @@ func plait_conv_transpose2d(input C.plait_tensor, weight C.plait_tensor, bias C.
 func plait_conv_transpose3d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tensor, stride C.plait_ints, strideLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, outputPadding C.plait_ints, outputPaddingLen C.int64_t, groups C.int64_t, dilation C.plait_ints, dilationLen C.int64_t) C.plait_tensor {
 	for {
 		if s := bind.ConvTranspose3d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_im2col
+func plait_im2col(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C.int64_t, dilation C.plait_ints, dilationLen C.int64_t, padding C.plait_ints, paddingLen C.int64_t, stride C.plait_ints, strideLen C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.Im2col(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

@@ -9,6 +9,16 @@ import "C"
 
 import "github.com/plait-ml/plait/capi/bind"
 
+//export plait_clone
+func plait_clone(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Clone(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_copy_in_place
 func plait_copy_in_place(input C.plait_tensor, src C.plait_tensor) C.plait_status {
 	for {

@@ -13,10 +13,50 @@ import (
 	"github.com/plait-ml/plait/capi/bind"
 )
 
+//export plait_diagonal_scatter
+func plait_diagonal_scatter(input C.plait_tensor, src C.plait_tensor, offset C.int64_t, dim1 C.int64_t, dim2 C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.DiagonalScatter(int64(input), int64(src), int64(offset), int64(dim1), int64(dim2)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_embedding
 func plait_embedding(input C.plait_tensor, weight C.plait_tensor, paddingIdx C.int64_t, hasPaddingIdx C.bool, scaleGradByFreq C.bool) C.plait_tensor {
 	for {
 		if s := bind.Embedding(int64(input), int64(weight), int64(paddingIdx), bool(hasPaddingIdx), bool(scaleGradByFreq)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_embedding_bag
+func plait_embedding_bag(input C.plait_tensor, weight C.plait_tensor, offsets C.plait_tensor, scaleGradByFreq C.bool, mode C.plait_string, perSampleWeights C.plait_tensor, includeLastOffset C.bool, paddingIdx C.int64_t, hasPaddingIdx C.bool) C.plait_tensor {
+	for {
+		if s := bind.EmbeddingBag(int64(input), int64(weight), int64(offsets), bool(scaleGradByFreq), C.GoString(mode), int64(perSampleWeights), bool(includeLastOffset), int64(paddingIdx), bool(hasPaddingIdx)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_embedding_renorm_in_place
+func plait_embedding_renorm_in_place(input C.plait_tensor, indices C.plait_tensor, maxNorm C.double, normType C.double) C.plait_status {
+	for {
+		if s := bind.EmbeddingRenormInPlace(int64(input), int64(indices), float64(maxNorm), float64(normType)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_gather
+func plait_gather(input C.plait_tensor, dim C.int64_t, index C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Gather(int64(input), int64(dim), int64(index)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -28,6 +68,66 @@ func plait_index(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int
 	return C.plait_tensor(bind.Index(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen)))
 }
 
+//export plait_index_add
+func plait_index_add(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, alpha C.double) C.plait_tensor {
+	for {
+		if s := bind.IndexAdd(int64(input), int64(dim), int64(index), int64(source), float64(alpha)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_index_add_in_place
+func plait_index_add_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, alpha C.double) C.plait_status {
+	for {
+		if s := bind.IndexAddInPlace(int64(input), int64(dim), int64(index), int64(source), float64(alpha)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_index_copy
+func plait_index_copy(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.IndexCopy(int64(input), int64(dim), int64(index), int64(source)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_index_copy_in_place
+func plait_index_copy_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.IndexCopyInPlace(int64(input), int64(dim), int64(index), int64(source)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_index_fill
+func plait_index_fill(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, value C.plait_tensor, valueNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.IndexFill(int64(input), int64(dim), int64(index), int64(value), float64(valueNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_index_fill_in_place
+func plait_index_fill_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, value C.plait_tensor, valueNumber C.double) C.plait_status {
+	for {
+		if s := bind.IndexFillInPlace(int64(input), int64(dim), int64(index), int64(value), float64(valueNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_index_put
 func plait_index_put(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int64_t, values C.plait_tensor, valuesNumber C.double, accumulate C.bool) C.plait_tensor {
 	return C.plait_tensor(bind.IndexPut(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)))
@@ -36,6 +136,56 @@ func plait_index_put(input C.plait_tensor, indices C.plait_tensors, indicesLen C
 //export plait_index_put_in_place
 func plait_index_put_in_place(input C.plait_tensor, indices C.plait_tensors, indicesLen C.int64_t, values C.plait_tensor, valuesNumber C.double, accumulate C.bool) C.plait_status {
 	return C.plait_status(bind.IndexPutInPlace(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(values), float64(valuesNumber), bool(accumulate)))
+}
+
+//export plait_index_reduce
+func plait_index_reduce(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_tensor {
+	for {
+		if s := bind.IndexReduce(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_index_reduce_in_place
+func plait_index_reduce_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, source C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_status {
+	for {
+		if s := bind.IndexReduceInPlace(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_index_select
+func plait_index_select(input C.plait_tensor, dim C.int64_t, index C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.IndexSelect(int64(input), int64(dim), int64(index)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_masked_fill
+func plait_masked_fill(input C.plait_tensor, mask C.plait_tensor, maskNumber C.double, value C.plait_tensor, valueNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.MaskedFill(int64(input), int64(mask), float64(maskNumber), int64(value), float64(valueNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_masked_fill_in_place
+func plait_masked_fill_in_place(input C.plait_tensor, mask C.plait_tensor, maskNumber C.double, value C.plait_tensor, valueNumber C.double) C.plait_status {
+	for {
+		if s := bind.MaskedFillInPlace(int64(input), int64(mask), float64(maskNumber), int64(value), float64(valueNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_masked_scatter
@@ -61,6 +211,146 @@ func plait_masked_scatter_in_place(input C.plait_tensor, mask C.plait_tensor, so
 //export plait_masked_select
 func plait_masked_select(input C.plait_tensor, mask C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.MaskedSelect(int64(input), int64(mask)))
+}
+
+//export plait_nonzero
+func plait_nonzero(input C.plait_tensor) C.plait_tensor {
+	return C.plait_tensor(bind.Nonzero(int64(input)))
+}
+
+//export plait_one_hot
+func plait_one_hot(input C.plait_tensor, numClasses C.int64_t) C.plait_tensor {
+	return C.plait_tensor(bind.OneHot(int64(input), int64(numClasses)))
+}
+
+//export plait_put
+func plait_put(input C.plait_tensor, index C.plait_tensor, source C.plait_tensor, accumulate C.bool) C.plait_tensor {
+	for {
+		if s := bind.Put(int64(input), int64(index), int64(source), bool(accumulate)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_put_in_place
+func plait_put_in_place(input C.plait_tensor, index C.plait_tensor, source C.plait_tensor, accumulate C.bool) C.plait_status {
+	for {
+		if s := bind.PutInPlace(int64(input), int64(index), int64(source), bool(accumulate)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_scatter
+func plait_scatter(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor, srcNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Scatter(int64(input), int64(dim), int64(index), int64(src), float64(srcNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_scatter_in_place
+func plait_scatter_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor, srcNumber C.double) C.plait_status {
+	for {
+		if s := bind.ScatterInPlace(int64(input), int64(dim), int64(index), int64(src), float64(srcNumber)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_scatter_add
+func plait_scatter_add(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.ScatterAdd(int64(input), int64(dim), int64(index), int64(src)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_scatter_add_in_place
+func plait_scatter_add_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.ScatterAddInPlace(int64(input), int64(dim), int64(index), int64(src)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_scatter_reduce
+func plait_scatter_reduce(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_tensor {
+	for {
+		if s := bind.ScatterReduce(int64(input), int64(dim), int64(index), int64(src), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_scatter_reduce_in_place
+func plait_scatter_reduce_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, src C.plait_tensor, reduce C.plait_string, includeSelf C.bool) C.plait_status {
+	for {
+		if s := bind.ScatterReduceInPlace(int64(input), int64(dim), int64(index), int64(src), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_select_scatter
+func plait_select_scatter(input C.plait_tensor, src C.plait_tensor, dim C.int64_t, index C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.SelectScatter(int64(input), int64(src), int64(dim), int64(index)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_slice_scatter
+func plait_slice_scatter(input C.plait_tensor, src C.plait_tensor, dim C.int64_t, start C.int64_t, end C.int64_t, step C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.SliceScatter(int64(input), int64(src), int64(dim), int64(start), int64(end), int64(step)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_take
+func plait_take(input C.plait_tensor, index C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Take(int64(input), int64(index)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_take_along_dim
+func plait_take_along_dim(input C.plait_tensor, indices C.plait_tensor, dim C.int64_t, hasDim C.bool) C.plait_tensor {
+	for {
+		if s := bind.TakeAlongDim(int64(input), int64(indices), int64(dim), bool(hasDim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_where
+func plait_where(condition C.plait_tensor, input C.plait_tensor, inputNumber C.double, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
+	for {
+		if s := bind.Where(int64(condition), int64(input), float64(inputNumber), int64(other), float64(otherNumber)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_index_get

@@ -13,10 +13,60 @@ import (
 	"github.com/plait-ml/plait/capi/bind"
 )
 
+//export plait_affine_grid
+func plait_affine_grid(theta C.plait_tensor, size C.plait_ints, sizeLen C.int64_t, alignCorners C.bool) C.plait_tensor {
+	for {
+		if s := bind.AffineGrid(int64(theta), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), bool(alignCorners)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_channel_shuffle
+func plait_channel_shuffle(input C.plait_tensor, groups C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.ChannelShuffle(int64(input), int64(groups)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_grid_sample
+func plait_grid_sample(input C.plait_tensor, grid C.plait_tensor, mode C.plait_string, paddingMode C.plait_string, alignCorners C.bool) C.plait_tensor {
+	for {
+		if s := bind.GridSample(int64(input), int64(grid), C.GoString(mode), C.GoString(paddingMode), bool(alignCorners)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_interpolate
 func plait_interpolate(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t, scaleFactor C.plait_floats, scaleFactorLen C.int64_t, mode C.plait_string, alignCorners C.bool, recomputeScaleFactor C.bool) C.plait_tensor {
 	for {
 		if s := bind.Interpolate(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(scaleFactor))), int64(scaleFactorLen), C.GoString(mode), bool(alignCorners), bool(recomputeScaleFactor)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_pixel_shuffle
+func plait_pixel_shuffle(input C.plait_tensor, upscaleFactor C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.PixelShuffle(int64(input), int64(upscaleFactor)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_pixel_unshuffle
+func plait_pixel_unshuffle(input C.plait_tensor, downscaleFactor C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.PixelUnshuffle(int64(input), int64(downscaleFactor)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

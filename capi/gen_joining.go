@@ -13,6 +13,16 @@ import (
 	"github.com/plait-ml/plait/capi/bind"
 )
 
+//export plait_block_diag
+func plait_block_diag(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.BlockDiag(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_cartesian_prod
 func plait_cartesian_prod(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
 	for {
@@ -37,6 +47,16 @@ func plait_cat(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t, dim C.int64_
 func plait_column_stack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
 	for {
 		if s := bind.ColumnStack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_combinations
+func plait_combinations(input C.plait_tensor, r C.int64_t, withReplacement C.bool) C.plait_tensor {
+	for {
+		if s := bind.Combinations(int64(input), int64(r), bool(withReplacement)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

@@ -13,6 +13,16 @@ import (
 	"github.com/plait-ml/plait/capi/bind"
 )
 
+//export plait_cross
+func plait_cross(input C.plait_tensor, other C.plait_tensor, dim C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.Cross(int64(input), int64(other), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_linalg_cholesky
 func plait_linalg_cholesky(input C.plait_tensor, upper C.bool) C.plait_tensor {
 	for {
@@ -168,6 +178,26 @@ func plait_lu_unpack(LUData C.plait_tensor, LUPivots C.plait_tensor, out *C.plai
 	for {
 		if s := bind.LuUnpack(int64(LUData), int64(LUPivots), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_trace
+func plait_trace(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Trace(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_vander
+func plait_vander(x C.plait_tensor, N C.int64_t, increasing C.bool) C.plait_tensor {
+	for {
+		if s := bind.Vander(int64(x), int64(N), bool(increasing)); s != bind.Busy {
+			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
 	}

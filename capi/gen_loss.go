@@ -43,16 +43,6 @@ func plait_cosine_embedding_loss(input1 C.plait_tensor, input2 C.plait_tensor, i
 	}
 }
 
-//export plait_cosine_similarity
-func plait_cosine_similarity(x1 C.plait_tensor, x2 C.plait_tensor, dim C.int64_t, eps C.double) C.plait_tensor {
-	for {
-		if s := bind.CosineSimilarity(int64(x1), int64(x2), int64(dim), float64(eps)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
 //export plait_cross_entropy
 func plait_cross_entropy(input C.plait_tensor, target C.plait_tensor, weight C.plait_tensor, ignoreIndex C.int64_t, hasIgnoreIndex C.bool, reduction C.plait_string, labelSmoothing C.double) C.plait_tensor {
 	for {
@@ -177,26 +167,6 @@ func plait_multilabel_soft_margin_loss(input C.plait_tensor, target C.plait_tens
 func plait_nll_loss(input C.plait_tensor, target C.plait_tensor, weight C.plait_tensor, ignoreIndex C.int64_t, hasIgnoreIndex C.bool, reduction C.plait_string) C.plait_tensor {
 	for {
 		if s := bind.NllLoss(int64(input), int64(target), int64(weight), int64(ignoreIndex), bool(hasIgnoreIndex), C.GoString(reduction)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_normalize
-func plait_normalize(input C.plait_tensor, p C.double, dim C.int64_t, eps C.double) C.plait_tensor {
-	for {
-		if s := bind.Normalize(int64(input), float64(p), int64(dim), float64(eps)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_pairwise_distance
-func plait_pairwise_distance(x1 C.plait_tensor, x2 C.plait_tensor, p C.double, eps C.double, keepdim C.bool) C.plait_tensor {
-	for {
-		if s := bind.PairwiseDistance(int64(x1), int64(x2), float64(p), float64(eps), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

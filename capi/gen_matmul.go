@@ -7,7 +7,11 @@ package capi
 */
 import "C"
 
-import "github.com/plait-ml/plait/capi/bind"
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/capi/bind"
+)
 
 //export plait_addbmm
 func plait_addbmm(input C.plait_tensor, batch1 C.plait_tensor, batch2 C.plait_tensor, beta C.double, alpha C.double) C.plait_tensor {
@@ -129,10 +133,50 @@ func plait_bmm(input C.plait_tensor, mat2 C.plait_tensor) C.plait_tensor {
 	}
 }
 
+//export plait_chain_matmul
+func plait_chain_matmul(matrices C.plait_tensors, matricesLen C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.ChainMatmul(int64(uintptr(unsafe.Pointer(matrices))), int64(matricesLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_dot
 func plait_dot(input C.plait_tensor, tensorArg C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.Dot(int64(input), int64(tensorArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_einsum
+func plait_einsum(equation C.plait_string, operands C.plait_tensors, operandsLen C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.Einsum(C.GoString(equation), int64(uintptr(unsafe.Pointer(operands))), int64(operandsLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_inner
+func plait_inner(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Inner(int64(input), int64(other)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_kron
+func plait_kron(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Kron(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
@@ -159,6 +203,16 @@ func plait_matmul(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 	}
 }
 
+//export plait_matrix_power
+func plait_matrix_power(input C.plait_tensor, n C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.MatrixPower(int64(input), int64(n)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_mm
 func plait_mm(input C.plait_tensor, mat2 C.plait_tensor) C.plait_tensor {
 	for {
@@ -169,10 +223,50 @@ func plait_mm(input C.plait_tensor, mat2 C.plait_tensor) C.plait_tensor {
 	}
 }
 
+//export plait_multi_dot
+func plait_multi_dot(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.MultiDot(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_mv
 func plait_mv(input C.plait_tensor, vec C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.Mv(int64(input), int64(vec)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_outer
+func plait_outer(input C.plait_tensor, vec2 C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Outer(int64(input), int64(vec2)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_tensordot
+func plait_tensordot(input C.plait_tensor, other C.plait_tensor, dimsSelf C.plait_ints, dimsSelfLen C.int64_t, dimsOther C.plait_ints, dimsOtherLen C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.Tensordot(int64(input), int64(other), int64(uintptr(unsafe.Pointer(dimsSelf))), int64(dimsSelfLen), int64(uintptr(unsafe.Pointer(dimsOther))), int64(dimsOtherLen)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_vdot
+func plait_vdot(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Vdot(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

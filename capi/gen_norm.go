@@ -63,6 +63,36 @@ func plait_local_response_norm(input C.plait_tensor, size C.int64_t, alpha C.dou
 	}
 }
 
+//export plait_normalize
+func plait_normalize(input C.plait_tensor, p C.double, dim C.int64_t, eps C.double) C.plait_tensor {
+	for {
+		if s := bind.Normalize(int64(input), float64(p), int64(dim), float64(eps)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_renorm
+func plait_renorm(input C.plait_tensor, p C.double, dim C.int64_t, maxnorm C.double) C.plait_tensor {
+	for {
+		if s := bind.Renorm(int64(input), float64(p), int64(dim), float64(maxnorm)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_renorm_in_place
+func plait_renorm_in_place(input C.plait_tensor, p C.double, dim C.int64_t, maxnorm C.double) C.plait_status {
+	for {
+		if s := bind.RenormInPlace(int64(input), float64(p), int64(dim), float64(maxnorm)); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_rms_norm
 func plait_rms_norm(input C.plait_tensor, normalizedShape C.plait_ints, normalizedShapeLen C.int64_t, weight C.plait_tensor, eps C.double) C.plait_tensor {
 	for {

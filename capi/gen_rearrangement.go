@@ -33,6 +33,16 @@ func plait_diag_embed(input C.plait_tensor, offset C.int64_t, dim1 C.int64_t, di
 	}
 }
 
+//export plait_diagflat
+func plait_diagflat(input C.plait_tensor, offset C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.Diagflat(int64(input), int64(offset)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_flip
 func plait_flip(input C.plait_tensor, dims C.plait_ints, dimsLen C.int64_t) C.plait_tensor {
 	for {
@@ -61,11 +71,6 @@ func plait_flipud(input C.plait_tensor) C.plait_tensor {
 		}
 		bind.MakeRoom()
 	}
-}
-
-//export plait_one_hot
-func plait_one_hot(input C.plait_tensor, numClasses C.int64_t) C.plait_tensor {
-	return C.plait_tensor(bind.OneHot(int64(input), int64(numClasses)))
 }
 
 //export plait_repeat

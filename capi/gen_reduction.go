@@ -93,10 +93,50 @@ func plait_logsumexp(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, k
 	}
 }
 
+//export plait_max
+func plait_max(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.Max(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_mean
 func plait_mean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool, dtypeArg C.plait_dtype) C.plait_tensor {
 	for {
 		if s := bind.Mean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_min
+func plait_min(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.Min(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_nanmean
+func plait_nanmean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
+	for {
+		if s := bind.Nanmean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_nansum
+func plait_nansum(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
+	for {
+		if s := bind.Nansum(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()

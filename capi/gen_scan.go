@@ -73,6 +73,26 @@ func plait_cumsum_in_place(input C.plait_tensor, dim C.int64_t) C.plait_status {
 	}
 }
 
+//export plait_cumulative_trapezoid
+func plait_cumulative_trapezoid(y C.plait_tensor, x C.plait_tensor, dx C.double, dim C.int64_t) C.plait_tensor {
+	for {
+		if s := bind.CumulativeTrapezoid(int64(y), int64(x), float64(dx), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_diff
+func plait_diff(input C.plait_tensor, n C.int64_t, dim C.int64_t, prepend C.plait_tensor, append C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Diff(int64(input), int64(n), int64(dim), int64(prepend), int64(append)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_logcumsumexp
 func plait_logcumsumexp(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
 	for {
@@ -83,21 +103,11 @@ func plait_logcumsumexp(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
 	}
 }
 
-//export plait_max
-func plait_max(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
+//export plait_trapezoid
+func plait_trapezoid(y C.plait_tensor, x C.plait_tensor, dx C.double, dim C.int64_t) C.plait_tensor {
 	for {
-		if s := bind.Max(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
-			return C.plait_status(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_min
-func plait_min(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
-	for {
-		if s := bind.Min(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
-			return C.plait_status(s)
+		if s := bind.Trapezoid(int64(y), int64(x), float64(dx), int64(dim)); s != bind.Busy {
+			return C.plait_tensor(s)
 		}
 		bind.MakeRoom()
 	}

@@ -73,6 +73,16 @@ func plait_mode(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plai
 	}
 }
 
+//export plait_msort
+func plait_msort(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.Msort(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
 //export plait_nanmedian
 func plait_nanmedian(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
 	for {
@@ -83,9 +93,24 @@ func plait_nanmedian(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C
 	}
 }
 
-//export plait_nonzero
-func plait_nonzero(input C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.Nonzero(int64(input)))
+//export plait_nanquantile
+func plait_nanquantile(input C.plait_tensor, q C.plait_tensor, dim C.int64_t, hasDim C.bool, keepdim C.bool, interpolation C.plait_string) C.plait_tensor {
+	for {
+		if s := bind.Nanquantile(int64(input), int64(q), int64(dim), bool(hasDim), bool(keepdim), C.GoString(interpolation)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
+}
+
+//export plait_quantile
+func plait_quantile(input C.plait_tensor, q C.plait_tensor, dim C.int64_t, hasDim C.bool, keepdim C.bool, interpolation C.plait_string) C.plait_tensor {
+	for {
+		if s := bind.Quantile(int64(input), int64(q), int64(dim), bool(hasDim), bool(keepdim), C.GoString(interpolation)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.MakeRoom()
+	}
 }
 
 //export plait_searchsorted

@@ -183,26 +183,6 @@ func plait_igammac_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_
 	}
 }
 
-//export plait_lcm
-func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
-	for {
-		if s := bind.Lcm(int64(input), int64(other)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_lcm_in_place
-func plait_lcm_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
-	for {
-		if s := bind.LcmInPlace(int64(input), int64(other)); s != bind.Busy {
-			return C.plait_status(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
 //export plait_lgamma
 func plait_lgamma(input C.plait_tensor) C.plait_tensor {
 	for {

@@ -7,21 +7,7 @@ package capi
 */
 import "C"
 
-import (
-	"unsafe"
-
-	"github.com/plait-ml/plait/capi/bind"
-)
-
-//export plait_cdist
-func plait_cdist(x1 C.plait_tensor, x2 C.plait_tensor, p C.double) C.plait_tensor {
-	for {
-		if s := bind.Cdist(int64(x1), int64(x2), float64(p)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
+import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_corrcoef
 func plait_corrcoef(input C.plait_tensor) C.plait_tensor {
@@ -38,96 +24,6 @@ func plait_cov(input C.plait_tensor, correction C.double, fweights C.plait_tenso
 	for {
 		if s := bind.Cov(int64(input), float64(correction), int64(fweights), int64(aweights)); s != bind.Busy {
 			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_cross
-func plait_cross(input C.plait_tensor, other C.plait_tensor, dim C.int64_t) C.plait_tensor {
-	for {
-		if s := bind.Cross(int64(input), int64(other), int64(dim)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_dist
-func plait_dist(input C.plait_tensor, other C.plait_tensor, p C.double) C.plait_tensor {
-	for {
-		if s := bind.Dist(int64(input), int64(other), float64(p)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_msort
-func plait_msort(input C.plait_tensor) C.plait_tensor {
-	for {
-		if s := bind.Msort(int64(input)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_nanmean
-func plait_nanmean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	for {
-		if s := bind.Nanmean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_nanquantile
-func plait_nanquantile(input C.plait_tensor, q C.plait_tensor, dim C.int64_t, hasDim C.bool, keepdim C.bool, interpolation C.plait_string) C.plait_tensor {
-	for {
-		if s := bind.Nanquantile(int64(input), int64(q), int64(dim), bool(hasDim), bool(keepdim), C.GoString(interpolation)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_nansum
-func plait_nansum(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
-	for {
-		if s := bind.Nansum(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_quantile
-func plait_quantile(input C.plait_tensor, q C.plait_tensor, dim C.int64_t, hasDim C.bool, keepdim C.bool, interpolation C.plait_string) C.plait_tensor {
-	for {
-		if s := bind.Quantile(int64(input), int64(q), int64(dim), bool(hasDim), bool(keepdim), C.GoString(interpolation)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_renorm
-func plait_renorm(input C.plait_tensor, p C.double, dim C.int64_t, maxnorm C.double) C.plait_tensor {
-	for {
-		if s := bind.Renorm(int64(input), float64(p), int64(dim), float64(maxnorm)); s != bind.Busy {
-			return C.plait_tensor(s)
-		}
-		bind.MakeRoom()
-	}
-}
-
-//export plait_renorm_in_place
-func plait_renorm_in_place(input C.plait_tensor, p C.double, dim C.int64_t, maxnorm C.double) C.plait_status {
-	for {
-		if s := bind.RenormInPlace(int64(input), float64(p), int64(dim), float64(maxnorm)); s != bind.Busy {
-			return C.plait_status(s)
 		}
 		bind.MakeRoom()
 	}

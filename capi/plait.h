@@ -1477,6 +1477,30 @@ plait_status plait_schedule_plateau(double metric, bool max, bool absolute, plai
 
 // --- activation ---
 
+// Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
+//   - alpha (1): how far below zero the values go
+plait_tensor plait_celu(plait_tensor input, double alpha);
+
+// celu in place: changes input.
+//   - alpha (1): how far below zero the values go
+plait_status plait_celu_in_place(plait_tensor input, double alpha);
+
+// Returns input where it is positive, else alpha*(exp(input) - 1).
+//   - alpha (1): how far below zero the values go
+plait_tensor plait_elu(plait_tensor input, double alpha);
+
+// elu in place: changes input.
+//   - alpha (1): how far below zero the values go
+plait_status plait_elu_in_place(plait_tensor input, double alpha);
+
+// Returns input times the standard normal probability of less.
+//   - approximate ("none"): none, or tanh for an approximation
+plait_tensor plait_gelu(plait_tensor input, plait_string approximate);
+
+// Returns the first half times the sigmoid of the second.
+//   - dim (-1): the dimension; negative ones count from the end
+plait_tensor plait_glu(plait_tensor input, int64_t dim);
+
 // Returns input, 0 within lambd of 0.
 //   - lambd (0.5): the bound below which elements count as small
 plait_tensor plait_hardshrink(plait_tensor input, double lambd);
@@ -1511,6 +1535,15 @@ plait_tensor plait_leaky_relu(plait_tensor input, double negative_slope);
 //   - negative_slope (0.01): the slope below zero
 plait_status plait_leaky_relu_in_place(plait_tensor input, double negative_slope);
 
+// Returns the logarithm of the sigmoid.
+plait_tensor plait_logsigmoid(plait_tensor input);
+
+// Returns input * tanh(softplus(input)).
+plait_tensor plait_mish(plait_tensor input);
+
+// mish in place: changes input.
+plait_status plait_mish_in_place(plait_tensor input);
+
 // Returns input where it is positive and weight*input elsewhere.
 //   - weight: the slopes below zero: one, or one for each channel
 plait_tensor plait_prelu(plait_tensor input, plait_tensor weight, double weight_number);
@@ -1527,11 +1560,41 @@ plait_tensor plait_relu6(plait_tensor input);
 // relu6 in place: changes input.
 plait_status plait_relu6_in_place(plait_tensor input);
 
+// The input where it is positive, elsewhere a multiple of it: random between lower and upper in training,
+// else their mean.
+//   - lower (0.125): the smallest slope
+//   - upper (0.3333333333333333): the largest slope
+//   - training (false): whether the slopes are random
+plait_tensor plait_rrelu(plait_tensor input, double lower, double upper, bool training);
+
+// rrelu in place: changes input.
+//   - lower (0.125): the smallest slope
+//   - upper (0.3333333333333333): the largest slope
+//   - training (false): whether the slopes are random
+plait_status plait_rrelu_in_place(plait_tensor input, double lower, double upper, bool training);
+
+// Returns the self-normalising elu.
+plait_tensor plait_selu(plait_tensor input);
+
+// selu in place: changes input.
+plait_status plait_selu_in_place(plait_tensor input);
+
 // Returns 1 / (1 + exp(-input)).
 plait_tensor plait_sigmoid(plait_tensor input);
 
 // sigmoid in place: changes input.
 plait_status plait_sigmoid_in_place(plait_tensor input);
+
+// Returns input * sigmoid(input).
+plait_tensor plait_silu(plait_tensor input);
+
+// silu in place: changes input.
+plait_status plait_silu_in_place(plait_tensor input);
+
+// Returns log(1 + exp(beta*input)) / beta.
+//   - beta (1): a factor of the input
+//   - threshold (20): where beta*input is larger, the result is the input
+plait_tensor plait_softplus(plait_tensor input, double beta, double threshold);
 
 // Returns input moved towards 0 by lambd.
 //   - lambd (0.5): the bound below which elements count as small
@@ -1559,120 +1622,6 @@ plait_tensor plait_threshold(plait_tensor input, double threshold, double value)
 //   - value: what the others become
 plait_status plait_threshold_in_place(plait_tensor input, double threshold, double value);
 
-// --- activation smooth ---
-
-// Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
-//   - alpha (1): how far below zero the values go
-plait_tensor plait_celu(plait_tensor input, double alpha);
-
-// celu in place: changes input.
-//   - alpha (1): how far below zero the values go
-plait_status plait_celu_in_place(plait_tensor input, double alpha);
-
-// Returns input where it is positive, else alpha*(exp(input) - 1).
-//   - alpha (1): how far below zero the values go
-plait_tensor plait_elu(plait_tensor input, double alpha);
-
-// elu in place: changes input.
-//   - alpha (1): how far below zero the values go
-plait_status plait_elu_in_place(plait_tensor input, double alpha);
-
-// Returns input times the standard normal probability of less.
-//   - approximate ("none"): none, or tanh for an approximation
-plait_tensor plait_gelu(plait_tensor input, plait_string approximate);
-
-// Returns the first half times the sigmoid of the second.
-//   - dim (-1): the dimension; negative ones count from the end
-plait_tensor plait_glu(plait_tensor input, int64_t dim);
-
-// Returns the logarithm of the sigmoid.
-plait_tensor plait_logsigmoid(plait_tensor input);
-
-// Returns input * tanh(softplus(input)).
-plait_tensor plait_mish(plait_tensor input);
-
-// mish in place: changes input.
-plait_status plait_mish_in_place(plait_tensor input);
-
-// Returns the self-normalising elu.
-plait_tensor plait_selu(plait_tensor input);
-
-// selu in place: changes input.
-plait_status plait_selu_in_place(plait_tensor input);
-
-// Returns input * sigmoid(input).
-plait_tensor plait_silu(plait_tensor input);
-
-// silu in place: changes input.
-plait_status plait_silu_in_place(plait_tensor input);
-
-// Returns log(1 + exp(beta*input)) / beta.
-//   - beta (1): a factor of the input
-//   - threshold (20): where beta*input is larger, the result is the input
-plait_tensor plait_softplus(plait_tensor input, double beta, double threshold);
-
-// --- alias ---
-
-// The product of several matrices, in the cheapest order.
-//   - matrices: matrices; the first and the last may be vectors
-plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
-
-// input to the power exponent, computed and returned in float64. A negative number to the power of a fraction
-// is NaN.
-//   - exponent: the powers: a tensor, or a number
-plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent, double exponent_number);
-
-// float_power in place: changes input.
-//   - exponent: the powers: a tensor, or a number
-plait_status plait_float_power_in_place(plait_tensor input, plait_tensor exponent, double exponent_number);
-
-// 0 where the input is negative, values where it is 0, and 1 elsewhere.
-//   - values: what 0 becomes; a tensor that broadcasts
-plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
-
-// heaviside in place: changes input.
-//   - values: what 0 becomes; a tensor that broadcasts
-plait_status plait_heaviside_in_place(plait_tensor input, plait_tensor values);
-
-// input * 2^other; of integers too as floats.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_ldexp(plait_tensor input, plait_tensor other, double other_number);
-
-// ldexp in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_ldexp_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// The input where it is positive, elsewhere a multiple of it: random between lower and upper in training,
-// else their mean.
-//   - lower (0.125): the smallest slope
-//   - upper (0.3333333333333333): the largest slope
-//   - training (false): whether the slopes are random
-plait_tensor plait_rrelu(plait_tensor input, double lower, double upper, bool training);
-
-// rrelu in place: changes input.
-//   - lower (0.125): the smallest slope
-//   - upper (0.3333333333333333): the largest slope
-//   - training (false): whether the slopes are random
-plait_status plait_rrelu_in_place(plait_tensor input, double lower, double upper, bool training);
-
-// -1, 0 or 1 by the sign: another name of sign.
-plait_tensor plait_sgn(plait_tensor input);
-
-// sgn in place: changes input.
-plait_status plait_sgn_in_place(plait_tensor input);
-
-// input / other, of integers too as floats: another name of div.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_true_divide(plait_tensor input, plait_tensor other, double other_number);
-
-// true_divide in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// The sum of the products of the elements of two vectors of one size: another name of dot.
-//   - other: a vector
-plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
-
 // --- arithmetic ---
 
 // Returns the absolute value.
@@ -1699,177 +1648,6 @@ plait_tensor plait_add_scaled(plait_tensor input, plait_tensor other, double oth
 //   - alpha (1): a factor of other
 plait_status plait_add_scaled_in_place(plait_tensor input, plait_tensor other, double other_number,
 		double alpha);
-
-// Returns input / other, of integers too as floats.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_div(plait_tensor input, plait_tensor other, double other_number);
-
-// div in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_div_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns input * other.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_mul(plait_tensor input, plait_tensor other, double other_number);
-
-// mul in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_mul_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns -input.
-plait_tensor plait_neg(plait_tensor input);
-
-// neg in place: changes input.
-plait_status plait_neg_in_place(plait_tensor input);
-
-// Returns 1 / input.
-plait_tensor plait_reciprocal(plait_tensor input);
-
-// reciprocal in place: changes input.
-plait_status plait_reciprocal_in_place(plait_tensor input);
-
-// Returns -1, 0 or 1 by the sign.
-plait_tensor plait_sign(plait_tensor input);
-
-// sign in place: changes input.
-plait_status plait_sign_in_place(plait_tensor input);
-
-// Returns input * input.
-plait_tensor plait_square(plait_tensor input);
-
-// square in place: changes input.
-plait_status plait_square_in_place(plait_tensor input);
-
-// Returns input - other.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_sub(plait_tensor input, plait_tensor other, double other_number);
-
-// sub in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_sub_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// --- assembly ---
-
-// Matrices along the diagonal of one.
-//   - tensors: the tensors
-plait_tensor plait_block_diag(plait_tensors tensors, int64_t tensors_len);
-
-// All choices of some elements of a vector.
-//   - r (2): how many elements
-//   - with_replacement (false): whether an element may be chosen several times
-plait_tensor plait_combinations(plait_tensor input, int64_t r, bool with_replacement);
-
-// The matrix with a tensor's elements on a diagonal.
-//   - offset (0): which diagonal
-plait_tensor plait_diagflat(plait_tensor input, int64_t offset);
-
-// Equal parts along the third dimension; fails if its size is no multiple of sections. Returns a list for
-// plait_list_take.
-//   - sections: how many parts, or where they begin
-plait_object plait_dsplit(plait_tensor input, int64_t sections);
-
-// Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of
-// sections. Returns a list for plait_list_take.
-//   - sections: how many parts, or where they begin
-plait_object plait_hsplit(plait_tensor input, int64_t sections);
-
-// Parts of a dimension combined with others.
-//   - dim: the dimension; negative ones count from the end
-//   - index: the indices
-//   - source: the values
-//   - reduce: sum, prod, mean, amax or amin
-//   - include_self (true): whether the elements that are there take part
-plait_tensor plait_index_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source,
-		plait_string reduce, bool include_self);
-
-// index_reduce in place: changes input.
-//   - dim: the dimension; negative ones count from the end
-//   - index: the indices
-//   - source: the values
-//   - reduce: sum, prod, mean, amax or amin
-//   - include_self (true): whether the elements that are there take part
-plait_status plait_index_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index,
-		plait_tensor source, plait_string reduce, bool include_self);
-
-// A copy with elements, taken as flat, replaced.
-//   - index: the indices
-//   - source: the values
-//   - accumulate (false): whether values are added
-plait_tensor plait_put(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
-
-// The powers of a vector's elements.
-//   - x: a vector
-//   - N (-1): how many columns; as many as rows by default
-//   - increasing (false): whether the powers increase from left to right
-plait_tensor plait_vander(plait_tensor x, int64_t N, bool increasing);
-
-// Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.
-// Returns a list for plait_list_take.
-//   - sections: how many parts, or where they begin
-plait_object plait_vsplit(plait_tensor input, int64_t sections);
-
-// --- attention ---
-
-// softmax(query key^T scale + mask) value, without storing the scores.
-//   - query: [..., L, E]
-//   - key: [..., S, E]
-//   - value: [..., S, Ev]
-//   - attn_mask (0): bool (true takes part) or added to the scores
-//   - dropout_p (0): the probability of a weight being dropped
-//   - is_causal (false): hide keys after the query
-//   - scale (0): factor of the scores; 0 stands for 1/sqrt(E)
-//   - enable_gqa (false): allow fewer key than query heads
-plait_tensor plait_scaled_dot_product_attention(plait_tensor query, plait_tensor key, plait_tensor value,
-		plait_tensor attn_mask, double dropout_p, bool is_causal, double scale, bool enable_gqa);
-
-// --- avg pool ---
-
-// Average of each of output_size windows that cover the input, [N, C, L] or [C, L].
-//   - output_size: -1 for the input's
-plait_tensor plait_adaptive_avg_pool1d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// Average of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
-//   - output_size: -1 for the input's
-plait_tensor plait_adaptive_avg_pool2d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// Average of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
-//   - output_size: -1 for the input's
-plait_tensor plait_adaptive_avg_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
-
-// Average of each window of the input, [N, C, L] or [C, L].
-//   - kernel_size: the sizes of the windows
-//   - stride (absent): the kernel's size if absent
-//   - padding (0): how many elements are added on both sides
-//   - ceil_mode (false): whether a last window that is not full counts
-//   - exclude_pad (false): the opposite of count_include_pad
-//   - divisor_override (0): 0 for none
-plait_tensor plait_avg_pool1d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
-		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
-		bool exclude_pad, int64_t divisor_override);
-
-// Average of each window of the input, [N, C, H, W] or [C, H, W].
-//   - kernel_size: the sizes of the windows
-//   - stride (absent): the kernel's size if absent
-//   - padding (0): how many elements are added on both sides
-//   - ceil_mode (false): whether a last window that is not full counts
-//   - exclude_pad (false): the opposite of count_include_pad
-//   - divisor_override (0): 0 for none
-plait_tensor plait_avg_pool2d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
-		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
-		bool exclude_pad, int64_t divisor_override);
-
-// Average of each window of the input, [N, C, D, H, W] or [C, D, H, W].
-//   - kernel_size: the sizes of the windows
-//   - stride (absent): the kernel's size if absent
-//   - padding (0): how many elements are added on both sides
-//   - ceil_mode (false): whether a last window that is not full counts
-//   - exclude_pad (false): the opposite of count_include_pad
-//   - divisor_override (0): 0 for none
-plait_tensor plait_avg_pool3d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
-		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
-		bool exclude_pad, int64_t divisor_override);
-
-// --- blend ---
 
 // Returns input + value*tensor1/tensor2.
 //   - tensor1: the dividend
@@ -1899,6 +1677,71 @@ plait_tensor plait_addcmul(plait_tensor input, plait_tensor tensor1, double tens
 plait_status plait_addcmul_in_place(plait_tensor input, plait_tensor tensor1, double tensor1_number,
 		plait_tensor tensor2, double tensor2_number, double value);
 
+// Returns input / other, of integers too as floats.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_div(plait_tensor input, plait_tensor other, double other_number);
+
+// div in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_div_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// input to the power exponent, computed and returned in float64. A negative number to the power of a fraction
+// is NaN.
+//   - exponent: the powers: a tensor, or a number
+plait_tensor plait_float_power(plait_tensor input, plait_tensor exponent, double exponent_number);
+
+// float_power in place: changes input.
+//   - exponent: the powers: a tensor, or a number
+plait_status plait_float_power_in_place(plait_tensor input, plait_tensor exponent, double exponent_number);
+
+// Returns the quotient rounded towards minus infinity.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_floor_divide(plait_tensor input, plait_tensor other, double other_number);
+
+// floor_divide in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_floor_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the remainder with the sign of input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_fmod(plait_tensor input, plait_tensor other, double other_number);
+
+// fmod in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_fmod_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the greatest common divisor of integers.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_gcd(plait_tensor input, plait_tensor other, double other_number);
+
+// gcd in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_gcd_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// 0 where the input is negative, values where it is 0, and 1 elsewhere.
+//   - values: what 0 becomes; a tensor that broadcasts
+plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
+
+// heaviside in place: changes input.
+//   - values: what 0 becomes; a tensor that broadcasts
+plait_status plait_heaviside_in_place(plait_tensor input, plait_tensor values);
+
+// The least common multiples of integers; 0 where one of them is 0.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
+
+// lcm in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_lcm_in_place(plait_tensor input, plait_tensor other);
+
+// input * 2^other; of integers too as floats.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_ldexp(plait_tensor input, plait_tensor other, double other_number);
+
+// ldexp in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_ldexp_in_place(plait_tensor input, plait_tensor other, double other_number);
+
 // Returns input + weight*(end - input).
 //   - end: the values at weight 1
 //   - weight: where between the two, a tensor or a number
@@ -1911,23 +1754,97 @@ plait_tensor plait_lerp(plait_tensor input, plait_tensor end, double end_number,
 plait_status plait_lerp_in_place(plait_tensor input, plait_tensor end, double end_number, plait_tensor weight,
 		double weight_number);
 
-// Returns input with value where mask is true.
-//   - mask: a bool tensor that broadcasts
-//   - value: a number or a 0-d tensor
-plait_tensor plait_masked_fill(plait_tensor input, plait_tensor mask, double mask_number, plait_tensor value,
-		double value_number);
+// Returns input * other.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_mul(plait_tensor input, plait_tensor other, double other_number);
 
-// masked_fill in place: changes input.
-//   - mask: a bool tensor that broadcasts
-//   - value: a number or a 0-d tensor
-plait_status plait_masked_fill_in_place(plait_tensor input, plait_tensor mask, double mask_number,
-		plait_tensor value, double value_number);
+// mul in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_mul_in_place(plait_tensor input, plait_tensor other, double other_number);
 
-// Returns input where condition is true and other elsewhere.
-//   - condition: a bool tensor
-//   - other: the values where the condition is false
-plait_tensor plait_where(plait_tensor condition, plait_tensor input, double input_number, plait_tensor other,
-		double other_number);
+// Returns -input.
+plait_tensor plait_neg(plait_tensor input);
+
+// neg in place: changes input.
+plait_status plait_neg_in_place(plait_tensor input);
+
+// Returns input to the power other.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_pow(plait_tensor input, double input_number, plait_tensor other, double other_number);
+
+// pow in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_pow_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns 1 / input.
+plait_tensor plait_reciprocal(plait_tensor input);
+
+// reciprocal in place: changes input.
+plait_status plait_reciprocal_in_place(plait_tensor input);
+
+// Returns the remainder with the sign of other.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_remainder(plait_tensor input, plait_tensor other, double other_number);
+
+// remainder in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_remainder_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// -1, 0 or 1 by the sign: another name of sign.
+plait_tensor plait_sgn(plait_tensor input);
+
+// sgn in place: changes input.
+plait_status plait_sgn_in_place(plait_tensor input);
+
+// Returns -1, 0 or 1 by the sign.
+plait_tensor plait_sign(plait_tensor input);
+
+// sign in place: changes input.
+plait_status plait_sign_in_place(plait_tensor input);
+
+// Returns input * input.
+plait_tensor plait_square(plait_tensor input);
+
+// square in place: changes input.
+plait_status plait_square_in_place(plait_tensor input);
+
+// Returns input - other.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_sub(plait_tensor input, plait_tensor other, double other_number);
+
+// sub in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_sub_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// input / other, of integers too as floats: another name of div.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_true_divide(plait_tensor input, plait_tensor other, double other_number);
+
+// true_divide in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_true_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the quotient rounded towards zero.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_trunc_divide(plait_tensor input, plait_tensor other, double other_number);
+
+// trunc_divide in place: changes input.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_status plait_trunc_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
+
+// --- attention ---
+
+// softmax(query key^T scale + mask) value, without storing the scores.
+//   - query: [..., L, E]
+//   - key: [..., S, E]
+//   - value: [..., S, Ev]
+//   - attn_mask (0): bool (true takes part) or added to the scores
+//   - dropout_p (0): the probability of a weight being dropped
+//   - is_causal (false): hide keys after the query
+//   - scale (0): factor of the scores; 0 stands for 1/sqrt(E)
+//   - enable_gqa (false): allow fewer key than query heads
+plait_tensor plait_scaled_dot_product_attention(plait_tensor query, plait_tensor key, plait_tensor value,
+		plait_tensor attn_mask, double dropout_p, bool is_causal, double scale, bool enable_gqa);
 
 // --- comparison ---
 
@@ -1937,6 +1854,18 @@ plait_tensor plait_where(plait_tensor condition, plait_tensor input, double inpu
 //   - atol (1e-08): the difference allowed in any case
 //   - equal_nan (false): whether a NaN equals another
 plait_tensor plait_allclose(plait_tensor input, plait_tensor other, double rtol, double atol, bool equal_nan);
+
+// Returns input limited to [min, max].
+//   - min (0): the smallest value, a tensor or a number; absent for none
+//   - max (0): the largest value, a tensor or a number; absent for none
+plait_tensor plait_clamp(plait_tensor input, plait_tensor min, double min_number, plait_tensor max,
+		double max_number);
+
+// clamp in place: changes input.
+//   - min (0): the smallest value, a tensor or a number; absent for none
+//   - max (0): the largest value, a tensor or a number; absent for none
+plait_status plait_clamp_in_place(plait_tensor input, plait_tensor min, double min_number, plait_tensor max,
+		double max_number);
 
 // Returns whether input equals other.
 //   - other: the other operand, a tensor that broadcasts or a number
@@ -1949,6 +1878,14 @@ plait_status plait_eq_in_place(plait_tensor input, plait_tensor other, double ot
 // Whether two tensors have the same shape and equal elements.
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_equal(plait_tensor input, plait_tensor other);
+
+// Returns the larger of both, or the one that is not NaN.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_fmax(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the smaller of both, or the one that is not NaN.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_fmin(plait_tensor input, plait_tensor other, double other_number);
 
 // Returns whether input >= other.
 //   - other: the other operand, a tensor that broadcasts or a number
@@ -2005,6 +1942,14 @@ plait_tensor plait_lt(plait_tensor input, plait_tensor other, double other_numbe
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_lt_in_place(plait_tensor input, plait_tensor other, double other_number);
 
+// Returns the larger of both, NaN if either is.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_maximum(plait_tensor input, plait_tensor other, double other_number);
+
+// Returns the smaller of both, NaN if either is.
+//   - other: the other operand, a tensor that broadcasts or a number
+plait_tensor plait_minimum(plait_tensor input, plait_tensor other, double other_number);
+
 // Returns whether input differs from other.
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_ne(plait_tensor input, plait_tensor other, double other_number);
@@ -2017,6 +1962,16 @@ plait_status plait_ne_in_place(plait_tensor input, plait_tensor other, double ot
 plait_tensor plait_signbit(plait_tensor input);
 
 // --- conv ---
+
+// Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W].
+//   - output_size: the sizes of the result's planes
+//   - kernel_size: the sizes of the windows
+//   - dilation (1): the distance of the elements under the kernel
+//   - padding (0): how many elements are added on both sides
+//   - stride (1): the distance of neighbouring windows
+plait_tensor plait_col2im(plait_tensor input, plait_ints output_size, int64_t output_size_len,
+		plait_ints kernel_size, int64_t kernel_size_len, plait_ints dilation, int64_t dilation_len,
+		plait_ints padding, int64_t padding_len, plait_ints stride, int64_t stride_len);
 
 // Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, L] or [C, L], weight
 // [O, C/groups, K].
@@ -2096,7 +2051,19 @@ plait_tensor plait_conv_transpose3d(plait_tensor input, plait_tensor weight, pla
 		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, plait_ints output_padding,
 		int64_t output_padding_len, int64_t groups, plait_ints dilation, int64_t dilation_len);
 
+// The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L].
+//   - kernel_size: the sizes of the windows
+//   - dilation (1): the distance of the elements under the kernel
+//   - padding (0): how many elements are added on both sides
+//   - stride (1): the distance of neighbouring windows
+plait_tensor plait_im2col(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints dilation, int64_t dilation_len, plait_ints padding, int64_t padding_len, plait_ints stride,
+		int64_t stride_len);
+
 // --- copying ---
+
+// A contiguous copy.
+plait_tensor plait_clone(plait_tensor input);
 
 // The tensor with its elements set to those of another, broadcast and converted.
 //   - src: the values
@@ -2237,71 +2204,33 @@ plait_tensor plait_zeros(plait_ints size, int64_t size_len, plait_dtype dtype, p
 //   - requires_grad (false): whether the result collects its gradient
 plait_tensor plait_zeros_like(plait_tensor input, plait_dtype dtype, plait_device device, bool requires_grad);
 
-// --- difference ---
+// --- distance ---
 
-// The running integrals along a dimension by the trapezoidal rule.
-//   - y: the values of the function
-//   - x (0): where the values were taken; by default at a distance of dx
-//   - dx (1): the distance of samples, without x
-//   - dim (-1): the dimension
-plait_tensor plait_cumulative_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
+// The distances of all pairs of rows.
+//   - x1: one of the two
+//   - x2: the other
+//   - p (2): the order of the norm
+plait_tensor plait_cdist(plait_tensor x1, plait_tensor x2, double p);
 
-// The differences of neighbours along a dimension.
-//   - n (1): how often
-//   - dim (-1): the dimension
-//   - prepend (0): what is joined in front first
-//   - append (0): what is joined behind first
-plait_tensor plait_diff(plait_tensor input, int64_t n, int64_t dim, plait_tensor prepend,
-		plait_tensor append);
+// The inner products along a dimension over the products of the norms.
+//   - x1: one of the two
+//   - x2: the other
+//   - dim (1): the dimension; negative ones count from the end
+//   - eps (1e-08): the least norm to divide by
+plait_tensor plait_cosine_similarity(plait_tensor x1, plait_tensor x2, int64_t dim, double eps);
 
-// The integral along a dimension by the trapezoidal rule.
-//   - y: the values of the function
-//   - x (0): where the values were taken; by default at a distance of dx
-//   - dx (1): the distance of samples, without x
-//   - dim (-1): the dimension
-plait_tensor plait_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
+// The p-norm of all elements of input - other.
+//   - other: a tensor that broadcasts
+//   - p (2): the order of the norm
+plait_tensor plait_dist(plait_tensor input, plait_tensor other, double p);
 
-// --- division ---
-
-// Returns the quotient rounded towards minus infinity.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_floor_divide(plait_tensor input, plait_tensor other, double other_number);
-
-// floor_divide in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_floor_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns the remainder with the sign of input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_fmod(plait_tensor input, plait_tensor other, double other_number);
-
-// fmod in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_fmod_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns the greatest common divisor of integers.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_gcd(plait_tensor input, plait_tensor other, double other_number);
-
-// gcd in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_gcd_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns the remainder with the sign of other.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_remainder(plait_tensor input, plait_tensor other, double other_number);
-
-// remainder in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_remainder_in_place(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns the quotient rounded towards zero.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_trunc_divide(plait_tensor input, plait_tensor other, double other_number);
-
-// trunc_divide in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_trunc_divide_in_place(plait_tensor input, plait_tensor other, double other_number);
+// The p-norm of x1 - x2 + eps along the last dimension.
+//   - x1: one of the two
+//   - x2: the other
+//   - p (2): the order of the norm
+//   - eps (1e-06): added to the differences
+//   - keepdim (false): keep the last dimension with size 1
+plait_tensor plait_pairwise_distance(plait_tensor x1, plait_tensor x2, double p, double eps, bool keepdim);
 
 // --- dropout ---
 
@@ -2334,44 +2263,6 @@ plait_tensor plait_dropout3d(plait_tensor input, double p, bool training);
 //   - p (0.5): the probability of being dropped
 //   - training (true): whether anything is dropped at all
 plait_tensor plait_feature_alpha_dropout(plait_tensor input, double p, bool training);
-
-// --- einsum ---
-
-// Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result has the
-// dimensions of the ellipsis, then the letters that appear once, sorted.
-//   - equation: letters for the dimensions of each operand, and behind '->' of the result
-//   - operands: the tensors
-plait_tensor plait_einsum(plait_string equation, plait_tensors operands, int64_t operands_len);
-
-// The sum of products over the last dimensions.
-//   - other: a tensor with a last dimension of the same size
-plait_tensor plait_inner(plait_tensor input, plait_tensor other);
-
-// The Kronecker product.
-//   - other: the other factor
-plait_tensor plait_kron(plait_tensor input, plait_tensor other);
-
-// The product of a square matrix with itself, n times.
-//   - n: the exponent; negative for powers of the inverse
-plait_tensor plait_matrix_power(plait_tensor input, int64_t n);
-
-// The product of several matrices, in the cheapest order.
-//   - tensors: matrices; the first and the last may be vectors
-plait_tensor plait_multi_dot(plait_tensors tensors, int64_t tensors_len);
-
-// The products of every element of one vector with every one of another.
-//   - vec2: the other vector
-plait_tensor plait_outer(plait_tensor input, plait_tensor vec2);
-
-// The sum of products over pairs of dimensions.
-//   - other: the other factor
-//   - dims_self: the dimensions of input
-//   - dims_other: the dimensions of other, each summed with that of input at its place
-plait_tensor plait_tensordot(plait_tensor input, plait_tensor other, plait_ints dims_self,
-		int64_t dims_self_len, plait_ints dims_other, int64_t dims_other_len);
-
-// The sum of the diagonal of a matrix.
-plait_tensor plait_trace(plait_tensor input);
 
 // --- exponential ---
 
@@ -2445,37 +2336,23 @@ plait_tensor plait_xlogy(plait_tensor input, plait_tensor other, double other_nu
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_xlogy_in_place(plait_tensor input, plait_tensor other, double other_number);
 
-// --- extremum ---
+// --- indexing ---
 
-// Returns input limited to [min, max].
-//   - min (0): the smallest value, a tensor or a number; absent for none
-//   - max (0): the largest value, a tensor or a number; absent for none
-plait_tensor plait_clamp(plait_tensor input, plait_tensor min, double min_number, plait_tensor max,
-		double max_number);
+// A copy with a diagonal replaced.
+//   - src: of the part's shape
+//   - offset (0): which diagonal: 0 is the main one, 1 the one above it
+//   - dim1 (0): the dimension of the rows
+//   - dim2 (1): the dimension of the columns
+plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_t offset, int64_t dim1,
+		int64_t dim2);
 
-// clamp in place: changes input.
-//   - min (0): the smallest value, a tensor or a number; absent for none
-//   - max (0): the largest value, a tensor or a number; absent for none
-plait_status plait_clamp_in_place(plait_tensor input, plait_tensor min, double min_number, plait_tensor max,
-		double max_number);
-
-// Returns the larger of both, or the one that is not NaN.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_fmax(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns the smaller of both, or the one that is not NaN.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_fmin(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns the larger of both, NaN if either is.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_maximum(plait_tensor input, plait_tensor other, double other_number);
-
-// Returns the smaller of both, NaN if either is.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_minimum(plait_tensor input, plait_tensor other, double other_number);
-
-// --- gathering ---
+// The rows of a matrix at indices.
+//   - input: the indices
+//   - weight: the matrix
+//   - padding_idx (absent): a row without gradient
+//   - scale_grad_by_freq (false): whether gradients are divided by how often a row was used
+plait_tensor plait_embedding(plait_tensor input, plait_tensor weight, int64_t padding_idx,
+		bool has_padding_idx, bool scale_grad_by_freq);
 
 // Rows of a matrix combined by bags of indices.
 //   - input: the indices
@@ -2502,6 +2379,10 @@ plait_status plait_embedding_renorm_in_place(plait_tensor input, plait_tensor in
 //   - dim: the dimension
 //   - index: the indices, int64 or int32
 plait_tensor plait_gather(plait_tensor input, int64_t dim, plait_tensor index);
+
+// The elements that index tensors and masks name. It may wait for the device.
+//   - indices: an index tensor or mask for each dimension; absent ones take it whole
+plait_tensor plait_index(plait_tensor input, plait_tensors indices, int64_t indices_len);
 
 // Parts added to those at the indices of a dimension.
 //   - dim: the dimension
@@ -2546,10 +2427,81 @@ plait_tensor plait_index_fill(plait_tensor input, int64_t dim, plait_tensor inde
 plait_status plait_index_fill_in_place(plait_tensor input, int64_t dim, plait_tensor index,
 		plait_tensor value, double value_number);
 
+// Values written or added to the elements that index tensors and masks name. It may wait for the device.
+//   - indices: an index tensor or mask for each dimension; absent ones take it whole
+//   - values: a tensor that broadcasts, or a number
+//   - accumulate (false): whether values are added
+plait_tensor plait_index_put(plait_tensor input, plait_tensors indices, int64_t indices_len,
+		plait_tensor values, double values_number, bool accumulate);
+
+// index_put in place: changes input. It may wait for the device.
+//   - indices: an index tensor or mask for each dimension; absent ones take it whole
+//   - values: a tensor that broadcasts, or a number
+//   - accumulate (false): whether values are added
+plait_status plait_index_put_in_place(plait_tensor input, plait_tensors indices, int64_t indices_len,
+		plait_tensor values, double values_number, bool accumulate);
+
+// Parts of a dimension combined with others.
+//   - dim: the dimension; negative ones count from the end
+//   - index: the indices
+//   - source: the values
+//   - reduce: sum, prod, mean, amax or amin
+//   - include_self (true): whether the elements that are there take part
+plait_tensor plait_index_reduce(plait_tensor input, int64_t dim, plait_tensor index, plait_tensor source,
+		plait_string reduce, bool include_self);
+
+// index_reduce in place: changes input.
+//   - dim: the dimension; negative ones count from the end
+//   - index: the indices
+//   - source: the values
+//   - reduce: sum, prod, mean, amax or amin
+//   - include_self (true): whether the elements that are there take part
+plait_status plait_index_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index,
+		plait_tensor source, plait_string reduce, bool include_self);
+
 // The parts at the indices of a dimension.
 //   - dim: the dimension
 //   - index: the indices, int64 or int32
 plait_tensor plait_index_select(plait_tensor input, int64_t dim, plait_tensor index);
+
+// Returns input with value where mask is true.
+//   - mask: a bool tensor that broadcasts
+//   - value: a number or a 0-d tensor
+plait_tensor plait_masked_fill(plait_tensor input, plait_tensor mask, double mask_number, plait_tensor value,
+		double value_number);
+
+// masked_fill in place: changes input.
+//   - mask: a bool tensor that broadcasts
+//   - value: a number or a 0-d tensor
+plait_status plait_masked_fill_in_place(plait_tensor input, plait_tensor mask, double mask_number,
+		plait_tensor value, double value_number);
+
+// The elements where a mask is true replaced, in order.
+//   - mask: bools that broadcast
+//   - source: the values
+plait_tensor plait_masked_scatter(plait_tensor input, plait_tensor mask, plait_tensor source);
+
+// masked_scatter in place: changes input.
+//   - mask: bools that broadcast
+//   - source: the values
+plait_status plait_masked_scatter_in_place(plait_tensor input, plait_tensor mask, plait_tensor source);
+
+// The elements where a mask is true. It may wait for the device.
+//   - mask: bools that broadcast
+plait_tensor plait_masked_select(plait_tensor input, plait_tensor mask);
+
+// The coordinates of the elements that are not zero. It may wait for the device.
+plait_tensor plait_nonzero(plait_tensor input);
+
+// A vector with a one for each index. It may wait for the device.
+//   - num_classes (-1): how long the vectors are; -1: as the largest index needs
+plait_tensor plait_one_hot(plait_tensor input, int64_t num_classes);
+
+// A copy with elements, taken as flat, replaced.
+//   - index: the indices
+//   - source: the values
+//   - accumulate (false): whether values are added
+plait_tensor plait_put(plait_tensor input, plait_tensor index, plait_tensor source, bool accumulate);
 
 // The tensor with elements at indices, as if it were flat, replaced.
 //   - index: the indices, int64 or int32
@@ -2602,6 +2554,21 @@ plait_tensor plait_scatter_reduce(plait_tensor input, int64_t dim, plait_tensor 
 plait_status plait_scatter_reduce_in_place(plait_tensor input, int64_t dim, plait_tensor index,
 		plait_tensor src, plait_string reduce, bool include_self);
 
+// A copy with one index of a dimension replaced.
+//   - src: of the part's shape
+//   - dim: the dimension; negative ones count from the end
+//   - index: which
+plait_tensor plait_select_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t index);
+
+// A copy with a slice of a dimension replaced.
+//   - src: of the part's shape
+//   - dim (0): the dimension
+//   - start (0): the first index
+//   - end (4611686018427387904): the index to stop before
+//   - step (1): the distance of indices
+plait_tensor plait_slice_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t start,
+		int64_t end, int64_t step);
+
 // The elements at indices of the tensor as if it were flat.
 //   - index: the indices, int64 or int32
 plait_tensor plait_take(plait_tensor input, plait_tensor index);
@@ -2611,13 +2578,23 @@ plait_tensor plait_take(plait_tensor input, plait_tensor index);
 //   - dim (absent): the dimension; none: flat
 plait_tensor plait_take_along_dim(plait_tensor input, plait_tensor indices, int64_t dim, bool has_dim);
 
-// --- grid ---
+// Returns input where condition is true and other elsewhere.
+//   - condition: a bool tensor
+//   - other: the values where the condition is false
+plait_tensor plait_where(plait_tensor condition, plait_tensor input, double input_number, plait_tensor other,
+		double other_number);
+
+// --- interpolate ---
 
 // The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.
 //   - theta: matrices of affine maps, [N, 2, 3] or [N, 3, 4]
 //   - size: the shape of the images that the grid is for, [N, C, H, W] or [N, C, D, H, W]
 //   - align_corners (false): whether -1 and 1 are the centres of the outermost elements
 plait_tensor plait_affine_grid(plait_tensor theta, plait_ints size, int64_t size_len, bool align_corners);
+
+// The input, [N, C, ...], with the channels of its groups interleaved.
+//   - groups: how many groups
+plait_tensor plait_channel_shuffle(plait_tensor input, int64_t groups);
 
 // The values of an image or a volume at given places.
 //   - grid: places from -1 to 1
@@ -2626,50 +2603,6 @@ plait_tensor plait_affine_grid(plait_tensor theta, plait_ints size, int64_t size
 //   - align_corners (false): whether -1 and 1 are the centres of the outermost elements
 plait_tensor plait_grid_sample(plait_tensor input, plait_tensor grid, plait_string mode,
 		plait_string padding_mode, bool align_corners);
-
-// --- indexing ---
-
-// The rows of a matrix at indices.
-//   - input: the indices
-//   - weight: the matrix
-//   - padding_idx (absent): a row without gradient
-//   - scale_grad_by_freq (false): whether gradients are divided by how often a row was used
-plait_tensor plait_embedding(plait_tensor input, plait_tensor weight, int64_t padding_idx,
-		bool has_padding_idx, bool scale_grad_by_freq);
-
-// The elements that index tensors and masks name. It may wait for the device.
-//   - indices: an index tensor or mask for each dimension; absent ones take it whole
-plait_tensor plait_index(plait_tensor input, plait_tensors indices, int64_t indices_len);
-
-// Values written or added to the elements that index tensors and masks name. It may wait for the device.
-//   - indices: an index tensor or mask for each dimension; absent ones take it whole
-//   - values: a tensor that broadcasts, or a number
-//   - accumulate (false): whether values are added
-plait_tensor plait_index_put(plait_tensor input, plait_tensors indices, int64_t indices_len,
-		plait_tensor values, double values_number, bool accumulate);
-
-// index_put in place: changes input. It may wait for the device.
-//   - indices: an index tensor or mask for each dimension; absent ones take it whole
-//   - values: a tensor that broadcasts, or a number
-//   - accumulate (false): whether values are added
-plait_status plait_index_put_in_place(plait_tensor input, plait_tensors indices, int64_t indices_len,
-		plait_tensor values, double values_number, bool accumulate);
-
-// The elements where a mask is true replaced, in order.
-//   - mask: bools that broadcast
-//   - source: the values
-plait_tensor plait_masked_scatter(plait_tensor input, plait_tensor mask, plait_tensor source);
-
-// masked_scatter in place: changes input.
-//   - mask: bools that broadcast
-//   - source: the values
-plait_status plait_masked_scatter_in_place(plait_tensor input, plait_tensor mask, plait_tensor source);
-
-// The elements where a mask is true. It may wait for the device.
-//   - mask: bools that broadcast
-plait_tensor plait_masked_select(plait_tensor input, plait_tensor mask);
-
-// --- interpolate ---
 
 // The input, [N, C, spatial...], resampled to other spatial sizes.
 //   - size (absent): the sizes of the result's spatial dimensions
@@ -2681,7 +2614,19 @@ plait_tensor plait_interpolate(plait_tensor input, plait_ints size, int64_t size
 		plait_floats scale_factor, int64_t scale_factor_len, plait_string mode, bool align_corners,
 		bool recompute_scale_factor);
 
+// The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
+//   - upscale_factor: r
+plait_tensor plait_pixel_shuffle(plait_tensor input, int64_t upscale_factor);
+
+// The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W].
+//   - downscale_factor: r
+plait_tensor plait_pixel_unshuffle(plait_tensor input, int64_t downscale_factor);
+
 // --- joining ---
+
+// Matrices along the diagonal of one.
+//   - tensors: the tensors
+plait_tensor plait_block_diag(plait_tensors tensors, int64_t tensors_len);
 
 // The combinations of elements of vectors.
 //   - tensors: vectors
@@ -2695,6 +2640,11 @@ plait_tensor plait_cat(plait_tensors tensors, int64_t tensors_len, int64_t dim);
 // The tensors, vectors as columns, joined side by side.
 //   - tensors: what is joined
 plait_tensor plait_column_stack(plait_tensors tensors, int64_t tensors_len);
+
+// All choices of some elements of a vector.
+//   - r (2): how many elements
+//   - with_replacement (false): whether an element may be chosen several times
+plait_tensor plait_combinations(plait_tensor input, int64_t r, bool with_replacement);
 
 // The tensors joined along the third dimension.
 //   - tensors: what is joined
@@ -2719,6 +2669,11 @@ plait_tensor plait_stack(plait_tensors tensors, int64_t tensors_len, int64_t dim
 plait_tensor plait_vstack(plait_tensors tensors, int64_t tensors_len);
 
 // --- linalg ---
+
+// The cross products of vectors of size 3.
+//   - other: the other vectors
+//   - dim (-1): the dimension; negative ones count from the end
+plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
 
 // The triangular factors of symmetric positive definite matrices.
 //   - input: matrices [*, n, n]
@@ -2802,6 +2757,15 @@ plait_status plait_linalg_svd(plait_tensor input, plait_tensor out[3]);
 //   - lu_data: the factors, in one matrix
 //   - lu_pivots: the exchanged rows, counted from 1
 plait_status plait_lu_unpack(plait_tensor lu_data, plait_tensor lu_pivots, plait_tensor out[3]);
+
+// The sum of the diagonal of a matrix.
+plait_tensor plait_trace(plait_tensor input);
+
+// The powers of a vector's elements.
+//   - x: a vector
+//   - N (-1): how many columns; as many as rows by default
+//   - increasing (false): whether the powers increase from left to right
+plait_tensor plait_vander(plait_tensor x, int64_t N, bool increasing);
 
 // --- logic ---
 
@@ -2906,13 +2870,6 @@ plait_tensor plait_binary_cross_entropy_with_logits(plait_tensor input, plait_te
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_cosine_embedding_loss(plait_tensor input1, plait_tensor input2, double input2_number,
 		plait_tensor target, double target_number, double margin, plait_string reduction);
-
-// The inner products along a dimension over the products of the norms.
-//   - x1: one of the two
-//   - x2: the other
-//   - dim (1): the dimension; negative ones count from the end
-//   - eps (1e-08): the least norm to divide by
-plait_tensor plait_cosine_similarity(plait_tensor x1, plait_tensor x2, int64_t dim, double eps);
 
 // The cross entropy of softmax(input) along dimension 1 relative to class indices or probabilities.
 //   - input: scores [N, C, ...] or [C]
@@ -3020,20 +2977,6 @@ plait_tensor plait_multilabel_soft_margin_loss(plait_tensor input, plait_tensor 
 plait_tensor plait_nll_loss(plait_tensor input, plait_tensor target, plait_tensor weight,
 		int64_t ignore_index, bool has_ignore_index, plait_string reduction);
 
-// The input divided by its p-norm along a dimension.
-//   - p (2): the order of the norm
-//   - dim (1): the dimension; negative ones count from the end
-//   - eps (1e-12): the least norm to divide by
-plait_tensor plait_normalize(plait_tensor input, double p, int64_t dim, double eps);
-
-// The p-norm of x1 - x2 + eps along the last dimension.
-//   - x1: one of the two
-//   - x2: the other
-//   - p (2): the order of the norm
-//   - eps (1e-06): added to the differences
-//   - keepdim (false): keep the last dimension with size 1
-plait_tensor plait_pairwise_distance(plait_tensor x1, plait_tensor x2, double p, double eps, bool keepdim);
-
 // The negative log likelihood of the target under a Poisson distribution.
 //   - target: counts
 //   - rate (false): the input is the rate, not its logarithm
@@ -3068,32 +3011,6 @@ plait_tensor plait_soft_margin_loss(plait_tensor input, plait_tensor target, dou
 plait_tensor plait_triplet_margin_loss(plait_tensor anchor, plait_tensor positive, double positive_number,
 		plait_tensor negative, double negative_number, double margin, bool has_margin, double p, bool has_p,
 		double eps, bool has_eps, bool swap, plait_string reduction);
-
-// --- lp pool ---
-
-// The p-norm of each window of the input, [N, C, L] or [C, L].
-//   - norm_type: the order of the norm
-//   - kernel_size: the sizes of the windows
-//   - stride (absent): the kernel's size if absent
-//   - ceil_mode (false): whether a last window that is not full counts
-plait_tensor plait_lp_pool1d(plait_tensor input, double norm_type, plait_ints kernel_size,
-		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
-
-// The p-norm of each window of the input, [N, C, H, W] or [C, H, W].
-//   - norm_type: the order of the norm
-//   - kernel_size: the sizes of the windows
-//   - stride (absent): the kernel's size if absent
-//   - ceil_mode (false): whether a last window that is not full counts
-plait_tensor plait_lp_pool2d(plait_tensor input, double norm_type, plait_ints kernel_size,
-		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
-
-// The p-norm of each window of the input, [N, C, D, H, W] or [C, D, H, W].
-//   - norm_type: the order of the norm
-//   - kernel_size: the sizes of the windows
-//   - stride (absent): the kernel's size if absent
-//   - ceil_mode (false): whether a last window that is not full counts
-plait_tensor plait_lp_pool3d(plait_tensor input, double norm_type, plait_ints kernel_size,
-		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
 
 // --- matmul ---
 
@@ -3185,9 +3102,27 @@ plait_tensor plait_bilinear(plait_tensor input1, plait_tensor input2, plait_tens
 //   - mat2: matrices, [B, K, N]
 plait_tensor plait_bmm(plait_tensor input, plait_tensor mat2);
 
+// The product of several matrices, in the cheapest order.
+//   - matrices: matrices; the first and the last may be vectors
+plait_tensor plait_chain_matmul(plait_tensors matrices, int64_t matrices_len);
+
 // The sum of the products of the elements of two vectors.
 //   - tensor: the other vector
 plait_tensor plait_dot(plait_tensor input, plait_tensor tensor);
+
+// Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result has the
+// dimensions of the ellipsis, then the letters that appear once, sorted.
+//   - equation: letters for the dimensions of each operand, and behind '->' of the result
+//   - operands: the tensors
+plait_tensor plait_einsum(plait_string equation, plait_tensors operands, int64_t operands_len);
+
+// The sum of products over the last dimensions.
+//   - other: a tensor with a last dimension of the same size
+plait_tensor plait_inner(plait_tensor input, plait_tensor other);
+
+// The Kronecker product.
+//   - other: the other factor
+plait_tensor plait_kron(plait_tensor input, plait_tensor other);
 
 // input @ weight.T + bias, for an input [*, in], a weight [out, in] and a bias [out].
 //   - weight: [out, in]
@@ -3199,15 +3134,131 @@ plait_tensor plait_linear(plait_tensor input, plait_tensor weight, plait_tensor 
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_tensor plait_matmul(plait_tensor input, plait_tensor other);
 
+// The product of a square matrix with itself, n times.
+//   - n: the exponent; negative for powers of the inverse
+plait_tensor plait_matrix_power(plait_tensor input, int64_t n);
+
 // The product of two matrices, [M, K] and [K, N]: [M, N].
 //   - mat2: a matrix, [K, N]
 plait_tensor plait_mm(plait_tensor input, plait_tensor mat2);
+
+// The product of several matrices, in the cheapest order.
+//   - tensors: matrices; the first and the last may be vectors
+plait_tensor plait_multi_dot(plait_tensors tensors, int64_t tensors_len);
 
 // The product of a matrix and a vector, [M, K] and [K]: [M].
 //   - vec: a vector, [K]
 plait_tensor plait_mv(plait_tensor input, plait_tensor vec);
 
-// --- max pool ---
+// The products of every element of one vector with every one of another.
+//   - vec2: the other vector
+plait_tensor plait_outer(plait_tensor input, plait_tensor vec2);
+
+// The sum of products over pairs of dimensions.
+//   - other: the other factor
+//   - dims_self: the dimensions of input
+//   - dims_other: the dimensions of other, each summed with that of input at its place
+plait_tensor plait_tensordot(plait_tensor input, plait_tensor other, plait_ints dims_self,
+		int64_t dims_self_len, plait_ints dims_other, int64_t dims_other_len);
+
+// The sum of the products of the elements of two vectors of one size: another name of dot.
+//   - other: a vector
+plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
+
+// --- norm ---
+
+// The input [N, C, ...], each channel normalised over the batch or, in evaluation, by running statistics.
+//   - running_mean (0): changed in place in training
+//   - running_var (0): changed in place in training
+//   - weight (0): factors, one per channel
+//   - bias (0): summands, one per channel
+//   - training (false): normalise by the batch's own statistics
+//   - momentum (0.1): how far the running statistics move
+//   - eps (1e-05): added to the variance
+plait_tensor plait_batch_norm(plait_tensor input, plait_tensor running_mean, plait_tensor running_var,
+		plait_tensor weight, plait_tensor bias, bool training, double momentum, double eps);
+
+// The input [N, C, ...], normalised to mean 0 and variance 1 over groups of the channels of each sample.
+//   - num_groups: a divisor of C
+//   - weight (0): factors, one per channel
+//   - bias (0): summands, one per channel
+//   - eps (1e-05): added to the variance
+plait_tensor plait_group_norm(plait_tensor input, int64_t num_groups, plait_tensor weight, plait_tensor bias,
+		double eps);
+
+// The input [N, C, ...], normalised to mean 0 and variance 1 over each channel of each sample.
+//   - running_mean (0): changed in place unless absent
+//   - running_var (0): changed in place unless absent
+//   - weight (0): factors, one per channel
+//   - bias (0): summands, one per channel
+//   - use_input_stats (true): normalise by the input's own statistics
+//   - momentum (0.1): how far the running statistics move
+//   - eps (1e-05): added to the variance
+plait_tensor plait_instance_norm(plait_tensor input, plait_tensor running_mean, plait_tensor running_var,
+		plait_tensor weight, plait_tensor bias, bool use_input_stats, double momentum, double eps);
+
+// The input, normalised to mean 0 and variance 1 over its last dimensions.
+//   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
+//   - weight (0): factors, of the normalised shape
+//   - bias (0): summands, of the normalised shape
+//   - eps (1e-05): added to the variance
+plait_tensor plait_layer_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
+		plait_tensor weight, plait_tensor bias, double eps);
+
+// The input [N, C, ...] divided by a power of the mean square of neighbouring channels.
+//   - size: the number of neighbouring channels
+//   - alpha (0.0001): a factor of the neighbours' mean square
+//   - beta (0.75): the power
+//   - k (1): added to the mean square
+plait_tensor plait_local_response_norm(plait_tensor input, int64_t size, double alpha, double beta, double k);
+
+// The input divided by its p-norm along a dimension.
+//   - p (2): the order of the norm
+//   - dim (1): the dimension; negative ones count from the end
+//   - eps (1e-12): the least norm to divide by
+plait_tensor plait_normalize(plait_tensor input, double p, int64_t dim, double eps);
+
+// The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm
+// scaled down to it.
+//   - p (2): the order of the norm
+//   - dim: the dimension; negative ones count from the end
+//   - maxnorm: the largest norm that is left as it is
+plait_tensor plait_renorm(plait_tensor input, double p, int64_t dim, double maxnorm);
+
+// renorm in place: changes input.
+//   - p (2): the order of the norm
+//   - dim: the dimension; negative ones count from the end
+//   - maxnorm: the largest norm that is left as it is
+plait_status plait_renorm_in_place(plait_tensor input, double p, int64_t dim, double maxnorm);
+
+// The input, divided by the root of its mean square over its last dimensions.
+//   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
+//   - weight (0): factors, of the normalised shape
+//   - eps: added to the mean square; NaN: the dtype's machine epsilon
+plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
+		plait_tensor weight, double eps);
+
+// --- padding ---
+
+// The input with its last dimensions extended by elements in front and behind.
+//   - pad: how many elements in front of and behind the last dimension, then the one before it, and so on
+//   - mode ("constant"): constant, reflect, replicate or circular
+//   - value (0): what a constant border holds
+plait_tensor plait_pad(plait_tensor input, plait_ints pad, int64_t pad_len, plait_string mode, double value);
+
+// --- pooling ---
+
+// Average of each of output_size windows that cover the input, [N, C, L] or [C, L].
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_avg_pool1d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
+
+// Average of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_avg_pool2d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
+
+// Average of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
+//   - output_size: -1 for the input's
+plait_tensor plait_adaptive_avg_pool3d(plait_tensor input, plait_ints output_size, int64_t output_size_len);
 
 // Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L].
 //   - output_size: -1 for the input's
@@ -3238,6 +3289,63 @@ plait_tensor plait_adaptive_max_pool3d(plait_tensor input, plait_ints output_siz
 //   - output_size: -1 for the input's
 plait_status plait_adaptive_max_pool3d_with_indices(plait_tensor input, plait_ints output_size,
 		int64_t output_size_len, plait_tensor out[2]);
+
+// Average of each window of the input, [N, C, L] or [C, L].
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the kernel's size if absent
+//   - padding (0): how many elements are added on both sides
+//   - ceil_mode (false): whether a last window that is not full counts
+//   - exclude_pad (false): the opposite of count_include_pad
+//   - divisor_override (0): 0 for none
+plait_tensor plait_avg_pool1d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
+		bool exclude_pad, int64_t divisor_override);
+
+// Average of each window of the input, [N, C, H, W] or [C, H, W].
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the kernel's size if absent
+//   - padding (0): how many elements are added on both sides
+//   - ceil_mode (false): whether a last window that is not full counts
+//   - exclude_pad (false): the opposite of count_include_pad
+//   - divisor_override (0): 0 for none
+plait_tensor plait_avg_pool2d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
+		bool exclude_pad, int64_t divisor_override);
+
+// Average of each window of the input, [N, C, D, H, W] or [C, D, H, W].
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the kernel's size if absent
+//   - padding (0): how many elements are added on both sides
+//   - ceil_mode (false): whether a last window that is not full counts
+//   - exclude_pad (false): the opposite of count_include_pad
+//   - divisor_override (0): 0 for none
+plait_tensor plait_avg_pool3d(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
+		plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len, bool ceil_mode,
+		bool exclude_pad, int64_t divisor_override);
+
+// The p-norm of each window of the input, [N, C, L] or [C, L].
+//   - norm_type: the order of the norm
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the kernel's size if absent
+//   - ceil_mode (false): whether a last window that is not full counts
+plait_tensor plait_lp_pool1d(plait_tensor input, double norm_type, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
+
+// The p-norm of each window of the input, [N, C, H, W] or [C, H, W].
+//   - norm_type: the order of the norm
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the kernel's size if absent
+//   - ceil_mode (false): whether a last window that is not full counts
+plait_tensor plait_lp_pool2d(plait_tensor input, double norm_type, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
+
+// The p-norm of each window of the input, [N, C, D, H, W] or [C, D, H, W].
+//   - norm_type: the order of the norm
+//   - kernel_size: the sizes of the windows
+//   - stride (absent): the kernel's size if absent
+//   - ceil_mode (false): whether a last window that is not full counts
+plait_tensor plait_lp_pool3d(plait_tensor input, double norm_type, plait_ints kernel_size,
+		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, bool ceil_mode);
 
 // Largest element of each window of the input, [N, C, L] or [C, L].
 //   - kernel_size: the sizes of the windows
@@ -3331,113 +3439,6 @@ plait_tensor plait_max_unpool2d(plait_tensor input, plait_tensor indices, plait_
 plait_tensor plait_max_unpool3d(plait_tensor input, plait_tensor indices, plait_ints kernel_size,
 		int64_t kernel_size_len, plait_ints stride, int64_t stride_len, plait_ints padding, int64_t padding_len,
 		plait_ints output_size, int64_t output_size_len);
-
-// --- norm ---
-
-// The input [N, C, ...], each channel normalised over the batch or, in evaluation, by running statistics.
-//   - running_mean (0): changed in place in training
-//   - running_var (0): changed in place in training
-//   - weight (0): factors, one per channel
-//   - bias (0): summands, one per channel
-//   - training (false): normalise by the batch's own statistics
-//   - momentum (0.1): how far the running statistics move
-//   - eps (1e-05): added to the variance
-plait_tensor plait_batch_norm(plait_tensor input, plait_tensor running_mean, plait_tensor running_var,
-		plait_tensor weight, plait_tensor bias, bool training, double momentum, double eps);
-
-// The input [N, C, ...], normalised to mean 0 and variance 1 over groups of the channels of each sample.
-//   - num_groups: a divisor of C
-//   - weight (0): factors, one per channel
-//   - bias (0): summands, one per channel
-//   - eps (1e-05): added to the variance
-plait_tensor plait_group_norm(plait_tensor input, int64_t num_groups, plait_tensor weight, plait_tensor bias,
-		double eps);
-
-// The input [N, C, ...], normalised to mean 0 and variance 1 over each channel of each sample.
-//   - running_mean (0): changed in place unless absent
-//   - running_var (0): changed in place unless absent
-//   - weight (0): factors, one per channel
-//   - bias (0): summands, one per channel
-//   - use_input_stats (true): normalise by the input's own statistics
-//   - momentum (0.1): how far the running statistics move
-//   - eps (1e-05): added to the variance
-plait_tensor plait_instance_norm(plait_tensor input, plait_tensor running_mean, plait_tensor running_var,
-		plait_tensor weight, plait_tensor bias, bool use_input_stats, double momentum, double eps);
-
-// The input, normalised to mean 0 and variance 1 over its last dimensions.
-//   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
-//   - weight (0): factors, of the normalised shape
-//   - bias (0): summands, of the normalised shape
-//   - eps (1e-05): added to the variance
-plait_tensor plait_layer_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
-		plait_tensor weight, plait_tensor bias, double eps);
-
-// The input [N, C, ...] divided by a power of the mean square of neighbouring channels.
-//   - size: the number of neighbouring channels
-//   - alpha (0.0001): a factor of the neighbours' mean square
-//   - beta (0.75): the power
-//   - k (1): added to the mean square
-plait_tensor plait_local_response_norm(plait_tensor input, int64_t size, double alpha, double beta, double k);
-
-// The input, divided by the root of its mean square over its last dimensions.
-//   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
-//   - weight (0): factors, of the normalised shape
-//   - eps: added to the mean square; NaN: the dtype's machine epsilon
-plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
-		plait_tensor weight, double eps);
-
-// --- pad ---
-
-// The input with its last dimensions extended by elements in front and behind.
-//   - pad: how many elements in front of and behind the last dimension, then the one before it, and so on
-//   - mode ("constant"): constant, reflect, replicate or circular
-//   - value (0): what a constant border holds
-plait_tensor plait_pad(plait_tensor input, plait_ints pad, int64_t pad_len, plait_string mode, double value);
-
-// --- patches ---
-
-// Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W].
-//   - output_size: the sizes of the result's planes
-//   - kernel_size: the sizes of the windows
-//   - dilation (1): the distance of the elements under the kernel
-//   - padding (0): how many elements are added on both sides
-//   - stride (1): the distance of neighbouring windows
-plait_tensor plait_col2im(plait_tensor input, plait_ints output_size, int64_t output_size_len,
-		plait_ints kernel_size, int64_t kernel_size_len, plait_ints dilation, int64_t dilation_len,
-		plait_ints padding, int64_t padding_len, plait_ints stride, int64_t stride_len);
-
-// The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L].
-//   - kernel_size: the sizes of the windows
-//   - dilation (1): the distance of the elements under the kernel
-//   - padding (0): how many elements are added on both sides
-//   - stride (1): the distance of neighbouring windows
-plait_tensor plait_im2col(plait_tensor input, plait_ints kernel_size, int64_t kernel_size_len,
-		plait_ints dilation, int64_t dilation_len, plait_ints padding, int64_t padding_len, plait_ints stride,
-		int64_t stride_len);
-
-// --- pixel shuffle ---
-
-// The input, [N, C, ...], with the channels of its groups interleaved.
-//   - groups: how many groups
-plait_tensor plait_channel_shuffle(plait_tensor input, int64_t groups);
-
-// The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
-//   - upscale_factor: r
-plait_tensor plait_pixel_shuffle(plait_tensor input, int64_t upscale_factor);
-
-// The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W].
-//   - downscale_factor: r
-plait_tensor plait_pixel_unshuffle(plait_tensor input, int64_t downscale_factor);
-
-// --- power ---
-
-// Returns input to the power other.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_pow(plait_tensor input, double input_number, plait_tensor other, double other_number);
-
-// pow in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_pow_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // --- random ---
 
@@ -3585,6 +3586,10 @@ plait_tensor plait_diag(plait_tensor input, int64_t diagonal);
 //   - dim2 (-1): of the columns
 plait_tensor plait_diag_embed(plait_tensor input, int64_t offset, int64_t dim1, int64_t dim2);
 
+// The matrix with a tensor's elements on a diagonal.
+//   - offset (0): which diagonal
+plait_tensor plait_diagflat(plait_tensor input, int64_t offset);
+
 // A copy with the elements in reverse order along dimensions.
 //   - dims: the dimensions
 plait_tensor plait_flip(plait_tensor input, plait_ints dims, int64_t dims_len);
@@ -3594,10 +3599,6 @@ plait_tensor plait_fliplr(plait_tensor input);
 
 // The rows in reverse order.
 plait_tensor plait_flipud(plait_tensor input);
-
-// A vector with a one for each index. It may wait for the device.
-//   - num_classes (-1): how long the vectors are; -1: as the largest index needs
-plait_tensor plait_one_hot(plait_tensor input, int64_t num_classes);
 
 // The tensor repeated along its dimensions.
 //   - repeats: how often, for each dimension
@@ -3709,11 +3710,33 @@ plait_tensor plait_count_nonzero(plait_tensor input, plait_ints dim, int64_t dim
 //   - keepdim (false): keep the reduced dimensions with size 1
 plait_tensor plait_logsumexp(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
 
+// The largest elements along a dimension and their indices, the first of equal elements. Writes the results'
+// handles to out.
+//   - dim: the dimension; negative ones count from the end
+//   - keepdim (false): keep the reduced dimension with size 1
+plait_status plait_max(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+
 // The mean over dimensions of a floating-point tensor. The mean of nothing is NaN.
 //   - dim (absent): the dimensions to reduce; absent means all
 //   - keepdim (false): keep the reduced dimensions with size 1
 //   - dtype (PLAIT_DEFAULT): the dtype of the result, to which the input is converted first
 plait_tensor plait_mean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, plait_dtype dtype);
+
+// The smallest elements along a dimension and their indices, the first of equal elements. Writes the results'
+// handles to out.
+//   - dim: the dimension; negative ones count from the end
+//   - keepdim (false): keep the reduced dimension with size 1
+plait_status plait_min(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+
+// The mean of what is not NaN.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_nanmean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+
+// The sum of what is not NaN.
+//   - dim (absent): the dimensions to reduce; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+plait_tensor plait_nansum(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
 
 // The p-norm over dimensions of a floating-point tensor, as vector_norm.
 //   - p (2): the order of the norm; inf and -inf too
@@ -3843,121 +3866,31 @@ plait_tensor plait_cumsum(plait_tensor input, int64_t dim, plait_dtype dtype);
 //   - dim: the dimension; negative ones count from the end
 plait_status plait_cumsum_in_place(plait_tensor input, int64_t dim);
 
+// The running integrals along a dimension by the trapezoidal rule.
+//   - y: the values of the function
+//   - x (0): where the values were taken; by default at a distance of dx
+//   - dx (1): the distance of samples, without x
+//   - dim (-1): the dimension
+plait_tensor plait_cumulative_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
+
+// The differences of neighbours along a dimension.
+//   - n (1): how often
+//   - dim (-1): the dimension
+//   - prepend (0): what is joined in front first
+//   - append (0): what is joined behind first
+plait_tensor plait_diff(plait_tensor input, int64_t n, int64_t dim, plait_tensor prepend,
+		plait_tensor append);
+
 // The running logarithms of sums of exponentials along a dimension, without overflow.
 //   - dim: the dimension; negative ones count from the end
 plait_tensor plait_logcumsumexp(plait_tensor input, int64_t dim);
 
-// The largest elements along a dimension and their indices, the first of equal elements. Writes the results'
-// handles to out.
-//   - dim: the dimension; negative ones count from the end
-//   - keepdim (false): keep the reduced dimension with size 1
-plait_status plait_max(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
-
-// The smallest elements along a dimension and their indices, the first of equal elements. Writes the results'
-// handles to out.
-//   - dim: the dimension; negative ones count from the end
-//   - keepdim (false): keep the reduced dimension with size 1
-plait_status plait_min(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
-
-// --- scatter view ---
-
-// A copy with a diagonal replaced.
-//   - src: of the part's shape
-//   - offset (0): which diagonal: 0 is the main one, 1 the one above it
-//   - dim1 (0): the dimension of the rows
-//   - dim2 (1): the dimension of the columns
-plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_t offset, int64_t dim1,
-		int64_t dim2);
-
-// A copy of some indices of a dimension.
-//   - dim: the dimension; negative ones count from the end
-//   - start: the first index
-//   - length: how many indices
-plait_tensor plait_narrow_copy(plait_tensor input, int64_t dim, int64_t start, int64_t length);
-
-// A copy with one index of a dimension replaced.
-//   - src: of the part's shape
-//   - dim: the dimension; negative ones count from the end
-//   - index: which
-plait_tensor plait_select_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t index);
-
-// A copy with a slice of a dimension replaced.
-//   - src: of the part's shape
-//   - dim (0): the dimension
-//   - start (0): the first index
-//   - end (4611686018427387904): the index to stop before
-//   - step (1): the distance of indices
-plait_tensor plait_slice_scatter(plait_tensor input, plait_tensor src, int64_t dim, int64_t start,
-		int64_t end, int64_t step);
-
-// --- slices ---
-
-// A view with the given shape, strides and offset.
-//   - size: the new shape
-//   - stride: the strides, in elements
-//   - storage_offset (0): relative to the tensor's
-plait_tensor plait_as_strided(plait_tensor input, plait_ints size, int64_t size_len, plait_ints stride,
-		int64_t stride_len, int64_t storage_offset);
-
-// Views of a number of equal parts. Returns a list for plait_list_take.
-//   - chunks: at most how many
-//   - dim (0): the dimension
-plait_object plait_chunk(plait_tensor input, int64_t chunks, int64_t dim);
-
-// A view of the diagonals of matrices.
-//   - offset (0): which diagonal
-//   - dim1 (0): of the rows
-//   - dim2 (1): of the columns
-plait_tensor plait_diagonal(plait_tensor input, int64_t offset, int64_t dim1, int64_t dim2);
-
-// A view of a range of indices of a dimension.
-//   - dim: the dimension
-//   - start: the first index
-//   - length: how many
-plait_tensor plait_narrow(plait_tensor input, int64_t dim, int64_t start, int64_t length);
-
-// A view at one index of a dimension, which it lacks.
-//   - dim: the dimension
-//   - index: which
-plait_tensor plait_select(plait_tensor input, int64_t dim, int64_t index);
-
-// A view of a slice of a dimension, as in Python, with a positive step.
-//   - dim (0): the dimension
-//   - start (0): the first index
-//   - end (9223372036854775807): the index to stop before
-//   - step (1): the distance of indices
-plait_tensor plait_slice(plait_tensor input, int64_t dim, int64_t start, int64_t end, int64_t step);
-
-// Views of parts of equal size, the last one perhaps smaller. Returns a list for plait_list_take.
-//   - split_size: of a part
-//   - dim (0): the dimension
-plait_object plait_split(plait_tensor input, int64_t split_size, int64_t dim);
-
-// Views of parts of the given sizes, which add up to the dimension's. Returns a list for plait_list_take.
-//   - split_sizes: of the parts
-//   - dim (0): the dimension
-plait_object plait_split_with_sizes(plait_tensor input, plait_ints split_sizes, int64_t split_sizes_len,
-		int64_t dim);
-
-// Views of a number of parts whose sizes differ by at most one. Returns a list for plait_list_take.
-//   - sections: how many
-//   - dim (0): the dimension
-plait_object plait_tensor_split(plait_tensor input, int64_t sections, int64_t dim);
-
-// Views of the parts between the given indices. Returns a list for plait_list_take.
-//   - indices: where to cut
-//   - dim (0): the dimension
-plait_object plait_tensor_split_at(plait_tensor input, plait_ints indices, int64_t indices_len, int64_t dim);
-
-// Views at each index of a dimension. Returns a list for plait_list_take.
-//   - dim (0): the dimension
-plait_object plait_unbind(plait_tensor input, int64_t dim);
-
-// A view of the sliding windows of a dimension.
-//   - dimension: the dimension
-//   - size: of a window
-//   - step: from window to window
-plait_tensor plait_unfold(plait_tensor input, int64_t dimension, int64_t size, int64_t step);
+// The integral along a dimension by the trapezoidal rule.
+//   - y: the values of the function
+//   - x (0): where the values were taken; by default at a distance of dx
+//   - dx (1): the distance of samples, without x
+//   - dim (-1): the dimension
+plait_tensor plait_trapezoid(plait_tensor y, plait_tensor x, double dx, int64_t dim);
 
 // --- softmax ---
 
@@ -4016,14 +3949,30 @@ plait_status plait_median(plait_tensor input, int64_t dim, bool keepdim, plait_t
 //   - keepdim (false): keep the dimension with size 1
 plait_status plait_mode(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
 
+// The elements sorted along the first dimension.
+plait_tensor plait_msort(plait_tensor input);
+
 // The median along a dimension of the elements that are not NaN, and its index. Writes the results' handles
 // to out.
 //   - dim (-1): the dimension; negative ones count from the end
 //   - keepdim (false): keep the dimension with size 1
 plait_status plait_nanmedian(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
 
-// The coordinates of the elements that are not zero. It may wait for the device.
-plait_tensor plait_nonzero(plait_tensor input);
+// Quantiles along a dimension of what is not NaN.
+//   - q: numbers from 0 to 1
+//   - dim (absent): the dimension; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - interpolation ("linear"): linear, lower, higher, midpoint or nearest
+plait_tensor plait_nanquantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim,
+		plait_string interpolation);
+
+// Quantiles along a dimension.
+//   - q: numbers from 0 to 1
+//   - dim (absent): the dimension; absent means all
+//   - keepdim (false): keep the reduced dimensions with size 1
+//   - interpolation ("linear"): linear, lower, higher, midpoint or nearest
+plait_tensor plait_quantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim,
+		plait_string interpolation);
 
 // Where values belong in sorted sequences.
 //   - sorted_sequence: sequences in increasing order along the last dimension
@@ -4115,14 +4064,6 @@ plait_tensor plait_igammac(plait_tensor input, plait_tensor other);
 // igammac in place: changes input.
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_igammac_in_place(plait_tensor input, plait_tensor other);
-
-// The least common multiples of integers; 0 where one of them is 0.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
-
-// lcm in place: changes input.
-//   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_lcm_in_place(plait_tensor input, plait_tensor other);
 
 // Returns the logarithm of the gamma function.
 plait_tensor plait_lgamma(plait_tensor input);
@@ -4293,12 +4234,6 @@ plait_tensor plait_zeta(plait_tensor input, plait_tensor other, double other_num
 
 // --- statistics ---
 
-// The distances of all pairs of rows.
-//   - x1: one of the two
-//   - x2: the other
-//   - p (2): the order of the norm
-plait_tensor plait_cdist(plait_tensor x1, plait_tensor x2, double p);
-
 // The correlation coefficients of variables, given by rows.
 plait_tensor plait_corrcoef(plait_tensor input);
 
@@ -4307,58 +4242,6 @@ plait_tensor plait_corrcoef(plait_tensor input);
 //   - fweights (0): how often each observation is there
 //   - aweights (0): how much each observation matters
 plait_tensor plait_cov(plait_tensor input, double correction, plait_tensor fweights, plait_tensor aweights);
-
-// The cross products of vectors of size 3.
-//   - other: the other vectors
-//   - dim (-1): the dimension; negative ones count from the end
-plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
-
-// The p-norm of all elements of input - other.
-//   - other: a tensor that broadcasts
-//   - p (2): the order of the norm
-plait_tensor plait_dist(plait_tensor input, plait_tensor other, double p);
-
-// The elements sorted along the first dimension.
-plait_tensor plait_msort(plait_tensor input);
-
-// The mean of what is not NaN.
-//   - dim (absent): the dimensions to reduce; absent means all
-//   - keepdim (false): keep the reduced dimensions with size 1
-plait_tensor plait_nanmean(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// Quantiles along a dimension of what is not NaN.
-//   - q: numbers from 0 to 1
-//   - dim (absent): the dimension; absent means all
-//   - keepdim (false): keep the reduced dimensions with size 1
-//   - interpolation ("linear"): linear, lower, higher, midpoint or nearest
-plait_tensor plait_nanquantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim,
-		plait_string interpolation);
-
-// The sum of what is not NaN.
-//   - dim (absent): the dimensions to reduce; absent means all
-//   - keepdim (false): keep the reduced dimensions with size 1
-plait_tensor plait_nansum(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
-
-// Quantiles along a dimension.
-//   - q: numbers from 0 to 1
-//   - dim (absent): the dimension; absent means all
-//   - keepdim (false): keep the reduced dimensions with size 1
-//   - interpolation ("linear"): linear, lower, higher, midpoint or nearest
-plait_tensor plait_quantile(plait_tensor input, plait_tensor q, int64_t dim, bool has_dim, bool keepdim,
-		plait_string interpolation);
-
-// The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm
-// scaled down to it.
-//   - p (2): the order of the norm
-//   - dim: the dimension; negative ones count from the end
-//   - maxnorm: the largest norm that is left as it is
-plait_tensor plait_renorm(plait_tensor input, double p, int64_t dim, double maxnorm);
-
-// renorm in place: changes input.
-//   - p (2): the order of the norm
-//   - dim: the dimension; negative ones count from the end
-//   - maxnorm: the largest norm that is left as it is
-plait_status plait_renorm_in_place(plait_tensor input, double p, int64_t dim, double maxnorm);
 
 // --- trigonometric ---
 
@@ -4462,7 +4345,14 @@ plait_tensor plait_tan(plait_tensor input);
 // tan in place: changes input.
 plait_status plait_tan_in_place(plait_tensor input);
 
-// --- views ---
+// --- view ---
+
+// A view with the given shape, strides and offset.
+//   - size: the new shape
+//   - stride: the strides, in elements
+//   - storage_offset (0): relative to the tensor's
+plait_tensor plait_as_strided(plait_tensor input, plait_ints size, int64_t size_len, plait_ints stride,
+		int64_t stride_len, int64_t storage_offset);
 
 // The tensor with at least one dimension.
 plait_tensor plait_atleast1d(plait_tensor input);
@@ -4481,11 +4371,24 @@ plait_object plait_broadcast_tensors(plait_tensors tensors, int64_t tensors_len)
 //   - size: the new shape
 plait_tensor plait_broadcast_to(plait_tensor input, plait_ints size, int64_t size_len);
 
-// A contiguous copy.
-plait_tensor plait_clone(plait_tensor input);
+// Views of a number of equal parts. Returns a list for plait_list_take.
+//   - chunks: at most how many
+//   - dim (0): the dimension
+plait_object plait_chunk(plait_tensor input, int64_t chunks, int64_t dim);
 
 // The tensor itself if its elements lie row-major without gaps, otherwise a copy that does.
 plait_tensor plait_contiguous(plait_tensor input);
+
+// A view of the diagonals of matrices.
+//   - offset (0): which diagonal
+//   - dim1 (0): of the rows
+//   - dim2 (1): of the columns
+plait_tensor plait_diagonal(plait_tensor input, int64_t offset, int64_t dim1, int64_t dim2);
+
+// Equal parts along the third dimension; fails if its size is no multiple of sections. Returns a list for
+// plait_list_take.
+//   - sections: how many parts, or where they begin
+plait_object plait_dsplit(plait_tensor input, int64_t sections);
 
 // A view in which dimensions of size 1 repeat.
 //   - size: the shape; -1 keeps a size
@@ -4500,6 +4403,11 @@ plait_tensor plait_expand_as(plait_tensor input, plait_tensor other);
 //   - end_dim (-1): the last, included
 plait_tensor plait_flatten(plait_tensor input, int64_t start_dim, int64_t end_dim);
 
+// Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of
+// sections. Returns a list for plait_list_take.
+//   - sections: how many parts, or where they begin
+plait_object plait_hsplit(plait_tensor input, int64_t sections);
+
 // A view with the last two dimensions swapped.
 plait_tensor plait_mt(plait_tensor input);
 
@@ -4508,6 +4416,18 @@ plait_tensor plait_mt(plait_tensor input);
 //   - destination: their places
 plait_tensor plait_movedim(plait_tensor input, plait_ints source, int64_t source_len, plait_ints destination,
 		int64_t destination_len);
+
+// A view of a range of indices of a dimension.
+//   - dim: the dimension
+//   - start: the first index
+//   - length: how many
+plait_tensor plait_narrow(plait_tensor input, int64_t dim, int64_t start, int64_t length);
+
+// A copy of some indices of a dimension.
+//   - dim: the dimension; negative ones count from the end
+//   - start: the first index
+//   - length: how many indices
+plait_tensor plait_narrow_copy(plait_tensor input, int64_t dim, int64_t start, int64_t length);
 
 // A view with the dimensions in another order.
 //   - dims: the order of the dimensions
@@ -4524,6 +4444,29 @@ plait_tensor plait_reshape(plait_tensor input, plait_ints shape, int64_t shape_l
 //   - other: the tensor whose shape is taken
 plait_tensor plait_reshape_as(plait_tensor input, plait_tensor other);
 
+// A view at one index of a dimension, which it lacks.
+//   - dim: the dimension
+//   - index: which
+plait_tensor plait_select(plait_tensor input, int64_t dim, int64_t index);
+
+// A view of a slice of a dimension, as in Python, with a positive step.
+//   - dim (0): the dimension
+//   - start (0): the first index
+//   - end (9223372036854775807): the index to stop before
+//   - step (1): the distance of indices
+plait_tensor plait_slice(plait_tensor input, int64_t dim, int64_t start, int64_t end, int64_t step);
+
+// Views of parts of equal size, the last one perhaps smaller. Returns a list for plait_list_take.
+//   - split_size: of a part
+//   - dim (0): the dimension
+plait_object plait_split(plait_tensor input, int64_t split_size, int64_t dim);
+
+// Views of parts of the given sizes, which add up to the dimension's. Returns a list for plait_list_take.
+//   - split_sizes: of the parts
+//   - dim (0): the dimension
+plait_object plait_split_with_sizes(plait_tensor input, plait_ints split_sizes, int64_t split_sizes_len,
+		int64_t dim);
+
 // A view without dimensions of size 1.
 //   - dim (absent): the dimensions; all by default
 plait_tensor plait_squeeze(plait_tensor input, plait_ints dim, int64_t dim_len);
@@ -4536,15 +4479,35 @@ plait_tensor plait_swapaxes(plait_tensor input, int64_t axis0, int64_t axis1);
 // A view of a matrix transposed.
 plait_tensor plait_t(plait_tensor input);
 
+// Views of a number of parts whose sizes differ by at most one. Returns a list for plait_list_take.
+//   - sections: how many
+//   - dim (0): the dimension
+plait_object plait_tensor_split(plait_tensor input, int64_t sections, int64_t dim);
+
+// Views of the parts between the given indices. Returns a list for plait_list_take.
+//   - indices: where to cut
+//   - dim (0): the dimension
+plait_object plait_tensor_split_at(plait_tensor input, plait_ints indices, int64_t indices_len, int64_t dim);
+
 // A view with two dimensions swapped.
 //   - dim0: one of the two
 //   - dim1: the other
 plait_tensor plait_transpose(plait_tensor input, int64_t dim0, int64_t dim1);
 
+// Views at each index of a dimension. Returns a list for plait_list_take.
+//   - dim (0): the dimension
+plait_object plait_unbind(plait_tensor input, int64_t dim);
+
 // A dimension split into several, whose sizes multiply to its own.
 //   - dim: the dimension
 //   - sizes: what the dimension is split into; one may be -1
 plait_tensor plait_unflatten(plait_tensor input, int64_t dim, plait_ints sizes, int64_t sizes_len);
+
+// A view of the sliding windows of a dimension.
+//   - dimension: the dimension
+//   - size: of a window
+//   - step: from window to window
+plait_tensor plait_unfold(plait_tensor input, int64_t dimension, int64_t size, int64_t step);
 
 // A view with a new dimension of size 1.
 //   - dim: the dimension
@@ -4557,6 +4520,11 @@ plait_tensor plait_view(plait_tensor input, plait_ints size, int64_t size_len);
 // A view in the shape of another tensor.
 //   - other: the tensor whose shape is taken
 plait_tensor plait_view_as(plait_tensor input, plait_tensor other);
+
+// Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.
+// Returns a list for plait_list_take.
+//   - sections: how many parts, or where they begin
+plait_object plait_vsplit(plait_tensor input, int64_t sections);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,66 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// Celu applies the operation celu. Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
+func Celu(input Tensor, alpha float64) (status Tensor) {
+	defer protect("celu", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Celu(t0, alpha), t0)
+}
+
+// CeluInPlace applies the operation celu_. Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
+func CeluInPlace(input Tensor, alpha float64) (status Status) {
+	defer protect("celu_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.CeluInPlace(t0, alpha))
+}
+
+// Elu applies the operation elu. Returns input where it is positive, else alpha*(exp(input) - 1).
+func Elu(input Tensor, alpha float64) (status Tensor) {
+	defer protect("elu", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Elu(t0, alpha), t0)
+}
+
+// EluInPlace applies the operation elu_. Returns input where it is positive, else alpha*(exp(input) - 1).
+func EluInPlace(input Tensor, alpha float64) (status Status) {
+	defer protect("elu_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.EluInPlace(t0, alpha))
+}
+
+// Gelu applies the operation gelu. Returns input times the standard normal probability of less.
+func Gelu(input Tensor, approximate string) (status Tensor) {
+	defer protect("gelu", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Gelu(t0, approximate), t0)
+}
+
+// Glu applies the operation glu. Returns the first half times the sigmoid of the second.
+func Glu(input Tensor, dim int64) (status Tensor) {
+	defer protect("glu", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Glu(t0, int(dim)), t0)
+}
+
 // Hardshrink applies the operation hardshrink. Returns input, 0 within lambd of 0.
 func Hardshrink(input Tensor, lambd float64) (status Tensor) {
 	defer protect("hardshrink", &status)
@@ -94,6 +154,36 @@ func LeakyReluInPlace(input Tensor, negativeSlope float64) (status Status) {
 	return changed(op.LeakyReluInPlace(t0, negativeSlope))
 }
 
+// Logsigmoid applies the operation logsigmoid. Returns the logarithm of the sigmoid.
+func Logsigmoid(input Tensor) (status Tensor) {
+	defer protect("logsigmoid", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Logsigmoid(t0), t0)
+}
+
+// Mish applies the operation mish. Returns input * tanh(softplus(input)).
+func Mish(input Tensor) (status Tensor) {
+	defer protect("mish", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Mish(t0), t0)
+}
+
+// MishInPlace applies the operation mish_. Returns input * tanh(softplus(input)).
+func MishInPlace(input Tensor) (status Status) {
+	defer protect("mish_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.MishInPlace(t0))
+}
+
 // Prelu applies the operation prelu. Returns input where it is positive and weight*input elsewhere.
 func Prelu(input Tensor, weight Tensor, weightNumber float64) (status Tensor) {
 	defer protect("prelu", &status)
@@ -145,6 +235,46 @@ func Relu6InPlace(input Tensor) (status Status) {
 	return changed(op.Relu6InPlace(t0))
 }
 
+// Rrelu applies the operation rrelu. The input where it is positive, elsewhere a multiple of it: random between lower and upper in training, else their mean.
+func Rrelu(input Tensor, lower float64, upper float64, training bool) (status Tensor) {
+	defer protect("rrelu", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Rrelu(t0, lower, upper, training), t0)
+}
+
+// RreluInPlace applies the operation rrelu_. The input where it is positive, elsewhere a multiple of it: random between lower and upper in training, else their mean.
+func RreluInPlace(input Tensor, lower float64, upper float64, training bool) (status Status) {
+	defer protect("rrelu_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.RreluInPlace(t0, lower, upper, training))
+}
+
+// Selu applies the operation selu. Returns the self-normalising elu.
+func Selu(input Tensor) (status Tensor) {
+	defer protect("selu", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Selu(t0), t0)
+}
+
+// SeluInPlace applies the operation selu_. Returns the self-normalising elu.
+func SeluInPlace(input Tensor) (status Status) {
+	defer protect("selu_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.SeluInPlace(t0))
+}
+
 // Sigmoid applies the operation sigmoid. Returns 1 / (1 + exp(-input)).
 func Sigmoid(input Tensor) (status Tensor) {
 	defer protect("sigmoid", &status)
@@ -163,6 +293,36 @@ func SigmoidInPlace(input Tensor) (status Status) {
 	}
 	t0 := tensor(input)
 	return changed(op.SigmoidInPlace(t0))
+}
+
+// Silu applies the operation silu. Returns input * sigmoid(input).
+func Silu(input Tensor) (status Tensor) {
+	defer protect("silu", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Silu(t0), t0)
+}
+
+// SiluInPlace applies the operation silu_. Returns input * sigmoid(input).
+func SiluInPlace(input Tensor) (status Status) {
+	defer protect("silu_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.SiluInPlace(t0))
+}
+
+// Softplus applies the operation softplus. Returns log(1 + exp(beta*input)) / beta.
+func Softplus(input Tensor, beta float64, threshold float64) (status Tensor) {
+	defer protect("softplus", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Softplus(t0, beta, threshold), t0)
 }
 
 // Softshrink applies the operation softshrink. Returns input moved towards 0 by lambd.

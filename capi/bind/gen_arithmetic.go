@@ -68,6 +68,54 @@ func AddScaledInPlace(input Tensor, other Tensor, otherNumber float64, alpha flo
 	return changed(op.AddScaledInPlace(t0, t1, alpha))
 }
 
+// Addcdiv applies the operation addcdiv. Returns input + value*tensor1/tensor2.
+func Addcdiv(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Tensor) {
+	defer protect("addcdiv", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(tensor1, tensor1Number)
+	t2 := operand(tensor2, tensor2Number)
+	return result(op.Addcdiv(t0, t1, t2, value), t0, t1, t2)
+}
+
+// AddcdivInPlace applies the operation addcdiv_. Returns input + value*tensor1/tensor2.
+func AddcdivInPlace(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Status) {
+	defer protect("addcdiv_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(tensor1, tensor1Number)
+	t2 := operand(tensor2, tensor2Number)
+	return changed(op.AddcdivInPlace(t0, t1, t2, value))
+}
+
+// Addcmul applies the operation addcmul. Returns input + value*tensor1*tensor2.
+func Addcmul(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Tensor) {
+	defer protect("addcmul", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(tensor1, tensor1Number)
+	t2 := operand(tensor2, tensor2Number)
+	return result(op.Addcmul(t0, t1, t2, value), t0, t1, t2)
+}
+
+// AddcmulInPlace applies the operation addcmul_. Returns input + value*tensor1*tensor2.
+func AddcmulInPlace(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Status) {
+	defer protect("addcmul_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(tensor1, tensor1Number)
+	t2 := operand(tensor2, tensor2Number)
+	return changed(op.AddcmulInPlace(t0, t1, t2, value))
+}
+
 // Div applies the operation div. Returns input / other, of integers too as floats.
 func Div(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("div", &status)
@@ -88,6 +136,184 @@ func DivInPlace(input Tensor, other Tensor, otherNumber float64) (status Status)
 	t0 := tensor(input)
 	t1 := operand(other, otherNumber)
 	return changed(op.DivInPlace(t0, t1))
+}
+
+// FloatPower applies the operation float_power. input to the power exponent, computed and returned in float64. A negative number to the power of a fraction is NaN.
+func FloatPower(input Tensor, exponent Tensor, exponentNumber float64) (status Tensor) {
+	defer protect("float_power", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(exponent, exponentNumber)
+	return result(op.FloatPower(t0, t1), t0, t1)
+}
+
+// FloatPowerInPlace applies the operation float_power_. input to the power exponent, computed and returned in float64. A negative number to the power of a fraction is NaN.
+func FloatPowerInPlace(input Tensor, exponent Tensor, exponentNumber float64) (status Status) {
+	defer protect("float_power_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(exponent, exponentNumber)
+	return changed(op.FloatPowerInPlace(t0, t1))
+}
+
+// FloorDivide applies the operation floor_divide. Returns the quotient rounded towards minus infinity.
+func FloorDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("floor_divide", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.FloorDivide(t0, t1), t0, t1)
+}
+
+// FloorDivideInPlace applies the operation floor_divide_. Returns the quotient rounded towards minus infinity.
+func FloorDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("floor_divide_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.FloorDivideInPlace(t0, t1))
+}
+
+// Fmod applies the operation fmod. Returns the remainder with the sign of input.
+func Fmod(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("fmod", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Fmod(t0, t1), t0, t1)
+}
+
+// FmodInPlace applies the operation fmod_. Returns the remainder with the sign of input.
+func FmodInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("fmod_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.FmodInPlace(t0, t1))
+}
+
+// Gcd applies the operation gcd. Returns the greatest common divisor of integers.
+func Gcd(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("gcd", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Gcd(t0, t1), t0, t1)
+}
+
+// GcdInPlace applies the operation gcd_. Returns the greatest common divisor of integers.
+func GcdInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("gcd_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.GcdInPlace(t0, t1))
+}
+
+// Heaviside applies the operation heaviside. 0 where the input is negative, values where it is 0, and 1 elsewhere.
+func Heaviside(input Tensor, values Tensor) (status Tensor) {
+	defer protect("heaviside", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(values)
+	return result(op.Heaviside(t0, t1), t0, t1)
+}
+
+// HeavisideInPlace applies the operation heaviside_. 0 where the input is negative, values where it is 0, and 1 elsewhere.
+func HeavisideInPlace(input Tensor, values Tensor) (status Status) {
+	defer protect("heaviside_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(values)
+	return changed(op.HeavisideInPlace(t0, t1))
+}
+
+// Lcm applies the operation lcm. The least common multiples of integers; 0 where one of them is 0.
+func Lcm(input Tensor, other Tensor) (status Tensor) {
+	defer protect("lcm", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.LCM(t0, t1), t0, t1)
+}
+
+// LcmInPlace applies the operation lcm_. The least common multiples of integers; 0 where one of them is 0.
+func LcmInPlace(input Tensor, other Tensor) (status Status) {
+	defer protect("lcm_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return changed(op.LCMInPlace(t0, t1))
+}
+
+// Ldexp applies the operation ldexp. input * 2^other; of integers too as floats.
+func Ldexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("ldexp", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Ldexp(t0, t1), t0, t1)
+}
+
+// LdexpInPlace applies the operation ldexp_. input * 2^other; of integers too as floats.
+func LdexpInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("ldexp_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.LdexpInPlace(t0, t1))
+}
+
+// Lerp applies the operation lerp. Returns input + weight*(end - input).
+func Lerp(input Tensor, end Tensor, endNumber float64, weight Tensor, weightNumber float64) (status Tensor) {
+	defer protect("lerp", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(end, endNumber)
+	t2 := operand(weight, weightNumber)
+	return result(op.Lerp(t0, t1, t2), t0, t1, t2)
+}
+
+// LerpInPlace applies the operation lerp_. Returns input + weight*(end - input).
+func LerpInPlace(input Tensor, end Tensor, endNumber float64, weight Tensor, weightNumber float64) (status Status) {
+	defer protect("lerp_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(end, endNumber)
+	t2 := operand(weight, weightNumber)
+	return changed(op.LerpInPlace(t0, t1, t2))
 }
 
 // Mul applies the operation mul. Returns input * other.
@@ -132,6 +358,28 @@ func NegInPlace(input Tensor) (status Status) {
 	return changed(op.NegInPlace(t0))
 }
 
+// Pow applies the operation pow. Returns input to the power other.
+func Pow(input Tensor, inputNumber float64, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("pow", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := operand(input, inputNumber)
+	t1 := operand(other, otherNumber)
+	return result(op.Pow(t0, t1), t0, t1)
+}
+
+// PowInPlace applies the operation pow_. Returns input to the power other.
+func PowInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("pow_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.PowInPlace(t0, t1))
+}
+
 // Reciprocal applies the operation reciprocal. Returns 1 / input.
 func Reciprocal(input Tensor) (status Tensor) {
 	defer protect("reciprocal", &status)
@@ -150,6 +398,48 @@ func ReciprocalInPlace(input Tensor) (status Status) {
 	}
 	t0 := tensor(input)
 	return changed(op.ReciprocalInPlace(t0))
+}
+
+// Remainder applies the operation remainder. Returns the remainder with the sign of other.
+func Remainder(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("remainder", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Remainder(t0, t1), t0, t1)
+}
+
+// RemainderInPlace applies the operation remainder_. Returns the remainder with the sign of other.
+func RemainderInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("remainder_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.RemainderInPlace(t0, t1))
+}
+
+// Sgn applies the operation sgn. -1, 0 or 1 by the sign: another name of sign.
+func Sgn(input Tensor) (status Tensor) {
+	defer protect("sgn", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Sign(t0), t0)
+}
+
+// SgnInPlace applies the operation sgn_. -1, 0 or 1 by the sign: another name of sign.
+func SgnInPlace(input Tensor) (status Status) {
+	defer protect("sgn_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.SignInPlace(t0))
 }
 
 // Sign applies the operation sign. Returns -1, 0 or 1 by the sign.
@@ -212,4 +502,48 @@ func SubInPlace(input Tensor, other Tensor, otherNumber float64) (status Status)
 	t0 := tensor(input)
 	t1 := operand(other, otherNumber)
 	return changed(op.SubInPlace(t0, t1))
+}
+
+// TrueDivide applies the operation true_divide. input / other, of integers too as floats: another name of div.
+func TrueDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("true_divide", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Div(t0, t1), t0, t1)
+}
+
+// TrueDivideInPlace applies the operation true_divide_. input / other, of integers too as floats: another name of div.
+func TrueDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("true_divide_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.DivInPlace(t0, t1))
+}
+
+// TruncDivide applies the operation trunc_divide. Returns the quotient rounded towards zero.
+func TruncDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("trunc_divide", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.TruncDivide(t0, t1), t0, t1)
+}
+
+// TruncDivideInPlace applies the operation trunc_divide_. Returns the quotient rounded towards zero.
+func TruncDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
+	defer protect("trunc_divide_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return changed(op.TruncDivideInPlace(t0, t1))
 }

@@ -15,6 +15,30 @@ func Allclose(input Tensor, other Tensor, rtol float64, atol float64, equalNan b
 	return result(op.AllClose(t0, t1, rtol, atol, equalNan), t0, t1)
 }
 
+// Clamp applies the operation clamp. Returns input limited to [min, max].
+func Clamp(input Tensor, minArg Tensor, minArgNumber float64, maxArg Tensor, maxArgNumber float64) (status Tensor) {
+	defer protect("clamp", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operandOrNil(minArg, minArgNumber)
+	t2 := operandOrNil(maxArg, maxArgNumber)
+	return result(op.Clamp(t0, t1, t2), t0, t1, t2)
+}
+
+// ClampInPlace applies the operation clamp_. Returns input limited to [min, max].
+func ClampInPlace(input Tensor, minArg Tensor, minArgNumber float64, maxArg Tensor, maxArgNumber float64) (status Status) {
+	defer protect("clamp_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operandOrNil(minArg, minArgNumber)
+	t2 := operandOrNil(maxArg, maxArgNumber)
+	return changed(op.ClampInPlace(t0, t1, t2))
+}
+
 // Eq applies the operation eq. Returns whether input equals other.
 func Eq(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("eq", &status)
@@ -46,6 +70,28 @@ func Equal(input Tensor, other Tensor) (status Tensor) {
 	t0 := tensor(input)
 	t1 := tensor(other)
 	return result(op.Equal(t0, t1), t0, t1)
+}
+
+// Fmax applies the operation fmax. Returns the larger of both, or the one that is not NaN.
+func Fmax(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("fmax", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Fmax(t0, t1), t0, t1)
+}
+
+// Fmin applies the operation fmin. Returns the smaller of both, or the one that is not NaN.
+func Fmin(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("fmin", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Fmin(t0, t1), t0, t1)
 }
 
 // Ge applies the operation ge. Returns whether input >= other.
@@ -186,6 +232,28 @@ func LtInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) 
 	t0 := tensor(input)
 	t1 := operand(other, otherNumber)
 	return changed(op.LtInPlace(t0, t1))
+}
+
+// Maximum applies the operation maximum. Returns the larger of both, NaN if either is.
+func Maximum(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("maximum", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Maximum(t0, t1), t0, t1)
+}
+
+// Minimum applies the operation minimum. Returns the smaller of both, NaN if either is.
+func Minimum(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("minimum", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(other, otherNumber)
+	return result(op.Minimum(t0, t1), t0, t1)
 }
 
 // Ne applies the operation ne. Returns whether input differs from other.

@@ -4,6 +4,16 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// Col2im applies the operation col2im. Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W].
+func Col2im(input Tensor, outputSize Ints, outputSizeLen int64, kernelSize Ints, kernelSizeLen int64, dilation Ints, dilationLen int64, padding Ints, paddingLen int64, stride Ints, strideLen int64) (status Tensor) {
+	defer protect("col2im", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Col2Im(t0, ints(outputSize, outputSizeLen), ints(kernelSize, kernelSizeLen), op.PatchOptions{Dilation: ints(dilation, dilationLen), Padding: ints(padding, paddingLen), Stride: ints(stride, strideLen)}), t0)
+}
+
 // Conv1d applies the operation conv1d. Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, L] or [C, L], weight [O, C/groups, K].
 func Conv1d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, groups int64, same bool) (status Tensor) {
 	defer protect("conv1d", &status)
@@ -74,4 +84,14 @@ func ConvTranspose3d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 	t1 := tensor(weight)
 	t2 := tensorOrNil(bias)
 	return result(op.ConvTranspose3d(t0, t1, t2, op.ConvTransposeOptions{Stride: ints(stride, strideLen), Padding: ints(padding, paddingLen), OutputPadding: ints(outputPadding, outputPaddingLen), Groups: int(groups), Dilation: ints(dilation, dilationLen)}), t0, t1, t2)
+}
+
+// Im2col applies the operation im2col. The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L].
+func Im2col(input Tensor, kernelSize Ints, kernelSizeLen int64, dilation Ints, dilationLen int64, padding Ints, paddingLen int64, stride Ints, strideLen int64) (status Tensor) {
+	defer protect("im2col", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Im2Col(t0, ints(kernelSize, kernelSizeLen), op.PatchOptions{Dilation: ints(dilation, dilationLen), Padding: ints(padding, paddingLen), Stride: ints(stride, strideLen)}), t0)
 }

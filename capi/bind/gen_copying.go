@@ -4,6 +4,16 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// Clone applies the operation clone. A contiguous copy.
+func Clone(input Tensor) (status Tensor) {
+	defer protect("clone", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Clone(t0), t0)
+}
+
 // CopyInPlace applies the operation copy_. The tensor with its elements set to those of another, broadcast and converted.
 func CopyInPlace(input Tensor, src Tensor) (status Status) {
 	defer protect("copy_", &status)

@@ -4,6 +4,17 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// DiagonalScatter applies the operation diagonal_scatter. A copy with a diagonal replaced.
+func DiagonalScatter(input Tensor, src Tensor, offset int64, dim1 int64, dim2 int64) (status Tensor) {
+	defer protect("diagonal_scatter", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(src)
+	return result(op.DiagonalScatter(t0, t1, int(offset), int(dim1), int(dim2)), t0, t1)
+}
+
 // Embedding applies the operation embedding. The rows of a matrix at indices.
 func Embedding(input Tensor, weight Tensor, paddingIdx int64, hasPaddingIdx bool, scaleGradByFreq bool) (status Tensor) {
 	defer protect("embedding", &status)
@@ -13,6 +24,41 @@ func Embedding(input Tensor, weight Tensor, paddingIdx int64, hasPaddingIdx bool
 	t0 := tensor(input)
 	t1 := tensor(weight)
 	return result(op.Embedding(t0, t1, op.EmbeddingOptions{PaddingIdx: optional(int(paddingIdx), hasPaddingIdx), ScaleGradByFreq: scaleGradByFreq}), t0, t1)
+}
+
+// EmbeddingBag applies the operation embedding_bag. Rows of a matrix combined by bags of indices.
+func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq bool, mode string, perSampleWeights Tensor, includeLastOffset bool, paddingIdx int64, hasPaddingIdx bool) (status Tensor) {
+	defer protect("embedding_bag", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(weight)
+	t2 := tensorOrNil(offsets)
+	t5 := tensorOrNil(perSampleWeights)
+	return result(op.EmbeddingBag(t0, t1, op.EmbeddingBagOptions{Offsets: t2, ScaleGradByFreq: scaleGradByFreq, Mode: mode, PerSampleWeights: t5, IncludeLastOffset: includeLastOffset, PaddingIdx: optional(int(paddingIdx), hasPaddingIdx)}), t0, t1, t2, t5)
+}
+
+// EmbeddingRenormInPlace applies the operation embedding_renorm_. A matrix whose rows at indices are scaled down to a norm.
+func EmbeddingRenormInPlace(input Tensor, indices Tensor, maxNorm float64, normType float64) (status Status) {
+	defer protect("embedding_renorm_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(indices)
+	return changed(op.EmbeddingRenormInPlace(t0, t1, maxNorm, normType))
+}
+
+// Gather applies the operation gather. The elements that indices name in one dimension.
+func Gather(input Tensor, dim int64, index Tensor) (status Tensor) {
+	defer protect("gather", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	return result(op.Gather(t0, int(dim), t2), t0, t2)
 }
 
 // Index applies the operation index. The elements that index tensors and masks name.
@@ -25,6 +71,78 @@ func Index(input Tensor, indices Tensors, indicesLen int64) (status Tensor) {
 	t1 := tensors(indices, indicesLen)
 	defer using(t1...)()
 	return result(op.IndexTensors(t0, t1), t0)
+}
+
+// IndexAdd applies the operation index_add. Parts added to those at the indices of a dimension.
+func IndexAdd(input Tensor, dim int64, index Tensor, source Tensor, alpha float64) (status Tensor) {
+	defer protect("index_add", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(source)
+	return result(op.IndexAddScaled(t0, int(dim), t2, t3, alpha), t0, t2, t3)
+}
+
+// IndexAddInPlace applies the operation index_add_. Parts added to those at the indices of a dimension.
+func IndexAddInPlace(input Tensor, dim int64, index Tensor, source Tensor, alpha float64) (status Status) {
+	defer protect("index_add_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(source)
+	return changed(op.IndexAddScaledInPlace(t0, int(dim), t2, t3, alpha))
+}
+
+// IndexCopy applies the operation index_copy. Parts at the indices of a dimension replaced.
+func IndexCopy(input Tensor, dim int64, index Tensor, source Tensor) (status Tensor) {
+	defer protect("index_copy", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(source)
+	return result(op.IndexCopy(t0, int(dim), t2, t3), t0, t2, t3)
+}
+
+// IndexCopyInPlace applies the operation index_copy_. Parts at the indices of a dimension replaced.
+func IndexCopyInPlace(input Tensor, dim int64, index Tensor, source Tensor) (status Status) {
+	defer protect("index_copy_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(source)
+	return changed(op.IndexCopyInPlace(t0, int(dim), t2, t3))
+}
+
+// IndexFill applies the operation index_fill. Parts at the indices of a dimension set to a value.
+func IndexFill(input Tensor, dim int64, index Tensor, value Tensor, valueNumber float64) (status Tensor) {
+	defer protect("index_fill", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := operand(value, valueNumber)
+	return result(op.IndexFill(t0, int(dim), t2, t3), t0, t2, t3)
+}
+
+// IndexFillInPlace applies the operation index_fill_. Parts at the indices of a dimension set to a value.
+func IndexFillInPlace(input Tensor, dim int64, index Tensor, value Tensor, valueNumber float64) (status Status) {
+	defer protect("index_fill_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := operand(value, valueNumber)
+	return changed(op.IndexFillInPlace(t0, int(dim), t2, t3))
 }
 
 // IndexPut applies the operation index_put. Values written or added to the elements that index tensors and masks name.
@@ -51,6 +169,65 @@ func IndexPutInPlace(input Tensor, indices Tensors, indicesLen int64, values Ten
 	t1 := tensors(indices, indicesLen)
 	defer using(t1...)()
 	return changed(op.IndexPutInPlace(t0, t1, t2, accumulate))
+}
+
+// IndexReduce applies the operation index_reduce. Parts of a dimension combined with others.
+func IndexReduce(input Tensor, dim int64, index Tensor, source Tensor, reduce string, includeSelf bool) (status Tensor) {
+	defer protect("index_reduce", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(source)
+	return result(op.IndexReduce(t0, int(dim), t2, t3, reduce, includeSelf), t0, t2, t3)
+}
+
+// IndexReduceInPlace applies the operation index_reduce_. Parts of a dimension combined with others.
+func IndexReduceInPlace(input Tensor, dim int64, index Tensor, source Tensor, reduce string, includeSelf bool) (status Status) {
+	defer protect("index_reduce_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(source)
+	return changed(op.IndexReduceInPlace(t0, int(dim), t2, t3, reduce, includeSelf))
+}
+
+// IndexSelect applies the operation index_select. The parts at the indices of a dimension.
+func IndexSelect(input Tensor, dim int64, index Tensor) (status Tensor) {
+	defer protect("index_select", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	return result(op.IndexSelect(t0, int(dim), t2), t0, t2)
+}
+
+// MaskedFill applies the operation masked_fill. Returns input with value where mask is true.
+func MaskedFill(input Tensor, mask Tensor, maskNumber float64, value Tensor, valueNumber float64) (status Tensor) {
+	defer protect("masked_fill", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(mask, maskNumber)
+	t2 := operand(value, valueNumber)
+	return result(op.MaskedFill(t0, t1, t2), t0, t1, t2)
+}
+
+// MaskedFillInPlace applies the operation masked_fill_. Returns input with value where mask is true.
+func MaskedFillInPlace(input Tensor, mask Tensor, maskNumber float64, value Tensor, valueNumber float64) (status Status) {
+	defer protect("masked_fill_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := operand(mask, maskNumber)
+	t2 := operand(value, valueNumber)
+	return changed(op.MaskedFillInPlace(t0, t1, t2))
 }
 
 // MaskedScatter applies the operation masked_scatter. The elements where a mask is true replaced, in order.
@@ -86,4 +263,176 @@ func MaskedSelect(input Tensor, mask Tensor) (status Tensor) {
 	t1 := tensor(mask)
 	defer using(t0, t1)()
 	return result(op.MaskedSelect(t0, t1), t0, t1)
+}
+
+// Nonzero applies the operation nonzero. The coordinates of the elements that are not zero.
+//
+//plait:waits
+func Nonzero(input Tensor) (status Tensor) {
+	defer protect("nonzero", &status)
+	t0 := tensor(input)
+	defer using(t0)()
+	return result(op.NonZero(t0), t0)
+}
+
+// OneHot applies the operation one_hot. A vector with a one for each index.
+//
+//plait:waits
+func OneHot(input Tensor, numClasses int64) (status Tensor) {
+	defer protect("one_hot", &status)
+	t0 := tensor(input)
+	defer using(t0)()
+	return result(op.OneHot(t0, int(numClasses)), t0)
+}
+
+// Put applies the operation put. A copy with elements, taken as flat, replaced.
+func Put(input Tensor, index Tensor, source Tensor, accumulate bool) (status Tensor) {
+	defer protect("put", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(index)
+	t2 := tensor(source)
+	return result(op.Put(t0, t1, t2, accumulate), t0, t1, t2)
+}
+
+// PutInPlace applies the operation put_. The tensor with elements at indices, as if it were flat, replaced.
+func PutInPlace(input Tensor, index Tensor, source Tensor, accumulate bool) (status Status) {
+	defer protect("put_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(index)
+	t2 := tensor(source)
+	return changed(op.PutInPlace(t0, t1, t2, accumulate))
+}
+
+// Scatter applies the operation scatter. Values written to where indices say in one dimension.
+func Scatter(input Tensor, dim int64, index Tensor, src Tensor, srcNumber float64) (status Tensor) {
+	defer protect("scatter", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := operand(src, srcNumber)
+	return result(op.Scatter(t0, int(dim), t2, t3), t0, t2, t3)
+}
+
+// ScatterInPlace applies the operation scatter_. Values written to where indices say in one dimension.
+func ScatterInPlace(input Tensor, dim int64, index Tensor, src Tensor, srcNumber float64) (status Status) {
+	defer protect("scatter_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := operand(src, srcNumber)
+	return changed(op.ScatterInPlace(t0, int(dim), t2, t3))
+}
+
+// ScatterAdd applies the operation scatter_add. Values added to where indices say in one dimension.
+func ScatterAdd(input Tensor, dim int64, index Tensor, src Tensor) (status Tensor) {
+	defer protect("scatter_add", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(src)
+	return result(op.ScatterAdd(t0, int(dim), t2, t3), t0, t2, t3)
+}
+
+// ScatterAddInPlace applies the operation scatter_add_. Values added to where indices say in one dimension.
+func ScatterAddInPlace(input Tensor, dim int64, index Tensor, src Tensor) (status Status) {
+	defer protect("scatter_add_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(src)
+	return changed(op.ScatterAddInPlace(t0, int(dim), t2, t3))
+}
+
+// ScatterReduce applies the operation scatter_reduce. Values combined with the elements that indices name in one dimension.
+func ScatterReduce(input Tensor, dim int64, index Tensor, src Tensor, reduce string, includeSelf bool) (status Tensor) {
+	defer protect("scatter_reduce", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(src)
+	return result(op.ScatterReduce(t0, int(dim), t2, t3, reduce, includeSelf), t0, t2, t3)
+}
+
+// ScatterReduceInPlace applies the operation scatter_reduce_. Values combined with the elements that indices name in one dimension.
+func ScatterReduceInPlace(input Tensor, dim int64, index Tensor, src Tensor, reduce string, includeSelf bool) (status Status) {
+	defer protect("scatter_reduce_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t2 := tensor(index)
+	t3 := tensor(src)
+	return changed(op.ScatterReduceInPlace(t0, int(dim), t2, t3, reduce, includeSelf))
+}
+
+// SelectScatter applies the operation select_scatter. A copy with one index of a dimension replaced.
+func SelectScatter(input Tensor, src Tensor, dim int64, index int64) (status Tensor) {
+	defer protect("select_scatter", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(src)
+	return result(op.SelectScatter(t0, t1, int(dim), int(index)), t0, t1)
+}
+
+// SliceScatter applies the operation slice_scatter. A copy with a slice of a dimension replaced.
+func SliceScatter(input Tensor, src Tensor, dim int64, start int64, end int64, step int64) (status Tensor) {
+	defer protect("slice_scatter", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(src)
+	return result(op.SliceScatter(t0, t1, int(dim), int(start), int(end), int(step)), t0, t1)
+}
+
+// Take applies the operation take. The elements at indices of the tensor as if it were flat.
+func Take(input Tensor, index Tensor) (status Tensor) {
+	defer protect("take", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(index)
+	return result(op.Take(t0, t1), t0, t1)
+}
+
+// TakeAlongDim applies the operation take_along_dim. The elements that indices name in one dimension; other dimensions broadcast.
+func TakeAlongDim(input Tensor, indices Tensor, dim int64, hasDim bool) (status Tensor) {
+	defer protect("take_along_dim", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(indices)
+	return result(op.TakeAlongDim(t0, t1, optional(int(dim), hasDim)), t0, t1)
+}
+
+// Where applies the operation where. Returns input where condition is true and other elsewhere.
+func Where(condition Tensor, input Tensor, inputNumber float64, other Tensor, otherNumber float64) (status Tensor) {
+	defer protect("where", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(condition)
+	t1 := operand(input, inputNumber)
+	t2 := operand(other, otherNumber)
+	return result(op.Where(t0, t1, t2), t0, t1, t2)
 }

@@ -4,6 +4,37 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// AffineGrid applies the operation affine_grid. The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.
+func AffineGrid(theta Tensor, size Ints, sizeLen int64, alignCorners bool) (status Tensor) {
+	defer protect("affine_grid", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(theta)
+	return result(op.AffineGrid(t0, ints(size, sizeLen), alignCorners), t0)
+}
+
+// ChannelShuffle applies the operation channel_shuffle. The input, [N, C, ...], with the channels of its groups interleaved.
+func ChannelShuffle(input Tensor, groups int64) (status Tensor) {
+	defer protect("channel_shuffle", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.ChannelShuffle(t0, int(groups)), t0)
+}
+
+// GridSample applies the operation grid_sample. The values of an image or a volume at given places.
+func GridSample(input Tensor, grid Tensor, mode string, paddingMode string, alignCorners bool) (status Tensor) {
+	defer protect("grid_sample", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(grid)
+	return result(op.GridSample(t0, t1, op.GridSampleOptions{Mode: mode, PaddingMode: paddingMode, AlignCorners: alignCorners}), t0, t1)
+}
+
 // Interpolate applies the operation interpolate. The input, [N, C, spatial...], resampled to other spatial sizes.
 func Interpolate(input Tensor, size Ints, sizeLen int64, scaleFactor Floats, scaleFactorLen int64, mode string, alignCorners bool, recomputeScaleFactor bool) (status Tensor) {
 	defer protect("interpolate", &status)
@@ -12,4 +43,24 @@ func Interpolate(input Tensor, size Ints, sizeLen int64, scaleFactor Floats, sca
 	}
 	t0 := tensor(input)
 	return result(op.Interpolate(t0, op.InterpolateOptions{Size: ints(size, sizeLen), ScaleFactor: floats(scaleFactor, scaleFactorLen), Mode: mode, AlignCorners: alignCorners, RecomputeScaleFactor: recomputeScaleFactor}), t0)
+}
+
+// PixelShuffle applies the operation pixel_shuffle. The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
+func PixelShuffle(input Tensor, upscaleFactor int64) (status Tensor) {
+	defer protect("pixel_shuffle", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.PixelShuffle(t0, int(upscaleFactor)), t0)
+}
+
+// PixelUnshuffle applies the operation pixel_unshuffle. The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W].
+func PixelUnshuffle(input Tensor, downscaleFactor int64) (status Tensor) {
+	defer protect("pixel_unshuffle", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.PixelUnshuffle(t0, int(downscaleFactor)), t0)
 }

@@ -4,6 +4,15 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// BlockDiag applies the operation block_diag. Matrices along the diagonal of one.
+func BlockDiag(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
+	defer protect("block_diag", &status)
+	if crowded() {
+		return Busy
+	}
+	return result(op.BlockDiag(tensors(tensorsArg, tensorsArgLen)))
+}
+
 // CartesianProd applies the operation cartesian_prod. The combinations of elements of vectors.
 func CartesianProd(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 	defer protect("cartesian_prod", &status)
@@ -29,6 +38,16 @@ func ColumnStack(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 		return Busy
 	}
 	return result(op.ColumnStack(tensors(tensorsArg, tensorsArgLen)))
+}
+
+// Combinations applies the operation combinations. All choices of some elements of a vector.
+func Combinations(input Tensor, r int64, withReplacement bool) (status Tensor) {
+	defer protect("combinations", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Combinations(t0, int(r), withReplacement), t0)
 }
 
 // Dstack applies the operation dstack. The tensors joined along the third dimension.

@@ -4,6 +4,17 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
+// Cross applies the operation cross. The cross products of vectors of size 3.
+func Cross(input Tensor, other Tensor, dim int64) (status Tensor) {
+	defer protect("cross", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.Cross(t0, t1, int(dim)), t0, t1)
+}
+
 // LinalgCholesky applies the operation linalg_cholesky. The triangular factors of symmetric positive definite matrices.
 func LinalgCholesky(input Tensor, upper bool) (status Tensor) {
 	defer protect("linalg_cholesky", &status)
@@ -175,4 +186,24 @@ func LuUnpack(LUData Tensor, LUPivots Tensor, out TensorsOut) (status Status) {
 	t1 := tensor(LUPivots)
 	r0, r1, r2 := op.LUUnpack(t0, t1)
 	return results(out, r0, r1, r2)
+}
+
+// Trace applies the operation trace. The sum of the diagonal of a matrix.
+func Trace(input Tensor) (status Tensor) {
+	defer protect("trace", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Trace(t0), t0)
+}
+
+// Vander applies the operation vander. The powers of a vector's elements.
+func Vander(x Tensor, N int64, increasing bool) (status Tensor) {
+	defer protect("vander", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(x)
+	return result(op.Vander(t0, int(N), increasing), t0)
 }

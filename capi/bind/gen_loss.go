@@ -41,17 +41,6 @@ func CosineEmbeddingLoss(input1 Tensor, input2 Tensor, input2Number float64, tar
 	return result(op.CosineEmbeddingLoss(t0, t1, t2, margin, reduction), t0, t1, t2)
 }
 
-// CosineSimilarity applies the operation cosine_similarity. The inner products along a dimension over the products of the norms.
-func CosineSimilarity(x1 Tensor, x2 Tensor, dim int64, eps float64) (status Tensor) {
-	defer protect("cosine_similarity", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(x1)
-	t1 := tensor(x2)
-	return result(op.CosineSimilarity(t0, t1, int(dim), eps), t0, t1)
-}
-
 // CrossEntropy applies the operation cross_entropy. The cross entropy of softmax(input) along dimension 1 relative to class indices or probabilities.
 func CrossEntropy(input Tensor, target Tensor, weight Tensor, ignoreIndex int64, hasIgnoreIndex bool, reduction string, labelSmoothing float64) (status Tensor) {
 	defer protect("cross_entropy", &status)
@@ -199,27 +188,6 @@ func NllLoss(input Tensor, target Tensor, weight Tensor, ignoreIndex int64, hasI
 	t1 := tensor(target)
 	t2 := tensorOrNil(weight)
 	return result(op.NLLLoss(t0, t1, op.CrossEntropyOptions{Weight: t2, IgnoreIndex: optional(int(ignoreIndex), hasIgnoreIndex), Reduction: reduction}), t0, t1, t2)
-}
-
-// Normalize applies the operation normalize. The input divided by its p-norm along a dimension.
-func Normalize(input Tensor, p float64, dim int64, eps float64) (status Tensor) {
-	defer protect("normalize", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	return result(op.Normalize(t0, p, int(dim), eps), t0)
-}
-
-// PairwiseDistance applies the operation pairwise_distance. The p-norm of x1 - x2 + eps along the last dimension.
-func PairwiseDistance(x1 Tensor, x2 Tensor, p float64, eps float64, keepdim bool) (status Tensor) {
-	defer protect("pairwise_distance", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(x1)
-	t1 := tensor(x2)
-	return result(op.PairwiseDistance(t0, t1, p, eps, keepdim), t0, t1)
 }
 
 // PoissonNllLoss applies the operation poisson_nll_loss. The negative log likelihood of the target under a Poisson distribution.

@@ -148,6 +148,15 @@ func Bmm(input Tensor, mat2 Tensor) (status Tensor) {
 	return result(op.BMM(t0, t1), t0, t1)
 }
 
+// ChainMatmul applies the operation chain_matmul. The product of several matrices, in the cheapest order.
+func ChainMatmul(matrices Tensors, matricesLen int64) (status Tensor) {
+	defer protect("chain_matmul", &status)
+	if crowded() {
+		return Busy
+	}
+	return result(op.MultiDot(tensors(matrices, matricesLen)))
+}
+
 // Dot applies the operation dot. The sum of the products of the elements of two vectors.
 func Dot(input Tensor, tensorArg Tensor) (status Tensor) {
 	defer protect("dot", &status)
@@ -157,6 +166,37 @@ func Dot(input Tensor, tensorArg Tensor) (status Tensor) {
 	t0 := tensor(input)
 	t1 := tensor(tensorArg)
 	return result(op.Dot(t0, t1), t0, t1)
+}
+
+// Einsum applies the operation einsum. Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result has the dimensions of the ellipsis, then the letters that appear once, sorted.
+func Einsum(equation string, operands Tensors, operandsLen int64) (status Tensor) {
+	defer protect("einsum", &status)
+	if crowded() {
+		return Busy
+	}
+	return result(op.Einsum(equation, tensors(operands, operandsLen)...))
+}
+
+// Inner applies the operation inner. The sum of products over the last dimensions.
+func Inner(input Tensor, other Tensor) (status Tensor) {
+	defer protect("inner", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.Inner(t0, t1), t0, t1)
+}
+
+// Kron applies the operation kron. The Kronecker product.
+func Kron(input Tensor, other Tensor) (status Tensor) {
+	defer protect("kron", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.Kron(t0, t1), t0, t1)
 }
 
 // Linear applies the operation linear. input @ weight.T + bias, for an input [*, in], a weight [out, in] and a bias [out].
@@ -182,6 +222,16 @@ func Matmul(input Tensor, other Tensor) (status Tensor) {
 	return result(op.MatMul(t0, t1), t0, t1)
 }
 
+// MatrixPower applies the operation matrix_power. The product of a square matrix with itself, n times.
+func MatrixPower(input Tensor, n int64) (status Tensor) {
+	defer protect("matrix_power", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.MatrixPower(t0, int(n)), t0)
+}
+
 // Mm applies the operation mm. The product of two matrices, [M, K] and [K, N]: [M, N].
 func Mm(input Tensor, mat2 Tensor) (status Tensor) {
 	defer protect("mm", &status)
@@ -193,6 +243,15 @@ func Mm(input Tensor, mat2 Tensor) (status Tensor) {
 	return result(op.MM(t0, t1), t0, t1)
 }
 
+// MultiDot applies the operation multi_dot. The product of several matrices, in the cheapest order.
+func MultiDot(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
+	defer protect("multi_dot", &status)
+	if crowded() {
+		return Busy
+	}
+	return result(op.MultiDot(tensors(tensorsArg, tensorsArgLen)))
+}
+
 // Mv applies the operation mv. The product of a matrix and a vector, [M, K] and [K]: [M].
 func Mv(input Tensor, vec Tensor) (status Tensor) {
 	defer protect("mv", &status)
@@ -202,4 +261,37 @@ func Mv(input Tensor, vec Tensor) (status Tensor) {
 	t0 := tensor(input)
 	t1 := tensor(vec)
 	return result(op.MV(t0, t1), t0, t1)
+}
+
+// Outer applies the operation outer. The products of every element of one vector with every one of another.
+func Outer(input Tensor, vec2 Tensor) (status Tensor) {
+	defer protect("outer", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(vec2)
+	return result(op.Outer(t0, t1), t0, t1)
+}
+
+// Tensordot applies the operation tensordot. The sum of products over pairs of dimensions.
+func Tensordot(input Tensor, other Tensor, dimsSelf Ints, dimsSelfLen int64, dimsOther Ints, dimsOtherLen int64) (status Tensor) {
+	defer protect("tensordot", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.TensorDot(t0, t1, ints(dimsSelf, dimsSelfLen), ints(dimsOther, dimsOtherLen)), t0, t1)
+}
+
+// Vdot applies the operation vdot. The sum of the products of the elements of two vectors of one size: another name of dot.
+func Vdot(input Tensor, other Tensor) (status Tensor) {
+	defer protect("vdot", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(other)
+	return result(op.Dot(t0, t1), t0, t1)
 }

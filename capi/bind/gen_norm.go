@@ -66,6 +66,36 @@ func LocalResponseNorm(input Tensor, size int64, alpha float64, beta float64, k 
 	return result(op.LocalResponseNorm(t0, int(size), alpha, beta, k), t0)
 }
 
+// Normalize applies the operation normalize. The input divided by its p-norm along a dimension.
+func Normalize(input Tensor, p float64, dim int64, eps float64) (status Tensor) {
+	defer protect("normalize", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Normalize(t0, p, int(dim), eps), t0)
+}
+
+// Renorm applies the operation renorm. The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm scaled down to it.
+func Renorm(input Tensor, p float64, dim int64, maxnorm float64) (status Tensor) {
+	defer protect("renorm", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.Renorm(t0, p, int(dim), maxnorm), t0)
+}
+
+// RenormInPlace applies the operation renorm_. The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm scaled down to it.
+func RenormInPlace(input Tensor, p float64, dim int64, maxnorm float64) (status Status) {
+	defer protect("renorm_", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return changed(op.RenormInPlace(t0, p, int(dim), maxnorm))
+}
+
 // RmsNorm applies the operation rms_norm. The input, divided by the root of its mean square over its last dimensions.
 func RmsNorm(input Tensor, normalizedShape Ints, normalizedShapeLen int64, weight Tensor, eps float64) (status Tensor) {
 	defer protect("rms_norm", &status)

@@ -24,6 +24,16 @@ func DiagEmbed(input Tensor, offset int64, dim1 int64, dim2 int64) (status Tenso
 	return result(op.DiagEmbed(t0, int(offset), int(dim1), int(dim2)), t0)
 }
 
+// Diagflat applies the operation diagflat. The matrix with a tensor's elements on a diagonal.
+func Diagflat(input Tensor, offset int64) (status Tensor) {
+	defer protect("diagflat", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.DiagFlat(t0, int(offset)), t0)
+}
+
 // Flip applies the operation flip. A copy with the elements in reverse order along dimensions.
 func Flip(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 	defer protect("flip", &status)
@@ -52,16 +62,6 @@ func Flipud(input Tensor) (status Tensor) {
 	}
 	t0 := tensor(input)
 	return result(op.Flipud(t0), t0)
-}
-
-// OneHot applies the operation one_hot. A vector with a one for each index.
-//
-//plait:waits
-func OneHot(input Tensor, numClasses int64) (status Tensor) {
-	defer protect("one_hot", &status)
-	t0 := tensor(input)
-	defer using(t0)()
-	return result(op.OneHot(t0, int(numClasses)), t0)
 }
 
 // Repeat applies the operation repeat. The tensor repeated along its dimensions.

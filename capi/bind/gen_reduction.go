@@ -84,6 +84,17 @@ func Logsumexp(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tenso
 	return result(op.LogSumExp(t0, ints(dim, dimLen), keepdim), t0)
 }
 
+// Max applies the operation max. The largest elements along a dimension and their indices, the first of equal elements.
+func Max(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
+	defer protect("max", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	r0, r1 := op.Max(t0, int(dim), keepdim)
+	return results(out, r0, r1)
+}
+
 // Mean applies the operation mean. The mean over dimensions of a floating-point tensor. The mean of nothing is NaN.
 func Mean(input Tensor, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (status Tensor) {
 	defer protect("mean", &status)
@@ -92,6 +103,37 @@ func Mean(input Tensor, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (s
 	}
 	t0 := tensor(input)
 	return result(op.MeanWith(t0, ints(dim, dimLen), op.ReduceOptions{KeepDim: keepdim, DType: dtype(dtypeArg)}), t0)
+}
+
+// Min applies the operation min. The smallest elements along a dimension and their indices, the first of equal elements.
+func Min(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
+	defer protect("min", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	r0, r1 := op.Min(t0, int(dim), keepdim)
+	return results(out, r0, r1)
+}
+
+// Nanmean applies the operation nanmean. The mean of what is not NaN.
+func Nanmean(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
+	defer protect("nanmean", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.NanMean(t0, ints(dim, dimLen), keepdim), t0)
+}
+
+// Nansum applies the operation nansum. The sum of what is not NaN.
+func Nansum(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
+	defer protect("nansum", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.NanSum(t0, ints(dim, dimLen), keepdim), t0)
 }
 
 // Norm applies the operation norm. The p-norm over dimensions of a floating-point tensor, as vector_norm.

@@ -66,6 +66,29 @@ func CumsumInPlace(input Tensor, dim int64) (status Status) {
 	return changed(op.CumSumInPlace(t0, int(dim)))
 }
 
+// CumulativeTrapezoid applies the operation cumulative_trapezoid. The running integrals along a dimension by the trapezoidal rule.
+func CumulativeTrapezoid(y Tensor, x Tensor, dx float64, dim int64) (status Tensor) {
+	defer protect("cumulative_trapezoid", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(y)
+	t1 := tensorOrNil(x)
+	return result(op.CumulativeTrapezoid(t0, t1, dx, int(dim)), t0, t1)
+}
+
+// Diff applies the operation diff. The differences of neighbours along a dimension.
+func Diff(input Tensor, n int64, dim int64, prepend Tensor, append Tensor) (status Tensor) {
+	defer protect("diff", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t3 := tensorOrNil(prepend)
+	t4 := tensorOrNil(append)
+	return result(op.Diff(t0, int(n), int(dim), op.DiffOptions{Prepend: t3, Append: t4}), t0, t3, t4)
+}
+
 // Logcumsumexp applies the operation logcumsumexp. The running logarithms of sums of exponentials along a dimension, without overflow.
 func Logcumsumexp(input Tensor, dim int64) (status Tensor) {
 	defer protect("logcumsumexp", &status)
@@ -76,24 +99,13 @@ func Logcumsumexp(input Tensor, dim int64) (status Tensor) {
 	return result(op.LogCumSumExp(t0, int(dim)), t0)
 }
 
-// Max applies the operation max. The largest elements along a dimension and their indices, the first of equal elements.
-func Max(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
-	defer protect("max", &status)
+// Trapezoid applies the operation trapezoid. The integral along a dimension by the trapezoidal rule.
+func Trapezoid(y Tensor, x Tensor, dx float64, dim int64) (status Tensor) {
+	defer protect("trapezoid", &status)
 	if crowded() {
 		return Busy
 	}
-	t0 := tensor(input)
-	r0, r1 := op.Max(t0, int(dim), keepdim)
-	return results(out, r0, r1)
-}
-
-// Min applies the operation min. The smallest elements along a dimension and their indices, the first of equal elements.
-func Min(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
-	defer protect("min", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	r0, r1 := op.Min(t0, int(dim), keepdim)
-	return results(out, r0, r1)
+	t0 := tensor(y)
+	t1 := tensorOrNil(x)
+	return result(op.Trapezoid(t0, t1, dx, int(dim)), t0, t1)
 }

@@ -79,6 +79,16 @@ func Mode(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status)
 	return results(out, r0, r1)
 }
 
+// Msort applies the operation msort. The elements sorted along the first dimension.
+func Msort(input Tensor) (status Tensor) {
+	defer protect("msort", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.MSort(t0), t0)
+}
+
 // Nanmedian applies the operation nanmedian. The median along a dimension of the elements that are not NaN, and its index.
 func Nanmedian(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("nanmedian", &status)
@@ -90,14 +100,26 @@ func Nanmedian(input Tensor, dim int64, keepdim bool, out TensorsOut) (status St
 	return results(out, r0, r1)
 }
 
-// Nonzero applies the operation nonzero. The coordinates of the elements that are not zero.
-//
-//plait:waits
-func Nonzero(input Tensor) (status Tensor) {
-	defer protect("nonzero", &status)
+// Nanquantile applies the operation nanquantile. Quantiles along a dimension of what is not NaN.
+func Nanquantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, interpolation string) (status Tensor) {
+	defer protect("nanquantile", &status)
+	if crowded() {
+		return Busy
+	}
 	t0 := tensor(input)
-	defer using(t0)()
-	return result(op.NonZero(t0), t0)
+	t1 := tensor(q)
+	return result(op.NanQuantile(t0, t1, op.QuantileOptions{Dim: optional(int(dim), hasDim), KeepDim: keepdim, Interpolation: interpolation}), t0, t1)
+}
+
+// Quantile applies the operation quantile. Quantiles along a dimension.
+func Quantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, interpolation string) (status Tensor) {
+	defer protect("quantile", &status)
+	if crowded() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(q)
+	return result(op.Quantile(t0, t1, op.QuantileOptions{Dim: optional(int(dim), hasDim), KeepDim: keepdim, Interpolation: interpolation}), t0, t1)
 }
 
 // Searchsorted applies the operation searchsorted. Where values belong in sorted sequences.

@@ -179,28 +179,6 @@ func IgammacInPlace(input Tensor, other Tensor) (status Status) {
 	return changed(op.GammaInccInPlace(t0, t1))
 }
 
-// Lcm applies the operation lcm. The least common multiples of integers; 0 where one of them is 0.
-func Lcm(input Tensor, other Tensor) (status Tensor) {
-	defer protect("lcm", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	t1 := tensor(other)
-	return result(op.LCM(t0, t1), t0, t1)
-}
-
-// LcmInPlace applies the operation lcm_. The least common multiples of integers; 0 where one of them is 0.
-func LcmInPlace(input Tensor, other Tensor) (status Status) {
-	defer protect("lcm_", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	t1 := tensor(other)
-	return changed(op.LCMInPlace(t0, t1))
-}
-
 // Lgamma applies the operation lgamma. Returns the logarithm of the gamma function.
 func Lgamma(input Tensor) (status Tensor) {
 	defer protect("lgamma", &status)

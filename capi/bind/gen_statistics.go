@@ -4,17 +4,6 @@ package bind
 
 import "github.com/plait-ml/plait/core/op"
 
-// Cdist applies the operation cdist. The distances of all pairs of rows.
-func Cdist(x1 Tensor, x2 Tensor, p float64) (status Tensor) {
-	defer protect("cdist", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(x1)
-	t1 := tensor(x2)
-	return result(op.CDist(t0, t1, p), t0, t1)
-}
-
 // Corrcoef applies the operation corrcoef. The correlation coefficients of variables, given by rows.
 func Corrcoef(input Tensor) (status Tensor) {
 	defer protect("corrcoef", &status)
@@ -35,98 +24,4 @@ func Cov(input Tensor, correction float64, fweights Tensor, aweights Tensor) (st
 	t2 := tensorOrNil(fweights)
 	t3 := tensorOrNil(aweights)
 	return result(op.Cov(t0, correction, op.CovOptions{FWeights: t2, AWeights: t3}), t0, t2, t3)
-}
-
-// Cross applies the operation cross. The cross products of vectors of size 3.
-func Cross(input Tensor, other Tensor, dim int64) (status Tensor) {
-	defer protect("cross", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	t1 := tensor(other)
-	return result(op.Cross(t0, t1, int(dim)), t0, t1)
-}
-
-// Dist applies the operation dist. The p-norm of all elements of input - other.
-func Dist(input Tensor, other Tensor, p float64) (status Tensor) {
-	defer protect("dist", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	t1 := tensor(other)
-	return result(op.Dist(t0, t1, p), t0, t1)
-}
-
-// Msort applies the operation msort. The elements sorted along the first dimension.
-func Msort(input Tensor) (status Tensor) {
-	defer protect("msort", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	return result(op.MSort(t0), t0)
-}
-
-// Nanmean applies the operation nanmean. The mean of what is not NaN.
-func Nanmean(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
-	defer protect("nanmean", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	return result(op.NanMean(t0, ints(dim, dimLen), keepdim), t0)
-}
-
-// Nanquantile applies the operation nanquantile. Quantiles along a dimension of what is not NaN.
-func Nanquantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, interpolation string) (status Tensor) {
-	defer protect("nanquantile", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	t1 := tensor(q)
-	return result(op.NanQuantile(t0, t1, op.QuantileOptions{Dim: optional(int(dim), hasDim), KeepDim: keepdim, Interpolation: interpolation}), t0, t1)
-}
-
-// Nansum applies the operation nansum. The sum of what is not NaN.
-func Nansum(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
-	defer protect("nansum", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	return result(op.NanSum(t0, ints(dim, dimLen), keepdim), t0)
-}
-
-// Quantile applies the operation quantile. Quantiles along a dimension.
-func Quantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, interpolation string) (status Tensor) {
-	defer protect("quantile", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	t1 := tensor(q)
-	return result(op.Quantile(t0, t1, op.QuantileOptions{Dim: optional(int(dim), hasDim), KeepDim: keepdim, Interpolation: interpolation}), t0, t1)
-}
-
-// Renorm applies the operation renorm. The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm scaled down to it.
-func Renorm(input Tensor, p float64, dim int64, maxnorm float64) (status Tensor) {
-	defer protect("renorm", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	return result(op.Renorm(t0, p, int(dim), maxnorm), t0)
-}
-
-// RenormInPlace applies the operation renorm_. The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm scaled down to it.
-func RenormInPlace(input Tensor, p float64, dim int64, maxnorm float64) (status Status) {
-	defer protect("renorm_", &status)
-	if crowded() {
-		return Busy
-	}
-	t0 := tensor(input)
-	return changed(op.RenormInPlace(t0, p, int(dim), maxnorm))
 }

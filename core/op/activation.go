@@ -1,8 +1,6 @@
 package op
 
-import (
-	"github.com/plait-ml/plait/core"
-)
+import "github.com/plait-ml/plait/core"
 
 // The piecewise linear activations, and those that saturate; see activation_smooth.go for the others.
 var (
@@ -144,6 +142,33 @@ func Tanhshrink(x *core.Tensor) *core.Tensor { return tanhshrinkOp.apply(nil, x)
 // Softsign returns x / (1 + |x|).
 func Softsign(x *core.Tensor) *core.Tensor { return softsignOp.apply(nil, x) }
 
+// Rrelu returns x where it is positive and a random multiple of it elsewhere: uniform between low and high in training, and
+// their mean otherwise.
+//
+// Xu, Wang, Chen, Li: Empirical evaluation of rectified activations in convolutional network, 2015.
+func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
+	a := begin("rrelu", x)
+	a.floatTensor(x)
+	if a.err == nil && !(low <= high) {
+		a.failf(core.ValueError, "the slopes' bounds are out of order, got %v and %v", low, high)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if !training || low == high {
+		return LeakyRelu(x, (low+high)/2)
+	}
+	return compose("rrelu", func() *core.Tensor {
+		slope := UniformInPlace(EmptyLike(x.Detach(), TensorOptions{}), low, high, RandomOptions{})
+		return preluOp.apply(nil, x, slope)
+	})
+}
+
+// RreluInPlace replaces x by [Rrelu] of it and returns it.
+func RreluInPlace(x *core.Tensor, low, high float64, training bool) *core.Tensor {
+	return replace("rrelu_", func(x *core.Tensor) *core.Tensor { return Rrelu(x, low, high, training) }, x)
+}
+
 func init() {
 	prelu := Row{
 		Name: "prelu", Doc: "Returns input where it is positive and weight*input elsewhere.", Func: Prelu, Memory: true,
@@ -176,5 +201,8 @@ func init() {
 		unaryRow(tanhOp, Tanh, TanhInPlace, "Returns the hyperbolic tangent.", -2, 2),
 		unaryRow(tanhshrinkOp, Tanhshrink, nil, "Returns input - tanh(input).", -2, 2),
 		unaryRow(softsignOp, Softsign, nil, "Returns input / (1 + |input|).", -3, 3),
+		Row{Name: "rrelu", Func: Rrelu, InPlace: RreluInPlace, Memory: true, Doc: "The input where it is positive, elsewhere a multiple of it: random between lower and upper in training, else their mean.",
+			Args:    inputAnd(Arg{Name: "lower", Default: 1.0 / 8}, Arg{Name: "upper", Default: 1.0 / 3}, Arg{Name: "training", Default: false}),
+			Samples: []Sample{{Name: "training", Args: []any{Shaped(4, 5), 0.125, 0.5, true}, DTypes: []core.DType{}}, {Name: "evaluation", Args: []any{Shaped(3), 0.125, 0.5, false}}}},
 	)
 }

@@ -110,7 +110,7 @@ func init() {
 		with(Arg{Name: "approximate", Default: "none"}, "none")
 	gelu.Elementwise = append(gelu.Elementwise, geluTanhOp)
 	gelu.Samples = append(gelu.Samples, Sample{Name: "tanh", Args: []any{Between(-3, 3, 4, 5), "tanh"}})
-	register("activation_smooth",
+	register("activation",
 		unaryRow(eluOp, Elu, EluInPlace, "Returns input where it is positive, else alpha*(exp(input) - 1).", 0, 0).with(alpha, 1.5),
 		unaryRow(seluOp, Selu, SeluInPlace, "Returns the self-normalising elu.", 0, 0),
 		unaryRow(celuOp, Celu, CeluInPlace, "Returns input where it is positive, else alpha*(exp(input/alpha) - 1).", 0, 0).with(alpha, 1.5),

@@ -119,8 +119,26 @@ func Reciprocal(x *core.Tensor) *core.Tensor { return reciprocalOp.apply(nil, x)
 // ReciprocalInPlace replaces x by 1 / x and returns it.
 func ReciprocalInPlace(x *core.Tensor) *core.Tensor { return reciprocalOp.applyInPlace(nil, x) }
 
+// Heaviside returns 0 where x is negative, y where it is 0 and 1 elsewhere.
+func Heaviside(x, y *core.Tensor) *core.Tensor {
+	return compose("heaviside", func() *core.Tensor {
+		d := core.ResultType(x, y)
+		return castTo(Where(Eq(x, core.IntNum(0)), y, castTo(LogicalNot(Lt(x, core.IntNum(0))), d)), d)
+	})
+}
+
+// HeavisideInPlace replaces x by [Heaviside] of x and y and returns it.
+func HeavisideInPlace(x, y *core.Tensor) *core.Tensor {
+	return replace("heaviside_", func(x *core.Tensor) *core.Tensor { return Heaviside(x, y) }, x, y)
+}
+
 func init() {
 	wide, positive := Between(-2, 2), Between(0.5, 2)
+	number := inputAnd(Arg{Name: "other", Number: true})
+	binary := func(x, y func(shape ...int) T) []Sample {
+		return []Sample{{Args: []any{x(3, 4), y(3, 4)}}, {Name: "broadcast", Args: []any{x(2, 3), y(3)}}, {Name: "empty", Args: []any{x(0), y(1)}}}
+	}
+	apart := func(shape ...int) T { return Between(0.5, 2, shape...) }
 	register("arithmetic",
 		binaryRow(addOp, Add, AddInPlace, "Returns input + other.", wide, wide),
 		binaryRow(addScaledOp, AddScaled, AddScaledInPlace, "Returns input + alpha*other.", wide, wide).
@@ -133,5 +151,9 @@ func init() {
 		unaryRow(signOp, Sign, SignInPlace, "Returns -1, 0 or 1 by the sign.", 0, 0),
 		unaryRow(squareOp, Square, SquareInPlace, "Returns input * input.", -2, 2),
 		unaryRow(reciprocalOp, Reciprocal, ReciprocalInPlace, "Returns 1 / input.", 0.5, 2),
+		Row{Name: "heaviside", Func: Heaviside, InPlace: HeavisideInPlace, Args: inputAnd(Arg{Name: "values"}), NoGrad: "it is not differentiable", Memory: true,
+			Doc: "0 where the input is negative, values where it is 0, and 1 elsewhere.", Samples: binary(steps, Shaped)},
+		Row{Name: "sgn", Func: Sign, InPlace: SignInPlace, Args: inputAnd(), Memory: true, Doc: "-1, 0 or 1 by the sign: another name of sign.", Samples: []Sample{{Args: []any{Shaped(3, 4)}}}},
+		Row{Name: "true_divide", Func: Div, InPlace: DivInPlace, Args: number, Memory: true, Doc: "input / other, of integers too as floats: another name of div.", Samples: binary(Shaped, apart)},
 	)
 }

@@ -85,30 +85,3 @@ func (r Row) of(make func(shape ...int) T) Row {
 	}
 	return r
 }
-
-// steps describes a tensor of few distinct values, some of them equal to those of another, for operations that compare.
-func steps(shape ...int) T {
-	t := T{Shape: shape, NoGrad: true}
-	for i := range core.Numel(shape) {
-		t.Values = append(t.Values, float64(i*7%5-2))
-	}
-	return t
-}
-
-// wholes describes a tensor of integers other than 0.
-func wholes(shape ...int) T {
-	t := T{Shape: shape, DType: core.Int64, Fixed: true, NoGrad: true}
-	for i := range core.Numel(shape) {
-		t.Values = append(t.Values, float64([]int{7, -3, 12, 5, -8, 1, 2}[i%7]))
-	}
-	return t
-}
-
-// bits describes a tensor of truth values.
-func bits(shape ...int) T {
-	t := Mask(shape)
-	for i := range core.Numel(shape) {
-		t.Values = append(t.Values, float64(i*i*3%7%2))
-	}
-	return t
-}

@@ -1,7 +1,5 @@
 package op
 
-import "math"
-
 func init() {
 	reduction := Arg{Name: "reduction", Default: "mean", Doc: "mean, sum or none"}
 	pair := []Arg{{Name: "input"}, {Name: "target"}}
@@ -34,7 +32,6 @@ func init() {
 		return t
 	}
 	far := Between(1.5, 4, 1) // targets away from the inputs, where the losses have no kinks
-
 	register("loss",
 		Row{Name: "mse_loss", Func: MSELoss, Elementwise: []*Elementwise{mseOp}, Memory: true, Args: with(pair, reduction),
 			Doc: "The squared differences of input and target.", Samples: append(pairs(Shaped(), Shaped(), "reduction"), broadcast)},
@@ -68,7 +65,6 @@ func init() {
 				{Name: "row", Args: []any{Shaped(3, 4), Shaped(3, 4), Between(0.5, 2, 3), true, 1e-6, "none"}, Loose: 4},
 				{Name: "column", Args: []any{Shaped(3, 4), Shaped(3, 4), Between(0.5, 2, 3, 1), true, 1e-6, "sum"}, Loose: 4},
 			}},
-
 		Row{Name: "binary_cross_entropy", Func: BinaryCrossEntropy, Elementwise: []*Elementwise{bceOp}, Memory: true,
 			Args: with(pair, Arg{Name: "weight", Field: "Weight", Optional: true, Doc: "a factor of each element"},
 				Arg{Name: "reduction", Field: "Reduction", Default: "mean", Doc: "mean, sum or none"}),
@@ -113,33 +109,6 @@ func init() {
 				{Name: "mean", Args: []any{Shaped(4), far5(4), signs(4), 0.5, "mean"}},
 				{Name: "none", Args: []any{Shaped(4), far5(4), signs(4), 10.0, "none"}},
 			}},
-		Row{Name: "normalize", Func: Normalize,
-			Args: []Arg{{Name: "input"}, {Name: "p", Default: 2.0, Doc: "the order of the norm"}, {Name: "dim", Default: 1},
-				{Name: "eps", Default: 1e-12, Doc: "the least norm to divide by"}},
-			Doc: "The input divided by its p-norm along a dimension.",
-			Samples: []Sample{
-				{Name: "2", Args: []any{Shaped(3, 4), 2.0, 1, 1e-12}, Loose: 2},
-				{Name: "1", Args: []any{Shaped(3, 4), 1.0, 0, 1e-12}, Loose: 2},
-				{Name: "3", Args: []any{Shaped(2, 3, 4), 3.0, -1, 1e-12}, Loose: 4},
-				{Name: "infinite", Args: []any{DistinctOf(3, 4), math.Inf(1), 1, 1e-12}, Loose: 2},
-			}},
-		Row{Name: "cosine_similarity", Func: CosineSimilarity,
-			Args: []Arg{{Name: "x1"}, {Name: "x2"}, {Name: "dim", Default: 1}, {Name: "eps", Default: 1e-8, Doc: "the least norm to divide by"}},
-			Doc:  "The inner products along a dimension over the products of the norms.",
-			Samples: []Sample{
-				{Name: "last", Args: []any{Shaped(3, 4), Shaped(3, 4), 1, 1e-8}, Loose: 2},
-				{Name: "broadcast", Args: []any{Shaped(3, 1, 4), Shaped(2, 4), 2, 1e-8}, Loose: 2},
-				{Name: "1-d", Args: []any{Shaped(5), Shaped(5), 0, 1e-8}, Loose: 2},
-			}},
-		Row{Name: "pairwise_distance", Func: PairwiseDistance,
-			Args: []Arg{{Name: "x1"}, {Name: "x2"}, {Name: "p", Default: 2.0, Doc: "the order of the norm"},
-				{Name: "eps", Default: 1e-6, Doc: "added to the differences"}, {Name: "keepdim", Default: false}},
-			Doc: "The p-norm of x1 - x2 + eps along the last dimension.",
-			Samples: []Sample{
-				{Name: "2", Args: []any{Shaped(3, 4), far5(3, 4), 2.0, 1e-6, false}, Loose: 2},
-				{Name: "1", Args: []any{Shaped(3, 4), far5(4), 1.0, 1e-6, true}, Loose: 2},
-				{Name: "2.5", Args: []any{Shaped(4), far5(4), 2.5, 1e-6, false}, Loose: 4},
-			}},
 		Row{Name: "cosine_embedding_loss", Func: CosineEmbeddingLoss, Elementwise: []*Elementwise{cosineEmbeddingOp},
 			Args: []Arg{{Name: "input1"}, {Name: "input2"}, {Name: "target"}, {Name: "margin", Default: 0.0, Doc: "the similarity allowed for targets -1"}, reduction},
 			Doc:  "1 - cos where the target is 1, and what cos exceeds the margin by where it is -1.",
@@ -170,6 +139,3 @@ func init() {
 			}},
 	)
 }
-
-// far5 describes elements away from those of [Shaped].
-func far5(shape ...int) T { return Between(1.5, 4, shape...) }

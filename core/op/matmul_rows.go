@@ -7,7 +7,8 @@ func init() {
 	alpha := Arg{Name: "alpha", Default: 1.0, Doc: "scales the product"}
 	sum := func(a, b string) []Arg { return []Arg{x, {Name: a}, {Name: b}, beta, alpha} }
 	bias := Arg{Name: "bias", Optional: true}
-
+	other := Arg{Name: "other"}
+	two := inputAnd(other)
 	register("matmul",
 		Row{Name: "matmul", Func: MatMul, Args: []Arg{x, y},
 			Doc: "The matrix product. A vector on the left counts as a row and one on the right as a column; of stacks of matrices " +
@@ -89,8 +90,11 @@ func init() {
 				{Name: "no bias", Args: []any{Shaped(2, 2, 3), Shaped(2, 2, 2), Shaped(2, 3, 2), nil}},
 				{Name: "vector", Args: []any{Shaped(3), Shaped(2), Shaped(2, 3, 2), Shaped(2)}},
 			}},
+		Row{Name: "vdot", Func: Dot, Args: two, Doc: "The sum of the products of the elements of two vectors of one size: another name of dot.", Samples: []Sample{{Args: []any{Shaped(5), Shaped(5)}}}},
+		Row{Name: "chain_matmul", Func: MultiDot, Args: []Arg{{Name: "matrices"}}, Doc: "The product of several matrices, in the cheapest order.",
+			Samples: []Sample{{Args: []any{[]T{Shaped(2, 3), Shaped(3, 4), Shaped(4, 2)}}}}},
 	)
-	register("einsum",
+	register("matmul",
 		Row{Name: "einsum", Func: Einsum, Shares: true, Args: []Arg{{Name: "equation"}, {Name: "operands"}},
 			Doc: "Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result has the " +
 				"dimensions of the ellipsis, then the letters that appear once, sorted.",
@@ -111,8 +115,6 @@ func init() {
 				{Name: "0-d", Args: []any{Shaped(), Shaped(3, 4)}}}},
 		Row{Name: "kron", Func: Kron, Args: []Arg{x, y}, Memory: true, Doc: "The Kronecker product.",
 			Samples: []Sample{{Name: "matrices", Args: []any{Shaped(2, 3), Shaped(3, 2)}}, {Name: "ranks", Args: []any{Shaped(2), Shaped(2, 1, 3)}}}},
-		Row{Name: "trace", Func: Trace, Args: []Arg{x}, Memory: true, Doc: "The sum of the diagonal of a matrix.",
-			Samples: []Sample{{Name: "square", Args: []any{Shaped(3, 3)}}, {Name: "wide", Args: []any{Shaped(2, 4)}}, {Name: "empty", Args: []any{Shaped(0, 0)}}}},
 		Row{Name: "matrix_power", Func: MatrixPower, Args: []Arg{x, {Name: "n"}}, Doc: "The product of a square matrix with itself, n times.",
 			Samples: []Sample{{Name: "5", Args: []any{Shaped(3, 3), 5}}, {Name: "1", Args: []any{Shaped(2, 2, 2), 1}}}},
 		Row{Name: "multi_dot", Func: MultiDot, Args: []Arg{{Name: "tensors"}}, Doc: "The product of several matrices, in the cheapest order.",

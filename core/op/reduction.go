@@ -115,22 +115,5 @@ func sumTo(t *core.Tensor, shape []int) *core.Tensor {
 	return s
 }
 
-// reductionSamples returns samples of a reduction over dims with further arguments before or after them. make describes
-// the tensor.
-func reductionSamples(tensor func(shape ...int) T, args func(x T, dims []int, keepdim bool) []any, empty bool) []Sample {
-	list := []Sample{
-		{Name: "all", Args: args(tensor(3, 4), nil, false)},
-		{Name: "last", Args: args(tensor(4, 5), []int{-1}, false)},
-		{Name: "first", Args: args(tensor(5, 3), []int{0}, true)},
-		{Name: "middle", Args: args(tensor(2, 3, 4), []int{1}, false)},
-		{Name: "outer", Args: args(tensor(2, 3, 4), []int{2, 0}, true)},
-		{Name: "inner", Args: args(tensor(2, 3, 2, 3), []int{1, 3}, false)},
-		{Name: "size 1", Args: args(tensor(3, 1, 2), []int{1}, false)},
-		{Name: "0-d", Args: args(tensor(), nil, false)},
-		{Name: "no result", Args: args(tensor(0, 3), []int{1}, false)},
-	}
-	if empty {
-		list = append(list, Sample{Name: "empty", Args: args(tensor(2, 0, 3), []int{1}, false)})
-	}
-	return list
-}
+// keep makes a reduction leave dimensions of size 1.
+var keep = ReduceOptions{KeepDim: true}

@@ -84,6 +84,12 @@ func init() {
 				named("p=inf ", reductionSamples(DistinctOf, ordered(math.Inf(1)), false)[:3]),
 				named("p=-inf ", reductionSamples(DistinctOf, ordered(math.Inf(-1)), false)[:3]),
 				named("p=1.5 ", reductionSamples(away, ordered(1.5), false)[:3]))},
+		Row{Name: "max", Func: Max, Memory: true, Samples: keepdimSamples(),
+			Args: inputAnd(Arg{Name: "dim"}, Arg{Name: "keepdim", Default: false}),
+			Doc:  "The largest elements along a dimension and their indices, the first of equal elements."},
+		Row{Name: "min", Func: Min, Memory: true, Samples: keepdimSamples(),
+			Args: inputAnd(Arg{Name: "dim"}, Arg{Name: "keepdim", Default: false}),
+			Doc:  "The smallest elements along a dimension and their indices, the first of equal elements."},
 	)
 }
 
@@ -94,14 +100,6 @@ func stdSamples(args func(x T, dims []int, keepdim bool) []any) []Sample {
 		if s.Name != "size 1" && s.Name != "0-d" {
 			list = append(list, s)
 		}
-	}
-	return list
-}
-
-// named puts a prefix before the names of samples.
-func named(prefix string, list []Sample) []Sample {
-	for i := range list {
-		list[i].Name = prefix + list[i].Name
 	}
 	return list
 }

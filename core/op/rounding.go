@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
 
 var (
 	floorOp    = elementwise("floor", "x", "floor(x)", "0")
@@ -61,6 +65,33 @@ func Copysign(x, y *core.Tensor) *core.Tensor { return copysignOp.apply(nil, x, 
 
 // CopysignInPlace gives x the sign of y and returns it.
 func CopysignInPlace(x, y *core.Tensor) *core.Tensor { return copysignOp.applyInPlace(nil, x, y) }
+
+// RoundTo returns x rounded to the given number of decimals, which may be negative.
+func RoundTo(x *core.Tensor, decimals int) *core.Tensor {
+	if decimals == 0 {
+		return Round(x)
+	}
+	a := beginTensor("round", x)
+	a.floating("the input", x)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("round", func() *core.Tensor {
+		scale := core.Num(math.Pow(10, math.Abs(float64(decimals))))
+		if decimals < 0 {
+			return Mul(Round(Div(x, scale)), scale)
+		}
+		return Div(Round(Mul(x, scale)), scale)
+	})
+}
+
+// RoundToInPlace rounds x to the given number of decimals and returns it.
+func RoundToInPlace(x *core.Tensor, decimals int) *core.Tensor {
+	if decimals == 0 {
+		return RoundInPlace(x)
+	}
+	return replace("round_", func(x *core.Tensor) *core.Tensor { return RoundTo(x, decimals) }, x)
+}
 
 func init() {
 	round := unaryRow(roundOp, RoundTo, RoundToInPlace, "Rounds to the nearest number of so many decimals, half to even.", -4, 4).

@@ -22,7 +22,8 @@ type Row struct {
 	InPlace any
 	// Args names and documents the arguments, in PyTorch's order.
 	Args []Arg
-	// Family is the file's name, set when the row is registered; it groups the reference.
+	// Family is what the operation is filed under everywhere, set when the row is registered: the names of its files here begin
+	// with it, and folders of kernels, pages of the reference and generated files are named by it.
 	Family string
 	// Samples are uses of the operation for tests.
 	Samples []Sample
@@ -181,3 +182,9 @@ func callFunc(name string, fn any, args []any) []*core.Tensor {
 	}
 	return out
 }
+
+// input is the argument that most operations have first.
+var input = Arg{Name: "input"}
+
+// inputAnd returns the arguments of an operation on one tensor.
+func inputAnd(more ...Arg) []Arg { return append([]Arg{input}, more...) }

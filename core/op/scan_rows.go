@@ -19,38 +19,5 @@ func init() {
 			Doc: "The running minima along a dimension and their indices, the last of equal elements."},
 		Row{Name: "logcumsumexp", Func: LogCumSumExp, Args: args, Samples: alongSamples(Shaped),
 			Doc: "The running logarithms of sums of exponentials along a dimension, without overflow."},
-		Row{Name: "max", Func: Max, Memory: true, Samples: keepdimSamples(),
-			Args: []Arg{input, dim, {Name: "keepdim", Default: false}},
-			Doc:  "The largest elements along a dimension and their indices, the first of equal elements."},
-		Row{Name: "min", Func: Min, Memory: true, Samples: keepdimSamples(),
-			Args: []Arg{input, dim, {Name: "keepdim", Default: false}},
-			Doc:  "The smallest elements along a dimension and their indices, the first of equal elements."},
 	)
-}
-
-// alongSamples returns samples of an operation along a dimension, with further arguments.
-func alongSamples(tensor func(shape ...int) T, more ...any) []Sample {
-	args := func(dim int, shape ...int) []any { return append([]any{tensor(shape...), dim}, more...) }
-	return []Sample{
-		{Name: "0-d", Args: args(0)},
-		{Name: "1-d", Args: args(0, 6)},
-		{Name: "last", Args: args(-1, 3, 4)},
-		{Name: "first", Args: args(0, 4, 3)},
-		{Name: "middle", Args: args(1, 2, 3, 2)},
-		{Name: "4-d", Args: args(2, 2, 1, 3, 2)},
-		{Name: "size 1", Args: args(1, 3, 1)},
-		{Name: "empty", Args: args(1, 2, 0)},
-		{Name: "no line", Args: args(0, 3, 0)},
-	}
-}
-
-func keepdimSamples() []Sample {
-	var list []Sample
-	for i, s := range alongSamples(DistinctOf) {
-		if s.Name != "empty" {
-			s.Args = append(s.Args, i%2 == 0)
-			list = append(list, s)
-		}
-	}
-	return list
 }

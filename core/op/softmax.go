@@ -75,25 +75,6 @@ func softmaxBackward(name string, kernel core.KernelID, y, grad *core.Tensor, di
 	return a.done(dx)
 }
 
-// floatTensor fails unless x is a tensor, not a number, of a floating-point dtype.
-func (a *application) floatTensor(x *core.Tensor) {
-	if a.err == nil && x == nil {
-		a.failf(core.TypeError, "got no input")
-	}
-	if a.err == nil && x.IsNumber() {
-		a.failf(core.TypeError, "got a number, want a tensor")
-	}
-	a.floating("the input", x)
-}
-
-// outLike allocates a result of the dtype and shape of t.
-func (a *application) outLike(t *core.Tensor) *core.Tensor {
-	if a.err != nil {
-		return nil
-	}
-	return a.out(t.DType(), t.Shape())
-}
-
 func init() {
 	args := []Arg{{Name: "input"}, {Name: "dim", Doc: "the dimension that is normalised"}}
 	samples := []Sample{

@@ -17,7 +17,101 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "prelu", "relu", "relu_", "relu6", "relu6_", "sigmoid", "sigmoid_", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_"]
+__all__ = ["celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "logsigmoid", "mish", "mish_", "prelu", "relu", "relu_", "relu6", "relu6_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid", "sigmoid_", "silu", "silu_", "softplus", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_"]
+
+_celu = _core.bind_Celu
+
+
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
+
+    Args:
+        alpha: how far below zero the values go
+    """
+    try:
+        status = _celu(input._h, alpha)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(celu, locals(), error) from None
+    return own(status if status > 0 else settle(status, _celu, input._h, alpha))
+
+_celu_in_place = _core.bind_CeluInPlace
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """celu in place: changes `input` and returns it.
+
+    Args:
+        alpha: how far below zero the values go
+    """
+    try:
+        status = _celu_in_place(input._h, alpha)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(celu_, locals(), error) from None
+    if status < 0:
+        settle(status, _celu_in_place, input._h, alpha)
+    return input
+
+_elu = _core.bind_Elu
+
+
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """Returns input where it is positive, else alpha*(exp(input) - 1).
+
+    Args:
+        alpha: how far below zero the values go
+    """
+    try:
+        status = _elu(input._h, alpha)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(elu, locals(), error) from None
+    return own(status if status > 0 else settle(status, _elu, input._h, alpha))
+
+_elu_in_place = _core.bind_EluInPlace
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu in place: changes `input` and returns it.
+
+    Args:
+        alpha: how far below zero the values go
+    """
+    try:
+        status = _elu_in_place(input._h, alpha)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(elu_, locals(), error) from None
+    if status < 0:
+        settle(status, _elu_in_place, input._h, alpha)
+    return input
+
+_gelu = _core.bind_Gelu
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """Returns input times the standard normal probability of less.
+
+    Args:
+        approximate: none, or tanh for an approximation
+    """
+    try:
+        status = _gelu(input._h, approximate)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(gelu, locals(), error) from None
+    return own(status if status > 0 else settle(status, _gelu, input._h, approximate))
+
+_glu = _core.bind_Glu
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """Returns the first half times the sigmoid of the second.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+    """
+    try:
+        status = _glu(input._h, dim)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(glu, locals(), error) from None
+    return own(status if status > 0 else settle(status, _glu, input._h, dim))
 
 _hardshrink = _core.bind_Hardshrink
 
@@ -148,6 +242,41 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
         settle(status, _leaky_relu_in_place, input._h, negative_slope)
     return input
 
+_logsigmoid = _core.bind_Logsigmoid
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """Returns the logarithm of the sigmoid."""
+    try:
+        status = _logsigmoid(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(logsigmoid, locals(), error) from None
+    return own(status if status > 0 else settle(status, _logsigmoid, input._h))
+
+_mish = _core.bind_Mish
+
+
+def mish(input: Tensor) -> Tensor:
+    """Returns input * tanh(softplus(input))."""
+    try:
+        status = _mish(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(mish, locals(), error) from None
+    return own(status if status > 0 else settle(status, _mish, input._h))
+
+_mish_in_place = _core.bind_MishInPlace
+
+
+def mish_(input: Tensor) -> Tensor:
+    """mish in place: changes `input` and returns it."""
+    try:
+        status = _mish_in_place(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(mish_, locals(), error) from None
+    if status < 0:
+        settle(status, _mish_in_place, input._h)
+    return input
+
 _prelu = _core.bind_Prelu
 
 
@@ -212,6 +341,67 @@ def relu6_(input: Tensor) -> Tensor:
         settle(status, _relu6_in_place, input._h)
     return input
 
+_rrelu = _core.bind_Rrelu
+
+
+def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
+    """The input where it is positive, elsewhere a multiple of it: random between lower and upper in
+    training, else their mean.
+
+    Args:
+        lower: the smallest slope
+        upper: the largest slope
+        training: whether the slopes are random
+    """
+    try:
+        status = _rrelu(input._h, lower, upper, training)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(rrelu, locals(), error) from None
+    return own(status if status > 0 else settle(status, _rrelu, input._h, lower, upper, training))
+
+_rrelu_in_place = _core.bind_RreluInPlace
+
+
+def rrelu_(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
+    """rrelu in place: changes `input` and returns it.
+
+    Args:
+        lower: the smallest slope
+        upper: the largest slope
+        training: whether the slopes are random
+    """
+    try:
+        status = _rrelu_in_place(input._h, lower, upper, training)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(rrelu_, locals(), error) from None
+    if status < 0:
+        settle(status, _rrelu_in_place, input._h, lower, upper, training)
+    return input
+
+_selu = _core.bind_Selu
+
+
+def selu(input: Tensor) -> Tensor:
+    """Returns the self-normalising elu."""
+    try:
+        status = _selu(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(selu, locals(), error) from None
+    return own(status if status > 0 else settle(status, _selu, input._h))
+
+_selu_in_place = _core.bind_SeluInPlace
+
+
+def selu_(input: Tensor) -> Tensor:
+    """selu in place: changes `input` and returns it."""
+    try:
+        status = _selu_in_place(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(selu_, locals(), error) from None
+    if status < 0:
+        settle(status, _selu_in_place, input._h)
+    return input
+
 _sigmoid = _core.bind_Sigmoid
 
 
@@ -235,6 +425,46 @@ def sigmoid_(input: Tensor) -> Tensor:
     if status < 0:
         settle(status, _sigmoid_in_place, input._h)
     return input
+
+_silu = _core.bind_Silu
+
+
+def silu(input: Tensor) -> Tensor:
+    """Returns input * sigmoid(input)."""
+    try:
+        status = _silu(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(silu, locals(), error) from None
+    return own(status if status > 0 else settle(status, _silu, input._h))
+
+_silu_in_place = _core.bind_SiluInPlace
+
+
+def silu_(input: Tensor) -> Tensor:
+    """silu in place: changes `input` and returns it."""
+    try:
+        status = _silu_in_place(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(silu_, locals(), error) from None
+    if status < 0:
+        settle(status, _silu_in_place, input._h)
+    return input
+
+_softplus = _core.bind_Softplus
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """Returns log(1 + exp(beta*input)) / beta.
+
+    Args:
+        beta: a factor of the input
+        threshold: where beta*input is larger, the result is the input
+    """
+    try:
+        status = _softplus(input._h, beta, threshold)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(softplus, locals(), error) from None
+    return own(status if status > 0 else settle(status, _softplus, input._h, beta, threshold))
 
 _softshrink = _core.bind_Softshrink
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["abs", "abs_", "add", "add_", "add_scaled", "add_scaled_", "div", "div_", "mul", "mul_", "neg", "neg_", "reciprocal", "reciprocal_", "sign", "sign_", "square", "square_", "sub", "sub_"]
+__all__ = ["abs", "abs_", "add", "add_", "add_scaled", "add_scaled_", "addcdiv", "addcdiv_", "addcmul", "addcmul_", "div", "div_", "float_power", "float_power_", "floor_divide", "floor_divide_", "fmod", "fmod_", "gcd", "gcd_", "heaviside", "heaviside_", "lcm", "lcm_", "ldexp", "ldexp_", "lerp", "lerp_", "mul", "mul_", "neg", "neg_", "pow", "pow_", "reciprocal", "reciprocal_", "remainder", "remainder_", "sgn", "sgn_", "sign", "sign_", "square", "square_", "sub", "sub_", "true_divide", "true_divide_", "trunc_divide", "trunc_divide_"]
 
 _abs = _core.bind_Abs
 
@@ -113,6 +113,86 @@ def add_scaled_(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Te
         settle(status, _add_scaled_in_place, input._h, other_h, other_v, alpha)
     return input
 
+_addcdiv = _core.bind_Addcdiv
+
+
+def addcdiv(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
+    """Returns input + value*tensor1/tensor2.
+
+    Args:
+        tensor1: the dividend
+        tensor2: the divisor
+        value: a factor of the quotient
+    """
+    try:
+        tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
+        tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
+        status = _addcdiv(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(addcdiv, locals(), error) from None
+    return own(status if status > 0 else settle(status, _addcdiv, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
+
+_addcdiv_in_place = _core.bind_AddcdivInPlace
+
+
+def addcdiv_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
+    """addcdiv in place: changes `input` and returns it.
+
+    Args:
+        tensor1: the dividend
+        tensor2: the divisor
+        value: a factor of the quotient
+    """
+    try:
+        tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
+        tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
+        status = _addcdiv_in_place(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(addcdiv_, locals(), error) from None
+    if status < 0:
+        settle(status, _addcdiv_in_place, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
+    return input
+
+_addcmul = _core.bind_Addcmul
+
+
+def addcmul(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
+    """Returns input + value*tensor1*tensor2.
+
+    Args:
+        tensor1: one factor
+        tensor2: the other factor
+        value: a factor of the product
+    """
+    try:
+        tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
+        tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
+        status = _addcmul(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(addcmul, locals(), error) from None
+    return own(status if status > 0 else settle(status, _addcmul, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
+
+_addcmul_in_place = _core.bind_AddcmulInPlace
+
+
+def addcmul_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
+    """addcmul in place: changes `input` and returns it.
+
+    Args:
+        tensor1: one factor
+        tensor2: the other factor
+        value: a factor of the product
+    """
+    try:
+        tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
+        tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
+        status = _addcmul_in_place(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(addcmul_, locals(), error) from None
+    if status < 0:
+        settle(status, _addcmul_in_place, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
+    return input
+
 _div = _core.bind_Div
 
 
@@ -145,6 +225,279 @@ def div_(input: Tensor, other: Tensor | Number) -> Tensor:
         raise misuse(div_, locals(), error) from None
     if status < 0:
         settle(status, _div_in_place, input._h, other_h, other_v)
+    return input
+
+_float_power = _core.bind_FloatPower
+
+
+def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
+    """input to the power exponent, computed and returned in float64. A negative number to the power of a
+    fraction is NaN.
+
+    Args:
+        exponent: the powers: a tensor, or a number
+    """
+    try:
+        exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
+        status = _float_power(input._h, exponent_h, exponent_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(float_power, locals(), error) from None
+    return own(status if status > 0 else settle(status, _float_power, input._h, exponent_h, exponent_v))
+
+_float_power_in_place = _core.bind_FloatPowerInPlace
+
+
+def float_power_(input: Tensor, exponent: Tensor | Number) -> Tensor:
+    """float_power in place: changes `input` and returns it.
+
+    Args:
+        exponent: the powers: a tensor, or a number
+    """
+    try:
+        exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
+        status = _float_power_in_place(input._h, exponent_h, exponent_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(float_power_, locals(), error) from None
+    if status < 0:
+        settle(status, _float_power_in_place, input._h, exponent_h, exponent_v)
+    return input
+
+_floor_divide = _core.bind_FloorDivide
+
+
+def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the quotient rounded towards minus infinity.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _floor_divide(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(floor_divide, locals(), error) from None
+    return own(status if status > 0 else settle(status, _floor_divide, input._h, other_h, other_v))
+
+_floor_divide_in_place = _core.bind_FloorDivideInPlace
+
+
+def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """floor_divide in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _floor_divide_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(floor_divide_, locals(), error) from None
+    if status < 0:
+        settle(status, _floor_divide_in_place, input._h, other_h, other_v)
+    return input
+
+_fmod = _core.bind_Fmod
+
+
+def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the remainder with the sign of input.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _fmod(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(fmod, locals(), error) from None
+    return own(status if status > 0 else settle(status, _fmod, input._h, other_h, other_v))
+
+_fmod_in_place = _core.bind_FmodInPlace
+
+
+def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """fmod in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _fmod_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(fmod_, locals(), error) from None
+    if status < 0:
+        settle(status, _fmod_in_place, input._h, other_h, other_v)
+    return input
+
+_gcd = _core.bind_Gcd
+
+
+def gcd(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the greatest common divisor of integers.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _gcd(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(gcd, locals(), error) from None
+    return own(status if status > 0 else settle(status, _gcd, input._h, other_h, other_v))
+
+_gcd_in_place = _core.bind_GcdInPlace
+
+
+def gcd_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """gcd in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _gcd_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(gcd_, locals(), error) from None
+    if status < 0:
+        settle(status, _gcd_in_place, input._h, other_h, other_v)
+    return input
+
+_heaviside = _core.bind_Heaviside
+
+
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 where the input is negative, values where it is 0, and 1 elsewhere.
+
+    Args:
+        values: what 0 becomes; a tensor that broadcasts
+    """
+    try:
+        status = _heaviside(input._h, values._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(heaviside, locals(), error) from None
+    return own(status if status > 0 else settle(status, _heaviside, input._h, values._h))
+
+_heaviside_in_place = _core.bind_HeavisideInPlace
+
+
+def heaviside_(input: Tensor, values: Tensor) -> Tensor:
+    """heaviside in place: changes `input` and returns it.
+
+    Args:
+        values: what 0 becomes; a tensor that broadcasts
+    """
+    try:
+        status = _heaviside_in_place(input._h, values._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(heaviside_, locals(), error) from None
+    if status < 0:
+        settle(status, _heaviside_in_place, input._h, values._h)
+    return input
+
+_lcm = _core.bind_Lcm
+
+
+def lcm(input: Tensor, other: Tensor) -> Tensor:
+    """The least common multiples of integers; 0 where one of them is 0.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        status = _lcm(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(lcm, locals(), error) from None
+    return own(status if status > 0 else settle(status, _lcm, input._h, other._h))
+
+_lcm_in_place = _core.bind_LcmInPlace
+
+
+def lcm_(input: Tensor, other: Tensor) -> Tensor:
+    """lcm in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        status = _lcm_in_place(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(lcm_, locals(), error) from None
+    if status < 0:
+        settle(status, _lcm_in_place, input._h, other._h)
+    return input
+
+_ldexp = _core.bind_Ldexp
+
+
+def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
+    """input * 2^other; of integers too as floats.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _ldexp(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(ldexp, locals(), error) from None
+    return own(status if status > 0 else settle(status, _ldexp, input._h, other_h, other_v))
+
+_ldexp_in_place = _core.bind_LdexpInPlace
+
+
+def ldexp_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """ldexp in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _ldexp_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(ldexp_, locals(), error) from None
+    if status < 0:
+        settle(status, _ldexp_in_place, input._h, other_h, other_v)
+    return input
+
+_lerp = _core.bind_Lerp
+
+
+def lerp(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor:
+    """Returns input + weight*(end - input).
+
+    Args:
+        end: the values at weight 1
+        weight: where between the two, a tensor or a number
+    """
+    try:
+        end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
+        weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
+        status = _lerp(input._h, end_h, end_v, weight_h, weight_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(lerp, locals(), error) from None
+    return own(status if status > 0 else settle(status, _lerp, input._h, end_h, end_v, weight_h, weight_v))
+
+_lerp_in_place = _core.bind_LerpInPlace
+
+
+def lerp_(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor:
+    """lerp in place: changes `input` and returns it.
+
+    Args:
+        end: the values at weight 1
+        weight: where between the two, a tensor or a number
+    """
+    try:
+        end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
+        weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
+        status = _lerp_in_place(input._h, end_h, end_v, weight_h, weight_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(lerp_, locals(), error) from None
+    if status < 0:
+        settle(status, _lerp_in_place, input._h, end_h, end_v, weight_h, weight_v)
     return input
 
 _mul = _core.bind_Mul
@@ -205,6 +558,41 @@ def neg_(input: Tensor) -> Tensor:
         settle(status, _neg_in_place, input._h)
     return input
 
+_pow = _core.bind_Pow
+
+
+def pow(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """Returns input to the power other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        input_h, input_v = (input._h, 0.0) if isinstance(input, TensorBase) else number(input)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _pow(input_h, input_v, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(pow, locals(), error) from None
+    return own(status if status > 0 else settle(status, _pow, input_h, input_v, other_h, other_v))
+
+_pow_in_place = _core.bind_PowInPlace
+
+
+def pow_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """pow in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _pow_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(pow_, locals(), error) from None
+    if status < 0:
+        settle(status, _pow_in_place, input._h, other_h, other_v)
+    return input
+
 _reciprocal = _core.bind_Reciprocal
 
 
@@ -227,6 +615,64 @@ def reciprocal_(input: Tensor) -> Tensor:
         raise misuse(reciprocal_, locals(), error) from None
     if status < 0:
         settle(status, _reciprocal_in_place, input._h)
+    return input
+
+_remainder = _core.bind_Remainder
+
+
+def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the remainder with the sign of other.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _remainder(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(remainder, locals(), error) from None
+    return own(status if status > 0 else settle(status, _remainder, input._h, other_h, other_v))
+
+_remainder_in_place = _core.bind_RemainderInPlace
+
+
+def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """remainder in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _remainder_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(remainder_, locals(), error) from None
+    if status < 0:
+        settle(status, _remainder_in_place, input._h, other_h, other_v)
+    return input
+
+_sgn = _core.bind_Sgn
+
+
+def sgn(input: Tensor) -> Tensor:
+    """-1, 0 or 1 by the sign: another name of sign."""
+    try:
+        status = _sgn(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(sgn, locals(), error) from None
+    return own(status if status > 0 else settle(status, _sgn, input._h))
+
+_sgn_in_place = _core.bind_SgnInPlace
+
+
+def sgn_(input: Tensor) -> Tensor:
+    """sgn in place: changes `input` and returns it."""
+    try:
+        status = _sgn_in_place(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(sgn_, locals(), error) from None
+    if status < 0:
+        settle(status, _sgn_in_place, input._h)
     return input
 
 _sign = _core.bind_Sign
@@ -309,4 +755,72 @@ def sub_(input: Tensor, other: Tensor | Number) -> Tensor:
         raise misuse(sub_, locals(), error) from None
     if status < 0:
         settle(status, _sub_in_place, input._h, other_h, other_v)
+    return input
+
+_true_divide = _core.bind_TrueDivide
+
+
+def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
+    """input / other, of integers too as floats: another name of div.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _true_divide(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(true_divide, locals(), error) from None
+    return own(status if status > 0 else settle(status, _true_divide, input._h, other_h, other_v))
+
+_true_divide_in_place = _core.bind_TrueDivideInPlace
+
+
+def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """true_divide in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _true_divide_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(true_divide_, locals(), error) from None
+    if status < 0:
+        settle(status, _true_divide_in_place, input._h, other_h, other_v)
+    return input
+
+_trunc_divide = _core.bind_TruncDivide
+
+
+def trunc_divide(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the quotient rounded towards zero.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _trunc_divide(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(trunc_divide, locals(), error) from None
+    return own(status if status > 0 else settle(status, _trunc_divide, input._h, other_h, other_v))
+
+_trunc_divide_in_place = _core.bind_TruncDivideInPlace
+
+
+def trunc_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
+    """trunc_divide in place: changes `input` and returns it.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _trunc_divide_in_place(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(trunc_divide_, locals(), error) from None
+    if status < 0:
+        settle(status, _trunc_divide_in_place, input._h, other_h, other_v)
     return input

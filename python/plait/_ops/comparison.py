@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["allclose", "eq", "eq_", "equal", "ge", "ge_", "gt", "gt_", "isclose", "isfinite", "isin", "isinf", "isnan", "le", "le_", "lt", "lt_", "ne", "ne_", "signbit"]
+__all__ = ["allclose", "clamp", "clamp_", "eq", "eq_", "equal", "fmax", "fmin", "ge", "ge_", "gt", "gt_", "isclose", "isfinite", "isin", "isinf", "isnan", "le", "le_", "lt", "lt_", "maximum", "minimum", "ne", "ne_", "signbit"]
 
 _allclose = _core.bind_Allclose
 
@@ -36,6 +36,44 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(allclose, locals(), error) from None
     return own(status if status > 0 else settle(status, _allclose, input._h, other._h, rtol, atol, equal_nan))
+
+_clamp = _core.bind_Clamp
+
+
+def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
+    """Returns input limited to [min, max].
+
+    Args:
+        min: the smallest value, a tensor or a number; absent for none
+        max: the largest value, a tensor or a number; absent for none
+    """
+    try:
+        min_h, min_v = (0, 0.0) if min is None else (min._h, 0.0) if isinstance(min, TensorBase) else number(min)
+        max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
+        status = _clamp(input._h, min_h, min_v, max_h, max_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(clamp, locals(), error) from None
+    return own(status if status > 0 else settle(status, _clamp, input._h, min_h, min_v, max_h, max_v))
+
+_clamp_in_place = _core.bind_ClampInPlace
+
+
+def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
+    """clamp in place: changes `input` and returns it.
+
+    Args:
+        min: the smallest value, a tensor or a number; absent for none
+        max: the largest value, a tensor or a number; absent for none
+    """
+    try:
+        min_h, min_v = (0, 0.0) if min is None else (min._h, 0.0) if isinstance(min, TensorBase) else number(min)
+        max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
+        status = _clamp_in_place(input._h, min_h, min_v, max_h, max_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(clamp_, locals(), error) from None
+    if status < 0:
+        settle(status, _clamp_in_place, input._h, min_h, min_v, max_h, max_v)
+    return input
 
 _eq = _core.bind_Eq
 
@@ -85,6 +123,38 @@ def equal(input: Tensor, other: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(equal, locals(), error) from None
     return own(status if status > 0 else settle(status, _equal, input._h, other._h))
+
+_fmax = _core.bind_Fmax
+
+
+def fmax(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the larger of both, or the one that is not NaN.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _fmax(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(fmax, locals(), error) from None
+    return own(status if status > 0 else settle(status, _fmax, input._h, other_h, other_v))
+
+_fmin = _core.bind_Fmin
+
+
+def fmin(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the smaller of both, or the one that is not NaN.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _fmin(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(fmin, locals(), error) from None
+    return own(status if status > 0 else settle(status, _fmin, input._h, other_h, other_v))
 
 _ge = _core.bind_Ge
 
@@ -290,6 +360,38 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
     if status < 0:
         settle(status, _lt_in_place, input._h, other_h, other_v)
     return input
+
+_maximum = _core.bind_Maximum
+
+
+def maximum(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the larger of both, NaN if either is.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _maximum(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(maximum, locals(), error) from None
+    return own(status if status > 0 else settle(status, _maximum, input._h, other_h, other_v))
+
+_minimum = _core.bind_Minimum
+
+
+def minimum(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the smaller of both, NaN if either is.
+
+    Args:
+        other: the other operand, a tensor that broadcasts or a number
+    """
+    try:
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _minimum(input._h, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(minimum, locals(), error) from None
+    return own(status if status > 0 else settle(status, _minimum, input._h, other_h, other_v))
 
 _ne = _core.bind_Ne
 

@@ -17,7 +17,31 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+__all__ = ["col2im", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "im2col"]
+
+_col2im = _core.bind_Col2im
+
+
+def col2im(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
+    """Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W].
+
+    Args:
+        output_size: the sizes of the result's planes
+        kernel_size: the sizes of the windows
+        dilation: the distance of the elements under the kernel
+        padding: how many elements are added on both sides
+        stride: the distance of neighbouring windows
+    """
+    try:
+        output_size_list = int_list(output_size)
+        kernel_size_list = int_list(kernel_size)
+        dilation_list = int_list(dilation)
+        padding_list = int_list(padding)
+        stride_list = int_list(stride)
+        status = _col2im(input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list))
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(col2im, locals(), error) from None
+    return own(status if status > 0 else settle(status, _col2im, input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))
 
 _conv1d = _core.bind_Conv1d
 
@@ -171,3 +195,25 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(conv_transpose3d, locals(), error) from None
     return own(status if status > 0 else settle(status, _conv_transpose3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
+
+_im2col = _core.bind_Im2col
+
+
+def im2col(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
+    """The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L].
+
+    Args:
+        kernel_size: the sizes of the windows
+        dilation: the distance of the elements under the kernel
+        padding: how many elements are added on both sides
+        stride: the distance of neighbouring windows
+    """
+    try:
+        kernel_size_list = int_list(kernel_size)
+        dilation_list = int_list(dilation)
+        padding_list = int_list(padding)
+        stride_list = int_list(stride)
+        status = _im2col(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list))
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(im2col, locals(), error) from None
+    return own(status if status > 0 else settle(status, _im2col, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))

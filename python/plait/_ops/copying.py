@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["copy_", "fill_", "to", "zero_"]
+__all__ = ["clone", "copy_", "fill_", "to", "zero_"]
+
+_clone = _core.bind_Clone
+
+
+def clone(input: Tensor) -> Tensor:
+    """A contiguous copy."""
+    try:
+        status = _clone(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(clone, locals(), error) from None
+    return own(status if status > 0 else settle(status, _clone, input._h))
 
 _copy_in_place = _core.bind_CopyInPlace
 

@@ -17,7 +17,25 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["embedding", "index", "index_put", "index_put_", "masked_scatter", "masked_scatter_", "masked_select"]
+__all__ = ["diagonal_scatter", "embedding", "embedding_bag", "embedding_renorm_", "gather", "index", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_", "index_reduce", "index_reduce_", "index_select", "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "one_hot", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "select_scatter", "slice_scatter", "take", "take_along_dim", "where"]
+
+_diagonal_scatter = _core.bind_DiagonalScatter
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy with a diagonal replaced.
+
+    Args:
+        src: of the part's shape
+        offset: which diagonal: 0 is the main one, 1 the one above it
+        dim1: the dimension of the rows
+        dim2: the dimension of the columns
+    """
+    try:
+        status = _diagonal_scatter(input._h, src._h, offset, dim1, dim2)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(diagonal_scatter, locals(), error) from None
+    return own(status if status > 0 else settle(status, _diagonal_scatter, input._h, src._h, offset, dim1, dim2))
 
 _embedding = _core.bind_Embedding
 
@@ -37,6 +55,64 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, sca
         raise misuse(embedding, locals(), error) from None
     return own(status if status > 0 else settle(status, _embedding, input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq))
 
+_embedding_bag = _core.bind_EmbeddingBag
+
+
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, scale_grad_by_freq: bool = False, mode: str = "mean", per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:
+    """Rows of a matrix combined by bags of indices.
+
+    Args:
+        input: the indices
+        weight: the matrix
+        offsets: where the bags of a vector of indices begin
+        scale_grad_by_freq: whether gradients are divided by how often a row was used
+        mode: sum, mean or max
+        per_sample_weights: scale the rows of a sum
+        include_last_offset: whether the last offset is an end
+        padding_idx: a row that counts for nothing
+    """
+    try:
+        status = _embedding_bag(input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(embedding_bag, locals(), error) from None
+    return own(status if status > 0 else settle(status, _embedding_bag, input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None))
+
+_embedding_renorm_in_place = _core.bind_EmbeddingRenormInPlace
+
+
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
+    """A matrix whose rows at indices are scaled down to a norm.
+
+    Args:
+        input: the matrix
+        indices: the rows
+        max_norm: the largest norm that is left as it is
+        norm_type: the order of the norm
+    """
+    try:
+        status = _embedding_renorm_in_place(input._h, indices._h, max_norm, norm_type)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(embedding_renorm_, locals(), error) from None
+    if status < 0:
+        settle(status, _embedding_renorm_in_place, input._h, indices._h, max_norm, norm_type)
+    return input
+
+_gather = _core.bind_Gather
+
+
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The elements that indices name in one dimension.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+    """
+    try:
+        status = _gather(input._h, dim, index._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(gather, locals(), error) from None
+    return own(status if status > 0 else settle(status, _gather, input._h, dim, index._h))
+
 _index = _core.bind_Index
 
 
@@ -54,6 +130,118 @@ def index(input: Tensor, indices: Sequence[Tensor]) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(index, locals(), error) from None
     return own(status if status > 0 else settle(status, _index, input._h, indices_list.buffer_info()[0], len(indices_list)))
+
+_index_add = _core.bind_IndexAdd
+
+
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float = 1.0) -> Tensor:
+    """Parts added to those at the indices of a dimension.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        source: the values
+        alpha: a factor of the values
+    """
+    try:
+        status = _index_add(input._h, dim, index._h, source._h, alpha)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_add, locals(), error) from None
+    return own(status if status > 0 else settle(status, _index_add, input._h, dim, index._h, source._h, alpha))
+
+_index_add_in_place = _core.bind_IndexAddInPlace
+
+
+def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float = 1.0) -> Tensor:
+    """index_add in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        source: the values
+        alpha: a factor of the values
+    """
+    try:
+        status = _index_add_in_place(input._h, dim, index._h, source._h, alpha)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_add_, locals(), error) from None
+    if status < 0:
+        settle(status, _index_add_in_place, input._h, dim, index._h, source._h, alpha)
+    return input
+
+_index_copy = _core.bind_IndexCopy
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """Parts at the indices of a dimension replaced.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        source: the values
+    """
+    try:
+        status = _index_copy(input._h, dim, index._h, source._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_copy, locals(), error) from None
+    return own(status if status > 0 else settle(status, _index_copy, input._h, dim, index._h, source._h))
+
+_index_copy_in_place = _core.bind_IndexCopyInPlace
+
+
+def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """index_copy in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        source: the values
+    """
+    try:
+        status = _index_copy_in_place(input._h, dim, index._h, source._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_copy_, locals(), error) from None
+    if status < 0:
+        settle(status, _index_copy_in_place, input._h, dim, index._h, source._h)
+    return input
+
+_index_fill = _core.bind_IndexFill
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
+    """Parts at the indices of a dimension set to a value.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        value: a number or a 0-d tensor
+    """
+    try:
+        value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
+        status = _index_fill(input._h, dim, index._h, value_h, value_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_fill, locals(), error) from None
+    return own(status if status > 0 else settle(status, _index_fill, input._h, dim, index._h, value_h, value_v))
+
+_index_fill_in_place = _core.bind_IndexFillInPlace
+
+
+def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
+    """index_fill in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        value: a number or a 0-d tensor
+    """
+    try:
+        value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
+        status = _index_fill_in_place(input._h, dim, index._h, value_h, value_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_fill_, locals(), error) from None
+    if status < 0:
+        settle(status, _index_fill_in_place, input._h, dim, index._h, value_h, value_v)
+    return input
 
 _index_put = _core.bind_IndexPut
 
@@ -97,6 +285,100 @@ def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number
         raise misuse(index_put_, locals(), error) from None
     if status < 0:
         settle(status, _index_put_in_place, input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
+    return input
+
+_index_reduce = _core.bind_IndexReduce
+
+
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
+    """Parts of a dimension combined with others.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        index: the indices
+        source: the values
+        reduce: sum, prod, mean, amax or amin
+        include_self: whether the elements that are there take part
+    """
+    try:
+        status = _index_reduce(input._h, dim, index._h, source._h, reduce, include_self)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_reduce, locals(), error) from None
+    return own(status if status > 0 else settle(status, _index_reduce, input._h, dim, index._h, source._h, reduce, include_self))
+
+_index_reduce_in_place = _core.bind_IndexReduceInPlace
+
+
+def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
+    """index_reduce in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        index: the indices
+        source: the values
+        reduce: sum, prod, mean, amax or amin
+        include_self: whether the elements that are there take part
+    """
+    try:
+        status = _index_reduce_in_place(input._h, dim, index._h, source._h, reduce, include_self)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_reduce_, locals(), error) from None
+    if status < 0:
+        settle(status, _index_reduce_in_place, input._h, dim, index._h, source._h, reduce, include_self)
+    return input
+
+_index_select = _core.bind_IndexSelect
+
+
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The parts at the indices of a dimension.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+    """
+    try:
+        status = _index_select(input._h, dim, index._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(index_select, locals(), error) from None
+    return own(status if status > 0 else settle(status, _index_select, input._h, dim, index._h))
+
+_masked_fill = _core.bind_MaskedFill
+
+
+def masked_fill(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -> Tensor:
+    """Returns input with value where mask is true.
+
+    Args:
+        mask: a bool tensor that broadcasts
+        value: a number or a 0-d tensor
+    """
+    try:
+        mask_h, mask_v = (mask._h, 0.0) if isinstance(mask, TensorBase) else number(mask)
+        value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
+        status = _masked_fill(input._h, mask_h, mask_v, value_h, value_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(masked_fill, locals(), error) from None
+    return own(status if status > 0 else settle(status, _masked_fill, input._h, mask_h, mask_v, value_h, value_v))
+
+_masked_fill_in_place = _core.bind_MaskedFillInPlace
+
+
+def masked_fill_(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -> Tensor:
+    """masked_fill in place: changes `input` and returns it.
+
+    Args:
+        mask: a bool tensor that broadcasts
+        value: a number or a 0-d tensor
+    """
+    try:
+        mask_h, mask_v = (mask._h, 0.0) if isinstance(mask, TensorBase) else number(mask)
+        value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
+        status = _masked_fill_in_place(input._h, mask_h, mask_v, value_h, value_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(masked_fill_, locals(), error) from None
+    if status < 0:
+        settle(status, _masked_fill_in_place, input._h, mask_h, mask_v, value_h, value_v)
     return input
 
 _masked_scatter = _core.bind_MaskedScatter
@@ -149,3 +431,266 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(masked_select, locals(), error) from None
     return own(status if status > 0 else settle(status, _masked_select, input._h, mask._h))
+
+_nonzero = _core.bind_Nonzero
+
+
+def nonzero(input: Tensor) -> Tensor:
+    """The coordinates of the elements that are not zero."""
+    try:
+        wait_value(input._h)
+        status = _nonzero(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(nonzero, locals(), error) from None
+    return own(status if status > 0 else settle(status, _nonzero, input._h))
+
+_one_hot = _core.bind_OneHot
+
+
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
+    """A vector with a one for each index.
+
+    Args:
+        num_classes: how long the vectors are; -1: as the largest index needs
+    """
+    try:
+        wait_value(input._h)
+        status = _one_hot(input._h, num_classes)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(one_hot, locals(), error) from None
+    return own(status if status > 0 else settle(status, _one_hot, input._h, num_classes))
+
+_put = _core.bind_Put
+
+
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy with elements, taken as flat, replaced.
+
+    Args:
+        index: the indices
+        source: the values
+        accumulate: whether values are added
+    """
+    try:
+        status = _put(input._h, index._h, source._h, accumulate)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(put, locals(), error) from None
+    return own(status if status > 0 else settle(status, _put, input._h, index._h, source._h, accumulate))
+
+_put_in_place = _core.bind_PutInPlace
+
+
+def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """The tensor with elements at indices, as if it were flat, replaced.
+
+    Args:
+        index: the indices, int64 or int32
+        source: the values
+        accumulate: whether values are added
+    """
+    try:
+        status = _put_in_place(input._h, index._h, source._h, accumulate)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(put_, locals(), error) from None
+    if status < 0:
+        settle(status, _put_in_place, input._h, index._h, source._h, accumulate)
+    return input
+
+_scatter = _core.bind_Scatter
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Tensor:
+    """Values written to where indices say in one dimension.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        src: the values, or a number
+    """
+    try:
+        src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
+        status = _scatter(input._h, dim, index._h, src_h, src_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(scatter, locals(), error) from None
+    return own(status if status > 0 else settle(status, _scatter, input._h, dim, index._h, src_h, src_v))
+
+_scatter_in_place = _core.bind_ScatterInPlace
+
+
+def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Tensor:
+    """scatter in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        src: the values, or a number
+    """
+    try:
+        src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
+        status = _scatter_in_place(input._h, dim, index._h, src_h, src_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(scatter_, locals(), error) from None
+    if status < 0:
+        settle(status, _scatter_in_place, input._h, dim, index._h, src_h, src_v)
+    return input
+
+_scatter_add = _core.bind_ScatterAdd
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Values added to where indices say in one dimension.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        src: the values
+    """
+    try:
+        status = _scatter_add(input._h, dim, index._h, src._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(scatter_add, locals(), error) from None
+    return own(status if status > 0 else settle(status, _scatter_add, input._h, dim, index._h, src._h))
+
+_scatter_add_in_place = _core.bind_ScatterAddInPlace
+
+
+def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """scatter_add in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        src: the values
+    """
+    try:
+        status = _scatter_add_in_place(input._h, dim, index._h, src._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(scatter_add_, locals(), error) from None
+    if status < 0:
+        settle(status, _scatter_add_in_place, input._h, dim, index._h, src._h)
+    return input
+
+_scatter_reduce = _core.bind_ScatterReduce
+
+
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Tensor:
+    """Values combined with the elements that indices name in one dimension.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        src: the values
+        reduce: sum, prod, mean, amax or amin
+        include_self: whether the elements of input take part
+    """
+    try:
+        status = _scatter_reduce(input._h, dim, index._h, src._h, reduce, include_self)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(scatter_reduce, locals(), error) from None
+    return own(status if status > 0 else settle(status, _scatter_reduce, input._h, dim, index._h, src._h, reduce, include_self))
+
+_scatter_reduce_in_place = _core.bind_ScatterReduceInPlace
+
+
+def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Tensor:
+    """scatter_reduce in place: changes `input` and returns it.
+
+    Args:
+        dim: the dimension
+        index: the indices, int64 or int32
+        src: the values
+        reduce: sum, prod, mean, amax or amin
+        include_self: whether the elements of input take part
+    """
+    try:
+        status = _scatter_reduce_in_place(input._h, dim, index._h, src._h, reduce, include_self)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(scatter_reduce_, locals(), error) from None
+    if status < 0:
+        settle(status, _scatter_reduce_in_place, input._h, dim, index._h, src._h, reduce, include_self)
+    return input
+
+_select_scatter = _core.bind_SelectScatter
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with one index of a dimension replaced.
+
+    Args:
+        src: of the part's shape
+        dim: the dimension; negative ones count from the end
+        index: which
+    """
+    try:
+        status = _select_scatter(input._h, src._h, dim, index)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(select_scatter, locals(), error) from None
+    return own(status if status > 0 else settle(status, _select_scatter, input._h, src._h, dim, index))
+
+_slice_scatter = _core.bind_SliceScatter
+
+
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int = 0, end: int = 4611686018427387904, step: int = 1) -> Tensor:
+    """A copy with a slice of a dimension replaced.
+
+    Args:
+        src: of the part's shape
+        dim: the dimension
+        start: the first index
+        end: the index to stop before
+        step: the distance of indices
+    """
+    try:
+        status = _slice_scatter(input._h, src._h, dim, start, end, step)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(slice_scatter, locals(), error) from None
+    return own(status if status > 0 else settle(status, _slice_scatter, input._h, src._h, dim, start, end, step))
+
+_take = _core.bind_Take
+
+
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """The elements at indices of the tensor as if it were flat.
+
+    Args:
+        index: the indices, int64 or int32
+    """
+    try:
+        status = _take(input._h, index._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(take, locals(), error) from None
+    return own(status if status > 0 else settle(status, _take, input._h, index._h))
+
+_take_along_dim = _core.bind_TakeAlongDim
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """The elements that indices name in one dimension; other dimensions broadcast.
+
+    Args:
+        indices: the indices
+        dim: the dimension; none: flat
+    """
+    try:
+        status = _take_along_dim(input._h, indices._h, 0 if dim is None else dim, dim is not None)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(take_along_dim, locals(), error) from None
+    return own(status if status > 0 else settle(status, _take_along_dim, input._h, indices._h, 0 if dim is None else dim, dim is not None))
+
+_where = _core.bind_Where
+
+
+def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """Returns input where condition is true and other elsewhere.
+
+    Args:
+        condition: a bool tensor
+        other: the values where the condition is false
+    """
+    try:
+        input_h, input_v = (input._h, 0.0) if isinstance(input, TensorBase) else number(input)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _where(condition._h, input_h, input_v, other_h, other_v)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(where, locals(), error) from None
+    return own(status if status > 0 else settle(status, _where, condition._h, input_h, input_v, other_h, other_v))

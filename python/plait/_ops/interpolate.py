@@ -17,7 +17,58 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["interpolate"]
+__all__ = ["affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle"]
+
+_affine_grid = _core.bind_AffineGrid
+
+
+def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = False) -> Tensor:
+    """The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.
+
+    Args:
+        theta: matrices of affine maps, [N, 2, 3] or [N, 3, 4]
+        size: the shape of the images that the grid is for, [N, C, H, W] or [N, C, D, H, W]
+        align_corners: whether -1 and 1 are the centres of the outermost elements
+    """
+    try:
+        size_list = int_list(size)
+        status = _affine_grid(theta._h, size_list.buffer_info()[0], len(size_list), align_corners)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(affine_grid, locals(), error) from None
+    return own(status if status > 0 else settle(status, _affine_grid, theta._h, size_list.buffer_info()[0], len(size_list), align_corners))
+
+_channel_shuffle = _core.bind_ChannelShuffle
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The input, [N, C, ...], with the channels of its groups interleaved.
+
+    Args:
+        groups: how many groups
+    """
+    try:
+        status = _channel_shuffle(input._h, groups)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(channel_shuffle, locals(), error) from None
+    return own(status if status > 0 else settle(status, _channel_shuffle, input._h, groups))
+
+_grid_sample = _core.bind_GridSample
+
+
+def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False) -> Tensor:
+    """The values of an image or a volume at given places.
+
+    Args:
+        grid: places from -1 to 1
+        mode: bilinear, nearest or bicubic
+        padding_mode: zeros, border or reflection
+        align_corners: whether -1 and 1 are the centres of the outermost elements
+    """
+    try:
+        status = _grid_sample(input._h, grid._h, mode, padding_mode, align_corners)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(grid_sample, locals(), error) from None
+    return own(status if status > 0 else settle(status, _grid_sample, input._h, grid._h, mode, padding_mode, align_corners))
 
 _interpolate = _core.bind_Interpolate
 
@@ -39,3 +90,33 @@ def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_fa
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(interpolate, locals(), error) from None
     return own(status if status > 0 else settle(status, _interpolate, input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor))
+
+_pixel_shuffle = _core.bind_PixelShuffle
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
+
+    Args:
+        upscale_factor: r
+    """
+    try:
+        status = _pixel_shuffle(input._h, upscale_factor)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(pixel_shuffle, locals(), error) from None
+    return own(status if status > 0 else settle(status, _pixel_shuffle, input._h, upscale_factor))
+
+_pixel_unshuffle = _core.bind_PixelUnshuffle
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W].
+
+    Args:
+        downscale_factor: r
+    """
+    try:
+        status = _pixel_unshuffle(input._h, downscale_factor)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(pixel_unshuffle, locals(), error) from None
+    return own(status if status > 0 else settle(status, _pixel_unshuffle, input._h, downscale_factor))

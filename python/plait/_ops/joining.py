@@ -17,7 +17,23 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cartesian_prod", "cat", "column_stack", "dstack", "hstack", "meshgrid", "stack", "vstack"]
+__all__ = ["block_diag", "cartesian_prod", "cat", "column_stack", "combinations", "dstack", "hstack", "meshgrid", "stack", "vstack"]
+
+_block_diag = _core.bind_BlockDiag
+
+
+def block_diag(tensors: Sequence[Tensor]) -> Tensor:
+    """Matrices along the diagonal of one.
+
+    Args:
+        tensors: the tensors
+    """
+    try:
+        tensors_list = handles(tensors)
+        status = _block_diag(tensors_list.buffer_info()[0], len(tensors_list))
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(block_diag, locals(), error) from None
+    return own(status if status > 0 else settle(status, _block_diag, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _cartesian_prod = _core.bind_CartesianProd
 
@@ -67,6 +83,22 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(column_stack, locals(), error) from None
     return own(status if status > 0 else settle(status, _column_stack, tensors_list.buffer_info()[0], len(tensors_list)))
+
+_combinations = _core.bind_Combinations
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All choices of some elements of a vector.
+
+    Args:
+        r: how many elements
+        with_replacement: whether an element may be chosen several times
+    """
+    try:
+        status = _combinations(input._h, r, with_replacement)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(combinations, locals(), error) from None
+    return own(status if status > 0 else settle(status, _combinations, input._h, r, with_replacement))
 
 _dstack = _core.bind_Dstack
 

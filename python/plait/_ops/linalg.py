@@ -18,7 +18,23 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "lu_unpack"]
+__all__ = ["cross", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "lu_unpack", "trace", "vander"]
+
+_cross = _core.bind_Cross
+
+
+def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
+    """The cross products of vectors of size 3.
+
+    Args:
+        other: the other vectors
+        dim: the dimension; negative ones count from the end
+    """
+    try:
+        status = _cross(input._h, other._h, dim)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(cross, locals(), error) from None
+    return own(status if status > 0 else settle(status, _cross, input._h, other._h, dim))
 
 _linalg_cholesky = _core.bind_LinalgCholesky
 
@@ -296,3 +312,31 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tenso
     if status < 0:
         settle(status, _lu_unpack, LU_data._h, LU_pivots._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
+
+_trace = _core.bind_Trace
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal of a matrix."""
+    try:
+        status = _trace(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(trace, locals(), error) from None
+    return own(status if status > 0 else settle(status, _trace, input._h))
+
+_vander = _core.bind_Vander
+
+
+def vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor:
+    """The powers of a vector's elements.
+
+    Args:
+        x: a vector
+        N: how many columns; as many as rows by default
+        increasing: whether the powers increase from left to right
+    """
+    try:
+        status = _vander(x._h, N, increasing)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(vander, locals(), error) from None
+    return own(status if status > 0 else settle(status, _vander, x._h, N, increasing))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss"]
+__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss"]
 
 _binary_cross_entropy = _core.bind_BinaryCrossEntropy
 
@@ -76,24 +76,6 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor | Number, target: Tenso
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(cosine_embedding_loss, locals(), error) from None
     return own(status if status > 0 else settle(status, _cosine_embedding_loss, input1._h, input2_h, input2_v, target_h, target_v, margin, reduction))
-
-_cosine_similarity = _core.bind_CosineSimilarity
-
-
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """The inner products along a dimension over the products of the norms.
-
-    Args:
-        x1: one of the two
-        x2: the other
-        dim: the dimension; negative ones count from the end
-        eps: the least norm to divide by
-    """
-    try:
-        status = _cosine_similarity(x1._h, x2._h, dim, eps)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cosine_similarity, locals(), error) from None
-    return own(status if status > 0 else settle(status, _cosine_similarity, x1._h, x2._h, dim, eps))
 
 _cross_entropy = _core.bind_CrossEntropy
 
@@ -341,42 +323,6 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(nll_loss, locals(), error) from None
     return own(status if status > 0 else settle(status, _nll_loss, input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction))
-
-_normalize = _core.bind_Normalize
-
-
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """The input divided by its p-norm along a dimension.
-
-    Args:
-        p: the order of the norm
-        dim: the dimension; negative ones count from the end
-        eps: the least norm to divide by
-    """
-    try:
-        status = _normalize(input._h, p, dim, eps)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(normalize, locals(), error) from None
-    return own(status if status > 0 else settle(status, _normalize, input._h, p, dim, eps))
-
-_pairwise_distance = _core.bind_PairwiseDistance
-
-
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps along the last dimension.
-
-    Args:
-        x1: one of the two
-        x2: the other
-        p: the order of the norm
-        eps: added to the differences
-        keepdim: keep the last dimension with size 1
-    """
-    try:
-        status = _pairwise_distance(x1._h, x2._h, p, eps, keepdim)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pairwise_distance, locals(), error) from None
-    return own(status if status > 0 else settle(status, _pairwise_distance, x1._h, x2._h, p, eps, keepdim))
 
 _poisson_nll_loss = _core.bind_PoissonNllLoss
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait import _core
 from plait._mistakes import misuse
-from plait._runtime import own, settle
+from plait._runtime import handles, int_list, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "bilinear", "bmm", "dot", "linear", "matmul", "mm", "mv"]
+__all__ = ["addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "bilinear", "bmm", "chain_matmul", "dot", "einsum", "inner", "kron", "linear", "matmul", "matrix_power", "mm", "multi_dot", "mv", "outer", "tensordot", "vdot"]
 
 _addbmm = _core.bind_Addbmm
 
@@ -242,6 +242,22 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
         raise misuse(bmm, locals(), error) from None
     return own(status if status > 0 else settle(status, _bmm, input._h, mat2._h))
 
+_chain_matmul = _core.bind_ChainMatmul
+
+
+def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
+    """The product of several matrices, in the cheapest order.
+
+    Args:
+        matrices: matrices; the first and the last may be vectors
+    """
+    try:
+        matrices_list = handles(matrices)
+        status = _chain_matmul(matrices_list.buffer_info()[0], len(matrices_list))
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(chain_matmul, locals(), error) from None
+    return own(status if status > 0 else settle(status, _chain_matmul, matrices_list.buffer_info()[0], len(matrices_list)))
+
 _dot = _core.bind_Dot
 
 
@@ -256,6 +272,54 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(dot, locals(), error) from None
     return own(status if status > 0 else settle(status, _dot, input._h, tensor._h))
+
+_einsum = _core.bind_Einsum
+
+
+def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
+    """Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result
+    has the dimensions of the ellipsis, then the letters that appear once, sorted.
+
+    Args:
+        equation: letters for the dimensions of each operand, and behind '->' of the result
+        operands: the tensors
+    """
+    try:
+        operands_list = handles(operands)
+        status = _einsum(equation, operands_list.buffer_info()[0], len(operands_list))
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(einsum, locals(), error) from None
+    return own(status if status > 0 else settle(status, _einsum, equation, operands_list.buffer_info()[0], len(operands_list)))
+
+_inner = _core.bind_Inner
+
+
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """The sum of products over the last dimensions.
+
+    Args:
+        other: a tensor with a last dimension of the same size
+    """
+    try:
+        status = _inner(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(inner, locals(), error) from None
+    return own(status if status > 0 else settle(status, _inner, input._h, other._h))
+
+_kron = _core.bind_Kron
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product.
+
+    Args:
+        other: the other factor
+    """
+    try:
+        status = _kron(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(kron, locals(), error) from None
+    return own(status if status > 0 else settle(status, _kron, input._h, other._h))
 
 _linear = _core.bind_Linear
 
@@ -289,6 +353,21 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         raise misuse(matmul, locals(), error) from None
     return own(status if status > 0 else settle(status, _matmul, input._h, other._h))
 
+_matrix_power = _core.bind_MatrixPower
+
+
+def matrix_power(input: Tensor, n: int) -> Tensor:
+    """The product of a square matrix with itself, n times.
+
+    Args:
+        n: the exponent; negative for powers of the inverse
+    """
+    try:
+        status = _matrix_power(input._h, n)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(matrix_power, locals(), error) from None
+    return own(status if status > 0 else settle(status, _matrix_power, input._h, n))
+
 _mm = _core.bind_Mm
 
 
@@ -304,6 +383,22 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
         raise misuse(mm, locals(), error) from None
     return own(status if status > 0 else settle(status, _mm, input._h, mat2._h))
 
+_multi_dot = _core.bind_MultiDot
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of several matrices, in the cheapest order.
+
+    Args:
+        tensors: matrices; the first and the last may be vectors
+    """
+    try:
+        tensors_list = handles(tensors)
+        status = _multi_dot(tensors_list.buffer_info()[0], len(tensors_list))
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(multi_dot, locals(), error) from None
+    return own(status if status > 0 else settle(status, _multi_dot, tensors_list.buffer_info()[0], len(tensors_list)))
+
 _mv = _core.bind_Mv
 
 
@@ -318,3 +413,52 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(mv, locals(), error) from None
     return own(status if status > 0 else settle(status, _mv, input._h, vec._h))
+
+_outer = _core.bind_Outer
+
+
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """The products of every element of one vector with every one of another.
+
+    Args:
+        vec2: the other vector
+    """
+    try:
+        status = _outer(input._h, vec2._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(outer, locals(), error) from None
+    return own(status if status > 0 else settle(status, _outer, input._h, vec2._h))
+
+_tensordot = _core.bind_Tensordot
+
+
+def tensordot(input: Tensor, other: Tensor, dims_self: int | Sequence[int], dims_other: int | Sequence[int]) -> Tensor:
+    """The sum of products over pairs of dimensions.
+
+    Args:
+        other: the other factor
+        dims_self: the dimensions of input
+        dims_other: the dimensions of other, each summed with that of input at its place
+    """
+    try:
+        dims_self_list = int_list(dims_self)
+        dims_other_list = int_list(dims_other)
+        status = _tensordot(input._h, other._h, dims_self_list.buffer_info()[0], len(dims_self_list), dims_other_list.buffer_info()[0], len(dims_other_list))
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(tensordot, locals(), error) from None
+    return own(status if status > 0 else settle(status, _tensordot, input._h, other._h, dims_self_list.buffer_info()[0], len(dims_self_list), dims_other_list.buffer_info()[0], len(dims_other_list)))
+
+_vdot = _core.bind_Vdot
+
+
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The sum of the products of the elements of two vectors of one size: another name of dot.
+
+    Args:
+        other: a vector
+    """
+    try:
+        status = _vdot(input._h, other._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(vdot, locals(), error) from None
+    return own(status if status > 0 else settle(status, _vdot, input._h, other._h))

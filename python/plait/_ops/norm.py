@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "renorm", "renorm_", "rms_norm"]
 
 _batch_norm = _core.bind_BatchNorm
 
@@ -117,6 +117,60 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(local_response_norm, locals(), error) from None
     return own(status if status > 0 else settle(status, _local_response_norm, input._h, size, alpha, beta, k))
+
+_normalize = _core.bind_Normalize
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """The input divided by its p-norm along a dimension.
+
+    Args:
+        p: the order of the norm
+        dim: the dimension; negative ones count from the end
+        eps: the least norm to divide by
+    """
+    try:
+        status = _normalize(input._h, p, dim, eps)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(normalize, locals(), error) from None
+    return own(status if status > 0 else settle(status, _normalize, input._h, p, dim, eps))
+
+_renorm = _core.bind_Renorm
+
+
+def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor:
+    """The tensor, of at least two dimensions, with each part along one of them whose p-norm is above
+    maxnorm scaled down to it.
+
+    Args:
+        p: the order of the norm
+        dim: the dimension; negative ones count from the end
+        maxnorm: the largest norm that is left as it is
+    """
+    try:
+        status = _renorm(input._h, p, dim, maxnorm)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(renorm, locals(), error) from None
+    return own(status if status > 0 else settle(status, _renorm, input._h, p, dim, maxnorm))
+
+_renorm_in_place = _core.bind_RenormInPlace
+
+
+def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor:
+    """renorm in place: changes `input` and returns it.
+
+    Args:
+        p: the order of the norm
+        dim: the dimension; negative ones count from the end
+        maxnorm: the largest norm that is left as it is
+    """
+    try:
+        status = _renorm_in_place(input._h, p, dim, maxnorm)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(renorm_, locals(), error) from None
+    if status < 0:
+        settle(status, _renorm_in_place, input._h, p, dim, maxnorm)
+    return input
 
 _rms_norm = _core.bind_RmsNorm
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["diag", "diag_embed", "flip", "fliplr", "flipud", "one_hot", "repeat", "repeat_interleave", "roll", "rot90", "tile", "tril", "tril_", "triu", "triu_"]
+__all__ = ["diag", "diag_embed", "diagflat", "flip", "fliplr", "flipud", "repeat", "repeat_interleave", "roll", "rot90", "tile", "tril", "tril_", "triu", "triu_"]
 
 _diag = _core.bind_Diag
 
@@ -50,6 +50,21 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(diag_embed, locals(), error) from None
     return own(status if status > 0 else settle(status, _diag_embed, input._h, offset, dim1, dim2))
+
+_diagflat = _core.bind_Diagflat
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The matrix with a tensor's elements on a diagonal.
+
+    Args:
+        offset: which diagonal
+    """
+    try:
+        status = _diagflat(input._h, offset)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(diagflat, locals(), error) from None
+    return own(status if status > 0 else settle(status, _diagflat, input._h, offset))
 
 _flip = _core.bind_Flip
 
@@ -88,22 +103,6 @@ def flipud(input: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(flipud, locals(), error) from None
     return own(status if status > 0 else settle(status, _flipud, input._h))
-
-_one_hot = _core.bind_OneHot
-
-
-def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """A vector with a one for each index.
-
-    Args:
-        num_classes: how long the vectors are; -1: as the largest index needs
-    """
-    try:
-        wait_value(input._h)
-        status = _one_hot(input._h, num_classes)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(one_hot, locals(), error) from None
-    return own(status if status > 0 else settle(status, _one_hot, input._h, num_classes))
 
 _repeat = _core.bind_Repeat
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "mean", "norm", "prod", "std", "std_mean", "sum", "var", "var_mean", "vector_norm"]
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max", "mean", "min", "nanmean", "nansum", "norm", "prod", "std", "std_mean", "sum", "var", "var_mean", "vector_norm"]
 
 _all = _core.bind_All
 
@@ -158,6 +158,25 @@ def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bo
         raise misuse(logsumexp, locals(), error) from None
     return own(status if status > 0 else settle(status, _logsumexp, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
+_max = _core.bind_Max
+
+
+def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The largest elements along a dimension and their indices, the first of equal elements.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        keepdim: keep the reduced dimension with size 1
+    """
+    try:
+        out_ = array("q", (0, 0))
+        status = _max(input._h, dim, keepdim, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(max, locals(), error) from None
+    if status < 0:
+        settle(status, _max, input._h, dim, keepdim, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1])
+
 _mean = _core.bind_Mean
 
 
@@ -175,6 +194,59 @@ def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(mean, locals(), error) from None
     return own(status if status > 0 else settle(status, _mean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
+
+_min = _core.bind_Min
+
+
+def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The smallest elements along a dimension and their indices, the first of equal elements.
+
+    Args:
+        dim: the dimension; negative ones count from the end
+        keepdim: keep the reduced dimension with size 1
+    """
+    try:
+        out_ = array("q", (0, 0))
+        status = _min(input._h, dim, keepdim, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(min, locals(), error) from None
+    if status < 0:
+        settle(status, _min, input._h, dim, keepdim, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1])
+
+_nanmean = _core.bind_Nanmean
+
+
+def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The mean of what is not NaN.
+
+    Args:
+        dim: the dimensions to reduce; None means all
+        keepdim: keep the reduced dimensions with size 1
+    """
+    try:
+        dim_list = None if dim is None else int_list(dim)
+        status = _nanmean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(nanmean, locals(), error) from None
+    return own(status if status > 0 else settle(status, _nanmean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
+
+_nansum = _core.bind_Nansum
+
+
+def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The sum of what is not NaN.
+
+    Args:
+        dim: the dimensions to reduce; None means all
+        keepdim: keep the reduced dimensions with size 1
+    """
+    try:
+        dim_list = None if dim is None else int_list(dim)
+        status = _nansum(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(nansum, locals(), error) from None
+    return own(status if status > 0 else settle(status, _nansum, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _norm = _core.bind_Norm
 

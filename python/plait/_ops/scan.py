@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cummax", "cummin", "cumprod", "cumprod_", "cumsum", "cumsum_", "logcumsumexp", "max", "min"]
+__all__ = ["cummax", "cummin", "cumprod", "cumprod_", "cumsum", "cumsum_", "cumulative_trapezoid", "diff", "logcumsumexp", "trapezoid"]
 
 _cummax = _core.bind_Cummax
 
@@ -123,6 +123,42 @@ def cumsum_(input: Tensor, dim: int) -> Tensor:
         settle(status, _cumsum_in_place, input._h, dim)
     return input
 
+_cumulative_trapezoid = _core.bind_CumulativeTrapezoid
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """The running integrals along a dimension by the trapezoidal rule.
+
+    Args:
+        y: the values of the function
+        x: where the values were taken; by default at a distance of dx
+        dx: the distance of samples, without x
+        dim: the dimension
+    """
+    try:
+        status = _cumulative_trapezoid(y._h, 0 if x is None else x._h, dx, dim)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(cumulative_trapezoid, locals(), error) from None
+    return own(status if status > 0 else settle(status, _cumulative_trapezoid, y._h, 0 if x is None else x._h, dx, dim))
+
+_diff = _core.bind_Diff
+
+
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """The differences of neighbours along a dimension.
+
+    Args:
+        n: how often
+        dim: the dimension
+        prepend: what is joined in front first
+        append: what is joined behind first
+    """
+    try:
+        status = _diff(input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(diff, locals(), error) from None
+    return own(status if status > 0 else settle(status, _diff, input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h))
+
 _logcumsumexp = _core.bind_Logcumsumexp
 
 
@@ -138,40 +174,20 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
         raise misuse(logcumsumexp, locals(), error) from None
     return own(status if status > 0 else settle(status, _logcumsumexp, input._h, dim))
 
-_max = _core.bind_Max
+_trapezoid = _core.bind_Trapezoid
 
 
-def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The largest elements along a dimension and their indices, the first of equal elements.
-
-    Args:
-        dim: the dimension; negative ones count from the end
-        keepdim: keep the reduced dimension with size 1
-    """
-    try:
-        out_ = array("q", (0, 0))
-        status = _max(input._h, dim, keepdim, out_.buffer_info()[0])
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max, locals(), error) from None
-    if status < 0:
-        settle(status, _max, input._h, dim, keepdim, out_.buffer_info()[0])
-    return own(out_[0]), own(out_[1])
-
-_min = _core.bind_Min
-
-
-def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest elements along a dimension and their indices, the first of equal elements.
+def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """The integral along a dimension by the trapezoidal rule.
 
     Args:
-        dim: the dimension; negative ones count from the end
-        keepdim: keep the reduced dimension with size 1
+        y: the values of the function
+        x: where the values were taken; by default at a distance of dx
+        dx: the distance of samples, without x
+        dim: the dimension
     """
     try:
-        out_ = array("q", (0, 0))
-        status = _min(input._h, dim, keepdim, out_.buffer_info()[0])
+        status = _trapezoid(y._h, 0 if x is None else x._h, dx, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(min, locals(), error) from None
-    if status < 0:
-        settle(status, _min, input._h, dim, keepdim, out_.buffer_info()[0])
-    return own(out_[0]), own(out_[1])
+        raise misuse(trapezoid, locals(), error) from None
+    return own(status if status > 0 else settle(status, _trapezoid, y._h, 0 if x is None else x._h, dx, dim))

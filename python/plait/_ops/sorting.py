@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["argsort", "bincount", "bucketize", "histc", "kthvalue", "median", "mode", "nanmedian", "nonzero", "searchsorted", "sort", "topk", "unique", "unique_consecutive"]
+__all__ = ["argsort", "bincount", "bucketize", "histc", "kthvalue", "median", "mode", "msort", "nanmedian", "nanquantile", "quantile", "searchsorted", "sort", "topk", "unique", "unique_consecutive"]
 
 _argsort = _core.bind_Argsort
 
@@ -149,6 +149,17 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
         settle(status, _mode, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
 
+_msort = _core.bind_Msort
+
+
+def msort(input: Tensor) -> Tensor:
+    """The elements sorted along the first dimension."""
+    try:
+        status = _msort(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(msort, locals(), error) from None
+    return own(status if status > 0 else settle(status, _msort, input._h))
+
 _nanmedian = _core.bind_Nanmedian
 
 
@@ -168,17 +179,41 @@ def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tens
         settle(status, _nanmedian, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
 
-_nonzero = _core.bind_Nonzero
+_nanquantile = _core.bind_Nanquantile
 
 
-def nonzero(input: Tensor) -> Tensor:
-    """The coordinates of the elements that are not zero."""
+def nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
+    """Quantiles along a dimension of what is not NaN.
+
+    Args:
+        q: numbers from 0 to 1
+        dim: the dimension; None means all
+        keepdim: keep the reduced dimensions with size 1
+        interpolation: linear, lower, higher, midpoint or nearest
+    """
     try:
-        wait_value(input._h)
-        status = _nonzero(input._h)
+        status = _nanquantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nonzero, locals(), error) from None
-    return own(status if status > 0 else settle(status, _nonzero, input._h))
+        raise misuse(nanquantile, locals(), error) from None
+    return own(status if status > 0 else settle(status, _nanquantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
+
+_quantile = _core.bind_Quantile
+
+
+def quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
+    """Quantiles along a dimension.
+
+    Args:
+        q: numbers from 0 to 1
+        dim: the dimension; None means all
+        keepdim: keep the reduced dimensions with size 1
+        interpolation: linear, lower, higher, midpoint or nearest
+    """
+    try:
+        status = _quantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(quantile, locals(), error) from None
+    return own(status if status > 0 else settle(status, _quantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
 
 _searchsorted = _core.bind_Searchsorted
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "frexp", "i0", "i0_", "igamma", "igamma_", "igammac", "igammac_", "lcm", "lcm_", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "nextafter", "nextafter_", "polygamma", "polygamma_", "special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u", "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w", "special_erfcx", "special_hermite_polynomial_h", "special_hermite_polynomial_he", "special_i0e", "special_i1", "special_i1e", "special_laguerre_polynomial_l", "special_legendre_polynomial_p", "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1", "special_ndtr", "special_ndtri", "special_scaled_modified_bessel_k0", "special_scaled_modified_bessel_k1", "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w", "special_spherical_bessel_j0", "special_xlog1py", "zeta"]
+__all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "frexp", "i0", "i0_", "igamma", "igamma_", "igammac", "igammac_", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "nextafter", "nextafter_", "polygamma", "polygamma_", "special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u", "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w", "special_erfcx", "special_hermite_polynomial_h", "special_hermite_polynomial_he", "special_i0e", "special_i1", "special_i1e", "special_laguerre_polynomial_l", "special_legendre_polynomial_p", "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1", "special_ndtr", "special_ndtri", "special_scaled_modified_bessel_k0", "special_scaled_modified_bessel_k1", "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w", "special_spherical_bessel_j0", "special_xlog1py", "zeta"]
 
 _digamma = _core.bind_Digamma
 
@@ -241,38 +241,6 @@ def igammac_(input: Tensor, other: Tensor) -> Tensor:
         raise misuse(igammac_, locals(), error) from None
     if status < 0:
         settle(status, _igammac_in_place, input._h, other._h)
-    return input
-
-_lcm = _core.bind_Lcm
-
-
-def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiples of integers; 0 where one of them is 0.
-
-    Args:
-        other: the other operand, a tensor that broadcasts or a number
-    """
-    try:
-        status = _lcm(input._h, other._h)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lcm, locals(), error) from None
-    return own(status if status > 0 else settle(status, _lcm, input._h, other._h))
-
-_lcm_in_place = _core.bind_LcmInPlace
-
-
-def lcm_(input: Tensor, other: Tensor) -> Tensor:
-    """lcm in place: changes `input` and returns it.
-
-    Args:
-        other: the other operand, a tensor that broadcasts or a number
-    """
-    try:
-        status = _lcm_in_place(input._h, other._h)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lcm_, locals(), error) from None
-    if status < 0:
-        settle(status, _lcm_in_place, input._h, other._h)
     return input
 
 _lgamma = _core.bind_Lgamma

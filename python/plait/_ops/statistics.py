@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait import _core
 from plait._mistakes import misuse
-from plait._runtime import int_list, own, settle
+from plait._runtime import own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,24 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cdist", "corrcoef", "cov", "cross", "dist", "msort", "nanmean", "nanquantile", "nansum", "quantile", "renorm", "renorm_"]
-
-_cdist = _core.bind_Cdist
-
-
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
-    """The distances of all pairs of rows.
-
-    Args:
-        x1: one of the two
-        x2: the other
-        p: the order of the norm
-    """
-    try:
-        status = _cdist(x1._h, x2._h, p)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cdist, locals(), error) from None
-    return own(status if status > 0 else settle(status, _cdist, x1._h, x2._h, p))
+__all__ = ["corrcoef", "cov"]
 
 _corrcoef = _core.bind_Corrcoef
 
@@ -63,153 +46,3 @@ def cov(input: Tensor, correction: float = 1.0, fweights: Tensor | None = None, 
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(cov, locals(), error) from None
     return own(status if status > 0 else settle(status, _cov, input._h, correction, 0 if fweights is None else fweights._h, 0 if aweights is None else aweights._h))
-
-_cross = _core.bind_Cross
-
-
-def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross products of vectors of size 3.
-
-    Args:
-        other: the other vectors
-        dim: the dimension; negative ones count from the end
-    """
-    try:
-        status = _cross(input._h, other._h, dim)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cross, locals(), error) from None
-    return own(status if status > 0 else settle(status, _cross, input._h, other._h, dim))
-
-_dist = _core.bind_Dist
-
-
-def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm of all elements of input - other.
-
-    Args:
-        other: a tensor that broadcasts
-        p: the order of the norm
-    """
-    try:
-        status = _dist(input._h, other._h, p)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dist, locals(), error) from None
-    return own(status if status > 0 else settle(status, _dist, input._h, other._h, p))
-
-_msort = _core.bind_Msort
-
-
-def msort(input: Tensor) -> Tensor:
-    """The elements sorted along the first dimension."""
-    try:
-        status = _msort(input._h)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(msort, locals(), error) from None
-    return own(status if status > 0 else settle(status, _msort, input._h))
-
-_nanmean = _core.bind_Nanmean
-
-
-def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
-    """The mean of what is not NaN.
-
-    Args:
-        dim: the dimensions to reduce; None means all
-        keepdim: keep the reduced dimensions with size 1
-    """
-    try:
-        dim_list = None if dim is None else int_list(dim)
-        status = _nanmean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nanmean, locals(), error) from None
-    return own(status if status > 0 else settle(status, _nanmean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
-
-_nanquantile = _core.bind_Nanquantile
-
-
-def nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
-    """Quantiles along a dimension of what is not NaN.
-
-    Args:
-        q: numbers from 0 to 1
-        dim: the dimension; None means all
-        keepdim: keep the reduced dimensions with size 1
-        interpolation: linear, lower, higher, midpoint or nearest
-    """
-    try:
-        status = _nanquantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nanquantile, locals(), error) from None
-    return own(status if status > 0 else settle(status, _nanquantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
-
-_nansum = _core.bind_Nansum
-
-
-def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
-    """The sum of what is not NaN.
-
-    Args:
-        dim: the dimensions to reduce; None means all
-        keepdim: keep the reduced dimensions with size 1
-    """
-    try:
-        dim_list = None if dim is None else int_list(dim)
-        status = _nansum(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nansum, locals(), error) from None
-    return own(status if status > 0 else settle(status, _nansum, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
-
-_quantile = _core.bind_Quantile
-
-
-def quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
-    """Quantiles along a dimension.
-
-    Args:
-        q: numbers from 0 to 1
-        dim: the dimension; None means all
-        keepdim: keep the reduced dimensions with size 1
-        interpolation: linear, lower, higher, midpoint or nearest
-    """
-    try:
-        status = _quantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(quantile, locals(), error) from None
-    return own(status if status > 0 else settle(status, _quantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
-
-_renorm = _core.bind_Renorm
-
-
-def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor:
-    """The tensor, of at least two dimensions, with each part along one of them whose p-norm is above
-    maxnorm scaled down to it.
-
-    Args:
-        p: the order of the norm
-        dim: the dimension; negative ones count from the end
-        maxnorm: the largest norm that is left as it is
-    """
-    try:
-        status = _renorm(input._h, p, dim, maxnorm)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(renorm, locals(), error) from None
-    return own(status if status > 0 else settle(status, _renorm, input._h, p, dim, maxnorm))
-
-_renorm_in_place = _core.bind_RenormInPlace
-
-
-def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor:
-    """renorm in place: changes `input` and returns it.
-
-    Args:
-        p: the order of the norm
-        dim: the dimension; negative ones count from the end
-        maxnorm: the largest norm that is left as it is
-    """
-    try:
-        status = _renorm_in_place(input._h, p, dim, maxnorm)
-    except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(renorm_, locals(), error) from None
-    if status < 0:
-        settle(status, _renorm_in_place, input._h, p, dim, maxnorm)
-    return input

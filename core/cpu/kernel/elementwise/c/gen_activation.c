@@ -2,6 +2,280 @@
 #include "simd.h"
 #include "scalar.h"
 
+// where(x > 0, x, alpha * expm1(x / alpha))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(celu_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  const float alpha_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ((x_ > 0.0f) ? x_ : (alpha_ * plait_vm_expm1f(x_ / alpha_)));
+  }
+  return 0;
+}
+
+// where(x > 0, x, alpha * expm1(x / alpha))
+PLAITK_ELEMENTWISE_LOOP(celu_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  const double alpha_ = (double)attr[0].f;
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ((x_ > 0.0) ? x_ : (alpha_ * plait_vm_expm1(x_ / alpha_)));
+  }
+  return 0;
+}
+
+// where(x > 0, grad, grad * exp(x / alpha))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(celu_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float alpha_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = ((x_ > 0.0f) ? grad_ : (grad_ * plait_vm_expf(x_ / alpha_)));
+  }
+  return 0;
+}
+
+// where(x > 0, grad, grad * exp(x / alpha))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(celu_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double alpha_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = ((x_ > 0.0) ? grad_ : (grad_ * plait_vm_exp(x_ / alpha_)));
+  }
+  return 0;
+}
+
+// where(x > 0, x, alpha * expm1(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  const float alpha_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ((x_ > 0.0f) ? x_ : (alpha_ * plait_vm_expm1f(x_)));
+  }
+  return 0;
+}
+
+// where(x > 0, x, alpha * expm1(x))
+PLAITK_ELEMENTWISE_LOOP(elu_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  const double alpha_ = (double)attr[0].f;
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ((x_ > 0.0) ? x_ : (alpha_ * plait_vm_expm1(x_)));
+  }
+  return 0;
+}
+
+// where(x > 0, grad, grad * alpha * exp(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float alpha_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = ((x_ > 0.0f) ? grad_ : (grad_ * alpha_ * plait_vm_expf(x_)));
+  }
+  return 0;
+}
+
+// where(x > 0, grad, grad * alpha * exp(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double alpha_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = ((x_ > 0.0) ? grad_ : (grad_ * alpha_ * plait_vm_exp(x_)));
+  }
+  return 0;
+}
+
+// 0.5 * x * (1 + erf(x * 0.7071067811865476))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = 0.5f * x_ * (1.0f + plait_vm_erff(x_ * 0.7071067811865476f));
+  }
+  return 0;
+}
+
+// 0.5 * x * (1 + erf(x * 0.7071067811865476))
+PLAITK_ELEMENTWISE_LOOP(gelu_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = 0.5 * x_ * (1.0 + plait_vm_erf(x_ * 0.7071067811865476));
+  }
+  return 0;
+}
+
+// grad * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * exp(-0.5 * x * x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = grad_ * (0.5f * (1.0f + plait_vm_erff(x_ * 0.7071067811865476f)) + x_ * 0.3989422804014327f * plait_vm_expf(-0.5f * x_ * x_));
+  }
+  return 0;
+}
+
+// grad * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * exp(-0.5 * x * x))
+PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = grad_ * (0.5 * (1.0 + plait_vm_erf(x_ * 0.7071067811865476)) + x_ * 0.3989422804014327 * plait_vm_exp(-0.5 * x_ * x_));
+  }
+  return 0;
+}
+
+// 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_tanh_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = 0.5f * x_ * (1.0f + plait_vm_tanhf(0.7978845608028654f * (x_ + 0.044715f * x_ * x_ * x_)));
+  }
+  return 0;
+}
+
+// 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+PLAITK_ELEMENTWISE_LOOP(gelu_tanh_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = 0.5 * x_ * (1.0 + plait_vm_tanh(0.7978845608028654 * (x_ + 0.044715 * x_ * x_ * x_)));
+  }
+  return 0;
+}
+
+// t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); grad * 0.5 * (1 + t + x * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * x * x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_tanh_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float t_ = plait_vm_tanhf(0.7978845608028654f * (x_ + 0.044715f * x_ * x_ * x_));
+    out0[i] = grad_ * 0.5f * (1.0f + t_ + x_ * (1.0f - t_ * t_) * 0.7978845608028654f * (1.0f + 0.134145f * x_ * x_));
+  }
+  return 0;
+}
+
+// t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); grad * 0.5 * (1 + t + x * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * x * x))
+PLAITK_ELEMENTWISE_LOOP(gelu_tanh_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double t_ = plait_vm_tanh(0.7978845608028654 * (x_ + 0.044715 * x_ * x_ * x_));
+    out0[i] = grad_ * 0.5 * (1.0 + t_ + x_ * (1.0 - t_ * t_) * 0.7978845608028654 * (1.0 + 0.134145 * x_ * x_));
+  }
+  return 0;
+}
+
+// a * sigmoid(b)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(glu_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float a_ = in0[i];
+    const float b_ = in1[i];
+    out0[i] = a_ * plait_vm_sigmoidf(b_);
+  }
+  return 0;
+}
+
+// a * sigmoid(b)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(glu_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double a_ = in0[i];
+    const double b_ = in1[i];
+    out0[i] = a_ * plait_vm_sigmoid(b_);
+  }
+  return 0;
+}
+
+// s = sigmoid(b); grad * a * s * (1 - s)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(glu_grad_b_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float a_ = in1[i];
+    const float b_ = in2[i];
+    const float s_ = plait_vm_sigmoidf(b_);
+    out0[i] = grad_ * a_ * s_ * (1.0f - s_);
+  }
+  return 0;
+}
+
+// s = sigmoid(b); grad * a * s * (1 - s)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(glu_grad_b_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double a_ = in1[i];
+    const double b_ = in2[i];
+    const double s_ = plait_vm_sigmoid(b_);
+    out0[i] = grad_ * a_ * s_ * (1.0 - s_);
+  }
+  return 0;
+}
+
 // where(x >= -lambda && x <= lambda, 0, x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_f32) {
   const float *in0 = in[0];
@@ -318,6 +592,117 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(leaky_relu_grad_x_f64) {
   return 0;
 }
 
+// min(x, 0) - log1p(exp(-abs(x)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsigmoid_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_min_f32(x_, 0.0f) - plait_vm_log1pf(plait_vm_expf(-ew_abs_f32(x_)));
+  }
+  return 0;
+}
+
+// min(x, 0) - log1p(exp(-abs(x)))
+PLAITK_ELEMENTWISE_LOOP(logsigmoid_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_min_f64(x_, 0.0) - plait_vm_log1p(plait_vm_exp(-ew_abs_f64(x_)));
+  }
+  return 0;
+}
+
+// grad * sigmoid(-x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsigmoid_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = grad_ * plait_vm_sigmoidf(-x_);
+  }
+  return 0;
+}
+
+// grad * sigmoid(-x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsigmoid_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = grad_ * plait_vm_sigmoid(-x_);
+  }
+  return 0;
+}
+
+// e = exp(min(x, 20)); n = e * (e + 2); x * (n / (n + 2))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mish_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float e_ = plait_vm_expf(ew_min_f32(x_, 20.0f));
+    const float n_ = e_ * (e_ + 2.0f);
+    out0[i] = x_ * (n_ / (n_ + 2.0f));
+  }
+  return 0;
+}
+
+// e = exp(min(x, 20)); n = e * (e + 2); x * (n / (n + 2))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mish_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double e_ = plait_vm_exp(ew_min_f64(x_, 20.0));
+    const double n_ = e_ * (e_ + 2.0);
+    out0[i] = x_ * (n_ / (n_ + 2.0));
+  }
+  return 0;
+}
+
+// e = exp(min(x, 20)); n = e * (e + 2); grad * (n / (n + 2) + x * 4 * e * (1 + e) / ((n + 2) * (n + 2)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mish_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float e_ = plait_vm_expf(ew_min_f32(x_, 20.0f));
+    const float n_ = e_ * (e_ + 2.0f);
+    out0[i] = grad_ * (n_ / (n_ + 2.0f) + x_ * 4.0f * e_ * (1.0f + e_) / ((n_ + 2.0f) * (n_ + 2.0f)));
+  }
+  return 0;
+}
+
+// e = exp(min(x, 20)); n = e * (e + 2); grad * (n / (n + 2) + x * 4 * e * (1 + e) / ((n + 2) * (n + 2)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mish_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double e_ = plait_vm_exp(ew_min_f64(x_, 20.0));
+    const double n_ = e_ * (e_ + 2.0);
+    out0[i] = grad_ * (n_ / (n_ + 2.0) + x_ * 4.0 * e_ * (1.0 + e_) / ((n_ + 2.0) * (n_ + 2.0)));
+  }
+  return 0;
+}
+
 // where(x > 0, x, w * x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prelu_f32) {
   const float *in0 = in[0];
@@ -548,6 +933,57 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f64) {
   return 0;
 }
 
+// 1.0507009873554805 * where(x > 0, x, 1.6732632423543772 * expm1(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = 1.0507009873554805f * ((x_ > 0.0f) ? x_ : (1.6732632423543772f * plait_vm_expm1f(x_)));
+  }
+  return 0;
+}
+
+// 1.0507009873554805 * where(x > 0, x, 1.6732632423543772 * expm1(x))
+PLAITK_ELEMENTWISE_LOOP(selu_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = 1.0507009873554805 * ((x_ > 0.0) ? x_ : (1.6732632423543772 * plait_vm_expm1(x_)));
+  }
+  return 0;
+}
+
+// 1.0507009873554805 * where(x > 0, grad, grad * 1.6732632423543772 * exp(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = 1.0507009873554805f * ((x_ > 0.0f) ? grad_ : (grad_ * 1.6732632423543772f * plait_vm_expf(x_)));
+  }
+  return 0;
+}
+
+// 1.0507009873554805 * where(x > 0, grad, grad * 1.6732632423543772 * exp(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = 1.0507009873554805 * ((x_ > 0.0) ? grad_ : (grad_ * 1.6732632423543772 * plait_vm_exp(x_)));
+  }
+  return 0;
+}
+
 // sigmoid(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_f32) {
   const float *in0 = in[0];
@@ -596,6 +1032,123 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_grad_x_f64) {
     const double grad_ = in0[i];
     const double out_ = in1[i];
     out0[i] = grad_ * (1.0 - out_) * out_;
+  }
+  return 0;
+}
+
+// x * sigmoid(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ * plait_vm_sigmoidf(x_);
+  }
+  return 0;
+}
+
+// x * sigmoid(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ * plait_vm_sigmoid(x_);
+  }
+  return 0;
+}
+
+// s = sigmoid(x); grad * s * (1 + x * (1 - s))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float s_ = plait_vm_sigmoidf(x_);
+    out0[i] = grad_ * s_ * (1.0f + x_ * (1.0f - s_));
+  }
+  return 0;
+}
+
+// s = sigmoid(x); grad * s * (1 + x * (1 - s))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double s_ = plait_vm_sigmoid(x_);
+    out0[i] = grad_ * s_ * (1.0 + x_ * (1.0 - s_));
+  }
+  return 0;
+}
+
+// z = x * beta; where(z > threshold, x, (max(z, 0) + log1p(exp(-abs(z)))) / beta)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softplus_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  const float beta_ = (float)attr[0].f;
+  const float threshold_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float z_ = x_ * beta_;
+    out0[i] = ((z_ > threshold_) ? x_ : ((ew_max_f32(z_, 0.0f) + plait_vm_log1pf(plait_vm_expf(-ew_abs_f32(z_)))) / beta_));
+  }
+  return 0;
+}
+
+// z = x * beta; where(z > threshold, x, (max(z, 0) + log1p(exp(-abs(z)))) / beta)
+PLAITK_ELEMENTWISE_LOOP(softplus_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  const double beta_ = (double)attr[0].f;
+  const double threshold_ = (double)attr[1].f;
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double z_ = x_ * beta_;
+    out0[i] = ((z_ > threshold_) ? x_ : ((ew_max_f64(z_, 0.0) + plait_vm_log1p(plait_vm_exp(-ew_abs_f64(z_)))) / beta_));
+  }
+  return 0;
+}
+
+// z = x * beta; where(z > threshold, grad, grad * sigmoid(z))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softplus_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float beta_ = (float)attr[0].f;
+  const float threshold_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float z_ = x_ * beta_;
+    out0[i] = ((z_ > threshold_) ? grad_ : (grad_ * plait_vm_sigmoidf(z_)));
+  }
+  return 0;
+}
+
+// z = x * beta; where(z > threshold, grad, grad * sigmoid(z))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softplus_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double beta_ = (double)attr[0].f;
+  const double threshold_ = (double)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double z_ = x_ * beta_;
+    out0[i] = ((z_ > threshold_) ? grad_ : (grad_ * plait_vm_sigmoid(z_)));
   }
   return 0;
 }
@@ -868,7 +1421,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_grad_x_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_activation[66] = {
+const plaitk_elementwise_kernel plaitk_elementwise_activation[108] = {
+    {celu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {celu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {celu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {celu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {elu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {elu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {elu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {elu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gelu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {gelu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {gelu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {gelu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gelu_tanh_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {gelu_tanh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {gelu_tanh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {gelu_tanh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {glu_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {glu_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {glu_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {glu_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {glu_grad_b_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {glu_grad_b_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {hardshrink_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {hardshrink_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {hardshrink_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
@@ -892,6 +1467,14 @@ const plaitk_elementwise_kernel plaitk_elementwise_activation[66] = {
     {leaky_relu_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {leaky_relu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {leaky_relu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logsigmoid_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {logsigmoid_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {logsigmoid_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logsigmoid_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mish_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {mish_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {mish_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {mish_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {prelu_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {prelu_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {prelu_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -909,10 +1492,22 @@ const plaitk_elementwise_kernel plaitk_elementwise_activation[66] = {
     {relu6_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {relu6_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {relu6_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {selu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {selu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {selu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {selu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {sigmoid_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {sigmoid_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sigmoid_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sigmoid_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {silu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {silu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {silu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {silu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {softplus_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {softplus_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {softplus_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {softplus_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {softshrink_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {softshrink_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {softshrink_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},

@@ -179,6 +179,185 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_grad_y_f64) {
   return 0;
 }
 
+// x + value * a / b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float a_ = in1[i];
+    const float b_ = in2[i];
+    out0[i] = x_ + value_ * a_ / b_;
+  }
+  return 0;
+}
+
+// x + value * a / b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double a_ = in1[i];
+    const double b_ = in2[i];
+    out0[i] = x_ + value_ * a_ / b_;
+  }
+  return 0;
+}
+
+// grad * value / b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_grad_a_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float b_ = in1[i];
+    out0[i] = grad_ * value_ / b_;
+  }
+  return 0;
+}
+
+// grad * value / b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_grad_a_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double b_ = in1[i];
+    out0[i] = grad_ * value_ / b_;
+  }
+  return 0;
+}
+
+// -grad * value * a / (b * b)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_grad_b_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float a_ = in1[i];
+    const float b_ = in2[i];
+    out0[i] = -grad_ * value_ * a_ / (b_ * b_);
+  }
+  return 0;
+}
+
+// -grad * value * a / (b * b)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_grad_b_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double a_ = in1[i];
+    const double b_ = in2[i];
+    out0[i] = -grad_ * value_ * a_ / (b_ * b_);
+  }
+  return 0;
+}
+
+// x + value * a * b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float a_ = in1[i];
+    const float b_ = in2[i];
+    out0[i] = x_ + value_ * a_ * b_;
+  }
+  return 0;
+}
+
+// x + value * a * b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double a_ = in1[i];
+    const double b_ = in2[i];
+    out0[i] = x_ + value_ * a_ * b_;
+  }
+  return 0;
+}
+
+// x + value * a * b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t *in2 = in[2];
+  int64_t *out0 = out[0];
+  const int64_t value_ = (int64_t)attr[0].i;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t a_ = in1[i];
+    const int64_t b_ = in2[i];
+    out0[i] = ew_add_i64(x_, ew_mul_i64(ew_mul_i64(value_, a_), b_));
+  }
+  return 0;
+}
+
+// grad * value * b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_grad_a_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float b_ = in1[i];
+    out0[i] = grad_ * value_ * b_;
+  }
+  return 0;
+}
+
+// grad * value * b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_grad_a_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double b_ = in1[i];
+    out0[i] = grad_ * value_ * b_;
+  }
+  return 0;
+}
+
 // x / y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_f32) {
   const float *in0 = in[0];
@@ -239,8 +418,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f64) {
   return 0;
 }
 
-// x * y
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_f32) {
+// floor_divide(x, y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(floor_divide_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
@@ -248,21 +427,242 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
     const float y_ = in1[i];
-    out0[i] = x_ * y_;
+    out0[i] = plait_vm_floor_dividef(x_, y_);
   }
   return 0;
 }
 
-// x * y
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_f64) {
+// floor_divide(x, y)
+PLAITK_ELEMENTWISE_LOOP(floor_divide_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = plait_vm_floor_divide(x_, y_);
+  }
+  return 0;
+}
+
+// floor_divide(x, y)
+PLAITK_ELEMENTWISE_LOOP(floor_divide_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+  int64_t bad = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t y_ = in1[i];
+    out0[i] = ew_floor_divide_i64(x_, y_);
+    bad |= y_ == 0;
+  }
+  return bad;
+}
+
+// fmod(x, y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmod_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = plait_vm_fmodf(x_, y_);
+  }
+  return 0;
+}
+
+// fmod(x, y)
+PLAITK_ELEMENTWISE_LOOP(fmod_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = plait_vm_fmod(x_, y_);
+  }
+  return 0;
+}
+
+// fmod(x, y)
+PLAITK_ELEMENTWISE_LOOP(fmod_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+  int64_t bad = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t y_ = in1[i];
+    out0[i] = ew_fmod_i64(x_, y_);
+    bad |= y_ == 0;
+  }
+  return bad;
+}
+
+// -grad * trunc(x / y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmod_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = -grad_ * ew_trunc_f32(x_ / y_);
+  }
+  return 0;
+}
+
+// -grad * trunc(x / y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmod_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = -grad_ * ew_trunc_f64(x_ / y_);
+  }
+  return 0;
+}
+
+// gcd(x, y)
+PLAITK_ELEMENTWISE_LOOP(gcd_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t y_ = in1[i];
+    out0[i] = ew_gcd_i64(x_, y_);
+  }
+  return 0;
+}
+
+// where(abs(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    const float weight_ = in2[i];
+    out0[i] = ((ew_abs_f32(weight_) < 0.5f) ? (x_ + weight_ * (y_ - x_)) : (y_ - (y_ - x_) * (1.0f - weight_)));
+  }
+  return 0;
+}
+
+// where(abs(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
   double *out0 = out[0];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
-    out0[i] = x_ * y_;
+    const double weight_ = in2[i];
+    out0[i] = ((ew_abs_f64(weight_) < 0.5) ? (x_ + weight_ * (y_ - x_)) : (y_ - (y_ - x_) * (1.0 - weight_)));
+  }
+  return 0;
+}
+
+// grad * (1 - weight)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float weight_ = in1[i];
+    out0[i] = grad_ * (1.0f - weight_);
+  }
+  return 0;
+}
+
+// grad * (1 - weight)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double weight_ = in1[i];
+    out0[i] = grad_ * (1.0 - weight_);
+  }
+  return 0;
+}
+
+// grad * weight
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float weight_ = in1[i];
+    out0[i] = grad_ * weight_;
+  }
+  return 0;
+}
+
+// grad * weight
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double weight_ = in1[i];
+    out0[i] = grad_ * weight_;
+  }
+  return 0;
+}
+
+// grad * (y - x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_weight_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = grad_ * (y_ - x_);
+  }
+  return 0;
+}
+
+// grad * (y - x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_weight_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = grad_ * (y_ - x_);
   }
   return 0;
 }
@@ -317,6 +717,177 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_i64) {
   return 0;
 }
 
+// pow(x, y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = plait_vm_powf(x_, y_);
+  }
+  return 0;
+}
+
+// pow(x, y)
+PLAITK_ELEMENTWISE_LOOP(pow_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = plait_vm_pow(x_, y_);
+  }
+  return 0;
+}
+
+// pow(x, y)
+PLAITK_ELEMENTWISE_LOOP(pow_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t y_ = in1[i];
+    out0[i] = ew_pow_i64(x_, y_);
+  }
+  return 0;
+}
+
+// where(y == 0, 0, grad * y * pow(x, y - 1))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((y_ == 0.0f) ? 0.0f : (grad_ * y_ * plait_vm_powf(x_, y_ - 1.0f)));
+  }
+  return 0;
+}
+
+// where(y == 0, 0, grad * y * pow(x, y - 1))
+PLAITK_ELEMENTWISE_LOOP(pow_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((y_ == 0.0) ? 0.0 : (grad_ * y_ * plait_vm_pow(x_, y_ - 1.0)));
+  }
+  return 0;
+}
+
+// where(x == 0 && y >= 0, 0, grad * out * log(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    const float out_ = in3[i];
+    out0[i] = (((x_ == 0.0f) & (y_ >= 0.0f)) ? 0.0f : (grad_ * out_ * plait_vm_logf(x_)));
+  }
+  return 0;
+}
+
+// where(x == 0 && y >= 0, 0, grad * out * log(x))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    const double out_ = in3[i];
+    out0[i] = (((x_ == 0.0) & (y_ >= 0.0)) ? 0.0 : (grad_ * out_ * plait_vm_log(x_)));
+  }
+  return 0;
+}
+
+// x * x * x
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ * x_ * x_;
+  }
+  return 0;
+}
+
+// x * x * x
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ * x_ * x_;
+  }
+  return 0;
+}
+
+// x * x * x
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_i64) {
+  const int64_t *in0 = in[0];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ew_mul_i64(ew_mul_i64(x_, x_), x_);
+  }
+  return 0;
+}
+
+// 3 * grad * x * x
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = 3.0f * grad_ * x_ * x_;
+  }
+  return 0;
+}
+
+// 3 * grad * x * x
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = 3.0 * grad_ * x_ * x_;
+  }
+  return 0;
+}
+
 // 1 / x
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_f32) {
   const float *in0 = in[0];
@@ -365,6 +936,79 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_grad_x_f64) {
     const double grad_ = in0[i];
     const double out_ = in1[i];
     out0[i] = -grad_ * out_ * out_;
+  }
+  return 0;
+}
+
+// remainder(x, y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(remainder_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = plait_vm_remainderf(x_, y_);
+  }
+  return 0;
+}
+
+// remainder(x, y)
+PLAITK_ELEMENTWISE_LOOP(remainder_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = plait_vm_remainder(x_, y_);
+  }
+  return 0;
+}
+
+// remainder(x, y)
+PLAITK_ELEMENTWISE_LOOP(remainder_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+  int64_t bad = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t y_ = in1[i];
+    out0[i] = ew_remainder_i64(x_, y_);
+    bad |= y_ == 0;
+  }
+  return bad;
+}
+
+// -grad * floor_divide(x, y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(remainder_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = -grad_ * plait_vm_floor_dividef(x_, y_);
+  }
+  return 0;
+}
+
+// -grad * floor_divide(x, y)
+PLAITK_ELEMENTWISE_LOOP(remainder_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = -grad_ * plait_vm_floor_divide(x_, y_);
   }
   return 0;
 }
@@ -511,7 +1155,50 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_i64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[48] = {
+// trunc_divide(x, y)
+PLAITK_ELEMENTWISE_LOOP(trunc_divide_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+  int64_t bad = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t y_ = in1[i];
+    out0[i] = ew_trunc_divide_i64(x_, y_);
+    bad |= y_ == 0;
+  }
+  return bad;
+}
+
+// trunc(x / y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(trunc_divide_float_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = ew_trunc_f32(x_ / y_);
+  }
+  return 0;
+}
+
+// trunc(x / y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(trunc_divide_float_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = ew_trunc_f64(x_ / y_);
+  }
+  return 0;
+}
+
+const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[98] = {
     {abs_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {abs_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {abs_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
@@ -525,28 +1212,75 @@ const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[48] = {
     {add_scaled_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
     {add_scaled_grad_y_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {add_scaled_grad_y_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {addcdiv_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_grad_a_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_grad_b_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_grad_b_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {addcmul_grad_a_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_grad_a_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {div_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {div_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {div_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {div_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {div_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {div_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mul_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mul_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {floor_divide_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {floor_divide_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {floor_divide_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {fmod_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmod_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmod_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {fmod_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmod_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gcd_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {lerp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_weight_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_weight_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {mul_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {mul_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mul_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mul_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mul_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {neg_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {pow_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {pow_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_grad_y_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_grad_y_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cube_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {cube_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {cube_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {cube_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cube_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {reciprocal_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {reciprocal_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {reciprocal_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {reciprocal_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {remainder_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {remainder_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {remainder_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {remainder_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {remainder_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {sign_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {sign_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sign_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
@@ -560,4 +1294,7 @@ const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[48] = {
     {sub_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
     {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {trunc_divide_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {trunc_divide_float_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {trunc_divide_float_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

@@ -2,6 +2,474 @@
 #include "simd.h"
 #include "scalar.h"
 
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float low_ = in1[i];
+    const float high_ = in2[i];
+    out0[i] = ew_min_f32(ew_max_f32(x_, low_), high_);
+  }
+  return 0;
+}
+
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double low_ = in1[i];
+    const double high_ = in2[i];
+    out0[i] = ew_min_f64(ew_max_f64(x_, low_), high_);
+  }
+  return 0;
+}
+
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t *in2 = in[2];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t low_ = in1[i];
+    const int64_t high_ = in2[i];
+    out0[i] = ew_min_i64(ew_max_i64(x_, low_), high_);
+  }
+  return 0;
+}
+
+// where(low > high || x < low || x > high, 0, where(x == low, where(x == high, grad, grad / 2), where(x == high, grad / 2, grad)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    const float high_ = in3[i];
+    out0[i] = ((((low_ > high_) | (x_ < low_)) | (x_ > high_)) ? 0.0f : ((x_ == low_) ? ((x_ == high_) ? grad_ : (grad_ / 2.0f)) : ((x_ == high_) ? (grad_ / 2.0f) : grad_)));
+  }
+  return 0;
+}
+
+// where(low > high || x < low || x > high, 0, where(x == low, where(x == high, grad, grad / 2), where(x == high, grad / 2, grad)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    const double high_ = in3[i];
+    out0[i] = ((((low_ > high_) | (x_ < low_)) | (x_ > high_)) ? 0.0 : ((x_ == low_) ? ((x_ == high_) ? grad_ : (grad_ / 2.0)) : ((x_ == high_) ? (grad_ / 2.0) : grad_)));
+  }
+  return 0;
+}
+
+// where(low > high, 0, where(x < low, grad, where(x == low && low < high, grad / 2, 0)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_low_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    const float high_ = in3[i];
+    out0[i] = ((low_ > high_) ? 0.0f : ((x_ < low_) ? grad_ : (((x_ == low_) & (low_ < high_)) ? (grad_ / 2.0f) : 0.0f)));
+  }
+  return 0;
+}
+
+// where(low > high, 0, where(x < low, grad, where(x == low && low < high, grad / 2, 0)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_low_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    const double high_ = in3[i];
+    out0[i] = ((low_ > high_) ? 0.0 : ((x_ < low_) ? grad_ : (((x_ == low_) & (low_ < high_)) ? (grad_ / 2.0) : 0.0)));
+  }
+  return 0;
+}
+
+// where(low > high || x > high, grad, where(x == high && low < high, grad / 2, 0))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_high_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    const float high_ = in3[i];
+    out0[i] = (((low_ > high_) | (x_ > high_)) ? grad_ : (((x_ == high_) & (low_ < high_)) ? (grad_ / 2.0f) : 0.0f));
+  }
+  return 0;
+}
+
+// where(low > high || x > high, grad, where(x == high && low < high, grad / 2, 0))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_grad_high_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    const double high_ = in3[i];
+    out0[i] = (((low_ > high_) | (x_ > high_)) ? grad_ : (((x_ == high_) & (low_ < high_)) ? (grad_ / 2.0) : 0.0));
+  }
+  return 0;
+}
+
+// max(x, low)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float low_ = in1[i];
+    out0[i] = ew_max_f32(x_, low_);
+  }
+  return 0;
+}
+
+// max(x, low)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double low_ = in1[i];
+    out0[i] = ew_max_f64(x_, low_);
+  }
+  return 0;
+}
+
+// max(x, low)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t low_ = in1[i];
+    out0[i] = ew_max_i64(x_, low_);
+  }
+  return 0;
+}
+
+// where(x < low, 0, where(x == low, grad / 2, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    out0[i] = ((x_ < low_) ? 0.0f : ((x_ == low_) ? (grad_ / 2.0f) : grad_));
+  }
+  return 0;
+}
+
+// where(x < low, 0, where(x == low, grad / 2, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    out0[i] = ((x_ < low_) ? 0.0 : ((x_ == low_) ? (grad_ / 2.0) : grad_));
+  }
+  return 0;
+}
+
+// where(x < low, grad, where(x == low, grad / 2, 0))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_low_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    out0[i] = ((x_ < low_) ? grad_ : ((x_ == low_) ? (grad_ / 2.0f) : 0.0f));
+  }
+  return 0;
+}
+
+// where(x < low, grad, where(x == low, grad / 2, 0))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_grad_low_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    out0[i] = ((x_ < low_) ? grad_ : ((x_ == low_) ? (grad_ / 2.0) : 0.0));
+  }
+  return 0;
+}
+
+// min(x, high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float high_ = in1[i];
+    out0[i] = ew_min_f32(x_, high_);
+  }
+  return 0;
+}
+
+// min(x, high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double high_ = in1[i];
+    out0[i] = ew_min_f64(x_, high_);
+  }
+  return 0;
+}
+
+// min(x, high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t high_ = in1[i];
+    out0[i] = ew_min_i64(x_, high_);
+  }
+  return 0;
+}
+
+// where(x > high, 0, where(x == high, grad / 2, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float high_ = in2[i];
+    out0[i] = ((x_ > high_) ? 0.0f : ((x_ == high_) ? (grad_ / 2.0f) : grad_));
+  }
+  return 0;
+}
+
+// where(x > high, 0, where(x == high, grad / 2, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double high_ = in2[i];
+    out0[i] = ((x_ > high_) ? 0.0 : ((x_ == high_) ? (grad_ / 2.0) : grad_));
+  }
+  return 0;
+}
+
+// where(x > high, grad, where(x == high, grad / 2, 0))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_high_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float high_ = in2[i];
+    out0[i] = ((x_ > high_) ? grad_ : ((x_ == high_) ? (grad_ / 2.0f) : 0.0f));
+  }
+  return 0;
+}
+
+// where(x > high, grad, where(x == high, grad / 2, 0))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_high_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double high_ = in2[i];
+    out0[i] = ((x_ > high_) ? grad_ : ((x_ == high_) ? (grad_ / 2.0) : 0.0));
+  }
+  return 0;
+}
+
+// where(x <= low || x >= high, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    const float high_ = in3[i];
+    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x <= low || x >= high, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    const double high_ = in3[i];
+    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0 : grad_);
+  }
+  return 0;
+}
+
+// where(x <= low, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float low_ = in2[i];
+    out0[i] = ((x_ <= low_) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x <= low, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double low_ = in2[i];
+    out0[i] = ((x_ <= low_) ? 0.0 : grad_);
+  }
+  return 0;
+}
+
+// where(x >= high, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float high_ = in2[i];
+    out0[i] = ((x_ >= high_) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x >= high, 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double high_ = in2[i];
+    out0[i] = ((x_ >= high_) ? 0.0 : grad_);
+  }
+  return 0;
+}
+
 // x == y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_f32) {
   const float *in0 = in[0];
@@ -40,6 +508,190 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_i64) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
     out0[i] = x_ == y_;
+  }
+  return 0;
+}
+
+// where(isnan(y), x, where(isnan(x), y, max(x, y)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = (ew_isnan_f32(y_) ? x_ : (ew_isnan_f32(x_) ? y_ : ew_max_f32(x_, y_)));
+  }
+  return 0;
+}
+
+// where(isnan(y), x, where(isnan(x), y, max(x, y)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = (ew_isnan_f64(y_) ? x_ : (ew_isnan_f64(x_) ? y_ : ew_max_f64(x_, y_)));
+  }
+  return 0;
+}
+
+// where(x >= y || isnan(y), grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = (((x_ >= y_) | ew_isnan_f32(y_)) ? grad_ : 0.0f);
+  }
+  return 0;
+}
+
+// where(x >= y || isnan(y), grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = (((x_ >= y_) | ew_isnan_f64(y_)) ? grad_ : 0.0);
+  }
+  return 0;
+}
+
+// where(x >= y || isnan(y), 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = (((x_ >= y_) | ew_isnan_f32(y_)) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x >= y || isnan(y), 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = (((x_ >= y_) | ew_isnan_f64(y_)) ? 0.0 : grad_);
+  }
+  return 0;
+}
+
+// where(isnan(y), x, where(isnan(x), y, min(x, y)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = (ew_isnan_f32(y_) ? x_ : (ew_isnan_f32(x_) ? y_ : ew_min_f32(x_, y_)));
+  }
+  return 0;
+}
+
+// where(isnan(y), x, where(isnan(x), y, min(x, y)))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = (ew_isnan_f64(y_) ? x_ : (ew_isnan_f64(x_) ? y_ : ew_min_f64(x_, y_)));
+  }
+  return 0;
+}
+
+// where(x <= y || isnan(y), grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = (((x_ <= y_) | ew_isnan_f32(y_)) ? grad_ : 0.0f);
+  }
+  return 0;
+}
+
+// where(x <= y || isnan(y), grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = (((x_ <= y_) | ew_isnan_f64(y_)) ? grad_ : 0.0);
+  }
+  return 0;
+}
+
+// where(x <= y || isnan(y), 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = (((x_ <= y_) | ew_isnan_f32(y_)) ? 0.0f : grad_);
+  }
+  return 0;
+}
+
+// where(x <= y || isnan(y), 0, grad)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = (((x_ <= y_) | ew_isnan_f64(y_)) ? 0.0 : grad_);
   }
   return 0;
 }
@@ -348,6 +1000,134 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lt_i64) {
   return 0;
 }
 
+// where(x == y, grad / 2, where(x < y, 0, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : ((x_ < y_) ? 0.0f : grad_));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, where(x < y, 0, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : ((x_ < y_) ? 0.0 : grad_));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, where(y < x, 0, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : ((y_ < x_) ? 0.0f : grad_));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, where(y < x, 0, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : ((y_ < x_) ? 0.0 : grad_));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, where(x > y, 0, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : ((x_ > y_) ? 0.0f : grad_));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, where(x > y, 0, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : ((x_ > y_) ? 0.0 : grad_));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, where(y > x, 0, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_y_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : ((y_ > x_) ? 0.0f : grad_));
+  }
+  return 0;
+}
+
+// where(x == y, grad / 2, where(y > x, 0, grad))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_y_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double y_ = in2[i];
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : ((y_ > x_) ? 0.0 : grad_));
+  }
+  return 0;
+}
+
 // x != y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_f32) {
   const float *in0 = in[0];
@@ -414,10 +1194,60 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(signbit_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_comparison[30] = {
+const plaitk_elementwise_kernel plaitk_elementwise_comparison[94] = {
+    {clamp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_grad_x_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_x_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_grad_low_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_low_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_grad_high_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_high_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_min_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_grad_low_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_grad_low_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_max_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_grad_high_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_grad_high_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_numbers_grad_x_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_numbers_grad_x_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_min_number_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_number_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_max_number_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_number_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {eq_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {eq_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {eq_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {fmax_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmax_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmax_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {ge_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {ge_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {ge_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
@@ -440,6 +1270,20 @@ const plaitk_elementwise_kernel plaitk_elementwise_comparison[30] = {
     {lt_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {lt_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {lt_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {clamp_min_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {maximum_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {maximum_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {maximum_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {maximum_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {minimum_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {minimum_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {minimum_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {minimum_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {ne_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {ne_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {ne_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},

@@ -1,0 +1,117 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	powOp = elementwise("pow", "x, y", "pow(x, y)",
+		"where(y == 0, 0, grad*y*pow(x, y - 1))", "where(x == 0 && y >= 0, 0, grad*out*log(x))")
+	cubeOp = elementwise("cube", "x", "x * x * x", "3*grad*x*x")
+)
+
+// power returns the operation that raises x to y where there is a cheaper one than pow.
+func power(x, y *core.Tensor) *Elementwise {
+	if x == nil || y == nil || x.Err() != nil || !y.IsNumber() || !x.DType().IsFloat() && (y.DType().IsFloat() || x.DType() == core.Bool) {
+		return nil
+	}
+	switch y.Number().Float {
+	case 2:
+		return squareOp
+	case 3:
+		return cubeOp
+	}
+	if !x.DType().IsFloat() {
+		return nil
+	}
+	switch y.Number().Float {
+	case 0.5:
+		return sqrtOp
+	case -0.5:
+		return rsqrtOp
+	case -1:
+		return reciprocalOp
+	}
+	return nil
+}
+
+// negativePower returns an error for a power of integers to a negative number.
+func negativePower(name string, x, y *core.Tensor) error {
+	if x != nil && y != nil && x.Err() == nil && y.IsNumber() && !core.ResultType(x, y).IsFloat() && y.Number().Int < 0 {
+		return core.Errorf(core.ValueError, name, "integers have no negative integer powers, got the exponent %d", y.Number().Int)
+	}
+	return nil
+}
+
+// Pow returns x to the power y, elementwise. Powers of integers are integers: a negative element of y gives 0 unless x is
+// 1 or -1, a negative number y is an error.
+func Pow(x, y *core.Tensor) *core.Tensor {
+	defer autocast("pow", &x, &y).end()
+	if err := negativePower("pow", x, y); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if e := power(x, y); e != nil {
+		return e.apply(nil, x)
+	}
+	return powOp.apply(nil, x, y)
+}
+
+// PowInPlace raises x to the power y and returns it.
+func PowInPlace(x, y *core.Tensor) *core.Tensor {
+	if err := negativePower("pow_", x, y); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if e := power(x, y); e != nil {
+		return e.applyInPlace(nil, x)
+	}
+	return powOp.applyInPlace(nil, x, y)
+}
+
+// FloatPower returns x to the power y in float64.
+func FloatPower(x, y *core.Tensor) *core.Tensor {
+	return compose("float_power", func() *core.Tensor { return Pow(castTo(x, core.Float64), castTo(y, core.Float64)) })
+}
+
+// FloatPowerInPlace raises x, which must be float64, to the power y and returns it.
+func FloatPowerInPlace(x, y *core.Tensor) *core.Tensor {
+	const name = "float_power_"
+	if x.Usable(name) == nil && x.DType() != core.Float64 {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, name, "a tensor of %v cannot hold a result of float64", x.DType()))
+	}
+	return replace(name, func(x *core.Tensor) *core.Tensor { return FloatPower(x, y) }, x, y)
+}
+
+// Ldexp returns x * 2^y.
+func Ldexp(x, y *core.Tensor) *core.Tensor {
+	return compose("ldexp", func() *core.Tensor {
+		z := Mul(x, Exp2(y))
+		if z.Err() == nil && x.DType().IsFloat() && !y.DType().IsFloat() {
+			return To(z, x.DType())
+		}
+		return z
+	})
+}
+
+// LdexpInPlace multiplies x by 2^y and returns it.
+func LdexpInPlace(x, y *core.Tensor) *core.Tensor {
+	return replace("ldexp_", func(x *core.Tensor) *core.Tensor { return Ldexp(x, y) }, x, y)
+}
+
+func init() {
+	r := binaryRow(powOp, Pow, PowInPlace, "Returns input to the power other.", Between(0.5, 2), Between(-2, 2))
+	r.Elementwise = append(r.Elementwise, cubeOp)
+	r.Args[0].Number = true
+	for _, exponent := range []float64{2, 3, 0.5, -0.5, -1, 0, 1, 2.5} {
+		r.Samples = append(r.Samples, Sample{Name: "number", Args: []any{Between(0.5, 2, 2, 3), core.Num(exponent)}})
+	}
+	r.Samples = append(r.Samples,
+		Sample{Name: "negative base", Args: []any{Between(-2, -0.5, 4), core.Num(4)}},
+		Sample{Name: "number base", Args: []any{core.Num(1.5), Between(-2, 2, 4)}})
+	number := inputAnd(Arg{Name: "other", Number: true})
+	binary := func(x, y func(shape ...int) T) []Sample {
+		return []Sample{{Args: []any{x(3, 4), y(3, 4)}}, {Name: "broadcast", Args: []any{x(2, 3), y(3)}}, {Name: "empty", Args: []any{x(0), y(1)}}}
+	}
+	positive := func(shape ...int) T { return Between(0.5, 2, shape...) }
+	register("arithmetic", r,
+		Row{Name: "ldexp", Func: Ldexp, InPlace: LdexpInPlace, Args: number, Memory: true, Doc: "input * 2^other; of integers too as floats.", Samples: binary(Shaped, Shaped)},
+		Row{Name: "float_power", Func: FloatPower, InPlace: FloatPowerInPlace, Args: inputAnd(Arg{Name: "exponent", Number: true}), Memory: true, Doc: "input to the power exponent, computed and returned in float64. A negative number to the power of a fraction is NaN.", Samples: binary(positive, Shaped)},
+	)
+}

@@ -1,0 +1,279 @@
+package op
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// TensorOptions say what a new tensor is like. The zero value means the context's default dtype and device and no
+// gradient; for functions that end in Like, the dtype and device of their argument.
+type TensorOptions struct {
+	DType        *core.DType
+	Device       core.Device
+	RequiresGrad bool
+}
+
+// beginNew starts an operation that makes a tensor on the options' device, or like's, or the default one.
+func beginNew(name string, like *core.Tensor, o TensorOptions) application {
+	a := application{name: name, mode: core.CurrentMode()}
+	dev := o.Device
+	if like != nil {
+		if a.err = like.Usable(name); a.err != nil {
+			return a
+		}
+		if like.IsNumber() {
+			a.failf(core.TypeError, "got a number, want a tensor")
+		}
+		if dev == nil {
+			dev = like.Device()
+		}
+		a.division = like.Division()
+	}
+	a.on(dev)
+	return a
+}
+
+// dtype returns the options' dtype, or d.
+func (o TensorOptions) dtype(d core.DType) core.DType {
+	if o.DType != nil {
+		return *o.DType
+	}
+	return d
+}
+
+// finish makes the new tensor what the options say.
+func (a *application) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
+	if a.err != nil {
+		return a.fail()
+	}
+	if a.division != nil {
+		t.Divide(a.division)
+	}
+	if o.RequiresGrad {
+		return t.SetRequiresGrad(true)
+	}
+	return t
+}
+
+// filled makes a tensor whose elements are all the number value.
+func filled(name string, like *core.Tensor, shape []int, d core.DType, value *core.Tensor, o TensorOptions) *core.Tensor {
+	a := beginNew(name, like, o)
+	a.check(holds(name, d, value))
+	t := a.out(d, shape)
+	if a.err == nil {
+		a.launch(a.call(fillKernel).Out(t).In(value))
+	}
+	return a.finish(t, o)
+}
+
+// Zeros returns zeros of the default dtype.
+func Zeros(shape ...int) *core.Tensor { return ZerosWith(shape, TensorOptions{}) }
+
+// ZerosWith is [Zeros] with options.
+func ZerosWith(shape []int, o TensorOptions) *core.Tensor {
+	return filled("zeros", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), core.IntNum(0), o)
+}
+
+// Ones returns ones of the default dtype.
+func Ones(shape ...int) *core.Tensor { return OnesWith(shape, TensorOptions{}) }
+
+// OnesWith is [Ones] with options.
+func OnesWith(shape []int, o TensorOptions) *core.Tensor {
+	return filled("ones", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), core.IntNum(1), o)
+}
+
+// Full returns a tensor whose elements are all value, a number. The dtype, if not given, is bool, int64 or the default
+// floating-point dtype, as the number is.
+func Full(shape []int, value *core.Tensor, o TensorOptions) *core.Tensor {
+	if err := wantNumber("full", value); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return filled("full", nil, shape, o.dtype(value.DType()), value, o)
+}
+
+// Empty returns a tensor of the default dtype whose elements are undefined until they are written.
+func Empty(shape ...int) *core.Tensor { return EmptyWith(shape, TensorOptions{}) }
+
+// EmptyWith is [Empty] with options.
+func EmptyWith(shape []int, o TensorOptions) *core.Tensor {
+	a := beginNew("empty", nil, o)
+	return a.finish(a.out(o.dtype(core.CurrentContext().DefaultDType()), shape), o)
+}
+
+// ZerosLike returns zeros of t's shape.
+func ZerosLike(t *core.Tensor, o TensorOptions) *core.Tensor {
+	return filledLike("zeros_like", t, core.IntNum(0), o)
+}
+
+// OnesLike returns ones of t's shape.
+func OnesLike(t *core.Tensor, o TensorOptions) *core.Tensor {
+	return filledLike("ones_like", t, core.IntNum(1), o)
+}
+
+// FullLike returns a tensor of t's shape whose elements are all value, a number.
+func FullLike(t, value *core.Tensor, o TensorOptions) *core.Tensor {
+	return filledLike("full_like", t, value, o)
+}
+
+func filledLike(name string, t, value *core.Tensor, o TensorOptions) *core.Tensor {
+	if err := t.Usable(name); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if err := wantNumber(name, value); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return filled(name, t, t.Shape(), o.dtype(t.DType()), value, o)
+}
+
+// EmptyLike returns a tensor of t's shape whose elements are undefined until they are written.
+func EmptyLike(t *core.Tensor, o TensorOptions) *core.Tensor {
+	a := beginNew("empty_like", t, o)
+	a.given(t)
+	if a.err != nil {
+		return a.fail()
+	}
+	return a.finish(a.out(o.dtype(t.DType()), t.Shape()), o)
+}
+
+func wantNumber(name string, value *core.Tensor) error {
+	if err := value.Usable(name); err != nil {
+		return err
+	}
+	if !value.IsNumber() {
+		return core.Errorf(core.TypeError, name, "the value must be a number, got %v", value)
+	}
+	return nil
+}
+
+// Eye returns a matrix with n rows and m columns, or n if m is negative, with ones on the diagonal and zeros elsewhere.
+func Eye(n, m int, o TensorOptions) *core.Tensor {
+	if m < 0 {
+		m = n
+	}
+	a := beginNew("eye", nil, o)
+	t := a.out(o.dtype(core.CurrentContext().DefaultDType()), []int{n, m})
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(fillKernel).Out(t).In(core.IntNum(0)))
+	diagonal := core.WrapTensor(a.mode, t.Storage(), t.DType(), []int{min(n, m)}, []int{m + 1}, 0)
+	c := a.call(fillKernel).Out(diagonal).In(core.IntNum(1))
+	c.InPlace = true
+	a.launch(c)
+	diagonal.Release()
+	return a.finish(t, o)
+}
+
+var (
+	arangeKernel   = core.Kernel("arange")   // Outs[0][i] = Ints[0] + i Ints[1], or Floats[0] + i Floats[1] for floats
+	linspaceKernel = core.Kernel("linspace") // Outs[0] = numbers from Floats[0] to Floats[1], both included
+	logspaceKernel = core.Kernel("logspace") // Outs[0] = Floats[2] to the powers from Floats[0] to Floats[1]
+)
+
+// Arange returns the numbers from start on, step apart, that lie before end. Start, end and step are numbers; absent ones
+// are 0, required and 1. The dtype, if not given, is int64 if all are integers, otherwise the default one.
+func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
+	if start == nil {
+		start = core.IntNum(0)
+	}
+	if step == nil {
+		step = core.IntNum(1)
+	}
+	d := core.Int64
+	for _, v := range []*core.Tensor{start, end, step} {
+		if err := wantNumber("arange", v); err != nil {
+			return core.ErrorTensor(err)
+		}
+		if v.DType().IsFloat() {
+			d = core.CurrentContext().DefaultDType()
+		}
+	}
+	integers := d == core.Int64
+	d = o.dtype(d)
+	s, e, by := start.Number(), end.Number(), step.Number()
+	a := beginNew("arange", nil, o)
+	length := math.Ceil((e.Float - s.Float) / by.Float)
+	switch {
+	case d == core.Bool:
+		a.failf(core.DTypeError, "bool has no ranges")
+	case by.Float == 0 || by.Float != by.Float:
+		a.failf(core.ValueError, "the step must not be zero")
+	case math.IsNaN(length) || math.IsInf(length, 0) || math.IsInf(s.Float, 0):
+		a.failf(core.ValueError, "got start %v, end %v and step %v, want finite numbers", s.Float, e.Float, by.Float)
+	case length < 0:
+		a.failf(core.ValueError, "a step of %v does not lead from %v to %v", by.Float, s.Float, e.Float)
+	case length >= 1<<62:
+		a.failf(core.MemoryError, "%v elements are larger than the address space", length)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	n := int(length)
+	if integers { // exactly, also past 2^53
+		span, width := uint64(e.Int)-uint64(s.Int), uint64(by.Int)
+		if by.Int < 0 {
+			span, width = -span, -width
+		}
+		n = int((span + width - 1) / width)
+	}
+	t := a.out(d, []int{n})
+	if a.err == nil {
+		a.launch(a.call(arangeKernel).Out(t).Int(s.Int, by.Int).Float(s.Float, by.Float))
+	}
+	return a.finish(t, o)
+}
+
+// Linspace returns the given number of evenly spaced numbers from start to end, both included.
+func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
+	a := beginNew("linspace", nil, o)
+	a.steps(steps)
+	d := o.dtype(core.CurrentContext().DefaultDType())
+	t := a.out(d, []int{steps})
+	a.check(holds("linspace", d, core.Num(start)))
+	a.check(holds("linspace", d, core.Num(end)))
+	start, end = endsIn(d, start, end)
+	if a.err == nil {
+		a.launch(a.call(linspaceKernel).Out(t).Float(start, end))
+	}
+	return a.finish(t, o)
+}
+
+// Logspace returns base to the powers of the given number of evenly spaced numbers from start to end, both included.
+func Logspace(start, end float64, steps int, base float64, o TensorOptions) *core.Tensor {
+	a := beginNew("logspace", nil, o)
+	a.steps(steps)
+	d := o.dtype(core.CurrentContext().DefaultDType())
+	t := a.out(d, []int{steps})
+	start, end = endsIn(d, start, end)
+	if a.err == nil {
+		a.launch(a.call(logspaceKernel).Out(t).Float(start, end, base))
+	}
+	return a.finish(t, o)
+}
+
+// endsIn returns the ends of a range as numbers of dtype d: without fractions for integers.
+func endsIn(d core.DType, start, end float64) (float64, float64) {
+	if d.IsFloat() {
+		return start, end
+	}
+	return math.Trunc(start), math.Trunc(end)
+}
+
+func (a *application) steps(n int) {
+	if n < 0 {
+		a.failf(core.ValueError, "the number of steps must not be negative, got %d", n)
+	}
+}
+
+// zerosFor returns zeros on the device of t.
+func zerosFor(t *core.Tensor, d core.DType, shape []int) *core.Tensor {
+	a := begin("zeros", t)
+	a.grad = false
+	out := a.out(d, shape)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(fillKernel).Out(out).In(core.IntNum(0)))
+	return a.done(out)
+}

@@ -1,0 +1,56 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var triangleIndicesKernel = core.Kernel("triangle_indices") // Outs[0] = rows and columns of a triangle; Ints: rows, columns, diagonal, upper
+
+// TrilIndices returns the rows and the columns, in an int64 tensor of shape [2, n], of the elements on and below a
+// diagonal of a matrix, row by row.
+func TrilIndices(rows, columns, offset int, o TensorOptions) *core.Tensor {
+	return triangleIndices("tril_indices", rows, columns, offset, false, o)
+}
+
+// TriuIndices returns the rows and the columns, in an int64 tensor of shape [2, n], of the elements on and above a
+// diagonal of a matrix, row by row.
+func TriuIndices(rows, columns, offset int, o TensorOptions) *core.Tensor {
+	return triangleIndices("triu_indices", rows, columns, offset, true, o)
+}
+
+func triangleIndices(name string, rows, columns, offset int, upper bool, o TensorOptions) *core.Tensor {
+	a := beginNew(name, nil, o)
+	if rows < 0 || columns < 0 {
+		a.failf(core.ValueError, "got a matrix of %d rows and %d columns, want none negative", rows, columns)
+	}
+	if d := o.dtype(core.Int64); d != core.Int64 {
+		a.failf(core.DTypeError, "got dtype %v, want int64", d)
+	}
+	if a.err == nil {
+		_, err := core.CheckShape(name, []int{rows, columns}, core.Int64)
+		a.check(err)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	offset = min(max(offset, -rows), columns) // past the corners nothing changes
+	n := belowDiagonal(rows, columns, offset)
+	if upper {
+		n = rows*columns - belowDiagonal(rows, columns, offset-1)
+	}
+	out := a.out(core.Int64, []int{2, n})
+	if a.err == nil {
+		a.launch(a.call(triangleIndicesKernel).Out(out).Int(int64(rows), int64(columns), int64(offset)).Bool(upper))
+	}
+	return a.finish(out, o)
+}
+
+// belowDiagonal returns the number of elements on and below a diagonal, which lies from -rows-1 to columns.
+func belowDiagonal(rows, columns, diagonal int) int {
+	first := max(0, -diagonal)                           // the first row with an element
+	full := min(max(columns-diagonal-1, first), rows)    // the first row with all of them
+	shortest, longest := first+diagonal+1, full+diagonal // in the rows between
+	n := 0
+	if full > first {
+		n = (shortest + longest) * (full - first) / 2
+	}
+	return n + max(rows-max(full, first), 0)*columns
+}

@@ -1,0 +1,103 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// CosineSimilarity returns the inner product of x1 and x2 along dim, which broadcast, over the product of their norms, each
+// of which is at least eps.
+func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
+	defer autocast("cosine_similarity", &x1, &x2).end()
+	a := begin("cosine_similarity", x1, x2)
+	a.floatTensor(x1)
+	a.floatTensor(x2)
+	shape := a.broadcast(x1, x2)
+	if a.err == nil {
+		d, err := core.WrapDim(a.name, dim, len(shape))
+		a.check(err)
+		dim = d - len(shape) // counted from the end, it is the same for both
+	}
+	if a.err == nil && len(shape) == 0 {
+		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(a.name, func() *core.Tensor {
+		x, y := Expand(x1, shape...), Expand(x2, shape...)
+		unit := func(t *core.Tensor) *core.Tensor {
+			return Div(t, Maximum(VectorNorm(t, 2, []int{dim}, keep), core.Num(eps)))
+		}
+		return Sum(Mul(unit(x), unit(y)), []int{dim}, false)
+	})
+}
+
+// PairwiseDistance returns the p-norm of x1 - x2 + eps along the last dimension.
+func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.Tensor {
+	defer autocast("pairwise_distance", &x1, &x2).end()
+	a := begin("pairwise_distance", x1, x2)
+	a.floatTensor(x1)
+	a.floatTensor(x2)
+	if shape := a.broadcast(x1, x2); a.err == nil && len(shape) == 0 {
+		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose(a.name, func() *core.Tensor {
+		return VectorNorm(Add(Sub(x1, x2), core.Num(eps)), p, []int{-1}, ReduceOptions{KeepDim: keepdim})
+	})
+}
+
+// Dist returns the p-norm of x - y.
+func Dist(x, y *core.Tensor, p float64) *core.Tensor {
+	defer autocast("dist", &x, &y).end()
+	return compose("dist", func() *core.Tensor { return VectorNorm(Sub(x, y), p, nil, ReduceOptions{}) })
+}
+
+// CDist returns the p-norm of the difference of each row of x [*, n, m] with each of y [*, k, m], of shape [*, n, k]; the
+// leading dimensions broadcast. It needs memory for n*k*m numbers.
+func CDist(x, y *core.Tensor, p float64) *core.Tensor {
+	defer autocast("cdist", &x, &y).end()
+	a := beginGiven("cdist", x, y)
+	a.matrices(x, y)
+	a.floating("the input", x)
+	if a.err == nil && x.Size(-1) != y.Size(-1) {
+		a.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
+	}
+	if a.err == nil && !(p >= 0) {
+		a.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("cdist", func() *core.Tensor {
+		return VectorNorm(Sub(Unsqueeze(x, -2), Unsqueeze(y, -3)), p, []int{-1}, ReduceOptions{})
+	})
+}
+
+func init() {
+	other, p := Arg{Name: "other"}, Arg{Name: "p", Default: 2.0, Doc: "the order of the norm"}
+	register("distance",
+		Row{Name: "cosine_similarity", Func: CosineSimilarity,
+			Args: []Arg{{Name: "x1"}, {Name: "x2"}, {Name: "dim", Default: 1}, {Name: "eps", Default: 1e-8, Doc: "the least norm to divide by"}},
+			Doc:  "The inner products along a dimension over the products of the norms.",
+			Samples: []Sample{
+				{Name: "last", Args: []any{Shaped(3, 4), Shaped(3, 4), 1, 1e-8}, Loose: 2},
+				{Name: "broadcast", Args: []any{Shaped(3, 1, 4), Shaped(2, 4), 2, 1e-8}, Loose: 2},
+				{Name: "1-d", Args: []any{Shaped(5), Shaped(5), 0, 1e-8}, Loose: 2},
+			}},
+		Row{Name: "pairwise_distance", Func: PairwiseDistance,
+			Args: []Arg{{Name: "x1"}, {Name: "x2"}, {Name: "p", Default: 2.0, Doc: "the order of the norm"},
+				{Name: "eps", Default: 1e-6, Doc: "added to the differences"}, {Name: "keepdim", Default: false}},
+			Doc: "The p-norm of x1 - x2 + eps along the last dimension.",
+			Samples: []Sample{
+				{Name: "2", Args: []any{Shaped(3, 4), far5(3, 4), 2.0, 1e-6, false}, Loose: 2},
+				{Name: "1", Args: []any{Shaped(3, 4), far5(4), 1.0, 1e-6, true}, Loose: 2},
+				{Name: "2.5", Args: []any{Shaped(4), far5(4), 2.5, 1e-6, false}, Loose: 4},
+			}},
+		Row{Name: "dist", Func: Dist, Args: inputAnd(other, p), Doc: "The p-norm of all elements of input - other.",
+			Samples: []Sample{{Args: []any{Between(1, 2, 3, 4), Between(-2, -1, 4), 2.0}}, {Name: "1", Args: []any{Between(1, 2, 3), Between(-2, -1, 3), 1.0}}}},
+		Row{Name: "cdist", Func: CDist, Args: []Arg{{Name: "x1"}, {Name: "x2"}, p}, Doc: "The distances of all pairs of rows.",
+			Samples: []Sample{{Loose: 2, Args: []any{Between(1, 2, 3, 2), Between(-2, -1, 4, 2), 2.0}}, {Name: "3", Loose: 2, Args: []any{Between(1, 2, 2, 3, 2), Between(-2, -1, 1, 2, 2), 3.0}},
+				{Name: "empty", Args: []any{Shaped(0, 2), Shaped(3, 2), 1.0}}}},
+	)
+}

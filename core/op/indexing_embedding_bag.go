@@ -1,0 +1,142 @@
+package op
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// EmbeddingBagOptions are the options of [EmbeddingBag].
+type EmbeddingBagOptions struct {
+	// Offsets says at which index of a vector of indices each bag begins; the first is 0.
+	Offsets *core.Tensor
+	// Mode is how the rows of a bag are combined: "mean" (the default), "sum" or "max".
+	Mode string
+	// PerSampleWeights, of the indices' shape, scale the rows of a sum.
+	PerSampleWeights *core.Tensor
+	// IncludeLastOffset says that the last offset is the end of the last bag and begins none.
+	IncludeLastOffset bool
+	// PaddingIdx is a row that counts for nothing; negative counts from the end, nil means none.
+	PaddingIdx *int
+	// ScaleGradByFreq divides the gradient of each row by how often it was used.
+	ScaleGradByFreq bool
+}
+
+// EmbeddingBag combines rows of the matrix weight by bags of indices: the rows of the matrix input, or the parts of the vector
+// input that begin at the offsets. It returns a row for each bag, of zeros for an empty one.
+func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tensor {
+	a := begin("embedding_bag", input, weight, o.Offsets, o.PerSampleWeights)
+	a.given(input, weight)
+	a.indexDType(input)
+	a.floating("the weight", weight)
+	if o.Mode == "" {
+		o.Mode = "mean"
+	}
+	switch {
+	case a.err != nil:
+	case weight.IsNumber() || weight.Dim() != 2:
+		a.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
+	case o.Mode != "sum" && o.Mode != "mean" && o.Mode != "max":
+		a.failf(core.ValueError, "unknown mode %q, want sum, mean or max", o.Mode)
+	case input.Dim() == 2 && o.Offsets != nil:
+		a.failf(core.ValueError, "a matrix of indices has no offsets")
+	case input.Dim() != 2 && (input.Dim() != 1 || o.Offsets == nil || o.Offsets.Dim() != 1):
+		a.failf(core.ShapeError, "got indices of shape %v, want a matrix, or a vector and a vector of offsets", input.Shape())
+	case o.PerSampleWeights != nil && o.Mode != "sum":
+		a.failf(core.ValueError, "weights of samples are for sums, got mode %q", o.Mode)
+	case o.PerSampleWeights != nil && o.PerSampleWeights.Numel() != input.Numel():
+		a.failf(core.ShapeError, "got weights of shape %v for indices of shape %v", o.PerSampleWeights.Shape(), input.Shape())
+	case o.IncludeLastOffset && o.Offsets != nil && o.Offsets.Numel() == 0:
+		a.failf(core.ShapeError, "got no offsets, want at least the last")
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("embedding_bag", func() *core.Tensor {
+		flat, n := Ravel(input), input.Numel()
+		number := TensorOptions{Device: input.Device()}
+		bags, samples := input.Size(0), Arange(nil, core.IntNum(int64(n)), nil, number)
+		var bag *core.Tensor // of each sample
+		if o.Offsets == nil {
+			bag = FloorDivide(samples, core.IntNum(int64(max(input.Size(1), 1))))
+		} else {
+			starts := castTo(o.Offsets, core.Int64)
+			if o.IncludeLastOffset {
+				starts = Narrow(starts, 0, 0, starts.Numel()-1)
+			}
+			bags = starts.Numel()
+			bag = Sub(SearchSorted(starts, samples, SearchOptions{Right: true}), core.IntNum(1))
+		}
+		rows := Embedding(flat, weight, EmbeddingOptions{PaddingIdx: o.PaddingIdx, ScaleGradByFreq: o.ScaleGradByFreq})
+		if rows.Err() != nil {
+			return rows
+		}
+		counted := OnesLike(rows, TensorOptions{})
+		if o.PaddingIdx != nil {
+			padding := *o.PaddingIdx
+			if padding < 0 {
+				padding += weight.Size(0)
+			}
+			counted = Mul(counted, castTo(Unsqueeze(Ne(flat, core.IntNum(int64(padding))), 1), rows.DType()))
+		}
+		zeros := zerosFor(rows, rows.DType(), []int{bags, weight.Size(1)})
+		if o.Mode == "max" {
+			nothing := core.Num(math.Inf(-1))
+			top := IndexReduce(zeros, 0, bag, Where(Eq(counted, core.Num(0)), nothing, rows), "amax", false)
+			return Where(Eq(top, nothing), core.Num(0), top)
+		}
+		weights := counted
+		if o.PerSampleWeights != nil {
+			weights = Mul(counted, Reshape(o.PerSampleWeights, n, 1))
+		}
+		sum := IndexAdd(zeros, 0, bag, Mul(rows, weights))
+		if o.Mode == "sum" {
+			return sum
+		}
+		return Div(sum, Maximum(IndexAdd(zeros, 0, bag, counted), core.Num(1)))
+	})
+}
+
+// EmbeddingRenormInPlace scales the rows of the matrix weight that the indices in input name, where their norm of the given
+// order is larger than maxNorm, down to it, and returns weight. It waits for the indices.
+func EmbeddingRenormInPlace(weight, input *core.Tensor, maxNorm, order float64) *core.Tensor {
+	a := beginGiven("embedding_renorm_", weight, input)
+	a.indexDType(input)
+	a.inPlace(weight)
+	if a.err == nil && weight.Dim() != 2 {
+		a.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if input.Numel() == 0 {
+		return weight
+	}
+	core.Tidy(func() {
+		used, _, _ := Unique(Ravel(input), nil)
+		rows := Renorm(IndexSelect(weight, 0, used), order, 0, maxNorm)
+		a.check(IndexCopyInPlace(weight, 0, used, rows).Err())
+	})
+	return a.done(weight)
+}
+
+func init() {
+	matrix := Indices([]int{2, 3}, 1, 0, 2, 2, 2, 3)
+
+	one := 1
+	register("indexing", Row{Name: "embedding_renorm_", InPlace: EmbeddingRenormInPlace, Doc: "A matrix whose rows at indices are scaled down to a norm.",
+		Args: []Arg{{Name: "input", Doc: "the matrix"}, {Name: "indices"}, {Name: "max_norm"}, {Name: "norm_type", Default: 2.0}}})
+	register("indexing", Row{Name: "embedding_bag", Func: EmbeddingBag, Memory: true, Doc: "Rows of a matrix combined by bags of indices.",
+		Args: []Arg{{Name: "input", Doc: "the indices"}, {Name: "weight", Doc: "the matrix"},
+			{Name: "offsets", Field: "Offsets", Optional: true, Doc: "where the bags of a vector of indices begin"},
+			{Name: "scale_grad_by_freq", Field: "ScaleGradByFreq", Default: false, Doc: "whether gradients are divided by how often a row was used"},
+			{Name: "mode", Field: "Mode", Default: "mean", Doc: "sum, mean or max"},
+			{Name: "per_sample_weights", Field: "PerSampleWeights", Optional: true, Doc: "scale the rows of a sum"},
+			{Name: "include_last_offset", Field: "IncludeLastOffset", Default: false, Doc: "whether the last offset is an end"},
+			{Name: "padding_idx", Field: "PaddingIdx", Optional: true, Doc: "a row that counts for nothing"}},
+		Samples: []Sample{
+			{Name: "mean", Args: []any{matrix, Shaped(4, 2), EmbeddingBagOptions{}}},
+			{Name: "sum", Args: []any{matrix, Shaped(4, 2), EmbeddingBagOptions{Mode: "sum", PaddingIdx: &one}}},
+			{Name: "max", Args: []any{matrix, DistinctOf(4, 2), EmbeddingBagOptions{Mode: "max"}}},
+		}})
+}

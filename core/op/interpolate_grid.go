@@ -1,0 +1,238 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// GridSampleOptions are the options of [GridSample].
+type GridSampleOptions struct {
+	// Mode is "bilinear" (the default; also between the eight neighbours in a volume), "nearest" or, for images, "bicubic":
+	// Keys' kernel with a = -0.75 over 4 x 4 neighbours.
+	Mode string
+	// PaddingMode says what lies outside the input: "zeros" (the default), the "border" or the "reflection".
+	PaddingMode string
+	// AlignCorners makes -1 and 1 the centres of the outermost elements and not their outer edges.
+	AlignCorners bool
+}
+
+// GridSample returns the values of x [n, c, h, w] at the places in grid [n, h', w', 2], pairs of x and y from -1 to 1 across
+// the input: [n, c, h', w']. Volumes [n, c, d, h, w] have grids [n, d', h', w', 3] of x, y and z.
+//
+// Jaderberg, Simonyan, Zisserman, Kavukcuoglu: Spatial transformer networks, 2015.
+func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
+	defer autocast("grid_sample", &x, &grid).end()
+	a := begin("grid_sample", x, grid)
+	a.floatTensor(x)
+	a.floatTensor(grid)
+	if o.Mode == "" {
+		o.Mode = "bilinear"
+	}
+	if o.PaddingMode == "" {
+		o.PaddingMode = "zeros"
+	}
+	k := 0
+	switch {
+	case a.err != nil:
+	case x.Dim() != 4 && x.Dim() != 5 || grid.Dim() != x.Dim() || grid.Size(-1) != x.Dim()-2 || grid.Size(0) != x.Size(0):
+		a.failf(core.ShapeError, "got an input %v and a grid %v, want [n, c, h, w] and [n, h', w', 2], or one dimension more", x.Shape(), grid.Shape())
+	case x.DType() != grid.DType():
+		a.failf(core.DTypeError, "dtypes differ, got %v and %v", x.DType(), grid.DType())
+	case o.Mode != "bilinear" && o.Mode != "nearest" && o.Mode != "bicubic":
+		a.failf(core.ValueError, "unknown mode %q, want bilinear, nearest or bicubic", o.Mode)
+	case o.Mode == "bicubic" && x.Dim() != 4:
+		a.failf(core.ShapeError, "mode bicubic wants an input [n, c, h, w], got %v", x.Shape())
+	case o.PaddingMode != "zeros" && o.PaddingMode != "border" && o.PaddingMode != "reflection":
+		a.failf(core.ValueError, "unknown padding %q, want zeros, border or reflection", o.PaddingMode)
+	default:
+		k = x.Dim() - 2
+		for _, n := range x.Shape()[2:] {
+			if n == 0 {
+				a.failf(core.ShapeError, "the input %v is empty", x.Shape())
+			}
+		}
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if d := statType(x.DType()); d != x.DType() { // places between elements want more digits than short dtypes have
+		return compose("grid_sample", func() *core.Tensor {
+			return castTo(GridSample(castTo(x, d), castTo(grid, d), o), x.DType())
+		})
+	}
+	return compose("grid_sample", func() *core.Tensor {
+		n, c, sizes := x.Size(0), x.Size(1), x.Shape()[2:]
+		points := core.Numel(grid.Shape()[1 : k+1])
+		flat := Reshape(x, n, c, core.Numel(sizes))
+		taps := make([][]tap, k)
+		combinations := 1
+		for i, size := range sizes {
+			taps[i] = o.taps(Reshape(Select(grid, -1, k-1-i), n, points), size)
+			combinations *= len(taps[i])
+		}
+		var sum *core.Tensor
+		for choice := range combinations {
+			var index, weight *core.Tensor
+			for i, size := range sizes {
+				t := taps[i][choice%len(taps[i])]
+				choice /= len(taps[i])
+				p := t.at
+				if t.share != nil {
+					weight = times(weight, t.share)
+				}
+				inside := LogicalAnd(Ge(p, core.Num(0)), Le(p, core.Num(float64(size-1))))
+				weight = times(weight, castTo(inside, x.DType()))
+				p = castTo(Where(inside, p, core.Num(0)), core.Int64)
+				if index == nil {
+					index = p
+				} else {
+					index = Add(Mul(index, core.IntNum(int64(size))), p)
+				}
+			}
+			part := Mul(Gather(flat, 2, Expand(Unsqueeze(index, 1), n, c, points)), Unsqueeze(weight, 1))
+			sum = plus(sum, part)
+		}
+		return Reshape(sum, append([]int{n, c}, grid.Shape()[1:k+1]...)...)
+	})
+}
+
+// times returns x * y, where x may be nil for 1.
+func times(x, y *core.Tensor) *core.Tensor {
+	if x == nil {
+		return y
+	}
+	return Mul(x, y)
+}
+
+// A tap is what one of the neighbours of each place along a dimension gives: its index, and its share, nil for all.
+type tap struct{ at, share *core.Tensor }
+
+// taps returns the neighbours along a dimension of the coordinates g, [n, points].
+func (o GridSampleOptions) taps(g *core.Tensor, size int) []tap {
+	p := o.place(g, size)
+	if o.Mode == "bicubic" {
+		low := Floor(p.Detach())
+		t := Sub(p, low)
+		var out []tap
+		for i := range 4 {
+			out = append(out, tap{o.padded(Add(low, core.Num(float64(i-1))), size), keys(t, i)})
+		}
+		return out
+	}
+	p = o.padded(p, size)
+	if o.Mode == "nearest" {
+		return []tap{{Round(p.Detach()), nil}}
+	}
+	low := Floor(p.Detach())
+	share := Sub(p, low)
+	return []tap{{low, Sub(core.Num(1), share)}, {Add(low, core.Num(1)), share}}
+}
+
+// keys returns the share of the i-th of four neighbours of a place that is t, from 0 to 1, behind the second (Keys 1981).
+func keys(t *core.Tensor, i int) *core.Tensor {
+	const a = -0.75
+	coefficients := [...][4]float64{ // of 1, t, t^2 and t^3
+		{0, a, -2 * a, a}, {1, 0, -a - 3, a + 2}, {0, -a, 2*a + 3, -a - 2}, {0, 0, a, -a},
+	}[i]
+	sum := Mul(t, core.Num(coefficients[3]))
+	for _, c := range []float64{coefficients[2], coefficients[1]} {
+		sum = Mul(Add(sum, core.Num(c)), t)
+	}
+	return Add(sum, core.Num(coefficients[0]))
+}
+
+// place returns where coordinates g from -1 to 1 lie among the indices of a dimension.
+func (o GridSampleOptions) place(g *core.Tensor, size int) *core.Tensor {
+	n := float64(size)
+	if o.AlignCorners {
+		return Mul(Add(g, core.Num(1)), core.Num((n-1)/2))
+	}
+	return Sub(Mul(Add(g, core.Num(1)), core.Num(n/2)), core.Num(0.5))
+}
+
+// padded returns the places p along a dimension with those outside moved to where the padding has its elements from.
+func (o GridSampleOptions) padded(p *core.Tensor, size int) *core.Tensor {
+	n := float64(size)
+	low, high := 0.0, n-1 // of what is reflected
+	if !o.AlignCorners {
+		low, high = -0.5, n-0.5
+	}
+	if o.PaddingMode == "reflection" {
+		if span := high - low; span == 0 {
+			p = Mul(p, core.Num(0))
+		} else {
+			folded := Remainder(Sub(p, core.Num(low)), core.Num(2*span))
+			p = Add(Sub(core.Num(span), Abs(Sub(folded, core.Num(span)))), core.Num(low))
+		}
+	}
+	if o.PaddingMode != "zeros" {
+		p = Clamp(p, core.Num(0), core.Num(n-1))
+	}
+	return p
+}
+
+// AffineGrid returns a grid for [GridSample] of the affine maps theta [n, 2, 3], or [n, 3, 4] for volumes, and an input of
+// the given shape [n, c, h, w] or [n, c, d, h, w].
+func AffineGrid(theta *core.Tensor, size []int, alignCorners bool) *core.Tensor {
+	a := begin("affine_grid", theta)
+	a.floatTensor(theta)
+	k := len(size) - 2
+	if a.err == nil && (k != 2 && k != 3 || theta.Dim() != 3 || theta.Size(0) != size[0] || theta.Size(1) != k || theta.Size(2) != k+1) {
+		a.failf(core.ShapeError, "got maps of shape %v for an input of shape %v, want [n, k, k+1] for k = 2 or 3 dimensions", theta.Shape(), size)
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("affine_grid", func() *core.Tensor {
+		d := theta.DType()
+		o := TensorOptions{DType: &d, Device: theta.Device()}
+		spatial := size[2:]
+		var columns []*core.Tensor // x, y, (z) and 1
+		for i := k - 1; i >= 0; i-- {
+			steps := Arange(nil, core.IntNum(int64(spatial[i])), nil, o)
+			scale, shift := 2/float64(spatial[i]), 1/float64(spatial[i])-1
+			if alignCorners {
+				scale, shift = 2/float64(max(spatial[i]-1, 1)), -1
+				if spatial[i] == 1 {
+					shift = 0
+				}
+			}
+			shape := make([]int, k)
+			for j := range shape {
+				shape[j] = 1
+			}
+			shape[i] = spatial[i]
+			columns = append(columns, Expand(Reshape(Add(Mul(steps, core.Num(scale)), core.Num(shift)), shape...), spatial...))
+		}
+		columns = append(columns, OnesLike(columns[0], TensorOptions{}))
+		base := Reshape(Stack(columns, -1), 1, core.Numel(spatial), k+1)
+		grid := MatMul(base, Transpose(theta, 1, 2))
+		return Reshape(grid, append(append([]int{size[0]}, spatial...), k)...)
+	})
+}
+
+func init() {
+	grid := func(shape ...int) T { return Between(-0.9, 0.9, shape...) }
+	wide := Between(-1.7, 1.7, 1, 2, 3, 2)
+	float := []core.DType{core.Float32}
+	align := Arg{Name: "align_corners", Default: false, Doc: "whether -1 and 1 are the centres of the outermost elements"}
+	field := align
+	field.Field = "AlignCorners"
+	register("interpolate",
+		Row{Name: "grid_sample", Func: GridSample, Doc: "The values of an image or a volume at given places.",
+			Args: []Arg{{Name: "input"}, {Name: "grid", Doc: "places from -1 to 1"}, {Name: "mode", Field: "Mode", Default: "bilinear", Doc: "bilinear, nearest or bicubic"},
+				{Name: "padding_mode", Field: "PaddingMode", Default: "zeros", Doc: "zeros, border or reflection"}, field},
+			Samples: []Sample{
+				{Name: "bilinear", Loose: 8, DTypes: float, Args: []any{Shaped(2, 2, 3, 4), grid(2, 2, 2, 2), GridSampleOptions{}}},
+				{Name: "aligned", Loose: 8, DTypes: float, Args: []any{Shaped(1, 2, 3, 2), grid(1, 2, 3, 2), GridSampleOptions{AlignCorners: true}}},
+				{Name: "outside", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{}}},
+				{Name: "border", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{PaddingMode: "border"}}},
+				{Name: "reflection", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{PaddingMode: "reflection", AlignCorners: true}}},
+				{Name: "nearest", DTypes: float, Args: []any{Shaped(1, 2, 3, 4), grid(1, 2, 2, 2), GridSampleOptions{Mode: "nearest"}}},
+				{Name: "bicubic", Loose: 8, DTypes: float, Args: []any{Shaped(2, 2, 3, 4), grid(2, 2, 2, 2), GridSampleOptions{Mode: "bicubic"}}},
+				{Name: "bicubic, border", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{Mode: "bicubic", PaddingMode: "border", AlignCorners: true}}},
+				{Name: "bicubic, reflection", Loose: 8, DTypes: float, Args: []any{Shaped(1, 1, 3, 4), wide, GridSampleOptions{Mode: "bicubic", PaddingMode: "reflection"}}},
+				{Name: "volume", Loose: 8, DTypes: float, Args: []any{Shaped(1, 2, 2, 3, 2), grid(1, 1, 2, 2, 3), GridSampleOptions{}}},
+			}},
+		Row{Name: "affine_grid", Func: AffineGrid, Doc: "The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.", Args: []Arg{{Name: "theta"}, {Name: "size"}, align},
+			Samples: []Sample{{Loose: 2, Args: []any{Shaped(2, 2, 3), []int{2, 1, 3, 2}, false}}, {Name: "aligned", Loose: 2, Args: []any{Shaped(1, 2, 3), []int{1, 3, 2, 1}, true}},
+				{Name: "volume", Loose: 2, Args: []any{Shaped(1, 3, 4), []int{1, 1, 2, 1, 3}, false}}}},
+	)
+}

@@ -1,0 +1,77 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// Trace returns the sum of the diagonal of a matrix.
+func Trace(x *core.Tensor) *core.Tensor {
+	defer autocast("trace", &x).end()
+	a := beginGiven("trace", x)
+	if a.err == nil && x.Dim() != 2 {
+		a.failf(core.ShapeError, "want a matrix, got %v", x.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("trace", func() *core.Tensor { return Sum(Diagonal(x, 0, 0, 1), nil, false) })
+}
+
+// Cross returns the cross products of vectors along dim, where x and y have size 3; their other dimensions broadcast.
+func Cross(x, y *core.Tensor, dim int) *core.Tensor {
+	defer autocast("cross", &x, &y).end()
+	a := beginGiven("cross", x, y)
+	shape := a.broadcast(x, y)
+	if a.err == nil {
+		var err error
+		dim, err = core.WrapDim(a.name, dim, len(shape))
+		a.check(err)
+	}
+	if a.err == nil && (len(shape) == 0 || x.Size(dim-len(shape)) != 3 || y.Size(dim-len(shape)) != 3) {
+		a.failf(core.ShapeError, "want size 3 along dimension %d, got %s", dim, shapes(x, y))
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("cross", func() *core.Tensor {
+		turn := func(t *core.Tensor, n int) *core.Tensor { return Roll(Expand(t, shape...), []int{-n}, []int{dim}) }
+		return Sub(Mul(turn(x, 1), turn(y, 2)), Mul(turn(x, 2), turn(y, 1)))
+	})
+}
+
+// Vander returns the matrix whose columns are the powers of a vector, n of them, from the highest to 0 or, with increasing,
+// from 0 on. With n < 0 there are as many as elements.
+func Vander(x *core.Tensor, n int, increasing bool) *core.Tensor {
+	a := beginTensor("vander", x)
+	if a.err == nil && x.Dim() != 1 {
+		a.failf(core.ShapeError, "want a vector, got shape %v", x.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	if n < 0 {
+		n = x.Numel()
+	}
+	return compose("vander", func() *core.Tensor {
+		if n == 0 {
+			return Narrow(Clone(Reshape(x, x.Numel(), 1)), 1, 0, 0)
+		}
+		column := Reshape(x, x.Numel(), 1)
+		one := OnesLike(column, TensorOptions{})
+		powers := CumProd(Cat([]*core.Tensor{one, Expand(column, x.Numel(), n-1)}, 1), 1)
+		if !increasing {
+			powers = Fliplr(powers)
+		}
+		return powers
+	})
+}
+
+func init() {
+	other := Arg{Name: "other"}
+	register("linalg",
+		Row{Name: "trace", Func: Trace, Args: inputAnd(), Memory: true, Doc: "The sum of the diagonal of a matrix.",
+			Samples: []Sample{{Name: "square", Args: []any{Shaped(3, 3)}}, {Name: "wide", Args: []any{Shaped(2, 4)}}, {Name: "empty", Args: []any{Shaped(0, 0)}}}},
+		Row{Name: "cross", Func: Cross, Args: inputAnd(other, Arg{Name: "dim", Default: -1}), Doc: "The cross products of vectors of size 3.",
+			Samples: []Sample{{Args: []any{Shaped(2, 3), Shaped(2, 3), -1}}, {Name: "broadcast", Args: []any{Shaped(3, 2), Shaped(3, 1), 0}}}},
+		Row{Name: "vander", Func: Vander, Args: []Arg{{Name: "x"}, {Name: "N", Default: -1}, {Name: "increasing", Default: false}}, Doc: "The powers of a vector's elements.",
+			Samples: []Sample{{Loose: 4, Args: []any{Shaped(3), -1, false}}, {Name: "increasing", Loose: 4, Args: []any{Shaped(2), 4, true}}, {Name: "none", Args: []any{Shaped(3), 0, true}}}},
+	)
+}

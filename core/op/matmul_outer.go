@@ -1,0 +1,58 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// Outer returns the products of every element of vector x [m] with every one of vector y [n], of shape [m, n].
+func Outer(x, y *core.Tensor) *core.Tensor {
+	a := beginGiven("outer", x, y)
+	if a.err == nil && (x.Dim() != 1 || y.Dim() != 1 || x.IsNumber() || y.IsNumber()) {
+		a.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("outer", func() *core.Tensor { return Mul(Reshape(x, x.Numel(), 1), y) })
+}
+
+// Inner returns the sum of the products of x's and y's elements over their last dimensions, which have one size. The
+// result has the other dimensions of x, then those of y. With a 0-d tensor it is the product.
+func Inner(x, y *core.Tensor) *core.Tensor {
+	defer autocast("inner", &x, &y).end()
+	a := beginGiven("inner", x, y)
+	a.multipliable(x, y)
+	if a.err == nil && x.Dim() > 0 && y.Dim() > 0 && x.Size(-1) != y.Size(-1) {
+		a.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
+	}
+	switch {
+	case a.err != nil:
+		return a.fail()
+	case x.Dim() == 0 || y.Dim() == 0:
+		return Mul(x, y)
+	}
+	return TensorDot(x, y, []int{-1}, []int{-1})
+}
+
+// Kron returns the Kronecker product of x and y: the products of every element of x with all of y, in blocks. The shorter
+// shape gets leading dimensions of size 1.
+func Kron(x, y *core.Tensor) *core.Tensor {
+	a := beginGiven("kron", x, y)
+	if a.err != nil {
+		return a.fail()
+	}
+	rank := max(x.Dim(), y.Dim())
+	pad := func(t *core.Tensor) []int { return append(slices.Repeat([]int{1}, rank-t.Dim()), t.Shape()...) }
+	xs, ys := pad(x), pad(y)
+	spreadX, spreadY, shape := make([]int, 2*rank), make([]int, 2*rank), make([]int, rank)
+	for i := range rank {
+		spreadX[2*i], spreadX[2*i+1] = xs[i], 1
+		spreadY[2*i], spreadY[2*i+1] = 1, ys[i]
+		shape[i] = xs[i] * ys[i]
+	}
+	return compose("kron", func() *core.Tensor {
+		return Reshape(Mul(Reshape(x, spreadX...), Reshape(y, spreadY...)), shape...)
+	})
+}

@@ -1,0 +1,108 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// failf makes the application fail, unless it has already.
+func (a *application) failf(kind core.Kind, format string, args ...any) {
+	if a.err == nil {
+		a.err = core.Errorf(kind, a.name, format, args...)
+	}
+}
+
+// check makes the application fail with err, if it is not nil.
+func (a *application) check(err error) {
+	if a.err == nil {
+		a.err = err
+	}
+}
+
+// dim returns the dimension dim of t counted from the front.
+func (a *application) dim(dim int, t *core.Tensor) int {
+	if a.err != nil {
+		return 0
+	}
+	d, err := core.WrapDim(a.name, dim, t.Dim())
+	a.check(err)
+	return d
+}
+
+// dims returns dims of t counted from the front and sorted; none means all.
+func (a *application) dims(dims []int, t *core.Tensor) []int {
+	if a.err != nil {
+		return nil
+	}
+	d, err := core.WrapDims(a.name, dims, t.Dim())
+	a.check(err)
+	return d
+}
+
+// floating fails unless t is of a floating-point dtype.
+func (a *application) floating(what string, t *core.Tensor) {
+	if a.err == nil && t != nil && !t.DType().IsFloat() {
+		a.failf(core.DTypeError, "%s must be floating point, got %v", what, t.DType())
+	}
+}
+
+// floatTensor fails unless x is a tensor, not a number, of a floating-point dtype.
+func (a *application) floatTensor(x *core.Tensor) {
+	if a.err == nil && x == nil {
+		a.failf(core.TypeError, "got no input")
+	}
+	if a.err == nil && x.IsNumber() {
+		a.failf(core.TypeError, "got a number, want a tensor")
+	}
+	a.floating("the input", x)
+}
+
+// broadcast returns the shape to which the tensors broadcast.
+func (a *application) broadcast(tensors ...*core.Tensor) []int {
+	if a.err != nil {
+		return nil
+	}
+	shapes := make([][]int, 0, 4)
+	for _, t := range tensors {
+		if t != nil {
+			shapes = append(shapes, t.Shape())
+		}
+	}
+	s, err := core.Broadcast(a.name, shapes...)
+	a.check(err)
+	return s
+}
+
+// firstNaN waits for t and returns an error that names the operation if it holds a NaN.
+func firstNaN(name string, t *core.Tensor) error {
+	if !t.DType().IsFloat() {
+		return nil
+	}
+	v, err := core.Values[float64](t)
+	if err != nil {
+		return err
+	}
+	for i, x := range v {
+		if x != x {
+			return core.Errorf(core.ValueError, name, "made a NaN at element %d of its result of shape %v", i, t.Shape())
+		}
+	}
+	return nil
+}
+
+// shapes formats the shapes of tensors for a message.
+func shapes(tensors ...*core.Tensor) string {
+	s := ""
+	for i, t := range tensors {
+		if i > 0 {
+			s += " x "
+		}
+		if t == nil {
+			s += "nil"
+			continue
+		}
+		s += fmt.Sprint(t.Shape())
+	}
+	return s
+}

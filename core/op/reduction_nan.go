@@ -1,0 +1,35 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// NanSum returns the sum of the elements of x over dims, or over all dimensions if there are none, that are not NaN.
+func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if x.Err() == nil && !x.DType().IsFloat() {
+		return Sum(x, dims, keepdim)
+	}
+	return compose("nansum", func() *core.Tensor { return Sum(Where(IsNaN(x), core.Num(0), x), dims, keepdim) })
+}
+
+// NanMean returns the mean of the elements of x, which must be floating point, over dims, or over all dimensions if there
+// are none, that are not NaN.
+func NanMean(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	a := beginTensor("nanmean", x)
+	a.floating("the input", x)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("nanmean", func() *core.Tensor {
+		count := Sum(castTo(LogicalNot(IsNaN(x)), statType(x.DType())), dims, keepdim)
+		return castTo(Div(NanSum(x, dims, keepdim), count), x.DType())
+	})
+}
+
+func init() {
+	dims := Arg{Name: "dim", Optional: true, Doc: "the dimensions to reduce; None means all"}
+	keepdim := Arg{Name: "keepdim", Default: false, Doc: "keep the reduced dimensions with size 1"}
+	over := func(x T, dims []int, keepdim bool) []any { return []any{x, dims, keepdim} }
+	register("reduction",
+		Row{Name: "nansum", Func: NanSum, Args: inputAnd(dims, keepdim), Memory: true, Doc: "The sum of what is not NaN.", Samples: reductionSamples(Shaped, over, true)},
+		Row{Name: "nanmean", Func: NanMean, Args: inputAnd(dims, keepdim), Memory: true, Doc: "The mean of what is not NaN.", Samples: reductionSamples(Shaped, over, false)},
+	)
+}

@@ -1,0 +1,29 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// CumMax returns the largest of the elements of x up to and with each along dim, and their indices as int64: the last
+// of equal ones. From a NaN on, the result is NaN.
+func CumMax(x *core.Tensor, dim int) (values, indices *core.Tensor) {
+	return runningExtreme("cummax", cumMaxKernel, x, dim)
+}
+
+// CumMin returns the smallest of the elements of x up to and with each along dim, and their indices as int64: the last
+// of equal ones. From a NaN on, the result is NaN.
+func CumMin(x *core.Tensor, dim int) (values, indices *core.Tensor) {
+	return runningExtreme("cummin", cumMinKernel, x, dim)
+}
+
+func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (values, indices *core.Tensor) {
+	a := beginTensor(name, x)
+	dim = a.dim(dim, x)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	if x.Dim() == 0 {
+		return Clone(x), fullLike(x, 0, core.Int64, x.Shape())
+	}
+	return a.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
+		a.launch(a.call(k).Out(values).Out(indices).In(x).Int(int64(dim)))
+	})
+}

@@ -1,0 +1,82 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+var searchKernel = core.Kernel("searchsorted")
+
+// SearchOptions are the options of searching sorted sequences.
+type SearchOptions struct {
+	// Int32 makes the result int32 instead of int64.
+	Int32 bool
+	// Right finds the place after equal elements instead of the one before them.
+	Right bool
+	// Sorter holds the int64 indices that sort the sequences, which then need not be sorted themselves.
+	Sorter *core.Tensor
+}
+
+// SearchSorted returns, for each value, where it belongs in a sorted sequence: the number of elements that are smaller.
+// The sequence is a vector, or one lies in the last dimension for each row of values, and the other dimensions agree. A
+// NaN counts as the largest.
+func SearchSorted(sequence, values *core.Tensor, o SearchOptions) *core.Tensor {
+	return search("searchsorted", sequence, values, o)
+}
+
+// Bucketize returns, for each element of x, in which of the buckets between the sorted boundaries it is: the number of
+// boundaries that are smaller.
+func Bucketize(x, boundaries *core.Tensor, o SearchOptions) *core.Tensor {
+	if boundaries.Err() == nil && !boundaries.IsNumber() && boundaries.Dim() != 1 {
+		return core.ErrorTensor(core.Errorf(core.ShapeError, "bucketize", "boundaries must be a vector, got shape %v", boundaries.Shape()))
+	}
+	o.Sorter = nil
+	return search("bucketize", boundaries, x, o)
+}
+
+func search(name string, sequence, values *core.Tensor, o SearchOptions) *core.Tensor {
+	a := beginTensor(name, sequence, values, o.Sorter)
+	if a.err != nil {
+		return a.fail()
+	}
+	last := sequence.Dim() - 1
+	switch {
+	case values == nil:
+		a.failf(core.TypeError, "want values, got a nil tensor")
+	case last < 0:
+		a.failf(core.ShapeError, "the sequence must have a dimension, got a 0-d tensor")
+	case last > 0 && (values.Dim() != last+1 || !slices.Equal(sequence.Shape()[:last], values.Shape()[:last])):
+		a.failf(core.ShapeError, "the sequences of shape %v and values of shape %v differ in the other dimensions", sequence.Shape(), values.Shape())
+	case o.Sorter != nil && o.Sorter.DType() != core.Int64:
+		a.failf(core.DTypeError, "sorter must be int64, got %v", o.Sorter.DType())
+	case o.Sorter != nil && !slices.Equal(o.Sorter.Shape(), sequence.Shape()):
+		a.failf(core.ShapeError, "sorter has shape %v, want the sequence's %v", o.Sorter.Shape(), sequence.Shape())
+	}
+	if a.err != nil {
+		return a.fail()
+	}
+	d := core.ResultType(sequence, values)
+	result := core.Int64
+	if o.Int32 {
+		result = core.Int32
+	}
+	return compose(name, func() *core.Tensor {
+		v := values.Detach()
+		if values.IsNumber() {
+			v = filled(name, sequence, nil, d, values, TensorOptions{})
+		}
+		v = a.own(Contiguous(castTo(v, d)))
+		s := a.own(Contiguous(castTo(sequence.Detach(), d)))
+		var sorter *core.Tensor
+		if o.Sorter != nil {
+			sorter = a.own(Contiguous(o.Sorter))
+		}
+		out := a.out(result, v.Shape())
+		if a.err != nil {
+			return a.fail()
+		}
+		a.launch(a.call(searchKernel).Out(out).In(s).In(v).In(sorter).Bool(o.Right))
+		return a.done(out)
+	})
+}

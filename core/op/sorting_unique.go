@@ -1,0 +1,62 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	uniqueKernel     = core.Kernel("unique")
+	uniqueRowsKernel = core.Kernel("unique_rows")
+)
+
+// Unique returns the different elements of x in ascending order, for each element of x the index of its equal among them,
+// and how often each comes, both as int64. With a dimension, it compares the slices along it, ordered by their first
+// difference, instead of elements. A NaN equals nothing. It waits for the result, whose size depends on the values.
+func Unique(x *core.Tensor, dim *int) (values, inverse, counts *core.Tensor) {
+	return unique("unique", x, dim, false)
+}
+
+// UniqueConsecutive is [Unique] without sorting: only neighbours are compared.
+func UniqueConsecutive(x *core.Tensor, dim *int) (values, inverse, counts *core.Tensor) {
+	return unique("unique_consecutive", x, dim, true)
+}
+
+func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, inverse, counts *core.Tensor) {
+	a := beginTensor(name, x)
+	d := 0
+	if dim != nil {
+		if d = a.dim(*dim, x); a.err == nil && x.Dim() == 0 {
+			dim = nil
+		}
+	}
+	if a.err != nil {
+		return a.fail(), a.fail(), a.fail()
+	}
+	out := core.RunScope(func() []*core.Tensor {
+		x := x.Detach()
+		in, kernel, n, shape := x, uniqueKernel, x.Numel(), x.Shape()
+		result := x.DType()
+		if dim != nil {
+			n, result, kernel = x.Size(d), core.Int64, uniqueRowsKernel
+			in, shape = Reshape(Transpose(x, 0, d), n, x.Numel()/max(n, 1)), []int{n}
+		}
+		in = a.own(Contiguous(in))
+		v, i, c, total := a.temp(result, n), a.out(core.Int64, shape), a.temp(core.Int64, n), a.temp(core.Int64)
+		if a.err != nil {
+			return []*core.Tensor{a.fail(), a.fail(), a.fail()}
+		}
+		a.launch(sortingWork(a.call(kernel).Out(v).Out(i).Out(c).Out(total).In(in).Bool(consecutive)))
+		k, err := total.Int()
+		if a.check(err); a.err != nil {
+			return []*core.Tensor{a.fail(), a.fail(), a.fail()}
+		}
+		found := Narrow(v, 0, 0, int(k))
+		if dim != nil {
+			found = IndexSelect(x, d, found)
+		} else {
+			found = Clone(found)
+		}
+		counts := Clone(Narrow(c, 0, 0, int(k)))
+		a.end()
+		return []*core.Tensor{found, i, counts}
+	})
+	return out[0], out[1], out[2]
+}

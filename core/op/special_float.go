@@ -1,0 +1,84 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	nextAfterKernel = core.Kernel("nextafter")
+	frexpKernel     = core.Kernel("frexp")
+)
+
+// NextAfter returns the number next to x in the direction of y, elementwise, for float32 and float64.
+func NextAfter(x, y *core.Tensor) *core.Tensor {
+	a := beginGiven("nextafter", x, y)
+	if a.err == nil && !x.IsNumber() && !y.IsNumber() && x.DType() != y.DType() {
+		d := core.ResultType(x, y)
+		return compose("nextafter", func() *core.Tensor { return NextAfter(castTo(x, d), castTo(y, d)) })
+	}
+	a.multipliable(x, y)
+	a.floating("the input", x)
+	if a.err == nil && x.DType().IsHalf() {
+		a.failf(core.DTypeError, "not defined for %v, want float32 or float64", x.DType())
+	}
+	shape := a.broadcast(x, y)
+	if a.err != nil {
+		return a.fail()
+	}
+	return compose("nextafter", func() *core.Tensor {
+		in, to := a.own(Contiguous(Expand(x.Detach(), shape...))), a.own(Contiguous(Expand(y.Detach(), shape...)))
+		out := a.out(x.DType(), shape)
+		if a.err != nil {
+			return a.fail()
+		}
+		a.launch(a.call(nextAfterKernel).Out(out).In(in).In(to))
+		return a.done(out)
+	})
+}
+
+// NextAfterInPlace replaces x by the numbers next to it in the direction of y and returns it.
+func NextAfterInPlace(x, y *core.Tensor) *core.Tensor {
+	return replace("nextafter_", func(x *core.Tensor) *core.Tensor { return NextAfter(x, y) }, x, y)
+}
+
+// Frexp returns mantissas, of a size in [0.5, 1) or 0, and int32 exponents with x = mantissa * 2^exponent.
+func Frexp(x *core.Tensor) (mantissa, exponent *core.Tensor) {
+	a := begin("frexp", x)
+	a.floatTensor(x)
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	if x.DType().IsHalf() {
+		out := core.RunScope(func() []*core.Tensor {
+			mantissa, exponent := Frexp(castTo(x, core.Float32))
+			return []*core.Tensor{castTo(mantissa, x.DType()), exponent}
+		})
+		return out[0], out[1]
+	}
+	in := a.dense(x)
+	mantissa, exponent = a.outLike(x), a.out(core.Int32, x.Shape())
+	if a.err != nil {
+		return a.fail(), a.fail()
+	}
+	a.launch(a.call(frexpKernel).Out(mantissa).Out(exponent).In(in))
+	if a.grad {
+		a.attach(a.node(frexpDeriv, x).Save(exponent), mantissa)
+	}
+	return a.done2(mantissa, exponent)
+}
+
+// frexpDeriv is exact but where 2^exponent is beyond the dtype.
+func frexpDeriv(d *core.Derivation) {
+	exponent := d.Saved(0)
+	if !d.Failed() {
+		d.Set(0, Mul(d.Grad(), Exp2(castTo(Neg(exponent), d.InputDType(0)))))
+	}
+}
+
+func init() {
+	doubles := []core.DType{core.Float32}
+	register("special",
+		Row{Name: "nextafter", Func: NextAfter, InPlace: NextAfterInPlace, Args: inputAnd(Arg{Name: "other"}), Memory: true, NoGrad: "it is a step to a neighbour",
+			Doc: "The next number of the dtype in the direction of other.", Samples: []Sample{{Args: []any{Shaped(3, 4), Shaped(4)}, DTypes: doubles}}},
+		Row{Name: "frexp", Func: Frexp, Args: inputAnd(), Memory: true, Doc: "Mantissas, of a size in [0.5, 1) or 0, and int32 exponents: input = mantissa * 2^exponent. Floating-point only.",
+			Samples: []Sample{{Args: []any{Between(1.1, 1.9, 3, 2)}}, {Name: "small", Args: []any{Between(-0.24, -0.13, 4)}}}},
+	)
+}

@@ -1,0 +1,159 @@
+package op
+
+import "github.com/plait-ml/plait/core"
+
+// AsStrided returns a view of t's memory with the given shape, strides and offset, all in elements, the offset relative
+// to t's. The view must lie within t's storage.
+func AsStrided(t *core.Tensor, shape, strides []int, offset int) *core.Tensor {
+	a := beginView("as_strided", t)
+	a.within(t, shape, strides, offset)
+	if a.err != nil {
+		return a.fail()
+	}
+	return a.view(t, shape, strides, t.Offset()+offset, asStridedDeriv, func(n *core.Node) {
+		n.Any = &slice{baseShape: t.Shape(), baseStrides: t.Strides(), shape: shape, strides: strides, offset: offset}
+	})
+}
+
+// within fails unless the layout lies within t's storage.
+func (a *application) within(t *core.Tensor, shape, strides []int, offset int) {
+	if a.err != nil {
+		return
+	}
+	if len(shape) != len(strides) {
+		a.failf(core.ShapeError, "got %d sizes %v and %d strides %v", len(shape), shape, len(strides), strides)
+		return
+	}
+	n, err := core.CheckShape(a.name, shape, t.DType())
+	a.check(err)
+	if a.err != nil || n == 0 {
+		return
+	}
+	low, high := reach(shape, strides, t.Offset()+offset)
+	if size := t.Storage().Size() / t.DType().Size(); low < 0 || high >= size {
+		a.failf(core.ValueError, "shape %v with strides %v and offset %d reaches elements %d to %d of a storage of %d",
+			shape, strides, offset, low, high, size)
+	}
+}
+
+// reach returns the first and the last place in memory of a layout's elements.
+func reach(shape, strides []int, offset int) (low, high int) {
+	low, high = offset, offset
+	for i, d := range shape {
+		if span := (d - 1) * strides[i]; span < 0 {
+			low += span
+		} else {
+			high += span
+		}
+	}
+	return low, high
+}
+
+func asStridedDeriv(d *core.Derivation) {
+	s := d.Node.Any.(*slice)
+	g := d.Grad()
+	if core.Numel(s.shape) == 0 || core.Numel(s.baseShape) == 0 {
+		d.Set(0, zerosFor(g, g.DType(), s.baseShape))
+		return
+	}
+	// The view may have elements that the base has not, and elements of the base may share memory and then its gradient.
+	low, high := reach(s.shape, s.strides, s.offset)
+	first, last := reach(s.baseShape, s.baseStrides, 0)
+	low, high = min(low, first), max(high, last)
+	flat := zerosFor(g, g.DType(), []int{high - low + 1})
+	sum := AsStrided(asStridedAdd(flat, g, s.shape, s.strides, s.offset-low), s.baseShape, s.baseStrides, -low)
+	if Overlaps(s.baseShape, s.baseStrides) {
+		ones := OnesLike(sum, TensorOptions{})
+		sum = Div(sum, AsStrided(asStridedAdd(flat, ones, s.baseShape, s.baseStrides, -low), s.baseShape, s.baseStrides, -low))
+	}
+	d.Set(0, sum)
+}
+
+// asStridedAdd returns base with src added at the given layout, whose elements may share memory.
+func asStridedAdd(base, src *core.Tensor, shape, strides []int, offset int) *core.Tensor {
+	if !Overlaps(shape, strides) {
+		return AsStridedScatter(base, src, shape, strides, offset)
+	}
+	return compose("as_strided", func() *core.Tensor {
+		// Where each element of the layout lies in base.
+		all := Arange(nil, core.IntNum(int64(base.Numel())), nil, TensorOptions{Device: base.Device()})
+		at := Ravel(AsStrided(all, shape, strides, offset))
+		return Reshape(IndexAdd(Ravel(base), 0, at, Ravel(src)), base.Shape()...)
+	})
+}
+
+// Overlaps reports whether two elements of a layout may share memory.
+func Overlaps(shape, strides []int) bool {
+	if core.Numel(shape) <= 1 {
+		return false
+	}
+	// Sorted by stride, each dimension must step over all that the smaller ones reach.
+	order := byStride(strides)
+	reach := 0
+	for _, i := range order {
+		if shape[i] == 1 {
+			continue
+		}
+		s := max(strides[i], -strides[i])
+		if s <= reach {
+			return true
+		}
+		reach += (shape[i] - 1) * s
+	}
+	return false
+}
+
+// byStride returns the dimensions in the order of their strides' sizes.
+func byStride(strides []int) []int {
+	order := make([]int, len(strides))
+	for i := range order {
+		order[i] = i
+		for j := i; j > 0 && max(strides[order[j]], -strides[order[j]]) < max(strides[order[j-1]], -strides[order[j-1]]); j-- {
+			order[j], order[j-1] = order[j-1], order[j]
+		}
+	}
+	return order
+}
+
+// AsStridedScatter returns a copy of base in which the elements at the given layout, as [AsStrided] takes them from a
+// contiguous tensor, are src's. The layout's elements must not share memory.
+func AsStridedScatter(base, src *core.Tensor, shape, strides []int, offset int) *core.Tensor {
+	a := begin("as_strided_scatter", base, src)
+	if a.err == nil && core.Numel(shape) != src.Numel() {
+		a.failf(core.ShapeError, "the source has shape %v, want %v", src.Shape(), shape)
+	}
+	if a.err == nil && Overlaps(shape, strides) {
+		a.failf(core.ValueError, "elements of shape %v with strides %v share memory", shape, strides)
+	}
+	out := a.out(base.DType(), base.Shape())
+	if a.err != nil {
+		return a.fail()
+	}
+	a.within(out, shape, strides, offset)
+	if a.err != nil {
+		return a.fail()
+	}
+	a.launch(a.call(copyKernel).Out(out).In(base))
+	part := core.WrapTensor(a.mode, out.Storage(), out.DType(), shape, strides, offset)
+	c := a.call(copyKernel).Out(part).In(src)
+	c.InPlace = true
+	a.launch(c)
+	part.Release()
+	if a.grad {
+		n := a.node(asStridedScatterDeriv, base, src)
+		n.Any = &slice{shape: shape, strides: strides, offset: offset}
+		a.attach(n, out)
+	}
+	return a.done(out)
+}
+
+func asStridedScatterDeriv(d *core.Derivation) {
+	s := d.Node.Any.(*slice)
+	g := Contiguous(d.Grad())
+	if d.Needs(0) {
+		d.Set(0, AsStridedScatter(g, zerosFor(g, g.DType(), s.shape), s.shape, s.strides, s.offset))
+	}
+	if d.Needs(1) {
+		d.Set(1, AsStrided(g, s.shape, s.strides, s.offset))
+	}
+}
