@@ -1,5 +1,11 @@
 package core
 
+import (
+	"cmp"
+	"reflect"
+	"slices"
+)
+
 // A Borrowed is the memory of a contiguous tensor in the hands of work that is launched later, perhaps by another thread and on
 // another device: a collective, which starts when every rank has come. Whatever is launched on the memory after [Borrow]
 // waits for the work; the work waits for what was launched before.
@@ -12,30 +18,86 @@ type Borrowed struct {
 
 // Borrow hands the memory of t, which must be contiguous, to work that is done when until is. The work writes to it if write
 // is set, and only reads it otherwise. The memory stays valid until then, also if the tensor is released.
+// A stream that is locked may be the caller's, in [Call.Placed].
 func Borrow(op string, t *Tensor, until Event, write bool) (Borrowed, error) {
-	return BorrowMade(op, t, nil, until, write)
+	x := Borrowing{Tensor: t, Write: write}
+	if err := x.check(op); err != nil {
+		return Borrowed{}, err
+	}
+	crossing.Lock()
+	defer crossing.Unlock()
+	return x.borrow(until), nil
 }
 
-// BorrowMade is [Borrow] of a tensor that nothing launched after made uses: the work need not wait for the rest of the tensor's
-// stream. A nil made stands for all that was launched.
-func BorrowMade(op string, t *Tensor, made, until Event, write bool) (Borrowed, error) {
+// A Borrowing is a tensor to be lent by [BorrowAll].
+type Borrowing struct {
+	Tensor *Tensor
+	Made   Event // nothing launched after it uses the tensor, so the work need not wait for the rest of the stream; nil means all that was launched
+	Write  bool
+}
+
+// BorrowAll is [Borrow] of many tensors to one work, of all or, with an error, none. Other threads' calls come before all of the loans or
+// after: one that came between would wait for the work, which would wait for the call because of a later loan.
+func BorrowAll(op string, list []Borrowing, until Event) ([]Borrowed, error) {
+	var homes []Stream
+	for i := range list {
+		if err := list[i].check(op); err != nil {
+			return nil, err
+		}
+		if home := list[i].Tensor.storage.held.home; !slices.Contains(homes, home) {
+			homes = append(homes, home)
+		}
+	}
+	if len(homes) > 1 { // in one order by all threads
+		at := func(s Stream) uintptr { return reflect.ValueOf(s).Pointer() }
+		slices.SortFunc(homes, func(a, b Stream) int { return cmp.Compare(at(a), at(b)) })
+	}
+	loans := make([]Borrowed, len(list))
+	lockedAll(homes, func() {
+		crossing.Lock()
+		defer crossing.Unlock()
+		for i := range list {
+			loans[i] = list[i].borrow(until)
+		}
+	})
+	return loans, nil
+}
+
+// lockedAll is [Stream.Locked] of many streams.
+func lockedAll(list []Stream, fn func()) {
+	if len(list) == 0 {
+		fn()
+		return
+	}
+	list[0].Locked(func() { lockedAll(list[1:], fn) })
+}
+
+// check returns why the tensor cannot be lent.
+func (x *Borrowing) check(op string) error {
+	t := x.Tensor
 	if err := t.Usable(op); err != nil {
-		return Borrowed{}, err
+		return err
 	}
 	switch {
 	case t.isNumber:
-		return Borrowed{}, Errorf(TypeError, op, "got a number, want a tensor")
+		return Errorf(TypeError, op, "got a number, want a tensor")
 	case !t.Contiguous():
-		return Borrowed{}, Errorf(ValueError, op, "got a tensor of shape %v with strides %v, want a contiguous one", t.shape, t.strides)
+		return Errorf(ValueError, op, "got a tensor of shape %v with strides %v, want a contiguous one", t.shape, t.strides)
 	}
+	return nil
+}
+
+// borrow makes the loan of a tensor that was checked. The caller holds crossing.
+func (x *Borrowing) borrow(until Event) Borrowed {
+	t := x.Tensor
 	s := t.storage
 	l := Borrowed{numel: t.Numel(), shared: s.shared.Load() > 0}
-	l.operand = Operand{Memory: s.held.memory, Offset: t.offset, DType: t.dtype, present: true, storage: s, epoch: s.epoch}
-	l.waits = s.borrow(made, until, write)
-	if write && !CurrentMode().Inference() {
+	l.operand = Operand{Memory: s.held.memory, Offset: t.offset, DType: t.dtype, present: true, borrowed: true, storage: s, epoch: s.epoch}
+	l.waits = s.borrow(x.Made, until, x.Write)
+	if x.Write && !CurrentMode().Inference() {
 		s.BumpVersion()
 	}
-	return l, nil
+	return l
 }
 
 // lend records that the storage is used by work that is done when until is, and returns what the work must wait for.

@@ -59,6 +59,7 @@ type Operand struct {
 	present  bool
 	partial  bool // other calls write to other parts of the memory at the same time
 	abroad   bool // other streams use the memory too
+	borrowed bool // of a [Borrowed], whose waits the caller adds
 	storage  *Storage
 	epoch    uint32
 }
@@ -271,21 +272,40 @@ func (c *Call) Err() error { return c.err }
 // Place makes the call wait for what other streams do with its operands. Streams call it in Launch, when they are locked and
 // [Stream.Next] is the event of the call.
 func (c *Call) Place() {
-	if c.abroad {
-		for i := range c.Outs {
-			if o := &c.Outs[i]; o.abroad {
-				c.waits = o.storage.use(c.stream, true, c.waits)
-			}
-		}
-		for i := range c.Ins {
-			if o := &c.Ins[i]; o.abroad {
-				c.waits = o.storage.use(c.stream, false, c.waits)
-			}
-		}
+	if c.abroad = c.abroad || anyForeign(c.Outs) || anyForeign(c.Ins); c.abroad {
+		crossing.Lock()
+		c.waits = useAll(c.Outs, c.stream, true, c.waits)
+		c.waits = useAll(c.Ins, c.stream, false, c.waits)
+		crossing.Unlock()
 	}
 	if c.Placed != nil {
 		c.Placed(c.stream.Next())
 	}
+}
+
+// crossing is held while a call or a list of loans takes its place among the uses of memory by several streams, that of all its
+// operands at once. So each waits only for what has taken its place before, and no two can wait for each other. It is taken after the
+// lock of a stream, and nothing that waits is done meanwhile.
+var crossing sync.Mutex
+
+// anyForeign reports whether other streams use the memory of an operand: another thread may have lent it since the operand was given.
+func anyForeign(list []Operand) bool {
+	for i := range list {
+		if s := list[i].storage; s != nil && s.foreign.load() && !list[i].borrowed {
+			return true
+		}
+	}
+	return false
+}
+
+// useAll is [Storage.use] of the operands that other streams use too.
+func useAll(list []Operand, by Stream, write bool, waits []Event) []Event {
+	for i := range list {
+		if o := &list[i]; o.storage != nil && !o.borrowed && (o.abroad || o.storage.foreign.load()) {
+			waits = o.storage.use(by, write, waits)
+		}
+	}
+	return waits
 }
 
 // Calls are those of a stream that nobody uses. The zero value has none.

@@ -64,6 +64,8 @@ type Stream interface {
 	Record() Event
 	// Next returns the event that is done when the call being launched is: see [Call.Place].
 	Next() Event
+	// Locked runs fn while no call takes its place in the stream. fn must not use the stream but for Record.
+	Locked(fn func())
 	// Wait makes later calls wait for the event.
 	Wait(e Event)
 	// Upload copies src to m at the given byte offset, in order; src may be changed when it returns.

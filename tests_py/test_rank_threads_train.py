@@ -26,6 +26,8 @@ def train(rank, steps, clears):
                     assert p.detach().numpy().shape == tuple(p.shape)
                     if clears:
                         p.grad = None
+                    elif p.grad is not None:
+                        p.grad.sum()
                 plait.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, io.BytesIO())
             except Exception as error:
                 if not any(said in str(error) for said in NAMED):

@@ -83,6 +83,13 @@ func (s *stream) Record() core.Event { return event{s, s.tail.Load()} }
 // Next implements [core.Stream].
 func (s *stream) Next() core.Event { return event{s, s.tail.Load() + 1} }
 
+// Locked implements [core.Stream].
+func (s *stream) Locked(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
+}
+
 // Wait implements [core.Stream].
 func (s *stream) Wait(e core.Event) {
 	if e.Stream() == core.Stream(s) {

@@ -107,6 +107,9 @@ func (s *stream) Record() core.Event { return event{s} }
 // Next implements [core.Stream].
 func (s *stream) Next() core.Event { return event{s} }
 
+// Locked implements [core.Stream].
+func (s *stream) Locked(fn func()) { fn() }
+
 // Wait implements [core.Stream].
 func (s *stream) Wait(core.Event) {}
 

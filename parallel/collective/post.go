@@ -38,33 +38,7 @@ func (p *post) stop() {
 
 // lend takes the post's tensors on loan and finds the stream of its device.
 func (p *post) borrow(streams *streams) error {
-	name, end := p.op.name(), p.work.Event()
-	loans := map[*core.Tensor]*core.Borrowed{}
-	lend := func(pieces []Piece, made core.Event, waits *[]core.Event, write bool) (list []*core.Borrowed, err error) {
-		seen := map[*core.Borrowed]bool{}
-		for _, piece := range pieces {
-			loan := loans[piece.Tensor]
-			if loan == nil || write && !slices.Contains(p.work.written, loan) {
-				made, err := core.BorrowMade(name, piece.Tensor, made, end, write)
-				if err != nil {
-					return nil, err
-				}
-				loan = &made
-				loans[piece.Tensor] = loan
-				p.waits = append(p.waits, loan.Waits()...)
-				p.work.loans = append(p.work.loans, loan)
-				if write {
-					p.work.written = append(p.work.written, loan)
-				}
-			}
-			if !seen[loan] {
-				seen[loan] = true
-				*waits = append(*waits, loan.Waits()...)
-			}
-			list = append(list, loan)
-		}
-		return list, nil
-	}
+	name := p.op.name()
 	for _, pieces := range [][]Piece{p.op.Ins, p.op.Outs} {
 		for _, piece := range pieces {
 			dev := piece.Tensor.Device()
@@ -88,13 +62,48 @@ func (p *post) borrow(streams *streams) error {
 	if p.op.made != nil {
 		made = p.op.made
 	}
-	if p.outs, err = lend(p.op.Outs, p.made, &p.writes, true); err == nil {
-		p.ins, err = lend(p.op.Ins, made, &p.reads, false)
+	var list []core.Borrowing
+	at := map[*core.Tensor]int{} // in list
+	add := func(pieces []Piece, made core.Event, write bool) {
+		for _, piece := range pieces {
+			if _, ok := at[piece.Tensor]; !ok {
+				at[piece.Tensor] = len(list)
+				list = append(list, core.Borrowing{Tensor: piece.Tensor, Made: made, Write: write})
+			}
+		}
 	}
+	add(p.op.Outs, p.made, true)
+	add(p.op.Ins, made, false)
+	loans, err := core.BorrowAll(name, list, p.work.Event())
+	if err != nil {
+		return err
+	}
+	for i := range loans {
+		loan := &loans[i]
+		p.waits = append(p.waits, loan.Waits()...)
+		p.work.loans = append(p.work.loans, loan)
+		if list[i].Write {
+			p.work.written = append(p.work.written, loan)
+		}
+	}
+	of := func(pieces []Piece, waits *[]core.Event) []*core.Borrowed {
+		lent := make([]*core.Borrowed, len(pieces))
+		seen := make([]bool, len(loans))
+		for i, piece := range pieces {
+			k := at[piece.Tensor]
+			lent[i] = &loans[k]
+			if !seen[k] {
+				seen[k] = true
+				*waits = append(*waits, loans[k].Waits()...)
+			}
+		}
+		return lent
+	}
+	p.outs, p.ins = of(p.op.Outs, &p.writes), of(p.op.Ins, &p.reads)
 	if p.lane.entering != nil {
 		p.hurry()
 	}
-	return err
+	return nil
 }
 
 // hurry has what the post waits for sent to its device, which may hold it back until more has come together: copies to the host
