@@ -71,7 +71,7 @@ func (b *batch) putWords(align int, words []uint32) int {
 	return at
 }
 
-// submit gives the batch to the driver. It runs on the owner.
+// submit gives the batch to the driver. It runs on the driver thread.
 func (d *Device) submit(s *stream, b *batch) {
 	gpu := d.thread.gpu
 	defer func() {
@@ -140,7 +140,7 @@ func (d *Device) submit(s *stream, b *batch) {
 	}
 }
 
-// abandon ends a batch that a lost device was not given. It runs on the owner.
+// abandon ends a batch that a lost device was not given. It runs on the driver thread.
 func (d *Device) abandon(s *stream, b *batch) {
 	d.lose(d.thread.gpu.TakeError())
 	for _, r := range b.reads {

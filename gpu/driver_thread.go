@@ -10,8 +10,8 @@ import (
 	"github.com/plait-ml/plait/gpu/driver"
 )
 
-// An driverThread is the one goroutine that calls a GPU's driver, which is not safe for several: it runs what it is given, and as
-// long as something is in flight it asks the driver what has ended.
+// A driverThread is the one goroutine that calls a GPU's driver, which is not safe for several. It runs the functions it is given, and
+// polls the driver while something is in flight.
 type driverThread struct {
 	gpu     driver.GPU
 	jobs    chan func()
@@ -20,7 +20,7 @@ type driverThread struct {
 	patient bool // of a GPU made of software
 }
 
-// An ending is something that the driver will end, and what to do then.
+// An ending is a status to wait for, and what to do when it is done.
 type ending struct {
 	status driver.Status
 	then   func(failed bool)
@@ -38,7 +38,7 @@ const (
 	rest = 2 * time.Millisecond
 )
 
-// startDriverThread opens the GPU on the goroutine that will own it.
+// startDriverThread opens the GPU on a new driver thread.
 func startDriverThread(a adapter) (*driverThread, error) {
 	o := &driverThread{jobs: make(chan func(), 64), eager: eager}
 	if a.Software {
@@ -59,10 +59,10 @@ func startDriverThread(a adapter) (*driverThread, error) {
 	return o, nil
 }
 
-// post has the owner run fn some time.
+// post enqueues fn.
 func (o *driverThread) post(fn func()) { o.jobs <- fn }
 
-// do has the owner run fn and waits for it. fn must not use the owner. A panic of fn is the caller's.
+// do runs fn on the driver thread and waits for it. fn must not call do. A panic of fn is the caller's.
 func (o *driverThread) do(fn func()) {
 	done := make(chan any, 1)
 	o.jobs <- func() {
@@ -74,7 +74,7 @@ func (o *driverThread) do(fn func()) {
 	}
 }
 
-// after has then run on the owner when status is done. The owner calls it.
+// after calls then when the status is done. Called on the driver thread.
 func (o *driverThread) after(status driver.Status, then func(failed bool)) {
 	o.pending = append(o.pending, ending{status, then})
 }
@@ -91,7 +91,7 @@ func (o *driverThread) serve() {
 	o.run()
 }
 
-// fail has the device count as lost for what a panic said.
+// fail makes the device lost after a panic.
 func (o *driverThread) fail(x any) {
 	o.gpu.Lose(fmt.Sprintf("internal error: %v\n%s", x, debug.Stack()))
 }
@@ -137,7 +137,7 @@ func (o *driverThread) run() {
 	}
 }
 
-// look asks the driver what has ended and reports whether anything has.
+// look polls the driver and reports whether anything has ended.
 func (o *driverThread) look() bool {
 	o.gpu.Poll()
 	ended := false

@@ -19,9 +19,9 @@ const (
 	shortKept = 32
 )
 
-// A pacing decides how much of a stream's work the GPU is given at once. The GPU runs batches in the order in which it gets them,
-// whichever stream they are of, so that what another stream has to copy for a collective would wait for all that was given
-// before. While there are such copies, streams therefore give little at a time; otherwise few and long batches cost the least.
+// A pacing decides how long batches are. The GPU runs batches in the order in which it gets them, whichever stream they are of, so a copy for
+// a collective waits for everything submitted before it. While there are such copies, streams take turns with short batches. Otherwise
+// batches are few and long, which costs the least.
 type pacing struct {
 	left  atomic.Int32 // batches until they may be long again
 	short atomic.Int32 // batches until turns may be
@@ -29,10 +29,10 @@ type pacing struct {
 	ended time.Time    // when the last batch did; the owner's
 }
 
-// take has streams take turns for a while.
+// take begins short batches, for the next turnsKept batches.
 func (t *pacing) take() { t.left.Store(turnsKept) }
 
-// hurry makes the turns of the next while short.
+// hurry makes the next shortKept batches shorter still.
 func (t *pacing) hurry() { t.short.Store(shortKept) }
 
 // size returns how many commands a batch may have.
@@ -64,8 +64,8 @@ func (t *pacing) sent() {
 	}
 }
 
-// measure learns from a batch of so many commands that the GPU got at a time and that has just ended. Those of streams that carry
-// for collectives say nothing about computation. It returns how long the batch took. The owner calls it.
+// measure updates the cost of a command from a batch that has just ended, and returns how long the batch took. Batches of streams that copy
+// for collectives do not count. Called on the driver thread.
 func (t *pacing) measure(commands int, begun time.Time, carries bool) time.Duration {
 	now := time.Now()
 	if t.ended.After(begun) {
@@ -84,12 +84,11 @@ func (t *pacing) measure(commands int, begun time.Time, carries bool) time.Durat
 	return took
 }
 
-// leastPatience is how many commands a GPU that has nothing to do waits for where more calls are on their way.
+// leastPatience is how many commands an idle GPU waits for if more calls are queued.
 const leastPatience = 16
 
-// feed sends the batch if the GPU has nothing to do although more calls are there, which take their time to be recorded. It waits for
-// more commands every time that this happens in a row, since recording is then what everything waits for, and long batches cost the
-// least.
+// feed sends the batch if the GPU is idle although more calls are queued. Each time in a row it waits for twice as many commands: recording is
+// then the bottleneck, and long batches cost the least.
 func (s *stream) feed(r *encoder) {
 	if s.flying.Load() == 0 && r.batch.list.Len() >= r.patience {
 		r.patience = min(2*r.patience, fullBatch)
@@ -100,7 +99,7 @@ func (s *stream) feed(r *encoder) {
 // piecesKept is how many pieces of a collective a stream puts together while it may not send.
 const piecesKept = 2
 
-// hasPiece reports whether a batch with a piece of a collective goes although more come: those who wait for it go on meanwhile.
+// hasPiece reports whether a batch with a piece of a collective is sent although more are queued, so that who waits for it can go on.
 func (s *stream) hasPiece(r *encoder) bool {
 	return s.flying.Load() < s.device.pacing.ahead() || len(r.batch.reads)+len(r.batch.uploads) >= piecesKept
 }

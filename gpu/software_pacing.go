@@ -21,8 +21,8 @@ const (
 	leastSpan = 50 * time.Millisecond
 )
 
-// A softwarePacing estimates how long calls take on a GPU made of software: what launched them says how many elements they go
-// through, and recent batches how long that takes.
+// A softwarePacing estimates how long calls take on a GPU made of software: the number of elements that a call states, times the time per
+// element of recent batches.
 type softwarePacing struct {
 	pace     atomic.Uint64 // nanoseconds, the bits of a float64; 0 before it is known
 	elements int           // of batches that ended since it was; the owner's
@@ -37,7 +37,7 @@ func elements(c *core.Call) int {
 	return max(c.Work, leastLoad)
 }
 
-// nanoseconds returns what an element is taken to cost.
+// nanoseconds returns the estimated cost of an element.
 func (l *softwarePacing) nanoseconds() float64 {
 	if bits := l.pace.Load(); bits != 0 {
 		return math.Float64frombits(bits)
@@ -45,12 +45,12 @@ func (l *softwarePacing) nanoseconds() float64 {
 	return firstPace
 }
 
-// time returns how long so many elements are about to take.
+// time estimates how long so many elements take.
 func (l *softwarePacing) time(elements int) time.Duration {
 	return time.Duration(float64(elements) * l.nanoseconds())
 }
 
-// measure learns from a batch. Costs are believed sooner when they rise than when they fall. The owner calls it.
+// measure learns from a batch. The estimate follows rising costs faster than falling ones. Called on the driver thread.
 func (l *softwarePacing) measure(elements int, took time.Duration) {
 	l.elements += elements
 	if l.took += took; l.took < leastSpan {
@@ -71,7 +71,7 @@ func (s *stream) full(b *batch) bool {
 	return b.full(s.device.pacing.size()) || s.device.adapter.Software && s.device.load.time(b.load) >= loadFull
 }
 
-// tooFar reports whether a GPU made of software has enough to do without a batch.
+// tooFar reports whether a GPU made of software has enough work queued already.
 func (s *stream) tooFar(b *batch) bool {
 	loaded := int(s.loaded.Load())
 	return loaded > 0 && s.device.load.time(loaded+b.load) > loadAhead

@@ -91,7 +91,7 @@ func (t *staging) empty(d *Device) {
 	}
 }
 
-// remap makes a stage for uploads usable again once the GPU has read it. It runs on the owner.
+// remap makes a stage for uploads usable again once the GPU has read it. It runs on the driver thread.
 func (t *staging) remap(d *Device, u *stage) {
 	u.memory = nil
 	s := d.thread.gpu.NewStatus()
@@ -126,7 +126,7 @@ func (r *readback) finish(bytes []byte) {
 	close(r.ready)
 }
 
-// release gives the stage back. The owner calls it, or nobody uses the driver.
+// release gives the stage back. Called on the driver thread, or when nobody uses the driver.
 func (r *readback) release(d *Device) {
 	if r.bytes == nil {
 		r.stage.buffer.Release()

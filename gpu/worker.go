@@ -350,7 +350,7 @@ func (s *stream) newBatch() *batch {
 	}
 }
 
-// ended says that one of the things that a batch waits for has ended. It runs on the owner.
+// ended says that one of the things that a batch waits for has ended. It runs on the driver thread.
 func (s *stream) ended(b *batch) {
 	if b.open--; b.open > 0 {
 		return
@@ -399,7 +399,7 @@ func (s *stream) collectFaults(b *batch) {
 	b.reads = append(b.reads, read)
 }
 
-// checkFaults makes what the checks found the errors of their calls. It runs on the owner.
+// checkFaults makes what the checks found the errors of their calls. It runs on the driver thread.
 func (s *stream) checkFaults(b *batch) {
 	if b.faults == nil {
 		return

@@ -97,21 +97,21 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 	s := shader.New(r, "attention")
 	heads := a.kv * a.group
 	queries, keys, dim, valueDim := s.Uint(a.queries), s.Uint(a.keys), s.Uint(a.dim), s.Uint(a.valueDim)
-	q, k := newVectors(s, "q", a.q, queries, dim, false), newVectors(s, "k", a.k, keys, dim, false)
-	v, o := newVectors(s, "v", a.v, keys, valueDim, false), newVectors(s, "o", &a.c.Outs[0], queries, valueDim, true)
+	q, k := newHeadOperand(s, "q", a.q, queries, dim, false), newHeadOperand(s, "k", a.k, keys, dim, false)
+	v, o := newHeadOperand(s, "v", a.v, keys, valueDim, false), newHeadOperand(s, "o", &a.c.Outs[0], queries, valueDim, true)
 	lse := s.Out("lse", &a.c.Outs[1], expr.F32, expr.Number)
-	cells := a.cells(s, false)
+	mask := a.scoreMask(s, false)
 	b, err := a.blocks(r, s, a.valueDim, column, a.keys)
 	if err != nil {
 		return err
 	}
 	groups, place := headRange{batches: a.batch, heads: heads}.place(s, a.queries, a.causal)
 	return s.Run(r, groups, func() string {
-		b.WriteString(cells.functions())
+		b.WriteString(mask.functions())
 		b.memory()
 		b.open()
 		b.registers()
-		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
+		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + mask.group + ";\n")
 		b.WriteString(q.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head") + o.at("batch", "head"))
 		b.accumulators("o", b.fours())
 		b.eachRow("  var l_$i = 0.0;\n")
@@ -120,7 +120,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
-		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
+		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
 		next := scores
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
@@ -129,7 +129,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.accumulators("s", 1)
 		b.outer("s", scores)
 		b.fetchAdd(&v, "col0")
-		cells.scores(b, "s", "row0", "col0")
+		mask.scores(b, "s", "row0", "col0")
 		b.eachRow("  let m_$i = max(max(s_$i_0.x, s_$i_0.y), max(s_$i_0.z, s_$i_0.w));\n")
 		b.rows("m")
 		b.WriteString("  workgroupBarrier();\n  if (li < 16u) {\n    var m = most;\n")
@@ -139,11 +139,11 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.WriteString("    let safe = select(m, vec4<f32>(), m == vec4<f32>(-" + shader.Infinity + "));\n" +
 			"    sh_x[0][li] = safe;\n    sh_x[1][li] = exp(most - safe);\n    most = m;\n  }\n  workgroupBarrier();\n")
 		b.WriteString("  let safe = sh_x[0][ty];\n  let shrunk = sh_x[1][ty];\n")
-		cells.drop(b, "row0", "col0")
+		mask.drop(b, "row0", "col0")
 		b.eachRow("  s_$i_0 = exp(s_$i_0 - safe.$c);\n" +
 			"  l_$i = l_$i * shrunk.$c + (s_$i_0.x + s_$i_0.y + (s_$i_0.z + s_$i_0.w));\n")
-		if cells.dropped() != "" {
-			b.eachRow("  s_$i_0 = s_$i_0" + cells.dropped() + ";\n")
+		if mask.dropped() != "" {
+			b.eachRow("  s_$i_0 = s_$i_0" + mask.dropped() + ";\n")
 		}
 		for h := range b.fours() {
 			b.eachRow(fmt.Sprintf("  o_$i_%d = o_$i_%d * shrunk.$c;\n", h, h))
@@ -160,7 +160,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.WriteString("    sh_x[0][li] = select(1.0 / total, vec4<f32>(), total == vec4<f32>());\n")
 		for i := range 4 {
 			fmt.Fprintf(b, "    if (row0 + li * 4u + %du < %s) { st_lse(%s + (batch * %s + head) * %s + row0 + li * 4u + %du, select(most.%c + plait_log_f32(total.%c), %s, most.%c == -%s)); }\n",
-				i, queries, lse, cells.heads, queries, i, "xyzw"[i], "xyzw"[i], shader.Infinity, "xyzw"[i], shader.Infinity)
+				i, queries, lse, mask.heads, queries, i, "xyzw"[i], "xyzw"[i], shader.Infinity, "xyzw"[i], shader.Infinity)
 		}
 		b.WriteString("  }\n  workgroupBarrier();\n")
 		b.WriteString("  let factor = sh_x[0][ty];\n")

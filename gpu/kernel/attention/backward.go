@@ -84,32 +84,32 @@ func (a *attentionProblem) rowStats(r *shader.Recorder, stats core.Memory, rows 
 func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory, rows, column int) error {
 	s := shader.New(r, "attention_backward (queries)")
 	queries, keys, dim, valueDim := s.Uint(a.queries), s.Uint(a.keys), s.Uint(a.dim), s.Uint(a.valueDim)
-	q, k := newVectors(s, "q", a.q, queries, dim, false), newVectors(s, "k", a.k, keys, dim, false)
-	v, g := newVectors(s, "v", a.v, keys, valueDim, false), newVectors(s, "g", &a.c.Ins[6], queries, valueDim, false)
-	dq := newVectors(s, "dq", &a.c.Outs[0], queries, dim, true)
+	q, k := newHeadOperand(s, "q", a.q, queries, dim, false), newHeadOperand(s, "k", a.k, keys, dim, false)
+	v, g := newHeadOperand(s, "v", a.v, keys, valueDim, false), newHeadOperand(s, "g", &a.c.Ins[6], queries, valueDim, false)
+	dq := newHeadOperand(s, "dq", &a.c.Outs[0], queries, dim, true)
 	sums, count := s.FloatsOf("stats", stats), s.Uint(rows)
-	cells := a.cells(s, false)
+	mask := a.scoreMask(s, false)
 	b, err := a.blocks(r, s, a.dim, column, a.keys)
 	if err != nil {
 		return err
 	}
 	groups, place := headRange{batches: a.batch, heads: a.kv * a.group}.place(s, a.queries, a.causal)
 	return s.Run(r, groups, func() string {
-		b.WriteString(cells.functions())
+		b.WriteString(mask.functions())
 		b.memory()
 		b.open()
 		b.registers()
-		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + cells.group + ";\n")
+		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + mask.group + ";\n")
 		b.WriteString(q.at("batch", "head") + g.at("batch", "head") + dq.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
-		fmt.Fprintf(b, "  let rows0 = %s + (batch * %s + head) * %s + row0;\n", sums, cells.heads, queries)
+		fmt.Fprintf(b, "  let rows0 = %s + (batch * %s + head) * %s + row0;\n", sums, mask.heads, queries)
 		b.eachRow("  let delta_$i = stats[rows0 + ty * 4u + $iu];\n  let lse_$i = stats[rows0 + " + count + " + ty * 4u + $iu];\n")
 		b.accumulators("dq", b.fours())
 		end := keys
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
-		scores := factors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
-		next, weights := scores, factors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true, paired: true}
+		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
+		next, weights := scores, outerFactors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true, paired: true}
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
 		b.fetchOuter(scores)
@@ -118,16 +118,16 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		b.accumulators("t", 1)
 		b.outer("s", scores)
 		b.fetchOuter(weights)
-		cells.scores(b, "s", "row0", "col0")
+		mask.scores(b, "s", "row0", "col0")
 		b.outer("t", weights)
 		b.fetchAdd(&k, "col0")
-		cells.drop(b, "row0", "col0")
-		b.eachRow("  s_$i_0 = exp(s_$i_0 - lse_$i) * (t_$i_0" + cells.dropped() + " - delta_$i);\n")
+		mask.drop(b, "row0", "col0")
+		b.eachRow("  s_$i_0 = exp(s_$i_0 - lse_$i) * (t_$i_0" + mask.dropped() + " - delta_$i);\n")
 		b.put("s")
 		b.fetchOuter(next)
 		b.add("dq", &k, "col0")
 		b.WriteString("  }\n")
-		b.store("dq", &dq, "row0", cells.scale)
+		b.store("dq", &dq, "row0", mask.scale)
 		b.WriteString("}\n")
 		return b.String()
 	})
@@ -149,18 +149,18 @@ func (a *attentionProblem) keyColumns(r *shader.Recorder, stats core.Memory, row
 func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, rows, column int, h headRange, kept *core.Memory) error {
 	s := shader.New(r, "attention_backward (keys)")
 	queries, keys, dim, valueDim := s.Uint(a.queries), s.Uint(a.keys), s.Uint(a.dim), s.Uint(a.valueDim)
-	q, k := newVectors(s, "q", a.q, queries, dim, false), newVectors(s, "k", a.k, keys, dim, false)
-	v, g := newVectors(s, "v", a.v, keys, valueDim, false), newVectors(s, "g", &a.c.Ins[6], queries, valueDim, false)
+	q, k := newHeadOperand(s, "q", a.q, queries, dim, false), newHeadOperand(s, "k", a.k, keys, dim, false)
+	v, g := newHeadOperand(s, "v", a.v, keys, valueDim, false), newHeadOperand(s, "g", &a.c.Ins[6], queries, valueDim, false)
 	withK, withV := s.Flag(a.c.Outs[1].Present() && column < a.dim), s.Flag(a.c.Outs[2].Present() && column < a.valueDim)
-	var dk, dv vectors
+	var dk, dv headOperand
 	if withK {
-		dk = newVectors(s, "dk", &a.c.Outs[1], keys, dim, true)
+		dk = newHeadOperand(s, "dk", &a.c.Outs[1], keys, dim, true)
 	}
 	if withV {
-		dv = newVectors(s, "dv", &a.c.Outs[2], keys, valueDim, true)
+		dv = newHeadOperand(s, "dv", &a.c.Outs[2], keys, valueDim, true)
 	}
 	sums, count := s.FloatsOf("stats", stats), s.Uint(rows)
-	cells := a.cells(s, true)
+	mask := a.scoreMask(s, true)
 	b, err := a.blocks(r, s, max(a.dim, a.valueDim), column, a.group*a.queries)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 		return nil
 	}
 	return s.Run(r, groups, func() string {
-		b.WriteString(cells.functions())
+		b.WriteString(mask.functions())
 		if ds != "" {
 			b.WriteString(matmul.FoldedFunc)
 		}
@@ -198,7 +198,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 			b.WriteString(dv.at("batch", "kv_head"))
 			b.accumulators("dv", b.fours())
 		}
-		fmt.Fprintf(b, "  for (var member = 0u; member < %s; member++) {\n  let head = kv_head * %s + member;\n", cells.group, cells.group)
+		fmt.Fprintf(b, "  for (var member = 0u; member < %s; member++) {\n  let head = kv_head * %s + member;\n", mask.group, mask.group)
 		b.WriteString(q.at("batch", "head") + g.at("batch", "head"))
 		if ds != "" {
 			b.WriteString("  let ds0 = " + ds0 + ";\n")
@@ -207,26 +207,26 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 		if a.causal {
 			begin = "row0"
 		}
-		scores := factors{x: &k, y: &q, x0: "row0", y0: "col0"}
-		next, weights := scores, factors{x: &v, y: &g, x0: "row0", y0: "col0", bounded: true}
+		scores := outerFactors{x: &k, y: &q, x0: "row0", y0: "col0"}
+		next, weights := scores, outerFactors{x: &v, y: &g, x0: "row0", y0: "col0", bounded: true}
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		fmt.Fprintf(b, "  var col0 = %s;\n", begin)
 		b.fetchOuter(scores)
 		fmt.Fprintf(b, "  for (; col0 < %s; col0 += %du) {\n", queries, blockSpan)
-		fmt.Fprintf(b, "  let query0 = col0 + tx * 4u;\n  let stat0 = %s + (batch * %s + head) * %s + query0;\n  var lse = vec4<f32>();\n  var delta = vec4<f32>();\n", sums, cells.heads, queries)
+		fmt.Fprintf(b, "  let query0 = col0 + tx * 4u;\n  let stat0 = %s + (batch * %s + head) * %s + query0;\n  var lse = vec4<f32>();\n  var delta = vec4<f32>();\n", sums, mask.heads, queries)
 		for j := range 4 {
 			fmt.Fprintf(b, "  if (query0 + %du < %s) { delta.%c = stats[stat0 + %du]; lse.%c = stats[stat0 + %s + %du]; }\n", j, queries, "xyzw"[j], j, "xyzw"[j], count, j)
 		}
 		b.accumulators("s", 1)
 		b.outer("s", scores)
-		cells.scores(b, "s", "row0", "col0")
-		cells.drop(b, "row0", "col0")
+		mask.scores(b, "s", "row0", "col0")
+		mask.drop(b, "row0", "col0")
 		b.eachRow("  s_$i_0 = exp(s_$i_0 - lse);\n")
 		if withV {
 			name := "s"
-			if cells.dropped() != "" {
+			if mask.dropped() != "" {
 				name = "u"
-				b.eachRow("  let u_$i_0 = s_$i_0" + cells.dropped() + ";\n")
+				b.eachRow("  let u_$i_0 = s_$i_0" + mask.dropped() + ";\n")
 			}
 			b.fetchAdd(&g, "col0")
 			b.put(name)
@@ -244,7 +244,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 			b.accumulators("t", 1)
 			b.outer("t", weights)
 			b.fetchAdd(&q, "col0")
-			b.eachRow("  s_$i_0 = s_$i_0 * (t_$i_0" + cells.dropped() + " - delta);\n")
+			b.eachRow("  s_$i_0 = s_$i_0 * (t_$i_0" + mask.dropped() + " - delta);\n")
 			if ds != "" {
 				b.eachRow("  ds[(ds0 + (ty * 4u + $iu) * " + dsRow + " + query0) >> 2u] = s_$i_0;\n")
 			}
@@ -254,7 +254,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 		}
 		b.WriteString("  }\n  }\n")
 		if withK {
-			b.store("dk", &dk, "row0", cells.scale)
+			b.store("dk", &dk, "row0", mask.scale)
 		}
 		if withV {
 			b.store("dv", &dv, "row0", "1.0")

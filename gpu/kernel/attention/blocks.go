@@ -24,17 +24,17 @@ const (
 	blockDepth   = 16            // how much of the depth of a product is in workgroup memory at a time
 )
 
-// A vectors is an operand [batch, heads, length, dim] of a program of blocks. Its fields are WGSL but for the last.
-type vectors struct {
+// A headOperand is an operand [batch, heads, length, dim] of a program of blocks. Its fields are WGSL but for the last.
+type headOperand struct {
 	name, first, batch, head, row string
 	rows, dim                     string
 	vec4                          bool // elements can be accessed by fours
 	size                          int  // dim
 }
 
-// newVectors binds an operand. The program declares at_NAME, the index of the head's first element.
-func newVectors(s *shader.Builder, name string, o *core.Operand, rows, dim string, out bool) vectors {
-	v := vectors{name: name, rows: rows, dim: dim, size: o.Shape[3]}
+// newHeadOperand binds an operand. The program declares at_NAME, the index of the head's first element.
+func newHeadOperand(s *shader.Builder, name string, o *core.Operand, rows, dim string, out bool) headOperand {
+	v := headOperand{name: name, rows: rows, dim: dim, size: o.Shape[3]}
 	v.vec4 = s.Flag(v.size%4 == 0 && shader.Aligned(o, o.Strides[:3]...))
 	switch { // what the text depends on
 	case v.size == 0:
@@ -57,13 +57,13 @@ func newVectors(s *shader.Builder, name string, o *core.Operand, rows, dim strin
 }
 
 // at declares the index of the first element of a head.
-func (v *vectors) at(batch, head string) string {
+func (v *headOperand) at(batch, head string) string {
 	return fmt.Sprintf("  let at_%s = %s + %s * %s + %s * %s;\n", v.name, v.first, batch, v.batch, head, v.head)
 }
 
 // fetch returns statements that set a register to four elements from a multiple of four on, zeros beyond the vector's end, and
 // beyond the last row where bounded says so.
-func (v *vectors) fetch(register, row, col string, bounded bool) string {
+func (v *headOperand) fetch(register, row, col string, bounded bool) string {
 	var tests []string
 	if bounded {
 		tests = append(tests, row+" < "+v.rows)
@@ -136,19 +136,19 @@ func (b *blockText) registers() {
 	}
 }
 
-// A factors is what outer multiplies: vectors of x from row x0 on, and of y from y0 on. bounded makes those of y beyond the last
+// An outerFactors is what outer multiplies: vectors of x from row x0 on, and of y from y0 on. bounded makes those of y beyond the last
 // row zero instead of whatever is there.
-type factors struct {
-	x, y    *vectors
+type outerFactors struct {
+	x, y    *headOperand
 	x0, y0  string
 	bounded bool
 	paired  bool // every other part goes to where blocks are put
 }
 
 // fetchOuter loads the first part of what outer is to multiply. It comes some time before, so that nobody waits for memory.
-func (b *blockText) fetchOuter(f factors) { b.fetchPart(f, "0u") }
+func (b *blockText) fetchOuter(f outerFactors) { b.fetchPart(f, "0u") }
 
-func (b *blockText) fetchPart(f factors, at string) {
+func (b *blockText) fetchPart(f outerFactors, at string) {
 	for l := range loadsX {
 		row, deep := place(blockSide, l)
 		b.WriteString(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+" + "+row, at+" + "+deep, false))
@@ -191,7 +191,7 @@ func (b *blockText) eachRow(text string) {
 // outer adds to block NAME the products of vectors that fetchOuter began to load. It begins with a barrier. Paired parts are
 // written while others are read, between half the barriers: forward gains 4 % by that, and where more registers are in use as much is
 // lost.
-func (b *blockText) outer(name string, f factors) {
+func (b *blockText) outer(name string, f outerFactors) {
 	if f.x.size == 0 {
 		b.WriteString("  workgroupBarrier();\n")
 		return
@@ -225,7 +225,7 @@ func (b *blockText) outer(name string, f factors) {
 }
 
 // stage writes registers of vectors, which fetchPart loaded, to workgroup memory ARRAY, or for "" to where blocks are put.
-func (v *vectors) stage(b *blockText, array, register string, vectors, loads int) {
+func (v *headOperand) stage(b *blockText, array, register string, vectors, loads int) {
 	for l := range loads {
 		row, deep := place(vectors, l)
 		turn := ""
@@ -292,9 +292,9 @@ func (b *blockText) rows(name string) {
 }
 
 // fetchAdd loads the first of the rows of v, from row0 on, that add is to multiply with.
-func (b *blockText) fetchAdd(v *vectors, row0 string) { b.fetchRows(v, row0, "0u") }
+func (b *blockText) fetchAdd(v *headOperand, row0 string) { b.fetchRows(v, row0, "0u") }
 
-func (b *blockText) fetchRows(v *vectors, row0, at string) {
+func (b *blockText) fetchRows(v *headOperand, row0, at string) {
 	wide := b.groups * blockSide / 4
 	for l := range b.loads() {
 		e := fmt.Sprintf("(li + %du)", l*blockThreads)
@@ -304,7 +304,7 @@ func (b *blockText) fetchRows(v *vectors, row0, at string) {
 
 // add adds to registers NAME the product of the block that was put and the rows of v from row0 on, which fetchAdd began to
 // load. Where it is unrolled, places in workgroup memory are constants, which are not checked.
-func (b *blockText) add(name string, v *vectors, row0 string) {
+func (b *blockText) add(name string, v *headOperand, row0 string) {
 	wide := b.groups * blockSide / 4
 	round := func(c string, next func()) {
 		b.WriteString("    workgroupBarrier();\n")
@@ -356,7 +356,7 @@ func sum(a, b string) string {
 }
 
 // store writes registers NAME, times what factor says for a row, to rows of v from row0 on.
-func (b *blockText) store(name string, v *vectors, row0, factor string) {
+func (b *blockText) store(name string, v *headOperand, row0, factor string) {
 	for h := range b.fours() {
 		text := fmt.Sprintf("  {\n    let row = %s + ty * 4u + $iu;\n    let col = %s + (%du + tx) * 4u;\n    let v = %s_$i_%d * %s;\n    let at = at_%s + row * %s + col;\n",
 			row0, b.column, h*blockAcross, name, h, factor, v.name, v.row)

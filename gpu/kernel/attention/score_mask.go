@@ -9,8 +9,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A cells says what becomes of the scores of a block: their scale, mask and what dropout keeps. Its fields are WGSL.
-type cells struct {
+// A scoreMask writes what happens to the scores of a block: scale, mask and dropout. Its fields are WGSL.
+type scoreMask struct {
 	a                   *attentionProblem
 	scale               string
 	queries, keys       string
@@ -23,9 +23,9 @@ type cells struct {
 	rowsAreKeys         bool
 }
 
-// cells adds what they need to a shader.
-func (a *attentionProblem) cells(s *shader.Builder, rowsAreKeys bool) *cells {
-	c := &cells{a: a, rowsAreKeys: rowsAreKeys}
+// scoreMask adds what they need to a shader.
+func (a *attentionProblem) scoreMask(s *shader.Builder, rowsAreKeys bool) *scoreMask {
+	c := &scoreMask{a: a, rowsAreKeys: rowsAreKeys}
 	c.scale, c.queries, c.keys = s.Float(a.scale), s.Uint(a.queries), s.Uint(a.keys)
 	c.heads, c.group = s.Uint(a.kv*a.group), s.Uint(a.group)
 	s.Flag(a.causal)
@@ -57,8 +57,8 @@ const keptSource = `fn kept(seed: vec2<u32>, offset: vec2<u32>, limit: vec2<u32>
 }
 `
 
-// functions returns the functions that the text of cells calls.
-func (c *cells) functions() string {
+// functions returns the functions that its text calls.
+func (c *scoreMask) functions() string {
 	if c.seed == "" {
 		return ""
 	}
@@ -67,7 +67,7 @@ func (c *cells) functions() string {
 
 // scores scales block NAME, whose rows begin at row0 and columns at col0, and makes what is hidden minus infinity. batch and
 // head are defined.
-func (c *cells) scores(b *blockText, name, row0, col0 string) {
+func (c *scoreMask) scores(b *blockText, name, row0, col0 string) {
 	b.eachRow("  " + name + "_$i_0 = " + name + "_$i_0 * " + c.scale + ";\n")
 	query0, key0, queries, keys := row0, col0, blockSide, blockSpan
 	if c.rowsAreKeys {
@@ -107,7 +107,7 @@ func (c *cells) scores(b *blockText, name, row0, col0 string) {
 }
 
 // drop defines registers keep_I_0, what dropout multiplies the weights of a block with.
-func (c *cells) drop(b *blockText, row0, col0 string) {
+func (c *scoreMask) drop(b *blockText, row0, col0 string) {
 	if c.seed == "" {
 		return
 	}
@@ -126,7 +126,7 @@ func (c *cells) drop(b *blockText, row0, col0 string) {
 }
 
 // dropped returns what a weight is multiplied with: " * keep_$i_0", or nothing.
-func (c *cells) dropped() string {
+func (c *scoreMask) dropped() string {
 	if c.seed == "" {
 		return ""
 	}
