@@ -12,28 +12,31 @@ from plait._missing import absent as _absent
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
-airy_ai = with_out(_ops.special_airy_ai)
-bessel_j0, bessel_j1 = with_out(_ops.special_bessel_j0), with_out(_ops.special_bessel_j1)
-bessel_y0, bessel_y1 = with_out(_ops.special_bessel_y0), with_out(_ops.special_bessel_y1)
-digamma = psi = with_out(_ops.digamma)
+airy_ai = with_out(_ops.special_airy_ai, "airy_ai")
+bessel_j0 = with_out(_ops.special_bessel_j0, "bessel_j0")
+bessel_j1 = with_out(_ops.special_bessel_j1, "bessel_j1")
+bessel_y0 = with_out(_ops.special_bessel_y0, "bessel_y0")
+bessel_y1 = with_out(_ops.special_bessel_y1, "bessel_y1")
+digamma = psi = public.digamma
 entr = with_out(_ops.entr)
-erf, erfc, erfinv = with_out(_ops.erf), with_out(_ops.erfc), with_out(_ops.erfinv)
-erfcx = with_out(_ops.special_erfcx)
-exp2, expm1, log1p = with_out(_ops.exp2), with_out(_ops.expm1), with_out(_ops.log1p)
-expit = with_out(_ops.sigmoid)
-gammainc, gammaincc = with_out(_ops.igamma), with_out(_ops.igammac)
-gammaln = with_out(_ops.lgamma)
-i0, i0e = with_out(_ops.i0), with_out(_ops.special_i0e)
-i1, i1e = with_out(_ops.special_i1), with_out(_ops.special_i1e)
-log_ndtr, ndtr, ndtri = with_out(_ops.special_log_ndtr), with_out(_ops.special_ndtr), with_out(_ops.special_ndtri)
+erf, erfc, erfinv = public.erf, public.erfc, public.erfinv
+erfcx = with_out(_ops.special_erfcx, "erfcx")
+exp2, expm1, log1p = public.exp2, public.expm1, public.log1p
+expit = public.sigmoid
+gammainc, gammaincc = public.igamma, public.igammac
+gammaln = public.lgamma
+i0, i0e = public.i0, with_out(_ops.special_i0e, "i0e")
+i1, i1e = with_out(_ops.special_i1, "i1"), with_out(_ops.special_i1e, "i1e")
+log_ndtr = with_out(_ops.special_log_ndtr, "log_ndtr")
+ndtr, ndtri = with_out(_ops.special_ndtr, "ndtr"), with_out(_ops.special_ndtri, "ndtri")
 modified_bessel_i0, modified_bessel_i1 = i0, i1
-modified_bessel_k0 = with_out(_ops.special_modified_bessel_k0)
-modified_bessel_k1 = with_out(_ops.special_modified_bessel_k1)
-scaled_modified_bessel_k0 = with_out(_ops.special_scaled_modified_bessel_k0)
-scaled_modified_bessel_k1 = with_out(_ops.special_scaled_modified_bessel_k1)
-polygamma = with_out(_ops.polygamma)
-sinc = with_out(_ops.sinc)
-spherical_bessel_j0 = with_out(_ops.special_spherical_bessel_j0)
+modified_bessel_k0 = with_out(_ops.special_modified_bessel_k0, "modified_bessel_k0")
+modified_bessel_k1 = with_out(_ops.special_modified_bessel_k1, "modified_bessel_k1")
+scaled_modified_bessel_k0 = with_out(_ops.special_scaled_modified_bessel_k0, "scaled_modified_bessel_k0")
+scaled_modified_bessel_k1 = with_out(_ops.special_scaled_modified_bessel_k1, "scaled_modified_bessel_k1")
+polygamma = public.polygamma
+sinc = public.sinc
+spherical_bessel_j0 = with_out(_ops.special_spherical_bessel_j0, "spherical_bessel_j0")
 log_softmax, logit, logsumexp, softmax = public.log_softmax, public.logit, public.logsumexp, public.softmax
 multigammaln, round = public.mvlgamma, public.round
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait._dtype import can_cast
+from plait._functions._checked import MISTAKES, explained, made, made_method
 from plait._layout import MemoryFormat, strided
 from plait._runtime import TensorBase, check, number, own
 
@@ -114,17 +115,24 @@ def _renamed(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def numpy_names(function: F) -> F:
-    """Lets a function also take axis, keepdims and NumPy's other names for dim, keepdim, input and other."""
+    """Lets a function also take axis, keepdims and NumPy's other names for dim, keepdim, input and other.
 
+    It explains what is wrong with its arguments, too, as `checked` says.
+    """
     names = _renamed(function)
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if kwargs and not names.keys().isdisjoint(kwargs):
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            if (told := explained(function, args, kwargs, error)) is None:
+                raise
+            raise told from error
 
-    return wrapped  # type: ignore[return-value]
+    return made(wrapped, function.__name__, 2)  # type: ignore[return-value]
 
 
 class WithOut(Protocol[P, R_co]):
@@ -136,9 +144,13 @@ class WithOut(Protocol[P, R_co]):
     def __call__(self, *args: Any, out: Any, **kwargs: Any) -> R_co: ...
 
 
-def with_out(function: Callable[P, R_co]) -> WithOut[P, R_co]:
-    """Lets a function also take `out`, a tensor, or several, for the result, and NumPy's names of arguments."""
+def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
+    """Lets a function also take `out`, a tensor, or several, for the result, and NumPy's names of arguments.
 
+    Args:
+        function: a generated one
+        name: that the result is assigned to; the function's own by default
+    """
     names = _renamed(function)
 
     @functools.wraps(function)
@@ -151,7 +163,7 @@ def with_out(function: Callable[P, R_co]) -> WithOut[P, R_co]:
         return store(out, function(*args, **kwargs))
 
     wrapped.__signature__ = _and_out(inspect.signature(function))  # type: ignore[attr-defined]
-    return wrapped  # type: ignore[return-value]
+    return made(wrapped, name or function.__name__, 2)  # type: ignore[return-value]
 
 
 def _and_out(signature: inspect.Signature) -> inspect.Signature:
@@ -189,6 +201,5 @@ def in_place(function: Callable[..., Any], name: str) -> Any:
 
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "out"]
     method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Replaces the elements by what `{name[:-1]}` returns."
-    return method
+    return made_method(method, name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._arrays import tensor
 from plait._dtype import bool_
+from plait._functions._checked import checked
 from plait._functions._common import adopt, is_scalar, numpy_names, operand, store, typed
 from plait._runtime import is_tensor
 from plait._storage import Storage
@@ -61,6 +62,7 @@ def subtract_(input: Tensor, other: Operand, alpha: Number = 1) -> Tensor:
     return sub_(input, other, alpha=alpha)
 
 
+@checked
 def rsub(input: Tensor, other: Operand, alpha: Number = 1) -> Tensor:
     """Returns other - alpha * input."""
     return sub(operand(other, "rsub"), input, alpha=alpha)
@@ -116,6 +118,7 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Tenso
     return store(out, _ops.clamp(input, min, max))
 
 
+@checked
 def clamp_(input: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
     """Limits the elements in place; see `clamp`."""
     _bounds(min, max)
@@ -127,21 +130,25 @@ def _bounds(low: Operand, high: Operand) -> None:
         raise ValueError("clamp: want min or max, got neither")
 
 
+@checked
 def clamp_min(input: Tensor, min: Operand, *, out: Tensor | None = None) -> Tensor:
     """Returns the elements, not below `min`."""
     return store(out, _ops.clamp(input, min, None))
 
 
+@checked
 def clamp_max(input: Tensor, max: Operand, *, out: Tensor | None = None) -> Tensor:
     """Returns the elements, not above `max`."""
     return store(out, _ops.clamp(input, None, max))
 
 
+@checked
 def clamp_min_(input: Tensor, min: Operand) -> Tensor:
     """Raises the elements to at least `min`."""
     return _ops.clamp_(input, min, None)
 
 
+@checked
 def clamp_max_(input: Tensor, max: Operand) -> Tensor:
     """Lowers the elements to at most `max`."""
     return _ops.clamp_(input, None, max)
@@ -158,6 +165,7 @@ def pow_(input: Tensor, exponent: Operand) -> Tensor:
     return _ops.pow_(input, exponent)
 
 
+@checked
 def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """Returns a power in float64."""
     return store(out, _ops.float_power(_float64(input), exponent))
@@ -167,6 +175,7 @@ def _float64(input: Operand) -> Tensor:
     return input if is_tensor(input) else tensor(float(input)).double()
 
 
+@checked
 def nan_to_num(
     input: Tensor,
     nan: float | None = None,
@@ -181,6 +190,7 @@ def nan_to_num(
     return store(out, _ops.nan_to_num(input, *_finite(nan, posinf, neginf)))
 
 
+@checked
 def nan_to_num_(
     input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -193,21 +203,25 @@ def _finite(nan: float | None, posinf: float | None, neginf: float | None) -> tu
     return 0.0 if nan is None else nan, high, low
 
 
+@checked
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """Returns log(x / (1 - x)), of x limited to [eps, 1 - eps]."""
     return store(out, _ops.logit(input, -1.0 if eps is None else eps))
 
 
+@checked
 def logit_(input: Tensor, eps: float | None = None) -> Tensor:
     """Replaces the elements by their logits; see `logit`."""
     return _ops.logit_(input, -1.0 if eps is None else eps)
 
 
+@checked
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 * tensor2."""
     return store(out, _ops.addcmul(input, typed(tensor1, input), typed(tensor2, input), value))
 
 
+@checked
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 / tensor2."""
     return store(out, _ops.addcdiv(input, typed(tensor1, input), typed(tensor2, input), value))
@@ -235,16 +249,19 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Ten
     return store(out, _ops.log_softmax(input if dtype is None else _ops.to(input, dtype=dtype), dim))
 
 
+@checked
 def isclose(input: Tensor, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Returns where |input - other| <= atol + rtol * |other|."""
     return _ops.isclose(input, other, rtol, atol, equal_nan)
 
 
+@checked
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether `isclose` holds for all elements; waits for them."""
     return bool(_ops.all(_ops.isclose(input, other, rtol, atol, equal_nan)).item())
 
 
+@checked
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and elements; waits for them."""
     if input.shape != other.shape:
@@ -252,16 +269,19 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return bool(_ops.all(_ops.eq(input, other)).item())
 
 
+@checked
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns where the elements are minus infinity."""
     return store(out, _ops.eq(input, float("-inf")))
 
 
+@checked
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns where the elements are infinity."""
     return store(out, _ops.eq(input, float("inf")))
 
 
+@checked
 def isreal(input: Tensor) -> Tensor:
     """Returns where the elements are real numbers: everywhere."""
     return _ops.ones_like(input, dtype=_bool())
@@ -271,6 +291,7 @@ def _bool() -> DType:
     return bool_
 
 
+@checked
 def isin(
     elements: Operand | None = None,
     test_elements: Operand | None = None,
@@ -299,21 +320,25 @@ def isin(
     return store(out, _ops.isin(left, right, invert))
 
 
+@checked
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns 0 for negative elements, `values` for 0 and 1 for positive ones."""
     return store(out, _ops.heaviside(input, values))
 
 
+@checked
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Returns the elements rounded to a number of decimals, halves to even."""
     return store(out, _ops.round(input, decimals))
 
 
+@checked
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Rounds the elements in place; see `round`."""
     return _ops.round_(input, decimals)
 
 
+@checked
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._errors import ShapeError
+from plait._functions._checked import checked
 from plait._functions._common import numpy_names, operand, store
 from plait._functions.order import nonzero
 
@@ -19,6 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
     """Returns `input` where the condition holds and `other` elsewhere; with a condition alone, where it holds."""
     if input is None and other is None:
@@ -78,6 +80,7 @@ def scatter_(
     return _scattered(True, input, dim, index, src, value, reduce)
 
 
+@checked
 def scatter_reduce(
     input: Tensor,
     dim: int,
@@ -92,6 +95,7 @@ def scatter_reduce(
     return store(out, _ops.scatter_reduce(input, dim, index, src, reduce, include_self))
 
 
+@checked
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -104,16 +108,19 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
     return _ops.index_add_(input, dim, index, source, alpha)
 
 
+@checked
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Any, accumulate: bool = False) -> Tensor:
     """Returns the tensor with values written, or added, to the elements that index tensors and masks name."""
     return _ops.index_put(input, indices, values, accumulate)
 
 
+@checked
 def index_put_(input: Tensor, indices: Sequence[Tensor], values: Any, accumulate: bool = False) -> Tensor:
     """Writes, or adds, values to the elements that index tensors and masks name."""
     return _ops.index_put_(input, indices, values, accumulate)
 
 
+@checked
 def index_reduce(
     input: Tensor,
     dim: int,
@@ -149,6 +156,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     return store(out, _ops.take_along_dim(input, indices, dim))
 
 
+@checked
 def fill(input: Tensor, value: Any) -> Tensor:
     """Returns a copy with every element set to a value."""
     return _ops.fill_(_ops.empty_like(input), operand(value, "fill"))
@@ -172,6 +180,7 @@ def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False) -> Ten
     return input
 
 
+@checked
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Returns a contiguous copy with `src` where `as_strided` of the tensor would lie: positions are the storage's."""
     length = input.untyped_storage().nbytes() // input.element_size()
@@ -190,6 +199,7 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
     return _ops.where(_ops.lt(which, 0), input, _ops.take(src, _ops.clamp(which, min=0)))
 
 
+@checked
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Returns the products of vectors of three elements along a dimension, by default the first of size 3."""
     if dim is None:
@@ -197,6 +207,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
     return store(out, _ops.cross(input, other, dim))
 
 
+@checked
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Tensor | None = None
 ) -> Tensor:

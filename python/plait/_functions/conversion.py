@@ -9,6 +9,7 @@ from plait import _dtype as dt
 from plait._arrays import from_numpy, tensor
 from plait._device import DeviceLike, open_device
 from plait._device import device as Device
+from plait._functions._checked import checked, made_method
 from plait._functions._common import check_format, forget_layout, operand, store
 from plait._layout import MemoryFormat, contiguous_format, preserve_format
 from plait._runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
@@ -32,9 +33,8 @@ def _to(name: str, dtype: DType) -> Any:
         check_format(name, memory_format)
         return self if self.dtype is dtype else _ops.to(self, dtype=dtype)
 
-    method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Returns the tensor converted to {dtype.name}; itself if it is of that dtype."
-    return method
+    return made_method(method, name)
 
 
 to_float, to_double, to_half = _to("float", dt.float32), _to("double", dt.float64), _to("half", dt.float16)
@@ -160,26 +160,31 @@ def get_device(self: Tensor) -> int:
     return -1 if self.device.type == "cpu" else (self.device.index or 0)
 
 
+@checked
 def is_storage(obj: Any) -> bool:
     """Whether an object is a storage."""
     return isinstance(obj, Storage)
 
 
+@checked
 def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floating-point numbers."""
     return input.dtype.is_floating_point
 
 
+@checked
 def is_complex(input: Tensor) -> bool:
     """Whether the elements are complex numbers: never, there are no such dtypes."""
     return False
 
 
+@checked
 def is_signed(input: Tensor) -> bool:
     """Whether the elements can be negative."""
     return input.dtype.is_signed
 
 
+@checked
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not zero; waits for it.
 
@@ -189,6 +194,7 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
+@checked
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape."""
     return input.shape == other.shape
@@ -206,16 +212,17 @@ def never(name: str, what: str) -> Callable[[Any], bool]:
     def method(self: Tensor) -> bool:
         return False
 
-    method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Whether {what}: never."
-    return method
+    return made_method(method, name)
 
 
+@checked
 def numel(input: Tensor) -> int:
     """Returns the number of elements."""
     return input.numel()
 
 
+@checked
 def result_type(
     tensor: Tensor | Number | None = None,
     other: Tensor | Number | None = None,
@@ -246,6 +253,7 @@ def untyped_storage(self: Tensor) -> Storage:
     return Storage(self, True)
 
 
+@checked
 def detach_(input: Tensor) -> Tensor:
     """Takes the tensor out of the graph: it becomes a leaf that requires no gradient."""
     fresh = input.detach()
@@ -271,6 +279,7 @@ def _from_host(t: Tensor, values: list[Any]) -> Tensor:
     return _ops.copy_(t, _ops.reshape(made, t.shape))
 
 
+@checked
 def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """Returns a copy."""
     check_format("clone", memory_format)
@@ -291,6 +300,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     return _ops.copy_(self, source)
 
 
+@checked
 def positive(input: Tensor) -> Tensor:
     """Returns the tensor."""
     if input.dtype is dt.bool_:
@@ -298,15 +308,40 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def itself(name: str, doc: str) -> Any:
-    """Returns a method that returns the tensor."""
+@checked
+def conj(input: Tensor) -> Tensor:
+    """Returns the tensor: its elements are real."""
+    return input
 
-    def method(input: Tensor) -> Tensor:
-        return input
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = doc
-    return method
+@checked
+def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the tensor: its elements are real."""
+    return store(out, input)
+
+
+@checked
+def conj_physical_(input: Tensor) -> Tensor:
+    """Returns the tensor: its elements are real."""
+    return input
+
+
+@checked
+def real(input: Tensor) -> Tensor:
+    """Returns the tensor: its elements are real."""
+    return input
+
+
+@checked
+def resolve_conj(input: Tensor) -> Tensor:
+    """Returns the tensor: its elements are real."""
+    return input
+
+
+@checked
+def resolve_neg(input: Tensor) -> Tensor:
+    """Returns the tensor."""
+    return input
 
 
 def to_dense(self: Tensor, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Tensor:
@@ -319,6 +354,7 @@ def is_pinned(self: Tensor, device: DeviceLike | None = None) -> bool:
     return False
 
 
+@checked
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the angles of real numbers: pi for negative ones, else 0."""
     from math import pi
@@ -329,6 +365,7 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return store(out, angles)
 
 
+@checked
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """Returns a vector over the memory of a buffer, shared if it can be written to."""
     import numpy as np

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _dtype as dt
 from plait import _ops
+from plait._functions._checked import checked
 from plait._functions._common import check_format, check_layout, store
 from plait._layout import Layout, MemoryFormat
 from plait._runtime import is_tensor
@@ -41,6 +42,7 @@ def dtype_for(out: Tensor | None, dtype: DType | None) -> DType | None:
     return dtype if dtype is not None or out is None else out.dtype
 
 
+@checked
 def zeros(
     size: Sizes = (),
     *more: int,
@@ -67,6 +69,7 @@ def zeros(
     return made if out is layout is None and not requires_grad else finished("zeros", made, out, layout, requires_grad)
 
 
+@checked
 def ones(
     size: Sizes = (),
     *more: int,
@@ -82,6 +85,7 @@ def ones(
     return made if out is layout is None and not requires_grad else finished("ones", made, out, layout, requires_grad)
 
 
+@checked
 def empty(
     size: Sizes = (),
     *more: int,
@@ -99,6 +103,7 @@ def empty(
     return made if out is layout is None and not requires_grad else finished("empty", made, out, layout, requires_grad)
 
 
+@checked
 def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
@@ -119,6 +124,7 @@ def empty_strided(
     return finished("empty_strided", made, None, layout, requires_grad)
 
 
+@checked
 def empty_permuted(
     size: Sequence[int],
     physical_layout: Sequence[int],
@@ -142,6 +148,7 @@ def number_of(v: Any) -> Any:
     return v.item() if is_tensor(v) else v
 
 
+@checked
 def full(
     size: Sizes,
     fill_value: Number | Tensor,
@@ -168,6 +175,7 @@ def _of_value(value: Any) -> DType:
     return dt.int64 if whole else dt.get_default_dtype()
 
 
+@checked
 def scalar_tensor(
     s: Number,
     *,
@@ -182,6 +190,7 @@ def scalar_tensor(
     return finished("scalar_tensor", made, None, layout, requires_grad)
 
 
+@checked
 def arange(
     start: Number | Tensor | None = None,
     end: Number | Tensor | None = None,
@@ -208,6 +217,7 @@ def arange(
     return made if out is layout is None and not requires_grad else finished("arange", made, out, layout, requires_grad)
 
 
+@checked
 def range(
     start: Number | Tensor = 0,
     end: Number | Tensor | None = None,
@@ -229,6 +239,7 @@ def range(
     return finished("range", made, out, layout, requires_grad)
 
 
+@checked
 def linspace(
     start: Number | Tensor,
     end: Number | Tensor,
@@ -246,6 +257,7 @@ def linspace(
     return finished("linspace", made, out, layout, requires_grad)
 
 
+@checked
 def logspace(
     start: Number | Tensor,
     end: Number | Tensor,
@@ -264,6 +276,7 @@ def logspace(
     return finished("logspace", made, out, layout, requires_grad)
 
 
+@checked
 def eye(
     n: int,
     m: int | None = None,
@@ -282,6 +295,7 @@ def eye(
     return finished("eye", made, out, layout, requires_grad)
 
 
+@checked
 def tril_indices(
     row: int,
     col: int,
@@ -298,6 +312,7 @@ def tril_indices(
     return finished("tril_indices", made, None, layout, requires_grad)
 
 
+@checked
 def triu_indices(
     row: int,
     col: int,
@@ -314,6 +329,7 @@ def triu_indices(
     return finished("triu_indices", made, None, layout, requires_grad)
 
 
+@checked
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Returns the matrix of powers of the elements of a vector."""
     return _ops.vander(x, -1 if N is None else N, increasing)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._functions._checked import checked
 from plait._functions._common import is_scalar
 from plait._functions.creation import Sizes, dtype_for, finished, number_of
 from plait._runtime import is_tensor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["normal", "rand", "randint", "randn", "randperm"]
 
 
+@checked
 def rand(
     size: Sizes = (),
     *more: int,
@@ -36,6 +38,7 @@ def rand(
     return made if out is layout is None and not requires_grad else finished("rand", made, out, layout, requires_grad)
 
 
+@checked
 def randn(
     size: Sizes = (),
     *more: int,
@@ -52,6 +55,7 @@ def randn(
     return made if out is layout is None and not requires_grad else finished("randn", made, out, layout, requires_grad)
 
 
+@checked
 def randint(
     low: Any = None,
     high: Any = None,
@@ -80,6 +84,7 @@ def randint(
     return finished("randint", made, out, layout, requires_grad)
 
 
+@checked
 def randperm(
     n: int,
     *,
@@ -96,6 +101,7 @@ def randperm(
     return finished("randperm", made, out, layout, requires_grad)
 
 
+@checked
 def normal(
     mean: Number | Tensor = 0.0,
     std: Number | Tensor = 1.0,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._functions._checked import checked
 from plait._functions._common import store
-from plait._functions._guard import guard
 from plait.nn import functional as F
 from plait.nn.functional import (
     adaptive_avg_pool1d,
@@ -52,46 +52,55 @@ Ints = int | Sequence[int]
 # --- pooling, dropout ---
 
 
+@checked
 def adaptive_max_pool1d(input: Tensor, output_size: Ints) -> tuple[Tensor, Tensor]:
     """Returns the maxima of as many windows as output_size says, and their positions."""
     return F.adaptive_max_pool1d_with_indices(input, output_size)
 
 
+@checked
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Zeroes elements with probability p and scales the others by 1 / (1 - p)."""
     return F.dropout(input, p, train)
 
 
+@checked
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """Does in place what `dropout` does, and returns `input`."""
     return F.dropout(input, p, train, True)
 
 
+@checked
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Drops elements such that mean and variance of selu's outputs stay."""
     return F.alpha_dropout(input, p, train)
 
 
+@checked
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """Does in place what `alpha_dropout` does, and returns `input`."""
     return F.alpha_dropout(input, p, train, True)
 
 
+@checked
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Does what `alpha_dropout` does, with whole channels."""
     return F.feature_alpha_dropout(input, p, train)
 
 
+@checked
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """Does in place what `feature_alpha_dropout` does, and returns `input`."""
     return F.feature_alpha_dropout(input, p, train, True)
 
 
+@checked
 def threshold(input: Tensor, threshold: float, value: float, *, out: Tensor | None = None) -> Tensor:
     """Returns x where it exceeds the threshold, else value."""
     return store(out, _ops.threshold(input, threshold, value))
 
 
+@checked
 def rrelu(
     input: Tensor,
     lower: float = 1.0 / 8,
@@ -108,6 +117,7 @@ def rrelu(
 # --- normalisation: the weight comes first, and there is no cuDNN to turn off ---
 
 
+@checked
 def batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -123,6 +133,7 @@ def batch_norm(
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+@checked
 def instance_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -138,6 +149,7 @@ def instance_norm(
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
+@checked
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -150,6 +162,7 @@ def group_norm(
     return F.group_norm(input, num_groups, weight, bias, eps)
 
 
+@checked
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -165,6 +178,7 @@ def layer_norm(
 # --- tables: the weight comes first ---
 
 
+@checked
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
@@ -184,6 +198,7 @@ def embedding(
 _MODES = ("sum", "mean", "max")
 
 
+@checked
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,
@@ -244,6 +259,7 @@ def _reduction(name: str, reduction: int | str) -> str:
     return _REDUCTIONS[int(reduction)]
 
 
+@checked
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -256,6 +272,7 @@ def binary_cross_entropy_with_logits(
     return F.binary_cross_entropy_with_logits(input, target, weight, reduction=how, pos_weight=pos_weight)
 
 
+@checked
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int | str = 1
 ) -> Tensor:
@@ -264,6 +281,7 @@ def cosine_embedding_loss(
     return F.cosine_embedding_loss(input1, input2, target, margin, reduction=how)
 
 
+@checked
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
@@ -278,16 +296,19 @@ def ctc_loss(
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, how, zero_infinity)
 
 
+@checked
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int | str = 1) -> Tensor:
     """Returns x where the target is 1, and max(0, margin - x) where it is -1."""
     return F.hinge_embedding_loss(input, target, margin, reduction=_reduction("hinge_embedding_loss", reduction))
 
 
+@checked
 def kl_div(input: Tensor, target: Tensor, reduction: int | str = 1, *, log_target: bool = False) -> Tensor:
     """Returns the divergence (Kullback-Leibler) of log-probabilities from targets."""
     return _ops.kl_div(input, target, _reduction("kl_div", reduction), log_target)
 
 
+@checked
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int | str = 1
 ) -> Tensor:
@@ -296,6 +317,7 @@ def margin_ranking_loss(
     return F.margin_ranking_loss(input1, input2, target, margin, reduction=how)
 
 
+@checked
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int | str
 ) -> Tensor:
@@ -304,6 +326,7 @@ def poisson_nll_loss(
     return F.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=how)
 
 
+@checked
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -317,6 +340,3 @@ def triplet_margin_loss(
     """Returns max(0, |anchor - positive| - |anchor - negative| + margin), with p-norms along the last dimension."""
     how = _reduction("triplet_margin_loss", reduction)
     return F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=how)
-
-
-guard(globals())

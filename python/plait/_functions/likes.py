@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._arrays import tensor
+from plait._functions._checked import checked
 from plait._functions._common import check_format
 from plait._functions.creation import Sizes, empty_strided, finished, number_of
 from plait._layout import Size
@@ -23,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def zeros_like(
     input: Tensor,
     *,
@@ -39,6 +41,7 @@ def zeros_like(
     return made if layout is None and not requires_grad else finished("zeros_like", made, None, layout, requires_grad)
 
 
+@checked
 def ones_like(
     input: Tensor,
     *,
@@ -55,6 +58,7 @@ def ones_like(
     return made if layout is None and not requires_grad else finished("ones_like", made, None, layout, requires_grad)
 
 
+@checked
 def empty_like(
     input: Tensor,
     *,
@@ -71,6 +75,7 @@ def empty_like(
     return made if layout is None and not requires_grad else finished("empty_like", made, None, layout, requires_grad)
 
 
+@checked
 def rand_like(
     input: Tensor,
     *,
@@ -88,6 +93,7 @@ def rand_like(
     return made if layout is None and not requires_grad else finished("rand_like", made, None, layout, requires_grad)
 
 
+@checked
 def randn_like(
     input: Tensor,
     *,
@@ -105,6 +111,7 @@ def randn_like(
     return made if layout is None and not requires_grad else finished("randn_like", made, None, layout, requires_grad)
 
 
+@checked
 def full_like(
     input: Tensor,
     fill_value: Number | Tensor,
@@ -122,6 +129,7 @@ def full_like(
     return finished("full_like", made, None, layout, requires_grad)
 
 
+@checked
 def randint_like(
     input: Tensor,
     low: int | Tensor | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 from plait import _core
 from plait._device import DeviceLike, device, open_device
 from plait._dtype import dtype, set_default_dtype
+from plait._functions._checked import checked
 from plait._functions.conversion import OLD_NAMES
 from plait._runtime import address, check, is_tensor
 from plait._warnings import warn
@@ -24,11 +25,13 @@ __all__ = [
 _CATEGORIES = ("activations", "parameters", "gradients", "optimiser", "communication", "buffers", "workspace")
 
 
+@checked
 def get_num_threads() -> int:
     """Returns how many threads the CPU devices share."""
     return _core.bind_ThreadsGet()
 
 
+@checked
 def set_num_threads(num: int) -> None:
     """Sets how many threads the CPU devices share.
 
@@ -40,15 +43,18 @@ def set_num_threads(num: int) -> None:
     check(_core.bind_ThreadsSet(num))
 
 
+@checked
 def get_num_interop_threads() -> int:
     """Returns 1: each device runs its operations in order."""
     return 1
 
 
+@checked
 def set_num_interop_threads(num: int) -> None:
     """Has no effect: each device runs its operations in order."""
 
 
+@checked
 def memory_stats(on: DeviceLike | None = None, rank: int | None = None) -> dict[str, int]:
     """Returns the bytes in use on a device now and at their peak, in all and by category.
 
@@ -72,6 +78,7 @@ def memory_stats(on: DeviceLike | None = None, rank: int | None = None) -> dict[
     return out
 
 
+@checked
 def reset_peak_memory_stats(on: DeviceLike | None = None) -> None:
     """Makes the bytes in use on a device now their peak."""
     check(_core.bind_MemoryResetPeak(check(_core.bind_DeviceDefault()) if on is None else open_device(on)))
@@ -80,6 +87,7 @@ def reset_peak_memory_stats(on: DeviceLike | None = None) -> None:
 _compile_told = False
 
 
+@checked
 def compile(
     model: Any = None,
     *,
@@ -102,24 +110,29 @@ def compile(
     return model if model is not None else lambda f: f
 
 
+@checked
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Has no effect: results are the same in every run, for any number of threads."""
 
 
+@checked
 def are_deterministic_algorithms_enabled() -> bool:
     """Returns True: results are the same in every run, for any number of threads."""
     return True
 
 
+@checked
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Returns False."""
     return False
 
 
+@checked
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """Has no effect: results are the same in every run."""
 
 
+@checked
 def get_deterministic_debug_mode() -> int:
     """Returns 2, which means that only deterministic operations run."""
     return 2
@@ -128,6 +141,7 @@ def get_deterministic_debug_mode() -> int:
 _precision = "highest"
 
 
+@checked
 def set_float32_matmul_precision(precision: str) -> None:
     """Keeps the word for `get_float32_matmul_precision`; products of float32 are always computed in float32.
 
@@ -139,21 +153,25 @@ def set_float32_matmul_precision(precision: str) -> None:
     _precision = precision
 
 
+@checked
 def get_float32_matmul_precision() -> str:
     """Returns what was set."""
     return _precision
 
 
+@checked
 def set_flush_denormal(mode: bool) -> bool:
     """Returns False: small numbers are kept."""
     return False
 
 
+@checked
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype by the old name of a type, such as "plait.DoubleTensor"."""
     set_default_dtype(t if isinstance(t, dtype) else OLD_NAMES[str(t).rpartition(".")[2]])
 
 
+@checked
 def get_device_module(on: DeviceLike | None = None) -> Any:
     """Returns the module for a kind of device: plait.cpu or plait.cuda."""
     import plait
@@ -161,6 +179,7 @@ def get_device_module(on: DeviceLike | None = None) -> Any:
     return plait.cpu if on is None or device(on).type == "cpu" else plait.cuda
 
 
+@checked
 def typename(obj: Any) -> str:
     """Returns the name of an object's type, such as "plait.FloatTensor"."""
     if is_tensor(obj):
@@ -169,10 +188,12 @@ def typename(obj: Any) -> str:
     return f"{cls.__module__}.{cls.__qualname__}" if cls.__module__ != "builtins" else cls.__name__
 
 
+@checked
 def is_warn_always_enabled() -> bool:
     """Returns False: a warning shows once."""
     return False
 
 
+@checked
 def set_warn_always(b: bool) -> None:
     """Has no effect."""

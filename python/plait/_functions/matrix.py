@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait import linalg as la
 from plait._dtype import get_default_dtype
+from plait._functions._checked import checked
 from plait._functions._common import store
 from plait.return_types import LU, QR, SVD, Slogdet
 
@@ -46,6 +47,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -53,11 +55,13 @@ def addmm(
     return store(out, _ops.addmm(input, mat1, mat2, beta, alpha))
 
 
+@checked
 def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Replaces the elements by what `addmm` returns."""
     return _ops.addmm_(input, mat1, mat2, beta, alpha)
 
 
+@checked
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -65,11 +69,13 @@ def addmv(
     return store(out, _ops.addmv(input, mat, vec, beta, alpha))
 
 
+@checked
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Replaces the elements by what `addmv` returns."""
     return _ops.addmv_(input, mat, vec, beta, alpha)
 
 
+@checked
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -77,11 +83,13 @@ def addr(
     return store(out, _ops.addr(input, vec1, vec2, beta, alpha))
 
 
+@checked
 def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Replaces the elements by what `addr` returns."""
     return _ops.addr_(input, vec1, vec2, beta, alpha)
 
 
+@checked
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -89,11 +97,13 @@ def addbmm(
     return store(out, _ops.addbmm(input, batch1, batch2, beta, alpha))
 
 
+@checked
 def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Replaces the elements by what `addbmm` returns."""
     return _ops.addbmm_(input, batch1, batch2, beta, alpha)
 
 
+@checked
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -101,6 +111,7 @@ def baddbmm(
     return store(out, _ops.baddbmm(input, batch1, batch2, beta, alpha))
 
 
+@checked
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Replaces the elements by what `baddbmm` returns."""
     return _ops.baddbmm_(input, batch1, batch2, beta, alpha)
@@ -111,6 +122,7 @@ _DISTANCES = (
 )  # fmt: skip
 
 
+@checked
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """Returns the p-norm distances of all pairs of rows of two matrices, or of stacks of them.
 
@@ -125,16 +137,19 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     return _ops.cdist(x1, x2, float(p))
 
 
+@checked
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """Returns the product of matrices, multiplied in the order that costs least."""
     return store(out, _ops.chain_matmul(matrices))
 
 
+@checked
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the triangular factor of symmetric positive definite matrices."""
     return la.cholesky(input, upper=upper, out=out)
 
 
+@checked
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the solution of equations, `input` on the right, with the matrix whose Cholesky factor is `input2`."""
     low = input2.mT if upper else input2
@@ -142,43 +157,51 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out: T
     return store(out, _ops.linalg_solve_triangular(low.mT, half, True))
 
 
+@checked
 def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the inverse of the matrix whose Cholesky factor is given."""
     eye = _ops.expand(_ops.eye(input.shape[-1], dtype=input.dtype, device=input.device), input.shape)
     return store(out, cholesky_solve(eye, input, upper))
 
 
+@checked
 def logdet(input: Tensor) -> Tensor:
     """Returns the logarithms of determinants, NaN for negative ones."""
     sign, value = _ops.linalg_slogdet(input)
     return _ops.where(_ops.lt(sign, 0), float("nan"), value)
 
 
+@checked
 def det(input: Tensor) -> Tensor:
     """Returns the determinants of matrices."""
     return la.det(input)
 
 
+@checked
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the inverses of matrices; see `linalg.inv`."""
     return la.inv(input, out=out)
 
 
+@checked
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """Returns the n-th power of square matrices, of their inverses if n is negative."""
     return la.matrix_power(input, n, out=out)
 
 
+@checked
 def matrix_exp(input: Tensor) -> Tensor:
     """Returns the exponentials of square matrices."""
     return la.matrix_exp(input)
 
 
+@checked
 def slogdet(input: Tensor, *, out: Any = None) -> Slogdet:
     """Returns the signs of determinants and the logarithms of their absolute values."""
     return la.slogdet(input, out=out)
 
 
+@checked
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> tuple[Tensor, ...]:
     """Returns a compact LU decomposition and its pivots, and with `get_infos` its infos; see `linalg.lu_factor_ex`."""
     if get_infos:
@@ -191,11 +214,13 @@ def lu_method(self: Tensor, pivot: bool = True, get_infos: bool = False) -> tupl
     return lu(self, pivot, get_infos)
 
 
+@checked
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the solution of equations with the matrix whose LU decomposition is given."""
     return la.lu_solve(LU_data, LU_pivots, input, out=out)
 
 
+@checked
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None
 ) -> LU:
@@ -206,11 +231,13 @@ def lu_unpack(
     return store(out, LU(p if unpack_pivots else none, *data))
 
 
+@checked
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> QR:
     """Returns an orthogonal and an upper triangular factor; see `linalg.qr`."""
     return la.qr(input, "reduced" if some else "complete", out=out)
 
 
+@checked
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> SVD:
     """Returns U, S and V with input = U diag(S) V^T, see `linalg.svd`; without compute_uv U and V are 0, and square."""
     u, s, vh = la.svd(input, not (some and compute_uv))
@@ -219,16 +246,19 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any =
     return store(out, SVD(u, s, vh.mT))
 
 
+@checked
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """Returns the pseudo-inverses of matrices."""
     return _ops.linalg_pinv(input, rcond)
 
 
+@checked
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the outer product of two vectors."""
     return store(out, _ops.outer(input, vec2))
 
 
+@checked
 def triangular_solve(
     input: Tensor,
     A: Tensor,
@@ -244,6 +274,7 @@ def triangular_solve(
     return store(out, (solution, _ops.clone(A)))
 
 
+@checked
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """Returns the logarithm of the p-dimensional gamma function."""
     from math import log, pi

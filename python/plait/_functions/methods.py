@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from plait import _ops
 from plait import linalg as la
-from plait._functions import arithmetic, choosing, conversion, likes, matrix, order, reduction, shape
-from plait._functions._common import in_place, numpy_names
+from plait._functions import arithmetic, choosing, conversion, likes, matrix, order, reduction, shape, top
+from plait._functions._checked import method
+from plait._functions._common import in_place
 
 
 class TensorFunctions:
@@ -23,24 +24,24 @@ class TensorFunctions:
     div = divide = arithmetic.div
     div_ = divide_ = arithmetic.div_
     clamp = clip = arithmetic.clamp
-    clamp_ = clip_ = arithmetic.clamp_
-    clamp_min = arithmetic.clamp_min
-    clamp_min_ = arithmetic.clamp_min_
-    clamp_max = arithmetic.clamp_max
-    clamp_max_ = arithmetic.clamp_max_
+    clamp_ = clip_ = method(arithmetic.clamp_)
+    clamp_min = method(arithmetic.clamp_min)
+    clamp_min_ = method(arithmetic.clamp_min_)
+    clamp_max = method(arithmetic.clamp_max)
+    clamp_max_ = method(arithmetic.clamp_max_)
     pow = arithmetic.pow
     pow_ = arithmetic.pow_
-    float_power = arithmetic.float_power
-    nan_to_num = arithmetic.nan_to_num
-    nan_to_num_ = arithmetic.nan_to_num_
-    logit = arithmetic.logit
-    logit_ = arithmetic.logit_
-    addcmul = arithmetic.addcmul
+    float_power = method(arithmetic.float_power)
+    nan_to_num = method(arithmetic.nan_to_num)
+    nan_to_num_ = method(arithmetic.nan_to_num_)
+    logit = method(arithmetic.logit)
+    logit_ = method(arithmetic.logit_)
+    addcmul = method(arithmetic.addcmul)
     addcmul_ = arithmetic.addcmul_
-    addcdiv = arithmetic.addcdiv
+    addcdiv = method(arithmetic.addcdiv)
     addcdiv_ = arithmetic.addcdiv_
-    round = arithmetic.round
-    round_ = arithmetic.round_
+    round = method(arithmetic.round)
+    round_ = method(arithmetic.round_)
     softmax = arithmetic.softmax
     log_softmax = arithmetic.log_softmax
     relu = _ops.relu
@@ -49,20 +50,20 @@ class TensorFunctions:
     logaddexp = _ops.logaddexp
     negative = _ops.neg
     negative_ = _ops.neg_
-    positive = conversion.positive
+    positive = method(conversion.positive)
     absolute = _ops.abs
     absolute_ = _ops.abs_
     fix = _ops.trunc
     fix_ = _ops.trunc_
-    angle = conversion.angle
-    heaviside = arithmetic.heaviside
+    angle = method(conversion.angle)
+    heaviside = method(arithmetic.heaviside)
     hardshrink = _ops.hardshrink
-    mvlgamma = matrix.mvlgamma
+    mvlgamma = method(matrix.mvlgamma)
     mvlgamma_ = in_place(matrix.mvlgamma, "mvlgamma_")
-    bernoulli = arithmetic.bernoulli
+    bernoulli = method(arithmetic.bernoulli)
     bernoulli_ = arithmetic.bernoulli_
     random_ = arithmetic.random_
-    multinomial = choosing.multinomial
+    multinomial = method(choosing.multinomial)
     fill_ = _ops.fill_
     zero_ = _ops.zero_
 
@@ -89,12 +90,12 @@ class TensorFunctions:
     less, less_ = _ops.lt, _ops.lt_
     less_equal, less_equal_ = _ops.le, _ops.le_
     not_equal, not_equal_ = _ops.ne, _ops.ne_
-    isclose = arithmetic.isclose
-    allclose = arithmetic.allclose
-    equal = arithmetic.equal
-    isneginf = arithmetic.isneginf
-    isposinf = arithmetic.isposinf
-    isreal = arithmetic.isreal
+    isclose = method(arithmetic.isclose)
+    allclose = method(arithmetic.allclose)
+    equal = method(arithmetic.equal)
+    isneginf = method(arithmetic.isneginf)
+    isposinf = method(arithmetic.isposinf)
+    isreal = method(arithmetic.isreal)
     logical_not_ = _ops.logical_not_
 
     # Reductions.
@@ -122,7 +123,7 @@ class TensorFunctions:
     quantile = reduction.quantile
     nanquantile = reduction.nanquantile
     norm = reduction.norm_method
-    dist = reduction.dist
+    dist = method(reduction.dist)
 
     # Order.
     sort = order.sort
@@ -136,16 +137,16 @@ class TensorFunctions:
     cumprod = order.cumprod
     cumprod_ = order.cumprod_
     logcumsumexp = order.logcumsumexp
-    unique = order.unique
-    unique_consecutive = order.unique_consecutive
-    bincount = order.bincount
-    histc = order.histc
-    histogram = order.histogram
-    nonzero = order.nonzero
-    argwhere = order.argwhere
-    nonzero_static = order.nonzero_static
+    unique = method(order.unique)
+    unique_consecutive = method(order.unique_consecutive)
+    bincount = method(order.bincount)
+    histc = method(order.histc)
+    histogram = method(order.histogram)
+    nonzero = method(order.nonzero)
+    argwhere = method(order.argwhere)
+    nonzero_static = method(order.nonzero_static)
     diff = order.diff
-    cov = order.cov
+    cov = method(order.cov)
     renorm = order.renorm
     renorm_ = order.renorm_
 
@@ -154,29 +155,29 @@ class TensorFunctions:
     chunk = unsafe_chunk = _ops.chunk
     split_with_sizes = _ops.split_with_sizes
     tensor_split = shape.tensor_split
-    hsplit = shape.hsplit
-    vsplit = shape.vsplit
-    dsplit = shape.dsplit
+    hsplit = method(shape.hsplit)
+    vsplit = method(shape.vsplit)
+    dsplit = method(shape.dsplit)
     squeeze = shape.squeeze
-    unsqueeze = numpy_names(_ops.unsqueeze)
-    flip = shape.flip
+    unsqueeze = top.unsqueeze
+    flip = method(shape.flip)
     permute = _ops.permute
     reshape = _ops.reshape
     view = shape.view
-    repeat_interleave = shape.repeat_interleave
-    as_strided = shape.as_strided
-    as_strided_ = shape.as_strided_
+    repeat_interleave = method(shape.repeat_interleave)
+    as_strided = method(shape.as_strided)
+    as_strided_ = method(shape.as_strided_)
     sum_to_size = shape.sum_to_size
-    slice_scatter = shape.slice_scatter
+    slice_scatter = method(shape.slice_scatter)
     moveaxis = movedim = _ops.movedim
-    swapdims, swapaxes = _ops.transpose, shape.swapaxes
+    swapdims, swapaxes = _ops.transpose, method(shape.swapaxes)
     transpose_ = swapdims_ = shape.transpose_
     swapaxes_ = shape.swapaxes_
-    t_ = shape.t_
-    squeeze_ = shape.squeeze_
-    unsqueeze_ = shape.unsqueeze_
+    t_ = method(shape.t_)
+    squeeze_ = method(shape.squeeze_)
+    unsqueeze_ = method(shape.unsqueeze_)
     resize_ = shape.resize_
-    resize_as_ = shape.resize_as_
+    resize_as_ = method(shape.resize_as_)
     set_ = arithmetic.set_
     adjoint = _ops.mT
     unfold = _ops.unfold
@@ -185,17 +186,17 @@ class TensorFunctions:
     where = choosing.where_method
     scatter = choosing.scatter
     scatter_ = choosing.scatter_
-    scatter_reduce = choosing.scatter_reduce
-    index_add = choosing.index_add
+    scatter_reduce = method(choosing.scatter_reduce)
+    index_add = method(choosing.index_add)
     index_add_ = choosing.index_add_
-    index_put = choosing.index_put
-    index_put_ = choosing.index_put_
-    index_reduce = choosing.index_reduce
+    index_put = method(choosing.index_put)
+    index_put_ = method(choosing.index_put_)
+    index_reduce = method(choosing.index_reduce)
     gather = choosing.gather
     take_along_dim = choosing.take_along_dim
     fill_diagonal_ = choosing.fill_diagonal_
-    as_strided_scatter = choosing.as_strided_scatter
-    cross = choosing.cross
+    as_strided_scatter = method(choosing.as_strided_scatter)
+    cross = method(choosing.cross)
 
     # New tensors.
     new_zeros = likes.new_zeros
@@ -207,27 +208,27 @@ class TensorFunctions:
     new_empty_strided = likes.new_empty_strided
 
     # Matrices.
-    addmm, addmm_ = matrix.addmm, matrix.addmm_
-    addmv, addmv_ = matrix.addmv, matrix.addmv_
-    addr, addr_ = matrix.addr, matrix.addr_
-    addbmm, addbmm_ = matrix.addbmm, matrix.addbmm_
-    baddbmm, baddbmm_ = matrix.baddbmm, matrix.baddbmm_
+    addmm, addmm_ = method(matrix.addmm), method(matrix.addmm_)
+    addmv, addmv_ = method(matrix.addmv), method(matrix.addmv_)
+    addr, addr_ = method(matrix.addr), method(matrix.addr_)
+    addbmm, addbmm_ = method(matrix.addbmm), method(matrix.addbmm_)
+    baddbmm, baddbmm_ = method(matrix.baddbmm), method(matrix.baddbmm_)
     det = la.det
     inverse = la.inv
-    logdet = matrix.logdet
+    logdet = method(matrix.logdet)
     lu = matrix.lu_method
-    lu_solve = matrix.lu_solve
-    slogdet = matrix.slogdet
-    cholesky = matrix.cholesky
-    cholesky_solve = matrix.cholesky_solve
-    cholesky_inverse = matrix.cholesky_inverse
+    lu_solve = method(matrix.lu_solve)
+    slogdet = method(matrix.slogdet)
+    cholesky = method(matrix.cholesky)
+    cholesky_solve = method(matrix.cholesky_solve)
+    cholesky_inverse = method(matrix.cholesky_inverse)
     matrix_exp = la.matrix_exp
     matrix_power = la.matrix_power
-    pinverse = matrix.pinverse
-    qr = matrix.qr
-    svd = matrix.svd
-    ger = matrix.ger
-    triangular_solve = matrix.triangular_solve
+    pinverse = method(matrix.pinverse)
+    qr = method(matrix.qr)
+    svd = method(matrix.svd)
+    ger = method(matrix.ger)
+    triangular_solve = method(matrix.triangular_solve)
 
     # Conversions and questions.
     type = conversion.type
@@ -239,11 +240,11 @@ class TensorFunctions:
     share_memory_ = conversion.share_memory_
     record_stream = conversion.record_stream
     get_device = conversion.get_device
-    is_floating_point = conversion.is_floating_point
-    is_complex = conversion.is_complex
-    is_signed = conversion.is_signed
-    is_nonzero = conversion.is_nonzero
-    is_same_size = conversion.is_same_size
+    is_floating_point = method(conversion.is_floating_point)
+    is_complex = method(conversion.is_complex)
+    is_signed = method(conversion.is_signed)
+    is_nonzero = method(conversion.is_nonzero)
+    is_same_size = method(conversion.is_same_size)
     is_set_to = conversion.is_set_to
     is_pinned = conversion.is_pinned
     is_shared = conversion.never("is_shared", "other processes share the memory")
@@ -252,17 +253,17 @@ class TensorFunctions:
     is_coalesced = conversion.never("is_coalesced", "the tensor is a coalesced sparse one")
     storage = conversion.storage
     untyped_storage = conversion.untyped_storage
-    detach_ = conversion.detach_
+    detach_ = method(conversion.detach_)
     apply_ = conversion.apply_
     map_ = conversion.map_
-    clone = conversion.clone
+    clone = method(conversion.clone)
     contiguous = conversion.contiguous
     copy_ = conversion.copy_
-    conj = conversion.itself("conj", "Returns the tensor: its elements are real.")
-    conj_physical = conversion.itself("conj_physical", "Returns the tensor: its elements are real.")
-    conj_physical_ = conversion.itself("conj_physical_", "Returns the tensor: its elements are real.")
-    resolve_conj = conversion.itself("resolve_conj", "Returns the tensor: its elements are real.")
-    resolve_neg = conversion.itself("resolve_neg", "Returns the tensor.")
+    conj = method(conversion.conj)
+    conj_physical = method(conversion.conj_physical)
+    conj_physical_ = method(conversion.conj_physical_)
+    resolve_conj = method(conversion.resolve_conj)
+    resolve_neg = method(conversion.resolve_neg)
     to_dense = conversion.to_dense
 
     # Last, since their names are those of types.

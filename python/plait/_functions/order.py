@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._arrays import tensor
 from plait._errors import DTypeError, ShapeError
+from plait._functions._checked import checked
 from plait._functions._common import numpy_names, store
 from plait._runtime import is_tensor
 from plait.return_types import Histogram, ValuesIndices
@@ -110,6 +111,7 @@ def _chosen(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: boo
     return values if len(wanted) == 1 else tuple(wanted)
 
 
+@checked
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -129,6 +131,7 @@ def unique(
     return _chosen(*_ops.unique(input, dim), return_inverse, return_counts)
 
 
+@checked
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -136,16 +139,19 @@ def unique_consecutive(
     return _chosen(*_ops.unique_consecutive(input, dim), return_inverse, return_counts)
 
 
+@checked
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """Returns how often each integer comes in a vector, or the sum of its weights; waits for the largest."""
     return _ops.bincount(input, weights, minlength)
 
 
+@checked
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
     """Returns how many elements lie in each of equal parts of a range, by default from the smallest to the largest."""
     return store(out, _ops.histc(input, bins, min, max))
 
 
+@checked
 def histogram(
     input: Tensor, bins: Any = 100, *, range: tuple[float, float] | None = None, weight: Tensor | None = None,
     density: bool = False, out: Any = None,
@@ -182,6 +188,7 @@ def histogram(
     return store(out, Histogram(hist, edges))
 
 
+@checked
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Tensor | None = None, out: Tensor | None = None,
@@ -192,6 +199,7 @@ def searchsorted(
     )
 
 
+@checked
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
 ) -> Tensor:
@@ -211,6 +219,7 @@ def _right(right: bool, side: str | None) -> bool:
     return right or side == "right"
 
 
+@checked
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
     """Returns the coordinates of the elements that are not zero, a row each; waits for them.
 
@@ -223,11 +232,13 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None)
     return tuple(_ops.unbind(found, 1)) if as_tuple else store(out, found)
 
 
+@checked
 def argwhere(input: Tensor) -> Tensor:
     """Returns the coordinates of the elements that are not zero, a row each; waits for them."""
     return _ops.nonzero(input)
 
 
+@checked
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
     """Returns `size` coordinates of elements that are not zero, filled up with `fill_value`."""
     found = _ops.nonzero(input)[:size]
@@ -246,16 +257,19 @@ def diff(
     return store(out, _ops.diff(input, n, dim, prepend, append))
 
 
+@checked
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """Returns the integral along a dimension by the trapezoidal rule."""
     return _ops.trapezoid(y, x, dx, dim)
 
 
+@checked
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """Returns the running integrals along a dimension by the trapezoidal rule."""
     return _ops.cumulative_trapezoid(y, x, dx, dim)
 
 
+@checked
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
@@ -284,6 +298,7 @@ def renorm_(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     return _ops.renorm_(input, p, dim=dim, maxnorm=maxnorm)
 
 
+@checked
 def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Returns the derivatives along dimensions by central differences.
 

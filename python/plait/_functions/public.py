@@ -1,7 +1,6 @@
 """The functions at the top of the package, where they are not generated ones."""
 
 # ruff: noqa: F403
-from plait._functions._guard import guard as _guard
 from plait._functions.arithmetic import *
 from plait._functions.changing import *
 from plait._functions.choosing import *
@@ -17,5 +16,3 @@ from plait._functions.reduction import *
 from plait._functions.shape import *
 from plait._functions.top import *
 from plait._functions.windows import *
-
-_guard(globals())

@@ -9,6 +9,7 @@ from plait import _core, _ops
 from plait._arrays import tensor
 from plait._dtype import dtype as DTypeClass
 from plait._errors import ShapeError
+from plait._functions._checked import checked
 from plait._functions._common import adopt, check_format, forget_layout, numpy_names, store
 from plait._layout import Size
 from plait._runtime import TensorBase, check, own
@@ -38,11 +39,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     return store(out, _ops.stack(tensors, dim))
 
 
+@checked
 def unsafe_split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Returns what `split` does."""
     return split(input, split_size, dim)
 
 
+@checked
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Returns views along a dimension: of one size, the last perhaps smaller, or of the given sizes."""
     if isinstance(split_size_or_sections, int):
@@ -93,6 +96,7 @@ def _split_at(input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
     return _ops.tensor_split(input, at, dim) if isinstance(at, int) else _ops.tensor_split_at(input, at, dim)
 
 
+@checked
 def hsplit(
     input: Tensor,
     indices_or_sections: int | Sequence[int] | None = None,
@@ -107,6 +111,7 @@ def hsplit(
     return _even("hsplit", input, at, 0 if len(input.shape) == 1 else 1)
 
 
+@checked
 def vsplit(
     input: Tensor,
     indices_or_sections: int | Sequence[int] | None = None,
@@ -120,6 +125,7 @@ def vsplit(
     return _even("vsplit", input, _cuts("vsplit", _flat(indices_or_sections, more), sections, indices), 0)
 
 
+@checked
 def dsplit(
     input: Tensor,
     indices_or_sections: int | Sequence[int] | None = None,
@@ -148,6 +154,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -
     return _ops.squeeze(input, dim) if not isinstance(dim, tuple | list) or dim else input.view(input.shape)
 
 
+@checked
 def flip(input: Tensor, dims: int | Sequence[int], *more: int) -> Tensor:
     """Returns the elements in reverse order along dimensions."""
     return _ops.flip(input, _flat(dims, more))
@@ -158,11 +165,13 @@ def _flat(first: Any, more: tuple[Any, ...]) -> Any:
     return (first, *more) if more else first
 
 
+@checked
 def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Returns a view with the dimensions in the given order."""
     return _ops.permute(input, dims)
 
 
+@checked
 def reshape(input: Tensor, shape: int | Sequence[int]) -> Tensor:
     """Returns the elements in another shape, a view where that is possible; a -1 stands for what remains."""
     return _ops.reshape(input, shape)
@@ -185,6 +194,7 @@ def view(
     return own(check(_core.bind_TensorViewDType(self._h, dtype._number)))
 
 
+@checked
 def repeat_interleave(
     input: Tensor | None = None,
     repeats: Tensor | int | None = None,
@@ -214,6 +224,7 @@ def repeat_interleave(
     return out
 
 
+@checked
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Returns the coordinates of a grid: tensor i runs along dimension i, as "ij" says; "xy" swaps the first two."""
     return _ops.meshgrid(_list(tensors), indexing or "ij")
@@ -233,17 +244,19 @@ def _each(name: str) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Returns a view with at least {name[-2]} dimensions, of each tensor."
-    return function
+    return checked(function)
 
 
 atleast_1d, atleast_2d, atleast_3d = _each("atleast_1d"), _each("atleast_2d"), _each("atleast_3d")
 
 
+@checked
 def block_diag(*tensors: Any) -> Tensor:
     """Returns a matrix with matrices on its diagonal."""
     return _ops.block_diag(_list(tensors))
 
 
+@checked
 def einsum(*args: Any) -> Tensor:
     """Returns sums of products of elements that a notation names.
 
@@ -263,6 +276,7 @@ def einsum(*args: Any) -> Tensor:
     return _ops.einsum(equation + ("->" + letters(args[-1]) if len(args) % 2 else ""), *operands)
 
 
+@checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """Returns the sums of products over dimensions: the last `dims` of a and first of b, or two lists of them."""
     if isinstance(dims, int):
@@ -277,6 +291,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     return store(out, _ops.tensordot(a, b, first, second))
 
 
+@checked
 def broadcast_shapes(*shapes: Any) -> Size:
     """Returns the shape to which shapes broadcast.
 
@@ -295,6 +310,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     return Size(out)
 
 
+@checked
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Returns a view with the given sizes and strides; the offset counts from the start of the storage."""
     offset = 0 if storage_offset is None else storage_offset - input.storage_offset()
@@ -315,11 +331,13 @@ def sum_to_size(self: Tensor, size: int | Sequence[int] = (), *more: int) -> Ten
     return _ops.reshape(_ops.sum(self, dims, True), want) if dims else self
 
 
+@checked
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """Returns the tensor with `src` at one index of a dimension."""
     return _ops.select_scatter(input, src, dim, index)
 
 
+@checked
 def slice_scatter(
     input: Tensor,
     src: Tensor,
@@ -335,6 +353,7 @@ def slice_scatter(
     return store(out, _ops.slice_scatter(input, src, dim, start or 0, stop, step))
 
 
+@checked
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Returns the coordinates that row-major indices of a shape mean, a tensor for each dimension."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -359,6 +378,7 @@ def _become(name: str, t: Tensor, view: Tensor) -> Tensor:
     return t
 
 
+@checked
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     """Returns a view with two dimensions exchanged."""
     return _ops.transpose(input, axis0, axis1)
@@ -369,11 +389,13 @@ def swapaxes_(input: Tensor, axis0: int, axis1: int) -> Tensor:
     return transpose_(input, axis0, axis1)
 
 
+@checked
 def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Returns a view with two dimensions exchanged."""
     return _ops.transpose(input, dim0, dim1)
 
 
+@checked
 def tile(input: Tensor, dims: int | Sequence[int], *more: int) -> Tensor:
     """Returns the tensor repeated along its last dimensions."""
     return _ops.tile(input, dims, *more)
@@ -384,21 +406,25 @@ def transpose_(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return _become("transpose_", input, _ops.transpose(input, dim0, dim1))
 
 
+@checked
 def t_(input: Tensor) -> Tensor:
     """Transposes a matrix."""
     return _become("t_", input, _ops.t(input))
 
 
+@checked
 def squeeze_(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -> Tensor:
     """Drops dimensions of size 1."""
     return _become("squeeze_", input, squeeze(input, dim, *more))
 
 
+@checked
 def unsqueeze_(input: Tensor, dim: int) -> Tensor:
     """Adds a dimension of size 1."""
     return _become("unsqueeze_", input, _ops.unsqueeze(input, dim))
 
 
+@checked
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Gives the tensor other sizes and strides over its storage."""
     return _become("as_strided_", input, as_strided(input, size, stride, storage_offset))
@@ -430,11 +456,13 @@ def resize_(input: Tensor, size: int | Sequence[int], *more: int, memory_format:
     return adopt(input, _ops.as_strided(input, size, strides))
 
 
+@checked
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """Gives the tensor the size of another."""
     return resize_(input, the_template.shape, memory_format=memory_format)
 
 
+@checked
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Returns a view with dimensions moved to other positions."""
     return _ops.movedim(input, source, destination)

@@ -216,6 +216,5 @@ adjoint = _ops.mT
 trapz = order.trapezoid
 unsafe_chunk = _ops.chunk
 logdet, slogdet = matrix.logdet, matrix.slogdet
-conj = resolve_conj = real = conversion.itself("conj", "Returns the tensor: its elements are real.")
-conj_physical = with_out(conversion.itself("conj_physical", "Returns the tensor: its elements are real."))
-resolve_neg = conversion.itself("resolve_neg", "Returns the tensor.")
+conj, conj_physical, real = conversion.conj, conversion.conj_physical, conversion.real
+resolve_conj, resolve_neg = conversion.resolve_conj, conversion.resolve_neg

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait import _ops
 from plait._dtype import as_dtype, float64, get_default_dtype
+from plait._functions._checked import checked
 from plait._functions._common import check_layout
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def _window(
     return out.requires_grad_() if requires_grad else out
 
 
+@checked
 def hann_window(
     window_length: int,
     periodic: bool = True,
@@ -73,6 +75,7 @@ def hann_window(
     return _window("hann_window", window_length, periodic, of, dtype, layout, device, requires_grad)
 
 
+@checked
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -93,6 +96,7 @@ def hamming_window(
     return _window("hamming_window", window_length, periodic, of, dtype, layout, device, requires_grad)
 
 
+@checked
 def blackman_window(
     window_length: int,
     periodic: bool = True,
@@ -111,6 +115,7 @@ def blackman_window(
     return _window("blackman_window", window_length, periodic, of, dtype, layout, device, requires_grad)
 
 
+@checked
 def bartlett_window(
     window_length: int,
     periodic: bool = True,
@@ -129,6 +134,7 @@ def bartlett_window(
     return _window("bartlett_window", window_length, periodic, of, dtype, layout, device, requires_grad)
 
 
+@checked
 def kaiser_window(
     window_length: int,
     periodic: bool = True,

@@ -1,6 +1,5 @@
 """The functions that layers are made of."""
 
-from plait._functions._guard import guard as _guard
 from plait._missing import absent as _absent
 from plait.nn.functional.activation import (
     celu,
@@ -281,8 +280,6 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
-
-_guard(globals())
 
 
 def __getattr__(name: str) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._functions._checked import checked
 from plait._functions._common import with_out
 from plait._warnings import warn
 
@@ -21,51 +22,61 @@ relu_, elu_, celu_, selu_ = _ops.relu_, _ops.elu_, _ops.celu_, _ops.selu_
 leaky_relu_, hardtanh_, threshold_ = _ops.leaky_relu_, _ops.hardtanh_, _ops.threshold_
 
 
+@checked
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Returns max(0, x)."""
     return _ops.relu_(input) if inplace else _ops.relu(input)
 
 
+@checked
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Returns min(max(0, x), 6)."""
     return _ops.relu6_(input) if inplace else _ops.relu6(input)
 
 
+@checked
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Returns x where it is positive, else alpha * (exp(x) - 1)."""
     return _ops.elu_(input, alpha) if inplace else _ops.elu(input, alpha)
 
 
+@checked
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Returns max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     return _ops.celu_(input, alpha) if inplace else _ops.celu(input, alpha)
 
 
+@checked
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Returns the scaled exponential linear unit of x."""
     return _ops.selu_(input) if inplace else _ops.selu(input)
 
 
+@checked
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Returns x * sigmoid(x)."""
     return _ops.silu_(input) if inplace else _ops.silu(input)
 
 
+@checked
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Returns x * tanh(softplus(x))."""
     return _ops.mish_(input) if inplace else _ops.mish(input)
 
 
+@checked
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Returns x * relu6(x + 3) / 6."""
     return _ops.hardswish_(input) if inplace else _ops.hardswish(input)
 
 
+@checked
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Returns relu6(x + 3) / 6."""
     return _ops.hardsigmoid_(input) if inplace else _ops.hardsigmoid(input)
 
 
+@checked
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Returns x, at least min_val and at most max_val."""
     if min_val > max_val:
@@ -73,16 +84,19 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return _ops.hardtanh_(input, min_val, max_val) if inplace else _ops.hardtanh(input, min_val, max_val)
 
 
+@checked
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Returns x where it is positive, else negative_slope * x."""
     return _ops.leaky_relu_(input, negative_slope) if inplace else _ops.leaky_relu(input, negative_slope)
 
 
+@checked
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Returns x where it exceeds the threshold, else value."""
     return _ops.threshold_(input, threshold, value) if inplace else _ops.threshold(input, threshold, value)
 
 
+@checked
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -90,6 +104,7 @@ def rrelu(
     return (_ops.rrelu_ if inplace else _ops.rrelu)(input, lower, upper, training)
 
 
+@checked
 def rrelu_(
     input: Tensor,
     lower: float = 1.0 / 8,
@@ -112,24 +127,28 @@ def _softmax_dim(name: str, dim: int | None, ndim: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
+@checked
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Returns exp(x) over its sum along a dimension; computed in `dtype` if given."""
     x = input if dtype is None else input.to(dtype)
     return _ops.softmax(x, _softmax_dim("softmax", dim, x.ndim) if dim is None else dim)
 
 
+@checked
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Returns the logarithm of the softmax along a dimension; computed in `dtype` if given."""
     x = input if dtype is None else input.to(dtype)
     return _ops.log_softmax(x, _softmax_dim("log_softmax", dim, x.ndim) if dim is None else dim)
 
 
+@checked
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Returns the softmax of -x along a dimension; computed in `dtype` if given."""
     x = input if dtype is None else input.to(dtype)
     return _ops.softmin(x, _softmax_dim("softmin", dim, x.ndim) if dim is None else dim)
 
 
+@checked
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """Returns samples of the Gumbel-softmax distribution (Jang et al., 2016).
 

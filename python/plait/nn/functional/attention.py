@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._dtype import bool_
 from plait._errors import DTypeError, ShapeError
+from plait._functions._checked import checked
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 
+@checked
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -71,6 +73,7 @@ def _projected(
     return q, k, v
 
 
+@checked
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,

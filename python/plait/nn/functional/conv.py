@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._functions._checked import checked
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -31,6 +32,7 @@ def _conv(
     return function(input, weight, bias, stride, (), dilation, groups, padding == "same")
 
 
+@checked
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -44,6 +46,7 @@ def conv1d(
     return _conv(_ops.conv1d, input, weight, bias, stride, padding, dilation, groups)
 
 
+@checked
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -57,6 +60,7 @@ def conv2d(
     return _conv(_ops.conv2d, input, weight, bias, stride, padding, dilation, groups)
 
 
+@checked
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -70,6 +74,7 @@ def conv3d(
     return _conv(_ops.conv3d, input, weight, bias, stride, padding, dilation, groups)
 
 
+@checked
 def unfold(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -83,6 +88,7 @@ def unfold(
     return _ops.im2col(input, kernel_size, dilation, padding, stride)
 
 
+@checked
 def fold(
     input: Tensor,
     output_size: int | Sequence[int],

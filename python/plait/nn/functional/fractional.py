@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._dtype import int64
+from plait._functions._checked import checked
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -68,6 +69,7 @@ def _pool(
     return best, _ops.squeeze(where, 0) if single else where
 
 
+@checked
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -89,6 +91,7 @@ def fractional_max_pool2d(
     return _pool(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
+@checked
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -101,6 +104,7 @@ def fractional_max_pool3d(
     return _pool(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
+@checked
 def fractional_max_pool2d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -113,6 +117,7 @@ def fractional_max_pool2d_with_indices(
     return _pool(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
+@checked
 def fractional_max_pool3d_with_indices(
     input: Tensor,
     kernel_size: Any,

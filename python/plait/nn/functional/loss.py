@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._functions._checked import checked
 from plait._runtime import TensorBase
 from plait._warnings import warn
 
@@ -86,6 +87,7 @@ def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str, to
     return _ops.mean(loss) if total is None else _ops.div(_ops.sum(loss), total)
 
 
+@checked
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -103,6 +105,7 @@ def l1_loss(
     return _weighted("l1_loss", _ops.l1_loss(input, target, "none"), weight, reduction, total)
 
 
+@checked
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -120,6 +123,7 @@ def mse_loss(
     return _weighted("mse_loss", _ops.mse_loss(input, target, "none"), weight, reduction, total)
 
 
+@checked
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -136,6 +140,7 @@ def smooth_l1_loss(
     return _ops.smooth_l1_loss(input, target, reduction, beta)
 
 
+@checked
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
@@ -147,6 +152,7 @@ def huber_loss(
     return _weighted("huber_loss", _ops.huber_loss(input, target, "none", delta), weight, reduction, total)
 
 
+@checked
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -165,6 +171,7 @@ def cross_entropy(
     return _ops.cross_entropy(input, target, weight, ignored, reduction, label_smoothing)
 
 
+@checked
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -180,6 +187,7 @@ def nll_loss(
     return _ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
+@checked
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -200,6 +208,7 @@ def binary_cross_entropy(
     return _ops.binary_cross_entropy(input, target, weight, reduction)
 
 
+@checked
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -219,6 +228,7 @@ def binary_cross_entropy_with_logits(
     return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
 
 
+@checked
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -237,6 +247,7 @@ def kl_div(
     return _ops.kl_div(input, target, reduction, log_target)
 
 
+@checked
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -252,6 +263,7 @@ def poisson_nll_loss(
     return _ops.poisson_nll_loss(input, target, not log_input, full, eps, reduction)
 
 
+@checked
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
@@ -274,6 +286,7 @@ def gaussian_nll_loss(
     return _ops.gaussian_nll_loss(input, target, var, full, eps, reduction)
 
 
+@checked
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -286,6 +299,7 @@ def hinge_embedding_loss(
     return _ops.hinge_embedding_loss(input, target, margin, legacy_reduction(size_average, reduce, reduction))
 
 
+@checked
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -305,6 +319,7 @@ def margin_ranking_loss(
     return _ops.margin_ranking_loss(input1, input2, target, float(margin), reduction)
 
 
+@checked
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -319,6 +334,7 @@ def cosine_embedding_loss(
     return _ops.cosine_embedding_loss(input1, input2, target, float(margin), reduction)
 
 
+@checked
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -330,6 +346,7 @@ def soft_margin_loss(
     return _ops.soft_margin_loss(input, target, legacy_reduction(size_average, reduce, reduction))
 
 
+@checked
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -347,6 +364,7 @@ def multi_margin_loss(
     return _ops.multi_margin_loss(input, target, p, margin, weight, reduction)
 
 
+@checked
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -358,6 +376,7 @@ def multilabel_margin_loss(
     return _ops.multilabel_margin_loss(input, target, legacy_reduction(size_average, reduce, reduction))
 
 
+@checked
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -371,6 +390,7 @@ def multilabel_soft_margin_loss(
     return _ops.multilabel_soft_margin_loss(input, target, weight, reduction)
 
 
+@checked
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -388,6 +408,7 @@ def triplet_margin_loss(
     return _ops.triplet_margin_loss(anchor, positive, negative, float(margin), float(p), eps, swap, reduction)
 
 
+@checked
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -407,6 +428,7 @@ def triplet_margin_with_distance_loss(
     return _weighted("triplet_margin_with_distance_loss", loss, None, reduction)
 
 
+@checked
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._functions._checked import checked
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 local_response_norm = _ops.local_response_norm
 
 
+@checked
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -25,6 +27,7 @@ def layer_norm(
     return _ops.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
+@checked
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -32,6 +35,7 @@ def rms_norm(
     return _ops.rms_norm(input, normalized_shape, weight, eps=math.nan if eps is None else eps)
 
 
+@checked
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -39,6 +43,7 @@ def group_norm(
     return _ops.group_norm(input, num_groups, weight, bias, eps)
 
 
+@checked
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -57,6 +62,7 @@ def batch_norm(
     return _ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+@checked
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -75,6 +81,7 @@ def instance_norm(
     return _ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
+@checked
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """Returns the input divided by its p-norm along a dimension, or by eps where that is larger."""
     made = _ops.normalize(input, float(p), dim, eps)

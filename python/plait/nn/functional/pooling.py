@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait import _ops
+from plait._functions._checked import checked
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -84,7 +85,7 @@ def _pooling(nd: int, plane: str) -> list[Any]:
         return mean(input, _sizes(input, output_size, nd))
 
     windows = "as many windows as output_size says"
-    docs = {
+    docs: dict[Callable[..., Any], str] = {
         max_pool: f"the maxima of windows of {plane}; with return_indices their positions too",
         max_pool_with_indices: f"the maxima of windows of {plane}, and their positions in their planes",
         max_unpool: f"zeros with the input's elements at the positions that `max_pool{nd}d` returned",
@@ -95,7 +96,7 @@ def _pooling(nd: int, plane: str) -> list[Any]:
     for function, doc in docs.items():
         function.__name__ = function.__qualname__ = function.__name__.replace("pool", f"pool{nd}d")
         function.__doc__ = f"Returns {doc}."
-    return list(docs)
+    return [checked(function) for function in docs]
 
 
 (
@@ -124,6 +125,7 @@ def _pooling(nd: int, plane: str) -> list[Any]:
 ) = _pooling(3, "[N, C, D, H, W] or [C, D, H, W]")
 
 
+@checked
 def avg_pool1d(
     input: Tensor,
     kernel_size: Ints,
@@ -159,7 +161,7 @@ def _avg_pool(name: str, plane: str) -> Any:
 
     Padding counts if count_include_pad; divisor_override is what sums are divided by instead of the windows' sizes.
     """
-    return function
+    return checked(function)
 
 
 avg_pool2d = _avg_pool("avg_pool2d", "[N, C, H, W] or [C, H, W]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._functions._checked import checked
 from plait._modes import no_grad
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def _padding(name: str, padding_idx: int | None, rows: int) -> int | None:
     return padding_idx % rows
 
 
+@checked
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -52,6 +54,7 @@ def embedding(
     return _ops.embedding(input, weight, padding_idx, scale_grad_by_freq)
 
 
+@checked
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._functions._checked import checked
 from plait._runtime import sized
 from plait._warnings import warn
 
@@ -16,6 +17,7 @@ pixel_shuffle, pixel_unshuffle, channel_shuffle = _ops.pixel_shuffle, _ops.pixel
 native_channel_shuffle = _ops.channel_shuffle
 
 
+@checked
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Returns the input with its last dimensions extended, or cut where negative.
 
@@ -44,6 +46,7 @@ def _scale_list(name: str, value: Any, nd: int) -> Any:
     return list(sized(value))
 
 
+@checked
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | None = None,
@@ -75,6 +78,7 @@ def interpolate(
     return _ops.interpolate(input, size, scale_factor, mode, bool(align_corners), bool(recompute_scale_factor))
 
 
+@checked
 def upsample(
     input: Tensor,
     size: int | Sequence[int] | None = None,
@@ -86,6 +90,7 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@checked
 def upsample_nearest(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
@@ -93,6 +98,7 @@ def upsample_nearest(
     return interpolate(input, size, scale_factor, "nearest")
 
 
+@checked
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
@@ -106,6 +112,7 @@ def _corners(name: str, align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
+@checked
 def grid_sample(
     input: Tensor,
     grid: Tensor,
@@ -125,6 +132,7 @@ def grid_sample(
     return _ops.grid_sample(input, grid, mode, padding_mode, _corners("grid_sample", align_corners))
 
 
+@checked
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Returns the places for `grid_sample` that affine maps, [N, 2, 3] or [N, 3, 4], take a result of `size` from."""
     return _ops.affine_grid(theta, size, _corners("affine_grid", align_corners))
