@@ -41,3 +41,13 @@ def test_public_functions_are_pickled_by_name(module):
 
 def test_methods_are_pickled_by_name():
     assert not_pickled(plait.Tensor) == []
+
+
+def test_methods_have_one_home():
+    homes = {}
+    for base in plait.Tensor.__mro__:
+        if base.__module__.startswith("plait."):
+            for name in vars(base):
+                if not name.startswith("__"):
+                    homes.setdefault(name, []).append(base.__name__)
+    assert {n: h for n, h in homes.items() if len(h) > 1} == {}

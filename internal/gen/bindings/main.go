@@ -28,7 +28,7 @@ func main() {
 		w.file("python/plait/_ops/"+f.name+".py", f.pythonSource())
 	}
 	w.file("python/plait/_ops/__init__.py", pythonIndex(families))
-	w.file("python/plait/_ops/methods.py", pythonMethods(families, w.words("internal/coverage/tensor.txt")))
+	w.file("python/plait/_ops/methods.py", w.pythonMethods(families))
 	w.goFile("capi/bind/gen_version.go", version(w.text("python/plait/_version.py")))
 	functions := parseBind(filepath.Join(w.root, "capi/bind"), families)
 	for name, source := range exports(functions) {

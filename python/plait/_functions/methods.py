@@ -19,8 +19,8 @@ class TensorFunctions:
     add_ = arithmetic.add_
     sub, subtract = arithmetic.sub, arithmetic.subtract
     sub_, subtract_ = arithmetic.sub_, arithmetic.subtract_
-    mul = multiply = _ops.mul
-    mul_ = multiply_ = _ops.mul_
+    multiply = _ops.mul
+    multiply_ = _ops.mul_
     div = divide = arithmetic.div
     div_ = divide_ = arithmetic.div_
     clamp = clip = arithmetic.clamp
@@ -44,10 +44,6 @@ class TensorFunctions:
     round_ = method(arithmetic.round_)
     softmax = arithmetic.softmax
     log_softmax = arithmetic.log_softmax
-    relu = _ops.relu
-    relu_ = _ops.relu_
-    prelu = _ops.prelu
-    logaddexp = _ops.logaddexp
     negative = _ops.neg
     negative_ = _ops.neg_
     positive = method(conversion.positive)
@@ -57,15 +53,12 @@ class TensorFunctions:
     fix_ = _ops.trunc_
     angle = method(conversion.angle)
     heaviside = method(arithmetic.heaviside)
-    hardshrink = _ops.hardshrink
     mvlgamma = method(matrix.mvlgamma)
     mvlgamma_ = in_place(matrix.mvlgamma, "mvlgamma_")
     bernoulli = method(arithmetic.bernoulli)
     bernoulli_ = arithmetic.bernoulli_
     random_ = arithmetic.random_
     multinomial = method(choosing.multinomial)
-    fill_ = _ops.fill_
-    zero_ = _ops.zero_
 
     def polygamma(self, n: int):  # type: ignore[no-untyped-def]
         """Returns the n-th derivative of the digamma function."""
@@ -96,7 +89,6 @@ class TensorFunctions:
     isneginf = method(arithmetic.isneginf)
     isposinf = method(arithmetic.isposinf)
     isreal = method(arithmetic.isreal)
-    logical_not_ = _ops.logical_not_
 
     # Reductions.
     sum = reduction.sum
@@ -152,8 +144,7 @@ class TensorFunctions:
 
     # Views, splits, joins.
     split = unsafe_split = shape.split_method
-    chunk = unsafe_chunk = _ops.chunk
-    split_with_sizes = _ops.split_with_sizes
+    unsafe_chunk = _ops.chunk
     tensor_split = shape.tensor_split
     hsplit = method(shape.hsplit)
     vsplit = method(shape.vsplit)
@@ -161,15 +152,13 @@ class TensorFunctions:
     squeeze = shape.squeeze
     unsqueeze = top.unsqueeze
     flip = method(shape.flip)
-    permute = _ops.permute
-    reshape = _ops.reshape
     view = shape.view
     repeat_interleave = method(shape.repeat_interleave)
     as_strided = method(shape.as_strided)
     as_strided_ = method(shape.as_strided_)
     sum_to_size = shape.sum_to_size
     slice_scatter = method(shape.slice_scatter)
-    moveaxis = movedim = _ops.movedim
+    moveaxis = _ops.movedim
     swapdims, swapaxes = _ops.transpose, method(shape.swapaxes)
     transpose_ = swapdims_ = shape.transpose_
     swapaxes_ = shape.swapaxes_
@@ -180,7 +169,6 @@ class TensorFunctions:
     resize_as_ = method(shape.resize_as_)
     set_ = arithmetic.set_
     adjoint = _ops.mT
-    unfold = _ops.unfold
 
     # Choosing.
     where = choosing.where_method
