@@ -21,7 +21,7 @@ func init() {
 	})
 }
 
-// Modes of interpolation, as in core/cpu/kernel/resample.
+// Modes of interpolation, as in core/cpu/kernel/interpolate.
 const (
 	nearestMode = iota
 	nearestExactMode

@@ -6,7 +6,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x79467e7a
+#cgo CFLAGS: -DPLAIT_HEADERS=0xe1e8f95d
 #cgo noescape plaitk_conv_forward_scratch
 #cgo nocallback plaitk_conv_forward_scratch
 #cgo noescape plaitk_conv_input_grad_scratch

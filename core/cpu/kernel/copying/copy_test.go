@@ -5,10 +5,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/plait-ml/plait/core/cpu/kernel/internal/kerneltest"
 	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
@@ -16,53 +16,6 @@ import (
 func viewOf(t *rawtensor.Tensor) *view {
 	v := newView(t.Ptr, t.DType, t.Shape, t.Strides)
 	return &v
-}
-
-// convert is the conversion of one element by its definition.
-func convert(to, from int, bits uint64) uint64 {
-	if rawtensor.IsFloat(from) {
-		v := rawtensor.Decode(from, bits)
-		switch {
-		case to == rawtensor.Bool:
-			if v != 0 {
-				return 1
-			}
-			return 0
-		case rawtensor.IsFloat(to):
-			return rawtensor.Encode(to, v)
-		}
-		v = math.Trunc(v)
-		switch {
-		case to == rawtensor.Int32 && v >= -0x1p31 && v < 0x1p31, to != rawtensor.Int32 && v >= -0x1p63 && v < 0x1p63:
-			return uint64(int64(v))
-		case to == rawtensor.Int32:
-			return 1 << 31
-		}
-		return 1 << 63
-	}
-	v := int64(bits)
-	switch from {
-	case rawtensor.Bool:
-		v = min(v, 1)
-	case rawtensor.Int32:
-		v = int64(int32(bits))
-	}
-	switch {
-	case to == rawtensor.Bool:
-		if v != 0 {
-			return 1
-		}
-		return 0
-	case rawtensor.IsFloat(to) && to != rawtensor.Float64:
-		return rawtensor.Encode(to, float64(float32(v)))
-	case to == rawtensor.Float64:
-		return math.Float64bits(float64(v))
-	}
-	return uint64(v)
-}
-
-func mask(dtype int, bits uint64) uint64 {
-	return bits & (1<<(8*rawtensor.Size(dtype)-1)<<1 - 1)
 }
 
 // special lists values at the edges of the dtype, as bits.
@@ -82,7 +35,7 @@ func special(dtype int) []uint64 {
 	}
 	for _, v := range []int64{0, 1, -1, 2, 127, 128, 255, 256, 257, -128, 65504, 65519, 65520, 2049, 2051, 1<<24 + 1, 1<<24 + 3, math.MaxInt32,
 		math.MinInt32, 1 << 32, 1<<53 + 1, math.MaxInt64, math.MinInt64, 16777217, -33554435} {
-		out = append(out, mask(dtype, uint64(v)))
+		out = append(out, rawtensor.Mask(dtype, uint64(v)))
 	}
 	return out
 }
@@ -97,7 +50,7 @@ func sameBits(dtype int, a, b uint64) bool {
 func requireConverted(t *testing.T, out, in *rawtensor.Tensor) {
 	t.Helper()
 	out.Each(func(index []int) {
-		want := mask(out.DType, convert(out.DType, in.DType, in.Bits(index...)))
+		want := rawtensor.Mask(out.DType, rawtensor.Convert(out.DType, in.DType, in.Bits(index...)))
 		if got := out.Bits(index...); !sameBits(out.DType, want, got) {
 			require.Equal(t, fmt.Sprintf("%#x", want), fmt.Sprintf("%#x", got), "%s %#x to %s at %v", rawtensor.Name(in.DType),
 				in.Bits(index...), rawtensor.Name(out.DType), index)
@@ -155,31 +108,10 @@ func TestCopyLayouts(t *testing.T) {
 					copyTo(nil, viewOf(out), viewOf(in))
 					t.Run(fmt.Sprint(shape, rawtensor.Name(from), inName, rawtensor.Name(to), outName), func(t *testing.T) {
 						requireConverted(t, out, in)
-						requireOthersUntouched(t, out)
+						kerneltest.RequireOthersUntouched(t, out)
 					})
 				}
 			}
-		}
-	}
-}
-
-// requireOthersUntouched checks that the bytes which are no element of t are still 0xa5.
-func requireOthersUntouched(t *testing.T, out *rawtensor.Tensor) {
-	t.Helper()
-	memory := out.Memory()
-	if len(memory) == 0 {
-		return
-	}
-	own := make([]bool, len(memory))
-	out.Each(func(index []int) {
-		at := uintptr(out.Addr(index...)) - uintptr(unsafe.Pointer(&memory[0]))
-		for b := range rawtensor.Size(out.DType) {
-			own[int(at)+b] = true
-		}
-	})
-	for i, mine := range own {
-		if !mine && memory[i] != 0xa5 {
-			require.Fail(t, "a byte outside the output was written", "byte %d of %d", i, len(memory))
 		}
 	}
 }
@@ -198,25 +130,12 @@ func TestCopyPermutationsInParallel(t *testing.T) {
 			in := full.Permute(order...)
 			out := rawtensor.New(t, from, in.Shape...)
 			copyTo(workers.Ptr(), viewOf(out), viewOf(in))
-			requireSameElements(t, out, in)
+			kerneltest.RequireSameElements(t, out, in)
 			back := rawtensor.New(t, from, full.Shape...)
 			copyTo(workers.Ptr(), viewOf(back.Permute(order...)), viewOf(out))
 			require.Equal(t, full.Memory(), back.Memory())
 		}
 	}
-}
-
-func requireSameElements(t *testing.T, out, in *rawtensor.Tensor) {
-	t.Helper()
-	bad := -1
-	for i := range out.Numel() {
-		index := out.Unravel(i)
-		if out.Bits(index...) != in.Bits(index...) {
-			bad = i
-			break
-		}
-	}
-	require.Equal(t, -1, bad, "position of the first element that differs")
 }
 
 func TestCopyBroadcast(t *testing.T) {
@@ -250,39 +169,7 @@ func TestFill(t *testing.T) {
 					want = 3
 				}
 				out.Each(func(index []int) { require.Equal(t, want, out.Value(index...)) })
-				requireOthersUntouched(t, out)
-			}
-		}
-	}
-}
-
-func TestCat(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 8))
-	workers := pool.New(2)
-	defer workers.Close()
-	for _, dtype := range rawtensor.DTypes {
-		for dim := range 3 {
-			for _, sizes := range [][]int{{1}, {2, 3}, {0, 4, 0, 1}, {0}, {30, 1, 50, 7}} {
-				shape, total := []int{40, 9, 5}, 0
-				var ins []*rawtensor.Tensor
-				var views []view
-				for i, n := range sizes {
-					shape[dim] = n
-					total += n
-					layouts := rawtensor.Layouts(t, dtype, shape)
-					in := layouts[[]string{"contiguous", "transposed", "sliced", "narrowed"}[i%4]].Random(rng)
-					ins, views = append(ins, in), append(views, *viewOf(in))
-				}
-				shape[dim] = total
-				for _, out := range rawtensor.Layouts(t, dtype, shape) {
-					scratch := rawtensor.New(t, rawtensor.Uint8, len(sizes)*planBytes)
-					cat(workers.Ptr(), viewOf(out), dim, views, scratch.Ptr)
-					at := 0
-					for i, n := range sizes {
-						requireSameElements(t, out.Slice(dim, at, at+n, 1), ins[i])
-						at += n
-					}
-				}
+				kerneltest.RequireOthersUntouched(t, out)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x518ba162
+#cgo CFLAGS: -DPLAIT_HEADERS=0x3324955e
 #cgo noescape plaitk_indexing_gather
 #cgo nocallback plaitk_indexing_gather
 #cgo noescape plaitk_indexing_scatter
@@ -24,8 +24,6 @@ package indexing
 #cgo nocallback plaitk_indexing_masked_select
 #cgo noescape plaitk_indexing_masked_scatter
 #cgo nocallback plaitk_indexing_masked_scatter
-#cgo noescape plaitk_indexing_repeat
-#cgo nocallback plaitk_indexing_repeat
 #include "c/indexing.h"
 */
 import "C"
@@ -133,8 +131,6 @@ func maskedSelect(pool unsafe.Pointer, out, in, mask *view, scratch unsafe.Point
 func maskedScatter(pool unsafe.Pointer, self, mask, source *view, scratch unsafe.Pointer) int {
 	return int(C.plaitk_indexing_masked_scatter((*C.plait_pool)(pool), self, mask, source, (*C.int64_t)(scratch)))
 }
-
-func repeat(out, repeats *view) int { return int(C.plaitk_indexing_repeat(out, repeats)) }
 
 func flag(b bool) C.int64_t {
 	if b {

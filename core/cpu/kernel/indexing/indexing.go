@@ -1,5 +1,5 @@
 // Package indexing holds the CPU kernels that read or write where index tensors and masks say: gather and scatter,
-// advanced indexing, masked selection and the gradient of embeddings.
+// advanced indexing, masked selection, coordinates of elements and the gradient of embeddings.
 //
 // Indices are int32 or int64. One out of range is an error, and a kernel that changes a tensor in place then leaves it
 // as it was. Values that meet in one element are combined in the row-major order of their indices, whatever the number
@@ -24,7 +24,7 @@ func init() {
 	kernel.Register("mask_positions", positionsCall)
 	kernel.Register("masked_select", maskedSelectCall)
 	kernel.Register("masked_scatter", maskedScatterCall)
-	kernel.Register("repeat_index", repeatCall)
+	kernel.Register("nonzero", nonzeroCall)
 }
 
 func operand(o *core.Operand) view { return newView(o.Ptr(), int(o.DType), o.Shape, o.Strides) }
@@ -220,10 +220,4 @@ func maskedScatterCall(ctx *kernel.Context, c *core.Call) error {
 		return core.Errorf(core.ShapeError, c.Op, "the mask has %d true elements, the source only %d elements", n, c.Ins[1].Numel())
 	}
 	return nil
-}
-
-// repeat_index: Outs[0], int64, = each i, from 0 on, as often as Ins[0][i], int64 and contiguous, says.
-func repeatCall(_ *kernel.Context, c *core.Call) error {
-	out, repeats := operand(&c.Outs[0]), operand(&c.Ins[0])
-	return counted(c, repeat(&out, &repeats), c.Outs[0].Numel())
 }

@@ -3,7 +3,7 @@
 package sorting
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x6a272b66
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0f2cf8be
 #cgo noescape plaitk_sorting_scratch
 #cgo nocallback plaitk_sorting_scratch
 #cgo noescape plaitk_sorting_run

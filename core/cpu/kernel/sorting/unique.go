@@ -7,8 +7,6 @@ package sorting
 #cgo nocallback plaitk_sorting_unique
 #cgo noescape plaitk_sorting_unique_rows
 #cgo nocallback plaitk_sorting_unique_rows
-#cgo noescape plaitk_sorting_nonzero
-#cgo nocallback plaitk_sorting_nonzero
 #include "c/sorting.h"
 */
 import "C"
@@ -26,9 +24,6 @@ func init() {
 	kernel.Register("unique", func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, false) })
 	// The same for the rows of a matrix; in place of values the index of the first row of each result, as int64.
 	kernel.Register("unique_rows", func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, true) })
-	// Outs[0] gets the coordinates, one row for each element of the contiguous input that is not zero: it must have as
-	// many rows as there are.
-	kernel.Register("nonzero", nonzero)
 }
 
 func unique(ctx *kernel.Context, c *core.Call, rows bool) error {
@@ -61,24 +56,5 @@ func unique(ctx *kernel.Context, c *core.Call, rows bool) error {
 	} else {
 		C.plaitk_sorting_unique((*C.plait_pool)(ctx.Pool), &u)
 	}
-	return nil
-}
-
-func nonzero(ctx *kernel.Context, c *core.Call) error {
-	in := &c.Ins[0]
-	n := in.Numel()
-	if n == 0 || c.Outs[0].Numel() == 0 {
-		return nil
-	}
-	offsets, err := ctx.Scratch((n/C.NONZERO_CHUNK + 1) * 8)
-	if err != nil {
-		return err
-	}
-	var shape [core.MaxDims]C.int64_t
-	for i, d := range in.Shape {
-		shape[i] = C.int64_t(d)
-	}
-	C.plaitk_sorting_nonzero((*C.plait_pool)(ctx.Pool), in.Ptr(), C.int32_t(in.DType), C.int64_t(n), C.int32_t(len(in.Shape)),
-		&shape[0], (*C.int64_t)(offsets), (*C.int64_t)(c.Outs[0].Ptr()))
 	return nil
 }

@@ -4,6 +4,5 @@ package c
 /*
 #cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xf03328a6
 #cgo race CFLAGS: -O1
-#cgo LDFLAGS: -lm
 */
 import "C"

@@ -1,4 +1,4 @@
-// The kernels that are one copy: copy itself and fill; and cat, which is several.
+// The kernels that are one copy: copy itself and fill.
 #include "copying.h"
 
 enum { CHUNK_BYTES = 1 << 18 }; // of one task of the pool
@@ -19,7 +19,7 @@ static void copy_chunk(void *arg, int64_t chunk) {
   }
 }
 
-static void run_all(plait_pool *pool, const plaitk_copy_plan *plans, int64_t count) {
+void plaitk_copying_run_all(plait_pool *pool, const plaitk_copy_plan *plans, int64_t count) {
   int64_t bytes = 0, most = 1;
   for (int64_t i = 0; i < count; i++) {
     bytes += plans[i].units * plans[i].unit_bytes;
@@ -36,7 +36,7 @@ static void run_all(plait_pool *pool, const plaitk_copy_plan *plans, int64_t cou
 void plaitk_copying_copy(plait_pool *pool, const plait_view *out, const plait_view *in) {
   plaitk_copy_plan p;
   plaitk_copying_plan(&p, out, in);
-  if (p.units > 0) run_all(pool, &p, 1);
+  if (p.units > 0) plaitk_copying_run_all(pool, &p, 1);
 }
 
 void plaitk_copying_fill(plait_pool *pool, const plait_view *out, int64_t integer, double real) {
@@ -47,17 +47,4 @@ void plaitk_copying_fill(plait_pool *pool, const plait_view *out, int64_t intege
   in.data = (char *)&value;
   memset(in.stride, 0, sizeof in.stride);
   plaitk_copying_copy(pool, out, &in);
-}
-
-void plaitk_copying_cat(plait_pool *pool, const plait_view *out, int64_t dim, int64_t count, const plait_view *ins,
-                        plaitk_copy_plan *plans) {
-  int64_t used = 0;
-  plait_view part = *out;
-  for (int64_t i = 0; i < count; i++) {
-    part.shape[dim] = ins[i].shape[dim];
-    plaitk_copying_plan(&plans[used], &part, &ins[i]);
-    if (plans[used].units > 0) used++;
-    part.data += ins[i].shape[dim] * out->stride[dim] * plait_dtype_size(out->dtype);
-  }
-  if (used > 0) run_all(pool, plans, used);
 }

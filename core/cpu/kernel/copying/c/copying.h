@@ -41,22 +41,10 @@ void plaitk_copying_plan(plaitk_copy_plan *p, const plait_view *out, const plait
 // Runs units first, ..., last-1.
 void plaitk_copying_run(const plaitk_copy_plan *p, int64_t first, int64_t last);
 
+// Runs several plans, whose outputs do not overlap.
+void plaitk_copying_run_all(plait_pool *pool, const plaitk_copy_plan *plans, int64_t count);
+
 void plaitk_copying_copy(plait_pool *pool, const plait_view *out, const plait_view *in);
 void plaitk_copying_fill(plait_pool *pool, const plait_view *out, int64_t integer, double real);
-void plaitk_copying_cat(plait_pool *pool, const plait_view *out, int64_t dim, int64_t count, const plait_view *ins,
-                        plaitk_copy_plan *plans);
-
-// Keeps what lies on and below (or, if upper, above) the diagonal of each matrix and writes zeros elsewhere. `out` may be
-// `in` itself.
-void plaitk_copying_triangle(plait_pool *pool, const plait_view *out, const plait_view *in, int64_t diagonal, int64_t upper);
-
-// Fills the 1-d `out`: start + i step, in int64 for integer dtypes; n numbers from a to b; base to such powers.
-void plaitk_copying_arange(plait_pool *pool, const plait_view *out, int64_t istart, int64_t istep, double start, double step);
-void plaitk_copying_linspace(plait_pool *pool, const plait_view *out, double a, double b);
-void plaitk_copying_logspace(plait_pool *pool, const plait_view *out, double a, double b, double base);
-
-// Writes the row and column numbers of the lower (upper) triangle of a rows x cols matrix to the int64 `out` of shape
-// [2, n].
-void plaitk_copying_triangle_indices(const plait_view *out, int64_t rows, int64_t cols, int64_t diagonal, int64_t upper);
 
 #endif

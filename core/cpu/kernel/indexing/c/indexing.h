@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "../../../include/plait_kernel.h"
 #include "../../../include/plait_pool.h"
 #include "../../../include/plait_view.h"
 
@@ -62,9 +63,11 @@ int64_t plaitk_indexing_masked_select(plait_pool *pool, const plait_view *out, c
 int64_t plaitk_indexing_masked_scatter(plait_pool *pool, const plait_view *self, const plait_view *mask,
                                        const plait_view *source, int64_t *scratch);
 
-// Writes each i to the contiguous int64 `out` as often as the contiguous int64 repeats[i] says. Returns how many that are,
-// or -1 if out has no room for them or one is negative.
-int64_t plaitk_indexing_repeat(const plait_view *out, const plait_view *repeats);
+// plaitk_indexing_nonzero writes the coordinates of the elements of a contiguous tensor that are not zero, `ndim` words
+// each, to out. offsets has room for a word per NONZERO_CHUNK elements.
+enum { NONZERO_CHUNK = 1 << 15 };
+void plaitk_indexing_nonzero(plait_pool *pool, const void *in, int32_t dtype, int64_t n, int32_t ndim, const int64_t *shape,
+                             int64_t *offsets, int64_t *out);
 
 // What follows is shared by the kernels of this folder.
 

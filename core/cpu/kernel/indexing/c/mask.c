@@ -154,13 +154,3 @@ int64_t plaitk_indexing_positions(plait_pool *pool, const plait_view *out, const
   if (total == out->shape[1]) plaitk_run(pool, plait_ceil_div(job.count, CHUNK), positions_chunk, &job);
   return total;
 }
-
-int64_t plaitk_indexing_repeat(const plait_view *out, const plait_view *repeats) {
-  const int64_t *count = (const int64_t *)repeats->data;
-  int64_t *o = (int64_t *)out->data, total = 0;
-  for (int64_t i = 0; i < repeats->shape[0]; i++) {
-    if (count[i] < 0 || count[i] > out->shape[0] - total) return -1;
-    for (int64_t k = 0; k < count[i]; k++) o[total++] = i;
-  }
-  return total;
-}

@@ -59,12 +59,6 @@ void plaitk_sorting_unique(plait_pool *pool, const struct plaitk_unique *u);
 // the index of the first row of each result.
 void plaitk_sorting_unique_rows(const struct plaitk_unique *u, int64_t width);
 
-// plaitk_sorting_nonzero writes the coordinates of the elements of a contiguous tensor that are not zero, `ndim` words
-// each, to out. offsets has room for a word per NONZERO_CHUNK elements.
-enum { NONZERO_CHUNK = 1 << 15 };
-void plaitk_sorting_nonzero(plait_pool *pool, const void *in, int32_t dtype, int64_t n, int32_t ndim, const int64_t *shape,
-                            int64_t *offsets, int64_t *out);
-
 // For each value the number of elements of a sorted sequence that are smaller, or with `right` not larger. All arrays are
 // contiguous; there are `rows` sequences of n elements and as many values for each, or one sequence for all values.
 struct plaitk_search {

@@ -1,0 +1,55 @@
+package conv
+
+/*
+#cgo noescape plaitk_conv_im2col
+#cgo nocallback plaitk_conv_im2col
+#cgo noescape plaitk_conv_col2im_scratch
+#cgo nocallback plaitk_conv_col2im_scratch
+#cgo noescape plaitk_conv_col2im
+#cgo nocallback plaitk_conv_col2im
+#include "c/im2col.h"
+*/
+import "C"
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+)
+
+func init() {
+	kernel.Register("im2col", im2colCall)
+	kernel.Register("col2im", col2imCall)
+}
+
+func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
+
+// patches describes those of an image whose last two dimensions are spatial: Ints are the kernel, the stride, the
+// padding, the dilation and the number of places along both dimensions.
+func patches(c *core.Call, image *core.Operand) *C.plaitk_conv_patches {
+	first := len(image.Shape) - 2
+	s := &C.plaitk_conv_patches{dtype: C.int64_t(image.DType), planes: C.int64_t(core.Numel(image.Shape[:first]))}
+	for d := range 2 {
+		s.in[d], s.kernel[d], s.stride[d] = C.int64_t(image.Shape[first+d]), C.int64_t(c.Ints[d]), C.int64_t(c.Ints[2+d])
+		s.pad[d], s.dilation[d], s.out[d] = C.int64_t(c.Ints[4+d]), C.int64_t(c.Ints[6+d]), C.int64_t(c.Ints[8+d])
+	}
+	return s
+}
+
+// im2col: Outs[0] = the patches of Ins[0] as columns.
+func im2colCall(ctx *kernel.Context, c *core.Call) error {
+	x, y := &c.Ins[0], &c.Outs[0]
+	C.plaitk_conv_im2col(workers(ctx), patches(c, x), x.Ptr(), y.Ptr())
+	return nil
+}
+
+// col2im: Outs[0] = the sum of the patches in the columns of Ins[0], each in its place.
+func col2imCall(ctx *kernel.Context, c *core.Call) error {
+	y, x := &c.Ins[0], &c.Outs[0]
+	s := patches(c, x)
+	scratch, err := ctx.Scratch(int(C.plaitk_conv_col2im_scratch(workers(ctx), s)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_conv_col2im(workers(ctx), s, y.Ptr(), x.Ptr(), scratch)
+	return nil
+}

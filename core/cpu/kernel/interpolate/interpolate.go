@@ -1,0 +1,73 @@
+// Package interpolate interpolates images on the CPU.
+package interpolate
+
+/*
+#cgo CFLAGS: -DPLAIT_HEADERS=0xa85f12c4
+#cgo noescape plaitk_interpolate_scratch
+#cgo nocallback plaitk_interpolate_scratch
+#cgo noescape plaitk_interpolate_forward
+#cgo nocallback plaitk_interpolate_forward
+#cgo noescape plaitk_interpolate_backward
+#cgo nocallback plaitk_interpolate_backward
+#include "c/interpolate.h"
+*/
+import "C"
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/interpolate/c" // its kernels
+)
+
+func init() {
+	kernel.Register("interpolate", interpolateCall)
+	kernel.Register("interpolate_grad", interpolateGradCall)
+}
+
+func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
+
+// interpolation describes one between tensors whose last Ints[0] dimensions are spatial: Ints are that, the mode and
+// whether corners are aligned, Floats the scale of each dimension or 0.
+func interpolation(c *core.Call, in, out *core.Operand) *C.plaitk_interpolate_shape {
+	nd := int(c.Ints[0])
+	first := len(in.Shape) - nd
+	s := &C.plaitk_interpolate_shape{
+		dtype:         C.int64_t(in.DType),
+		planes:        C.int64_t(core.Numel(in.Shape[:first])),
+		mode:          C.int64_t(c.Ints[1]),
+		align_corners: C.int64_t(c.Ints[2]),
+	}
+	for i := range 3 {
+		s.in[i], s.out[i] = 1, 1
+	}
+	for i := range nd {
+		d := 3 - nd + i
+		s.in[d], s.out[d] = C.int64_t(in.Shape[first+i]), C.int64_t(out.Shape[first+i])
+		s.scale[d] = C.double(c.Floats[i])
+	}
+	return s
+}
+
+// interpolate: Outs[0] = Ins[0] interpolated. Contiguous, of one dtype; attributes as for interpolation.
+func interpolateCall(ctx *kernel.Context, c *core.Call) error {
+	x, y := &c.Ins[0], &c.Outs[0]
+	s := interpolation(c, x, y)
+	scratch, err := ctx.Scratch(int(C.plaitk_interpolate_scratch(workers(ctx), s)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_interpolate_forward(workers(ctx), s, x.Ptr(), y.Ptr(), scratch)
+	return nil
+}
+
+// interpolate_grad: Outs[0] = the gradient of the input of interpolate for the gradient Ins[0] of its output.
+func interpolateGradCall(ctx *kernel.Context, c *core.Call) error {
+	dy, dx := &c.Ins[0], &c.Outs[0]
+	s := interpolation(c, dx, dy)
+	scratch, err := ctx.Scratch(int(C.plaitk_interpolate_scratch(workers(ctx), s)))
+	if err != nil {
+		return err
+	}
+	C.plaitk_interpolate_backward(workers(ctx), s, dy.Ptr(), dx.Ptr(), scratch)
+	return nil
+}

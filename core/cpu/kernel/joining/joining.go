@@ -1,0 +1,54 @@
+// Package joining joins tensors on the CPU.
+package joining
+
+/*
+#cgo CFLAGS: -DPLAIT_HEADERS=0x936395f0
+#cgo noescape plaitk_joining_cat
+#cgo nocallback plaitk_joining_cat
+#include "c/joining.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"   // whose copies it makes
+	_ "github.com/plait-ml/plait/core/cpu/kernel/joining/c" // its kernels
+)
+
+func init() { kernel.Register("cat", catCall) }
+
+// view is how C sees an operand.
+func view(v *kernel.View) *C.plait_view { return (*C.plait_view)(unsafe.Pointer(v)) }
+
+// The two are one layout.
+var _ = [1]struct{}{}[unsafe.Sizeof(kernel.View{})-unsafe.Sizeof(C.plait_view{})]
+
+// What cat needs of scratch for each input.
+const (
+	planBytes = C.sizeof_plaitk_copy_plan
+	viewBytes = C.sizeof_plait_view
+)
+
+// cat: Outs[0] = the Ins, of its dtype, one after the other along dimension Ints[0].
+func catCall(ctx *kernel.Context, c *core.Call) error {
+	n := len(c.Ins)
+	p, err := ctx.Scratch(n * (viewBytes + planBytes))
+	if err != nil {
+		return err
+	}
+	ins := unsafe.Slice((*kernel.View)(p), n)
+	for i := range ins {
+		ins[i] = kernel.ViewOf(&c.Ins[i])
+	}
+	out := kernel.ViewOf(&c.Outs[0])
+	cat(ctx.Pool, &out, int(c.Ints[0]), ins, unsafe.Add(p, n*viewBytes))
+	return nil
+}
+
+func cat(pool unsafe.Pointer, out *kernel.View, dim int, ins []kernel.View, scratch unsafe.Pointer) {
+	C.plaitk_joining_cat((*C.plait_pool)(pool), view(out), C.int64_t(dim), C.int64_t(len(ins)), view(unsafe.SliceData(ins)),
+		(*C.plaitk_copy_plan)(scratch))
+}

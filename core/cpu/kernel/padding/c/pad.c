@@ -1,0 +1,183 @@
+#include "../../../include/plait_slots.h"
+#include "padding.h"
+
+#define SAME(x) (x)
+#define CHUNK 32768
+
+// The input position of output position o of dimension d; -1 where the constant is.
+PLAIT_INLINE int64_t source(const plaitk_padding *p, int d, int64_t o) {
+  int64_t n = p->in[d], i = o - p->left[d];
+  if (i >= 0 && i < n) return i;
+  switch (p->mode) {
+    case PAD_REFLECT: return i < 0 ? -i : 2 * (n - 1) - i;
+    case PAD_REPLICATE: return i < 0 ? 0 : n - 1;
+    case PAD_CIRCULAR: return i < 0 ? i + n : i - n;
+  }
+  return -1;
+}
+
+// The columns [lo, hi) of an output row that are columns of the input one after the other.
+static void inside(const plaitk_padding *p, int64_t *lo, int64_t *hi) {
+  int64_t left = p->left[p->nd - 1], in = p->in[p->nd - 1], out = p->out[p->nd - 1];
+  *hi = left + in < out ? left + in : out;
+  *hi = *hi > 0 ? *hi : 0;
+  *lo = left > 0 ? left : 0;
+  *lo = *lo < *hi ? *lo : *hi;
+}
+
+// The row of the input, within a plane, for row r of the output, or -1.
+static int64_t source_row(const plaitk_padding *p, int64_t r) {
+  int64_t row = 0, step = 1;
+  for (int64_t d = p->nd - 2; d >= 0; d--) {
+    int64_t i = source(p, (int)d, r % p->out[d]);
+    if (i < 0) return -1;
+    row += i * step;
+    step *= p->in[d];
+    r /= p->out[d];
+  }
+  return row;
+}
+
+static int64_t rows_of(const plaitk_padding *p, const int64_t *sizes) {
+  int64_t n = 1;
+  for (int64_t d = 0; d + 1 < p->nd; d++) n *= sizes[d];
+  return n;
+}
+
+typedef struct {
+  const plaitk_padding *p;
+  uint64_t value;
+  const char *from;
+  char *to;
+  int64_t chunk, units, size;
+  void (*run)(const plaitk_padding *p, const void *from, void *to, int64_t first, int64_t last,
+              uint64_t value, void *sums);
+  plait_slots slots;
+} job;
+
+#define PAD(S)                                                                                                        \
+  static void pad_##S(const plaitk_padding *p, const void *from, void *to, int64_t first, int64_t last,      \
+                      uint64_t bits, void *unused) {                                                                  \
+    (void)unused;                                                                                                     \
+    int d = (int)p->nd - 1;                                                                                           \
+    int64_t in_rows = rows_of(p, p->in), out_rows = rows_of(p, p->out), out = p->out[d], lo, hi;                      \
+    S value = (S)bits;                                                                                                \
+    inside(p, &lo, &hi);                                                                                              \
+    for (int64_t r = first; r < last; r++) {                                                                          \
+      S *y = (S *)to + r * out;                                                                                       \
+      int64_t row = source_row(p, r % out_rows);                                                                      \
+      if (row < 0) {                                                                                                  \
+        for (int64_t o = 0; o < out; o++) y[o] = value;                                                               \
+        continue;                                                                                                     \
+      }                                                                                                               \
+      const S *x = (const S *)from + (r / out_rows * in_rows + row) * p->in[d];                                       \
+      for (int64_t o = 0; o < lo; o++) {                                                                              \
+        int64_t i = source(p, d, o);                                                                                  \
+        y[o] = i < 0 ? value : x[i];                                                                                  \
+      }                                                                                                               \
+      if (hi > lo) memcpy(y + lo, x + (lo - p->left[d]), (size_t)(hi - lo) * sizeof(S));                              \
+      for (int64_t o = hi; o < out; o++) {                                                                            \
+        int64_t i = source(p, d, o);                                                                                  \
+        y[o] = i < 0 ? value : x[i];                                                                                  \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }
+
+PAD(uint8_t)
+PAD(uint16_t)
+PAD(uint32_t)
+PAD(uint64_t)
+
+#define PAD_GRAD(NAME, S, T, LOAD, STORE, DIRECT)                                                                     \
+  PLAIT_CLONES static void grad_##NAME(const plaitk_padding *p, const void *from, void *to, int64_t first,   \
+                                       int64_t last, uint64_t unused, void *sums) {                                   \
+    (void)unused;                                                                                                     \
+    int d = (int)p->nd - 1;                                                                                           \
+    int64_t in_rows = rows_of(p, p->in), out_rows = rows_of(p, p->out), in = p->in[d], out = p->out[d], lo, hi;       \
+    inside(p, &lo, &hi);                                                                                              \
+    for (int64_t plane = first; plane < last; plane++) {                                                              \
+      T *dx = DIRECT ? (T *)to + plane * in_rows * in : sums;                                                         \
+      for (int64_t i = 0; i < in_rows * in; i++) dx[i] = 0;                                                           \
+      for (int64_t r = 0; r < out_rows; r++) {                                                                        \
+        int64_t row = source_row(p, r);                                                                               \
+        if (row < 0) continue;                                                                                        \
+        const S *dy = (const S *)from + (plane * out_rows + r) * out;                                                 \
+        T *x = dx + row * in;                                                                                         \
+        T *middle = x - p->left[d];                                                                                   \
+        for (int64_t o = 0; o < lo; o++) {                                                                            \
+          int64_t i = source(p, d, o);                                                                                \
+          if (i >= 0) x[i] += LOAD(dy[o]);                                                                            \
+        }                                                                                                             \
+        _Pragma("omp simd") for (int64_t o = lo; o < hi; o++) middle[o] += LOAD(dy[o]);                               \
+        for (int64_t o = hi; o < out; o++) {                                                                          \
+          int64_t i = source(p, d, o);                                                                                \
+          if (i >= 0) x[i] += LOAD(dy[o]);                                                                            \
+        }                                                                                                             \
+      }                                                                                                               \
+      if (!DIRECT) {                                                                                                  \
+        S *t = (S *)to + plane * in_rows * in;                                                                        \
+        for (int64_t i = 0; i < in_rows * in; i++) t[i] = STORE(dx[i]);                                               \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }
+
+PAD_GRAD(f16, uint16_t, float, plait_f16_to_f32, plait_f32_to_f16, 0)
+PAD_GRAD(bf16, uint16_t, float, plait_bf16_to_f32, plait_f32_to_bf16, 0)
+PAD_GRAD(f32, float, float, SAME, SAME, 1)
+PAD_GRAD(f64, double, double, SAME, SAME, 1)
+
+static void chunk(void *arg, int64_t c) {
+  const job *j = arg;
+  int64_t last = (c + 1) * j->chunk < j->units ? (c + 1) * j->chunk : j->units;
+  int64_t slot = j->slots.size ? plait_take(&j->slots) : 0;
+  j->run(j->p, j->from, j->to, c * j->chunk, last, j->value,
+         j->slots.size ? j->slots.bytes + slot * j->slots.size : NULL);
+  if (j->slots.size) plait_give(&j->slots, slot);
+}
+
+static void start(job *j, plait_pool *pool, int64_t units, int64_t cost) {
+  j->units = units;
+  j->chunk = 1 + CHUNK / (cost + 1);
+  plait_parallel(pool, (units + j->chunk - 1) / j->chunk, chunk, j);
+}
+
+int64_t plaitk_padding_scratch(const plait_pool *pool, const plaitk_padding *p, int64_t dtype) {
+  if (dtype != PLAIT_F16 && dtype != PLAIT_BF16) return 0;
+  plait_slots slots;
+  char *at = NULL;
+  plait_slots_plan(&slots, &at, plait_pool_threads(pool), rows_of(p, p->in) * p->in[p->nd - 1] * 4, 0);
+  return (int64_t)(intptr_t)at;
+}
+
+void plaitk_padding_forward(plait_pool *pool, const plaitk_padding *p, int64_t size, uint64_t value,
+                         const void *x, void *y, void *scratch) {
+  (void)scratch;
+  int64_t rows = p->planes * rows_of(p, p->out), out = p->out[p->nd - 1];
+  if (rows * out == 0) return;
+  job j = {.p = p, .from = x, .to = y, .value = value};
+  switch (size) {
+    case 1: j.run = pad_uint8_t; break;
+    case 2: j.run = pad_uint16_t; break;
+    case 4: j.run = pad_uint32_t; break;
+    default: j.run = pad_uint64_t;
+  }
+  start(&j, pool, rows, out);
+}
+
+void plaitk_padding_backward(plait_pool *pool, const plaitk_padding *p, int64_t dtype, const void *dy,
+                              void *dx, void *scratch) {
+  int64_t in = rows_of(p, p->in) * p->in[p->nd - 1];
+  if (p->planes * in == 0) return;
+  job j = {.p = p, .from = dy, .to = dx};
+  switch (dtype) {
+    case PLAIT_F16: j.run = grad_f16; break;
+    case PLAIT_BF16: j.run = grad_bf16; break;
+    case PLAIT_F32: j.run = grad_f32; break;
+    default: j.run = grad_f64;
+  }
+  if (dtype == PLAIT_F16 || dtype == PLAIT_BF16) {
+    char *at = scratch;
+    plait_slots_plan(&j.slots, &at, plait_pool_threads(pool), in * 4, 1);
+  }
+  start(&j, pool, p->planes, in + rows_of(p, p->out) * p->out[p->nd - 1]);
+}

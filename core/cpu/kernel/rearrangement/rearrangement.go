@@ -1,0 +1,60 @@
+// Package rearrangement keeps and repeats elements by their positions on the CPU.
+package rearrangement
+
+/*
+#cgo CFLAGS: -DPLAIT_HEADERS=0xdb62083e
+#cgo noescape plaitk_rearrangement_triangle
+#cgo nocallback plaitk_rearrangement_triangle
+#cgo noescape plaitk_rearrangement_repeat
+#cgo nocallback plaitk_rearrangement_repeat
+#include "c/rearrangement.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"         // whose copies it makes
+	_ "github.com/plait-ml/plait/core/cpu/kernel/rearrangement/c" // its kernels
+)
+
+func init() {
+	kernel.Register("triangle", triangleCall)
+	kernel.Register("repeat_index", repeatCall)
+}
+
+// view is how C sees an operand.
+func view(v *kernel.View) *C.plait_view { return (*C.plait_view)(unsafe.Pointer(v)) }
+
+// The two are one layout.
+var _ = [1]struct{}{}[unsafe.Sizeof(kernel.View{})-unsafe.Sizeof(C.plait_view{})]
+
+// triangle: Outs[0] = the part of each matrix of Ins[0] below the diagonal Ints[0] (above it if Ints[1]). The input may
+// be the output.
+func triangleCall(ctx *kernel.Context, c *core.Call) error {
+	out, in := kernel.ViewOf(&c.Outs[0]), kernel.ViewOf(&c.Ins[0])
+	triangle(ctx.Pool, &out, &in, int(c.Ints[0]), c.Ints[1] != 0)
+	return nil
+}
+
+func triangle(pool unsafe.Pointer, out, in *kernel.View, diagonal int, upper bool) {
+	C.plaitk_rearrangement_triangle((*C.plait_pool)(pool), view(out), view(in), C.int64_t(diagonal), flag(upper))
+}
+
+// repeat_index: Outs[0], int64, = each i, from 0 on, as often as Ins[0][i], int64 and contiguous, says.
+func repeatCall(_ *kernel.Context, c *core.Call) error {
+	out, repeats := kernel.ViewOf(&c.Outs[0]), kernel.ViewOf(&c.Ins[0])
+	if got, want := int(C.plaitk_rearrangement_repeat(view(&out), view(&repeats))), c.Outs[0].Numel(); got != want {
+		return core.Errorf(core.StateError, c.Op, "the result would have %d elements, the values read before gave %d", got, want)
+	}
+	return nil
+}
+
+func flag(b bool) C.int64_t {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,132 @@
+package reduction
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+)
+
+// A form is a reduction in normal form (see reduction.h) and the plan of how it is cut. Both follow from shapes and strides
+// alone.
+type form struct {
+	keep, reduce  [core.MaxDims]kernel.Dim // outermost first
+	nk, nr        int
+	kept, reduced int // products of the sizes
+
+	columns, gather     bool
+	width, fold         int
+	pieces, piece, unit int
+	chunks              int
+}
+
+// The limits of reduction.h.
+const (
+	maxWidth       = 1024
+	maxWidthTwo    = 512
+	maxWidthGather = 128
+	blockRows      = 64
+	blockElems     = 4096
+	batch          = 256
+
+	// grain is the number of additions worth a chunk of its own.
+	grain = 1 << 16
+	// enough chunks to keep every core of a machine busy; more are only made where they come for free.
+	enough = 256
+	// enoughColumns is as much where pieces leave behind a state for each column, which is written and read again.
+	enoughColumns = 64
+)
+
+// normalise brings the reduction of a tensor over dims, which are sorted, into normal form. The output has the reduced
+// dimensions left out or of size 1. If ordered is set, the reduced dimensions stay in row-major order.
+func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int64, ordered bool) {
+	keepdim := len(outShape) == len(shape)
+	f.kept, f.reduced = 1, 1
+	for i, o := 0, 0; i < len(shape); i++ {
+		d := kernel.Dim{Size: shape[i], In: strides[i]}
+		if len(dims) > 0 && int(dims[0]) == i {
+			dims = dims[1:]
+			if keepdim {
+				o++
+			}
+			f.reduced *= d.Size
+			if d.Size != 1 {
+				f.reduce[f.nr] = d
+				f.nr++
+			}
+			continue
+		}
+		d.Out = outStrides[o]
+		o++
+		f.kept *= d.Size
+		if d.Size != 1 {
+			f.keep[f.nk] = d
+			f.nk++
+		}
+	}
+	kernel.SortDims(f.keep[:f.nk])
+	f.nk = kernel.CollapseDims(f.keep[:f.nk])
+	if !ordered {
+		kernel.SortDims(f.reduce[:f.nr])
+	}
+	f.nr = kernel.CollapseDims(f.reduce[:f.nr])
+}
+
+// plan decides whether blocks are rows or columns and cuts the work. An element costs as much as `work` additions; twice
+// says that blocks are read twice.
+func (f *form) plan(work int, ordered, twice bool) {
+	var k, r kernel.Dim
+	if f.nk > 0 {
+		k = f.keep[f.nk-1]
+	}
+	if f.nr > 0 {
+		r = f.reduce[f.nr-1]
+	}
+	f.fold = 1
+	f.columns = f.nk > 0 && (f.nr == 0 || k.Reach() < r.Reach())
+	if !f.columns {
+		f.gather = f.nr > 0 && r.In != 1
+		// Rows that lie between the runs of one another are read together, as they come in memory.
+		together := 1
+		if f.nr > 1 && f.nk > 0 && k.Reach() < f.reduce[f.nr-2].Reach() {
+			together = min(k.Size, batch)
+		}
+		f.cut(f.kept, together, f.reduced, blockElems, work, enough)
+		return
+	}
+	f.gather = k.In != 1
+	limit := maxWidth
+	if twice {
+		limit = maxWidthTwo
+	}
+	if f.gather {
+		limit = maxWidthGather
+	}
+	// Narrow rows that follow one another are read as one wide row.
+	if !f.gather && !(ordered && f.nr > 1) && f.nr > 0 && r.In == k.Size && k.Size < 64 {
+		for f.fold*2*k.Size <= limit && f.fold*2 <= r.Size {
+			f.fold *= 2
+		}
+	}
+	blocks := (k.Size + limit - 1) / limit
+	f.width = min(k.Size, ((k.Size+blocks-1)/blocks+63)&^63)
+	blocks = (k.Size + f.width - 1) / f.width
+	f.cut(f.kept/k.Size*blocks, 1, f.reduced, blockRows*f.fold, work*f.width, enoughColumns)
+}
+
+// cut divides `units` reductions of n elements (of a cost of `work` additions each), of which so many belong together, into
+// chunks. Where they are fewer than enough and large they are cut into pieces, of a multiple of `block` elements, whose states
+// are merged afterwards.
+func (f *form) cut(units, together, n, block, work, enough int) {
+	f.pieces, f.piece = 1, n
+	groups, cost := (units+together-1)/together, max(n, 1)*work
+	if groups < enough && cost*together >= 2*grain {
+		pieces := min((enough+groups-1)/groups, cost*together/grain)
+		f.piece = ((n+pieces-1)/pieces + block - 1) / block * block
+		f.pieces = max((n+f.piece-1)/f.piece, 1)
+	}
+	if f.pieces > 1 {
+		f.unit, f.chunks = together, groups*f.pieces
+		return
+	}
+	f.unit = max(1, grain/cost)
+	f.chunks = (units + f.unit - 1) / f.unit
+}

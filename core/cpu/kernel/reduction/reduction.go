@@ -1,0 +1,145 @@
+// Package reduction has the CPU kernels that reduce a tensor over any of its axes: sums, products, extremes with and
+// without their index, logic, norms, moments and log-sum-exp. reduction.h says how they work.
+//
+// Every kernel takes the tensor as its only input and the reduced dimensions as its integer attributes. The shape of the
+// outputs has those dimensions left out or of size 1. The dtype of the output may be any; results are computed in the
+// input's compute dtype, sums of integers in int64.
+package reduction
+
+/*
+#cgo CFLAGS: -DPLAIT_HEADERS=0x04213a7d
+#cgo noescape plaitk_reduction_run
+#cgo nocallback plaitk_reduction_run
+#include "c/reduction.h"
+*/
+import "C"
+
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/reduction/c" // its kernels
+)
+
+func init() {
+	for name, op := range map[string]C.int32_t{
+		"sum": C.REDUCE_SUM, "mean": C.REDUCE_MEAN, "prod": C.REDUCE_PROD, "amax": C.REDUCE_MAX, "amin": C.REDUCE_MIN,
+		"any": C.REDUCE_ANY, "all": C.REDUCE_ALL, "count_nonzero": C.REDUCE_COUNT, "sum_of_squares": C.REDUCE_SUMSQ,
+		"logsumexp": C.REDUCE_LOGSUMEXP,
+	} {
+		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+			return run(ctx, c, op, &c.Outs[0], nil, 0)
+		})
+	}
+	// Floats[0] is the correction. Outs[1], if given, gets the mean.
+	for name, op := range map[string]C.int32_t{"var": C.REDUCE_VAR, "std": C.REDUCE_STD} {
+		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+			var mean *core.Operand
+			if len(c.Outs) > 1 {
+				mean = &c.Outs[1]
+			}
+			return run(ctx, c, op, &c.Outs[0], mean, c.Floats[0])
+		})
+	}
+	// Outs[0] gets the index of the first extreme in row-major order over the reduced dimensions, Outs[1], if given, the
+	// value.
+	for name, op := range map[string]C.int32_t{"argmax": C.REDUCE_ARGMAX, "argmin": C.REDUCE_ARGMIN} {
+		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+			var value *core.Operand
+			if len(c.Outs) > 1 {
+				value = &c.Outs[1]
+			}
+			return run(ctx, c, op, value, &c.Outs[0], 0)
+		})
+	}
+	kernel.Register("norm", norm)
+}
+
+// norm runs the kernel of the p-norm for p = Floats[0].
+func norm(ctx *kernel.Context, c *core.Call) error {
+	p := c.Floats[0]
+	op := C.int32_t(C.REDUCE_NORMP)
+	switch {
+	case p == 0:
+		op = C.REDUCE_COUNT
+	case p == 1:
+		op = C.REDUCE_NORM1
+	case p == 2:
+		op = C.REDUCE_NORM2
+	case math.IsInf(p, 1):
+		op = C.REDUCE_NORMINF
+	case math.IsInf(p, -1):
+		op = C.REDUCE_NORMNINF
+	}
+	return run(ctx, c, op, &c.Outs[0], nil, p)
+}
+
+// run reduces c.Ins[0] into out and out2, of which one may be nil and which have the same layout.
+func run(ctx *kernel.Context, c *core.Call, op C.int32_t, out, out2 *core.Operand, param float64) error {
+	var r C.struct_plaitk_reduction
+	in := &c.Ins[0]
+	ordered := op == C.REDUCE_ARGMAX || op == C.REDUCE_ARGMIN
+	layout := out
+	if layout == nil {
+		layout = out2
+	}
+	var f form
+	f.normalise(in.Shape, in.Strides, layout.Shape, layout.Strides, c.Ints, ordered)
+	if f.kept == 0 {
+		return nil
+	}
+	r.in, r.op, r.dtype, r.param = in.Ptr(), op, C.int32_t(in.DType), C.double(param)
+	if out != nil {
+		r.out, r.out_dtype = out.Ptr(), C.int32_t(out.DType)
+	}
+	if out2 != nil {
+		r.out2 = out2.Ptr()
+	}
+	f.plan(workOf(op), ordered, op == C.REDUCE_VAR || op == C.REDUCE_STD || op == C.REDUCE_LOGSUMEXP)
+	f.fill(&r)
+	if f.pieces > 1 {
+		scratch, err := ctx.Scratch(3 * 8 * f.pieces * f.kept)
+		if err != nil {
+			return err
+		}
+		r.scratch = scratch
+	}
+	if status := C.plaitk_reduction_run((*C.plait_pool)(ctx.Pool), &r); status != 0 {
+		return core.Errorf(core.DTypeError, c.Op, "not defined for %v", in.DType)
+	}
+	return nil
+}
+
+// workOf returns roughly how many times the work of adding a number an op does per element.
+func workOf(op C.int32_t) int {
+	switch op {
+	case C.REDUCE_NORMP:
+		return 64
+	case C.REDUCE_LOGSUMEXP:
+		return 8
+	case C.REDUCE_VAR, C.REDUCE_STD:
+		return 2
+	}
+	return 1
+}
+
+// fill writes the form to the C struct.
+func (f *form) fill(r *C.struct_plaitk_reduction) {
+	r.nk, r.nr = C.int32_t(f.nk), C.int32_t(f.nr)
+	for i, d := range f.keep[:f.nk] {
+		r.ksize[i], r.kin[i], r.kout[i] = C.int64_t(d.Size), C.int64_t(d.In), C.int64_t(d.Out)
+	}
+	for i, d := range f.reduce[:f.nr] {
+		r.rsize[i], r.rin[i] = C.int64_t(d.Size), C.int64_t(d.In)
+	}
+	if f.columns {
+		r.columns = 1
+	}
+	if f.gather {
+		r.gather = 1
+	}
+	r.kept, r.reduced = C.int64_t(f.kept), C.int64_t(f.reduced)
+	r.width, r.fold = C.int64_t(f.width), C.int64_t(f.fold)
+	r.pieces, r.piece, r.unit, r.chunks = C.int64_t(f.pieces), C.int64_t(f.piece), C.int64_t(f.unit), C.int64_t(f.chunks)
+}
