@@ -285,7 +285,7 @@ func (l *lbfgs) step(p *problem) float64 {
 		}
 		count := 0
 		if h["strong_wolfe"] != 0 {
-			s := &lineSearch{problem: p, direction: d, loss: loss, slope: slope}
+			s := &lineSearch{problem: p, direction: d, loss: loss, slope: slope, limit: maxEval - evals}
 			loss, grad, l.rate = s.run(l.rate, grad)
 			count = s.evaluations
 		} else {

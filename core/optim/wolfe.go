@@ -4,16 +4,18 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
 )
 
 // A lineSearch looks along a direction for a rate that meets the strong Wolfe conditions: Nocedal and Wright 2006,
-// algorithms 3.5 and 3.6, with cubic interpolation. Parameters are moved back and forth; at the end they are where the
-// rate that was chosen puts them.
+// algorithms 3.5 and 3.6, with cubic interpolation. Each probe starts from the parameters as they were, so that the loss
+// and the gradient of a rate are those where the rate puts them, however many were tried before.
 type lineSearch struct {
 	problem     *problem
+	base        []*core.Tensor // the parameters at rate 0
 	direction   *core.Tensor
 	loss, slope float64 // at rate 0
-	at          float64 // where the parameters are now
+	limit       int     // of evaluations after the first one
 	evaluations int
 }
 
@@ -24,14 +26,20 @@ type point struct {
 }
 
 const (
-	decrease  = 1e-4 // of the loss, as a part of what the slope promises
-	flatness  = 0.9  // of the slope, as a part of the first one
-	maxProbes = 25
+	decrease = 1e-4 // of the loss, as a part of what the slope promises
+	flatness = 0.9  // of the slope, as a part of the first one
 )
 
+// put sets the parameters to those at a rate.
+func (s *lineSearch) put(rate float64) {
+	if s.problem.err == nil {
+		s.problem.err = s.problem.place(s.base)
+	}
+	s.problem.move(s.direction, rate)
+}
+
 func (s *lineSearch) probe(rate float64) point {
-	s.problem.move(s.direction, rate-s.at)
-	s.at = rate
+	s.put(rate)
 	loss, grad := s.problem.evaluate()
 	s.evaluations++
 	if s.problem.err != nil {
@@ -41,23 +49,36 @@ func (s *lineSearch) probe(rate float64) point {
 }
 
 func (s *lineSearch) run(rate float64, grad *core.Tensor) (float64, *core.Tensor, float64) {
+	for _, slot := range s.problem.slots {
+		c := op.Clone(slot.param)
+		defer c.Release()
+		s.base = append(s.base, c)
+	}
 	low, high, found := s.bracket(rate, point{0, s.loss, s.slope, grad})
 	if !found {
 		low = s.zoom(low, high)
 	}
-	if s.problem.err == nil {
-		s.problem.move(s.direction, low.rate-s.at)
-	}
+	s.put(low.rate)
 	return low.loss, low.grad, low.rate
 }
 
+// short reports whether the loss of p falls short of the decrease that the slope promises. A decrease that is less than
+// the precision of single-precision parameters is not asked for.
+func (s *lineSearch) short(p point) bool {
+	most := s.loss + decrease*p.rate*s.slope
+	if s.problem.slots[0].param.DType() != core.Float64 {
+		most = float64(float32(most))
+	}
+	return p.loss > most || math.IsNaN(p.loss)
+}
+
 // bracket goes outward from the start. It returns a point that meets the conditions (found), or two between which there
-// is one.
-func (s *lineSearch) bracket(rate float64, start point) (low, high point, found bool) {
+// is one, in the order of their rates.
+func (s *lineSearch) bracket(rate float64, start point) (left, right point, found bool) {
 	before, now := start, s.probe(rate)
-	for n := 0; n < maxProbes && s.problem.err == nil; n++ {
+	for n := 0; n < s.limit && s.problem.err == nil; n++ {
 		switch {
-		case now.loss > s.loss+decrease*now.rate*s.slope || n > 0 && now.loss >= before.loss || math.IsNaN(now.loss):
+		case s.short(now) || n > 1 && now.loss >= before.loss:
 			return before, now, false
 		case math.Abs(now.slope) <= -flatness*s.slope:
 			return now, now, true
@@ -69,28 +90,29 @@ func (s *lineSearch) bracket(rate float64, start point) (low, high point, found 
 		next := cubicMinimum(before, now, least, most)
 		before, now = now, s.probe(next)
 	}
-	if now.loss < start.loss {
-		return now, start, true
-	}
 	return start, now, false
 }
 
-// zoom narrows the interval between two points until one meets the conditions or the interval is too short to matter, and
-// returns the better.
+// zoom narrows the interval between two points until one meets the conditions, the interval is too short to matter, or
+// there are no more evaluations, and returns the better; of equal ones, the first.
 func (s *lineSearch) zoom(a, b point) point {
-	low, high := a, b
-	if low.loss > high.loss {
-		low, high = high, low
+	ends := [2]point{a, b}
+	low := 0
+	better := func() {
+		if low = 0; ends[0].loss > ends[1].loss {
+			low = 1
+		}
 	}
+	better()
 	tolerance := s.problem.hyper["tolerance_change"]
 	size := s.problem.norm(s.direction, math.Inf(1))
 	stuck := false
-	for s.evaluations < maxProbes && s.problem.err == nil {
-		if math.Abs(high.rate-low.rate)*size < tolerance {
+	for s.evaluations <= s.limit && s.problem.err == nil {
+		left, right := min(ends[0].rate, ends[1].rate), max(ends[0].rate, ends[1].rate)
+		if (right-left)*size < tolerance {
 			break
 		}
-		left, right := min(low.rate, high.rate), max(low.rate, high.rate)
-		rate := cubicMinimum(low, high, left, right)
+		rate := cubicMinimum(ends[0], ends[1], left, right)
 		// A minimum close to an end hardly shortens the interval: twice in a row, or past the end, take a tenth.
 		edge := 0.1 * (right - left)
 		if min(right-rate, rate-left) < edge {
@@ -111,22 +133,21 @@ func (s *lineSearch) zoom(a, b point) point {
 		if s.problem.err != nil {
 			break
 		}
-		if now.loss > s.loss+decrease*rate*s.slope || now.loss >= low.loss || math.IsNaN(now.loss) {
-			high = now
-			if high.loss < low.loss {
-				low, high = high, low
-			}
-		} else {
-			if math.Abs(now.slope) <= -flatness*s.slope {
-				return now
-			}
-			if now.slope*(high.rate-low.rate) >= 0 {
-				high = low
-			}
-			low = now
+		high := 1 - low
+		if s.short(now) || now.loss >= ends[low].loss {
+			ends[high] = now
+			better()
+			continue
 		}
+		if math.Abs(now.slope) <= -flatness*s.slope {
+			return now
+		}
+		if now.slope*(ends[high].rate-ends[low].rate) >= 0 {
+			ends[high] = ends[low]
+		}
+		ends[low] = now
 	}
-	return low
+	return ends[low]
 }
 
 // cubicMinimum returns where the cubic through two points with their slopes has its minimum, kept within [least, most];

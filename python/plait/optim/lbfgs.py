@@ -22,7 +22,8 @@ class LBFGS(EngineOptimizer):
         params: parameters
         lr: the learning rate
         max_iter: iterations in a step
-        max_eval: evaluations of the closure in a step; 5/4 of max_iter by default
+        max_eval: after how many evaluations of the closure a step ends; 5/4 of max_iter by default. A line search makes
+            one more to end with
         tolerance_grad: a step ends where no element of the gradient is larger
         tolerance_change: a step ends where loss or parameters change less
         history_size: how many moves are remembered
