@@ -109,6 +109,55 @@ def test_strong_wolfe_finds_the_minimum():
     assert again.state_dict()["state"][0]["n_iter"] == saved["state"][0]["n_iter"]
 
 
+# Losses and slopes that a closure says whatever the parameter is, and where PyTorch's line search then looks.
+SEARCHES = {
+    "a loss that has not fallen, with a slope that is flat enough": (
+        {"max_eval": 25},
+        [(-2.0, -2.0), (-3.0, -2.0), (-3.0, 0.5)],
+        [0.0, 1.0, 5.505, 5.505],
+    ),
+    "no more evaluations": (
+        {"max_eval": 3},
+        [(0.0, -1.0), (-1.0, -2.0), (-2.0, -2.0), (-3.0, -2.0)],
+        [0.0, 1.0, 5.505, 5.55005, 5.55005],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_strong_wolfe_looks_where_pytorch_does(name):
+    options, said, want = SEARCHES[name]
+    p = leaf([0.0])
+    optimizer = optim.LBFGS([p], line_search_fn="strong_wolfe", max_iter=1, **options)
+    script, seen = iter(said), []
+
+    def closure():
+        loss, slope = next(script)
+        seen.append(p.item())
+        p.grad = plait.tensor([slope], dtype=p.dtype)
+        return plait.tensor(loss, dtype=p.dtype)
+
+    optimizer.step(closure)
+    np.testing.assert_allclose([*seen, p.item()], want, rtol=1e-12)
+
+
+def test_strong_wolfe_ends_at_parameters_that_it_evaluated():
+    p = leaf([3.0, -0.7, 0.3], plait.float32)
+    optimizer = optim.LBFGS([p], line_search_fn="strong_wolfe", max_iter=2, max_eval=40, lr=1e-6)
+    seen = []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((p - plait.tensor([0.1, 1.7, 2.3])) ** 4).sum()
+        loss.backward()
+        seen.append(p.detach().numpy().tobytes())
+        return loss
+
+    optimizer.step(closure)
+    assert len(seen) > 5
+    assert p.detach().numpy().tobytes() in seen
+
+
 def test_lbfgs_closure_that_raises_changes_nothing():
     p = leaf([1.0, 2.0])
     optimizer = optim.LBFGS([p], lr=0.1)
@@ -281,6 +330,21 @@ def test_half_parameters_keep_float_states():
     assert saved["state"][0]["exp_avg"].dtype is plait.float32
     optimizer.load_state_dict(saved)
     assert optimizer.state[p]["exp_avg"].dtype is plait.float32
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale", "want"),
+    [
+        ((2, 3), 1, [-0.388671875, 0.11474609375, -0.69921875, -0.66015625, -0.75390625, -0.2373046875]),
+        ((3, 2), 1.5**0.5, [-0.193359375, 0.63671875, -0.70703125, -0.35546875, -0.5390625, 0.20703125]),
+    ],
+)
+def test_muon_rounds_where_pytorch_does(shape, scale, want):
+    p = leaf(np.zeros(shape), plait.float32)
+    optimizer = optim.Muon([p], lr=1, weight_decay=0.0, momentum=0.0, nesterov=False)
+    p.grad = plait.tensor([0.5, -1.25, 2.0, 0.75, 1.5, -0.375]).reshape(shape)
+    optimizer.step()
+    np.testing.assert_allclose(p.detach().numpy().ravel(), np.array(want) * scale, rtol=1e-6)
 
 
 def test_muon_moves_along_an_orthogonal_matrix():

@@ -107,19 +107,18 @@ func muon(h Hyper, p, g *core.Tensor, s map[string]*core.Tensor, _ float64) (*co
 	return op.Sub(shrunk(h, p), op.Mul(update, core.Num(h["lr"]*ratio))), map[string]*core.Tensor{"momentum_buffer": buffer}
 }
 
-// orthogonal returns about the orthogonal matrix nearest to x, by Newton and Schulz's iteration in bfloat16.
+// orthogonal returns about the orthogonal matrix nearest to x, by Newton and Schulz's iteration in bfloat16, which rounds
+// the norm, each product of matrices and each sum with one once.
 func orthogonal(x *core.Tensor, h Hyper) *core.Tensor {
 	tall := x.Size(0) > x.Size(1)
 	x = op.To(x, core.BFloat16)
 	if tall {
 		x = op.Transpose(x, 0, 1)
 	}
-	x = op.Div(x, noLess(op.Sqrt(op.Sum(op.Square(x), nil, false)), h["eps"]))
-	a, b, c := core.Num(h["a"]), core.Num(h["b"]), core.Num(h["c"])
+	x = op.Div(x, noLess(op.VectorNorm(x, 2, nil, op.ReduceOptions{}), h["eps"]))
 	for range int(h["ns_steps"]) {
 		gram := op.MatMul(x, op.Transpose(x, 0, 1))
-		poly := op.Add(op.Mul(b, gram), op.Mul(c, op.MatMul(gram, gram)))
-		x = op.Add(op.Mul(a, x), op.MatMul(poly, x))
+		x = op.AddMM(x, op.AddMM(gram, gram, gram, h["b"], h["c"]), x, h["a"], 1)
 	}
 	if tall {
 		x = op.Transpose(x, 0, 1)
