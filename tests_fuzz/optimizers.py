@@ -15,6 +15,7 @@ from tests_fuzz.compare import TOLERANCE, Absent, Converter, difference
 from tests_fuzz.operations import REFUSALS, refused
 from tests_fuzz.report import Report
 
+RERUNS = 400  # of what differs: a decision that one unit in the last place turns may be rare
 SHAPES = ((3,), (4, 5), (2, 3, 4), (), (1, 1), (6, 2))
 
 
@@ -35,6 +36,32 @@ def run(rng: random.Random, report: Report) -> None:
                 _try(info.optim_cls, cls, case, rng, report)
 
 
+def _parabola(params: Any, values: Any) -> Any:
+    # A line search wants gradients that are those of the loss.
+    total = sum((p.detach() * p.detach() + g * p.detach()).sum() for p, g in zip(params, values, strict=True))
+    for p, g in zip(params, values, strict=True):
+        p.grad = 2 * p.detach() + g
+    return total
+
+
+def _sensitive(ref: Any, ours: Any, rerun: Any) -> bool:
+    """Whether PyTorch, given losses and gradients that are off by a unit in the last place, is off as much as Plait.
+
+    A line search divides differences of losses that are nearly equal, and a tolerance decides when it ends.
+    """
+    a = torch.cat([p.detach().double().flatten() for p in ref])
+    b = torch.cat([torch.from_numpy(p.detach().numpy()).double().flatten() for p in ours])
+    gap = float((a - b).abs().max())
+
+    def noisy(t: torch.Tensor) -> torch.Tensor:
+        return t * (1 + torch.finfo(t.dtype).eps * (torch.randint(0, 3, t.shape) - 1).to(t.dtype))
+
+    return any(
+        float((torch.cat([p.detach().double().flatten() for p in rerun(noisy)]) - a).abs().max()) >= gap / 4
+        for _ in range(RERUNS)
+    )
+
+
 def _try(theirs: Any, cls: Any, case: Any, rng: random.Random, report: Report) -> None:
     dtype = rng.choice((torch.float64, torch.float32))
     kwargs = dict(case.kwargs)
@@ -48,6 +75,22 @@ def _try(theirs: Any, cls: Any, case: Any, rng: random.Random, report: Report) -
         return
     torch.manual_seed(rng.getrandbits(32))
     start = [torch.randn(s, dtype=dtype) for s in shapes]
+    given: list[Any] = []
+
+    def rerun(noisy: Any) -> Any:
+        params = [t.clone().requires_grad_() for t in start]
+        optimizer = theirs(params, **kwargs)
+
+        def closure(grads: Any) -> Any:
+            total = noisy(_parabola(params, grads))
+            for p in params:
+                p.grad = noisy(p.grad)
+            return total
+
+        for grads in given:
+            optimizer.step(lambda g=grads: closure(g))
+        return params
+
     try:
         ours = [Converter().both(t)[1].requires_grad_() for t in start]
         ref = [t.clone().requires_grad_() for t in start]
@@ -68,19 +111,11 @@ def _try(theirs: Any, cls: Any, case: Any, rng: random.Random, report: Report) -
                 for k, (p, g) in enumerate(zip(params, values, strict=True)):
                     p.grad = None if missing and k == 0 else g
 
-            def parabola(params: Any, values: Any) -> Any:
-                # A line search wants gradients that are those of the loss.
-                total = sum(
-                    (p.detach() * p.detach() + g * p.detach()).sum() for p, g in zip(params, values, strict=True)
-                )
-                for p, g in zip(params, values, strict=True):
-                    p.grad = 2 * p.detach() + g
-                return total
-
+            given.append(grads)
             values = [Converter().both(g)[1] for g in grads]
             if theirs.__name__ == "LBFGS":
-                a.step(lambda g=grads: parabola(ref, g))
-                b.step(lambda g=values: parabola(ours, g))
+                a.step(lambda g=grads: _parabola(ref, g))
+                b.step(lambda g=values: _parabola(ours, g))
             else:
                 give(ref, grads), give(ours, values)
                 a.step()
@@ -91,12 +126,14 @@ def _try(theirs: Any, cls: Any, case: Any, rng: random.Random, report: Report) -
     except Absent:
         report.held("absent")
         return
-    # Sums of many rounded steps, some of which end in norms. PyTorch's Muon computes in bfloat16.
+    # Sums of many rounded steps, some of which end in norms. Muon computes in bfloat16.
     scale = 200.0 if dtype is torch.float64 else 5.0
     scale = 0.02 / TOLERANCE[dtype] if theirs.__name__ == "Muon" else scale
     floor = 1e-6 / torch.finfo(dtype).eps if theirs.__name__ == "LBFGS" else 0.0  # it ends near zero
     text = difference(list(ref), list(ours), scale, floor=floor)
-    if text:
+    if text and theirs.__name__ == "LBFGS" and _sensitive(ref, ours, rerun):
+        report.held("as far from PyTorch as it is from itself")
+    elif text:
         report.found("wrong parameters", text)
     else:
         report.held()
