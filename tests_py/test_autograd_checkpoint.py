@@ -8,8 +8,9 @@ from contextlib import contextmanager, nullcontext
 import plait
 import plait.autograd
 import pytest
-from plait import _core, _kept, nn
-from plait._runtime import address
+from plait import _core, nn
+from plait._engine import callbacks as _kept
+from plait._engine.runtime import address
 from plait.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
     CheckpointWrapper,

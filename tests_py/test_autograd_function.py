@@ -5,7 +5,8 @@ import gc
 import numpy as np
 import plait
 import pytest
-from plait import _core, _kept
+from plait import _core
+from plait._engine import callbacks as _kept
 from plait.autograd import Function, functional, gradcheck, gradgradcheck
 from plait.autograd.function import once_differentiable
 

@@ -6,7 +6,8 @@ import weakref
 
 import plait
 import pytest
-from plait import _core, _kept
+from plait import _core
+from plait._engine import callbacks as _kept
 from plait.autograd import Function, graph
 
 

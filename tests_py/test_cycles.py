@@ -4,7 +4,8 @@ import gc
 
 import plait
 import pytest
-from plait import _core, _kept, nn
+from plait import _core, nn
+from plait._engine import callbacks as _kept
 
 
 class Twice(plait.autograd.Function):

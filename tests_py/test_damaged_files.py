@@ -16,7 +16,7 @@ import plait
 import pytest
 from plait import CheckpointError, nn
 from plait import distributed as dist
-from plait._pickling import Pickler
+from plait._serialization.pickling import Pickler
 from plait.distributed import checkpoint as dcp
 from plait.safetensors import load_file, save_file
 from plait.serialization import raw_bytes

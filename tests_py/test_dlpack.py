@@ -6,8 +6,8 @@ import numpy as np
 import plait
 import pytest
 from plait import _core
-from plait._dlpack import _Managed, _pointer, _Versioned
-from plait._kept import collect
+from plait._engine.callbacks import collect
+from plait._tensors.dlpack import _Managed, _pointer, _Versioned
 from plait.utils.dlpack import from_dlpack, to_dlpack
 
 DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]

@@ -10,7 +10,7 @@ import plait
 import pytest
 from plait import _core
 from plait._device import synchronize
-from plait._kept import collect
+from plait._engine.callbacks import collect
 
 
 def held():

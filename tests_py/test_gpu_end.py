@@ -73,7 +73,7 @@ def test_what_a_gpu_is_asked_for_after_the_end_is_an_error() -> None:
     run(
         """
         import atexit, os
-        from plait import _runtime
+        from plait._engine import runtime as _runtime
         atexit.unregister(_runtime._leave_devices)
         x = plait.ones(4, device="gpu:0") + 1
         assert x.sum().item() == 8

@@ -13,27 +13,27 @@ FILES = {
 
 # The lowest modules, and all that they import of the package.
 LOWEST = {
-    "plait._rank": {"plait._core"},
-    "plait._errors": {"plait._core", "plait._rank"},
-    "plait._runtime": {"plait._core", "plait._errors"},
-    "plait._mistakes": {"plait._runtime", "plait._warnings"},
+    "plait._engine.rank": {"plait._core"},
+    "plait._errors": {"plait._core", "plait._engine.rank"},
+    "plait._engine.runtime": {"plait._core", "plait._errors"},
+    "plait._engine.arguments": {"plait._engine.runtime", "plait._engine.warnings"},
 }
 
 # Imports inside functions: by the importing module, what it imports, and why not at the top.
 INSIDE = {
     "plait": {
-        "plait._legacy": "few programs use the old types",
+        "plait._tensors.legacy_types": "few programs use the old types",
         "plait.distributed.fsdp": "most programs use no ranks",
         "plait.distributed.pipelining": "most programs use no ranks",
         "plait.nn.parallel": "most programs use no ranks",
     },
-    "plait.cuda": {"plait._legacy": "few programs use the old types"},
-    "plait._functions.machine": {"plait": "it returns plait.cpu or plait.cuda, which import it"},
-    "plait._missing": {"plait._names": "a long text that only errors need"},
-    "plait._pickling": {"plait.nn": "the package above: only a checkpoint with parameters needs it"},
+    "plait.cuda": {"plait._tensors.legacy_types": "few programs use the old types"},
+    "plait._functions.config": {"plait": "it returns plait.cpu or plait.cuda, which import it"},
+    "plait._engine.missing_names": {"plait._names": "a long text that only errors need"},
+    "plait._serialization.pickling": {"plait.nn": "the package above: only a checkpoint with parameters needs it"},
     "plait._tensor": {"plait.array_api": "the package above, of which tensors say that it is theirs"},
     "plait.amp.grad_scaler": {"plait.distributed": "most programs use no ranks"},
-    "plait.linalg": {"plait._mirrored": "a custom Function is above the functions"},
+    "plait.linalg": {"plait._autograd.symmetric": "a custom Function is above the functions"},
     "plait.nn.modules.syncbatchnorm": {"plait.distributed._groups": "most programs use no ranks"},
     "plait.nn.utils.clip_grad": {"plait.distributed.fsdp._unit": "most programs use no ranks"},
     "plait.nn.utils.parametrizations": {"plait.nn.modules.conv": "the layers use these functions"},

@@ -9,7 +9,7 @@ import plait
 import pytest
 from plait import _core, nn
 from plait import distributed as dist
-from plait._kept import collect
+from plait._engine.callbacks import collect
 from plait.distributed import pipelining
 from plait.distributed.pipelining import Schedule
 from plait.utils.checkpoint import checkpoint

@@ -15,16 +15,16 @@ SHARED = {
     "_device._numbers": "devices are opened once for the process, under a lock",
     "_device._by_number": "a cache of what never changes: a device's name",
     "_errors._classes": "a cache of classes, which setdefault keeps one of each kind",
-    "_functions/machine._compile_told": "one warning for the process",
-    "_functions/machine._precision": "a word that nothing depends on; its setter says that it is the process's",
-    "_kept._next_key": "an iterator over keys that are never given twice",
-    "_kept._shared": "what the one engine of the process refers to, by keys that are never given twice",
-    "_node._class": "a cache of classes by name",
-    "_node._metadata": "by the process-wide number of a node, made under a lock",
-    "_node._nodes": "by the process-wide number of a node, made under a lock",
-    "_rank.running": "the ranks of the process",
-    "_repr._options": "how the process prints, as set_printoptions says",
-    "_runtime._pack": "a function of the package, set once at import",
+    "_functions/config._compile_told": "one warning for the process",
+    "_functions/config._precision": "a word that nothing depends on; its setter says that it is the process's",
+    "_engine/callbacks._next_key": "an iterator over keys that are never given twice",
+    "_engine/callbacks._shared": "what the one engine of the process refers to, by keys that are never given twice",
+    "_autograd/node._class": "a cache of classes by name",
+    "_autograd/node._metadata": "by the process-wide number of a node, made under a lock",
+    "_autograd/node._nodes": "by the process-wide number of a node, made under a lock",
+    "_engine/rank.running": "the ranks of the process",
+    "_tensors/repr._options": "how the process prints, as set_printoptions says",
+    "_engine/runtime._pack": "a function of the package, set once at import",
     "distributed/_threads.pass_ranks_on": "threads of the process are patched once",
     "distributed/checkpoint/_saving._untold": "saves of all ranks, for the process's end",
     "distributed/fsdp/_module._classes": "a cache of classes, which setdefault keeps one of each",
@@ -86,7 +86,7 @@ def test_what_modules_keep_is_a_ranks_own_or_shared_by_intent():
     new = found - set(SHARED)
     assert not new, (
         f"{sorted(new)}: functions change what modules keep, which all ranks, being threads, would share; keep it in a "
-        "threading.local or with the rank (plait._rank), or say in SHARED why sharing is right, and in the docstring "
-        "of what changes it that it is the process's"
+        "threading.local or with the rank (plait._engine.rank), or say in SHARED why sharing is right, and in the "
+        "docstring of what changes it that it is the process's"
     )
     assert not set(SHARED) - found, "no longer changed: take it off the list"

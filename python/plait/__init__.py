@@ -6,11 +6,8 @@ Names, arguments and behaviour are PyTorch's: a training script is ported by cha
 from math import e, inf, nan, pi
 from typing import Any as _Any
 
-from plait import _blas as _blas
 from plait import accelerator, backends, cpu, cuda, linalg, return_types, special, version
-from plait._arrays import as_tensor, asarray, from_numpy, tensor
 from plait._device import device, get_default_device, set_default_device
-from plait._dlpack import from_dlpack
 from plait._dtype import (
     bfloat16,
     can_cast,
@@ -28,12 +25,13 @@ from plait._dtype import (
     uint8,
 )
 from plait._dtype import bool_ as bool  # noqa: A004
+from plait._engine import blas as _blas
+from plait._engine.missing_names import absent as _absent
 from plait._errors import CheckpointError, DeviceError, DistributedError, MissingFeatureError, OutOfMemoryError
 from plait._functions.public import *
 from plait._layout import Layout as layout  # noqa: N813
 from plait._layout import MemoryFormat as memory_format  # noqa: N813
 from plait._layout import Size, channels_last, channels_last_3d, contiguous_format, preserve_format, strided
-from plait._missing import absent as _absent
 from plait._modes import (
     enable_grad,
     inference_mode,
@@ -45,8 +43,10 @@ from plait._modes import (
     set_grad_enabled,
 )
 from plait._random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from plait._repr import set_printoptions
 from plait._tensor import Tensor
+from plait._tensors.arrays import as_tensor, asarray, from_numpy, tensor
+from plait._tensors.dlpack import from_dlpack
+from plait._tensors.repr import set_printoptions
 from plait._version import __version__
 from plait.serialization import load, save
 
@@ -92,7 +92,7 @@ def __getattr__(name: str) -> _Any:
 
         return getattr(fsdp, name)
     if name.endswith("Tensor"):
-        from plait._legacy import TYPES
+        from plait._tensors.legacy_types import TYPES
 
         if name in TYPES:
             return TYPES[name]

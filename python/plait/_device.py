@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from plait import _core
-from plait._entered import enter, leave
+from plait._engine.context_stack import enter, leave
+from plait._engine.rank import here
+from plait._engine.runtime import check, wait_devices
 from plait._errors import ArgumentError
-from plait._rank import here
-from plait._runtime import check, wait_devices
 
 # PyTorch's word for a GPU means ours.
 _ALIASES = {"cuda": "gpu"}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plait import _core
-from plait._runtime import check
+from plait._engine.runtime import check
 
 
 class dtype:  # noqa: N801

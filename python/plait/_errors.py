@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterator
 
 from plait import _core
-from plait._rank import here
+from plait._engine.rank import here
 
 
 class ArgumentError(ValueError, RuntimeError):

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from plait import _core
-from plait._entered import enter, leave
+from plait._engine.context_stack import enter, leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from array import array
 from plait import _core
 from plait._device import DeviceLike, device, device_of, open_device
 from plait._device import device as make_device
-from plait._runtime import address, check
+from plait._engine.runtime import address, check
 
 
 class Generator(_core.ObjectOwner):

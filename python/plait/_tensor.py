@@ -10,20 +10,20 @@ import numpy as np
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._arrays import share_numpy, tensor, to_numpy
+from plait._autograd.gradients import TensorGradients
 from plait._device import DeviceLike
-from plait._dlpack import dlpack_device, to_capsule
-from plait._facts import TensorFacts
+from plait._engine.missing_names import absent
+from plait._engine.runtime import MAX_DIMS, TensorBase, address, check, own, wait_value
 from plait._functions._common import operand
 from plait._functions.methods import TensorFunctions
-from plait._gradients import TensorGradients
-from plait._indexing import get_index, set_index
 from plait._layout import Size
-from plait._missing import absent
-from plait._operators import install_operators
 from plait._ops.methods import TensorMethods
-from plait._repr import tensor_repr
-from plait._runtime import MAX_DIMS, TensorBase, address, check, own, wait_value
+from plait._tensors.arrays import share_numpy, tensor, to_numpy
+from plait._tensors.dlpack import dlpack_device, to_capsule
+from plait._tensors.indexing import get_index, set_index
+from plait._tensors.operators import install_operators
+from plait._tensors.properties import TensorFacts
+from plait._tensors.repr import tensor_repr
 
 Number: TypeAlias = int | float | bool
 

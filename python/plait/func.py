@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from plait import _autograd, _ops
+from plait import _ops
+from plait._autograd import backward as _autograd
 from plait._device import device
-from plait._missing import absent as _absent
+from plait._engine.missing_names import absent as _absent
+from plait._engine.pytree import flatten, spread, tree_map
 from plait._modes import enable_grad
-from plait._pytree import flatten, spread, tree_map
 from plait._random import get_rng_state, set_rng_state
 from plait._tensor import Tensor
 from plait.nn.utils.stateless import functional_call

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from plait._engine.missing_names import absent as _absent
+from plait._engine.warnings import warn
 from plait._errors import MissingFeatureError
-from plait._missing import absent as _absent
-from plait._warnings import warn
 
 T = TypeVar("T")
 

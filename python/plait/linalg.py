@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from plait import _decompositions as de
 from plait import _ops
 from plait._dtype import finfo
+from plait._engine.missing_names import absent as _absent
+from plait._engine.runtime import is_tensor
 from plait._errors import IndexRangeError, LinAlgError, MissingFeatureError
+from plait._functions import decompositions as de
 from plait._functions._common import store, typed
-from plait._missing import absent as _absent
 from plait._modes import no_grad, without_autocast
-from plait._runtime import is_tensor
 from plait.return_types import LU, QR, CholeskyEx, Eigh, InvEx, LinalgSVD, Lstsq, LUFactor, LUFactorEx, Slogdet, SolveEx
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _symmetric(A: Tensor, triangle: str) -> Tensor:
 
 def mirrored(A: Tensor, lower: bool) -> Tensor:
     """Returns the symmetric matrices that have one triangle of `A`."""
-    from plait._mirrored import Mirrored
+    from plait._autograd.symmetric import Mirrored
 
     return Mirrored.apply(A, lower) if len(A.shape) > 1 and A.shape[-1] == A.shape[-2] else A
 

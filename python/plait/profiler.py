@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from plait import _core
 from plait._device import synchronize
+from plait._engine.runtime import check
 from plait._errors import MissingFeatureError
-from plait._runtime import check
 
 F = TypeVar("F", bound=Callable[..., Any])
 

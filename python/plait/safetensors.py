@@ -12,9 +12,9 @@ import numpy as np
 
 from plait import _core
 from plait._device import DeviceLike, device_of, open_device
+from plait._engine.runtime import address, check, own
 from plait._errors import checkpoint_errors
 from plait._layout import Size
-from plait._runtime import address, check, own
 from plait._tensor import Tensor
 
 

@@ -16,11 +16,11 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from plait import _core
-from plait._archives import MAGIC, Archive, CallerError, MapLocation, Row, name_of
+from plait._engine.runtime import check, wait_value
 from plait._errors import CheckpointError, checkpoint_error, checkpoint_errors
-from plait._files import replaced
-from plait._pickling import Pickler
-from plait._runtime import check, wait_value
+from plait._serialization.archives import MAGIC, Archive, CallerError, MapLocation, Row, name_of
+from plait._serialization.files import replaced
+from plait._serialization.pickling import Pickler
 from plait._tensor import Tensor
 
 FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._engine.missing_names import absent as _absent
 from plait._functions import public
 from plait._functions._common import operand, store, with_out
-from plait._missing import absent as _absent
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

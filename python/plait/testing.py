@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from plait import _ops
-from plait._arrays import tensor, to_numpy
 from plait._dtype import dtype as DType
 from plait._dtype import promote_types
-from plait._runtime import is_tensor
+from plait._engine.runtime import is_tensor
 from plait._tensor import Tensor
+from plait._tensors.arrays import tensor, to_numpy
 
 __all__ = ["assert_close"]
 

@@ -51,8 +51,8 @@ var pythonHelpers = []struct {
 }{
 	{"plait._device", []string{"device_number"}},
 	{"plait._dtype", []string{"dtype_number"}},
-	{"plait._mistakes", []string{"misuse"}},
-	{"plait._runtime", []string{"TensorBase", "float_list", "generator_handle", "handles", "int_list", "number", "own", "own_list", "settle", "wait_value", "wait_values"}},
+	{"plait._engine.arguments", []string{"misuse"}},
+	{"plait._engine.runtime", []string{"TensorBase", "float_list", "generator_handle", "handles", "int_list", "number", "own", "own_list", "settle", "wait_value", "wait_values"}},
 }
 
 func usesName(text, name string) bool {
@@ -365,7 +365,7 @@ var methodName = regexp.MustCompile(`(?m)^    (?:def (\w+)|((?:\w+(?:, | = ))*\w
 // by hand.
 func (w *writer) pythonMethods(families []*family) string {
 	byHand := map[string]bool{}
-	for _, name := range []string{"_functions/methods.py", "_facts.py"} {
+	for _, name := range []string{"_functions/methods.py", "_tensors/properties.py"} {
 		for _, m := range methodName.FindAllStringSubmatch(w.text("python/plait/"+name), -1) {
 			for _, n := range strings.FieldsFunc(m[1]+m[2], func(r rune) bool { return r == ',' || r == ' ' || r == '=' }) {
 				byHand[n] = true

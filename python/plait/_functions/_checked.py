@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
-from plait._mistakes import is_accident, wrong_argument
+from plait._engine.arguments import is_accident, wrong_argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 

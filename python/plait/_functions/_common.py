@@ -12,9 +12,9 @@ import numpy as np
 
 from plait import _core, _ops
 from plait._dtype import can_cast
+from plait._engine.runtime import TensorBase, check, number, own
 from plait._functions._checked import MISTAKES, explained, made, made_method
 from plait._layout import MemoryFormat, strided
-from plait._runtime import TensorBase, check, number, own
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

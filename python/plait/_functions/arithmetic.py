@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
-from plait._arrays import tensor
 from plait._dtype import bool_
+from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked
 from plait._functions._common import adopt, is_scalar, numpy_names, operand, store, typed
-from plait._runtime import is_tensor
-from plait._storage import Storage
+from plait._tensors.arrays import tensor
+from plait._tensors.storage import Storage
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._arrays import from_numpy, tensor
 from plait._device import DeviceLike, open_device
 from plait._device import device as Device
+from plait._engine.runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
 from plait._functions._checked import checked, made_method
 from plait._functions._common import check_format, forget_layout, operand, store
 from plait._layout import MemoryFormat, contiguous_format, preserve_format
-from plait._runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
-from plait._storage import Storage
+from plait._tensors.arrays import from_numpy, tensor
+from plait._tensors.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plait._dtype import dtype as DType
-    from plait._storage import Storage
     from plait._tensor import Number, Tensor
+    from plait._tensors.storage import Storage
 
 __all__ = [
     "angle", "clone", "detach_", "frombuffer", "is_complex", "is_floating_point", "is_nonzero", "is_same_size",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _dtype as dt
 from plait import _ops
+from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked
 from plait._functions._common import check_format, check_layout, store
 from plait._layout import Layout, MemoryFormat
-from plait._runtime import is_tensor
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike

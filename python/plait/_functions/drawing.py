@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked
 from plait._functions._common import is_scalar
 from plait._functions.creation import Sizes, dtype_for, finished, number_of
-from plait._runtime import is_tensor
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
-from plait._arrays import tensor
 from plait._functions._checked import checked
 from plait._functions._common import check_format
 from plait._functions.creation import Sizes, empty_strided, finished, number_of
 from plait._layout import Size
+from plait._tensors.arrays import tensor
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike

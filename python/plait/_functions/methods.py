@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from plait import _ops
 from plait import linalg as la
-from plait._functions import arithmetic, choosing, conversion, likes, matrix, order, reduction, shape, top
+from plait._functions import aliases as top
+from plait._functions import arithmetic, conversion, likes, matrix, order, reduction, shape
+from plait._functions import indexing as choosing
 from plait._functions._checked import method
 from plait._functions._common import in_place
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
-from plait._arrays import tensor
+from plait._engine.runtime import is_tensor
 from plait._errors import DTypeError, ShapeError
 from plait._functions._checked import checked
 from plait._functions._common import numpy_names, store
-from plait._runtime import is_tensor
+from plait._tensors.arrays import tensor
 from plait.return_types import Histogram, ValuesIndices
 
 if TYPE_CHECKING:

@@ -1,18 +1,18 @@
 """The functions at the top of the package, where they are not generated ones."""
 
 # ruff: noqa: F403
+from plait._functions.aliases import *
 from plait._functions.arithmetic import *
 from plait._functions.changing import *
-from plait._functions.choosing import *
+from plait._functions.config import *
 from plait._functions.conversion import *
 from plait._functions.creation import *
 from plait._functions.drawing import *
+from plait._functions.indexing import *
 from plait._functions.likes import *
-from plait._functions.machine import *
 from plait._functions.matrix import *
 from plait._functions.order import *
-from plait._functions.plain import *
 from plait._functions.reduction import *
+from plait._functions.reexports import *
 from plait._functions.shape import *
-from plait._functions.top import *
 from plait._functions.windows import *

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
-from plait._arrays import tensor
+from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked
 from plait._functions._common import numpy_names, one_dim, operand, store
-from plait._runtime import is_tensor
+from plait._tensors.arrays import tensor
 from plait.linalg import matrix_norm
 from plait.return_types import MinMax, ValuesIndices
 

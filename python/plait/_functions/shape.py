@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
-from plait._arrays import tensor
 from plait._dtype import dtype as DTypeClass
+from plait._engine.runtime import TensorBase, check, own
 from plait._errors import ShapeError
 from plait._functions._checked import checked
 from plait._functions._common import adopt, check_format, forget_layout, numpy_names, store
 from plait._layout import Size
-from plait._runtime import TensorBase, check, own
+from plait._tensors.arrays import tensor
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType

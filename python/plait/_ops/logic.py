@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._mistakes import misuse
-from plait._runtime import TensorBase, number, own, settle
+from plait._engine.arguments import misuse
+from plait._engine.runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from array import array
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._mistakes import misuse
-from plait._runtime import own, settle, wait_value
+from plait._engine.arguments import misuse
+from plait._engine.runtime import own, settle, wait_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

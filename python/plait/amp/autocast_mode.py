@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from plait import _core
 from plait._dtype import DTYPES, dtype_number
 from plait._dtype import dtype as DType
-from plait._entered import enter, leave
-from plait._runtime import check
+from plait._engine.context_stack import enter, leave
+from plait._engine.runtime import check
+from plait._engine.warnings import warn
 from plait._tensor import Tensor
-from plait._warnings import warn
 
 # What is a name of the package itself too.
 __all__ = [

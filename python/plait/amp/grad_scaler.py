@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait._dtype import float32
-from plait._runtime import address, call, check, handles, own
+from plait._engine.runtime import address, call, check, handles, own
 from plait._tensor import Tensor
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import plait
-from plait._arrays import is_buffer
 from plait._tensor import Tensor
+from plait._tensors.arrays import is_buffer
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike

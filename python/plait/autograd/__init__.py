@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from plait._autograd import backward, grad
+from plait._autograd.backward import backward, grad
+from plait._engine.missing_names import absent as _absent
 from plait._errors import MissingFeatureError
-from plait._missing import absent as _absent
 from plait._modes import (
     detect_anomaly,
     enable_grad,

@@ -9,10 +9,10 @@ from typing import Any
 from weakref import ref
 
 from plait import _core, _ops
-from plait._kept import collect, keep
+from plait._autograd.saved_tensors import Packed, stack
+from plait._engine.callbacks import collect, keep
+from plait._engine.runtime import address, check, own
 from plait._modes import is_grad_enabled, no_grad
-from plait._runtime import address, check, own
-from plait._saved import Packed, stack
 from plait._tensor import Tensor
 
 

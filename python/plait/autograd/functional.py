@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plait import _ops
-from plait._autograd import grad
+from plait._autograd.backward import grad
 from plait._errors import MissingFeatureError
 from plait._modes import enable_grad
 from plait._tensor import Tensor

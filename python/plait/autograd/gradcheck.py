@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from plait._arrays import tensor, to_numpy
-from plait._autograd import grad
+from plait._autograd.backward import grad
 from plait._modes import enable_grad, no_grad
 from plait._tensor import Tensor
+from plait._tensors.arrays import tensor, to_numpy
 
 
 class GradcheckError(RuntimeError):

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from plait import _core
-from plait._autograd import passes
+from plait._autograd.backward import passes
+from plait._autograd.hooks import RemovableHandle
+from plait._autograd.node import GradientEdge, Node, node_of
+from plait._autograd.saved_tensors import saved_tensors_hooks, stack
 from plait._device import device
+from plait._engine.missing_names import absent as _absent
 from plait._errors import MissingFeatureError
-from plait._hooks import RemovableHandle
-from plait._missing import absent as _absent
-from plait._node import GradientEdge, Node, node_of
-from plait._saved import saved_tensors_hooks, stack
 from plait._tensor import Tensor
 
 

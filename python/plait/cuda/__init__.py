@@ -11,12 +11,12 @@ from plait._device import device as _device
 from plait._device import device_count as _count
 from plait._device import open_device as _open_device
 from plait._device import synchronize as _synchronize
-from plait._entered import enter, leave
+from plait._engine.context_stack import enter, leave
+from plait._engine.missing_names import absent as _absent
+from plait._engine.rank import here as _here
 from plait._errors import OutOfMemoryError
-from plait._functions.machine import memory_stats as _memory_stats
-from plait._functions.machine import reset_peak_memory_stats as _reset_peak_memory_stats
-from plait._missing import absent as _absent
-from plait._rank import here as _here
+from plait._functions.config import memory_stats as _memory_stats
+from plait._functions.config import reset_peak_memory_stats as _reset_peak_memory_stats
 from plait.cuda.random import (
     get_rng_state,
     get_rng_state_all,
@@ -225,7 +225,7 @@ def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
 
 def __getattr__(name: str) -> Any:
     if name.endswith("Tensor"):
-        from plait._legacy import GPU_TYPES
+        from plait._tensors.legacy_types import GPU_TYPES
 
         if name in GPU_TYPES:
             return GPU_TYPES[name]

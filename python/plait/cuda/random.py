@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from plait import _core, _random
 from plait._device import DeviceLike, device, device_count
-from plait._runtime import check
+from plait._engine.runtime import check
 
 __all__ = [
     "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all",

@@ -9,7 +9,7 @@ from typing import Any
 from plait import _core
 from plait._device import DeviceLike, open_device, synchronize
 from plait._device import device as _device
-from plait._runtime import SLICE, Owner, check
+from plait._engine.runtime import SLICE, Owner, check
 
 __all__ = ["Event", "Stream", "current_stream", "default_stream", "set_stream", "stream"]
 

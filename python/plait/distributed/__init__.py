@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
+from plait._engine.missing_names import absent as _absent
 from plait._errors import DistributedError as DistBackendError
 from plait._errors import DistributedError as DistError
-from plait._missing import absent as _absent
 from plait.distributed._bucket import GradBucket
 from plait.distributed._collectives import (
     all_gather,
@@ -65,8 +65,8 @@ from plait.distributed._objects import (
     send_object_list,
 )
 from plait.distributed._peers import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from plait.distributed._single_thread import all_reduce_sync
 from plait.distributed._spawn import spawn
-from plait.distributed._together import all_reduce_sync
 from plait.distributed._work import ReduceOp, Work
 from plait.distributed.device_mesh import DeviceMesh, init_device_mesh
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import _core
-from plait._runtime import address, check, own
+from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, serving
 from plait.distributed._work import Future

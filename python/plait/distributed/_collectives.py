@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from plait import _core
-from plait._runtime import address, check
+from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, get_group_rank, is_outside, named, nanoseconds, require
 from plait.distributed._work import ReduceOp, Work, arrive

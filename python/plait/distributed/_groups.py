@@ -12,8 +12,8 @@ from typing import Any
 
 from plait import _core
 from plait._device import set_default_device
-from plait._rank import here, place, running
-from plait._runtime import address, check
+from plait._engine.rank import here, place, running
+from plait._engine.runtime import address, check
 
 
 class ProcessGroup(_core.ObjectOwner):

@@ -12,10 +12,10 @@ from array import array
 from typing import Any
 
 from plait import _core
-from plait._arrays import tensor
 from plait._dtype import int64, uint8
+from plait._engine.runtime import address, check
 from plait._ops import empty
-from plait._runtime import address, check
+from plait._tensors.arrays import tensor
 from plait.distributed._collectives import root_of
 from plait.distributed._groups import ProcessGroup, get_global_rank, is_outside, named, require
 from plait.distributed._peers import irecv, isend

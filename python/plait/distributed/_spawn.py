@@ -13,9 +13,9 @@ from typing import Any
 from plait import _core
 from plait._device import device as Device
 from plait._device import device_of, open_device
+from plait._engine.rank import Rank, place, running
+from plait._engine.runtime import address, check
 from plait._errors import DistributedError
-from plait._rank import Rank, place, running
-from plait._runtime import address, check
 from plait.distributed._groups import nanoseconds
 from plait.distributed._threads import RankThread, pass_ranks_on
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from plait import _core
-from plait._rank import Rank, place
+from plait._engine.rank import Rank, place
 
 
 class RankThread(threading.Thread):

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from plait import _core
+from plait._engine.rank import here
+from plait._engine.runtime import SLICE, check
 from plait._errors import DistributedError
-from plait._rank import here
-from plait._runtime import SLICE, check
 from plait.distributed._groups import nanoseconds
 
 

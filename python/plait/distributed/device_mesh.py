@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from plait import _core
-from plait._arrays import tensor as make_tensor
 from plait._device import device
 from plait._dtype import int32
-from plait._rank import here
-from plait._runtime import address, check
+from plait._engine.rank import here
+from plait._engine.runtime import address, check
 from plait._tensor import Tensor
+from plait._tensors.arrays import tensor as make_tensor
 from plait.distributed._groups import ProcessGroup, get_rank, init_process_group, require
 
 __all__ = ["DeviceMesh", "init_device_mesh"]

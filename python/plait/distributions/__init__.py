@@ -7,7 +7,7 @@ need samplers that the engine lacks.
 
 from typing import Any as _Any
 
-from plait._missing import absent as _absent
+from plait._engine.missing_names import absent as _absent
 from plait.distributions import transforms as transforms
 from plait.distributions._continuous import Exponential as Exponential
 from plait.distributions._continuous import Laplace as Laplace

@@ -1,6 +1,6 @@
 """Neural networks: modules, parameters, and the functions that they are made of."""
 
-from plait._missing import absent as _absent
+from plait._engine.missing_names import absent as _absent
 from plait.nn import functional as functional
 from plait.nn import init as init
 from plait.nn import utils as utils

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from plait import _ops
-from plait._arrays import tensor
 from plait._dtype import float32, float64, int64
 from plait._tensor import Tensor
+from plait._tensors.arrays import tensor
 
 
 class _Packed(NamedTuple):

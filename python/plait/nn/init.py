@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait import _ops
-from plait._missing import absent as _absent
+from plait._engine.missing_names import absent as _absent
+from plait._engine.warnings import warn
 from plait._modes import no_grad
-from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._random import Generator

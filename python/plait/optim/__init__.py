@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from plait._engine.missing_names import absent as _absent
 from plait._errors import MissingFeatureError
-from plait._missing import absent as _absent
 from plait.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from plait.optim.adaptive import ASGD, Adadelta, Adagrad, RMSprop, Rprop
 from plait.optim.factored import Adafactor, Muon

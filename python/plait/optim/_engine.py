@@ -8,11 +8,11 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, ClassVar
 
 from plait import _core
-from plait._arrays import as_tensor, tensor
 from plait._dtype import float64
+from plait._engine.runtime import Owner, address, call, check, own
 from plait._modes import no_grad
-from plait._runtime import Owner, address, call, check, own
 from plait._tensor import Tensor
+from plait._tensors.arrays import as_tensor, tensor
 from plait.optim.optimizer import Closure, Optimizer, evaluate
 
 

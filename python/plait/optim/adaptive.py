@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait._arrays import tensor
 from plait._tensor import Tensor
+from plait._tensors.arrays import tensor
 from plait.optim._engine import EngineOptimizer, pairs
 from plait.optim.optimizer import ParamsT
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from plait import _core
-from plait._arrays import as_tensor, tensor
+from plait._engine.runtime import check
 from plait._modes import enable_grad
-from plait._runtime import check
 from plait._tensor import Tensor
+from plait._tensors.arrays import as_tensor, tensor
 from plait.optim._engine import EngineOptimizer
 from plait.optim.optimizer import Closure, ParamsT
 

@@ -10,9 +10,9 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from plait import _core
-from plait._hooks import RemovableHandle
+from plait._autograd.hooks import RemovableHandle
+from plait._engine.runtime import address, check, handles
 from plait._modes import enable_grad
-from plait._runtime import address, check, handles
 from plait._tensor import Tensor
 
 ParamsT: TypeAlias = Iterable[Any]

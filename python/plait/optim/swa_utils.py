@@ -9,10 +9,10 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from plait import _core
-from plait._arrays import tensor
+from plait._engine.runtime import address, check
 from plait._modes import no_grad
-from plait._runtime import address, check
 from plait._tensor import Tensor
+from plait._tensors.arrays import tensor
 from plait.nn import Module
 from plait.optim.lr_scheduler import LRScheduler
 from plait.optim.optimizer import Optimizer

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from plait._missing import absent as _absent
+from plait._engine.missing_names import absent as _absent
 
 
 def __getattr__(name: str) -> Any:

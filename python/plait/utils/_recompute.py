@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from plait import _core
-from plait._autograd import passes
+from plait._autograd.backward import passes
+from plait._autograd.saved_tensors import saved_tensors_hooks
+from plait._engine.param_swap import places, swapped
 from plait._errors import CheckpointError
 from plait._modes import autocast_of, enable_grad, no_grad
 from plait._random import get_rng_state, set_rng_state
-from plait._saved import saved_tensors_hooks
-from plait._swapped import places, swapped
 from plait._tensor import Tensor
 from plait.autograd.function import FunctionCtx, saved_by
 

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from plait import _autograd, _core
+from plait import _core
+from plait._autograd import backward as _autograd
+from plait._engine.warnings import warn
 from plait._modes import autocast_of, enable_grad, is_grad_enabled
 from plait._tensor import Tensor
-from plait._warnings import warn
 from plait.autograd.function import Function
 from plait.utils._recompute import CHECKS, CheckpointError, Frame, RandomState
 

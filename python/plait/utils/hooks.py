@@ -1,5 +1,5 @@
 """What hooks are removed by."""
 
-from plait._hooks import RemovableHandle
+from plait._autograd.hooks import RemovableHandle
 
 __all__ = ["RemovableHandle"]

@@ -7,7 +7,7 @@ from array import array
 from typing import Any
 
 from plait import _core, _ops
-from plait._runtime import address, check
+from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import is_initialized, require
 from plait.distributed._placement import placement_of

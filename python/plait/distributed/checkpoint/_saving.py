@@ -10,9 +10,9 @@ import traceback
 from concurrent.futures import Future
 
 from plait import _core
+from plait._engine.rank import here
+from plait._engine.runtime import SLICE
 from plait._errors import checkpoint_error, error_from
-from plait._rank import here
-from plait._runtime import SLICE
 
 
 class Saving(Future[None]):

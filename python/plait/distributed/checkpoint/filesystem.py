@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import plait
 from plait import _core
+from plait._engine.runtime import address, check
 from plait._errors import CheckpointError, checkpoint_errors
 from plait._layout import Size
-from plait._runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, require
 from plait.distributed.checkpoint._moving import pieces_of

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 from plait import _core
 from plait._device import get_default_device, open_device
 from plait._dtype import dtype
-from plait._runtime import address, check, own
+from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce, reduce_scatter_tensor
 from plait.distributed._groups import ProcessGroup

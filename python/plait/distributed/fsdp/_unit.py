@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from plait import _core, _ops
+from plait._autograd.hooks import RemovableHandle
 from plait._device import device as Device
+from plait._engine.callbacks import keep
+from plait._engine.runtime import Owner, address, check, own
 from plait._functions._common import forget_layout
-from plait._hooks import RemovableHandle
-from plait._kept import keep
 from plait._layout import Size
 from plait._modes import no_grad
-from plait._runtime import Owner, address, check, own
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, serving
 from plait.distributed._placement import Placement

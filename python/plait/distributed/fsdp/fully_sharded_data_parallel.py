@@ -8,8 +8,8 @@ from typing import Any
 
 from plait import _core
 from plait._device import device, open_device
+from plait._engine.runtime import check
 from plait._modes import no_grad
-from plait._runtime import check
 from plait._tensor import Tensor
 from plait.distributed._collectives import broadcast
 from plait.distributed._groups import ProcessGroup

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import _core, _ops
-from plait._runtime import address, check
+from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed.pipelining._values import pack
 

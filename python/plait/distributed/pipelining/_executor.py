@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from plait import _core
-from plait._autograd import PartOfPass
+from plait._autograd.backward import PartOfPass
 from plait._device import open_device
-from plait._kept import collect
-from plait._runtime import Owner, address, call, check, own
+from plait._engine.callbacks import collect
+from plait._engine.runtime import Owner, address, call, check, own
 from plait._tensor import Tensor
 from plait.distributed.pipelining._schedule import Schedule, Timeline
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from plait import _core
+from plait._engine.runtime import address, check, wait_value
 from plait._modes import no_grad
-from plait._runtime import address, check, wait_value
 from plait._tensor import Tensor
 from plait.distributed.pipelining._values import pack
 from plait.nn.modules.container import Sequential

@@ -6,9 +6,9 @@ from typing import Any
 
 from plait import _core
 from plait._device import get_default_device
-from plait._entered import enter, leave
+from plait._engine.context_stack import enter, leave
+from plait._engine.runtime import check
 from plait._random import default_generator
-from plait._runtime import check
 
 
 class Fork(_core.ObjectOwner):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from plait import _core
-from plait._runtime import address, check
+from plait._engine.runtime import address, check
 
 KINDS = ("F", "B", "I", "W")
 

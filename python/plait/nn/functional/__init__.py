@@ -1,6 +1,6 @@
 """The functions that layers are made of."""
 
-from plait._missing import absent as _absent
+from plait._engine.missing_names import absent as _absent
 from plait.nn.functional.activation import (
     celu,
     celu_,

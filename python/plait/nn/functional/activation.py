@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._engine.warnings import warn
 from plait._functions._checked import checked
 from plait._functions._common import with_out
-from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType

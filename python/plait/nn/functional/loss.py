@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._engine.runtime import TensorBase
+from plait._engine.warnings import warn
 from plait._functions._checked import checked
-from plait._runtime import TensorBase
-from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._engine.runtime import sized
+from plait._engine.warnings import warn
 from plait._functions._checked import checked
-from plait._runtime import sized
-from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plait._engine.warnings import warn
 from plait._modes import is_grad_enabled
 from plait._tensor import Tensor
-from plait._warnings import warn
 from plait.autograd.function import Function
 
 Hook = Callable[..., Any]

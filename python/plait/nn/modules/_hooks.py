@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from plait._hooks import RemovableHandle
+from plait._autograd.hooks import RemovableHandle
 from plait.nn.modules._backward import BackwardWatch, watch_last
 
 Hook = Callable[..., Any]

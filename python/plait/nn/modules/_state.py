@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from plait import _ops
-from plait._hooks import RemovableHandle
+from plait._autograd.hooks import RemovableHandle
 from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.nn.modules._tree import TreeMethods

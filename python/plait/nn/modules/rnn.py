@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from plait import _ops
+from plait._engine.warnings import warn
 from plait._tensor import Tensor
-from plait._warnings import warn
 from plait.nn import init
 from plait.nn._packed import PackedSequence
 from plait.nn.modules._recurrent import run_gru, run_lstm, run_rnn

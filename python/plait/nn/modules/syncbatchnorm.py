@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _core
-from plait._runtime import call, own
+from plait._engine.runtime import call, own
 from plait._tensor import Tensor
 from plait.nn.modules.batchnorm import _BatchNorm
 from plait.nn.modules.module import Module

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from plait._device import device
-from plait._pytree import tree_map
+from plait._engine.pytree import tree_map
 from plait._tensor import Tensor
 
 

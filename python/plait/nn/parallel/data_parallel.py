@@ -9,9 +9,9 @@ from typing import Any
 from plait import _core
 from plait._device import device as Device
 from plait._device import device_count, open_device
+from plait._engine.pytree import flatten
+from plait._engine.runtime import address, check, own, wait_devices
 from plait._modes import no_grad
-from plait._pytree import flatten
-from plait._runtime import address, check, own, wait_devices
 from plait._tensor import Tensor
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import tensors_in

@@ -11,10 +11,10 @@ from typing import Any
 from plait import _core
 from plait._device import device as Device
 from plait._dtype import dtype, dtype_number
-from plait._kept import keep, kept
+from plait._engine.callbacks import keep, kept
+from plait._engine.pytree import tree_map
+from plait._engine.runtime import Owner, address, check, is_tensor, own
 from plait._modes import is_grad_enabled
-from plait._pytree import tree_map
-from plait._runtime import Owner, address, check, is_tensor, own
 from plait.distributed._bucket import GradBucket, reducing
 from plait.distributed._groups import ProcessGroup, require
 from plait.distributed._work import tell_at_end

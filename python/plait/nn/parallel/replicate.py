@@ -8,8 +8,8 @@ from typing import Any
 
 from plait import _core
 from plait._device import open_device
+from plait._engine.runtime import address, check, own
 from plait._modes import no_grad
-from plait._runtime import address, check, own
 from plait._tensor import Tensor
 from plait.nn.modules.module import Module
 

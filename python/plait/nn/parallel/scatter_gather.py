@@ -8,8 +8,8 @@ from typing import Any
 
 from plait import _core
 from plait._device import open_device
-from plait._pytree import flatten
-from plait._runtime import address, check, own
+from plait._engine.pytree import flatten
+from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
 from plait.nn.parallel._inputs import join
 

@@ -1,6 +1,6 @@
 """Tools for training and for changing modules."""
 
-from plait._missing import absent as _absent
+from plait._engine.missing_names import absent as _absent
 from plait.nn.utils import parametrizations, parametrize, rnn, stateless
 from plait.nn.utils.clip_grad import (
     clip_grad_norm,

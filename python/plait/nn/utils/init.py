@@ -6,7 +6,7 @@ from typing import Any
 
 from plait import _core
 from plait._device import DeviceLike, open_device
-from plait._runtime import check, own
+from plait._engine.runtime import check, own
 from plait._tensor import Tensor
 from plait.nn.modules.module import Module
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from plait._swapped import Place, swapped
+from plait._engine.param_swap import Place, swapped
 from plait._tensor import Tensor
 from plait.nn.modules.module import Module
 

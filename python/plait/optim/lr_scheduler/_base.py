@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from plait import _core
-from plait._runtime import address, check
-from plait._warnings import warn
+from plait._engine.runtime import address, check
+from plait._engine.warnings import warn
 from plait.optim.optimizer import Optimizer
 
 BEGIN, STEP, CLOSED = 0, 1, 2

@@ -7,7 +7,7 @@ from array import array
 from typing import Any
 
 from plait import _core
-from plait._runtime import address, check
+from plait._engine.runtime import address, check
 from plait.optim.lr_scheduler._base import LRScheduler
 from plait.optim.optimizer import Optimizer
 

@@ -1,6 +1,6 @@
 """Datasets, samplers and loaders. Names and arguments are PyTorch's; workers are threads."""
 
-from plait._missing import absent as _absent
+from plait._engine.missing_names import absent as _absent
 from plait.utils.data import _utils as _utils
 from plait.utils.data import distributed as distributed
 from plait.utils.data._collate import default_collate, default_convert

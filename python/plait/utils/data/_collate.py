@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from plait import _ops
-from plait._arrays import as_tensor, tensor
 from plait._dtype import float64
 from plait._tensor import Tensor
+from plait._tensors.arrays import as_tensor, tensor
 
 
 def default_convert(data: Any) -> Any:

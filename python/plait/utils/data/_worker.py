@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait import _core
-from plait._rank import Rank, place
+from plait._engine.rank import Rank, place
 from plait.utils.data.dataset import IterableDataset
 
 Fetch = Callable[[Any, Iterator[Any] | None, Any], Any]

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from plait._arrays import tensor
 from plait._random import Generator
+from plait._tensors.arrays import tensor
 from plait.utils.data._collate import CollateFn, default_collate, default_convert
 from plait.utils.data._worker import End, Worker, WorkerInfo
 from plait.utils.data.dataset import Dataset, IterableDataset, TensorDataset

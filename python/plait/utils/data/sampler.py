@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
 from plait import _ops
-from plait._arrays import as_tensor
 from plait._dtype import float64, int64
 from plait._random import Generator
 from plait._tensor import Tensor
+from plait._tensors.arrays import as_tensor
 
 T_co = TypeVar("T_co", covariant=True)
 

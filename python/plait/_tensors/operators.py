@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core, _ops
-from plait._arrays import tensor
+from plait._engine.runtime import TensorBase, number, own, settle
 from plait._functions._common import operand
-from plait._runtime import TensorBase, number, own, settle
+from plait._tensors.arrays import tensor
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

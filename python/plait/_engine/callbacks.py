@@ -12,7 +12,7 @@ from typing import Any
 from weakref import ref
 
 from plait import _core
-from plait._runtime import address
+from plait._engine.runtime import address
 
 _shared: dict[int, Any] = {}
 _next_key = iter(range(1, 1 << 62))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
-from plait._runtime import check
+from plait._engine.runtime import check
 
 if TYPE_CHECKING:
     from plait._device import device as Device

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 
 from plait import _core
-from plait._runtime import address, check
+from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._work import ReduceOp
 

@@ -8,10 +8,10 @@ from typing import Any
 from plait import _core
 from plait._device import DeviceLike, device, open_device
 from plait._dtype import dtype, set_default_dtype
+from plait._engine.runtime import address, check, is_tensor
+from plait._engine.warnings import warn
 from plait._functions._checked import checked
 from plait._functions.conversion import OLD_NAMES
-from plait._runtime import address, check, is_tensor
-from plait._warnings import warn
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "compile", "get_deterministic_debug_mode", "get_device_module",

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 # What the names of the package's files begin with.
-PACKAGE = str(Path(__file__).parent) + os.sep
+PACKAGE = str(Path(__file__).parent.parent) + os.sep
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

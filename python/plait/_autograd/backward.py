@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
-from plait._kept import collect, kept
-from plait._node import GradientEdge, after
-from plait._runtime import address, call, check, is_tensor, own
-from plait._saved import unpack
+from plait._autograd.node import GradientEdge, after
+from plait._autograd.saved_tensors import unpack
+from plait._engine.callbacks import collect, kept
+from plait._engine.runtime import address, call, check, is_tensor, own
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

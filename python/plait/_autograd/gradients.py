@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from plait import _core
-from plait._autograd import backward
+from plait._autograd.backward import backward
+from plait._autograd.hooks import RemovableHandle, register_hook, register_post_accumulate_grad_hook
+from plait._autograd.node import node_of
+from plait._engine.runtime import check, is_tensor, own
+from plait._engine.warnings import warn
 from plait._functions._common import adopt
-from plait._hooks import RemovableHandle, register_hook, register_post_accumulate_grad_hook
-from plait._node import node_of
-from plait._runtime import check, is_tensor, own
-from plait._warnings import warn
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

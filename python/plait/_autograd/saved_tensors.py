@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait import _core
-from plait._kept import keep
+from plait._engine.callbacks import keep
+from plait._engine.runtime import check, is_tensor, own, set_packer
 from plait._modes import no_grad
-from plait._runtime import check, is_tensor, own, set_packer
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from plait import _ops
-from plait._arrays import tensor
 from plait._dtype import dtype as DType
+from plait._engine.runtime import is_tensor
 from plait._functions.conversion import OLD_NAMES
-from plait._runtime import is_tensor
+from plait._tensors.arrays import tensor
 
 
 class _TensorType(type):

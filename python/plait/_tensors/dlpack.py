@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, open_device
-from plait._kept import collect, keep
-from plait._runtime import Owner, address, call, check, own, wait_value
+from plait._engine.callbacks import collect, keep
+from plait._engine.runtime import Owner, address, call, check, own, wait_value
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

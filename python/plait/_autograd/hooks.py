@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from plait import _core
-from plait._kept import collect, keep_with
-from plait._runtime import call, check
+from plait._engine.callbacks import collect, keep_with
+from plait._engine.runtime import call, check
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

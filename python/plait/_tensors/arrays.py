@@ -10,10 +10,10 @@ import numpy as np
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, open_device
-from plait._dlpack import from_dlpack
-from plait._kept import collect, keep
-from plait._runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
-from plait._warnings import warn
+from plait._engine.callbacks import collect, keep
+from plait._engine.runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
+from plait._engine.warnings import warn
+from plait._tensors.dlpack import from_dlpack
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

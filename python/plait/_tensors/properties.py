@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import device, device_of
+from plait._engine.runtime import MAX_DIMS, address, check
 from plait._layout import (
     Layout,
     MemoryFormat,
@@ -17,7 +18,6 @@ from plait._layout import (
     contiguous_format,
     strided,
 )
-from plait._runtime import MAX_DIMS, address, check
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

@@ -14,10 +14,10 @@ import numpy as np
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import device
+from plait._engine.runtime import MAX_DIMS, check, own
 from plait._errors import CheckpointError
 from plait._layout import Size
 from plait._modes import no_grad
-from plait._runtime import MAX_DIMS, check, own
 from plait._tensor import Tensor
 
 

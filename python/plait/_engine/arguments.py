@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from plait._runtime import TensorBase, sized
-from plait._warnings import PACKAGE
+from plait._engine.runtime import TensorBase, sized
+from plait._engine.warnings import PACKAGE
 
 _OURS = (PACKAGE, str(Path(np.__file__).parent) + os.sep)
 _RAISE = dis.opmap["RAISE_VARARGS"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from plait import _dtype as dt
 from plait import _ops
-from plait._arrays import to_numpy
+from plait._tensors.arrays import to_numpy
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

@@ -16,12 +16,12 @@ import numpy as np
 from plait import _core
 from plait import _dtype as dt
 from plait._device import DeviceLike, device, open_device
+from plait._engine.runtime import address, call, own
 from plait._errors import CheckpointError
 from plait._modes import no_grad
-from plait._pickling import Loaded, TensorError, shown
-from plait._runtime import address, call, own
+from plait._serialization.pickling import Loaded, TensorError, shown
+from plait._serialization.unpickling import DataUnpickler, load_objects
 from plait._tensor import Tensor
-from plait._unpickling import DataUnpickler, load_objects
 
 MapLocation: TypeAlias = DeviceLike | dict[str, str] | Callable[[Tensor, str], Tensor | None] | None
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from plait import _core
-from plait._hooks import EngineHook, RemovableHandle
-from plait._kept import collect, keep, kept
-from plait._runtime import address, check, own
+from plait._autograd.hooks import EngineHook, RemovableHandle
+from plait._engine.callbacks import collect, keep, kept
+from plait._engine.runtime import address, check, own
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from plait._errors import CheckpointError
-from plait._pickling import ALLOWED, Allowed, _numpy_data, checked_key, pairs, shown, value_of
+from plait._serialization.pickling import ALLOWED, Allowed, _numpy_data, checked_key, pairs, shown, value_of
 
 _MARK = object()
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core
-from plait._arrays import tensor
+from plait._engine.runtime import TensorBase, address, call, number, own, wait_value
 from plait._errors import IndexKindError
-from plait._runtime import TensorBase, address, call, number, own, wait_value
+from plait._tensors.arrays import tensor
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor

@@ -1,0 +1,1 @@
+"""Gradients: backward passes, nodes of the graph, hooks, saved values."""

@@ -1,0 +1,1 @@
+"""What lies below tensors: calls of the compiled module, their errors and arguments, callbacks, ranks."""

@@ -1,0 +1,1 @@
+"""Files: archives and pickles as PyTorch writes them."""

@@ -1,0 +1,1 @@
+"""What tensors are made of: values from and to other libraries, storages, indices, operators, text."""
