@@ -75,6 +75,8 @@ def _compare(theirs: Any, cls: Any, case: Any, dtype: torch.dtype, training: boo
     reference = theirs(*a_args, **a_kwargs).to(dtype).train(training)  # running statistics as they were
     try:
         module = cls(*b_args, **b_kwargs).to(Converter().both(dtype)[1]).train(training)
+        if theirs.__name__.startswith("Lazy"):  # there is no state before the first input has been seen
+            reference(*a_in, **a_named), module(*b_in, **b_named)
         names = [n for n, _ in reference.state_dict().items()]
         if names != [n for n, _ in module.state_dict().items()]:
             report.found("state_dict", f"{[n for n, _ in module.state_dict().items()]}, PyTorch {names}")
