@@ -140,17 +140,18 @@ func (l *Borrowed) Err() error { return l.operand.failed() }
 // Fail marks the contents as undefined because of err.
 func (l *Borrowed) Fail(err error) {
 	if s := l.operand.storage; s != nil {
-		s.fail(l.operand.epoch, err)
+		s.fail(l.operand.epoch, err, false)
 	}
 }
 
-// Restore takes back [Borrowed.Fail] with the same error, of work that left the contents as they were.
+// Restore takes back [Borrowed.Fail] with the same error, of work that left the contents as they were, unless a change of them that
+// was launched since has been left out.
 func (l *Borrowed) Restore(err error) {
 	s := l.operand.storage
 	if s == nil {
 		return
 	}
-	if f := s.failure.Load(); f != nil && f.epoch == l.operand.epoch && f.err == err {
+	if f := s.failure.Load(); f != nil && f.epoch == l.operand.epoch && f.err == err && !f.skipped {
 		s.failure.CompareAndSwap(f, nil)
 	}
 }

@@ -96,8 +96,9 @@ type Call struct {
 	// Work estimates the cost, in elements read and written; streams run small idle work on the caller's thread.
 	Work int
 	// InPlace marks a call whose outputs hold values that it changes: it runs only if all of them, and all inputs, are
-	// sound, and otherwise leaves them as they were.
-	InPlace bool
+	// sound. Overwrites is set besides where the values that they hold do not matter, so that a failed output is sound again if
+	// all of its storage is written.
+	InPlace, Overwrites bool
 	// Fn replaces the kernel for work done by a Go function. If HostOnly is set it uses no memory of the device: a GPU need not be
 	// done with what came before.
 	Fn       func() error
@@ -130,7 +131,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Fn, c.HostOnly, c.Mark, c.Placed = 0, false, nil, false, nil, nil
+	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Placed = 0, false, false, nil, false, nil, nil
 	c.err, c.shared, c.abroad = nil, false, false
 }
 
@@ -343,24 +344,38 @@ func (c *Call) CheckInputs() error {
 			return err
 		}
 	}
-	if c.InPlace {
-		for i := range c.Outs {
-			if err := c.Outs[i].failed(); err != nil {
-				return err
-			}
+	if !c.InPlace {
+		return nil
+	}
+	for i := range c.Outs {
+		o := &c.Outs[i]
+		err := o.failed()
+		if err == nil {
+			continue
 		}
+		if !c.Overwrites || !o.Contiguous() || o.Numel()*o.DType.Size() != o.storage.Size() {
+			return err
+		}
+		o.storage.failure.Store(nil)
 	}
 	return nil
 }
 
-// Fail marks the call's outputs as failed, unless it is in place and has left them as they were.
+// Fail marks the outputs of a call that has failed, unless it is in place and has left them as they were.
 func (c *Call) Fail(err error) {
-	if c.InPlace {
-		return
+	if !c.InPlace {
+		c.fail(err, false)
 	}
+}
+
+// Skip marks the outputs of a call that does not run because [Call.CheckInputs] says err. So it does where the call is in
+// place: the program takes them for changed, and whoever reads them is to be told.
+func (c *Call) Skip(err error) { c.fail(err, c.InPlace) }
+
+func (c *Call) fail(err error, skipped bool) {
 	for i := range c.Outs {
 		if o := &c.Outs[i]; o.storage != nil {
-			o.storage.fail(o.epoch, err)
+			o.storage.fail(o.epoch, err, skipped)
 		}
 	}
 }

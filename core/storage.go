@@ -28,8 +28,9 @@ type Storage struct {
 }
 
 type failure struct {
-	epoch uint32
-	err   error
+	epoch   uint32
+	err     error
+	skipped bool // a change of the contents was left out
 }
 
 type foreignUse struct {
@@ -295,8 +296,8 @@ func (s *Storage) use(by Stream, write bool, waits []Event) []Event {
 	return waits
 }
 
-func (s *Storage) fail(epoch uint32, err error) {
-	s.failure.Store(&failure{epoch, err})
+func (s *Storage) fail(epoch uint32, err error, skipped bool) {
+	s.failure.Store(&failure{epoch, err, skipped})
 }
 
 func (s *Storage) failedAt(epoch uint32) error {

@@ -182,14 +182,14 @@ func (s *stream) record(r *encoder, slot *slot) {
 
 // perform puts the commands of a call on the batch.
 func (s *stream) perform(r *encoder, c *core.Call) {
-	err := c.CheckInputs()
-	if err == nil {
-		if err = s.execute(r, c); err != nil {
-			s.fail(err)
+	if err := c.CheckInputs(); err != nil {
+		c.Skip(err)
+		if c.InPlace {
+			s.fail(err) // it may have been read before
 		}
-	}
-	if err != nil {
+	} else if err = s.execute(r, c); err != nil {
 		c.Fail(err)
+		s.fail(err)
 	}
 	r.Release(0)
 }

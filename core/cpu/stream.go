@@ -219,23 +219,26 @@ func (s *stream) await() bool {
 	return true
 }
 
-// run runs one call: unless an input failed, its kernel. A failure goes to its outputs and is the stream's error.
+// run runs one call: unless an input failed, its kernel. A failure goes to its outputs and is the stream's error, again where a change in
+// place is left out because of an earlier one.
 func (s *stream) run(ctx *kernel.Context, c *core.Call) {
 	profile := core.ActiveProfile()
 	var start time.Duration
 	if profile != nil {
 		start = profile.Now()
 	}
-	err := c.CheckInputs()
-	if err == nil {
+	if err := c.CheckInputs(); err != nil {
+		c.Skip(err)
+		if c.InPlace {
+			s.fail(err) // it may have been read before
+		}
+	} else {
 		err = execute(ctx, c)
 		ctx.Done()
 		if err != nil {
+			c.Fail(err)
 			s.fail(err)
 		}
-	}
-	if err != nil {
-		c.Fail(err)
 	}
 	if profile != nil {
 		profile.Record(s, c, start)

@@ -134,20 +134,27 @@ func TestExecutionErrorsTravel(t *testing.T) {
 		y := failing(x)
 		z := op.Add(y, x)
 		target := op.Ones(n)
-		op.AddInPlace(target, y) // must leave target as it was
+		op.AddInPlace(target, y) // is left out
 		fine := op.Add(x, x)
 		require.ErrorIs(t, z.Wait(), boom)
 		require.ErrorIs(t, y.Wait(), boom)
-		v, err := core.Values[float32](target)
-		require.NoError(t, err)
-		require.Equal(t, float32(1), v[n-1])
-		v, err = core.Values[float32](fine)
+		require.ErrorIs(t, target.Wait(), boom, "it is not what the program takes it for")
+		v, err := core.Values[float32](fine)
 		require.NoError(t, err)
 		require.Equal(t, float32(2), v[n-1])
 
 		failing(x)
 		require.ErrorIs(t, fine.Wait(), boom, "the first unread error surfaces at the next read")
 		require.NoError(t, fine.Wait())
+
+		op.AddInPlace(fine, y)
+		require.ErrorIs(t, x.Storage().Stream().Synchronize(), boom, "a change that is left out is news, though its cause was read")
+		op.FillInPlace(op.Narrow(target, 0, 0, n/2), core.Num(3))
+		require.ErrorIs(t, target.Wait(), boom, "a part is sound, the rest is not")
+		op.AddInPlace(op.FillInPlace(target, core.Num(3)), x)
+		v, err = core.Values[float32](target)
+		require.NoError(t, err, "all is overwritten")
+		require.Equal(t, float32(4), v[n-1])
 	}
 }
 

@@ -152,7 +152,7 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		defer from.Release()
 	}
 	c := a.call(copyKernel).Out(t).In(from)
-	c.InPlace = true
+	c.InPlace, c.Overwrites = true, true
 	a.launch(c)
 	a.changed(t)
 	if a.grad && t.DType().IsFloat() {

@@ -84,7 +84,7 @@ func BernoulliInPlace(t, p *core.Tensor, o RandomOptions) *core.Tensor {
 	return a.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := a.reserve(o.Generator, dst, 1)
 		c := a.call(bernoulliKernel).Out(dst).In(p).Int(seed, offset)
-		c.InPlace = true
+		c.InPlace, c.Overwrites = true, true
 		a.launchRandom(c, 4)
 	})
 }
@@ -99,7 +99,7 @@ func RandomInPlace(t *core.Tensor, low, high int, o RandomOptions) *core.Tensor 
 	return a.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := a.reserve(o.Generator, dst, 2)
 		c := a.call(randomIntegersKernel).Out(dst).Int(seed, offset, int64(low), int64(high-low))
-		c.InPlace = true
+		c.InPlace, c.Overwrites = true, true
 		a.launchRandom(c, 4)
 	})
 }
@@ -130,7 +130,7 @@ func (a *application) fillRandom(t *core.Tensor, o RandomOptions, distribution i
 	return a.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := a.reserve(o.Generator, dst, wordsOf(dst.DType()))
 		c := a.call(randomKernel).Out(dst).Int(distribution, seed, offset).Float(parameters...)
-		c.InPlace = true
+		c.InPlace, c.Overwrites = true, true
 		a.launchRandom(c, 4)
 	})
 }
@@ -151,7 +151,7 @@ func (a *application) overwriteRandom(t *core.Tensor, draw func(dst *core.Tensor
 		}
 		draw(dst)
 		c := a.call(copyKernel).Out(t).In(dst)
-		c.InPlace = true
+		c.InPlace, c.Overwrites = true, true
 		a.launch(c)
 	}
 	a.changed(t)

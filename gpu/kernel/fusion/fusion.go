@@ -309,7 +309,7 @@ func (f *Fusion) site(o *core.Operand) int {
 
 // copyCallTo makes to a copy of c that its stream does not use again.
 func copyCallTo(to, c *core.Call) {
-	to.Kernel, to.Op, to.InPlace = c.Kernel, c.Op, c.InPlace
+	to.Kernel, to.Op, to.InPlace, to.Overwrites = c.Kernel, c.Op, c.InPlace, c.Overwrites
 	to.Outs, to.Ins = append(to.Outs[:0], c.Outs...), append(to.Ins[:0], c.Ins...)
 	to.Ints, to.Floats = append(to.Ints[:0], c.Ints...), append(to.Floats[:0], c.Floats...)
 }
