@@ -62,7 +62,7 @@ class _Global:
         self.text = f"c{module}\n{name}\n".encode()
 
     def __call__(self) -> None:
-        """Makes it something that an object may be said to be made by."""
+        """Does nothing: pickle wants what makes an object to be callable."""
 
 
 class _Storage:

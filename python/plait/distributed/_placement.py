@@ -15,7 +15,7 @@ class Placement(NamedTuple):
 
 
 def place(tensor: Any, placement: Placement | None) -> Any:
-    """Says where a tensor belongs, unless it knows, and returns it; None stands for a tensor that is whole."""
+    """Records the placement of a tensor that has none, and returns the tensor; None stands for one that is whole."""
     if placement is not None and placement_of(tensor) is None:
         setattr(tensor, _NAME, placement)
     return tensor
@@ -26,7 +26,7 @@ def placement_of(tensor: Any) -> Placement | None:
     return getattr(tensor, _NAME, None)
 
 
-def settle(tensor: Any) -> None:
+def reshard(tensor: Any) -> None:
     """Makes a parameter of FSDP that is gathered, such as after a forward pass, the rank's part again."""
     if placement_of(tensor) is not None and hasattr(tensor, "reshard"):
         tensor.reshard()
@@ -46,7 +46,7 @@ def local(tensor: Any, model: Any) -> Any:
     Anything else comes back as it is.
     """
     placed = placement_of(model)
-    settle(model)
+    reshard(model)
     whole = getattr(tensor, "shape", None)
     if placed is None or whole is None or placement_of(tensor) is not None or tuple(whole) != placed.shape:
         return tensor

@@ -32,7 +32,7 @@ class ReduceOp(enum.IntEnum):
 class Work(_core.ObjectOwner):
     """A collective on its way.
 
-    The tensors that were given to it are ordered by it, so nobody need wait but to learn its error.
+    Later operations on its tensors wait for it by themselves; call `wait()` only to have its error raised.
     """
 
     def __init__(self, handle: int, result: Any = None, name: str = "") -> None:

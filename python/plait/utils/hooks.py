@@ -1,4 +1,4 @@
-"""What hooks are removed by."""
+"""`RemovableHandle`, under PyTorch's module path."""
 
 from plait._autograd.hooks import RemovableHandle
 

@@ -8,7 +8,7 @@ from typing import Any
 from plait import _ops
 from plait._errors import CheckpointError
 from plait._tensor import Tensor
-from plait.distributed._placement import local, place, placed_like, placement_of, settle
+from plait.distributed._placement import local, place, placed_like, placement_of, reshard
 from plait.distributed.checkpoint.metadata import Metadata
 from plait.nn.modules._state import varies, vary
 from plait.nn.modules.module import Module
@@ -38,7 +38,7 @@ def model_state(model: Module) -> dict[str, Any]:
     """Returns a model's state under plain names: tensors that share its memory, and say where they belong."""
     plain = plain_names(model)
     for p in model.parameters():
-        settle(p)
+        reshard(p)
     return {
         plain(name): vary(place(v.detach(), placement_of(v)), varies(v)) if isinstance(v, Tensor) else v
         for name, v in model.state_dict(keep_vars=True).items()
@@ -49,7 +49,7 @@ def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
     """Returns an optimiser's state; tensors of a parameter's shape belong where that does."""
     params = parameters(optimizer)
     for p in params.values():
-        settle(p)
+        reshard(p)
     state = optimizer.state_dict()
     numbers = {"step", getattr(optimizer, "_count", "step"), *getattr(optimizer, "_numbers", ())}
     states = States({}, params, numbers)

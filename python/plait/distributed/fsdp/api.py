@@ -18,7 +18,7 @@ class ShardingStrategy(enum.Enum):
     SHARD_GRAD_OP = enum.auto()
     """The same, but parameters stay gathered from forward to backward."""
     NO_SHARD = enum.auto()
-    """Nothing: gradients are averaged."""
+    """No sharding; gradients are all-reduced as in DDP."""
     HYBRID_SHARD = enum.auto()
     """FULL_SHARD within a group of ranks, of which there are several alike."""
     _HYBRID_SHARD_ZERO2 = enum.auto()
