@@ -74,9 +74,11 @@ def test_whole_numbers_that_do_not_fit_are_refused_by_masks_and_bounds():
     for call in (
         lambda: t.masked_fill(t > 0, 300), lambda: plait.where(t > 0, t, 300), lambda: t.clamp(min=300),
         lambda: t.clamp(max=-1), lambda: tensor(I32).clamp_(max=-(2**40)), lambda: plait.tensor(2**63),
-        lambda: plait.tensor([2**63], dtype=plait.int32),
+        lambda: plait.tensor([2**63], dtype=plait.int32), lambda: plait.tensor([[2**63], [-1]]),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="cannot hold the number"):
             call()
     assert plait.tensor([-1, 7], dtype=plait.uint8).tolist() == [255, 7]
     assert plait.tensor([2**63], dtype=plait.float64).tolist() == [2.0**63]
+    assert plait.tensor([2**63, -1], dtype=plait.float64).tolist() == [2.0**63, -1.0]
+    assert plait.tensor([2.0**63, -1]).tolist() == [2.0**63, -1.0]

@@ -40,7 +40,10 @@ def tensor(
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray | np.generic):  # of another library, or a tensor
         out = _taken(data).detach().to(device=device, dtype=dtype, copy=True)
     else:
-        out = _from_array(_as_array(data), dtype, device, isinstance(data, np.ndarray | np.generic))
+        a = _as_array(data)
+        if dtype is None and isinstance(data, list | tuple):
+            _check_mixed(a, data)
+        out = _from_array(a, dtype, device, isinstance(data, np.ndarray | np.generic))
     if requires_grad:
         out.requires_grad = True
     return out
@@ -107,6 +110,14 @@ def _check_range(a: np.ndarray, wanted: dt.dtype | None) -> None:
         return
     if not inside.all():
         raise ValueError(f"tensor: {wanted.name} cannot hold the number {a[~inside].ravel()[0]}")
+
+
+def _check_mixed(a: np.ndarray, data: Any) -> None:
+    """Raises a ValueError for integers that no integer of NumPy's holds together, which it makes floating point."""
+    if a.dtype == np.float64 and a.size and a.max() >= 1 << 63:
+        numbers = np.asarray(data, dtype=object)
+        if all(isinstance(v, int) for v in numbers.flat):
+            raise ValueError(f"tensor: int64 cannot hold the number {numbers.max()}")
 
 
 def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None, typed: bool) -> Tensor:
