@@ -203,3 +203,8 @@ def in_place(function: Callable[..., Any], name: str) -> Any:
     method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     method.__doc__ = f"Replaces the elements by what `{name[:-1]}` returns."
     return made_method(method, name)
+
+
+def flat(first: Any, more: tuple[Any, ...]) -> Any:
+    """Returns sizes or dimensions that are given one by one, or all in a sequence."""
+    return (first, *more) if more else first

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from plait import _ops
 from plait import linalg as la
-from plait._functions import aliases as top
-from plait._functions import arithmetic, conversion, likes, matrix, order, reduction, shape
-from plait._functions import indexing as choosing
+from plait._functions import (
+    aliases,
+    arithmetic,
+    conversion,
+    indexing,
+    likes,
+    matrix,
+    order,
+    reduction,
+    shape,
+    splitting,
+)
 from plait._functions._checked import method
 from plait._functions._common import in_place
 
@@ -60,7 +69,7 @@ class TensorFunctions:
     bernoulli = method(arithmetic.bernoulli)
     bernoulli_ = arithmetic.bernoulli_
     random_ = arithmetic.random_
-    multinomial = method(choosing.multinomial)
+    multinomial = method(indexing.multinomial)
 
     def polygamma(self, n: int):  # type: ignore[no-untyped-def]
         """Returns the n-th derivative of the digamma function."""
@@ -145,14 +154,14 @@ class TensorFunctions:
     renorm_ = order.renorm_
 
     # Views, splits, joins.
-    split = unsafe_split = shape.split_method
+    split = unsafe_split = splitting.split_method
     unsafe_chunk = _ops.chunk
-    tensor_split = shape.tensor_split
-    hsplit = method(shape.hsplit)
-    vsplit = method(shape.vsplit)
-    dsplit = method(shape.dsplit)
+    tensor_split = splitting.tensor_split
+    hsplit = method(splitting.hsplit)
+    vsplit = method(splitting.vsplit)
+    dsplit = method(splitting.dsplit)
     squeeze = shape.squeeze
-    unsqueeze = top.unsqueeze
+    unsqueeze = aliases.unsqueeze
     flip = method(shape.flip)
     view = shape.view
     repeat_interleave = method(shape.repeat_interleave)
@@ -173,20 +182,20 @@ class TensorFunctions:
     adjoint = _ops.mT
 
     # Choosing.
-    where = choosing.where_method
-    scatter = choosing.scatter
-    scatter_ = choosing.scatter_
-    scatter_reduce = method(choosing.scatter_reduce)
-    index_add = method(choosing.index_add)
-    index_add_ = choosing.index_add_
-    index_put = method(choosing.index_put)
-    index_put_ = method(choosing.index_put_)
-    index_reduce = method(choosing.index_reduce)
-    gather = choosing.gather
-    take_along_dim = choosing.take_along_dim
-    fill_diagonal_ = choosing.fill_diagonal_
-    as_strided_scatter = method(choosing.as_strided_scatter)
-    cross = method(choosing.cross)
+    where = indexing.where_method
+    scatter = indexing.scatter
+    scatter_ = indexing.scatter_
+    scatter_reduce = method(indexing.scatter_reduce)
+    index_add = method(indexing.index_add)
+    index_add_ = indexing.index_add_
+    index_put = method(indexing.index_put)
+    index_put_ = method(indexing.index_put_)
+    index_reduce = method(indexing.index_reduce)
+    gather = indexing.gather
+    take_along_dim = indexing.take_along_dim
+    fill_diagonal_ = indexing.fill_diagonal_
+    as_strided_scatter = method(indexing.as_strided_scatter)
+    cross = method(indexing.cross)
 
     # New tensors.
     new_zeros = likes.new_zeros

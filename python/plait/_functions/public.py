@@ -15,4 +15,5 @@ from plait._functions.order import *
 from plait._functions.reduction import *
 from plait._functions.reexports import *
 from plait._functions.shape import *
+from plait._functions.splitting import *
 from plait._functions.windows import *

@@ -10,7 +10,7 @@ from plait._dtype import dtype as DTypeClass
 from plait._engine.runtime import TensorBase, check, own
 from plait._errors import ShapeError
 from plait._functions._checked import checked
-from plait._functions._common import adopt, check_format, forget_layout, numpy_names, store
+from plait._functions._common import adopt, check_format, flat, forget_layout, numpy_names, store
 from plait._layout import Size
 from plait._tensors.arrays import tensor
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_strided", "as_strided_", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "cat",
-    "dsplit", "einsum", "flip", "hsplit", "meshgrid", "movedim", "permute", "repeat_interleave", "reshape",
-    "resize_as_", "select_scatter", "slice_scatter", "split", "squeeze", "squeeze_", "stack", "swapaxes",
-    "swapdims", "t_", "tensor_split", "tensordot", "tile", "unravel_index", "unsafe_split", "unsqueeze_", "vsplit",
+    "einsum", "flip", "meshgrid", "movedim", "permute", "repeat_interleave", "reshape",
+    "resize_as_", "select_scatter", "slice_scatter", "squeeze", "squeeze_", "stack", "swapaxes",
+    "swapdims", "t_", "tensordot", "tile", "unravel_index", "unsqueeze_",
 ]  # fmt: skip
 
 
@@ -39,116 +39,10 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     return store(out, _ops.stack(tensors, dim))
 
 
-@checked
-def unsafe_split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Returns what `split` does."""
-    return split(input, split_size, dim)
-
-
-@checked
-def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Returns views along a dimension: of one size, the last perhaps smaller, or of the given sizes."""
-    if isinstance(split_size_or_sections, int):
-        return _ops.split(tensor, split_size_or_sections, dim)
-    return _ops.split_with_sizes(tensor, split_size_or_sections, dim)
-
-
-def split_method(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Returns views along a dimension: of one size, the last perhaps smaller, or of the given sizes."""
-    return split(self, split_size, dim)
-
-
-@numpy_names
-def tensor_split(
-    input: Tensor,
-    tensor_indices_or_sections: Tensor | int | Sequence[int] | None = None,
-    dim: int = 0,
-    *,
-    sections: int | None = None,
-    indices: Sequence[int] | None = None,
-    indices_or_sections: Tensor | int | Sequence[int] | None = None,
-) -> tuple[Tensor, ...]:
-    """Returns views along a dimension: a number of them of about one size, or cut before the given indices.
-
-    Args:
-        input: the tensor
-        tensor_indices_or_sections: how many views, or where to cut, as a number, a sequence or a tensor
-        dim: the dimension
-        sections: how many, by its own name
-        indices: where to cut, by its own name
-        indices_or_sections: the documented name of both
-    """
-    at = _cuts("tensor_split", tensor_indices_or_sections, sections, indices, indices_or_sections)
-    return _split_at(input, at, dim)
-
-
-def _cuts(name: str, *values: Any) -> Any:
-    """Returns the only argument that is given of those that say where to cut."""
-    given = [v for v in values if v is not None]
-    if len(given) != 1:
-        raise TypeError(f"{name}: want sections or indices, got {'neither' if not given else 'both'}")
-    return given[0]
-
-
-def _split_at(input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
-    if hasattr(at, "tolist"):
-        at = at.tolist()
-    return _ops.tensor_split(input, at, dim) if isinstance(at, int) else _ops.tensor_split_at(input, at, dim)
-
-
-@checked
-def hsplit(
-    input: Tensor,
-    indices_or_sections: int | Sequence[int] | None = None,
-    *more: int,
-    sections: int | None = None,
-    indices: Sequence[int] | None = None,
-) -> tuple[Tensor, ...]:
-    """Returns what `tensor_split` does along the columns, or the only dimension."""
-    if not input.shape:
-        raise ValueError("hsplit: want at least one dimension, got a 0-d tensor")
-    at = _cuts("hsplit", _flat(indices_or_sections, more), sections, indices)
-    return _even("hsplit", input, at, 0 if len(input.shape) == 1 else 1)
-
-
-@checked
-def vsplit(
-    input: Tensor,
-    indices_or_sections: int | Sequence[int] | None = None,
-    *more: int,
-    sections: int | None = None,
-    indices: Sequence[int] | None = None,
-) -> tuple[Tensor, ...]:
-    """Returns what `tensor_split` does along the rows."""
-    if len(input.shape) < 2:
-        raise ValueError(f"vsplit: want at least two dimensions, got shape {list(input.shape)}")
-    return _even("vsplit", input, _cuts("vsplit", _flat(indices_or_sections, more), sections, indices), 0)
-
-
-@checked
-def dsplit(
-    input: Tensor,
-    indices_or_sections: int | Sequence[int] | None = None,
-    *more: int,
-    sections: int | None = None,
-    indices: Sequence[int] | None = None,
-) -> tuple[Tensor, ...]:
-    """Returns what `tensor_split` does along the third dimension."""
-    if len(input.shape) < 3:
-        raise ValueError(f"dsplit: want at least three dimensions, got shape {list(input.shape)}")
-    return _even("dsplit", input, _cuts("dsplit", _flat(indices_or_sections, more), sections, indices), 2)
-
-
-def _even(name: str, input: Tensor, at: Any, dim: int) -> tuple[Tensor, ...]:
-    if isinstance(at, int) and (at < 1 or input.shape[dim] % at):
-        raise ValueError(f"{name}: size {input.shape[dim]} of dimension {dim} cannot be cut into {at} equal parts")
-    return _split_at(input, at, dim)
-
-
 @numpy_names
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -> Tensor:
     """Returns a view without dimensions of size 1: all of them, or those given."""
-    dim = _flat(dim, more)
+    dim = flat(dim, more)
     if dim is None:
         return _ops.squeeze(input)
     return _ops.squeeze(input, dim) if not isinstance(dim, tuple | list) or dim else input.view(input.shape)
@@ -157,12 +51,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -
 @checked
 def flip(input: Tensor, dims: int | Sequence[int], *more: int) -> Tensor:
     """Returns the elements in reverse order along dimensions."""
-    return _ops.flip(input, _flat(dims, more))
-
-
-def _flat(first: Any, more: tuple[Any, ...]) -> Any:
-    """Returns sizes or dimensions that are given one by one, or all in a sequence."""
-    return (first, *more) if more else first
+    return _ops.flip(input, flat(dims, more))
 
 
 @checked
@@ -188,7 +77,7 @@ def view(
     if dtype is None:
         return _ops.view(self, () if size is None else size, *more)
     if size is not None or more:
-        raise TypeError(f"view: want a size or a dtype, got {_flat(size, more)} and {dtype}")
+        raise TypeError(f"view: want a size or a dtype, got {flat(size, more)} and {dtype}")
     if dtype is self.dtype:
         return _ops.view(self, self.shape)
     return own(check(_core.bind_TensorViewDType(self._h, dtype._number)))
@@ -319,7 +208,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 def sum_to_size(self: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     """Returns the sum over the dimensions that broadcasting a tensor of the given sizes to this one would add."""
-    given = _flat(size, more)
+    given = flat(size, more)
     want = (given,) if isinstance(given, int) else tuple(given)
     lead = len(self.shape) - len(want)
     kept = self.shape[lead:] if lead >= 0 else ()
@@ -435,7 +324,7 @@ def resize_(input: Tensor, size: int | Sequence[int], *more: int, memory_format:
     check_format("resize_", memory_format)
     if input.requires_grad:
         raise RuntimeError("resize_: a tensor that requires a gradient cannot be resized")
-    given = _flat(size, more)
+    given = flat(size, more)
     size = (given,) if isinstance(given, int) else tuple(given)
     n = 1
     for s in size:
