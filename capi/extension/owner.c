@@ -18,6 +18,7 @@ long long bind_Sub(long long, long long, double);
 long long bind_Mul(long long, long long, double);
 long long bind_Div(long long, long long, double);
 long long bind_TensorPeek(long long, long long, long long);
+long long bind_HooksOutlive(long long);
 
 enum { FLOAT = -1 };  // what stands for a floating-point number in the place of a tensor
 
@@ -156,7 +157,81 @@ static PyObject *peek(PyObject *module, PyObject *t) {
   Py_RETURN_NONE;
 }
 
+// A value that a tensor's object holds for the engine, which calls it by a key of a dictionary. There, a weak reference stands for it. When the
+// tensor's object goes and the engine may still call the value, the dictionary gets the value itself.
+typedef struct {
+  PyObject_HEAD
+  PyObject *shared, *key, *value, *weak;
+  long long handle;  // the tensor's
+} held;
+
+static void held_finalize(PyObject *self) {
+  held *h = (held *)self;
+  PyObject *type, *value, *trace;
+  if (forked || !h->value) return;
+  PyErr_Fetch(&type, &value, &trace);
+  if (PyDict_Contains(h->shared, h->key) == 1 && bind_HooksOutlive(h->handle) > 0 &&
+      PyDict_SetItem(h->shared, h->key, h->value) < 0)
+    PyErr_WriteUnraisable(self);
+  PyErr_Restore(type, value, trace);
+}
+
+static int held_traverse(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(((held *)self)->value);
+  return 0;
+}
+
+static int held_clear(PyObject *self) {
+  Py_CLEAR(((held *)self)->value);
+  return 0;
+}
+
+static void held_dealloc(PyObject *self) {
+  held *h = (held *)self;
+  if (PyObject_CallFinalizerFromDealloc(self) < 0) return;
+  PyObject_GC_UnTrack(self);
+  if (h->weak) PyObject_ClearWeakRefs(self);
+  Py_CLEAR(h->value);
+  Py_CLEAR(h->key);
+  Py_CLEAR(h->shared);
+  PyObject_GC_Del(self);
+}
+
+static PyMemberDef held_members[] = {
+    {"value", T_OBJECT_EX, offsetof(held, value), READONLY, "The value."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject held_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plait._core.Held",
+    .tp_doc = "A value that a tensor's object holds for the engine.",
+    .tp_basicsize = sizeof(held),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_members = held_members,
+    .tp_weaklistoffset = offsetof(held, weak),
+    .tp_traverse = held_traverse,
+    .tp_clear = held_clear,
+    .tp_finalize = held_finalize,
+    .tp_dealloc = held_dealloc,
+};
+
+static PyObject *hold(PyObject *module, PyObject *args) {
+  (void)module;
+  PyObject *shared, *key, *value;
+  long long handle;
+  if (!PyArg_ParseTuple(args, "O!OOL:hold", &PyDict_Type, &shared, &key, &value, &handle)) return NULL;
+  held *h = PyObject_GC_New(held, &held_type);
+  if (!h) return NULL;
+  Py_INCREF(shared);
+  Py_INCREF(key);
+  Py_INCREF(value);
+  h->shared = shared, h->key = key, h->value = value, h->weak = NULL, h->handle = handle;
+  PyObject_GC_Track(h);
+  return (PyObject *)h;
+}
+
 static PyMethodDef functions[] = {
+    {"hold", hold, METH_VARARGS, "Returns what holds a value for the engine, given the dictionary, the key, the value and a tensor's handle."},
     {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
     {"set_tensor_class", set_tensor_class, METH_O, "Says of which class `own` makes tensors."},
     {"set_operators", set_operators, METH_VARARGS,
@@ -174,6 +249,8 @@ int add_owners(PyObject *module) {
     PyErr_NoMemory();
     return -1;
   }
-  if (PyModule_AddType(module, &tensor_owner) < 0 || PyModule_AddType(module, &object_owner) < 0) return -1;
+  if (PyModule_AddType(module, &tensor_owner) < 0 || PyModule_AddType(module, &object_owner) < 0 ||
+      PyModule_AddType(module, &held_type) < 0)
+    return -1;
   return PyModule_AddFunctions(module, functions);
 }

@@ -33,19 +33,6 @@ def keep(value: Any) -> int:
     return key
 
 
-class _Held:
-    """A value that an object with a handle holds for the engine."""
-
-    __slots__ = ("__weakref__", "_handle", "_key", "value")
-
-    def __init__(self, key: int, value: Any, handle: int) -> None:
-        self._key, self.value, self._handle = key, value, handle
-
-    def __del__(self) -> None:
-        if self._key in _shared and _core.bind_HooksOutlive(self._handle):
-            _shared[self._key] = self.value
-
-
 def keep_with(t: Any, value: Any) -> int:
     """Does what `keep` does for a function that is registered on a tensor."""
     key = next(_next_key)
@@ -55,7 +42,7 @@ def keep_with(t: Any, value: Any) -> int:
         held = t._held = {}
     for gone in [k for k in held if k not in _shared]:
         del held[gone]
-    held[key] = _Held(key, value, t._h)
+    held[key] = _core.hold(_shared, key, value, t._h)
     _shared[key] = ref(held[key])
     return key
 

@@ -95,8 +95,8 @@ PLAIT_INLINE double corrected_mean(double mean, double shift) { return shift == 
         q_[j] += d_ * d_;                                              \
       }                                                                \
     }                                                                  \
-    FOLD_ROW(off, o_, H, double, L, LOAD_SAME, 0, OP_ADD);                  \
-    FOLD_ROW(m2, q_, H, double, L, LOAD_SAME, 0, OP_ADD);                  \
+    FOLD_ROW(off, o_, (int)H, double, L, LOAD_SAME, 0, OP_ADD);        \
+    FOLD_ROW(m2, q_, (int)H, double, L, LOAD_SAME, 0, OP_ADD);         \
   } while (0)
 
 MOMENTS_LEAF(moments_f16, uint16_t, float, 64, LOAD_F16)
