@@ -184,9 +184,6 @@ func (s *stream) record(r *encoder, slot *slot) {
 func (s *stream) perform(r *encoder, c *core.Call) {
 	if err := c.CheckInputs(); err != nil {
 		c.Skip(err)
-		if c.InPlace {
-			s.fail(err) // it may have been read before
-		}
 	} else if err = s.execute(r, c); err != nil {
 		c.Fail(err)
 		s.fail(err)

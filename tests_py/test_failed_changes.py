@@ -31,8 +31,7 @@ def test_a_change_that_is_left_out(size, change):
     with pytest.raises(IndexError):
         x.tolist()  # the error is known
     change(y, x)
-    with pytest.raises(IndexError, match="index 7"):
-        other.tolist()  # the stream's unread error
+    assert other.tolist() == [1, 1]  # the cause was read: the stream does not say it again
     for _ in range(2):
         with pytest.raises(IndexError, match="index 7"):
             y.tolist()

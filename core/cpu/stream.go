@@ -219,8 +219,7 @@ func (s *stream) await() bool {
 	return true
 }
 
-// run runs one call: unless an input failed, its kernel. A failure goes to its outputs and is the stream's error, again where a change in
-// place is left out because of an earlier one.
+// run runs one call: unless an input failed, its kernel. A failure goes to its outputs and is the stream's error.
 func (s *stream) run(ctx *kernel.Context, c *core.Call) {
 	profile := core.ActiveProfile()
 	var start time.Duration
@@ -229,9 +228,6 @@ func (s *stream) run(ctx *kernel.Context, c *core.Call) {
 	}
 	if err := c.CheckInputs(); err != nil {
 		c.Skip(err)
-		if c.InPlace {
-			s.fail(err) // it may have been read before
-		}
 	} else {
 		err = execute(ctx, c)
 		ctx.Done()

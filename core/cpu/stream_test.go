@@ -148,7 +148,8 @@ func TestExecutionErrorsTravel(t *testing.T) {
 		require.NoError(t, fine.Wait())
 
 		op.AddInPlace(fine, y)
-		require.ErrorIs(t, x.Storage().Stream().Synchronize(), boom, "a change that is left out is news, though its cause was read")
+		require.NoError(t, x.Storage().Stream().Synchronize(), "the cause was read")
+		require.ErrorIs(t, fine.Wait(), boom, "what was left out tells whoever reads its target")
 		op.FillInPlace(op.Narrow(target, 0, 0, n/2), core.Num(3))
 		require.ErrorIs(t, target.Wait(), boom, "a part is sound, the rest is not")
 		op.AddInPlace(op.FillInPlace(target, core.Num(3)), x)
