@@ -112,9 +112,11 @@ func (t *Tensor) Alias(withHistory bool) *Tensor {
 	if t.other != nil {
 		return t
 	}
-	if err := t.Usable("alias"); err != nil {
+	pinned, err := t.pin("alias") // fills an emptied storage, which hold must not wait for
+	if err != nil {
 		return ErrorTensor(err)
 	}
+	defer pinned.unpin()
 	m := CurrentMode()
 	if !t.hold() {
 		return ErrorTensor(errReleased("alias"))
