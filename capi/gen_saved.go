@@ -34,12 +34,12 @@ func plait_pack_end(status C.plait_status) C.int64_t {
 	return C.int64_t(bind.PackEnd(int64(status)))
 }
 
-//export plait_history_of
-func plait_history_of(t C.plait_tensor) C.plait_object {
-	return C.plait_object(bind.HistoryOf(int64(t)))
+//export plait_autograd_meta_of
+func plait_autograd_meta_of(t C.plait_tensor) C.plait_object {
+	return C.plait_object(bind.AutogradMetaOf(int64(t)))
 }
 
-//export plait_history_restore
-func plait_history_restore(t C.plait_tensor, h C.plait_object) C.plait_tensor {
-	return C.plait_tensor(bind.HistoryRestore(int64(t), int64(h)))
+//export plait_autograd_meta_restore
+func plait_autograd_meta_restore(t C.plait_tensor, h C.plait_object) C.plait_tensor {
+	return C.plait_tensor(bind.AutogradMetaRestore(int64(t), int64(h)))
 }

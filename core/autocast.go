@@ -115,9 +115,9 @@ type castCache struct {
 }
 
 type castKey struct {
-	history *History // the parameter, whichever tensor stands for it
-	dtype   DType
-	grad    bool // whether the cast has a place in the graph
+	autograd *AutogradMeta // the parameter, whichever tensor stands for it
+	dtype    DType
+	grad     bool // whether the cast has a place in the graph
 }
 
 type cachedCast struct {
@@ -160,7 +160,7 @@ func (c *Context) ClearAutocastCache() {
 func (k *castCache) clear() {
 	for key, e := range k.casts {
 		e.tensor.Release()
-		key.history.release()
+		key.autograd.release()
 	}
 	clear(k.casts)
 }
@@ -168,12 +168,12 @@ func (k *castCache) clear() {
 // CachedCast returns t cast to d by convert, for an operation that gives the result up after use. What convert made of a
 // parameter in float32 is remembered until the region ends or the parameter changes.
 func (m Mode) CachedCast(t *Tensor, d DType, convert func() *Tensor) *Tensor {
-	h := t.history.Load()
-	if !m.AutocastCache() || t.dtype != Float32 || h == nil || t.view.Load() != nil || !t.RequiresGrad() || !t.IsLeaf() {
+	meta := t.autograd.Load()
+	if !m.AutocastCache() || t.dtype != Float32 || meta == nil || t.view.Load() != nil || !t.RequiresGrad() || !t.IsLeaf() {
 		return convert()
 	}
 	k := &m.Context().shared.casts
-	key := castKey{h, d, m.GradEnabled()}
+	key := castKey{meta, d, m.GradEnabled()}
 	if old := k.get(key, t); old != nil {
 		return old
 	}
@@ -203,7 +203,7 @@ func (k *castCache) put(key castKey, t, made *Tensor) {
 	if e, ok := k.casts[key]; ok {
 		e.tensor.Release()
 	} else {
-		key.history.retain()
+		key.autograd.retain()
 	}
 	if k.casts == nil {
 		k.casts = map[castKey]cachedCast{}

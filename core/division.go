@@ -17,22 +17,22 @@ func (d *Division) Refuse(op string) error {
 // others fail. [Tensor.Detach] returns a tensor that is not one.
 func (t *Tensor) Divide(d *Division) *Tensor {
 	if t.Err() == nil {
-		t.EnsureHistory().extended().division.Store(d)
+		t.EnsureAutogradMeta().extended().division.Store(d)
 	}
 	return t
 }
 
 // Division returns why t is a part of a larger tensor; nil if it is none.
 func (t *Tensor) Division() *Division {
-	if h := t.History(); h != nil {
-		return h.Division()
+	if meta := t.AutogradMeta(); meta != nil {
+		return meta.Division()
 	}
 	return nil
 }
 
-// Division returns why the history's tensor is a part of a larger one; nil if it is none.
-func (h *History) Division() *Division {
-	if r := h.rare.Load(); r != nil {
+// Division returns why the autograd metadata's tensor is a part of a larger one; nil if it is none.
+func (meta *AutogradMeta) Division() *Division {
+	if r := meta.rare.Load(); r != nil {
 		return r.division.Load()
 	}
 	return nil

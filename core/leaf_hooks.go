@@ -8,75 +8,75 @@ type leafHooks struct {
 
 // RetainGrad makes a tensor that is not a leaf keep its gradient.
 func (t *Tensor) RetainGrad() {
-	h := t.current()
-	if h == nil {
+	meta := t.current()
+	if meta == nil {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.node != nil && !h.keeps {
-		h.keeps = true
-		h.node.keepGrad(h)
+	meta.mu.Lock()
+	defer meta.mu.Unlock()
+	if meta.node != nil && !meta.keeps {
+		meta.keeps = true
+		meta.node.keepGrad(meta)
 	}
 }
 
 // RetainsGrad reports whether the tensor, which is not a leaf, keeps its gradient.
 func (t *Tensor) RetainsGrad() bool {
-	h := t.current()
-	if h == nil {
+	meta := t.current()
+	if meta == nil {
 		return false
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.keeps
+	meta.mu.Lock()
+	defer meta.mu.Unlock()
+	return meta.keeps
 }
 
 // TensorHooks returns the hooks that run on t's gradient when it is known, or nil if t requires none.
 func (t *Tensor) TensorHooks() *HookList {
-	h := t.current()
-	if h == nil {
+	meta := t.current()
+	if meta == nil {
 		return nil
 	}
-	if r := h.rare.Load(); r != nil && r.stands != nil {
-		h = r.stands
+	if r := meta.rare.Load(); r != nil && r.stands != nil {
+		meta = r.stands
 	}
-	h.mu.Lock()
-	n, index, requires := h.node, h.index, h.requires
-	h.mu.Unlock()
+	meta.mu.Lock()
+	n, index, requires := meta.node, meta.index, meta.requires
+	meta.mu.Unlock()
 	switch {
 	case n != nil:
 		return n.TensorHooks(index)
 	case requires:
-		return &h.hooks().arrive
+		return &meta.hooks().arrive
 	}
 	return nil
 }
 
-func (h *History) hooks() *leafHooks {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.leaf == nil {
-		h.leaf = new(leafHooks)
+func (meta *AutogradMeta) hooks() *leafHooks {
+	meta.mu.Lock()
+	defer meta.mu.Unlock()
+	if meta.leaf == nil {
+		meta.leaf = new(leafHooks)
 	}
-	return h.leaf
+	return meta.leaf
 }
 
 // PostAccumulateHooks returns the hooks that run, on the leaf's collected gradient, after a gradient was added to it. What
 // they return, if not nil, only says that they failed.
 func (t *Tensor) PostAccumulateHooks() *HookList {
-	h := t.EnsureHistory()
-	if r := h.rare.Load(); r != nil && r.stands != nil {
-		h = r.stands
+	meta := t.EnsureAutogradMeta()
+	if r := meta.rare.Load(); r != nil && r.stands != nil {
+		meta = r.stands
 	}
-	return &h.hooks().post
+	return &meta.hooks().post
 }
 
 // LeafHooks returns the hooks on the gradients that arrive at a leaf and those after one was added; nil if there are
 // none.
-func (h *History) LeafHooks() (arrive []Hook, post []Hook) {
-	h.mu.Lock()
-	l := h.leaf
-	h.mu.Unlock()
+func (meta *AutogradMeta) LeafHooks() (arrive []Hook, post []Hook) {
+	meta.mu.Lock()
+	l := meta.leaf
+	meta.mu.Unlock()
 	if l == nil {
 		return nil, nil
 	}

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A Deriv computes the gradients of a node's inputs from those of its outputs. See [Derivation].
-type Deriv func(d *Derivation)
+// A Deriv computes the gradients of a node's inputs from those of its outputs. See [BackwardContext].
+type Deriv func(ctx *BackwardContext)
 
 // A Node is one recorded operation. It knows the nodes that made its inputs, and what its derivative needs of their
 // values. Nodes are counted: when no tensor and no other node needs one, it frees what it saved and lets go of its
@@ -28,11 +28,11 @@ type Node struct {
 	External uint64
 
 	deriv   Deriv
-	leaf    *History // of an accumulating node
-	inner   *Node    // whose derivative this one's calls
+	leaf    *AutogradMeta // of an accumulating node
+	inner   *Node         // whose derivative this one's calls
 	context *Context
 	edges   []Edge
-	metas   []valueMeta // of the inputs, then of the outputs but the first, which is history's
+	metas   []valueMeta // of the inputs, then of the outputs but the first, which is autograd metadata's
 	mu      sync.Mutex
 	saved   []saved
 	problem *error
@@ -44,9 +44,9 @@ type Node struct {
 	// externalSaved says that some of saved may be another language's.
 	externalSaved bool
 
-	edgeBuf [2]Edge
-	metaBuf [2]valueMeta
-	history History // of output 0, to save an allocation
+	edgeBuf  [2]Edge
+	metaBuf  [2]valueMeta
+	autograd AutogradMeta // of output 0, to save an allocation
 }
 
 // nodeExtra is what few nodes have.
@@ -55,7 +55,7 @@ type nodeExtra struct {
 	before NodeHookList
 	after  NodeHookList
 	grads  map[int]*HookList // on the gradients of the outputs
-	keep   []*History        // of outputs that keep their gradients; they take themselves out when they go
+	keep   []*AutogradMeta   // of outputs that keep their gradients; they take themselves out when they go
 	owned  []interface{ Release() }
 }
 
@@ -89,13 +89,13 @@ func NewNode(m Mode, name string, deriv Deriv, inputs ...*Tensor) *Node {
 			n.edges, n.metas = append(n.edges, Edge{}), append(n.metas, valueMeta{})
 			continue
 		}
-		h := t.current()
-		if h != nil {
-			if err := h.refused.Load(); err != nil {
+		meta := t.current()
+		if meta != nil {
+			if err := meta.refused.Load(); err != nil {
 				n.problem = err
 			}
 		}
-		n.edges = append(n.edges, h.Edge())
+		n.edges = append(n.edges, meta.Edge())
 		n.metas = append(n.metas, valueMeta{t.dtype, t.shape})
 	}
 	if m.Anomaly() {
@@ -128,14 +128,14 @@ func (n *Node) Attach(t *Tensor, index int) {
 // AttachLast is [Node.Attach] for the last output: it also gives up the reference that [NewNode] returned.
 func (n *Node) AttachLast(t *Tensor, index int) {
 	n.DeclareOutput(index, t.dtype, t.shape)
-	h := &n.history
-	if index > 0 || h.node != nil {
-		h = new(History)
+	meta := &n.autograd
+	if index > 0 || meta.node != nil {
+		meta = new(AutogradMeta)
 	}
-	h.node, h.index, h.dtype, h.shape = n, index, t.dtype, t.shape
-	h.refs.set(1)
-	h.wanted.set(true)
-	if old := t.history.Swap(h); old != nil {
+	meta.node, meta.index, meta.dtype, meta.shape = n, index, t.dtype, t.shape
+	meta.refs.set(1)
+	meta.wanted.set(true)
+	if old := t.autograd.Swap(meta); old != nil {
 		old.release()
 	}
 }
@@ -144,7 +144,7 @@ func (n *Node) AttachLast(t *Tensor, index int) {
 func (n *Node) DeclareOutput(index int, d DType, shape []int) {
 	n.outputs = max(n.outputs, int32(index)+1)
 	if index == 0 {
-		n.history.dtype, n.history.shape = d, shape
+		n.autograd.dtype, n.autograd.shape = d, shape
 		return
 	}
 	i := len(n.edges) + index - 1
@@ -157,7 +157,7 @@ func (n *Node) DeclareOutput(index int, d DType, shape []int) {
 // Retain adds a reference.
 func (n *Node) Retain() { n.retain() }
 
-// The node that accumulates a leaf's gradient lives as long as the leaf's history, and its references are references to
+// The node that accumulates a leaf's gradient lives as long as the leaf's autograd metadata, and its references are references to
 // that.
 func (n *Node) retain() {
 	if n.leaf != nil {
@@ -209,7 +209,7 @@ func (n *Node) Outputs() int { return int(n.outputs) }
 // OutputMeta returns dtype and shape of an output.
 func (n *Node) OutputMeta(i int) (DType, []int) {
 	if i == 0 {
-		return n.history.dtype, n.history.shape
+		return n.autograd.dtype, n.autograd.shape
 	}
 	m := n.metas[len(n.edges)+i-1]
 	return m.dtype, m.shape
@@ -234,8 +234,8 @@ func (n *Node) TakeEdges(from int) []Edge {
 	return taken
 }
 
-// Leaf returns the history of the leaf whose gradient the node accumulates, or nil.
-func (n *Node) Leaf() *History { return n.leaf }
+// Leaf returns the autograd metadata of the leaf whose gradient the node accumulates, or nil.
+func (n *Node) Leaf() *AutogradMeta { return n.leaf }
 
 // Deriv returns the node's derivative; nil for an accumulating or foreign node.
 func (n *Node) Deriv() Deriv { return n.deriv }

@@ -63,35 +63,35 @@ func (n *Node) dropHooks() {
 }
 
 // keepGrad makes h, one of the node's outputs, get its gradient in every pass, until forgetGrad.
-func (n *Node) keepGrad(h *History) {
+func (n *Node) keepGrad(meta *AutogradMeta) {
 	x := n.extras()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	x.keep = append(x.keep, h)
+	x.keep = append(x.keep, meta)
 }
 
-func (n *Node) forgetGrad(h *History) {
+func (n *Node) forgetGrad(meta *AutogradMeta) {
 	x := n.extras()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	x.keep = slices.DeleteFunc(x.keep, func(k *History) bool { return k == h })
+	x.keep = slices.DeleteFunc(x.keep, func(k *AutogradMeta) bool { return k == meta })
 }
 
-// Keeping calls fn for every history that keeps its gradient, with the number of the output.
-func (n *Node) Keeping(fn func(h *History, index int)) {
+// Keeping calls fn for every autograd metadata that keeps its gradient, with the number of the output.
+func (n *Node) Keeping(fn func(meta *AutogradMeta, index int)) {
 	n.mu.Lock()
-	var alive []*History
+	var alive []*AutogradMeta
 	if n.extra != nil {
-		for _, h := range n.extra.keep {
-			if h.refs.incUnlessZero() {
-				alive = append(alive, h)
+		for _, meta := range n.extra.keep {
+			if meta.refs.incUnlessZero() {
+				alive = append(alive, meta)
 			}
 		}
 	}
 	n.mu.Unlock()
-	for _, h := range alive {
-		fn(h, h.index)
-		h.release()
+	for _, meta := range alive {
+		fn(meta, meta.index)
+		meta.release()
 	}
 }
 
@@ -111,13 +111,13 @@ func (n *Node) Placeholder(index int) (*Tensor, error) {
 	t := WrapTensor(m, one.storage, d, shape, make([]int, len(shape)), 0)
 	if n.leaf != nil {
 		n.leaf.retain()
-		t.history.Store(n.leaf)
+		t.autograd.Store(n.leaf)
 		return t, nil
 	}
 	n.retain()
-	h := &History{node: n, index: index, dtype: d, shape: t.shape}
-	h.refs.set(1)
-	h.wanted.set(true)
-	t.history.Store(h)
+	meta := &AutogradMeta{node: n, index: index, dtype: d, shape: t.shape}
+	meta.refs.set(1)
+	meta.wanted.set(true)
+	t.autograd.Store(meta)
 	return t, nil
 }

@@ -10,20 +10,20 @@ type saved struct {
 	storage  *Storage
 	version  uint32
 	dtype    DType
-	output   bool // an output of the node itself: its history is the node
+	output   bool // an output of the node itself: its autograd metadata is the node
 	absent   bool
 	index    int
 	shape    []int
 	strides  []int
 	offset   int
 	number   *Number
-	history  *History
+	autograd *AutogradMeta
 	hooks    *SavedHooks
 	packed   any
 	isPacked bool
 }
 
-// Save keeps t for the derivative, which gets it by [Derivation.Saved] in the order of saving. Nil may be saved.
+// Save keeps t for the derivative, which gets it by [BackwardContext.Saved] in the order of saving. Nil may be saved.
 func (n *Node) Save(tensors ...*Tensor) *Node {
 	if n.saved == nil {
 		n.saved = make([]saved, 0, len(tensors))
@@ -59,9 +59,9 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 		return
 	}
 	if !output {
-		if h := t.current(); h != nil {
-			h.retain()
-			s.history = h
+		if meta := t.current(); meta != nil {
+			meta.retain()
+			s.autograd = meta
 		}
 	}
 	if n.context != nil {
@@ -110,8 +110,8 @@ func (n *Node) FreeSaved() {
 		if s.storage != nil {
 			s.storage.Release()
 		}
-		if s.history != nil {
-			s.history.release()
+		if s.autograd != nil {
+			s.autograd.release()
 		}
 		if r, ok := s.packed.(interface{ Release() }); ok {
 			r.Release()
@@ -136,7 +136,7 @@ func (n *Node) Freed() bool {
 	return n.freed
 }
 
-// unpack returns saved value i as a tensor, with its history if the derivative itself is to be recorded. given are the
+// unpack returns saved value i as a tensor, with its autograd metadata if the derivative itself is to be recorded. given are the
 // values of another language.
 func (n *Node) unpack(i int, m Mode, given map[*ExternalValue]*Tensor) (*Tensor, error) {
 	n.mu.Lock()
@@ -179,14 +179,14 @@ func (n *Node) unpack(i int, m Mode, given map[*ExternalValue]*Tensor) (*Tensor,
 	if m.GradEnabled() {
 		switch {
 		case s.output:
-			h := &History{node: n, index: s.index, dtype: s.dtype, shape: s.shape}
+			meta := &AutogradMeta{node: n, index: s.index, dtype: s.dtype, shape: s.shape}
 			n.retain()
-			h.refs.set(1)
-			h.wanted.set(true)
-			t.history.Store(h)
-		case s.history != nil:
-			s.history.retain()
-			t.history.Store(s.history)
+			meta.refs.set(1)
+			meta.wanted.set(true)
+			t.autograd.Store(meta)
+		case s.autograd != nil:
+			s.autograd.retain()
+			t.autograd.Store(s.autograd)
 		}
 	}
 	return t, nil

@@ -146,8 +146,8 @@ func (n *Node) ExternalValues() []*ExternalValue {
 	return out
 }
 
-// Unpack gives the derivation what the caller answered for foreign values; the derivation does not take it over.
-func (d *Derivation) Unpack(values map[*ExternalValue]*Tensor) { d.unpacked = values }
+// Unpack gives the context what the caller answered for foreign values; the context does not take it over.
+func (ctx *BackwardContext) Unpack(values map[*ExternalValue]*Tensor) { ctx.unpacked = values }
 
 // Hooked returns a copy of c whose nodes' saved values go through h. [Context.Unhook] ends it.
 func (c *Context) Hooked(h *SavedHooks) *Context {

@@ -15,35 +15,35 @@ func NewEmptied(m Mode, s Stream, d DType, shape []int, cat Category) *Tensor {
 }
 
 // Refuse makes recorded operations on a leaf fail with err, because its values are not what they would have to be; nil
-// allows them again. What the history is asked for otherwise is not affected.
-func (h *History) Refuse(err error) {
+// allows them again. What the autograd metadata is asked for otherwise is not affected.
+func (meta *AutogradMeta) Refuse(err error) {
 	if err == nil {
-		h.refused.Store(nil)
+		meta.refused.Store(nil)
 		return
 	}
-	h.refused.Store(&err)
+	meta.refused.Store(&err)
 }
 
 // StandFor makes hooks that are registered on h from now on those of another leaf, which takes part in no graph: h stands for it while a
 // pass runs.
-func (h *History) StandFor(leaf *History) { h.extended().stands = leaf }
+func (meta *AutogradMeta) StandFor(leaf *AutogradMeta) { meta.extended().stands = leaf }
 
 // TakeHooks moves the hooks on a leaf's gradient from another leaf to h.
-func (h *History) TakeHooks(from *History) {
+func (meta *AutogradMeta) TakeHooks(from *AutogradMeta) {
 	from.mu.Lock()
 	l := from.leaf
 	from.leaf = nil
 	from.mu.Unlock()
 	if l != nil {
-		h.mu.Lock()
-		h.leaf = l
-		h.mu.Unlock()
+		meta.mu.Lock()
+		meta.leaf = l
+		meta.mu.Unlock()
 	}
 }
 
-// Refused returns the error of [History.Refuse], or nil.
-func (h *History) Refused() error {
-	if err := h.refused.Load(); err != nil {
+// Refused returns the error of [AutogradMeta.Refuse], or nil.
+func (meta *AutogradMeta) Refused() error {
+	if err := meta.refused.Load(); err != nil {
 		return *err
 	}
 	return nil

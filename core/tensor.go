@@ -7,7 +7,7 @@ import (
 )
 
 // A Tensor is a strided view of a [Storage]: dtype, shape, strides and offset, and, where gradients are wanted, its
-// place in the graph ([History]). Its metadata never changes but through operations in place.
+// place in the graph ([AutogradMeta]). Its metadata never changes but through operations in place.
 //
 // Several goroutines may use a tensor at once, also where some change its values, whose order is then theirs. What gives it
 // another memory or layout ([Tensor.Adopt], [Tensor.Exchange]), or ends its life, may run beside methods that read its values,
@@ -27,7 +27,7 @@ type Tensor struct {
 	escapes  bool          // its scope is ending, and it was returned from it
 	state    atomic.Uint32 // live, held or gone: see hold
 	users    atomic.Int32  // see Use
-	history  atomic.Pointer[History]
+	autograd atomic.Pointer[AutogradMeta]
 	view     atomic.Pointer[viewOf]
 	other    *noTensor
 	dims     [8]int // backs shape and strides of tensors with up to 4 dimensions
@@ -107,8 +107,8 @@ func (m Mode) register(t *Tensor) {
 	}
 }
 
-// Alias returns a new tensor with the same storage, layout and, if withHistory, the same place in the graph as t.
-func (t *Tensor) Alias(withHistory bool) *Tensor {
+// Alias returns a new tensor with the same storage, layout and, if withGraph, the same place in the graph as t.
+func (t *Tensor) Alias(withGraph bool) *Tensor {
 	if t.other != nil {
 		return t
 	}
@@ -123,10 +123,10 @@ func (t *Tensor) Alias(withHistory bool) *Tensor {
 	}
 	defer t.letGo()
 	a := WrapTensor(m, t.storage, t.dtype, t.shape, t.strides, t.offset)
-	if withHistory {
-		if h := t.history.Load(); h != nil {
-			h.retain()
-			a.history.Store(h)
+	if withGraph {
+		if meta := t.autograd.Load(); meta != nil {
+			meta.retain()
+			a.autograd.Store(meta)
 		}
 		if v := t.view.Load(); v != nil {
 			v.base.retain()
@@ -142,8 +142,8 @@ func (t *Tensor) Release() {
 	if t == nil || !t.end() {
 		return
 	}
-	if h := t.history.Swap(nil); h != nil {
-		h.release()
+	if meta := t.autograd.Swap(nil); meta != nil {
+		meta.release()
 	}
 	if v := t.view.Load(); v != nil {
 		t.view.Store(nil)

@@ -20,8 +20,8 @@ func (t *Tensor) Adopt(u *Tensor) error {
 	}
 	defer letGoBoth(t, u)
 	same := t.dtype == u.dtype && slices.Equal(t.shape, u.shape)
-	if h := t.history.Load(); h != nil && !same {
-		if err := h.reshape(name, u.dtype, u.shape); err != nil {
+	if meta := t.autograd.Load(); meta != nil && !same {
+		if err := meta.reshape(name, u.dtype, u.shape); err != nil {
 			return err
 		}
 	}
@@ -36,20 +36,20 @@ func (t *Tensor) Adopt(u *Tensor) error {
 	return nil
 }
 
-// reshape makes a leaf's history one of another shape and dtype.
-func (h *History) reshape(name string, d DType, shape []int) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.node != nil {
-		return Errorf(StateError, name, "the shape and dtype of the result of an operation cannot change, got %v%v, want %v%v", d, shape, h.dtype, h.shape)
+// reshape makes a leaf's autograd metadata one of another shape and dtype.
+func (meta *AutogradMeta) reshape(name string, d DType, shape []int) error {
+	meta.mu.Lock()
+	defer meta.mu.Unlock()
+	if meta.node != nil {
+		return Errorf(StateError, name, "the shape and dtype of the result of an operation cannot change, got %v%v, want %v%v", d, shape, meta.dtype, meta.shape)
 	}
-	h.dtype, h.shape = d, slices.Clone(shape)
-	if old := h.accumulate; old != nil { // a backward pass may be looking at that one
+	meta.dtype, meta.shape = d, slices.Clone(shape)
+	if old := meta.accumulate; old != nil { // a backward pass may be looking at that one
 		old.mu.Lock()
 		extra := old.extra
 		old.mu.Unlock()
-		h.accumulate = newAccumulate(h)
-		h.accumulate.extra = extra
+		meta.accumulate = newAccumulate(meta)
+		meta.accumulate.extra = extra
 	}
 	return nil
 }
@@ -80,6 +80,6 @@ func (t *Tensor) Exchange(u *Tensor) error {
 	// The slices themselves are never written to, so calls on their way may go on looking at them.
 	t.shape, u.shape = u.shape, t.shape
 	t.strides, u.strides = u.strides, t.strides
-	t.history.Store(u.history.Swap(t.history.Load()))
+	t.autograd.Store(u.autograd.Swap(t.autograd.Load()))
 	return nil
 }

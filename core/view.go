@@ -7,12 +7,12 @@ import (
 
 // viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.
 type viewOf struct {
-	base        *History
+	base        *AutogradMeta
 	baseDType   DType
 	baseShape   []int
 	baseStrides []int
 	baseOffset  int
-	rebased     uint32     // atomic: base.rebased when the view's own history was made
+	rebased     uint32     // atomic: base.rebased when the view's own autograd metadata was made
 	mu          sync.Mutex // held by who makes it anew
 }
 
@@ -21,52 +21,52 @@ func (v *viewOf) clone() *viewOf {
 		rebased: v.made()}
 }
 
-// made returns what base.rebased was when the view's own history was made.
+// made returns what base.rebased was when the view's own autograd metadata was made.
 func (v *viewOf) made() uint32 { return atomic.LoadUint32(&v.rebased) }
 
-// current returns the history of t, brought up to date if t is a view whose base was changed in place.
-func (t *Tensor) current() *History {
+// current returns the autograd metadata of t, brought up to date if t is a view whose base was changed in place.
+func (t *Tensor) current() *AutogradMeta {
 	v := t.view.Load()
 	if v == nil {
-		return t.history.Load()
+		return t.autograd.Load()
 	}
 	if !v.stale() {
-		return t.history.Load()
+		return t.autograd.Load()
 	}
-	// Several threads may have found the view stale, and one makes its history anew.
+	// Several threads may have found the view stale, and one makes its autograd metadata anew.
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.base.mu.Lock()
 	node, index, rebased := v.base.node, v.base.index, v.base.rebased
 	if node == nil || rebased == v.made() {
 		v.base.mu.Unlock()
-		return t.history.Load()
+		return t.autograd.Load()
 	}
 	node.retain()
 	v.base.mu.Unlock()
 	// The base was changed: the view's value is now a part of the base's new value.
 	n := viewNode(node, index, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset, t)
 	node.Release()
-	fresh := &History{dtype: t.dtype, shape: t.shape, node: n}
+	fresh := &AutogradMeta{dtype: t.dtype, shape: t.shape, node: n}
 	fresh.refs.set(1)
 	fresh.wanted.set(true)
 	n.DeclareOutput(0, t.dtype, t.shape)
-	h := t.history.Swap(fresh)
+	meta := t.autograd.Swap(fresh)
 	atomic.StoreUint32(&v.rebased, rebased)
-	if h != nil {
-		h.mu.Lock()
-		if h.keeps {
-			fresh.keeps, fresh.grad = true, h.grad
-			h.grad = nil
+	if meta != nil {
+		meta.mu.Lock()
+		if meta.keeps {
+			fresh.keeps, fresh.grad = true, meta.grad
+			meta.grad = nil
 			n.keepGrad(fresh)
 		}
-		h.mu.Unlock()
-		h.release()
+		meta.mu.Unlock()
+		meta.release()
 	}
 	return fresh
 }
 
-// stale reports whether the base was changed in place since the view's own history was made.
+// stale reports whether the base was changed in place since the view's own autograd metadata was made.
 func (v *viewOf) stale() bool {
 	v.base.mu.Lock()
 	defer v.base.mu.Unlock()
@@ -95,7 +95,7 @@ func (t *Tensor) MarkView(u *Tensor) {
 		t.view.Store(v)
 		return
 	}
-	b := u.EnsureHistory()
+	b := u.EnsureAutogradMeta()
 	b.retain()
 	v := &viewOf{base: b, baseDType: u.dtype, baseShape: u.shape, baseStrides: u.strides, baseOffset: u.offset}
 	b.mu.Lock()
@@ -104,8 +104,8 @@ func (t *Tensor) MarkView(u *Tensor) {
 	t.view.Store(v)
 }
 
-// Base returns the history of the tensor that t is a view of and that tensor's layout, or nil.
-func (t *Tensor) Base() (h *History, dtype DType, shape, strides []int, offset int) {
+// Base returns the autograd metadata of the tensor that t is a view of and that tensor's layout, or nil.
+func (t *Tensor) Base() (meta *AutogradMeta, dtype DType, shape, strides []int, offset int) {
 	v := t.view.Load()
 	if v == nil {
 		return nil, 0, nil, nil, 0

@@ -108,7 +108,7 @@ func attended(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
 // watch puts hooks behind all nodes that y follows from.
 func watch(y *core.Tensor) {
 	seen := map[*core.Node]bool{}
-	work := []*core.Node{y.History().Edge().Node}
+	work := []*core.Node{y.AutogradMeta().Edge().Node}
 	work[0].Release()
 	for len(work) > 0 {
 		n := work[0]

@@ -31,11 +31,11 @@ func dirty(d core.Device, elements int) {
 
 // unseen returns the gradient of the scores that a loss passes on where nobody but a product sees it.
 func unseen(t testing.TB, loss *core.Tensor) *core.Tensor {
-	e := loss.History().Edge()
+	e := loss.AutogradMeta().Edge()
 	defer e.Node.Release()
-	d := core.NewDerivation(core.CurrentMode().WithGrad(false), e.Node, []*core.Tensor{op.OnesLike(loss, op.TensorOptions{})}, nil)
-	d.Returns(func(core.Edge) bool { return false })
-	g, err := d.Run()
+	ctx := core.NewBackwardContext(core.CurrentMode().WithGrad(false), e.Node, []*core.Tensor{op.OnesLike(loss, op.TensorOptions{})}, nil)
+	ctx.Returns(func(core.Edge) bool { return false })
+	g, err := ctx.Run()
 	require.NoError(t, err)
 	return g[0]
 }
@@ -130,7 +130,7 @@ func TestGradientsOfScoresThatAreSeenAreContiguous(t *testing.T) {
 			require.Equal(t, 1, seen)
 
 			loss, _ = head(x, w, nil, target, op.CrossEntropyOptions{}, deep)
-			e := loss.History().Edge()
+			e := loss.AutogradMeta().Edge()
 			e.Node.PostHooks().Add(core.NodeHook{Fn: func(g, _ []*core.Tensor) []*core.Tensor {
 				require.True(t, g[0].Contiguous(), "given to a hook on the loss")
 				seen++

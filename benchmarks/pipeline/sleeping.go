@@ -29,16 +29,16 @@ type sleeper struct {
 func (l *sleeper) Forward(x *core.Tensor) *core.Tensor {
 	y := op.Mul(x.Detach(), core.Num(1))
 	sleep(y, l.Each)
-	n := core.NewNode(core.CurrentMode(), "sleep", func(d *core.Derivation) {
-		if d.Needs(0) {
-			g := op.Mul(d.Grad(), core.Num(1))
+	n := core.NewNode(core.CurrentMode(), "sleep", func(ctx *core.BackwardContext) {
+		if ctx.Needs(0) {
+			g := op.Mul(ctx.Grad(), core.Num(1))
 			sleep(g, l.Each)
-			d.Set(0, g)
+			ctx.Set(0, g)
 		}
-		if d.Needs(1) {
+		if ctx.Needs(1) {
 			g := op.ZerosLike(l.Weight, op.TensorOptions{})
 			sleep(g, l.Each)
-			d.Set(1, g)
+			ctx.Set(1, g)
 		}
 	}, x, l.Weight)
 	n.AttachLast(y, 0)

@@ -70,7 +70,7 @@ func GradReplace(t Tensor, grad Tensor) (status Status) {
 		return failure(err)
 	}
 	if grad == 0 {
-		if v.History() != nil {
+		if v.AutogradMeta() != nil {
 			v.SetGrad(nil)
 		}
 		return 0

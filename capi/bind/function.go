@@ -73,11 +73,11 @@ func NodeAttach(node Object, t Tensor, index int64, differentiable bool, how int
 	switch {
 	case !differentiable:
 	case how == outputChanged:
-		v.EnsureHistory().Rebase(n, int(index))
+		v.EnsureAutogradMeta().Rebase(n, int(index))
 	default:
 		n.Attach(v, int(index))
 		if how == outputShares || base != nil {
-			v.History().Guard()
+			v.AutogradMeta().Guard()
 		}
 	}
 	return 0

@@ -26,7 +26,7 @@ func GradNode(t Tensor) Object {
 	if err := v.Usable("grad_fn"); err != nil {
 		return failure(err)
 	}
-	e := v.History().Edge()
+	e := v.AutogradMeta().Edge()
 	if e.Node != nil && e.Node.Leaf() != nil {
 		e.Node.Release()
 		return 0
@@ -41,7 +41,7 @@ func GradEdge(t Tensor) Object {
 	if err := v.Usable("grad_fn"); err != nil {
 		return failure(err)
 	}
-	return hold(v.History().Edge().Node)
+	return hold(v.AutogradMeta().Edge().Node)
 }
 
 // GradIndex returns which of the results of its operation the tensor is.
@@ -50,7 +50,7 @@ func GradIndex(t Tensor) int64 {
 	if err := v.Usable("output_nr"); err != nil {
 		return failure(err)
 	}
-	e := v.History().Edge()
+	e := v.AutogradMeta().Edge()
 	if e.Node != nil {
 		e.Node.Release()
 	}

@@ -196,7 +196,7 @@ func GradsDrop(list Tensors, n int64) (status Status) {
 		if err := t.Usable("zero_grad"); err != nil {
 			return failure(err)
 		}
-		if t.History() != nil {
+		if t.AutogradMeta() != nil {
 			t.SetGrad(nil)
 		}
 	}

@@ -106,32 +106,32 @@ func PackEnd(status Status) int64 {
 	return p.status
 }
 
-// history is a tensor's place in the graph without its value. It holds the tensor's node.
-type history struct{ h *core.History }
+// autogradMeta is a tensor's place in the graph without its value. It holds the tensor's node.
+type autogradMeta struct{ meta *core.AutogradMeta }
 
-func (h *history) Close() { h.h.Release() }
+func (m *autogradMeta) Close() { m.meta.Release() }
 
-// HistoryOf returns the place of a tensor in the graph, to be given to [HistoryRestore] and released; 0 if it has none.
-func HistoryOf(t Tensor) (status Object) {
+// AutogradMetaOf returns the place of a tensor in the graph, to be given to [AutogradMetaRestore] and released; 0 if it has none.
+func AutogradMetaOf(t Tensor) (status Object) {
 	defer protect("saved_tensors_hooks", &status)
 	v := tensor(t)
 	if err := v.Usable("saved_tensors_hooks"); err != nil {
 		return failure(err)
 	}
-	h := v.History()
-	if h == nil {
+	meta := v.AutogradMeta()
+	if meta == nil {
 		return 0
 	}
-	h.Retain()
-	return handle.AddObject(&history{h})
+	meta.Retain()
+	return handle.AddObject(&autogradMeta{meta})
 }
 
-// HistoryRestore returns a tensor over the memory of t at a place in the graph.
-func HistoryRestore(t Tensor, h Object) (status Tensor) {
+// AutogradMetaRestore returns a tensor over the memory of t at a place in the graph.
+func AutogradMetaRestore(t Tensor, h Object) (status Tensor) {
 	defer protect("saved_tensors_hooks", &status)
-	v, ok := handle.Object[*history](h)
+	v, ok := handle.Object[*autogradMeta](h)
 	if !ok {
 		return failf(core.TypeError, "saved_tensors_hooks", "%d is not the handle of a place in the graph", h)
 	}
-	return result(tensor(t).At(v.h))
+	return result(tensor(t).At(v.meta))
 }

@@ -51,23 +51,23 @@ func owns(g *core.Tensor) bool {
 // keepStage adds the gradients of the node's outputs to those that outputs keep.
 func (r *Run) keepStage(p *pending) (*Request, error) {
 	var err error
-	p.node.Keeping(func(h *core.History, i int) {
+	p.node.Keeping(func(meta *core.AutogradMeta, i int) {
 		g := p.grads[i]
 		if g == nil || err != nil {
 			return
 		}
-		err = h.Accumulating(func() error {
-			old := h.BorrowGrad()
-			defer h.ReturnGrad()
+		err = meta.Accumulating(func() error {
+			old := meta.BorrowGrad()
+			defer meta.ReturnGrad()
 			if old != nil {
 				sum := op.Add(old, g).Keep()
 				if err := sum.Err(); err != nil {
 					return err
 				}
-				h.SetGrad(sum)
+				meta.SetGrad(sum)
 				return nil
 			}
-			h.SetGrad(g.Alias(r.options.CreateGraph).Keep())
+			meta.SetGrad(g.Alias(r.options.CreateGraph).Keep())
 			return nil
 		})
 	})

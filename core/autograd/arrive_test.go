@@ -37,7 +37,7 @@ func watch(t *testing.T, y *core.Tensor) {
 	t.Helper()
 	require.NoError(t, y.Err())
 	seen := map[*core.Node]bool{}
-	work := []*core.Node{y.History().Edge().Node}
+	work := []*core.Node{y.AutogradMeta().Edge().Node}
 	work[0].Release()
 	for len(work) > 0 {
 		n := work[0]
@@ -326,28 +326,28 @@ func TestAnErrorAfterSomethingArrived(t *testing.T) {
 		return y
 	}
 	for want, deriv := range map[string]core.Deriv{
-		"boom": func(d *core.Derivation) {
-			g, alone := d.Arrived(0)
+		"boom": func(ctx *core.BackwardContext) {
+			g, alone := ctx.Arrived(0)
 			if !alone {
 				t.Error("somebody else sees the gradient")
 			}
-			d.SetSum(0, op.AddInPlace(g, d.Grad()))
-			d.Fail(boom)
+			ctx.SetSum(0, op.AddInPlace(g, ctx.Grad()))
+			ctx.Fail(boom)
 		},
-		"internal error": func(d *core.Derivation) {
-			g, _ := d.Arrived(0)
-			d.SetSum(0, op.Add(g, d.Grad()))
+		"internal error": func(ctx *core.BackwardContext) {
+			g, _ := ctx.Arrived(0)
+			ctx.SetSum(0, op.Add(g, ctx.Grad()))
 			panic("boom")
 		},
-		"want [3 4]": func(d *core.Derivation) {
-			g, _ := d.Arrived(0)
-			d.SetSum(0, op.Sum(g, nil, false))
+		"want [3 4]": func(ctx *core.BackwardContext) {
+			g, _ := ctx.Arrived(0)
+			ctx.SetSum(0, op.Sum(g, nil, false))
 		},
-		"": func(d *core.Derivation) {
-			g, _ := d.Arrived(0)
-			d.SetSum(0, op.AddInPlace(g, d.Grad()))
+		"": func(ctx *core.BackwardContext) {
+			g, _ := ctx.Arrived(0)
+			ctx.SetSum(0, op.AddInPlace(g, ctx.Grad()))
 		},
-		"nothing arrived": func(d *core.Derivation) { d.SetSum(0, d.Grad()) },
+		"nothing arrived": func(ctx *core.BackwardContext) { ctx.SetSum(0, ctx.Grad()) },
 	} {
 		run := func() {
 			core.Tidy(func() {
@@ -376,14 +376,14 @@ func TestAnErrorAfterSomethingArrived(t *testing.T) {
 func TestAGradientIsOfferedOnce(t *testing.T) {
 	x := leaf(1, 2, 3)
 	y := op.Mul(x, core.Num(1))
-	n := core.NewNode(core.CurrentMode(), "twice", func(d *core.Derivation) {
-		second, _ := d.Arrived(1)
+	n := core.NewNode(core.CurrentMode(), "twice", func(ctx *core.BackwardContext) {
+		second, _ := ctx.Arrived(1)
 		require.Nil(t, second)
-		g, alone := d.Arrived(0)
+		g, alone := ctx.Arrived(0)
 		require.True(t, alone)
 		require.Equal(t, []float64{1, 4, 9}, values(t, g))
-		d.SetSum(0, op.AddInPlace(g, core.Num(100)))
-		d.SetSum(1, core.FromSlice([]float64{1000, 1000, 1000}))
+		ctx.SetSum(0, op.AddInPlace(g, core.Num(100)))
+		ctx.SetSum(1, core.FromSlice([]float64{1000, 1000, 1000}))
 	}, y, y)
 	z := core.FromSlice([]float64{1})
 	n.AttachLast(z, 0)

@@ -214,9 +214,9 @@ func TestCustomDerivativeErrors(t *testing.T) {
 	x := leaf(1, 2)
 	boom := errors.New("boom")
 	for name, deriv := range map[string]core.Deriv{
-		"boom":           func(d *core.Derivation) { d.Fail(boom) },
-		"internal error": func(d *core.Derivation) { panic("boom") },
-		"want [2]":       func(d *core.Derivation) { d.Set(0, core.FromSlice([]float64{1})) },
+		"boom":           func(ctx *core.BackwardContext) { ctx.Fail(boom) },
+		"internal error": func(ctx *core.BackwardContext) { panic("boom") },
+		"want [2]":       func(ctx *core.BackwardContext) { ctx.Set(0, core.FromSlice([]float64{1})) },
 	} {
 		n := core.NewNode(core.CurrentMode(), "custom", deriv, x)
 		y := core.FromSlice([]float64{1})

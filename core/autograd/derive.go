@@ -16,7 +16,7 @@ type pending struct {
 	saved  map[*core.ExternalValue]*core.Tensor // values of another language
 	stages []stage
 	answer []*core.Tensor
-	lent   *core.History // whose gradient a hook of the caller's has
+	lent   *core.AutogradMeta // whose gradient a hook of the caller's has
 	asked  bool
 }
 
@@ -174,13 +174,13 @@ func (r *Run) runDerivative(p *pending, grads []*core.Tensor) (out []*core.Tenso
 	for i, e := range n.Edges() {
 		need[i] = r.goes(n, e)
 	}
-	d := core.NewDerivation(core.CurrentMode(), n, grads, need)
-	d.Unpack(p.saved)
-	d.Returns(r.returns)
-	d.Arrives(r.arrivals)
-	out, err = d.Run()
+	ctx := core.NewBackwardContext(core.CurrentMode(), n, grads, need)
+	ctx.Unpack(p.saved)
+	ctx.Returns(r.returns)
+	ctx.Arrives(r.arrivals)
+	out, err = ctx.Run()
 	for i := range need {
-		if d.Summed(i) {
+		if ctx.Summed(i) {
 			p.summed = append(p.summed, i)
 		}
 	}

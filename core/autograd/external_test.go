@@ -78,7 +78,7 @@ func TestHooksAreDroppedOnce(t *testing.T) {
 	x.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor { return nil }, Drop: drop("leaf")})
 	y := op.Exp(x)
 	y.TensorHooks().Add(core.Hook{Drop: drop("tensor")})
-	n := y.History().Edge().Node
+	n := y.AutogradMeta().Edge().Node
 	n.PostHooks().Add(core.NodeHook{Drop: drop("node")})
 	n.Edges()[0].Node.PreHooks().Add(core.NodeHook{Drop: drop("accumulating node")})
 	n.Release()
@@ -92,7 +92,7 @@ func TestHooksAreDroppedOnce(t *testing.T) {
 func TestHooksAfterANodeSeeBothSides(t *testing.T) {
 	x := leaf(3)
 	y := op.Mul(x, core.Num(2))
-	n := y.History().Edge().Node
+	n := y.AutogradMeta().Edge().Node
 	defer n.Release()
 	n.PostHooks().Add(core.NodeHook{Fn: func(g, after []*core.Tensor) []*core.Tensor {
 		require.Equal(t, []float64{2}, values(t, g[0]))

@@ -83,7 +83,7 @@ func replace(p *pending, i int, g *core.Tensor) error {
 }
 
 // postStage runs a hook after a gradient was added to a leaf's.
-func postStage(leaf *core.History, h core.Hook) stage {
+func postStage(leaf *core.AutogradMeta, h core.Hook) stage {
 	return func(p *pending) (*Request, error) {
 		switch {
 		case h.Fn != nil:

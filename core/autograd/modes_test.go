@@ -51,12 +51,12 @@ func TestSavedHooksReplaceWhatNodesKeep(t *testing.T) {
 func TestDerivativesPerInputCanRunSeparately(t *testing.T) {
 	x, w := leaf(2, 3), leaf(5, 7)
 	y := op.Mul(x, w)
-	n := y.History().Edge().Node
+	n := y.AutogradMeta().Edge().Node
 	defer n.Release()
 	g := op.OnesLike(y, op.TensorOptions{})
 	for i, want := range [][]float64{{5, 7}, {2, 3}} {
 		need := []bool{i == 0, i == 1}
-		out, err := core.NewDerivation(core.CurrentMode(), n, []*core.Tensor{g}, need).Run()
+		out, err := core.NewBackwardContext(core.CurrentMode(), n, []*core.Tensor{g}, need).Run()
 		require.NoError(t, err)
 		require.Nil(t, out[1-i])
 		require.Equal(t, want, values(t, out[i]))
@@ -66,7 +66,7 @@ func TestDerivativesPerInputCanRunSeparately(t *testing.T) {
 func TestNodeHooksRunAroundTheDerivative(t *testing.T) {
 	x := leaf(3)
 	y := op.Mul(x, core.Num(2))
-	n := y.History().Edge().Node
+	n := y.AutogradMeta().Edge().Node
 	defer n.Release()
 	n.PreHooks().Add(core.NodeHook{Fn: func(g, _ []*core.Tensor) []*core.Tensor {
 		return []*core.Tensor{op.Mul(g[0], core.Num(10))}

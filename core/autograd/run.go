@@ -103,7 +103,7 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 			return fail(err)
 		}
 		seeds = append(seeds, seed)
-		roots = append(roots, t.History().Edge())
+		roots = append(roots, t.AutogradMeta().Edge())
 	}
 	if err := r.target(); err != nil {
 		return fail(err)
@@ -184,7 +184,7 @@ func (r *Run) target() error {
 		if r.options.Inputs != nil {
 			t.RetainGrad()
 		}
-		e := t.History().Edge()
+		e := t.AutogradMeta().Edge()
 		r.targets = append(r.targets, e)
 		r.captures[e] = append(r.captures[e], i)
 	}
@@ -291,11 +291,11 @@ func (r *Run) leaf(t *core.Tensor) *state {
 	if t == nil {
 		return nil
 	}
-	h := t.History()
-	if h == nil || !h.NeedsGradLeaf() {
+	meta := t.AutogradMeta()
+	if meta == nil || !meta.NeedsGradLeaf() {
 		return nil
 	}
-	n := h.Edge().Node
+	n := meta.Edge().Node
 	defer n.Release()
 	return r.states[n]
 }

@@ -91,7 +91,7 @@ func (r *Run) divide(order []*core.Node) {
 		if t == nil || !t.RequiresGrad() {
 			continue
 		}
-		e := t.History().Edge()
+		e := t.AutogradMeta().Edge()
 		if s := r.states[e.Node]; s != nil {
 			s.first = s.needed
 		}

@@ -98,7 +98,7 @@ func TestHooksRunOnceInDividedWalks(t *testing.T) {
 	h := op.Linear(x, w[0], w[1])
 	var tensor, before, after int
 	h.TensorHooks().Add(core.Hook{Fn: func(g *core.Tensor) *core.Tensor { tensor++; return op.Mul(g, core.Num(2)) }})
-	e := h.History().Edge()
+	e := h.AutogradMeta().Edge()
 	defer e.Node.Release()
 	e.Node.PreHooks().Add(core.NodeHook{Fn: func(_, _ []*core.Tensor) []*core.Tensor { before++; return nil }})
 	r, err := autograd.NewRun([]*core.Tensor{op.Sum(h, nil, false)}, nil, autograd.Options{First: []*core.Tensor{x}})
@@ -113,7 +113,7 @@ func TestHooksRunOnceInDividedWalks(t *testing.T) {
 	assert.Equal(t, []float64{6, 6, 6, 6}, values(t, w[1].Grad()))
 
 	h = op.Linear(x, w[0], w[1])
-	e2 := h.History().Edge()
+	e2 := h.AutogradMeta().Edge()
 	defer e2.Node.Release()
 	e2.Node.PostHooks().Add(core.NodeHook{Fn: func(grads, _ []*core.Tensor) []*core.Tensor {
 		after++

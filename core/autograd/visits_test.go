@@ -28,7 +28,7 @@ func TestAWalkIsPreparedInOneSweep(t *testing.T) {
 			r, err := NewRun(losses, nil, o)
 			require.NoError(t, err)
 			require.Equal(t, len(r.states), r.visits, "%s of %d steps", name, steps)
-			require.True(t, r.Visits(losses[steps-1].History().Edge().Node))
+			require.True(t, r.Visits(losses[steps-1].AutogradMeta().Edge().Node))
 			r.Close()
 		}
 	}

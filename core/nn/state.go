@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// StateDict returns the parameters and buffers of m by name. The tensors share memory with m's, without their history.
+// StateDict returns the parameters and buffers of m by name. The tensors share memory with m's, without their autograd metadata.
 func StateDict(m Module) map[string]*core.Tensor {
 	state := map[string]*core.Tensor{}
 	for _, n := range NamedTensors(m) {

@@ -43,12 +43,12 @@ func LeakyReluInPlace(x *core.Tensor, slope float64) *core.Tensor {
 // dimension 1.
 func Prelu(x, weight *core.Tensor) *core.Tensor {
 	defer autocast("prelu", &x, &weight).end()
-	a := beginGiven("prelu", x, weight)
-	if a.err == nil && (x.IsNumber() || weight.IsNumber()) {
-		a.failf(core.TypeError, "got a number, want tensors")
+	op := beginGiven("prelu", x, weight)
+	if op.err == nil && (x.IsNumber() || weight.IsNumber()) {
+		op.failf(core.TypeError, "got a number, want tensors")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	channels := 1
 	if x.Dim() > 1 {
@@ -56,8 +56,8 @@ func Prelu(x, weight *core.Tensor) *core.Tensor {
 	}
 	n := weight.Numel()
 	if weight.Dim() > 1 || n != 1 && n != channels {
-		a.failf(core.ShapeError, "got weights of shape %v, want one or %d for the input of shape %v", weight.Shape(), channels, x.Shape())
-		return a.fail()
+		op.failf(core.ShapeError, "got weights of shape %v, want one or %d for the input of shape %v", weight.Shape(), channels, x.Shape())
+		return op.fail()
 	}
 	if n == 1 || x.Dim() <= 2 {
 		if weight.Dim() > x.Dim() {
@@ -147,13 +147,13 @@ func Softsign(x *core.Tensor) *core.Tensor { return softsignOp.apply(nil, x) }
 //
 // Xu, Wang, Chen, Li: Empirical evaluation of rectified activations in convolutional network, 2015.
 func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
-	a := begin("rrelu", x)
-	a.floatTensor(x)
-	if a.err == nil && !(low <= high) {
-		a.failf(core.ValueError, "the slopes' bounds are out of order, got %v and %v", low, high)
+	op := begin("rrelu", x)
+	op.floatTensor(x)
+	if op.err == nil && !(low <= high) {
+		op.failf(core.ValueError, "the slopes' bounds are out of order, got %v and %v", low, high)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if !training || low == high {
 		return LeakyRelu(x, (low+high)/2)

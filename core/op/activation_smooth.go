@@ -90,13 +90,13 @@ func Logsigmoid(x *core.Tensor) *core.Tensor { return logsigmoidOp.apply(nil, x)
 
 // Glu returns a * sigmoid(b), where a and b are the halves of x along dimension dim (Dauphin et al. 2017).
 func Glu(x *core.Tensor, dim int) *core.Tensor {
-	a := beginGiven("glu", x)
-	dim = a.dim(dim, x)
-	if a.err == nil && (x.Dim() == 0 || x.Shape()[dim]%2 != 0) {
-		a.failf(core.ShapeError, "got the shape %v, want an even size of dimension %d", x.Shape(), dim)
+	op := beginGiven("glu", x)
+	dim = op.dim(dim, x)
+	if op.err == nil && (x.Dim() == 0 || x.Shape()[dim]%2 != 0) {
+		op.failf(core.ShapeError, "got the shape %v, want an even size of dimension %d", x.Shape(), dim)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	half := x.Shape()[dim] / 2
 	return compose("glu", func() *core.Tensor {

@@ -34,14 +34,14 @@ type AttentionOptions struct {
 // Vaswani et al.: Attention is all you need, 2017; Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022.
 func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOptions) *core.Tensor {
 	defer autocast("scaled_dot_product_attention", &query, &key, &value, &o.Mask).end()
-	a := begin("scaled_dot_product_attention", query, key, value, o.Mask)
+	op := begin("scaled_dot_product_attention", query, key, value, o.Mask)
 	for _, t := range []*core.Tensor{query, key, value} {
-		a.floatTensor(t)
+		op.floatTensor(t)
 	}
-	a.probability(o.DropoutP)
-	lead := a.attentionShapes(query, key, value, o)
-	if a.err != nil {
-		return a.fail()
+	op.probability(o.DropoutP)
+	lead := op.attentionShapes(query, key, value, o)
+	if op.err != nil {
+		return op.fail()
 	}
 	if o.Scale == 0 {
 		o.Scale = 1 / math.Sqrt(float64(max(query.Size(-1), 1)))
@@ -52,7 +52,7 @@ func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOption
 	if four(query, lead.query) && four(key, lead.key) && four(value, lead.key) {
 		return attend(query, key, value, o.Mask, o)
 	}
-	return compose(a.name, func() *core.Tensor {
+	return compose(op.name, func() *core.Tensor {
 		// The kernel takes [batch, heads, length, dim]: leading dimensions but the last become the batch.
 		q, k, v := headsOf(query, lead.query), headsOf(key, lead.key), headsOf(value, lead.key)
 		mask := o.Mask
@@ -69,53 +69,53 @@ func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOption
 type leading struct{ query, key []int }
 
 // attentionShapes checks that the arguments fit and broadcasts their leading dimensions.
-func (a *application) attentionShapes(q, k, v *core.Tensor, o AttentionOptions) (l leading) {
-	if a.err != nil {
+func (op *opContext) attentionShapes(q, k, v *core.Tensor, o AttentionOptions) (l leading) {
+	if op.err != nil {
 		return l
 	}
 	if min(q.Dim(), k.Dim(), v.Dim()) < 2 {
-		a.failf(core.ShapeError, "want at least two dimensions, got %s", shapes(q, k, v))
+		op.failf(core.ShapeError, "want at least two dimensions, got %s", shapes(q, k, v))
 		return l
 	}
 	if q.DType() != k.DType() || q.DType() != v.DType() {
-		a.failf(core.DTypeError, "query, key and value must have one dtype, got %v, %v and %v", q.DType(), k.DType(), v.DType())
+		op.failf(core.DTypeError, "query, key and value must have one dtype, got %v, %v and %v", q.DType(), k.DType(), v.DType())
 	}
 	if q.Size(-1) != k.Size(-1) || k.Size(-2) != v.Size(-2) {
-		a.failf(core.ShapeError, "query [..., L, E], key [..., S, E] and value [..., S, Ev] do not fit, got %s", shapes(q, k, v))
+		op.failf(core.ShapeError, "query [..., L, E], key [..., S, E] and value [..., S, Ev] do not fit, got %s", shapes(q, k, v))
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return l
 	}
 	of := func(t *core.Tensor) []int { return t.Shape()[:t.Dim()-2] }
 	if o.EnableGQA {
 		if min(q.Dim(), k.Dim(), v.Dim()) < 3 {
-			a.failf(core.ShapeError, "grouped heads need at least three dimensions, got %s", shapes(q, k, v))
+			op.failf(core.ShapeError, "grouped heads need at least three dimensions, got %s", shapes(q, k, v))
 			return l
 		}
 		hq, hk, hv := q.Size(-3), k.Size(-3), v.Size(-3)
 		if hk != hv || hk == 0 || hq%hk != 0 {
-			a.failf(core.ShapeError, "%d query heads do not divide into groups for %d key and %d value heads", hq, hk, hv)
+			op.failf(core.ShapeError, "%d query heads do not divide into groups for %d key and %d value heads", hq, hk, hv)
 			return l
 		}
 		outer := func(t *core.Tensor) []int { return t.Shape()[:t.Dim()-3] }
-		batch, err := core.Broadcast(a.name, outer(q), outer(k), outer(v))
-		a.check(err)
+		batch, err := core.Broadcast(op.name, outer(q), outer(k), outer(v))
+		op.check(err)
 		l.query, l.key = append(slices.Clone(batch), hq), append(slices.Clone(batch), hk)
 	} else {
-		batch, err := core.Broadcast(a.name, of(q), of(k), of(v))
-		a.check(err)
+		batch, err := core.Broadcast(op.name, of(q), of(k), of(v))
+		op.check(err)
 		l.query, l.key = batch, batch
 	}
-	if o.Mask != nil && a.err == nil {
+	if o.Mask != nil && op.err == nil {
 		if o.Causal {
-			a.failf(core.ValueError, "got a mask and causal, want at most one of them")
+			op.failf(core.ValueError, "got a mask and causal, want at most one of them")
 		}
 		if d := o.Mask.DType(); d != core.Bool && d != q.DType() && (d != core.Float32 || q.DType() == core.Float64) {
-			a.failf(core.DTypeError, "the mask must be bool or of the query's dtype %v, got %v", q.DType(), d)
+			op.failf(core.DTypeError, "the mask must be bool or of the query's dtype %v, got %v", q.DType(), d)
 		}
 		full := append(slices.Clone(l.query), q.Size(-2), k.Size(-2))
-		if got, err := core.Broadcast(a.name, o.Mask.Shape(), full); err != nil || !slices.Equal(got, full) {
-			a.failf(core.ShapeError, "a mask of shape %v does not broadcast to the scores %v", o.Mask.Shape(), full)
+		if got, err := core.Broadcast(op.name, o.Mask.Shape(), full); err != nil || !slices.Equal(got, full) {
+			op.failf(core.ShapeError, "a mask of shape %v does not broadcast to the scores %v", o.Mask.Shape(), full)
 		}
 	}
 	return l
@@ -136,43 +136,43 @@ func headsOf(t *core.Tensor, lead []int) *core.Tensor {
 
 // attend is attention of four-dimensional tensors; the mask may be nil.
 func attend(q, k, v, mask *core.Tensor, o AttentionOptions) *core.Tensor {
-	a := begin("scaled_dot_product_attention", q, k, v, mask)
-	if a.err != nil {
-		return a.fail()
+	op := begin("scaled_dot_product_attention", q, k, v, mask)
+	if op.err != nil {
+		return op.fail()
 	}
 	info := &attentionInfo{o: o}
 	if o.DropoutP > 0 {
 		padded := (k.Size(2) + 3) / 4 * 4
-		info.seed, info.offset = a.drawWords(q.Size(0) * q.Size(1) * q.Size(2) * padded)
+		info.seed, info.offset = op.drawWords(q.Size(0) * q.Size(1) * q.Size(2) * padded)
 	}
-	in := a.attentionInputs(q, k, v, mask)
+	in := op.attentionInputs(q, k, v, mask)
 	batch, heads, queries, dim := q.Size(0), q.Size(1), q.Size(2), v.Size(3)
-	out := a.headsInside(q.DType(), []int{batch, heads, queries, dim})
-	lse := a.temp(statType(q.DType()), batch, heads, queries)
-	if a.err != nil {
-		return a.fail()
+	out := op.headsInside(q.DType(), []int{batch, heads, queries, dim})
+	lse := op.temp(statType(q.DType()), batch, heads, queries)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := in.call(a.call(attentionKernel).Out(out).Out(lse), info)
+	c := in.call(op.call(attentionKernel).Out(out).Out(lse), info)
 	c.Work = max(c.Work, batch*heads*queries*k.Size(2)*(q.Size(3)+dim)/4)
-	a.launch(c)
-	if a.grad {
-		n := a.node(attentionDeriv, q, k, v, mask).Save(q, k, v, mask).SaveOutput(out, 0).Save(lse)
+	op.launch(c)
+	if op.grad {
+		n := op.node(attentionDeriv, q, k, v, mask).Save(q, k, v, mask).SaveOutput(out, 0).Save(lse)
 		n.Any = info
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // headsInside allocates a tensor of shape [batch, heads, length, dim] whose heads lie inside the length, so that a projection
 // of the joined heads reads it as it is.
-func (a *application) headsInside(d core.DType, s []int) *core.Tensor {
-	memory := a.alloc(d, []int{s[0], s[2], s[1], s[3]})
-	if a.err != nil {
+func (op *opContext) headsInside(d core.DType, s []int) *core.Tensor {
+	memory := op.alloc(d, []int{s[0], s[2], s[1], s[3]})
+	if op.err != nil {
 		return nil
 	}
-	t := core.WrapTensor(a.mode, memory.Storage(), d, s, []int{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}, 0)
+	t := core.WrapTensor(op.mode, memory.Storage(), d, s, []int{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}, 0)
 	memory.Release()
-	return a.returns(t)
+	return op.returns(t)
 }
 
 // attentionInfo is what a node of attention remembers.
@@ -187,9 +187,9 @@ type attentionInputs struct {
 }
 
 // attentionInputs brings the inputs into a layout that the kernel takes: vectors contiguous, the mask expanded.
-func (a *application) attentionInputs(q, k, v, mask *core.Tensor) (in attentionInputs) {
-	in.q, in.k, in.v = a.rows(q), a.rows(k), a.rows(v)
-	if mask != nil && a.err == nil {
+func (op *opContext) attentionInputs(q, k, v, mask *core.Tensor) (in attentionInputs) {
+	in.q, in.k, in.v = op.rows(q), op.rows(k), op.rows(v)
+	if mask != nil && op.err == nil {
 		shape := []int{q.Size(0), q.Size(1), q.Size(2), k.Size(2)}
 		strides := make([]int, 4)
 		for i := range mask.Dim() {
@@ -197,17 +197,17 @@ func (a *application) attentionInputs(q, k, v, mask *core.Tensor) (in attentionI
 				strides[j] = mask.Strides()[i]
 			}
 		}
-		in.mask = a.own(core.WrapTensor(a.mode, mask.Storage(), mask.DType(), shape, strides, mask.Offset()))
+		in.mask = op.own(core.WrapTensor(op.mode, mask.Storage(), mask.DType(), shape, strides, mask.Offset()))
 	}
 	return in
 }
 
 // rows returns t, or a contiguous copy if the elements of its last dimension do not lie side by side.
-func (a *application) rows(t *core.Tensor) *core.Tensor {
-	if a.err != nil || t.Strides()[3] == 1 || t.Size(3) <= 1 {
+func (op *opContext) rows(t *core.Tensor) *core.Tensor {
+	if op.err != nil || t.Strides()[3] == 1 || t.Size(3) <= 1 {
 		return t
 	}
-	return a.dense(t)
+	return op.dense(t)
 }
 
 func (in *attentionInputs) call(c *core.Call, info *attentionInfo) *core.Call {
@@ -215,47 +215,47 @@ func (in *attentionInputs) call(c *core.Call, info *attentionInfo) *core.Call {
 		Float(info.o.Scale, info.o.DropoutP)
 }
 
-func attentionDeriv(d *core.Derivation) {
-	info := d.Node.Any.(*attentionInfo)
-	q, k, v, mask, out, lse := d.Saved(0), d.Saved(1), d.Saved(2), d.Saved(3), d.Saved(4), d.Saved(5)
-	if d.CreateGraph() || d.Needs(3) {
-		attentionComposite(d, info, q, k, v, mask)
+func attentionDeriv(ctx *core.BackwardContext) {
+	info := ctx.Node.Any.(*attentionInfo)
+	q, k, v, mask, out, lse := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Saved(3), ctx.Saved(4), ctx.Saved(5)
+	if ctx.CreateGraph() || ctx.Needs(3) {
+		attentionComposite(ctx, info, q, k, v, mask)
 		return
 	}
-	a := begin("scaled_dot_product_attention_backward", q, k, v, mask, out, lse, d.Grad())
-	if a.err != nil {
-		d.Fail(a.err)
+	op := begin("scaled_dot_product_attention_backward", q, k, v, mask, out, lse, ctx.Grad())
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	in := a.attentionInputs(q, k, v, mask)
-	g := a.rows(d.Grad())
-	grads := a.attentionGrads(d, q, k, v)
-	if a.err != nil {
-		d.Fail(a.err)
+	in := op.attentionInputs(q, k, v, mask)
+	g := op.rows(ctx.Grad())
+	grads := op.attentionGrads(ctx, q, k, v)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	c := in.call(a.call(attentionBackwardKernel).Out(grads[0]).Out(grads[1]).Out(grads[2]), info).In(out).In(lse).In(g)
+	c := in.call(op.call(attentionBackwardKernel).Out(grads[0]).Out(grads[1]).Out(grads[2]), info).In(out).In(lse).In(g)
 	c.Work = max(c.Work, lse.Numel()*k.Size(2)*(q.Size(3)+v.Size(3))/2)
-	a.launch(c)
-	setGrads(d, grads[:]...)
+	op.launch(c)
+	setGrads(ctx, grads[:]...)
 }
 
 // attentionGrads allocates the gradients of the inputs of d's node that are wanted.
-func (a *application) attentionGrads(d *core.Derivation, inputs ...*core.Tensor) (grads [3]*core.Tensor) {
+func (op *opContext) attentionGrads(ctx *core.BackwardContext, inputs ...*core.Tensor) (grads [3]*core.Tensor) {
 	var parts [3]*core.Tensor
 	for i, t := range inputs {
-		if d.Needs(i) && (t.Strides()[3] == 1 || t.Size(3) == 1) { // vectors that the kernel can write
+		if ctx.Needs(i) && (t.Strides()[3] == 1 || t.Size(3) == 1) { // vectors that the kernel can write
 			parts[i] = t
 		}
 	}
-	a.gradsOfParts(d, parts[:], grads[:])
+	op.gradsOfParts(ctx, parts[:], grads[:])
 	for i, t := range inputs {
 		switch {
-		case !d.Needs(i) || grads[i] != nil:
+		case !ctx.Needs(i) || grads[i] != nil:
 		case t.Strides()[1] < t.Strides()[2]: // the input came from joined heads: its gradient goes there
-			grads[i] = a.headsInside(d.InputDType(i), d.InputShape(i))
+			grads[i] = op.headsInside(ctx.InputDType(i), ctx.InputShape(i))
 		default:
-			grads[i] = a.out(d.InputDType(i), d.InputShape(i))
+			grads[i] = op.out(ctx.InputDType(i), ctx.InputShape(i))
 		}
 	}
 	return grads
@@ -263,7 +263,7 @@ func (a *application) attentionGrads(d *core.Derivation, inputs ...*core.Tensor)
 
 // attentionComposite sets the gradients by operations that can be differentiated again; it stores the scores. With weights
 // p = softmax(s), s = q k^T scale + mask, and what dropout keeps r: dp = (do v^T) r, ds = p (dp - sum(dp p)).
-func attentionComposite(d *core.Derivation, info *attentionInfo, q, k, v, mask *core.Tensor) {
+func attentionComposite(ctx *core.BackwardContext, info *attentionInfo, q, k, v, mask *core.Tensor) {
 	for _, t := range []*core.Tensor{q, k, v, mask} {
 		if t != nil && t.Err() != nil {
 			return // d has failed
@@ -276,7 +276,7 @@ func attentionComposite(d *core.Derivation, info *attentionInfo, q, k, v, mask *
 	grouped := func(t *core.Tensor) *core.Tensor {
 		return Reshape(castTo(t, dtype), batch, kv, t.Size(1)/max(kv, 1), t.Size(2), t.Size(3))
 	}
-	q5, k5, v5, g := grouped(q), grouped(k), grouped(v), grouped(d.Grad())
+	q5, k5, v5, g := grouped(q), grouped(k), grouped(v), grouped(ctx.Grad())
 	s := Mul(MatMul(q5, Transpose(k5, -2, -1)), core.Num(info.o.Scale))
 	s = Reshape(s, batch, heads, queries, keys)
 	var hidden *core.Tensor
@@ -311,19 +311,19 @@ func attentionComposite(d *core.Derivation, info *attentionInfo, q, k, v, mask *
 	ds := Mul(p, Sub(dp, Sum(Mul(dp, p), []int{-1}, true)))
 	ds5 := Mul(Reshape(ds, five...), core.Num(info.o.Scale))
 	set := func(i int, t *core.Tensor, shape []int) {
-		d.Set(i, castTo(Reshape(sumTo(t, shape), d.InputShape(i)...), d.InputDType(i)))
+		ctx.Set(i, castTo(Reshape(sumTo(t, shape), ctx.InputShape(i)...), ctx.InputDType(i)))
 	}
-	if d.Needs(0) {
+	if ctx.Needs(0) {
 		set(0, MatMul(ds5, k5), q5.Shape())
 	}
-	if d.Needs(1) {
+	if ctx.Needs(1) {
 		set(1, MatMul(Transpose(ds5, -2, -1), q5), k5.Shape())
 	}
-	if d.Needs(2) {
+	if ctx.Needs(2) {
 		set(2, MatMul(Transpose(Reshape(r, five...), -2, -1), g), v5.Shape())
 	}
-	if d.Needs(3) {
-		d.Set(3, castTo(sumTo(ds, d.InputShape(3)), d.InputDType(3)))
+	if ctx.Needs(3) {
+		ctx.Set(3, castTo(sumTo(ds, ctx.InputShape(3)), ctx.InputDType(3)))
 	}
 }
 
@@ -335,15 +335,15 @@ func countTo(t *core.Tensor, n int) *core.Tensor {
 // attentionKeep returns the factors by which dropout multiplied the weights p, of shape [batch, heads, queries, keys].
 func attentionKeep(p *core.Tensor, info *attentionInfo) *core.Tensor {
 	keys := p.Size(3)
-	a := begin("scaled_dot_product_attention", p)
-	a.grad = false
-	padded := a.out(p.DType(), []int{p.Size(0), p.Size(1), p.Size(2), (keys + 3) / 4 * 4})
-	if a.err != nil {
-		return a.fail()
+	op := begin("scaled_dot_product_attention", p)
+	op.grad = false
+	padded := op.out(p.DType(), []int{p.Size(0), p.Size(1), p.Size(2), (keys + 3) / 4 * 4})
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(dropoutKernel).Out(padded).In(nil).Int(int64(info.seed), int64(info.offset)).
+	op.launch(op.call(dropoutKernel).Out(padded).In(nil).Int(int64(info.seed), int64(info.offset)).
 		Float(info.o.DropoutP, keepScale(info.o.DropoutP)))
-	return Narrow(a.done(padded), 3, 0, keys)
+	return Narrow(op.done(padded), 3, 0, keys)
 }
 
 func init() {

@@ -35,10 +35,10 @@ func AllClose(x, y *core.Tensor, rtol, atol float64, equalNaN bool) *core.Tensor
 
 // Equal returns, as a bool without dimensions, whether x and y have the same shape and equal elements.
 func Equal(x, y *core.Tensor) *core.Tensor {
-	a := beginTensor("equal", x, y)
-	a.given(y)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor("equal", x, y)
+	op.given(y)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("equal", func() *core.Tensor {
 		if !slices.Equal(x.Shape(), y.Shape()) {
@@ -51,9 +51,9 @@ func Equal(x, y *core.Tensor) *core.Tensor {
 
 // IsIn returns where elements of x are among those of test, or, with invert, where they are not. A NaN is not among any.
 func IsIn(x, test *core.Tensor, invert bool) *core.Tensor {
-	a := beginGiven("isin", x, test)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("isin", x, test)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("isin", func() *core.Tensor {
 		d := core.ResultType(x, test)

@@ -58,33 +58,33 @@ func ConvTranspose3d(x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor 
 
 func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor {
 	defer autocast(name, &x, &w, &b).end()
-	a := begin(name, x, w, b)
-	p := a.convOperands(nd, x, w, b, o)
-	if a.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(1)*p.groups) {
-		a.failf(core.ShapeError, "input of shape %v has %d channels, weight of shape %v in %d groups wants %d and a multiple of %d outputs",
+	op := begin(name, x, w, b)
+	p := op.convOperands(nd, x, w, b, o)
+	if op.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(1)*p.groups) {
+		op.failf(core.ShapeError, "input of shape %v has %d channels, weight of shape %v in %d groups wants %d and a multiple of %d outputs",
 			x.Shape(), x.Size(-nd-1), w.Shape(), p.groups, w.Size(1)*p.groups, p.groups)
 	}
-	if a.err == nil && b != nil && !slices.Equal(b.Shape(), w.Shape()[:1]) {
-		a.failf(core.ShapeError, "bias has shape %v, want [%d]", b.Shape(), w.Size(0))
+	if op.err == nil && b != nil && !slices.Equal(b.Shape(), w.Shape()[:1]) {
+		op.failf(core.ShapeError, "bias has shape %v, want [%d]", b.Shape(), w.Size(0))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	out := make([]int, nd)
 	for i := range nd {
 		in, reach := x.Size(i-nd), p.dilation[i]*(w.Size(2+i)-1)+1
 		if o.Same {
 			if p.stride[i] != 1 || len(o.Padding) > 0 {
-				a.failf(core.ValueError, "padding to the same size needs stride 1 and no other padding, got stride %v and padding %v", p.stride, o.Padding)
-				return a.fail()
+				op.failf(core.ValueError, "padding to the same size needs stride 1 and no other padding, got stride %v and padding %v", p.stride, o.Padding)
+				return op.fail()
 			}
 			p.padding[i], out[i] = (reach-1)/2, in
 			continue
 		}
 		if in+2*p.padding[i] < reach {
-			a.failf(core.ShapeError, "kernel reaches over %d of %d padded elements of dimension %d: input %v, weight %v, padding %v, dilation %v",
+			op.failf(core.ShapeError, "kernel reaches over %d of %d padded elements of dimension %d: input %v, weight %v, padding %v, dilation %v",
 				reach, in+2*p.padding[i], i-nd, x.Shape(), w.Shape(), p.padding, p.dilation)
-			return a.fail()
+			return op.fail()
 		}
 		out[i] = (in+2*p.padding[i]-reach)/p.stride[i] + 1
 		p.simplify(i, out[i], w.Size(2+i))
@@ -94,31 +94,31 @@ func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor
 
 func convTranspose(name string, nd int, x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor {
 	defer autocast(name, &x, &w, &b).end()
-	a := begin(name, x, w, b)
-	p := a.convOperands(nd, x, w, b, ConvOptions{Stride: o.Stride, Padding: o.Padding, Dilation: o.Dilation, Groups: o.Groups})
-	extra := a.spatial("output_padding", o.OutputPadding, nd, 0, 0)
-	if a.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(0)) {
-		a.failf(core.ShapeError, "input of shape %v has %d channels, weight of shape %v wants %d, a multiple of %d groups",
+	op := begin(name, x, w, b)
+	p := op.convOperands(nd, x, w, b, ConvOptions{Stride: o.Stride, Padding: o.Padding, Dilation: o.Dilation, Groups: o.Groups})
+	extra := op.spatial("output_padding", o.OutputPadding, nd, 0, 0)
+	if op.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(0)) {
+		op.failf(core.ShapeError, "input of shape %v has %d channels, weight of shape %v wants %d, a multiple of %d groups",
 			x.Shape(), x.Size(-nd-1), w.Shape(), w.Size(0), p.groups)
 	}
-	if a.err == nil && b != nil && (b.Dim() != 1 || b.Size(0) != w.Size(1)*p.groups) {
-		a.failf(core.ShapeError, "bias has shape %v, want [%d]", b.Shape(), w.Size(1)*p.groups)
+	if op.err == nil && b != nil && (b.Dim() != 1 || b.Size(0) != w.Size(1)*p.groups) {
+		op.failf(core.ShapeError, "bias has shape %v, want [%d]", b.Shape(), w.Size(1)*p.groups)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	out := make([]int, nd)
 	for i := range nd {
 		if extra[i] >= p.stride[i] && extra[i] >= p.dilation[i] {
-			a.failf(core.ValueError, "output_padding must be smaller than the stride or the dilation, got %v with stride %v and dilation %v",
+			op.failf(core.ValueError, "output_padding must be smaller than the stride or the dilation, got %v with stride %v and dilation %v",
 				extra, p.stride, p.dilation)
-			return a.fail()
+			return op.fail()
 		}
 		out[i] = (x.Size(i-nd)-1)*p.stride[i] - 2*p.padding[i] + p.dilation[i]*(w.Size(2+i)-1) + extra[i] + 1
 		if out[i] <= 0 || x.Size(i-nd) == 0 {
-			a.failf(core.ShapeError, "output would have size %d in dimension %d: input %v, weight %v, stride %v, padding %v",
+			op.failf(core.ShapeError, "output would have size %d in dimension %d: input %v, weight %v, stride %v, padding %v",
 				out[i], i-nd, x.Shape(), w.Shape(), p.stride, p.padding)
-			return a.fail()
+			return op.fail()
 		}
 		p.simplify(i, x.Size(i-nd), w.Size(2+i))
 	}
@@ -137,7 +137,7 @@ func (p *convolution) simplify(i, places, taps int) {
 }
 
 // spatial returns an option of nd spatial dimensions: v, or its only entry for all of them, or the default.
-func (a *application) spatial(what string, v []int, nd, missing, least int) []int {
+func (op *opContext) spatial(what string, v []int, nd, missing, least int) []int {
 	out := make([]int, nd)
 	for i := range out {
 		switch len(v) {
@@ -148,47 +148,47 @@ func (a *application) spatial(what string, v []int, nd, missing, least int) []in
 		case nd:
 			out[i] = v[i]
 		default:
-			a.failf(core.ValueError, "%s has %d entries, want 1 or %d", what, len(v), nd)
+			op.failf(core.ValueError, "%s has %d entries, want 1 or %d", what, len(v), nd)
 			return out
 		}
 		if out[i] < least {
-			a.failf(core.ValueError, "%s must be at least %d, got %v", what, least, v)
+			op.failf(core.ValueError, "%s must be at least %d, got %v", what, least, v)
 		} else if out[i] > math.MaxInt32 {
-			a.failf(core.ValueError, "%s must be at most %d, got %v", what, math.MaxInt32, v)
+			op.failf(core.ValueError, "%s must be at most %d, got %v", what, math.MaxInt32, v)
 		}
 	}
 	return out
 }
 
 // convOperands checks dimensions, dtypes and options, and returns the convolution that the options describe.
-func (a *application) convOperands(nd int, x, w, b *core.Tensor, o ConvOptions) *convolution {
-	a.floatTensor(x)
-	a.floatTensor(w)
-	if a.err != nil {
+func (op *opContext) convOperands(nd int, x, w, b *core.Tensor, o ConvOptions) *convolution {
+	op.floatTensor(x)
+	op.floatTensor(w)
+	if op.err != nil {
 		return nil
 	}
 	if d := x.Dim(); d != nd+2 && d != nd+1 {
-		a.failf(core.ShapeError, "input has shape %v, want %d dimensions, or %d without a batch", x.Shape(), nd+2, nd+1)
+		op.failf(core.ShapeError, "input has shape %v, want %d dimensions, or %d without a batch", x.Shape(), nd+2, nd+1)
 	}
 	if w.Dim() != nd+2 {
-		a.failf(core.ShapeError, "weight has shape %v, want %d dimensions", w.Shape(), nd+2)
+		op.failf(core.ShapeError, "weight has shape %v, want %d dimensions", w.Shape(), nd+2)
 	} else if core.Numel(w.Shape()[2:]) == 0 {
-		a.failf(core.ShapeError, "weight has an empty kernel, got shape %v", w.Shape())
+		op.failf(core.ShapeError, "weight has an empty kernel, got shape %v", w.Shape())
 	}
 	if x.DType() != w.DType() || b != nil && x.DType() != b.DType() {
 		got := []core.DType{x.DType(), w.DType()}
 		if b != nil {
 			got = append(got, b.DType())
 		}
-		a.failf(core.DTypeError, "input, weight and bias must have one dtype, got %v", got)
+		op.failf(core.DTypeError, "input, weight and bias must have one dtype, got %v", got)
 	}
 	if o.Groups < 0 {
-		a.failf(core.ValueError, "groups must be positive, got %d", o.Groups)
+		op.failf(core.ValueError, "groups must be positive, got %d", o.Groups)
 	}
 	return &convolution{
-		stride:   a.spatial("stride", o.Stride, nd, 1, 1),
-		padding:  a.spatial("padding", o.Padding, nd, 0, 0),
-		dilation: a.spatial("dilation", o.Dilation, nd, 1, 1),
+		stride:   op.spatial("stride", o.Stride, nd, 1, 1),
+		padding:  op.spatial("padding", o.Padding, nd, 0, 0),
+		dilation: op.spatial("dilation", o.Dilation, nd, 1, 1),
 		groups:   max(o.Groups, 1),
 	}
 }

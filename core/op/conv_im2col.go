@@ -26,16 +26,16 @@ type patches struct {
 // Im2Col returns the patches of images x, [N, C, H, W] or [C, H, W], as columns: [N, C*KH*KW, L] or [C*KH*KW, L].
 // PyTorch has it as nn.functional.unfold.
 func Im2Col(x *core.Tensor, kernel []int, o PatchOptions) *core.Tensor {
-	a := begin("im2col", x)
-	a.floatTensor(x)
-	a.poolInput(2, x)
+	op := begin("im2col", x)
+	op.floatTensor(x)
+	op.poolInput(2, x)
 	p := &patches{}
-	if a.err == nil {
+	if op.err == nil {
 		p.in = slices.Clone(x.Shape()[x.Dim()-2:])
 	}
-	a.patches(p, kernel, o)
-	if a.err != nil {
-		return a.fail()
+	op.patches(p, kernel, o)
+	if op.err != nil {
+		return op.fail()
 	}
 	return batched("im2col", 2, x, func(x *core.Tensor) *core.Tensor { return p.columns("im2col", x) })
 }
@@ -43,35 +43,35 @@ func Im2Col(x *core.Tensor, kernel []int, o PatchOptions) *core.Tensor {
 // Col2Im returns images of the given size made of columns x, [N, C*KH*KW, L] or [C*KH*KW, L]: the sum of all patches,
 // each in its place, [N, C, H, W] or [C, H, W]. PyTorch has it as nn.functional.fold.
 func Col2Im(x *core.Tensor, size, kernel []int, o PatchOptions) *core.Tensor {
-	a := begin("col2im", x)
-	a.floatTensor(x)
-	a.poolInput(1, x)
-	p := &patches{in: a.spatial("output_size", size, 2, 1, 1)}
-	a.patches(p, kernel, o)
-	if a.err != nil {
-		return a.fail()
+	op := begin("col2im", x)
+	op.floatTensor(x)
+	op.poolInput(1, x)
+	p := &patches{in: op.spatial("output_size", size, 2, 1, 1)}
+	op.patches(p, kernel, o)
+	if op.err != nil {
+		return op.fail()
 	}
 	if taps, places := p.kernel[0]*p.kernel[1], p.out[0]*p.out[1]; x.Size(-2)%taps != 0 || x.Size(-1) != places {
-		a.failf(core.ShapeError, "columns have shape %v, want [N, C*%d, %d] for images of %v", x.Shape(), taps, places, p.in)
-		return a.fail()
+		op.failf(core.ShapeError, "columns have shape %v, want [N, C*%d, %d] for images of %v", x.Shape(), taps, places, p.in)
+		return op.fail()
 	}
 	return batched("col2im", 1, x, func(x *core.Tensor) *core.Tensor { return p.images("col2im", x) })
 }
 
-func (a *application) patches(p *patches, kernel []int, o PatchOptions) {
+func (op *opContext) patches(p *patches, kernel []int, o PatchOptions) {
 	if len(kernel) == 0 {
-		a.failf(core.ValueError, "kernel_size is missing, want 1 or 2 entries")
+		op.failf(core.ValueError, "kernel_size is missing, want 1 or 2 entries")
 	}
-	p.kernel, p.stride = a.spatial("kernel_size", kernel, 2, 1, 1), a.spatial("stride", o.Stride, 2, 1, 1)
-	p.padding, p.dilation = a.spatial("padding", o.Padding, 2, 0, 0), a.spatial("dilation", o.Dilation, 2, 1, 1)
-	if a.err != nil {
+	p.kernel, p.stride = op.spatial("kernel_size", kernel, 2, 1, 1), op.spatial("stride", o.Stride, 2, 1, 1)
+	p.padding, p.dilation = op.spatial("padding", o.Padding, 2, 0, 0), op.spatial("dilation", o.Dilation, 2, 1, 1)
+	if op.err != nil {
 		return
 	}
 	p.out = make([]int, 2)
 	for i, n := range p.in {
 		room := n + 2*p.padding[i] - p.dilation[i]*(p.kernel[i]-1) - 1
 		if room < 0 {
-			a.failf(core.ShapeError, "patches of %v with dilation %v do not fit images of %v with padding %v", p.kernel, p.dilation, p.in, p.padding)
+			op.failf(core.ShapeError, "patches of %v with dilation %v do not fit images of %v with padding %v", p.kernel, p.dilation, p.in, p.padding)
 			return
 		}
 		p.out[i] = room/p.stride[i] + 1
@@ -93,30 +93,30 @@ func (p *patches) images(name string, x *core.Tensor) *core.Tensor {
 }
 
 func (p *patches) apply(name string, k core.KernelID, x *core.Tensor, deriv core.Deriv, shape func(x *core.Tensor) []int) *core.Tensor {
-	a := begin(name, x)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x)
+	if op.err != nil {
+		return op.fail()
 	}
-	y := a.out(x.DType(), shape(x))
-	in := a.dense(x)
-	if a.err != nil {
-		return a.fail()
+	y := op.out(x.DType(), shape(x))
+	in := op.dense(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(k).Out(y).In(in).Dims(p.kernel).Dims(p.stride).Dims(p.padding).Dims(p.dilation).Dims(p.out))
-	if a.grad {
-		n := a.node(deriv, x)
+	op.launch(op.call(k).Out(y).In(in).Dims(p.kernel).Dims(p.stride).Dims(p.padding).Dims(p.dilation).Dims(p.out))
+	if op.grad {
+		n := op.node(deriv, x)
 		n.Any = p
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
-func im2colDeriv(d *core.Derivation) {
-	d.Set(0, d.Node.Any.(*patches).images("col2im", d.Grad()))
+func im2colDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, ctx.Node.Any.(*patches).images("col2im", ctx.Grad()))
 }
 
-func col2imDeriv(d *core.Derivation) {
-	d.Set(0, d.Node.Any.(*patches).columns("im2col", d.Grad()))
+func col2imDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, ctx.Node.Any.(*patches).columns("im2col", ctx.Grad()))
 }
 
 func init() {

@@ -15,21 +15,21 @@ type convolution struct {
 	groups                    int
 }
 
-func (p *convolution) launch(a *application, k core.KernelID, out *core.Tensor, ins ...*core.Tensor) {
+func (p *convolution) launch(op *opContext, k core.KernelID, out *core.Tensor, ins ...*core.Tensor) {
 	var dense [3]*core.Tensor
 	for i, t := range ins {
-		dense[i] = a.dense(t)
+		dense[i] = op.dense(t)
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return
 	}
-	c := a.call(k).Out(out)
+	c := op.call(k).Out(out)
 	for i := range ins {
 		c.In(dense[i])
 	}
 	c.Dims(p.stride).Dims(p.padding).Dims(p.dilation).Int(int64(p.groups))
 	c.Work = max(c.Work, p.work(k, out, ins)/8)
-	a.launch(c)
+	op.launch(c)
 }
 
 // work returns the number of products.
@@ -46,21 +46,21 @@ func (p *convolution) work(k core.KernelID, out *core.Tensor, ins []*core.Tensor
 
 // forward returns x * w + b with spatial sizes out.
 func (p *convolution) forward(name string, x, w, b *core.Tensor, out []int) *core.Tensor {
-	a := begin(name, x, w, b)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x, w, b)
+	if op.err != nil {
+		return op.fail()
 	}
-	y := a.out(x.DType(), append([]int{x.Size(0), w.Size(0)}, out...))
-	if a.err != nil {
-		return a.fail()
+	y := op.out(x.DType(), append([]int{x.Size(0), w.Size(0)}, out...))
+	if op.err != nil {
+		return op.fail()
 	}
-	p.launch(&a, convForwardKernel, y, x, w, b)
-	if a.grad {
-		n := a.node(convForwardDeriv, x, w, b)
+	p.launch(&op, convForwardKernel, y, x, w, b)
+	if op.grad {
+		n := op.node(convForwardDeriv, x, w, b)
 		n.Any = p
-		a.attach(n.Save(keptIf(w, x), keptIf(x, w)), y)
+		op.attach(n.Save(keptIf(w, x), keptIf(x, w)), y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
 // keptIf returns t, if the gradient of the tensor for which it is needed is wanted.
@@ -71,16 +71,16 @@ func keptIf(needs, t *core.Tensor) *core.Tensor {
 	return nil
 }
 
-func convForwardDeriv(d *core.Derivation) {
-	p, g := d.Node.Any.(*convolution), d.Grad()
-	if d.Needs(0) {
-		d.Set(0, p.inputGrad("conv_input_grad", g, d.Saved(1), nil, d.InputShape(0)[2:]))
+func convForwardDeriv(ctx *core.BackwardContext) {
+	p, g := ctx.Node.Any.(*convolution), ctx.Grad()
+	if ctx.Needs(0) {
+		ctx.Set(0, p.inputGrad("conv_input_grad", g, ctx.Saved(1), nil, ctx.InputShape(0)[2:]))
 	}
-	if d.Needs(1) {
-		d.Set(1, p.weightGrad(d.Saved(0), g, d.InputShape(1)[2:]))
+	if ctx.Needs(1) {
+		ctx.Set(1, p.weightGrad(ctx.Saved(0), g, ctx.InputShape(1)[2:]))
 	}
-	if d.Needs(2) {
-		d.Set(2, channelSum(g))
+	if ctx.Needs(2) {
+		ctx.Set(2, channelSum(g))
 	}
 }
 
@@ -96,61 +96,61 @@ func channelSum(g *core.Tensor) *core.Tensor {
 // inputGrad returns the gradient of x, of spatial sizes in, for the gradient dy of y; plus b, which makes it the
 // transposed convolution.
 func (p *convolution) inputGrad(name string, dy, w, b *core.Tensor, in []int) *core.Tensor {
-	a := begin(name, dy, w, b)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, dy, w, b)
+	if op.err != nil {
+		return op.fail()
 	}
-	dx := a.out(dy.DType(), append([]int{dy.Size(0), w.Size(1) * p.groups}, in...))
-	if a.err != nil {
-		return a.fail()
+	dx := op.out(dy.DType(), append([]int{dy.Size(0), w.Size(1) * p.groups}, in...))
+	if op.err != nil {
+		return op.fail()
 	}
-	p.launch(&a, convInputGradKernel, dx, dy, w, b)
-	if a.grad {
-		n := a.node(convInputGradDeriv, dy, w, b)
+	p.launch(&op, convInputGradKernel, dx, dy, w, b)
+	if op.grad {
+		n := op.node(convInputGradDeriv, dy, w, b)
 		n.Any = p
-		a.attach(n.Save(keptIf(w, dy), keptIf(dy, w)), dx)
+		op.attach(n.Save(keptIf(w, dy), keptIf(dy, w)), dx)
 	}
-	return a.done(dx)
+	return op.done(dx)
 }
 
-func convInputGradDeriv(d *core.Derivation) {
-	p, g := d.Node.Any.(*convolution), d.Grad()
-	if d.Needs(0) {
-		d.Set(0, p.forward("conv_forward", g, d.Saved(1), nil, d.InputShape(0)[2:]))
+func convInputGradDeriv(ctx *core.BackwardContext) {
+	p, g := ctx.Node.Any.(*convolution), ctx.Grad()
+	if ctx.Needs(0) {
+		ctx.Set(0, p.forward("conv_forward", g, ctx.Saved(1), nil, ctx.InputShape(0)[2:]))
 	}
-	if d.Needs(1) {
-		d.Set(1, p.weightGrad(g, d.Saved(0), d.InputShape(1)[2:]))
+	if ctx.Needs(1) {
+		ctx.Set(1, p.weightGrad(g, ctx.Saved(0), ctx.InputShape(1)[2:]))
 	}
-	if d.Needs(2) {
-		d.Set(2, channelSum(g))
+	if ctx.Needs(2) {
+		ctx.Set(2, channelSum(g))
 	}
 }
 
 // weightGrad returns the gradient of w, of spatial sizes kernel, for the gradient dy of y.
 func (p *convolution) weightGrad(x, dy *core.Tensor, kernel []int) *core.Tensor {
-	a := begin("conv_weight_grad", x, dy)
-	if a.err != nil {
-		return a.fail()
+	op := begin("conv_weight_grad", x, dy)
+	if op.err != nil {
+		return op.fail()
 	}
-	dw := a.out(x.DType(), append([]int{dy.Size(1), x.Size(1) / p.groups}, kernel...))
-	if a.err != nil {
-		return a.fail()
+	dw := op.out(x.DType(), append([]int{dy.Size(1), x.Size(1) / p.groups}, kernel...))
+	if op.err != nil {
+		return op.fail()
 	}
-	p.launch(&a, convWeightGradKernel, dw, x, dy)
-	if a.grad {
-		n := a.node(convWeightGradDeriv, x, dy)
+	p.launch(&op, convWeightGradKernel, dw, x, dy)
+	if op.grad {
+		n := op.node(convWeightGradDeriv, x, dy)
 		n.Any = p
-		a.attach(n.Save(keptIf(dy, x), keptIf(x, dy)), dw)
+		op.attach(n.Save(keptIf(dy, x), keptIf(x, dy)), dw)
 	}
-	return a.done(dw)
+	return op.done(dw)
 }
 
-func convWeightGradDeriv(d *core.Derivation) {
-	p, g := d.Node.Any.(*convolution), d.Grad()
-	if d.Needs(0) {
-		d.Set(0, p.inputGrad("conv_input_grad", d.Saved(1), g, nil, d.InputShape(0)[2:]))
+func convWeightGradDeriv(ctx *core.BackwardContext) {
+	p, g := ctx.Node.Any.(*convolution), ctx.Grad()
+	if ctx.Needs(0) {
+		ctx.Set(0, p.inputGrad("conv_input_grad", ctx.Saved(1), g, nil, ctx.InputShape(0)[2:]))
 	}
-	if d.Needs(1) {
-		d.Set(1, p.forward("conv_forward", d.Saved(0), g, nil, d.InputShape(1)[2:]))
+	if ctx.Needs(1) {
+		ctx.Set(1, p.forward("conv_forward", ctx.Saved(0), g, nil, ctx.InputShape(1)[2:]))
 	}
 }

@@ -25,61 +25,61 @@ func To(t *core.Tensor, d core.DType) *core.Tensor {
 
 // castTo is [To] without a new reference: if t has the dtype already, it returns t.
 func castTo(t *core.Tensor, d core.DType) *core.Tensor {
-	a := beginEach("to", t)
-	if a.err == nil && !d.Valid() {
-		a.failf(core.TypeError, "invalid dtype %d", d)
+	op := beginEach("to", t)
+	if op.err == nil && !d.Valid() {
+		op.failf(core.TypeError, "invalid dtype %d", d)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if t.DType() == d && !t.IsNumber() {
 		return t
 	}
-	out := a.out(d, t.Shape())
-	if a.err != nil {
-		return a.fail()
+	out := op.out(d, t.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(copyKernel).Out(out).In(t))
-	if a.grad && d.IsFloat() {
-		a.attach(a.node(toDeriv, t), out)
+	op.launch(op.call(copyKernel).Out(out).In(t))
+	if op.grad && d.IsFloat() {
+		op.attach(op.node(toDeriv, t), out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func toDeriv(d *core.Derivation) { d.Set(0, To(d.Grad(), d.InputDType(0))) }
+func toDeriv(ctx *core.BackwardContext) { ctx.Set(0, To(ctx.Grad(), ctx.InputDType(0))) }
 
 // ToDevice returns a contiguous copy of t on the given device; t itself (a new reference to it) if it is there already.
 func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
-	a := beginEach("to", t)
-	if a.err == nil && t.IsNumber() {
-		a.failf(core.TypeError, "got a number, want a tensor")
+	op := beginEach("to", t)
+	if op.err == nil && t.IsNumber() {
+		op.failf(core.TypeError, "got a number, want a tensor")
 	}
-	if a.err == nil && dev == nil {
-		a.failf(core.TypeError, "got no device")
+	if op.err == nil && dev == nil {
+		op.failf(core.TypeError, "got no device")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	from := t.Device()
 	if from == dev {
 		return t.Alias(true)
 	}
-	a.on(dev)
-	out := a.out(t.DType(), t.Shape())
-	if a.err != nil {
-		return a.fail()
+	op.on(dev)
+	out := op.out(t.DType(), t.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
 	if from.HostAccessible() && dev.HostAccessible() {
-		a.launch(a.call(copyKernel).Out(out).In(t))
+		op.launch(op.call(copyKernel).Out(out).In(t))
 	} else {
-		a.check(upload(a.stream, out, t))
+		op.check(upload(op.stream, out, t))
 	}
-	if a.grad {
-		n := a.node(toDeviceDeriv, t)
+	if op.grad {
+		n := op.node(toDeviceDeriv, t)
 		n.Any = from
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // upload copies t to out, on another device, through the host.
@@ -112,7 +112,9 @@ func upload(s core.Stream, out, t *core.Tensor) error {
 	return nil
 }
 
-func toDeviceDeriv(d *core.Derivation) { d.Set(0, ToDevice(d.Grad(), d.Node.Any.(core.Device))) }
+func toDeviceDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, ToDevice(ctx.Grad(), ctx.Node.Any.(core.Device)))
+}
 
 // CopyInPlace writes src, broadcast to t's shape and converted to its dtype, to t and returns t. The two may be on
 // different devices.
@@ -129,45 +131,45 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		}
 		return t
 	}
-	a := beginEach("copy_", t, src)
-	if a.err == nil {
-		a.check(holds("copy_", t.DType(), src))
+	op := beginEach("copy_", t, src)
+	if op.err == nil {
+		op.check(holds("copy_", t.DType(), src))
 	}
-	a.inPlace(t)
-	if a.err == nil {
+	op.inPlace(t)
+	if op.err == nil {
 		if shape, err := core.Broadcast("copy_", t.Shape(), src.Shape()); err != nil || !slices.Equal(shape, t.Shape()) {
-			a.failf(core.ShapeError, "shape %v cannot be broadcast to %v", src.Shape(), t.Shape())
+			op.failf(core.ShapeError, "shape %v cannot be broadcast to %v", src.Shape(), t.Shape())
 		}
-		a.lie(t.Shape(), src)
+		op.lie(t.Shape(), src)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	from := src
 	if !src.IsNumber() {
-		if from = a.apart(t, src); a.err != nil { // the two may overlap
-			return a.fail()
+		if from = op.apart(t, src); op.err != nil { // the two may overlap
+			return op.fail()
 		}
-		from = a.repeated(from, t.Shape())
+		from = op.repeated(from, t.Shape())
 		defer from.Release()
 	}
-	c := a.call(copyKernel).Out(t).In(from)
+	c := op.call(copyKernel).Out(t).In(from)
 	c.InPlace, c.Overwrites = true, true
-	a.launch(c)
-	a.changed(t)
-	if a.grad && t.DType().IsFloat() {
-		a.rebase(a.node(copyInPlaceDeriv, t, src), t)
+	op.launch(c)
+	op.changed(t)
+	if op.grad && t.DType().IsFloat() {
+		op.rebase(op.node(copyInPlaceDeriv, t, src), t)
 	}
-	return a.changedTo(t)
+	return op.changedTo(t)
 }
 
 // copyInPlaceDeriv sets a gradient of zeros for the old value, so that a leaf that was overwritten gets one.
-func copyInPlaceDeriv(d *core.Derivation) {
-	if d.Needs(0) {
-		d.Set(0, zerosFor(d.Grad(), d.InputDType(0), d.InputShape(0)))
+func copyInPlaceDeriv(ctx *core.BackwardContext) {
+	if ctx.Needs(0) {
+		ctx.Set(0, zerosFor(ctx.Grad(), ctx.InputDType(0), ctx.InputShape(0)))
 	}
-	if d.Needs(1) {
-		d.Set(1, To(sumTo(d.Grad(), d.InputShape(1)), d.InputDType(1)))
+	if ctx.Needs(1) {
+		ctx.Set(1, To(sumTo(ctx.Grad(), ctx.InputShape(1)), ctx.InputDType(1)))
 	}
 }
 
@@ -184,22 +186,22 @@ func ZeroInPlace(t *core.Tensor) *core.Tensor { return CopyInPlace(t, core.IntNu
 
 // Clone returns a contiguous copy of t.
 func Clone(t *core.Tensor) *core.Tensor {
-	a := beginEach("clone", t)
-	if a.err != nil {
-		return a.fail()
+	op := beginEach("clone", t)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(t.DType(), t.Shape())
-	if a.err != nil {
-		return a.fail()
+	out := op.out(t.DType(), t.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(copyKernel).Out(out).In(t))
-	if a.grad {
-		a.attach(a.node(cloneDeriv, t), out)
+	op.launch(op.call(copyKernel).Out(out).In(t))
+	if op.grad {
+		op.attach(op.node(cloneDeriv, t), out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func cloneDeriv(d *core.Derivation) { d.Set(0, d.Grad()) }
+func cloneDeriv(ctx *core.BackwardContext) { ctx.Set(0, ctx.Grad()) }
 
 func init() {
 	shaped := func(args ...any) Sample { return Sample{Args: args} }

@@ -15,23 +15,23 @@ type TensorOptions struct {
 }
 
 // beginNew starts an operation that makes a tensor on the options' device, or like's, or the default one.
-func beginNew(name string, like *core.Tensor, o TensorOptions) application {
-	a := application{name: name, mode: core.CurrentMode()}
+func beginNew(name string, like *core.Tensor, o TensorOptions) opContext {
+	op := opContext{name: name, mode: core.CurrentMode()}
 	dev := o.Device
 	if like != nil {
-		if a.err = like.Usable(name); a.err != nil {
-			return a
+		if op.err = like.Usable(name); op.err != nil {
+			return op
 		}
 		if like.IsNumber() {
-			a.failf(core.TypeError, "got a number, want a tensor")
+			op.failf(core.TypeError, "got a number, want a tensor")
 		}
 		if dev == nil {
 			dev = like.Device()
 		}
-		a.division = like.Division()
+		op.division = like.Division()
 	}
-	a.on(dev)
-	return a
+	op.on(dev)
+	return op
 }
 
 // dtype returns the options' dtype, or d.
@@ -43,12 +43,12 @@ func (o TensorOptions) dtype(d core.DType) core.DType {
 }
 
 // finish makes the new tensor what the options say.
-func (a *application) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
-	if a.err != nil {
-		return a.fail()
+func (op *opContext) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
+	if op.err != nil {
+		return op.fail()
 	}
-	if a.division != nil {
-		t.Divide(a.division)
+	if op.division != nil {
+		t.Divide(op.division)
 	}
 	if o.RequiresGrad {
 		return t.SetRequiresGrad(true)
@@ -58,13 +58,13 @@ func (a *application) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
 
 // filled makes a tensor whose elements are all the number value.
 func filled(name string, like *core.Tensor, shape []int, d core.DType, value *core.Tensor, o TensorOptions) *core.Tensor {
-	a := beginNew(name, like, o)
-	a.check(holds(name, d, value))
-	t := a.out(d, shape)
-	if a.err == nil {
-		a.launch(a.call(fillKernel).Out(t).In(value))
+	op := beginNew(name, like, o)
+	op.check(holds(name, d, value))
+	t := op.out(d, shape)
+	if op.err == nil {
+		op.launch(op.call(fillKernel).Out(t).In(value))
 	}
-	return a.finish(t, o)
+	return op.finish(t, o)
 }
 
 // Zeros returns zeros of the default dtype.
@@ -97,8 +97,8 @@ func Empty(shape ...int) *core.Tensor { return EmptyWith(shape, TensorOptions{})
 
 // EmptyWith is [Empty] with options.
 func EmptyWith(shape []int, o TensorOptions) *core.Tensor {
-	a := beginNew("empty", nil, o)
-	return a.finish(a.out(o.dtype(core.CurrentContext().DefaultDType()), shape), o)
+	op := beginNew("empty", nil, o)
+	return op.finish(op.out(o.dtype(core.CurrentContext().DefaultDType()), shape), o)
 }
 
 // ZerosLike returns zeros of t's shape.
@@ -128,12 +128,12 @@ func filledLike(name string, t, value *core.Tensor, o TensorOptions) *core.Tenso
 
 // EmptyLike returns a tensor of t's shape whose elements are undefined until they are written.
 func EmptyLike(t *core.Tensor, o TensorOptions) *core.Tensor {
-	a := beginNew("empty_like", t, o)
-	a.given(t)
-	if a.err != nil {
-		return a.fail()
+	op := beginNew("empty_like", t, o)
+	op.given(t)
+	if op.err != nil {
+		return op.fail()
 	}
-	return a.finish(a.out(o.dtype(t.DType()), t.Shape()), o)
+	return op.finish(op.out(o.dtype(t.DType()), t.Shape()), o)
 }
 
 func wantNumber(name string, value *core.Tensor) error {
@@ -151,18 +151,18 @@ func Eye(n, m int, o TensorOptions) *core.Tensor {
 	if m < 0 {
 		m = n
 	}
-	a := beginNew("eye", nil, o)
-	t := a.out(o.dtype(core.CurrentContext().DefaultDType()), []int{n, m})
-	if a.err != nil {
-		return a.fail()
+	op := beginNew("eye", nil, o)
+	t := op.out(o.dtype(core.CurrentContext().DefaultDType()), []int{n, m})
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(fillKernel).Out(t).In(core.IntNum(0)))
-	diagonal := core.WrapTensor(a.mode, t.Storage(), t.DType(), []int{min(n, m)}, []int{m + 1}, 0)
-	c := a.call(fillKernel).Out(diagonal).In(core.IntNum(1))
+	op.launch(op.call(fillKernel).Out(t).In(core.IntNum(0)))
+	diagonal := core.WrapTensor(op.mode, t.Storage(), t.DType(), []int{min(n, m)}, []int{m + 1}, 0)
+	c := op.call(fillKernel).Out(diagonal).In(core.IntNum(1))
 	c.InPlace = true
-	a.launch(c)
+	op.launch(c)
 	diagonal.Release()
-	return a.finish(t, o)
+	return op.finish(t, o)
 }
 
 var (
@@ -192,22 +192,22 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 	integers := d == core.Int64
 	d = o.dtype(d)
 	s, e, by := start.Number(), end.Number(), step.Number()
-	a := beginNew("arange", nil, o)
+	op := beginNew("arange", nil, o)
 	length := math.Ceil((e.Float - s.Float) / by.Float)
 	switch {
 	case d == core.Bool:
-		a.failf(core.DTypeError, "bool has no ranges")
+		op.failf(core.DTypeError, "bool has no ranges")
 	case by.Float == 0 || by.Float != by.Float:
-		a.failf(core.ValueError, "the step must not be zero")
+		op.failf(core.ValueError, "the step must not be zero")
 	case math.IsNaN(length) || math.IsInf(length, 0) || math.IsInf(s.Float, 0):
-		a.failf(core.ValueError, "got start %v, end %v and step %v, want finite numbers", s.Float, e.Float, by.Float)
+		op.failf(core.ValueError, "got start %v, end %v and step %v, want finite numbers", s.Float, e.Float, by.Float)
 	case length < 0:
-		a.failf(core.ValueError, "a step of %v does not lead from %v to %v", by.Float, s.Float, e.Float)
+		op.failf(core.ValueError, "a step of %v does not lead from %v to %v", by.Float, s.Float, e.Float)
 	case length >= 1<<62:
-		a.failf(core.MemoryError, "%v elements are larger than the address space", length)
+		op.failf(core.MemoryError, "%v elements are larger than the address space", length)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	n := int(length)
 	if integers { // exactly, also past 2^53
@@ -217,39 +217,39 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 		}
 		n = int((span + width - 1) / width)
 	}
-	t := a.out(d, []int{n})
-	if a.err == nil {
-		a.launch(a.call(arangeKernel).Out(t).Int(s.Int, by.Int).Float(s.Float, by.Float))
+	t := op.out(d, []int{n})
+	if op.err == nil {
+		op.launch(op.call(arangeKernel).Out(t).Int(s.Int, by.Int).Float(s.Float, by.Float))
 	}
-	return a.finish(t, o)
+	return op.finish(t, o)
 }
 
 // Linspace returns the given number of evenly spaced numbers from start to end, both included.
 func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
-	a := beginNew("linspace", nil, o)
-	a.steps(steps)
+	op := beginNew("linspace", nil, o)
+	op.steps(steps)
 	d := o.dtype(core.CurrentContext().DefaultDType())
-	t := a.out(d, []int{steps})
-	a.check(holds("linspace", d, core.Num(start)))
-	a.check(holds("linspace", d, core.Num(end)))
+	t := op.out(d, []int{steps})
+	op.check(holds("linspace", d, core.Num(start)))
+	op.check(holds("linspace", d, core.Num(end)))
 	start, end = endsIn(d, start, end)
-	if a.err == nil {
-		a.launch(a.call(linspaceKernel).Out(t).Float(start, end))
+	if op.err == nil {
+		op.launch(op.call(linspaceKernel).Out(t).Float(start, end))
 	}
-	return a.finish(t, o)
+	return op.finish(t, o)
 }
 
 // Logspace returns base to the powers of the given number of evenly spaced numbers from start to end, both included.
 func Logspace(start, end float64, steps int, base float64, o TensorOptions) *core.Tensor {
-	a := beginNew("logspace", nil, o)
-	a.steps(steps)
+	op := beginNew("logspace", nil, o)
+	op.steps(steps)
 	d := o.dtype(core.CurrentContext().DefaultDType())
-	t := a.out(d, []int{steps})
+	t := op.out(d, []int{steps})
 	start, end = endsIn(d, start, end)
-	if a.err == nil {
-		a.launch(a.call(logspaceKernel).Out(t).Float(start, end, base))
+	if op.err == nil {
+		op.launch(op.call(logspaceKernel).Out(t).Float(start, end, base))
 	}
-	return a.finish(t, o)
+	return op.finish(t, o)
 }
 
 // endsIn returns the ends of a range as numbers of dtype d: without fractions for integers.
@@ -260,20 +260,20 @@ func endsIn(d core.DType, start, end float64) (float64, float64) {
 	return math.Trunc(start), math.Trunc(end)
 }
 
-func (a *application) steps(n int) {
+func (op *opContext) steps(n int) {
 	if n < 0 {
-		a.failf(core.ValueError, "the number of steps must not be negative, got %d", n)
+		op.failf(core.ValueError, "the number of steps must not be negative, got %d", n)
 	}
 }
 
 // zerosFor returns zeros on the device of t.
 func zerosFor(t *core.Tensor, d core.DType, shape []int) *core.Tensor {
-	a := begin("zeros", t)
-	a.grad = false
-	out := a.out(d, shape)
-	if a.err != nil {
-		return a.fail()
+	op := begin("zeros", t)
+	op.grad = false
+	out := op.out(d, shape)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(fillKernel).Out(out).In(core.IntNum(0)))
-	return a.done(out)
+	op.launch(op.call(fillKernel).Out(out).In(core.IntNum(0)))
+	return op.done(out)
 }

@@ -17,30 +17,30 @@ func TriuIndices(rows, columns, offset int, o TensorOptions) *core.Tensor {
 }
 
 func triangleIndices(name string, rows, columns, offset int, upper bool, o TensorOptions) *core.Tensor {
-	a := beginNew(name, nil, o)
+	op := beginNew(name, nil, o)
 	if rows < 0 || columns < 0 {
-		a.failf(core.ValueError, "got a matrix of %d rows and %d columns, want none negative", rows, columns)
+		op.failf(core.ValueError, "got a matrix of %d rows and %d columns, want none negative", rows, columns)
 	}
 	if d := o.dtype(core.Int64); d != core.Int64 {
-		a.failf(core.DTypeError, "got dtype %v, want int64", d)
+		op.failf(core.DTypeError, "got dtype %v, want int64", d)
 	}
-	if a.err == nil {
+	if op.err == nil {
 		_, err := core.CheckShape(name, []int{rows, columns}, core.Int64)
-		a.check(err)
+		op.check(err)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	offset = min(max(offset, -rows), columns) // past the corners nothing changes
 	n := belowDiagonal(rows, columns, offset)
 	if upper {
 		n = rows*columns - belowDiagonal(rows, columns, offset-1)
 	}
-	out := a.out(core.Int64, []int{2, n})
-	if a.err == nil && n > 0 { // a matrix without columns may have any number of rows
-		a.launch(a.call(triangleIndicesKernel).Out(out).Int(int64(rows), int64(columns), int64(offset)).Bool(upper))
+	out := op.out(core.Int64, []int{2, n})
+	if op.err == nil && n > 0 { // a matrix without columns may have any number of rows
+		op.launch(op.call(triangleIndicesKernel).Out(out).Int(int64(rows), int64(columns), int64(offset)).Bool(upper))
 	}
-	return a.finish(out, o)
+	return op.finish(out, o)
 }
 
 // belowDiagonal returns the number of elements on and below a diagonal, which lies from -rows-1 to columns.

@@ -6,22 +6,22 @@ import "github.com/plait-ml/plait/core"
 // of which is at least eps.
 func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
 	defer autocast("cosine_similarity", &x1, &x2).end()
-	a := begin("cosine_similarity", x1, x2)
-	a.floatTensor(x1)
-	a.floatTensor(x2)
-	shape := a.broadcast(x1, x2)
-	if a.err == nil {
-		d, err := core.WrapDim(a.name, dim, len(shape))
-		a.check(err)
+	op := begin("cosine_similarity", x1, x2)
+	op.floatTensor(x1)
+	op.floatTensor(x2)
+	shape := op.broadcast(x1, x2)
+	if op.err == nil {
+		d, err := core.WrapDim(op.name, dim, len(shape))
+		op.check(err)
 		dim = d - len(shape) // counted from the end, it is the same for both
 	}
-	if a.err == nil && len(shape) == 0 {
-		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
+	if op.err == nil && len(shape) == 0 {
+		op.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	return compose(a.name, func() *core.Tensor {
+	return compose(op.name, func() *core.Tensor {
 		x, y := Expand(x1, shape...), Expand(x2, shape...)
 		unit := func(t *core.Tensor) *core.Tensor {
 			return Div(t, Maximum(VectorNorm(t, 2, []int{dim}, keep), core.Num(eps)))
@@ -33,16 +33,16 @@ func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
 // PairwiseDistance returns the p-norm of x1 - x2 + eps along the last dimension.
 func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.Tensor {
 	defer autocast("pairwise_distance", &x1, &x2).end()
-	a := begin("pairwise_distance", x1, x2)
-	a.floatTensor(x1)
-	a.floatTensor(x2)
-	if shape := a.broadcast(x1, x2); a.err == nil && len(shape) == 0 {
-		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
+	op := begin("pairwise_distance", x1, x2)
+	op.floatTensor(x1)
+	op.floatTensor(x2)
+	if shape := op.broadcast(x1, x2); op.err == nil && len(shape) == 0 {
+		op.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	return compose(a.name, func() *core.Tensor {
+	return compose(op.name, func() *core.Tensor {
 		return VectorNorm(Add(Sub(x1, x2), core.Num(eps)), p, []int{-1}, ReduceOptions{KeepDim: keepdim})
 	})
 }
@@ -57,17 +57,17 @@ func Dist(x, y *core.Tensor, p float64) *core.Tensor {
 // leading dimensions broadcast. It needs memory for n*k*m numbers.
 func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 	defer autocast("cdist", &x, &y).end()
-	a := beginGiven("cdist", x, y)
-	a.matrices(x, y)
-	a.floating("the input", x)
-	if a.err == nil && x.Size(-1) != y.Size(-1) {
-		a.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
+	op := beginGiven("cdist", x, y)
+	op.matrices(x, y)
+	op.floating("the input", x)
+	if op.err == nil && x.Size(-1) != y.Size(-1) {
+		op.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
 	}
-	if a.err == nil && !(p >= 0) {
-		a.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
+	if op.err == nil && !(p >= 0) {
+		op.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("cdist", func() *core.Tensor {
 		return VectorNorm(Sub(Unsqueeze(x, -2), Unsqueeze(y, -3)), p, []int{-1}, ReduceOptions{})

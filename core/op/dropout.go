@@ -13,16 +13,16 @@ var dropoutKernel = core.Kernel("dropout")
 //
 // Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov: Dropout, JMLR 2014.
 func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
-	a := begin("dropout", x)
-	a.floatTensor(x)
-	a.probability(p)
-	if a.err != nil {
-		return a.fail()
+	op := begin("dropout", x)
+	op.floatTensor(x)
+	op.probability(p)
+	if op.err != nil {
+		return op.fail()
 	}
 	if !training || p == 0 {
 		return x.Alias(true)
 	}
-	seed, offset := a.drawWords(x.Numel())
+	seed, offset := op.drawWords(x.Numel())
 	return dropCounted(x, p, seed, offset)
 }
 
@@ -55,65 +55,65 @@ func FeatureAlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor 
 	return alphaDropout("feature_alpha_dropout", x, p, training, true)
 }
 
-func (a *application) probability(p float64) {
+func (op *opContext) probability(p float64) {
 	if !(p >= 0 && p <= 1) {
-		a.failf(core.ValueError, "the probability must lie between 0 and 1, got %v", p)
+		op.failf(core.ValueError, "the probability must lie between 0 and 1, got %v", p)
 	}
 }
 
-// drawWords takes n words from the generator of the application's device.
-func (a *application) drawWords(n int) (seed, offset uint64) {
-	return a.mode.Context().Generator(a.stream.Device()).Next(uint64(n+3) / 4)
+// drawWords takes n words from the generator of the op's device.
+func (op *opContext) drawWords(n int) (seed, offset uint64) {
+	return op.mode.Context().Generator(op.stream.Device()).Next(uint64(n+3) / 4)
 }
 
 // dropCounted drops elements by the words of a generator from offset on.
 func dropCounted(x *core.Tensor, p float64, seed, offset uint64) *core.Tensor {
-	a := begin("dropout", x)
-	in := a.dense(x)
-	y := a.outLike(x)
-	if a.err != nil {
-		return a.fail()
+	op := begin("dropout", x)
+	in := op.dense(x)
+	y := op.outLike(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(dropoutKernel).Out(y).In(in).Int(int64(seed), int64(offset)).Float(p, keepScale(p))
-	a.launch(c)
-	if a.grad {
-		n := a.node(dropoutDeriv, x)
+	c := op.call(dropoutKernel).Out(y).In(in).Int(int64(seed), int64(offset)).Float(p, keepScale(p))
+	op.launch(c)
+	if op.grad {
+		n := op.node(dropoutDeriv, x)
 		n.Floats = []float64{p}
 		n.Any = [2]uint64{seed, offset}
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
 // The derivative is the same dropout, of the gradient.
-func dropoutDeriv(d *core.Derivation) {
-	counter := d.Node.Any.([2]uint64)
-	d.Set(0, dropCounted(d.Grad(), d.Node.Floats[0], counter[0], counter[1]))
+func dropoutDeriv(ctx *core.BackwardContext) {
+	counter := ctx.Node.Any.([2]uint64)
+	ctx.Set(0, dropCounted(ctx.Grad(), ctx.Node.Floats[0], counter[0], counter[1]))
 }
 
 // keepMask returns a tensor like x of the given shape whose elements are scale with probability 1-p, else 0.
 func keepMask(name string, x *core.Tensor, shape []int, p, scale float64) *core.Tensor {
-	a := begin(name, x)
-	a.grad = false
-	mask := a.out(x.DType(), shape)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x)
+	op.grad = false
+	mask := op.out(x.DType(), shape)
+	if op.err != nil {
+		return op.fail()
 	}
-	seed, offset := a.drawWords(core.Numel(shape))
-	a.launch(a.call(dropoutKernel).Out(mask).In(nil).Int(int64(seed), int64(offset)).Float(p, scale))
-	return a.done(mask)
+	seed, offset := op.drawWords(core.Numel(shape))
+	op.launch(op.call(dropoutKernel).Out(mask).In(nil).Int(int64(seed), int64(offset)).Float(p, scale))
+	return op.done(mask)
 }
 
 // dropChannels drops channels. An input with `spatial` + 1 dimensions has no batch, if that is not 0.
 func dropChannels(name string, x *core.Tensor, p float64, training bool, spatial, unbatched int) *core.Tensor {
-	a := begin(name, x)
-	a.floatTensor(x)
-	a.probability(p)
-	if a.err == nil && x.Dim() < 2 {
-		a.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
+	op := begin(name, x)
+	op.floatTensor(x)
+	op.probability(p)
+	if op.err == nil && x.Dim() < 2 {
+		op.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if !training || p == 0 {
 		return x.Alias(true)
@@ -151,14 +151,14 @@ func channelShape(x *core.Tensor, lead int) []int {
 const seluFloor = -1.7580993408473766
 
 func alphaDropout(name string, x *core.Tensor, p float64, training, channels bool) *core.Tensor {
-	a := begin(name, x)
-	a.floatTensor(x)
-	a.probability(p)
-	if a.err == nil && channels && x.Dim() < 2 {
-		a.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
+	op := begin(name, x)
+	op.floatTensor(x)
+	op.probability(p)
+	if op.err == nil && channels && x.Dim() < 2 {
+		op.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if !training || p == 0 {
 		return x.Alias(true)

@@ -105,31 +105,31 @@ func (e *Elementwise) Body() string { return e.kernel.Program.String() }
 
 // apply applies the operation out of place.
 func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
-	a := beginEach(e.Name, in...)
-	if a.mode.Autocasting() {
+	op := beginEach(e.Name, in...)
+	if op.mode.Autocasting() {
 		if out := e.applyCast(attrs, in); out != nil {
 			return out
 		}
 	}
-	d := e.dtype(&a, in)
-	e.fit(&a, d, attrs)
+	d := e.dtype(&op, in)
+	e.fit(&op, d, attrs)
 	result := d
 	if e.kernel.Program.Results[0].Kind() == expr.Logic {
 		result = core.Bool
 	}
-	out := a.out(result, a.commonShape(in))
-	if a.err != nil {
-		return a.fail()
+	out := op.out(result, op.commonShape(in))
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(e.ids[computeType(d)]).Out(out)
+	c := op.call(e.ids[computeType(d)]).Out(out)
 	e.fill(c, d, attrs, in)
-	a.launch(c)
-	if a.grad {
-		if n := e.record(&a, attrs, in, in, out); n != nil {
-			a.attach(n, out)
+	op.launch(c)
+	if op.grad {
+		if n := e.record(&op, attrs, in, in, out); n != nil {
+			op.attach(n, out)
 		}
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // applyCast is apply where autocast is on for the inputs' device; elsewhere it returns nil.
@@ -145,54 +145,54 @@ func (e *Elementwise) applyCast(attrs []float64, in []*core.Tensor) *core.Tensor
 // applyInPlace applies the operation and puts the result in t, its first input.
 func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*core.Tensor) *core.Tensor {
 	in := append([]*core.Tensor{t}, others...)
-	a := beginEach(e.Name+"_", in...)
-	a.inPlace(t)
-	d := e.dtype(&a, in)
-	e.fit(&a, d, attrs)
-	shape := a.commonShape(in)
-	if a.err == nil && !slices.Equal(shape, t.Shape()) {
-		a.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", t.Shape(), shape)
+	op := beginEach(e.Name+"_", in...)
+	op.inPlace(t)
+	d := e.dtype(&op, in)
+	e.fit(&op, d, attrs)
+	shape := op.commonShape(in)
+	if op.err == nil && !slices.Equal(shape, t.Shape()) {
+		op.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", t.Shape(), shape)
 	}
-	if a.err == nil && class(d) > class(t.DType()) {
-		a.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", t.DType(), d)
+	if op.err == nil && class(d) > class(t.DType()) {
+		op.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", t.DType(), d)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	values := in // what the derivative sees
 	for i, x := range others {
 		// The kernel must not read what it has already written.
 		if !x.IsNumber() && x.Storage() == t.Storage() && !(x.Offset() == t.Offset() && x.SameLayout(t)) {
-			in[i+1] = a.own(Clone(x))
+			in[i+1] = op.own(Clone(x))
 		}
 	}
-	if a.err == nil && a.grad && slices.Contains(e.uses[e.needs(in)].saves, 0) {
-		values = append([]*core.Tensor{a.own(Clone(t))}, in[1:]...)
+	if op.err == nil && op.grad && slices.Contains(e.uses[e.needs(in)].saves, 0) {
+		values = append([]*core.Tensor{op.own(Clone(t))}, in[1:]...)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(e.ids[computeType(d)]).Out(t)
+	c := op.call(e.ids[computeType(d)]).Out(t)
 	c.InPlace = true
 	e.fill(c, d, attrs, in)
-	a.launch(c)
-	a.changed(t)
-	if a.grad {
-		if n := e.record(&a, attrs, in, values, t); n != nil {
-			a.rebase(n, t)
+	op.launch(c)
+	op.changed(t)
+	if op.grad {
+		if n := e.record(&op, attrs, in, values, t); n != nil {
+			op.rebase(n, t)
 		}
 	}
-	return a.done(t)
+	return op.done(t)
 }
 
 // fit fails where integers are to be computed with a fraction.
-func (e *Elementwise) fit(a *application, d core.DType, attrs []float64) {
-	if a.err != nil || d.IsFloat() {
+func (e *Elementwise) fit(op *opContext, d core.DType, attrs []float64) {
+	if op.err != nil || d.IsFloat() {
 		return
 	}
 	for i, v := range attrs {
 		if v != math.Trunc(v) {
-			a.failf(core.DTypeError, "got %s = %v for %v, want a whole number, or a floating-point dtype", e.kernel.Attrs[i], v, d)
+			op.failf(core.DTypeError, "got %s = %v for %v, want a whole number, or a floating-point dtype", e.kernel.Attrs[i], v, d)
 			return
 		}
 	}
@@ -216,14 +216,14 @@ func fillAttrs(c *core.Call, d core.DType, attrs []float64) {
 	}
 }
 
-// record returns the node of an application, or nil if no gradient passes. values are what its derivative takes for the
+// record returns the node of an op, or nil if no gradient passes. values are what its derivative takes for the
 // inputs.
-func (e *Elementwise) record(a *application, attrs []float64, in, values []*core.Tensor, out *core.Tensor) *core.Node {
+func (e *Elementwise) record(op *opContext, attrs []float64, in, values []*core.Tensor, out *core.Tensor) *core.Node {
 	set := e.needs(in)
 	if set == 0 {
 		return nil
 	}
-	n := a.node(elementwiseDeriv, in...)
+	n := op.node(elementwiseDeriv, in...)
 	v := &e.uses[set]
 	n.Any = v
 	if len(attrs) > 0 {
@@ -252,8 +252,8 @@ func (e *Elementwise) needs(in []*core.Tensor) int {
 
 // dtype returns the dtype that the inputs promote to, which says in which type the kernel computes. Functions of real
 // numbers take integers as the default dtype.
-func (e *Elementwise) dtype(a *application, in []*core.Tensor) core.DType {
-	if a.err != nil {
+func (e *Elementwise) dtype(op *opContext, in []*core.Tensor) core.DType {
+	if op.err != nil {
 		return 0
 	}
 	var numbers [8]*core.Tensor
@@ -270,9 +270,9 @@ func (e *Elementwise) dtype(a *application, in []*core.Tensor) core.DType {
 	domain := e.kernel.Domain
 	switch {
 	case d.IsFloat() && domain&expr.Floats == 0:
-		a.failf(core.DTypeError, "got %v, want an integer dtype", d)
+		op.failf(core.DTypeError, "got %v, want an integer dtype", d)
 	case !d.IsFloat() && domain&expr.Ints == 0:
-		d = a.mode.Context().DefaultDType()
+		d = op.mode.Context().DefaultDType()
 	}
 	return d
 }
@@ -300,8 +300,8 @@ func class(d core.DType) int {
 }
 
 // commonShape is broadcast for the usual case that all shapes are equal.
-func (a *application) commonShape(in []*core.Tensor) []int {
-	if a.err != nil {
+func (op *opContext) commonShape(in []*core.Tensor) []int {
+	if op.err != nil {
 		return nil
 	}
 	var shape []int
@@ -311,8 +311,8 @@ func (a *application) commonShape(in []*core.Tensor) []int {
 		case shape == nil:
 			shape = x.Shape()
 		case !slices.Equal(shape, x.Shape()):
-			shape = a.broadcast(in...)
-			a.lie(shape, in...)
+			shape = op.broadcast(in...)
+			op.lie(shape, in...)
 			return shape
 		}
 	}

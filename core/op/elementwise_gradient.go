@@ -50,71 +50,71 @@ func newGradient(k *expr.Kernel, input, src string) (*gradient, error) {
 }
 
 // elementwiseDeriv is the derivative of every elementwise operation.
-func elementwiseDeriv(d *core.Derivation) {
-	v := d.Node.Any.(*variant)
+func elementwiseDeriv(ctx *core.BackwardContext) {
+	v := ctx.Node.Any.(*variant)
 	var slots [9]*core.Tensor
 	values := slots[:len(v.op.kernel.In)+1]
 	for slot, i := range v.saves {
-		values[i] = d.Saved(slot)
+		values[i] = ctx.Saved(slot)
 		if values[i].Err() != nil {
 			return // d has failed
 		}
 	}
 	for i, g := range v.op.grads {
-		if g == nil || !d.Needs(i) {
+		if g == nil || !ctx.Needs(i) {
 			continue
 		}
-		d.Set(i, v.op.gradientOf(d, g, values))
+		ctx.Set(i, v.op.gradientOf(ctx, g, values))
 	}
 }
 
-func (e *Elementwise) gradientOf(d *core.Derivation, g *gradient, values []*core.Tensor) *core.Tensor {
-	shape, dtype := d.InputShape(g.input), d.InputDType(g.input)
+func (e *Elementwise) gradientOf(ctx *core.BackwardContext, g *gradient, values []*core.Tensor) *core.Tensor {
+	shape, dtype := ctx.InputShape(g.input), ctx.InputDType(g.input)
 	var r *core.Tensor
 	switch {
 	case g.kernel == nil:
 		c, isConst := g.program.Results[0].(*expr.Const)
 		if isConst {
-			return fullLike(d.Grad(), c.Value, dtype, shape)
+			return fullLike(ctx.Grad(), c.Value, dtype, shape)
 		}
-		r = d.Grad()
-	case d.CreateGraph():
-		r = e.interpret(d, g, values)
+		r = ctx.Grad()
+	case ctx.CreateGraph():
+		r = e.interpret(ctx, g, values)
 	default:
-		r = e.fused(d, g, values)
+		r = e.fused(ctx, g, values)
 	}
 	return castTo(sumTo(r, shape), dtype)
 }
 
 // fused computes the gradient in one kernel.
-func (e *Elementwise) fused(d *core.Derivation, g *gradient, values []*core.Tensor) *core.Tensor {
-	a := begin(e.Name, d.Grad())
-	dtype, shape := d.OutputDType(0), d.OutputShape(0)
+func (e *Elementwise) fused(ctx *core.BackwardContext, g *gradient, values []*core.Tensor) *core.Tensor {
+	op := begin(e.Name, ctx.Grad())
+	dtype, shape := ctx.OutputDType(0), ctx.OutputShape(0)
 	result := dtype
-	if slices.Equal(shape, d.InputShape(g.input)) {
-		result = d.InputDType(g.input) // nothing is left to do but this conversion
+	if slices.Equal(shape, ctx.InputShape(g.input)) {
+		result = ctx.InputDType(g.input) // nothing is left to do but this conversion
 	}
-	r := a.out(result, shape)
-	if a.err != nil {
-		return a.fail()
+	r := op.out(result, shape)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(g.ids[computeType(dtype)]).Out(r).In(d.Grad())
+	c := op.call(g.ids[computeType(dtype)]).Out(r).In(ctx.Grad())
 	for _, i := range g.reads {
 		c.In(values[i])
 	}
-	fillAttrs(c, dtype, d.Node.Floats)
-	a.launch(c)
-	return a.done(r)
+	fillAttrs(c, dtype, ctx.Node.Floats)
+	op.launch(c)
+	return op.done(r)
 }
 
 // interpret computes the gradient by operations that record their own derivatives.
-func (e *Elementwise) interpret(d *core.Derivation, g *gradient, values []*core.Tensor) *core.Tensor {
-	env := map[string]*core.Tensor{"grad": d.Grad(), "out": values[len(e.kernel.In)]}
+func (e *Elementwise) interpret(ctx *core.BackwardContext, g *gradient, values []*core.Tensor) *core.Tensor {
+	env := map[string]*core.Tensor{"grad": ctx.Grad(), "out": values[len(e.kernel.In)]}
 	for i, p := range e.kernel.In {
 		env[p.Name] = values[i]
 	}
 	for i, name := range e.kernel.Attrs {
-		env[name] = core.Num(d.Node.Floats[i])
+		env[name] = core.Num(ctx.Node.Floats[i])
 	}
 	r, err := expr.Interpret(g.program, env, tensorAlgebra{})
 	if err != nil {
@@ -148,12 +148,12 @@ func (tensorAlgebra) Apply(f *expr.Func, args []*core.Tensor) (*core.Tensor, err
 
 // fullLike returns a tensor of the number v on the device of t.
 func fullLike(t *core.Tensor, v float64, d core.DType, shape []int) *core.Tensor {
-	a := begin("full", t)
-	a.grad = false
-	r := a.out(d, shape)
-	if a.err != nil {
-		return a.fail()
+	op := begin("full", t)
+	op.grad = false
+	r := op.out(d, shape)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(fillKernel).Out(r).In(core.Num(v)))
-	return a.done(r)
+	op.launch(op.call(fillKernel).Out(r).In(core.Num(v)))
+	return op.done(r)
 }

@@ -40,7 +40,7 @@ func TestLeavesAreAddedToApartFromEachOther(t *testing.T) {
 		if i == len(leaves) {
 			return nil
 		}
-		return leaves[i].History().Accumulating(func() error { return within(i + 1) })
+		return leaves[i].AutogradMeta().Accumulating(func() error { return within(i + 1) })
 	}
 	done := make(chan error, 1)
 	go func() { done <- within(0) }()

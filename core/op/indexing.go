@@ -83,9 +83,9 @@ func (s *selection) common() int {
 // indexViews applies the integers, slices and new dimensions, and returns the index tensors by the dimensions of the
 // view they belong to, if there are any.
 func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Tensor, error) {
-	a := beginView("index", t)
-	if a.err != nil {
-		return nil, nil, a.err
+	op := beginView("index", t)
+	if op.err != nil {
+		return nil, nil, op.err
 	}
 	spoken, ellipses := 0, 0
 	for _, i := range indices {
@@ -104,12 +104,12 @@ func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Ten
 	}
 	switch {
 	case ellipses > 1:
-		a.failf(core.IndexError, "got %d ellipses, want at most one", ellipses)
+		op.failf(core.IndexError, "got %d ellipses, want at most one", ellipses)
 	case spoken > t.Dim():
-		a.failf(core.IndexError, "too many indices, got %v for shape %v", indices, t.Shape())
+		op.failf(core.IndexError, "too many indices, got %v for shape %v", indices, t.Shape())
 	}
-	if a.err != nil {
-		return nil, nil, a.err
+	if op.err != nil {
+		return nil, nil, op.err
 	}
 	v := t.Alias(true)
 	var tensors []*core.Tensor
@@ -237,19 +237,19 @@ func putMode(accumulate bool) int {
 // newSelection returns the selection of t by index tensors and masks, of which nil takes a whole dimension; nil if all
 // are nil.
 func newSelection(name string, t *core.Tensor, indices []*core.Tensor) (*selection, error) {
-	a := beginView(name, t)
+	op := beginView(name, t)
 	s := &selection{name: name, wrap: true}
 	dim := 0
 	for _, x := range indices {
 		switch {
-		case a.err != nil:
-			return nil, a.err
+		case op.err != nil:
+			return nil, op.err
 		case x == nil:
 			dim++
 			continue
 		}
-		if a.check(x.Usable(name)); a.err != nil {
-			return nil, a.err
+		if op.check(x.Usable(name)); op.err != nil {
+			return nil, op.err
 		}
 		if x.Device() != nil && x.Device() != t.Device() {
 			x = ToDevice(x, t.Device())
@@ -260,8 +260,8 @@ func newSelection(name string, t *core.Tensor, indices []*core.Tensor) (*selecti
 			continue
 		}
 		if n := min(dim+x.Dim(), t.Dim()); x.Dim() == 0 || n < dim || !slices.Equal(t.Shape()[dim:n], x.Shape()) {
-			a.failf(core.IndexError, "a mask of shape %v does not fit dimension %d of shape %v", x.Shape(), dim, t.Shape())
-			return nil, a.err
+			op.failf(core.IndexError, "a mask of shape %v does not fit dimension %d of shape %v", x.Shape(), dim, t.Shape())
+			return nil, op.err
 		}
 		for _, p := range Unbind(maskPositions(castTo(x, core.Bool)), 0) {
 			s.dims, s.index = append(s.dims, dim), append(s.index, p)
@@ -269,10 +269,10 @@ func newSelection(name string, t *core.Tensor, indices []*core.Tensor) (*selecti
 		}
 	}
 	if dim > t.Dim() {
-		a.failf(core.IndexError, "too many indices, got %d for shape %v", dim, t.Shape())
+		op.failf(core.IndexError, "too many indices, got %d for shape %v", dim, t.Shape())
 	}
-	if a.err != nil {
-		return nil, a.err
+	if op.err != nil {
+		return nil, op.err
 	}
 	if len(s.dims) == 0 {
 		return nil, nil

@@ -23,11 +23,11 @@ type selection struct {
 }
 
 // with returns the selection with other index tensors, of the same shapes.
-func (s *selection) with(d *core.Derivation) *selection {
+func (s *selection) with(ctx *core.BackwardContext) *selection {
 	c := *s
 	c.index = make([]*core.Tensor, len(s.dims))
 	for i := range c.index {
-		c.index[i] = d.Saved(i)
+		c.index[i] = ctx.Saved(i)
 	}
 	return &c
 }
@@ -80,55 +80,55 @@ func (s *selection) order(dims int) []int {
 }
 
 // reordered returns a tensor over t's memory with its dimensions in the given order, outside the graph.
-func (a *application) reordered(t *core.Tensor, order []int) *core.Tensor {
+func (op *opContext) reordered(t *core.Tensor, order []int) *core.Tensor {
 	shape, strides := make([]int, len(order)), make([]int, len(order))
 	for i, d := range order {
 		shape[i], strides[i] = t.Shape()[d], t.Strides()[d]
 	}
-	return core.WrapTensor(a.mode, t.Storage(), t.DType(), shape, strides, t.Offset())
+	return core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, strides, t.Offset())
 }
 
 // repeated returns a tensor over t's memory broadcast to shape, outside the graph.
-func (a *application) repeated(t *core.Tensor, shape []int) *core.Tensor {
-	return core.WrapTensor(a.mode, t.Storage(), t.DType(), shape, core.ExpandStrides(t.Shape(), t.Strides(), shape), t.Offset())
+func (op *opContext) repeated(t *core.Tensor, shape []int) *core.Tensor {
+	return core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, core.ExpandStrides(t.Shape(), t.Strides(), shape), t.Offset())
 }
 
 // launch runs a kernel on x and a tensor of the result's shape, or a number. Dimensions move so that the indexed ones,
 // and those of the indices, are in front.
-func (s *selection) launch(a *application, x, result *core.Tensor, fill func(x, result *core.Tensor) *core.Call) {
-	temps := []*core.Tensor{a.reordered(x, append(slices.Clone(s.dims), s.rest(x)...))}
+func (s *selection) launch(op *opContext, x, result *core.Tensor, fill func(x, result *core.Tensor) *core.Call) {
+	temps := []*core.Tensor{op.reordered(x, append(slices.Clone(s.dims), s.rest(x)...))}
 	if !result.IsNumber() {
-		result = a.reordered(result, s.order(result.Dim()))
+		result = op.reordered(result, s.order(result.Dim()))
 		temps = append(temps, result)
 	}
 	first := len(temps)
 	for _, t := range s.index {
-		temps = append(temps, a.repeated(t, s.shape))
+		temps = append(temps, op.repeated(t, s.shape))
 	}
 	c := fill(temps[0], result)
 	for _, t := range temps[first:] {
 		c.In(t)
 	}
 	c.Work = 2 * (core.Numel(s.shape) + result.Numel())
-	a.launch(c.Dims(s.dims))
+	op.launch(c.Dims(s.dims))
 	for _, t := range temps {
 		t.Release()
 	}
 }
 
 // check fails unless the index tensors can index x. begin was given them.
-func (s *selection) check(a *application, x *core.Tensor) {
+func (s *selection) check(op *opContext, x *core.Tensor) {
 	for _, t := range s.index {
-		a.indexDType(t)
+		op.indexDType(t)
 	}
-	shape := a.broadcast(s.index...)
-	if a.err != nil {
+	shape := op.broadcast(s.index...)
+	if op.err != nil {
 		return
 	}
 	s.shape = shape
 	result := s.result(x)
-	if _, err := core.CheckShape(a.name, result, x.DType()); err != nil {
-		a.check(err)
+	if _, err := core.CheckShape(op.name, result, x.DType()); err != nil {
+		op.check(err)
 		return
 	}
 	if core.Numel(shape) == 0 {
@@ -136,136 +136,136 @@ func (s *selection) check(a *application, x *core.Tensor) {
 	}
 	for _, d := range s.dims {
 		if x.Shape()[d] == 0 {
-			a.failf(core.IndexError, "dimension %d of shape %v has no elements to index", d, x.Shape())
+			op.failf(core.IndexError, "dimension %d of shape %v has no elements to index", d, x.Shape())
 		}
 	}
 }
 
 // read returns x indexed.
 func (s *selection) read(x *core.Tensor) *core.Tensor {
-	a := beginGiven(s.name, append([]*core.Tensor{x}, s.index...)...)
-	s.check(&a, x)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven(s.name, append([]*core.Tensor{x}, s.index...)...)
+	s.check(&op, x)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(x.DType(), s.result(x))
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), s.result(x))
+	if op.err != nil {
+		return op.fail()
 	}
-	s.launch(&a, x, out, func(x, out *core.Tensor) *core.Call {
-		return a.call(indexKernel).Out(out).In(x).Bool(s.wrap)
+	s.launch(&op, x, out, func(x, out *core.Tensor) *core.Call {
+		return op.call(indexKernel).Out(out).In(x).Bool(s.wrap)
 	})
-	if a.grad {
-		n := a.node(indexDeriv, x).Save(s.index...)
+	if op.grad {
+		n := op.node(indexDeriv, x).Save(s.index...)
 		n.Any = s.saved()
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func indexDeriv(d *core.Derivation) {
-	g := d.Grad()
-	s := d.Node.Any.(*selection).with(d)
-	d.Set(0, s.writeInPlace(zerosFor(g, g.DType(), d.InputShape(0)), g, addMode))
+func indexDeriv(ctx *core.BackwardContext) {
+	g := ctx.Grad()
+	s := ctx.Node.Any.(*selection).with(ctx)
+	ctx.Set(0, s.writeInPlace(zerosFor(g, g.DType(), ctx.InputShape(0)), g, addMode))
 }
 
 // values fails unless v, a number or a tensor of x's dtype, broadcasts to the result.
-func (s *selection) values(a *application, x, v *core.Tensor) {
-	if a.err != nil || v.IsNumber() {
+func (s *selection) values(op *opContext, x, v *core.Tensor) {
+	if op.err != nil || v.IsNumber() {
 		return
 	}
 	if v.DType() != x.DType() {
-		a.failf(core.DTypeError, "the values must be %v like the tensor, got %v", x.DType(), v.DType())
+		op.failf(core.DTypeError, "the values must be %v like the tensor, got %v", x.DType(), v.DType())
 		return
 	}
 	want := s.result(x)
-	if shape, err := core.Broadcast(a.name, want, v.Shape()); err != nil || !slices.Equal(shape, want) {
-		a.failf(core.ShapeError, "values of shape %v do not broadcast to the indexed shape %v", v.Shape(), want)
+	if shape, err := core.Broadcast(op.name, want, v.Shape()); err != nil || !slices.Equal(shape, want) {
+		op.failf(core.ShapeError, "values of shape %v do not broadcast to the indexed shape %v", v.Shape(), want)
 	}
 }
 
 // write returns x with values written, or combined, to where the indices say.
 func (s *selection) write(x, v *core.Tensor, mode int) *core.Tensor {
-	a := beginGiven(s.name, append([]*core.Tensor{x, v}, s.index...)...)
-	s.check(&a, x)
-	s.values(&a, x, v)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven(s.name, append([]*core.Tensor{x, v}, s.index...)...)
+	s.check(&op, x)
+	s.values(&op, x, v)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(x.DType(), x.Shape())
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), x.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(copyKernel).Out(out).In(x))
-	s.put(&a, out, v, mode, false)
-	if a.grad && x.DType().IsFloat() {
-		a.attach(s.putNode(&a, x, v, mode), out)
+	op.launch(op.call(copyKernel).Out(out).In(x))
+	s.put(&op, out, v, mode, false)
+	if op.grad && x.DType().IsFloat() {
+		op.attach(s.putNode(&op, x, v, mode), out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // writeInPlace changes x as write does and returns it.
 func (s *selection) writeInPlace(x, v *core.Tensor, mode int) *core.Tensor {
-	a := beginGiven(s.name+"_", append([]*core.Tensor{x, v}, s.index...)...)
-	s.check(&a, x)
-	s.values(&a, x, v)
-	a.inPlace(x)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven(s.name+"_", append([]*core.Tensor{x, v}, s.index...)...)
+	s.check(&op, x)
+	s.values(&op, x, v)
+	op.inPlace(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	v = a.apart(x, v)
+	v = op.apart(x, v)
 	for i, t := range s.index {
-		s.index[i] = a.apart(x, t)
+		s.index[i] = op.apart(x, t)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	s.put(&a, x, v, mode, true)
-	a.changed(x)
-	if a.grad && x.DType().IsFloat() {
-		a.rebase(s.putNode(&a, x, v, mode), x)
+	s.put(&op, x, v, mode, true)
+	op.changed(x)
+	if op.grad && x.DType().IsFloat() {
+		op.rebase(s.putNode(&op, x, v, mode), x)
 	}
-	return a.changedTo(x)
+	return op.changedTo(x)
 }
 
 // put runs the kernel. A failure must fail a new tensor, but leave one that is changed in place as it was.
-func (s *selection) put(a *application, x, v *core.Tensor, mode int, inPlace bool) {
+func (s *selection) put(op *opContext, x, v *core.Tensor, mode int, inPlace bool) {
 	if !v.IsNumber() {
-		v = a.repeated(v, s.result(x))
+		v = op.repeated(v, s.result(x))
 		defer v.Release()
 	}
-	s.launch(a, x, v, func(x, v *core.Tensor) *core.Call {
-		c := a.call(indexPutKernel).Out(x).In(v).Bool(s.wrap).Int(int64(mode))
+	s.launch(op, x, v, func(x, v *core.Tensor) *core.Call {
+		c := op.call(indexPutKernel).Out(x).In(v).Bool(s.wrap).Int(int64(mode))
 		c.InPlace = inPlace
 		return c
 	})
 }
 
-func (s *selection) putNode(a *application, x, v *core.Tensor, mode int) *core.Node {
+func (s *selection) putNode(op *opContext, x, v *core.Tensor, mode int) *core.Node {
 	if v.IsNumber() {
 		v = nil
 	}
-	n := a.node(putDeriv, x, v).Save(s.index...)
+	n := op.node(putDeriv, x, v).Save(s.index...)
 	n.Any, n.Ints = s.saved(), []int{mode}
 	return n
 }
 
-func putDeriv(d *core.Derivation) {
-	s := d.Node.Any.(*selection).with(d)
-	if d.Needs(0) {
-		if d.Node.Ints[0] == addMode {
-			d.Set(0, d.Grad())
+func putDeriv(ctx *core.BackwardContext) {
+	s := ctx.Node.Any.(*selection).with(ctx)
+	if ctx.Needs(0) {
+		if ctx.Node.Ints[0] == addMode {
+			ctx.Set(0, ctx.Grad())
 		} else {
-			d.Set(0, s.write(d.Grad(), core.IntNum(0), assignMode))
+			ctx.Set(0, s.write(ctx.Grad(), core.IntNum(0), assignMode))
 		}
 	}
-	if d.Needs(1) {
-		g := d.Grad()
-		if d.Node.Ints[0] == assignMode && core.Numel(d.InputShape(1)) == 1 {
+	if ctx.Needs(1) {
+		g := ctx.Grad()
+		if ctx.Node.Ints[0] == assignMode && core.Numel(ctx.InputShape(1)) == 1 {
 			// One value that several indices write to the same place is there once.
-			d.Set(1, sumTo(Sub(g, s.write(g, core.IntNum(0), assignMode)), d.InputShape(1)))
+			ctx.Set(1, sumTo(Sub(g, s.write(g, core.IntNum(0), assignMode)), ctx.InputShape(1)))
 			return
 		}
-		d.Set(1, sumTo(s.read(g), d.InputShape(1)))
+		ctx.Set(1, sumTo(s.read(g), ctx.InputShape(1)))
 	}
 }

@@ -21,86 +21,86 @@ type EmbeddingOptions struct {
 // a new last dimension. An index must lie in [0, rows). The gradient of weight is dense, and its bits do not depend on
 // the number of threads.
 func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
-	a := beginGiven("embedding", input, weight)
-	a.indexDType(input)
-	if a.err == nil && (weight.IsNumber() || weight.Dim() != 2) {
-		a.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
+	op := beginGiven("embedding", input, weight)
+	op.indexDType(input)
+	if op.err == nil && (weight.IsNumber() || weight.Dim() != 2) {
+		op.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
 	}
 	padding := -1
-	if a.err == nil && o.PaddingIdx != nil {
+	if op.err == nil && o.PaddingIdx != nil {
 		padding = *o.PaddingIdx
 		rows := weight.Shape()[0]
 		if padding < -rows || padding >= rows {
-			a.failf(core.IndexError, "padding index %d out of range for %d rows", padding, rows)
+			op.failf(core.IndexError, "padding index %d out of range for %d rows", padding, rows)
 		} else if padding < 0 {
 			padding += rows
 		}
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(weight.DType(), append(slices.Clone(input.Shape()), weight.Shape()[1]))
-	if a.err != nil {
-		return a.fail()
+	out := op.out(weight.DType(), append(slices.Clone(input.Shape()), weight.Shape()[1]))
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(indexKernel).Out(out).In(weight).In(input).Bool(false).Int(0)
+	c := op.call(indexKernel).Out(out).In(weight).In(input).Bool(false).Int(0)
 	c.Work = 2 * out.Numel()
-	a.launch(c)
-	if a.grad {
-		n := a.node(embeddingDeriv, weight).Save(input)
+	op.launch(c)
+	if op.grad {
+		n := op.node(embeddingDeriv, weight).Save(input)
 		n.Ints = []int{padding, 0}
 		if o.ScaleGradByFreq {
 			n.Ints[1] = 1
 		}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func embeddingDeriv(d *core.Derivation) {
-	out, alone := d.Arrived(0)
+func embeddingDeriv(ctx *core.BackwardContext) {
+	out, alone := ctx.Arrived(0)
 	if !alone {
-		d.Set(0, embeddingBackward(nil, d.Grad(), d.Saved(0), d.InputShape(0), d.Node.Ints[0], d.Node.Ints[1] != 0))
+		ctx.Set(0, embeddingBackward(nil, ctx.Grad(), ctx.Saved(0), ctx.InputShape(0), ctx.Node.Ints[0], ctx.Node.Ints[1] != 0))
 		return
 	}
 	// A gradient that has arrived takes the rows up: others are not touched.
-	d.SetSum(0, embeddingBackward(out, d.Grad(), d.Saved(0), d.InputShape(0), d.Node.Ints[0], d.Node.Ints[1] != 0))
+	ctx.SetSum(0, embeddingBackward(out, ctx.Grad(), ctx.Saved(0), ctx.InputShape(0), ctx.Node.Ints[0], ctx.Node.Ints[1] != 0))
 }
 
 // embeddingBackward returns the gradient of an embedding's weight from that of its result, added to out if that is not nil.
 func embeddingBackward(out, g, input *core.Tensor, shape []int, padding int, byFrequency bool) *core.Tensor {
-	a := begin("embedding_backward", g, input, out)
+	op := begin("embedding_backward", g, input, out)
 	add := out != nil
 	if !add {
-		out = a.out(dtypeOf(g), shape)
+		out = op.out(dtypeOf(g), shape)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(embeddingBackwardKernel).Out(out).In(g).In(input).Int(int64(padding)).Bool(byFrequency).Bool(add)
+	c := op.call(embeddingBackwardKernel).Out(out).In(g).In(input).Int(int64(padding)).Bool(byFrequency).Bool(add)
 	c.InPlace = add
 	if add {
 		c.Work = g.Numel()
 	}
-	a.launch(c)
+	op.launch(c)
 	if add {
-		a.changed(out)
+		op.changed(out)
 	}
-	if a.grad {
-		n := a.node(embeddingBackwardDeriv, g).Save(input)
+	if op.grad {
+		n := op.node(embeddingBackwardDeriv, g).Save(input)
 		n.Ints = []int{padding, 0}
 		if byFrequency {
 			n.Ints[1] = 1
 		}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func embeddingBackwardDeriv(d *core.Derivation) {
-	input, g, padding := d.Saved(0), d.Grad(), d.Node.Ints[0]
+func embeddingBackwardDeriv(ctx *core.BackwardContext) {
+	input, g, padding := ctx.Saved(0), ctx.Grad(), ctx.Node.Ints[0]
 	r := Embedding(input, g, EmbeddingOptions{})
-	if d.Node.Ints[1] != 0 {
+	if ctx.Node.Ints[1] != 0 {
 		// Each row was divided by the number of its uses.
 		flat := Ravel(input)
 		dt := g.DType().Compute()
@@ -113,41 +113,41 @@ func embeddingBackwardDeriv(d *core.Derivation) {
 		kept := Unsqueeze(Ne(input, core.IntNum(int64(padding))), -1)
 		r = Where(kept, r, core.Num(0))
 	}
-	d.Set(0, r)
+	ctx.Set(0, r)
 }
 
 // OneHot returns, for each index, a vector with a one at the index and zeros elsewhere, along a new last dimension.
 // Without a number of classes (-1), it is one more than the largest index, for which the function waits.
 func OneHot(index *core.Tensor, classes int) *core.Tensor {
-	a := beginView("one_hot", index)
-	a.indexDType(index)
-	if a.err == nil && (classes == 0 || classes < -1) {
-		a.failf(core.ValueError, "the number of classes must be positive, or -1, got %d", classes)
+	op := beginView("one_hot", index)
+	op.indexDType(index)
+	if op.err == nil && (classes == 0 || classes < -1) {
+		op.failf(core.ValueError, "the number of classes must be positive, or -1, got %d", classes)
 	}
-	if a.err == nil && classes < 0 {
+	if op.err == nil && classes < 0 {
 		values, err := core.Values[int](index)
-		a.check(err)
+		op.check(err)
 		if err == nil && len(values) == 0 {
-			a.failf(core.ValueError, "got no indices to find the number of classes from")
+			op.failf(core.ValueError, "got no indices to find the number of classes from")
 		} else if err == nil {
 			classes = slices.Max(values) + 1
 			if low := slices.Min(values); low < 0 {
-				a.failf(core.IndexError, "index %d is negative", low)
+				op.failf(core.IndexError, "index %d is negative", low)
 			}
 		}
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(core.Int64, append(slices.Clone(index.Shape()), classes))
-	if a.err != nil {
-		return a.fail()
+	out := op.out(core.Int64, append(slices.Clone(index.Shape()), classes))
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(fillKernel).Out(out).In(core.IntNum(0)))
+	op.launch(op.call(fillKernel).Out(out).In(core.IntNum(0)))
 	dims := index.Dim()
-	column := core.WrapTensor(a.mode, index.Storage(), index.DType(), append(slices.Clone(index.Shape()), 1),
+	column := core.WrapTensor(op.mode, index.Storage(), index.DType(), append(slices.Clone(index.Shape()), 1),
 		append(slices.Clone(index.Strides()), 1), index.Offset())
-	a.launch(a.call(scatterKernel).Out(out).In(column).In(core.IntNum(1)).Int(int64(dims), assignMode))
+	op.launch(op.call(scatterKernel).Out(out).In(column).In(core.IntNum(1)).Int(int64(dims), assignMode))
 	column.Release()
-	return a.done(out)
+	return op.done(out)
 }

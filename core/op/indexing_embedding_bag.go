@@ -25,32 +25,32 @@ type EmbeddingBagOptions struct {
 // EmbeddingBag combines rows of the matrix weight by bags of indices: the rows of the matrix input, or the parts of the vector
 // input that begin at the offsets. It returns a row for each bag, of zeros for an empty one.
 func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tensor {
-	a := begin("embedding_bag", input, weight, o.Offsets, o.PerSampleWeights)
-	a.given(input, weight)
-	a.indexDType(input)
-	a.floating("the weight", weight)
+	op := begin("embedding_bag", input, weight, o.Offsets, o.PerSampleWeights)
+	op.given(input, weight)
+	op.indexDType(input)
+	op.floating("the weight", weight)
 	if o.Mode == "" {
 		o.Mode = "mean"
 	}
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case weight.IsNumber() || weight.Dim() != 2:
-		a.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
+		op.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
 	case o.Mode != "sum" && o.Mode != "mean" && o.Mode != "max":
-		a.failf(core.ValueError, "unknown mode %q, want sum, mean or max", o.Mode)
+		op.failf(core.ValueError, "unknown mode %q, want sum, mean or max", o.Mode)
 	case input.Dim() == 2 && o.Offsets != nil:
-		a.failf(core.ValueError, "a matrix of indices has no offsets")
+		op.failf(core.ValueError, "a matrix of indices has no offsets")
 	case input.Dim() != 2 && (input.Dim() != 1 || o.Offsets == nil || o.Offsets.Dim() != 1):
-		a.failf(core.ShapeError, "got indices of shape %v, want a matrix, or a vector and a vector of offsets", input.Shape())
+		op.failf(core.ShapeError, "got indices of shape %v, want a matrix, or a vector and a vector of offsets", input.Shape())
 	case o.PerSampleWeights != nil && o.Mode != "sum":
-		a.failf(core.ValueError, "weights of samples are for sums, got mode %q", o.Mode)
+		op.failf(core.ValueError, "weights of samples are for sums, got mode %q", o.Mode)
 	case o.PerSampleWeights != nil && o.PerSampleWeights.Numel() != input.Numel():
-		a.failf(core.ShapeError, "got weights of shape %v for indices of shape %v", o.PerSampleWeights.Shape(), input.Shape())
+		op.failf(core.ShapeError, "got weights of shape %v for indices of shape %v", o.PerSampleWeights.Shape(), input.Shape())
 	case o.IncludeLastOffset && o.Offsets != nil && o.Offsets.Numel() == 0:
-		a.failf(core.ShapeError, "got no offsets, want at least the last")
+		op.failf(core.ShapeError, "got no offsets, want at least the last")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("embedding_bag", func() *core.Tensor {
 		flat, n := Ravel(input), input.Numel()
@@ -100,14 +100,14 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 // EmbeddingRenormInPlace scales the rows of the matrix weight that the indices in input name, where their norm of the given
 // order is larger than maxNorm, down to it, and returns weight. It waits for the indices.
 func EmbeddingRenormInPlace(weight, input *core.Tensor, maxNorm, order float64) *core.Tensor {
-	a := beginGiven("embedding_renorm_", weight, input)
-	a.indexDType(input)
-	a.inPlace(weight)
-	if a.err == nil && weight.Dim() != 2 {
-		a.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
+	op := beginGiven("embedding_renorm_", weight, input)
+	op.indexDType(input)
+	op.inPlace(weight)
+	if op.err == nil && weight.Dim() != 2 {
+		op.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if input.Numel() == 0 {
 		return weight
@@ -115,9 +115,9 @@ func EmbeddingRenormInPlace(weight, input *core.Tensor, maxNorm, order float64) 
 	core.Tidy(func() {
 		used, _, _ := Unique(Ravel(input), nil)
 		rows := Renorm(IndexSelect(weight, 0, used), order, 0, maxNorm)
-		a.check(IndexCopyInPlace(weight, 0, used, rows).Err())
+		op.check(IndexCopyInPlace(weight, 0, used, rows).Err())
 	})
-	return a.done(weight)
+	return op.done(weight)
 }
 
 func init() {

@@ -21,15 +21,15 @@ var (
 )
 
 // indexDType fails unless t can hold indices.
-func (a *application) indexDType(t *core.Tensor) {
-	if a.err == nil && (t.IsNumber() || t.DType() != core.Int64 && t.DType() != core.Int32) {
-		a.failf(core.DTypeError, "indices must be a tensor of int64 or int32, got %v", t)
+func (op *opContext) indexDType(t *core.Tensor) {
+	if op.err == nil && (t.IsNumber() || t.DType() != core.Int64 && t.DType() != core.Int32) {
+		op.failf(core.DTypeError, "indices must be a tensor of int64 or int32, got %v", t)
 	}
 }
 
 // indexShape fails unless index has x's number of dimensions and in each but dim at most x's size.
-func (a *application) indexShape(what string, x, index *core.Tensor, dim int) {
-	if a.err != nil {
+func (op *opContext) indexShape(what string, x, index *core.Tensor, dim int) {
+	if op.err != nil {
 		return
 	}
 	fits := x.Dim() == index.Dim()
@@ -37,7 +37,7 @@ func (a *application) indexShape(what string, x, index *core.Tensor, dim int) {
 		fits = i == dim || index.Shape()[i] <= x.Shape()[i]
 	}
 	if !fits {
-		a.failf(core.ShapeError, "indices of shape %v do not fit %s of shape %v, want as many dimensions and none larger outside dimension %d",
+		op.failf(core.ShapeError, "indices of shape %v do not fit %s of shape %v, want as many dimensions and none larger outside dimension %d",
 			index.Shape(), what, x.Shape(), dim)
 	}
 }
@@ -46,31 +46,31 @@ func (a *application) indexShape(what string, x, index *core.Tensor, dim int) {
 // x[index[i][j][k]][j][k] for dim 0. The result has index's shape, which may be smaller than x's in other dimensions. An
 // index must lie in [0, size).
 func Gather(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
-	a := beginGiven("gather", x, index)
-	dim = a.dim(dim, x)
-	a.indexDType(index)
-	if a.err == nil && (x.Dim() == 0 || index.Dim() == 0) {
+	op := beginGiven("gather", x, index)
+	dim = op.dim(dim, x)
+	op.indexDType(index)
+	if op.err == nil && (x.Dim() == 0 || index.Dim() == 0) {
 		return compose("gather", func() *core.Tensor {
 			return Reshape(Gather(atLeast(x, 1), dim, atLeast(index, 1)), index.Shape()...)
 		})
 	}
-	a.indexShape("a tensor", x, index, dim)
-	if a.err != nil {
-		return a.fail()
+	op.indexShape("a tensor", x, index, dim)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(x.DType(), shapeOf(index))
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), shapeOf(index))
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(gatherKernel).Out(out).In(x).In(index).Int(int64(dim))
+	c := op.call(gatherKernel).Out(out).In(x).In(index).Int(int64(dim))
 	c.Work = 2 * out.Numel()
-	a.launch(c)
-	if a.grad {
-		n := a.node(gatherDeriv, x).Save(index)
+	op.launch(c)
+	if op.grad {
+		n := op.node(gatherDeriv, x).Save(index)
 		n.Ints = []int{dim}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // shapeOf returns t's shape, or nil where t has none.
@@ -81,27 +81,27 @@ func shapeOf(t *core.Tensor) []int {
 	return t.Shape()
 }
 
-func gatherDeriv(d *core.Derivation) {
-	g := d.Grad()
-	d.Set(0, ScatterAddInPlace(zerosFor(g, g.DType(), d.InputShape(0)), d.Node.Ints[0], d.Saved(0), g))
+func gatherDeriv(ctx *core.BackwardContext) {
+	g := ctx.Grad()
+	ctx.Set(0, ScatterAddInPlace(zerosFor(g, g.DType(), ctx.InputShape(0)), ctx.Node.Ints[0], ctx.Saved(0), g))
 }
 
 // TakeAlongDim returns the elements of x that index names in dimension dim, after the other dimensions of the two were
 // broadcast against one another; what ArgMax and ArgSort return fits. Without a dimension (nil), x is taken as flat.
 func TakeAlongDim(x, index *core.Tensor, dim *int) *core.Tensor {
-	a := beginGiven("take_along_dim", x, index)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("take_along_dim", x, index)
+	if op.err != nil {
+		return op.fail()
 	}
 	if dim == nil {
 		return compose("take_along_dim", func() *core.Tensor { return Gather(Ravel(x), 0, Ravel(index)) })
 	}
-	at := a.dim(*dim, x)
-	if a.err == nil && x.Dim() != index.Dim() {
-		a.failf(core.ShapeError, "got a tensor of shape %v and indices of shape %v, want as many dimensions", x.Shape(), index.Shape())
+	at := op.dim(*dim, x)
+	if op.err == nil && x.Dim() != index.Dim() {
+		op.failf(core.ShapeError, "got a tensor of shape %v and indices of shape %v, want as many dimensions", x.Shape(), index.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if x.Dim() == 0 {
 		return Gather(x, 0, index)

@@ -15,168 +15,168 @@ var (
 )
 
 // trueCount waits for a mask and returns the number of its true elements.
-func (a *application) trueCount(mask *core.Tensor) int {
-	n := a.temp(core.Int64)
-	if a.err != nil {
+func (op *opContext) trueCount(mask *core.Tensor) int {
+	n := op.temp(core.Int64)
+	if op.err != nil {
 		return 0
 	}
-	if a.launch(a.call(maskCountKernel).Out(n).In(mask)); a.err != nil {
+	if op.launch(op.call(maskCountKernel).Out(n).In(mask)); op.err != nil {
 		return 0
 	}
 	count, err := n.Int()
-	a.check(err)
+	op.check(err)
 	return int(count)
 }
 
 // maskPositions waits for a mask and returns the indices of its true elements in the columns of an int64 tensor.
 func maskPositions(mask *core.Tensor) *core.Tensor {
-	a := beginGiven("index", mask)
-	n := a.trueCount(mask)
-	out := a.out(core.Int64, []int{len(shapeOf(mask)), n})
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("index", mask)
+	n := op.trueCount(mask)
+	out := op.out(core.Int64, []int{len(shapeOf(mask)), n})
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(maskPositionsKernel).Out(out).In(mask))
-	return a.done(out)
+	op.launch(op.call(maskPositionsKernel).Out(out).In(mask))
+	return op.done(out)
 }
 
 // mask fails unless t is a mask.
-func (a *application) mask(t *core.Tensor) {
-	if a.err == nil && (t.IsNumber() || t.DType() != core.Bool) {
-		a.failf(core.DTypeError, "the mask must be a tensor of bool, got %v", t)
+func (op *opContext) mask(t *core.Tensor) {
+	if op.err == nil && (t.IsNumber() || t.DType() != core.Bool) {
+		op.failf(core.DTypeError, "the mask must be a tensor of bool, got %v", t)
 	}
 }
 
 // MaskedSelect returns the elements of x where mask is true, row-major, in one dimension. Shapes broadcast. It waits for
 // the mask, which decides the shape of the result.
 func MaskedSelect(x, mask *core.Tensor) *core.Tensor {
-	a := beginGiven("masked_select", x, mask)
-	a.mask(mask)
-	if a.err == nil && x.IsNumber() {
-		a.failf(core.TypeError, "got a number, want a tensor")
+	op := beginGiven("masked_select", x, mask)
+	op.mask(mask)
+	if op.err == nil && x.IsNumber() {
+		op.failf(core.TypeError, "got a number, want a tensor")
 	}
-	shape := a.broadcast(x, mask)
-	if a.err != nil {
-		return a.fail()
+	shape := op.broadcast(x, mask)
+	if op.err != nil {
+		return op.fail()
 	}
-	full, where := a.own(a.repeated(x, shape)), a.own(a.repeated(mask, shape))
-	n := a.trueCount(where)
-	out := a.out(x.DType(), []int{n})
-	if a.err != nil {
-		return a.fail()
+	full, where := op.own(op.repeated(x, shape)), op.own(op.repeated(mask, shape))
+	n := op.trueCount(where)
+	out := op.out(x.DType(), []int{n})
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(maskedSelectKernel).Out(out).In(full).In(where))
-	if a.grad {
-		n := a.node(maskedSelectDeriv, x).Save(mask)
+	op.launch(op.call(maskedSelectKernel).Out(out).In(full).In(where))
+	if op.grad {
+		n := op.node(maskedSelectDeriv, x).Save(mask)
 		n.Ints = shape
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func maskedSelectDeriv(d *core.Derivation) {
-	g := d.Grad()
-	d.Set(0, sumTo(MaskedScatterInPlace(zerosFor(g, g.DType(), d.Node.Ints), d.Saved(0), g), d.InputShape(0)))
+func maskedSelectDeriv(ctx *core.BackwardContext) {
+	g := ctx.Grad()
+	ctx.Set(0, sumTo(MaskedScatterInPlace(zerosFor(g, g.DType(), ctx.Node.Ints), ctx.Saved(0), g), ctx.InputShape(0)))
 }
 
 // MaskedScatter returns x, broadcast with mask, with the elements where mask is true replaced by those of source, of x's
 // dtype, in order. The source must have enough elements; what it has too many of is not used.
 func MaskedScatter(x, mask, source *core.Tensor) *core.Tensor {
-	a := beginGiven("masked_scatter", x, mask, source)
-	if shape := a.broadcast(x, mask); a.err == nil && !slices.Equal(shape, x.Shape()) {
+	op := beginGiven("masked_scatter", x, mask, source)
+	if shape := op.broadcast(x, mask); op.err == nil && !slices.Equal(shape, x.Shape()) {
 		return compose("masked_scatter", func() *core.Tensor { return MaskedScatter(Expand(x, shape...), mask, source) })
 	}
-	a.maskedScatter(x, mask, source)
-	if a.err != nil {
-		return a.fail()
+	op.maskedScatter(x, mask, source)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(x.DType(), x.Shape())
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), x.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(copyKernel).Out(out).In(x))
-	a.launchMaskedScatter(out, mask, source, false)
-	if a.grad {
-		a.attach(a.node(maskedScatterDeriv, x, source).Save(mask), out)
+	op.launch(op.call(copyKernel).Out(out).In(x))
+	op.launchMaskedScatter(out, mask, source, false)
+	if op.grad {
+		op.attach(op.node(maskedScatterDeriv, x, source).Save(mask), out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // MaskedScatterInPlace changes x as [MaskedScatter] does and returns it.
 func MaskedScatterInPlace(x, mask, source *core.Tensor) *core.Tensor {
-	a := beginGiven("masked_scatter_", x, mask, source)
-	a.maskedScatter(x, mask, source)
-	a.inPlace(x)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("masked_scatter_", x, mask, source)
+	op.maskedScatter(x, mask, source)
+	op.inPlace(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	mask, source = a.apart(x, mask), a.apart(x, source)
-	a.launchMaskedScatter(x, mask, source, true)
-	if a.err != nil {
-		return a.fail()
+	mask, source = op.apart(x, mask), op.apart(x, source)
+	op.launchMaskedScatter(x, mask, source, true)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.changed(x)
-	if a.grad && x.DType().IsFloat() {
-		a.rebase(a.node(maskedScatterDeriv, x, source).Save(mask), x)
+	op.changed(x)
+	if op.grad && x.DType().IsFloat() {
+		op.rebase(op.node(maskedScatterDeriv, x, source).Save(mask), x)
 	}
-	return a.changedTo(x)
+	return op.changedTo(x)
 }
 
 // maskedScatter checks the operands.
-func (a *application) maskedScatter(x, mask, source *core.Tensor) {
-	a.mask(mask)
-	if a.err == nil && (x.IsNumber() || source.IsNumber()) {
-		a.failf(core.TypeError, "got a number, want a tensor")
+func (op *opContext) maskedScatter(x, mask, source *core.Tensor) {
+	op.mask(mask)
+	if op.err == nil && (x.IsNumber() || source.IsNumber()) {
+		op.failf(core.TypeError, "got a number, want a tensor")
 	}
-	if a.err == nil && x.DType() != source.DType() {
-		a.failf(core.DTypeError, "the source must be %v like the tensor, got %v", x.DType(), source.DType())
+	if op.err == nil && x.DType() != source.DType() {
+		op.failf(core.DTypeError, "the source must be %v like the tensor, got %v", x.DType(), source.DType())
 	}
-	if shape := a.broadcast(x, mask); a.err == nil && !slices.Equal(shape, x.Shape()) {
-		a.failf(core.ShapeError, "a mask of shape %v does not broadcast to %v", mask.Shape(), x.Shape())
+	if shape := op.broadcast(x, mask); op.err == nil && !slices.Equal(shape, x.Shape()) {
+		op.failf(core.ShapeError, "a mask of shape %v does not broadcast to %v", mask.Shape(), x.Shape())
 	}
 }
 
-func (a *application) launchMaskedScatter(x, mask, source *core.Tensor, inPlace bool) {
-	if a.err != nil {
+func (op *opContext) launchMaskedScatter(x, mask, source *core.Tensor, inPlace bool) {
+	if op.err != nil {
 		return
 	}
-	flat, where := a.dense(source), a.own(a.repeated(mask, x.Shape()))
-	c := a.call(maskedScatterKernel).Out(x).In(where).In(flat)
+	flat, where := op.dense(source), op.own(op.repeated(mask, x.Shape()))
+	c := op.call(maskedScatterKernel).Out(x).In(where).In(flat)
 	c.InPlace = inPlace
-	a.launch(c)
+	op.launch(c)
 }
 
-func maskedScatterDeriv(d *core.Derivation) {
-	g, mask := d.Grad(), d.Saved(0)
-	if d.Needs(0) {
-		d.Set(0, Where(mask, core.Num(0), g))
+func maskedScatterDeriv(ctx *core.BackwardContext) {
+	g, mask := ctx.Grad(), ctx.Saved(0)
+	if ctx.Needs(0) {
+		ctx.Set(0, Where(mask, core.Num(0), g))
 	}
-	if !d.Needs(1) {
+	if !ctx.Needs(1) {
 		return
 	}
 	taken := MaskedSelect(g, BroadcastTo(mask, g.Shape()...))
-	if n := core.Numel(d.InputShape(1)); taken.Err() == nil && taken.Numel() < n {
+	if n := core.Numel(ctx.InputShape(1)); taken.Err() == nil && taken.Numel() < n {
 		taken = padTo(taken, []int{n})
 	}
-	d.Set(1, Reshape(taken, d.InputShape(1)...))
+	ctx.Set(1, Reshape(taken, ctx.InputShape(1)...))
 }
 
 // NonZero returns the coordinates of the elements of x that are not zero, in row-major order: an int64 tensor of shape
 // [number of them, dimensions of x]. It waits for that number.
 func NonZero(x *core.Tensor) *core.Tensor {
-	a := beginTensor("nonzero", x)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor("nonzero", x)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("nonzero", func() *core.Tensor {
-		in := a.own(Contiguous(x.Detach()))
+		in := op.own(Contiguous(x.Detach()))
 		n, err := CountNonzero(in, nil).Int()
-		a.check(err)
-		out := a.out(core.Int64, []int{int(n), x.Dim()})
-		if a.err != nil {
-			return a.fail()
+		op.check(err)
+		out := op.out(core.Int64, []int{int(n), x.Dim()})
+		if op.err != nil {
+			return op.fail()
 		}
-		a.launch(a.call(nonzeroKernel).Out(out).In(in))
-		return a.done(out)
+		op.launch(op.call(nonzeroKernel).Out(out).In(in))
+		return op.done(out)
 	})
 }

@@ -5,9 +5,9 @@ import "github.com/plait-ml/plait/core"
 // Put returns x with src written to, or with accumulate added to, its elements, taken as flat, at the indices; see
 // [PutInPlace].
 func Put(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
-	a := beginGiven("put", x, index, src)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("put", x, index, src)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("put", func() *core.Tensor { return PutInPlace(Clone(x), index, src, accumulate) })
 }
@@ -15,24 +15,24 @@ func Put(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
 // IndexReduce returns x with the parts of src along dim combined with those that the indices, a vector, name: their "prod",
 // "mean", "amax" or "amin". With includeSelf the parts of x take part; see [ScatterReduce].
 func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
-	a := beginGiven("index_reduce", x, index, src)
-	if a.err == nil && scalar(x) && scalar(src) {
+	op := beginGiven("index_reduce", x, index, src)
+	if op.err == nil && scalar(x) && scalar(src) {
 		return compose("index_reduce", func() *core.Tensor {
 			return Reshape(IndexReduce(atLeast(x, 1), dim, atLeast(index, 1), atLeast(src, 1), reduce, includeSelf))
 		})
 	}
-	dim = a.dim(dim, x)
+	dim = op.dim(dim, x)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case reduce == "sum":
-		a.failf(core.ValueError, "unknown reduction %q, want prod, mean, amax or amin", reduce)
+		op.failf(core.ValueError, "unknown reduction %q, want prod, mean, amax or amin", reduce)
 	case x.Dim() == 0 || src.Dim() != x.Dim():
-		a.failf(core.ShapeError, "got %s, want as many dimensions", shapes(x, src))
+		op.failf(core.ShapeError, "got %s, want as many dimensions", shapes(x, src))
 	case index.Dim() != 1 || index.Numel() != src.Size(dim):
-		a.failf(core.ShapeError, "got indices of shape %v, want [%d] for a source of shape %v", index.Shape(), src.Size(dim), src.Shape())
+		op.failf(core.ShapeError, "got indices of shape %v, want [%d] for a source of shape %v", index.Shape(), src.Size(dim), src.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("index_reduce", func() *core.Tensor {
 		shape := make([]int, src.Dim())
@@ -46,12 +46,12 @@ func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string
 
 // IndexReduceInPlace changes x as [IndexReduce] does and returns it.
 func IndexReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
-	a := beginGiven("index_reduce_", x, index, src)
-	a.inPlace(x)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("index_reduce_", x, index, src)
+	op.inPlace(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	old := a.own(Clone(x)) // the derivative needs the value that is overwritten
-	r := a.own(IndexReduce(old, dim, index, src, reduce, includeSelf))
-	return a.done(CopyInPlace(x, r))
+	old := op.own(Clone(x)) // the derivative needs the value that is overwritten
+	r := op.own(IndexReduce(old, dim, index, src, reduce, includeSelf))
+	return op.done(CopyInPlace(x, r))
 }

@@ -47,19 +47,19 @@ func ScatterAddInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.T
 }
 
 // check returns the dimension counted from the front and fails unless the operands fit.
-func (s *scattering) check(a *application, x *core.Tensor, dim int, index, src *core.Tensor) int {
-	dim = a.dim(dim, x)
-	if a.err == nil && x.IsNumber() {
-		a.failf(core.TypeError, "got a number, want a tensor")
+func (s *scattering) check(op *opContext, x *core.Tensor, dim int, index, src *core.Tensor) int {
+	dim = op.dim(dim, x)
+	if op.err == nil && x.IsNumber() {
+		op.failf(core.TypeError, "got a number, want a tensor")
 	}
-	a.indexDType(index)
-	a.indexShape("a tensor", x, index, dim)
-	if a.err != nil || src.IsNumber() {
+	op.indexDType(index)
+	op.indexShape("a tensor", x, index, dim)
+	if op.err != nil || src.IsNumber() {
 		return dim
 	}
-	a.indexShape("a source", src, index, -1)
-	if a.err == nil && src.DType() != x.DType() {
-		a.failf(core.DTypeError, "the source must be %v like the tensor, got %v", x.DType(), src.DType())
+	op.indexShape("a source", src, index, -1)
+	if op.err == nil && src.DType() != x.DType() {
+		op.failf(core.DTypeError, "the source must be %v like the tensor, got %v", x.DType(), src.DType())
 	}
 	return dim
 }
@@ -76,31 +76,31 @@ func rank1(x, index, src *core.Tensor) bool {
 
 func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
 	defer autocast(s.name, &x, &src).end()
-	a := beginGiven(s.name, x, index, src)
-	if a.err == nil && rank1(x, index, src) {
+	op := beginGiven(s.name, x, index, src)
+	if op.err == nil && rank1(x, index, src) {
 		return compose(s.name, func() *core.Tensor {
 			return Reshape(s.apply(atLeast(x, 1), dim, atLeast(index, 1), numberOr1D(src)), x.Shape()...)
 		})
 	}
-	dim = s.check(&a, x, dim, index, src)
-	if a.err == nil {
-		a.check(holds(s.name, x.DType(), src))
+	dim = s.check(&op, x, dim, index, src)
+	if op.err == nil {
+		op.check(holds(s.name, x.DType(), src))
 	}
-	out := a.out(dtypeOf(x), shapeOf(x))
-	if a.err != nil {
-		return a.fail()
+	out := op.out(dtypeOf(x), shapeOf(x))
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(copyKernel).Out(out).In(x))
-	s.launch(&a, out, dim, index, src, false)
-	if a.grad && x.DType().IsFloat() {
-		a.attach(s.node(&a, x, dim, index, src), out)
+	op.launch(op.call(copyKernel).Out(out).In(x))
+	s.launch(&op, out, dim, index, src, false)
+	if op.grad && x.DType().IsFloat() {
+		op.attach(s.node(&op, x, dim, index, src), out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	a := beginGiven(s.name+"_", x, index, src)
-	if a.err == nil && rank1(x, index, src) {
+	op := beginGiven(s.name+"_", x, index, src)
+	if op.err == nil && rank1(x, index, src) {
 		v := atLeast(x, 1)
 		defer v.Release()
 		if r := s.applyInPlace(v, dim, atLeast(index, 1), numberOr1D(src)); r.Err() != nil {
@@ -108,21 +108,21 @@ func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tens
 		}
 		return x
 	}
-	dim = s.check(&a, x, dim, index, src)
-	a.inPlace(x)
-	if a.err != nil {
-		return a.fail()
+	dim = s.check(&op, x, dim, index, src)
+	op.inPlace(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	src, index = a.apart(x, src), a.apart(x, index)
-	if a.err != nil {
-		return a.fail()
+	src, index = op.apart(x, src), op.apart(x, index)
+	if op.err != nil {
+		return op.fail()
 	}
-	s.launch(&a, x, dim, index, src, true)
-	a.changed(x)
-	if a.grad && x.DType().IsFloat() {
-		a.rebase(s.node(&a, x, dim, index, src), x)
+	s.launch(&op, x, dim, index, src, true)
+	op.changed(x)
+	if op.grad && x.DType().IsFloat() {
+		op.rebase(s.node(&op, x, dim, index, src), x)
 	}
-	return a.changedTo(x)
+	return op.changedTo(x)
 }
 
 func numberOr1D(t *core.Tensor) *core.Tensor {
@@ -140,38 +140,38 @@ func dtypeOf(t *core.Tensor) core.DType {
 }
 
 // launch runs the kernel. A failure must fail a new tensor, but leave one that is changed in place as it was.
-func (s *scattering) launch(a *application, out *core.Tensor, dim int, index, src *core.Tensor, inPlace bool) {
-	c := a.call(scatterKernel).Out(out).In(index).In(src).Int(int64(dim), int64(s.mode))
+func (s *scattering) launch(op *opContext, out *core.Tensor, dim int, index, src *core.Tensor, inPlace bool) {
+	c := op.call(scatterKernel).Out(out).In(index).In(src).Int(int64(dim), int64(s.mode))
 	c.InPlace = inPlace
 	c.Work = 4 * index.Numel()
-	a.launch(c)
+	op.launch(c)
 }
 
-func (s *scattering) node(a *application, x *core.Tensor, dim int, index, src *core.Tensor) *core.Node {
+func (s *scattering) node(op *opContext, x *core.Tensor, dim int, index, src *core.Tensor) *core.Node {
 	if src.IsNumber() {
 		src = nil
 	}
-	n := a.node(s.deriv, x, src).Save(index)
+	n := op.node(s.deriv, x, src).Save(index)
 	n.Ints = []int{dim}
 	return n
 }
 
-func scatterDeriv(d *core.Derivation) {
-	dim, index, g := d.Node.Ints[0], d.Saved(0), d.Grad()
-	if d.Needs(0) {
-		d.Set(0, Scatter(g, dim, index, core.IntNum(0)))
+func scatterDeriv(ctx *core.BackwardContext) {
+	dim, index, g := ctx.Node.Ints[0], ctx.Saved(0), ctx.Grad()
+	if ctx.Needs(0) {
+		ctx.Set(0, Scatter(g, dim, index, core.IntNum(0)))
 	}
-	if d.Needs(1) {
-		d.Set(1, padTo(Gather(g, dim, index), d.InputShape(1)))
+	if ctx.Needs(1) {
+		ctx.Set(1, padTo(Gather(g, dim, index), ctx.InputShape(1)))
 	}
 }
 
-func scatterAddDeriv(d *core.Derivation) {
-	if d.Needs(0) {
-		d.Set(0, d.Grad())
+func scatterAddDeriv(ctx *core.BackwardContext) {
+	if ctx.Needs(0) {
+		ctx.Set(0, ctx.Grad())
 	}
-	if d.Needs(1) {
-		d.Set(1, padTo(Gather(d.Grad(), d.Node.Ints[0], d.Saved(0)), d.InputShape(1)))
+	if ctx.Needs(1) {
+		ctx.Set(1, padTo(Gather(ctx.Grad(), ctx.Node.Ints[0], ctx.Saved(0)), ctx.InputShape(1)))
 	}
 }
 

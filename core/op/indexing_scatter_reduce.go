@@ -22,14 +22,14 @@ func ScatterReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce stri
 
 // ScatterReduceInPlace changes x as [ScatterReduce] does and returns it.
 func ScatterReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
-	a := beginGiven("scatter_reduce_", x, index, src)
-	a.inPlace(x)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("scatter_reduce_", x, index, src)
+	op.inPlace(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	old := a.own(Clone(x)) // the derivative needs the value that is overwritten
-	r := a.own(ScatterReduce(old, dim, index, src, reduce, includeSelf))
-	return a.done(CopyInPlace(x, r))
+	old := op.own(Clone(x)) // the derivative needs the value that is overwritten
+	r := op.own(ScatterReduce(old, dim, index, src, reduce, includeSelf))
+	return op.done(CopyInPlace(x, r))
 }
 
 // A scatterReduce is one use of ScatterReduce.
@@ -42,15 +42,15 @@ type scatterReduce struct {
 }
 
 func newScatterReduce(name string, x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) (*scatterReduce, error) {
-	a := beginGiven(name, x, index, src)
+	op := beginGiven(name, x, index, src)
 	if _, ok := scatterModes[reduce]; !ok {
-		a.failf(core.ValueError, "unknown reduction %q, want sum, prod, mean, amax or amin", reduce)
+		op.failf(core.ValueError, "unknown reduction %q, want sum, prod, mean, amax or amin", reduce)
 	}
-	if a.err == nil && src.IsNumber() {
-		a.failf(core.TypeError, "the source must be a tensor")
+	if op.err == nil && src.IsNumber() {
+		op.failf(core.TypeError, "the source must be a tensor")
 	}
-	if a.err != nil {
-		return nil, a.err
+	if op.err != nil {
+		return nil, op.err
 	}
 	return &scatterReduce{name, x, index, src, dim, reduce, includeSelf}, nil
 }
@@ -63,14 +63,14 @@ func (s *scatterReduce) apply() *core.Tensor {
 			return Reshape(v.apply(), s.x.Shape()...)
 		})
 	}
-	a := begin(s.name, s.x, s.index, s.src)
-	op := scattering{name: s.name, mode: scatterModes[s.reduce]}
-	s.dim = op.check(&a, s.x, s.dim, s.index, s.src)
-	if a.err == nil && s.reduce == "mean" && s.x.DType() == core.Bool {
-		a.failf(core.DTypeError, "bool has no mean")
+	op := begin(s.name, s.x, s.index, s.src)
+	sc := scattering{name: s.name, mode: scatterModes[s.reduce]}
+	s.dim = sc.check(&op, s.x, s.dim, s.index, s.src)
+	if op.err == nil && s.reduce == "mean" && s.x.DType() == core.Bool {
+		op.failf(core.DTypeError, "bool has no mean")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	var out *core.Tensor
 	core.NoGrad(func() {
@@ -79,7 +79,7 @@ func (s *scatterReduce) apply() *core.Tensor {
 			if !s.includeSelf {
 				first = Scatter(s.x, s.dim, s.index, s.identity())
 			}
-			r := (&scattering{name: s.name, mode: op.mode}).apply(first, s.dim, s.index, s.src)
+			r := (&scattering{name: s.name, mode: sc.mode}).apply(first, s.dim, s.index, s.src)
 			if s.reduce == "mean" {
 				r = s.divide(r, s.counts())
 			}
@@ -89,15 +89,15 @@ func (s *scatterReduce) apply() *core.Tensor {
 	if out.Err() != nil {
 		return out
 	}
-	if a.grad {
-		n := a.node(scatterReduceDeriv, s.x, s.src).Save(s.index)
+	if op.grad {
+		n := op.node(scatterReduceDeriv, s.x, s.src).Save(s.index)
 		n.Any, n.Ints = &scatterReduce{name: s.name, reduce: s.reduce, includeSelf: s.includeSelf}, []int{s.dim}
 		if s.reduce == "prod" || s.reduce == "amax" || s.reduce == "amin" {
 			n.Save(s.x, s.src).SaveOutput(out, 0)
 		}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // identity returns the number that changes nothing when it is combined.
@@ -144,10 +144,10 @@ func (s *scatterReduce) divide(sum, count *core.Tensor) *core.Tensor {
 	return To(FloorDivide(sum, count), sum.DType())
 }
 
-func scatterReduceDeriv(d *core.Derivation) {
-	s := *d.Node.Any.(*scatterReduce)
-	s.dim, s.index = d.Node.Ints[0], d.Saved(0)
-	g := d.Grad()
+func scatterReduceDeriv(ctx *core.BackwardContext) {
+	s := *ctx.Node.Any.(*scatterReduce)
+	s.dim, s.index = ctx.Node.Ints[0], ctx.Saved(0)
+	g := ctx.Grad()
 	var self, src *core.Tensor
 	switch s.reduce {
 	case "sum":
@@ -157,26 +157,26 @@ func scatterReduceDeriv(d *core.Derivation) {
 		self = To(Div(g, s.counts()), g.DType())
 		src = self
 	case "prod":
-		s.productDeriv(d)
+		s.productDeriv(ctx)
 		return
 	default:
-		s.extremeDeriv(d)
+		s.extremeDeriv(ctx)
 		return
 	}
-	s.set(d, self, Gather(src, s.dim, s.index))
+	s.set(ctx, self, Gather(src, s.dim, s.index))
 }
 
 // set sets the gradients: that of x, before it is known where x takes part, and that of the part of src that the index
 // covers.
-func (s *scatterReduce) set(d *core.Derivation, self, src *core.Tensor) {
-	if d.Needs(0) {
+func (s *scatterReduce) set(ctx *core.BackwardContext, self, src *core.Tensor) {
+	if ctx.Needs(0) {
 		if !s.includeSelf {
 			self = Scatter(self, s.dim, s.index, core.IntNum(0))
 		}
-		d.Set(0, self)
+		ctx.Set(0, self)
 	}
-	if d.Needs(1) {
-		d.Set(1, padTo(src, d.InputShape(1)))
+	if ctx.Needs(1) {
+		ctx.Set(1, padTo(src, ctx.InputShape(1)))
 	}
 }
 
@@ -189,8 +189,8 @@ func (s *scatterReduce) covered(src *core.Tensor) *core.Tensor {
 }
 
 // extremeDeriv shares the gradient of a largest or smallest value among all that are equal to it.
-func (s *scatterReduce) extremeDeriv(d *core.Derivation) {
-	g, x, src, out := d.Grad(), d.Saved(1), s.covered(d.Saved(2)), d.Saved(3)
+func (s *scatterReduce) extremeDeriv(ctx *core.BackwardContext) {
+	g, x, src, out := ctx.Grad(), ctx.Saved(1), s.covered(ctx.Saved(2)), ctx.Saved(3)
 	isSelf := To(Eq(x, out), g.DType())
 	if !s.includeSelf {
 		isSelf = Scatter(isSelf, s.dim, s.index, core.IntNum(0))
@@ -200,32 +200,32 @@ func (s *scatterReduce) extremeDeriv(d *core.Derivation) {
 	}
 	isSrc := To(Eq(src, Gather(out, s.dim, s.index)), g.DType())
 	share := Div(g, ScatterAdd(isSelf, s.dim, s.index, isSrc))
-	if d.Needs(0) {
-		d.Set(0, Mul(isSelf, share))
+	if ctx.Needs(0) {
+		ctx.Set(0, Mul(isSelf, share))
 	}
-	if d.Needs(1) {
-		d.Set(1, padTo(Mul(isSrc, Gather(share, s.dim, s.index)), d.InputShape(1)))
+	if ctx.Needs(1) {
+		ctx.Set(1, padTo(Mul(isSrc, Gather(share, s.dim, s.index)), ctx.InputShape(1)))
 	}
 }
 
 // productDeriv computes the products of all factors but one, also where some are zero.
-func (s *scatterReduce) productDeriv(d *core.Derivation) {
-	g, x, src, out := d.Grad(), d.Saved(1), s.covered(d.Saved(2)), d.Saved(3)
+func (s *scatterReduce) productDeriv(ctx *core.BackwardContext) {
+	g, x, src, out := ctx.Grad(), ctx.Saved(1), s.covered(ctx.Saved(2)), ctx.Saved(3)
 	one := core.Num(1)
 	product := func(x, src *core.Tensor) *core.Tensor {
 		return ScatterReduce(x, s.dim, s.index, src, "prod", s.includeSelf)
 	}
 	var self, from *core.Tensor
-	if d.Needs(0) {
+	if ctx.Needs(0) {
 		nonzero := Where(Eq(x, core.Num(0)), one, x)
 		self = Div(Mul(g, product(nonzero, src)), nonzero)
 	}
-	if d.Needs(1) {
+	if ctx.Needs(1) {
 		zero := Eq(src, core.Num(0))
 		zeros := Gather(ScatterAdd(ZerosLike(x, TensorOptions{}), s.dim, s.index, To(zero, x.DType())), s.dim, s.index)
 		single := LogicalAnd(zero, Eq(zeros, one)) // the only zero among the values of its element
 		without := product(x, Where(single, one, src))
 		from = Where(single, Gather(Mul(g, without), s.dim, s.index), Div(Gather(Mul(g, out), s.dim, s.index), Where(zero, one, src)))
 	}
-	s.set(d, self, from)
+	s.set(ctx, self, from)
 }

@@ -23,24 +23,24 @@ func DiagonalScatter(t, src *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 
 // scatterView returns a copy of t with src, of the view's shape, in the place of a view.
 func scatterView(name string, t, src *core.Tensor, view func(t *core.Tensor) *core.Tensor) *core.Tensor {
-	a := beginView(name, t)
-	if a.check(src.Usable(name)); a.err == nil {
-		a.division = src.Division()
-		a.wholes()
+	op := beginView(name, t)
+	if op.check(src.Usable(name)); op.err == nil {
+		op.division = src.Division()
+		op.wholes()
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose(name, func() *core.Tensor {
 		out := Clone(t)
 		v := view(out)
-		if a.check(v.Err()); a.err == nil && !slices.Equal(v.Shape(), src.Shape()) {
-			a.failf(core.ShapeError, "the source has shape %v, want %v", src.Shape(), v.Shape())
+		if op.check(v.Err()); op.err == nil && !slices.Equal(v.Shape(), src.Shape()) {
+			op.failf(core.ShapeError, "the source has shape %v, want %v", src.Shape(), v.Shape())
 		}
-		if a.err == nil {
-			a.check(CopyInPlace(v, src).Err())
+		if op.err == nil {
+			op.check(CopyInPlace(v, src).Err())
 		}
-		return a.done(out)
+		return op.done(out)
 	})
 }
 

@@ -9,16 +9,16 @@ import (
 
 // along returns the selection of a vector of indices, or one index, in dimension dim of x.
 func along(name string, x *core.Tensor, dim int, index *core.Tensor, wrap bool) (*selection, error) {
-	a := beginGiven(name, x, index)
-	dim = a.dim(dim, x)
-	if a.err == nil && (x.IsNumber() || x.Dim() == 0) {
-		a.failf(core.ShapeError, "cannot index a 0-d tensor")
+	op := beginGiven(name, x, index)
+	dim = op.dim(dim, x)
+	if op.err == nil && (x.IsNumber() || x.Dim() == 0) {
+		op.failf(core.ShapeError, "cannot index a 0-d tensor")
 	}
-	if a.err == nil && index.Dim() > 1 {
-		a.failf(core.ShapeError, "indices must be a vector, got shape %v", index.Shape())
+	if op.err == nil && index.Dim() > 1 {
+		op.failf(core.ShapeError, "indices must be a vector, got shape %v", index.Shape())
 	}
-	if a.err != nil {
-		return nil, a.err
+	if op.err != nil {
+		return nil, op.err
 	}
 	if index.Dim() == 0 {
 		index = Reshape(index, 1)
@@ -100,12 +100,12 @@ func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, m
 	if !inPlace {
 		defer autocast(name, &x, &src).end()
 	}
-	a := beginGiven(name, x, index, src)
-	if a.err == nil && src.IsNumber() {
-		a.failf(core.TypeError, "the source must be a tensor")
+	op := beginGiven(name, x, index, src)
+	if op.err == nil && src.IsNumber() {
+		op.failf(core.TypeError, "the source must be a tensor")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if scalar(x) && src.Dim() <= 1 {
 		v := atLeast(x, 1)
@@ -127,9 +127,9 @@ func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, m
 	want := slices.Clone(x.Shape())
 	want[s.dims[0]] = s.index[0].Numel()
 	if !slices.Equal(src.Shape(), want) {
-		a.failf(core.ShapeError, "the source has shape %v, want %v for %d indices of dimension %d of shape %v", src.Shape(), want,
+		op.failf(core.ShapeError, "the source has shape %v, want %v for %d indices of dimension %d of shape %v", src.Shape(), want,
 			s.index[0].Numel(), s.dims[0], x.Shape())
-		return a.fail()
+		return op.fail()
 	}
 	if inPlace {
 		return s.writeInPlace(x, src, mode)
@@ -185,9 +185,9 @@ func filling(x *core.Tensor, dim int, index, value *core.Tensor) (*selection, er
 // Take returns the elements of x, taken as flat, at the indices, an int64 or int32 tensor of any shape. Negative indices
 // count from the end.
 func Take(x, index *core.Tensor) *core.Tensor {
-	a := beginGiven("take", x, index)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("take", x, index)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("take", func() *core.Tensor {
 		s := selection{name: "take", dims: []int{0}, index: []*core.Tensor{index}, wrap: true}
@@ -198,13 +198,13 @@ func Take(x, index *core.Tensor) *core.Tensor {
 // PutInPlace writes src, which has as many elements as there are indices, to the elements of x, taken as flat, at the
 // indices, or adds it if accumulate, and returns x. Negative indices count from the end.
 func PutInPlace(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
-	a := beginGiven("put_", x, index, src)
-	if a.err == nil && (src.IsNumber() || src.Numel() != index.Numel()) {
-		a.failf(core.ShapeError, "got a source of shape %v for indices of shape %v, want as many elements", src.Shape(), index.Shape())
+	op := beginGiven("put_", x, index, src)
+	if op.err == nil && (src.IsNumber() || src.Numel() != index.Numel()) {
+		op.failf(core.ShapeError, "got a source of shape %v for indices of shape %v, want as many elements", src.Shape(), index.Shape())
 	}
-	a.inPlace(x)
-	if a.err != nil {
-		return a.fail()
+	op.inPlace(x)
+	if op.err != nil {
+		return op.fail()
 	}
 	s := selection{name: "put", dims: []int{0}, index: []*core.Tensor{index}, wrap: true}
 	mode := assignMode

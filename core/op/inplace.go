@@ -28,47 +28,47 @@ func unexpanded(t *core.Tensor) *core.Tensor {
 }
 
 // inPlace fails unless t may be changed in place.
-func (a *application) inPlace(t *core.Tensor) {
-	if a.err != nil {
+func (op *opContext) inPlace(t *core.Tensor) {
+	if op.err != nil {
 		return
 	}
 	if t == nil {
-		a.check(t.Usable(a.name))
+		op.check(t.Usable(op.name))
 		return
 	}
 	if t.IsNumber() {
-		a.failf(core.TypeError, "a number cannot be changed in place")
+		op.failf(core.TypeError, "a number cannot be changed in place")
 		return
 	}
 	if repeats(t) {
-		a.failf(core.StateError, "elements of a tensor expanded to %v share memory and cannot be changed in place; clone it first", t.Shape())
+		op.failf(core.StateError, "elements of a tensor expanded to %v share memory and cannot be changed in place; clone it first", t.Shape())
 		return
 	}
-	if t.Storage().Inference() && !a.mode.Inference() {
-		a.failf(core.StateError, "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first")
+	if t.Storage().Inference() && !op.mode.Inference() {
+		op.failf(core.StateError, "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first")
 		return
 	}
-	if !a.mode.GradEnabled() {
+	if !op.mode.GradEnabled() {
 		return
 	}
-	h := t.History()
-	if h != nil && a.guarded(h) {
+	meta := t.AutogradMeta()
+	if meta != nil && op.guarded(meta) {
 		return
 	}
-	if h != nil && h.NeedsGradLeaf() {
-		a.failf(core.StateError, "a leaf that requires a gradient cannot be changed in place while gradients are recorded")
+	if meta != nil && meta.NeedsGradLeaf() {
+		op.failf(core.StateError, "a leaf that requires a gradient cannot be changed in place while gradients are recorded")
 	} else if b, _, _, _, _ := t.Base(); b != nil && b.NeedsGradLeaf() {
-		a.failf(core.StateError, "a view of a leaf that requires a gradient cannot be changed in place while gradients are recorded")
+		op.failf(core.StateError, "a view of a leaf that requires a gradient cannot be changed in place while gradients are recorded")
 	} else if b != nil {
-		a.guarded(b)
+		op.guarded(b)
 	}
 }
 
 // guarded fails if h is an output of a custom function that has the memory of one of its inputs.
-func (a *application) guarded(h *core.History) bool {
-	n, index := h.Guarded()
+func (op *opContext) guarded(meta *core.AutogradMeta) bool {
+	n, index := meta.Guarded()
 	if n != nil {
-		a.failf(core.StateError, "Output %d of %s is a view and is being modified inplace. It was made inside a custom Function, or is "+
+		op.failf(core.StateError, "Output %d of %s is a view and is being modified inplace. It was made inside a custom Function, or is "+
 			"an input that the function returned as it was, and a gradient through the change would pass the function's own "+
 			"derivative by; clone it first", index, n.Name)
 	}
@@ -76,29 +76,29 @@ func (a *application) guarded(h *core.History) bool {
 }
 
 // changed records that t was changed in place. Call it after the launch and before saving t as an output.
-func (a *application) changed(t *core.Tensor) {
-	if a.err == nil && !t.Storage().Inference() {
+func (op *opContext) changed(t *core.Tensor) {
+	if op.err == nil && !t.Storage().Inference() {
 		t.Storage().BumpVersion()
 	}
 }
 
-// rebase makes node n, whose first input is t's old value, the history of t and of every tensor that shares it. If t is a
+// rebase makes node n, whose first input is t's old value, the autograd metadata of t and of every tensor that shares it. If t is a
 // view, the value it is a view of changes with it.
-func (a *application) rebase(n *core.Node, t *core.Tensor) {
+func (op *opContext) rebase(n *core.Node, t *core.Tensor) {
 	defer n.Release()
-	if a.err != nil {
+	if op.err != nil {
 		return
 	}
 	n.DeclareOutput(0, t.DType(), t.Shape())
-	a.check(n.Problem())
+	op.check(n.Problem())
 	base, dtype, shape, strides, offset := t.Base()
 	if base == nil {
-		t.EnsureHistory().Rebase(n, 0)
+		t.EnsureAutogradMeta().Rebase(n, 0)
 		return
 	}
 	// The base's new value is its old one with the slice replaced: n runs on the slice's gradient.
 	edges := append([]core.Edge{base.Edge()}, n.TakeEdges(1)...)
-	c := core.NewNodeWithEdges(a.mode, n.Name, copySliceDeriv, edges)
+	c := core.NewNodeWithEdges(op.mode, n.Name, copySliceDeriv, edges)
 	c.DeclareOutput(0, dtype, shape)
 	c.SetInputMeta(0, dtype, shape)
 	c.SetInner(n)
@@ -144,25 +144,25 @@ func (s *slice) gather(flat *core.Tensor) *core.Tensor {
 
 // copySliceDeriv is the derivative of an operation in place on a view, with respect to the view's base and the
 // operation's other inputs.
-func copySliceDeriv(d *core.Derivation) {
-	s := d.Node.Any.(*slice)
-	flat := s.flatten(d.Grad())
+func copySliceDeriv(ctx *core.BackwardContext) {
+	s := ctx.Node.Any.(*slice)
+	flat := s.flatten(ctx.Grad())
 	part := AsStrided(flat, s.shape, s.strides, s.offset)
-	grads, err := d.Inner([]*core.Tensor{part})
+	grads, err := ctx.Inner([]*core.Tensor{part})
 	if err != nil {
-		d.Fail(err)
+		ctx.Fail(err)
 		return
 	}
-	if d.Needs(0) {
+	if ctx.Needs(0) {
 		r := grads[0]
 		if r == nil {
 			r = zerosFor(part, part.DType(), part.Shape())
 		}
-		d.Set(0, s.gather(AsStridedScatter(flat, r, s.shape, s.strides, s.offset)))
+		ctx.Set(0, s.gather(AsStridedScatter(flat, r, s.shape, s.strides, s.offset)))
 	}
 	for i := 1; i < len(grads); i++ {
 		if grads[i] != nil {
-			d.Set(i, grads[i])
+			ctx.Set(i, grads[i])
 		}
 	}
 }

@@ -10,27 +10,27 @@ import (
 // other memory. others are the operation's other tensors, nil for absent ones. x stays as it was unless the result has its
 // shape and a dtype of no higher class.
 func replace(name string, fn func(x *core.Tensor) *core.Tensor, x *core.Tensor, others ...*core.Tensor) *core.Tensor {
-	a := beginTensor(name, x, others...)
-	a.inPlace(x)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor(name, x, others...)
+	op.inPlace(x)
+	if op.err != nil {
+		return op.fail()
 	}
 	old := x
-	if a.grad {
-		old = a.own(Clone(x)) // derivatives see the elements as they were
+	if op.grad {
+		old = op.own(Clone(x)) // derivatives see the elements as they were
 	}
-	r := a.own(fn(old))
-	if a.err != nil {
-		return a.fail()
+	r := op.own(fn(old))
+	if op.err != nil {
+		return op.fail()
 	}
 	if !slices.Equal(r.Shape(), x.Shape()) {
-		a.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", x.Shape(), r.Shape())
+		op.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", x.Shape(), r.Shape())
 	}
 	if class(r.DType()) > class(x.DType()) {
-		a.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", x.DType(), r.DType())
+		op.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", x.DType(), r.DType())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	return a.done(CopyInPlace(x, r))
+	return op.done(CopyInPlace(x, r))
 }

@@ -50,13 +50,13 @@ type interpolation struct {
 // sizes. Positions follow PyTorch's conventions; cubic interpolation uses Keys' kernel with a = -0.75 (Keys 1981).
 func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
 	defer autocast("interpolate", &x).end()
-	a := begin("interpolate", x)
+	op := begin("interpolate", x)
 	if o.Mode == "" {
 		o.Mode = "nearest"
 	}
-	p := a.interpolation(x, o)
-	if a.err != nil {
-		return a.fail()
+	p := op.interpolation(x, o)
+	if op.err != nil {
+		return op.fail()
 	}
 	if o.Mode == "area" {
 		switch len(p.out) {
@@ -70,47 +70,47 @@ func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
 	return p.apply("interpolate", interpolateKernel, x, p.out)
 }
 
-func (a *application) interpolation(x *core.Tensor, o InterpolateOptions) *interpolation {
-	if a.err == nil && (x == nil || x.IsNumber()) {
-		a.failf(core.TypeError, "want a tensor as the input")
+func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interpolation {
+	if op.err == nil && (x == nil || x.IsNumber()) {
+		op.failf(core.TypeError, "want a tensor as the input")
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return nil
 	}
 	nd := x.Dim() - 2
 	if nd < 1 || nd > 3 {
-		a.failf(core.ShapeError, "input has shape %v, want 3, 4 or 5 dimensions", x.Shape())
+		op.failf(core.ShapeError, "input has shape %v, want 3, 4 or 5 dimensions", x.Shape())
 		return nil
 	}
 	m, known := interpolateModes[o.Mode]
 	switch {
 	case !known && o.Mode != "area":
-		a.failf(core.ValueError, "unknown mode %q, want nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area", o.Mode)
+		op.failf(core.ValueError, "unknown mode %q, want nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area", o.Mode)
 	case m.nd != 0 && m.nd != nd:
-		a.failf(core.ShapeError, "mode %q wants %d dimensions, got an input of shape %v", o.Mode, m.nd+2, x.Shape())
+		op.failf(core.ShapeError, "mode %q wants %d dimensions, got an input of shape %v", o.Mode, m.nd+2, x.Shape())
 	case o.AlignCorners && m.nd == 0:
-		a.failf(core.ValueError, "corners cannot be aligned in mode %q", o.Mode)
+		op.failf(core.ValueError, "corners cannot be aligned in mode %q", o.Mode)
 	case m.mode >= linearMode || o.Mode == "area":
-		a.floating("the input", x)
+		op.floating("the input", x)
 	case !x.DType().IsFloat() && x.DType() != core.Uint8:
-		a.failf(core.DTypeError, "the input must be floating point or uint8, got %v", x.DType())
+		op.failf(core.DTypeError, "the input must be floating point or uint8, got %v", x.DType())
 	}
 	if (len(o.Size) == 0) == (len(o.ScaleFactor) == 0) {
-		a.failf(core.ValueError, "want either size or scale_factor, got %v and %v", o.Size, o.ScaleFactor)
+		op.failf(core.ValueError, "want either size or scale_factor, got %v and %v", o.Size, o.ScaleFactor)
 	}
 	p := &interpolation{in: x.Shape()[2:], mode: m.mode, align: o.AlignCorners, scale: make([]float64, nd)}
 	if n := len(o.ScaleFactor); n > 1 && n != nd {
-		a.failf(core.ValueError, "scale_factor has %d entries, want 1 or %d", n, nd)
+		op.failf(core.ValueError, "scale_factor has %d entries, want 1 or %d", n, nd)
 	}
 	if len(o.ScaleFactor) == 0 {
-		p.out = a.spatial("size", o.Size, nd, 1, 1)
-	} else if a.err == nil {
+		p.out = op.spatial("size", o.Size, nd, 1, 1)
+	} else if op.err == nil {
 		p.out = make([]int, nd)
 		for i := range nd {
 			f := o.ScaleFactor[i%len(o.ScaleFactor)]
 			size := math.Floor(float64(p.in[i]) * f)
 			if !(f > 0) || size > math.MaxInt32 || size < 1 {
-				a.failf(core.ValueError, "scale_factor %v makes nothing of, or too much from, the input of shape %v", o.ScaleFactor, x.Shape())
+				op.failf(core.ValueError, "scale_factor %v makes nothing of, or too much from, the input of shape %v", o.ScaleFactor, x.Shape())
 				return nil
 			}
 			p.out[i] = int(size)
@@ -119,8 +119,8 @@ func (a *application) interpolation(x *core.Tensor, o InterpolateOptions) *inter
 			}
 		}
 	}
-	if a.err == nil && slices.Contains(p.in, 0) {
-		a.failf(core.ShapeError, "input of shape %v has nothing to interpolate", x.Shape())
+	if op.err == nil && slices.Contains(p.in, 0) {
+		op.failf(core.ShapeError, "input of shape %v has nothing to interpolate", x.Shape())
 	}
 	return p
 }
@@ -136,38 +136,38 @@ func (p *interpolation) exact(i int) bool {
 }
 
 func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, sizes []int) *core.Tensor {
-	a := begin(name, x)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x)
+	if op.err != nil {
+		return op.fail()
 	}
-	y := a.out(x.DType(), resize(x, sizes))
-	in := a.dense(x)
-	if a.err != nil {
-		return a.fail()
+	y := op.out(x.DType(), resize(x, sizes))
+	in := op.dense(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(k).Out(y).In(in).Int(int64(len(sizes)), int64(p.mode)).Bool(p.align).Float(p.scale...)
+	c := op.call(k).Out(y).In(in).Int(int64(len(sizes)), int64(p.mode)).Bool(p.align).Float(p.scale...)
 	c.Work *= 4
-	a.launch(c)
-	if a.grad {
+	op.launch(c)
+	if op.grad {
 		deriv := interpolateDeriv
 		if k == interpolateGradKernel {
 			deriv = interpolateGradDeriv
 		}
-		n := a.node(deriv, x)
+		n := op.node(deriv, x)
 		n.Any = p
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
-func interpolateDeriv(d *core.Derivation) {
-	p := d.Node.Any.(*interpolation)
-	d.Set(0, p.apply("interpolate_grad", interpolateGradKernel, d.Grad(), p.in))
+func interpolateDeriv(ctx *core.BackwardContext) {
+	p := ctx.Node.Any.(*interpolation)
+	ctx.Set(0, p.apply("interpolate_grad", interpolateGradKernel, ctx.Grad(), p.in))
 }
 
-func interpolateGradDeriv(d *core.Derivation) {
-	p := d.Node.Any.(*interpolation)
-	d.Set(0, p.apply("interpolate", interpolateKernel, d.Grad(), p.out))
+func interpolateGradDeriv(ctx *core.BackwardContext) {
+	p := ctx.Node.Any.(*interpolation)
+	ctx.Set(0, p.apply("interpolate", interpolateKernel, ctx.Grad(), p.out))
 }
 
 func init() {

@@ -19,9 +19,9 @@ type GridSampleOptions struct {
 // Jaderberg, Simonyan, Zisserman, Kavukcuoglu: Spatial transformer networks, 2015.
 func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
 	defer autocast("grid_sample", &x, &grid).end()
-	a := begin("grid_sample", x, grid)
-	a.floatTensor(x)
-	a.floatTensor(grid)
+	op := begin("grid_sample", x, grid)
+	op.floatTensor(x)
+	op.floatTensor(grid)
 	if o.Mode == "" {
 		o.Mode = "bilinear"
 	}
@@ -30,27 +30,27 @@ func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
 	}
 	k := 0
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x.Dim() != 4 && x.Dim() != 5 || grid.Dim() != x.Dim() || grid.Size(-1) != x.Dim()-2 || grid.Size(0) != x.Size(0):
-		a.failf(core.ShapeError, "got an input %v and a grid %v, want [n, c, h, w] and [n, h', w', 2], or one dimension more", x.Shape(), grid.Shape())
+		op.failf(core.ShapeError, "got an input %v and a grid %v, want [n, c, h, w] and [n, h', w', 2], or one dimension more", x.Shape(), grid.Shape())
 	case x.DType() != grid.DType():
-		a.failf(core.DTypeError, "dtypes differ, got %v and %v", x.DType(), grid.DType())
+		op.failf(core.DTypeError, "dtypes differ, got %v and %v", x.DType(), grid.DType())
 	case o.Mode != "bilinear" && o.Mode != "nearest" && o.Mode != "bicubic":
-		a.failf(core.ValueError, "unknown mode %q, want bilinear, nearest or bicubic", o.Mode)
+		op.failf(core.ValueError, "unknown mode %q, want bilinear, nearest or bicubic", o.Mode)
 	case o.Mode == "bicubic" && x.Dim() != 4:
-		a.failf(core.ShapeError, "mode bicubic wants an input [n, c, h, w], got %v", x.Shape())
+		op.failf(core.ShapeError, "mode bicubic wants an input [n, c, h, w], got %v", x.Shape())
 	case o.PaddingMode != "zeros" && o.PaddingMode != "border" && o.PaddingMode != "reflection":
-		a.failf(core.ValueError, "unknown padding %q, want zeros, border or reflection", o.PaddingMode)
+		op.failf(core.ValueError, "unknown padding %q, want zeros, border or reflection", o.PaddingMode)
 	default:
 		k = x.Dim() - 2
 		for _, n := range x.Shape()[2:] {
 			if n == 0 {
-				a.failf(core.ShapeError, "the input %v is empty", x.Shape())
+				op.failf(core.ShapeError, "the input %v is empty", x.Shape())
 			}
 		}
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if d := statType(x.DType()); d != x.DType() { // places between elements want more digits than short dtypes have
 		return compose("grid_sample", func() *core.Tensor {
@@ -171,14 +171,14 @@ func (o GridSampleOptions) padded(p *core.Tensor, size int) *core.Tensor {
 // AffineGrid returns a grid for [GridSample] of the affine maps theta [n, 2, 3], or [n, 3, 4] for volumes, and an input of
 // the given shape [n, c, h, w] or [n, c, d, h, w].
 func AffineGrid(theta *core.Tensor, size []int, alignCorners bool) *core.Tensor {
-	a := begin("affine_grid", theta)
-	a.floatTensor(theta)
+	op := begin("affine_grid", theta)
+	op.floatTensor(theta)
 	k := len(size) - 2
-	if a.err == nil && (k != 2 && k != 3 || theta.Dim() != 3 || theta.Size(0) != size[0] || theta.Size(1) != k || theta.Size(2) != k+1) {
-		a.failf(core.ShapeError, "got maps of shape %v for an input of shape %v, want [n, k, k+1] for k = 2 or 3 dimensions", theta.Shape(), size)
+	if op.err == nil && (k != 2 && k != 3 || theta.Dim() != 3 || theta.Size(0) != size[0] || theta.Size(1) != k || theta.Size(2) != k+1) {
+		op.failf(core.ShapeError, "got maps of shape %v for an input of shape %v, want [n, k, k+1] for k = 2 or 3 dimensions", theta.Shape(), size)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("affine_grid", func() *core.Tensor {
 		d := theta.DType()

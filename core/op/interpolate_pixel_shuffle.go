@@ -5,15 +5,15 @@ import "github.com/plait-ml/plait/core"
 // PixelShuffle returns x, [..., C*r*r, H, W], with the channels of each place spread over r x r places:
 // [..., C, H*r, W*r] (Shi et al. 2016).
 func PixelShuffle(x *core.Tensor, upscaleFactor int) *core.Tensor {
-	a := begin("pixel_shuffle", x)
+	op := begin("pixel_shuffle", x)
 	r := upscaleFactor
-	a.pixels(x, r)
+	op.pixels(x, r)
 	area := saturate(r, r)
-	if a.err == nil && x.Size(-3)%area != 0 {
-		a.failf(core.ShapeError, "input of shape %v has %d channels, want a multiple of %d * %d", x.Shape(), x.Size(-3), r, r)
+	if op.err == nil && x.Size(-3)%area != 0 {
+		op.failf(core.ShapeError, "input of shape %v has %d channels, want a multiple of %d * %d", x.Shape(), x.Size(-3), r, r)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	c, h, w := x.Size(-3)/area, x.Size(-2), x.Size(-1)
 	return regroup("pixel_shuffle", x, []int{c, r, r, h, w}, []int{0, 3, 1, 4, 2}, []int{c, saturate(h, r), saturate(w, r)})
@@ -21,14 +21,14 @@ func PixelShuffle(x *core.Tensor, upscaleFactor int) *core.Tensor {
 
 // PixelUnshuffle undoes [PixelShuffle]: [..., C, H*r, W*r] becomes [..., C*r*r, H, W].
 func PixelUnshuffle(x *core.Tensor, downscaleFactor int) *core.Tensor {
-	a := begin("pixel_unshuffle", x)
+	op := begin("pixel_unshuffle", x)
 	r := downscaleFactor
-	a.pixels(x, r)
-	if a.err == nil && (x.Size(-2)%r != 0 || x.Size(-1)%r != 0) {
-		a.failf(core.ShapeError, "input has shape %v, want height and width to be multiples of %d", x.Shape(), r)
+	op.pixels(x, r)
+	if op.err == nil && (x.Size(-2)%r != 0 || x.Size(-1)%r != 0) {
+		op.failf(core.ShapeError, "input has shape %v, want height and width to be multiples of %d", x.Shape(), r)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	c, h, w := x.Size(-3), x.Size(-2)/r, x.Size(-1)/r
 	return regroup("pixel_unshuffle", x, []int{c, h, r, w, r}, []int{0, 2, 4, 1, 3}, []int{saturate(c, saturate(r, r)), h, w})
@@ -36,15 +36,15 @@ func PixelUnshuffle(x *core.Tensor, downscaleFactor int) *core.Tensor {
 
 // ChannelShuffle returns x, [N, C, ...], with the channels of its groups interleaved (Zhang et al. 2018).
 func ChannelShuffle(x *core.Tensor, groups int) *core.Tensor {
-	a := begin("channel_shuffle", x)
-	if a.err == nil && (x == nil || x.IsNumber() || x.Dim() < 3) {
-		a.failf(core.ShapeError, "want an input [N, C, ...]")
+	op := begin("channel_shuffle", x)
+	if op.err == nil && (x == nil || x.IsNumber() || x.Dim() < 3) {
+		op.failf(core.ShapeError, "want an input [N, C, ...]")
 	}
-	if a.err == nil && (groups < 1 || x.Size(1)%groups != 0) {
-		a.failf(core.ValueError, "%d channels do not divide into %d groups", x.Size(1), groups)
+	if op.err == nil && (groups < 1 || x.Size(1)%groups != 0) {
+		op.failf(core.ValueError, "%d channels do not divide into %d groups", x.Size(1), groups)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("channel_shuffle", func() *core.Tensor {
 		rest := x.Shape()[2:]
@@ -53,13 +53,13 @@ func ChannelShuffle(x *core.Tensor, groups int) *core.Tensor {
 	})
 }
 
-func (a *application) pixels(x *core.Tensor, r int) {
+func (op *opContext) pixels(x *core.Tensor, r int) {
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x == nil || x.IsNumber() || x.Dim() < 3:
-		a.failf(core.ShapeError, "want an input [..., C, H, W]")
+		op.failf(core.ShapeError, "want an input [..., C, H, W]")
 	case r < 1:
-		a.failf(core.ValueError, "the factor must be positive, got %d", r)
+		op.failf(core.ValueError, "the factor must be positive, got %d", r)
 	}
 }
 

@@ -12,17 +12,17 @@ var catKernel = core.Kernel("cat") // Outs[0] = the Ins, of any dtypes, one afte
 // tensors without elements count for nothing but their dtype.
 func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 	defer autocastAll("cat", &tensors).end()
-	a := beginAll("cat", tensors)
-	list := a.joinable(tensors)
-	if a.err != nil {
-		return a.fail()
+	op := beginAll("cat", tensors)
+	list := op.joinable(tensors)
+	if op.err != nil {
+		return op.fail()
 	}
-	dim = a.dim(dim, list[0])
-	if a.err == nil && list[0].Dim() == 0 {
-		a.failf(core.ShapeError, "0-d tensors cannot be joined; stack them")
+	dim = op.dim(dim, list[0])
+	if op.err == nil && list[0].Dim() == 0 {
+		op.failf(core.ShapeError, "0-d tensors cannot be joined; stack them")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	shape, d := slices.Clone(list[0].Shape()), tensors[0].DType()
 	for _, t := range tensors[1:] {
@@ -34,40 +34,40 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 			fits = fits && (i == dim || t.Shape()[i] == shape[i])
 		}
 		if !fits {
-			a.failf(core.ShapeError, "shapes %v and %v differ in more than dimension %d", list[0].Shape(), t.Shape(), dim)
-			return a.fail()
+			op.failf(core.ShapeError, "shapes %v and %v differ in more than dimension %d", list[0].Shape(), t.Shape(), dim)
+			return op.fail()
 		}
 		shape[dim] += t.Shape()[dim]
 	}
-	out := a.out(d, shape)
-	if a.err != nil {
-		return a.fail()
+	out := op.out(d, shape)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(catKernel).Out(out).Int(int64(dim))
+	c := op.call(catKernel).Out(out).Int(int64(dim))
 	for _, t := range list {
 		c.In(t)
 	}
-	a.launch(c)
-	if a.grad {
-		n := a.node(catDeriv, list...)
+	op.launch(c)
+	if op.grad {
+		n := op.node(catDeriv, list...)
 		n.Ints = []int{dim}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // joinable returns the tensors that Cat joins.
-func (a *application) joinable(tensors []*core.Tensor) []*core.Tensor {
-	if a.err == nil && len(tensors) == 0 {
-		a.failf(core.ValueError, "got no tensors")
+func (op *opContext) joinable(tensors []*core.Tensor) []*core.Tensor {
+	if op.err == nil && len(tensors) == 0 {
+		op.failf(core.ValueError, "got no tensors")
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return nil
 	}
 	list := make([]*core.Tensor, 0, len(tensors))
 	for i, t := range tensors {
 		if t.IsNumber() {
-			a.failf(core.TypeError, "tensor %d of the list is a number", i)
+			op.failf(core.TypeError, "tensor %d of the list is a number", i)
 			return nil
 		}
 		if t.Dim() != 1 || t.Numel() > 0 {
@@ -80,12 +80,12 @@ func (a *application) joinable(tensors []*core.Tensor) []*core.Tensor {
 	return list
 }
 
-func catDeriv(d *core.Derivation) {
-	dim, at := d.Node.Ints[0], 0
-	for i := range d.Node.Edges() {
-		n := d.InputShape(i)[dim]
-		if d.Needs(i) {
-			d.Set(i, To(Narrow(d.Grad(), dim, at, n), d.InputDType(i)))
+func catDeriv(ctx *core.BackwardContext) {
+	dim, at := ctx.Node.Ints[0], 0
+	for i := range ctx.Node.Edges() {
+		n := ctx.InputShape(i)[dim]
+		if ctx.Needs(i) {
+			ctx.Set(i, To(Narrow(ctx.Grad(), dim, at, n), ctx.InputDType(i)))
 		}
 		at += n
 	}
@@ -95,58 +95,58 @@ func catDeriv(d *core.Derivation) {
 // promote.
 func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
 	defer autocastAll("stack", &tensors).end()
-	a := beginAll("stack", tensors)
-	if a.err == nil && len(tensors) == 0 {
-		a.failf(core.ValueError, "got no tensors")
+	op := beginAll("stack", tensors)
+	if op.err == nil && len(tensors) == 0 {
+		op.failf(core.ValueError, "got no tensors")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	first := tensors[0]
 	dim, err := core.WrapDim("stack", dim, first.Dim()+1)
-	a.check(err)
+	op.check(err)
 	d := first.DType()
 	for i, t := range tensors {
-		if a.err == nil && t.IsNumber() {
-			a.failf(core.TypeError, "tensor %d of the list is a number", i)
+		if op.err == nil && t.IsNumber() {
+			op.failf(core.TypeError, "tensor %d of the list is a number", i)
 		}
-		if a.err == nil && !slices.Equal(t.Shape(), first.Shape()) {
-			a.failf(core.ShapeError, "shapes differ, got %v and %v", first.Shape(), t.Shape())
+		if op.err == nil && !slices.Equal(t.Shape(), first.Shape()) {
+			op.failf(core.ShapeError, "shapes differ, got %v and %v", first.Shape(), t.Shape())
 		}
 		d = core.Promote(d, t.DType())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(d, slices.Insert(slices.Clone(first.Shape()), dim, len(tensors)))
-	if a.err != nil {
-		return a.fail()
+	out := op.out(d, slices.Insert(slices.Clone(first.Shape()), dim, len(tensors)))
+	if op.err != nil {
+		return op.fail()
 	}
 	shape := slices.Insert(slices.Clone(first.Shape()), dim, 1)
 	parts := make([]*core.Tensor, len(tensors))
 	for i, t := range tensors {
-		parts[i] = core.WrapTensor(a.mode, t.Storage(), t.DType(), shape, slices.Insert(slices.Clone(t.Strides()), dim, 1), t.Offset())
+		parts[i] = core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, slices.Insert(slices.Clone(t.Strides()), dim, 1), t.Offset())
 	}
-	c := a.call(catKernel).Out(out).Int(int64(dim))
+	c := op.call(catKernel).Out(out).Int(int64(dim))
 	for _, p := range parts {
 		c.In(p)
 	}
-	a.launch(c)
+	op.launch(c)
 	for _, p := range parts {
 		p.Release()
 	}
-	if a.grad {
-		n := a.node(stackDeriv, tensors...)
+	if op.grad {
+		n := op.node(stackDeriv, tensors...)
 		n.Ints = []int{dim}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func stackDeriv(d *core.Derivation) {
-	for i := range d.Node.Edges() {
-		if d.Needs(i) {
-			d.Set(i, To(Select(d.Grad(), d.Node.Ints[0], i), d.InputDType(i)))
+func stackDeriv(ctx *core.BackwardContext) {
+	for i := range ctx.Node.Edges() {
+		if ctx.Needs(i) {
+			ctx.Set(i, To(Select(ctx.Grad(), ctx.Node.Ints[0], i), ctx.InputDType(i)))
 		}
 	}
 }
@@ -167,12 +167,12 @@ func Dstack(tensors []*core.Tensor) *core.Tensor {
 }
 
 func joinAtLeast(name string, tensors []*core.Tensor, n int, dim func([]*core.Tensor) int) *core.Tensor {
-	a := beginAll(name, tensors)
-	if a.err == nil && len(tensors) == 0 {
-		a.failf(core.ValueError, "got no tensors")
+	op := beginAll(name, tensors)
+	if op.err == nil && len(tensors) == 0 {
+		op.failf(core.ValueError, "got no tensors")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose(name, func() *core.Tensor {
 		list := make([]*core.Tensor, len(tensors))
@@ -185,12 +185,12 @@ func joinAtLeast(name string, tensors []*core.Tensor, n int, dim func([]*core.Te
 
 // ColumnStack joins the tensors, of which vectors count as columns, along the second dimension.
 func ColumnStack(tensors []*core.Tensor) *core.Tensor {
-	a := beginAll("column_stack", tensors)
-	if a.err == nil && len(tensors) == 0 {
-		a.failf(core.ValueError, "got no tensors")
+	op := beginAll("column_stack", tensors)
+	if op.err == nil && len(tensors) == 0 {
+		op.failf(core.ValueError, "got no tensors")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("column_stack", func() *core.Tensor {
 		list := make([]*core.Tensor, len(tensors))

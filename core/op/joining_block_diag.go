@@ -5,21 +5,21 @@ import "github.com/plait-ml/plait/core"
 // BlockDiag returns the matrix with the given matrices along its diagonal and zeros elsewhere. Vectors count as rows and 0-d
 // tensors as matrices of one element.
 func BlockDiag(tensors []*core.Tensor) *core.Tensor {
-	a := beginAll("block_diag", tensors)
-	if a.err == nil && len(tensors) == 0 {
-		a.failf(core.ValueError, "got no tensors")
+	op := beginAll("block_diag", tensors)
+	if op.err == nil && len(tensors) == 0 {
+		op.failf(core.ValueError, "got no tensors")
 	}
 	cols := 0
 	for i, t := range tensors {
-		if a.err == nil && (t.IsNumber() || t.Dim() > 2) {
-			a.failf(core.ShapeError, "tensor %d is %v, want at most two dimensions", i, t)
+		if op.err == nil && (t.IsNumber() || t.Dim() > 2) {
+			op.failf(core.ShapeError, "tensor %d is %v, want at most two dimensions", i, t)
 		}
-		if a.err == nil {
+		if op.err == nil {
 			cols += atLeastShape(t, 2)[1]
 		}
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("block_diag", func() *core.Tensor {
 		rows := make([]*core.Tensor, len(tensors))

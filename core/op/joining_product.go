@@ -10,24 +10,24 @@ import (
 // views in which vector i runs along dimension i. With indexing "xy" instead of "ij" the first two dimensions are
 // swapped.
 func Meshgrid(tensors []*core.Tensor, indexing string) []*core.Tensor {
-	a := beginAll("meshgrid", tensors)
-	if a.err == nil && len(tensors) == 0 {
-		a.failf(core.ValueError, "got no tensors")
+	op := beginAll("meshgrid", tensors)
+	if op.err == nil && len(tensors) == 0 {
+		op.failf(core.ValueError, "got no tensors")
 	}
 	if indexing != "ij" && indexing != "xy" {
-		a.failf(core.ValueError, "unknown indexing %q, want \"ij\" or \"xy\"", indexing)
+		op.failf(core.ValueError, "unknown indexing %q, want \"ij\" or \"xy\"", indexing)
 	}
 	shape := make([]int, len(tensors))
 	for i, t := range tensors {
-		if a.err == nil && (t.IsNumber() || t.Dim() > 1) {
-			a.failf(core.ShapeError, "tensor %d has shape %v, want a vector", i, t.Shape())
+		if op.err == nil && (t.IsNumber() || t.Dim() > 1) {
+			op.failf(core.ShapeError, "tensor %d has shape %v, want a vector", i, t.Shape())
 		}
-		if a.err == nil {
+		if op.err == nil {
 			shape[i] = t.Numel()
 		}
 	}
-	if a.err != nil {
-		return []*core.Tensor{a.fail()}
+	if op.err != nil {
+		return []*core.Tensor{op.fail()}
 	}
 	out := make([]*core.Tensor, len(tensors))
 	for i, t := range tensors {
@@ -65,24 +65,24 @@ func CartesianProd(tensors ...*core.Tensor) *core.Tensor {
 // Combinations returns all choices of r elements of a vector in the vector's order, one a row; with replacement, an element
 // may be chosen more than once.
 func Combinations(x *core.Tensor, r int, replacement bool) *core.Tensor {
-	a := beginTensor("combinations", x)
+	op := beginTensor("combinations", x)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x.Dim() != 1:
-		a.failf(core.ShapeError, "want a vector, got shape %v", x.Shape())
+		op.failf(core.ShapeError, "want a vector, got shape %v", x.Shape())
 	case r < 0:
-		a.failf(core.ValueError, "cannot choose %d elements", r)
+		op.failf(core.ValueError, "cannot choose %d elements", r)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	n := x.Numel()
 	rows := choices(n, r, replacement)
-	a.temp(core.Int64, rows, r) // as much as the indices take, which are counted with the device's memory
-	if a.err != nil {
-		return a.fail()
+	op.temp(core.Int64, rows, r) // as much as the indices take, which are counted with the device's memory
+	if op.err != nil {
+		return op.fail()
 	}
-	a.end()
+	op.end()
 	chosen := make([]int64, 0, rows*r)
 	var pick []int64
 	var choose func(from int)

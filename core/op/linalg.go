@@ -14,26 +14,26 @@ var (
 )
 
 // linalgMatrices fails unless x is a stack of matrices of float32 or float64, square ones if square is set.
-func (a *application) linalgMatrices(x *core.Tensor, square bool) {
-	a.floatTensor(x)
+func (op *opContext) linalgMatrices(x *core.Tensor, square bool) {
+	op.floatTensor(x)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x.DType().IsHalf():
-		a.failf(core.DTypeError, "not defined for %v, want float32 or float64", x.DType())
+		op.failf(core.DTypeError, "not defined for %v, want float32 or float64", x.DType())
 	case x.Dim() < 2:
-		a.failf(core.ShapeError, "want matrices, got shape %v", x.Shape())
+		op.failf(core.ShapeError, "want matrices, got shape %v", x.Shape())
 	case square && x.Size(-1) != x.Size(-2):
-		a.failf(core.ShapeError, "want square matrices, got shape %v", x.Shape())
+		op.failf(core.ShapeError, "want square matrices, got shape %v", x.Shape())
 	}
 }
 
 // linalgLaunch runs a kernel on matrices.
-func (a *application) linalgLaunch(k core.KernelID, x, b *core.Tensor, flags []int64, outs ...*core.Tensor) {
-	in, second := a.dense(x), a.dense(b)
-	if a.err != nil {
+func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, flags []int64, outs ...*core.Tensor) {
+	in, second := op.dense(x), op.dense(b)
+	if op.err != nil {
 		return
 	}
-	c := a.call(k)
+	c := op.call(k)
 	for _, out := range outs {
 		c.Out(out)
 	}
@@ -43,7 +43,7 @@ func (a *application) linalgLaunch(k core.KernelID, x, b *core.Tensor, flags []i
 	}
 	c.Int(flags...)
 	c.Work = max(c.Work, x.Numel()*x.Size(-1))
-	a.launch(c)
+	op.launch(c)
 }
 
 // mT returns x with its matrices transposed.
@@ -54,23 +54,23 @@ func matTimes(x, y *core.Tensor) *core.Tensor { return product("matmul", x, y, p
 // Inv returns the inverses of square matrices [*, n, n]. A singular one is an error.
 func Inv(x *core.Tensor) *core.Tensor {
 	defer autocast("linalg_inv", &x).end()
-	a := begin("linalg_inv", x)
-	a.linalgMatrices(x, true)
-	y := a.outLike(x)
-	if a.err != nil {
-		return a.fail()
+	op := begin("linalg_inv", x)
+	op.linalgMatrices(x, true)
+	y := op.outLike(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.linalgLaunch(solveKernel, x, nil, nil, y)
-	if a.grad {
-		a.attach(a.node(invDeriv, x).SaveOutput(y, 0), y)
+	op.linalgLaunch(solveKernel, x, nil, nil, y)
+	if op.grad {
+		op.attach(op.node(invDeriv, x).SaveOutput(y, 0), y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
-func invDeriv(d *core.Derivation) {
-	y := d.Saved(0)
-	if !d.Failed() {
-		d.Set(0, Neg(matTimes(matTimes(mT(y), d.Grad()), mT(y))))
+func invDeriv(ctx *core.BackwardContext) {
+	y := ctx.Saved(0)
+	if !ctx.Failed() {
+		ctx.Set(0, Neg(matTimes(matTimes(mT(y), ctx.Grad()), mT(y))))
 	}
 }
 
@@ -91,11 +91,11 @@ func SolveTriangular(m, b *core.Tensor, upper, unit bool) *core.Tensor {
 // solving brings the operands of an equation to one stack of matrices.
 func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core.Tensor) *core.Tensor {
 	defer autocast(name, &m, &b).end()
-	a := beginGiven(name, m, b)
-	a.multipliable(m, b)
-	a.linalgMatrices(m, true)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven(name, m, b)
+	op.multipliable(m, b)
+	op.linalgMatrices(m, true)
+	if op.err != nil {
+		return op.fail()
 	}
 	column := b.Dim() == 1 || b.Dim() == m.Dim()-1 && slices.Equal(b.Shape(), m.Shape()[:m.Dim()-1])
 	rows := -2
@@ -103,8 +103,8 @@ func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core
 		rows = -1
 	}
 	if b.Dim() == 0 || b.Size(rows) != m.Size(-1) {
-		a.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, n, n] and [*, n, k]", m.Shape(), b.Shape())
-		return a.fail()
+		op.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, n, n] and [*, n, k]", m.Shape(), b.Shape())
+		return op.fail()
 	}
 	return compose(name, func() *core.Tensor {
 		right := b
@@ -128,34 +128,34 @@ func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core
 
 // solveWith solves with matrices and right sides of one stack. flags are those of a triangle.
 func solveWith(m, b *core.Tensor, k core.KernelID, flags []int64) *core.Tensor {
-	a := begin(k.String(), m, b)
-	x := a.outLike(b)
-	if a.err != nil {
-		return a.fail()
+	op := begin(k.String(), m, b)
+	x := op.outLike(b)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.linalgLaunch(k, m, b, flags, x)
-	if a.grad {
-		n := a.node(solveDeriv, m, b).Save(m).SaveOutput(x, 0)
+	op.linalgLaunch(k, m, b, flags, x)
+	if op.grad {
+		n := op.node(solveDeriv, m, b).Save(m).SaveOutput(x, 0)
 		n.Any = flags
-		a.attach(n, x)
+		op.attach(n, x)
 	}
-	return a.done(x)
+	return op.done(x)
 }
 
-func solveDeriv(d *core.Derivation) {
-	m, x := d.Saved(0), d.Saved(1)
-	if d.Failed() {
+func solveDeriv(ctx *core.BackwardContext) {
+	m, x := ctx.Saved(0), ctx.Saved(1)
+	if ctx.Failed() {
 		return
 	}
-	flags := d.Node.Any.([]int64)
+	flags := ctx.Node.Any.([]int64)
 	var db *core.Tensor
 	if flags == nil {
-		db = solveWith(mT(m), d.Grad(), solveKernel, nil)
+		db = solveWith(mT(m), ctx.Grad(), solveKernel, nil)
 	} else {
-		db = solveWith(mT(m), d.Grad(), triangularKernel, []int64{1 - flags[0], flags[1]})
+		db = solveWith(mT(m), ctx.Grad(), triangularKernel, []int64{1 - flags[0], flags[1]})
 	}
-	d.Set(1, db)
-	if !d.Needs(0) {
+	ctx.Set(1, db)
+	if !ctx.Needs(0) {
 		return
 	}
 	dm := Neg(matTimes(db, mT(x)))
@@ -167,7 +167,7 @@ func solveDeriv(d *core.Derivation) {
 			dm = Tril(dm, -off)
 		}
 	}
-	d.Set(0, dm)
+	ctx.Set(0, dm)
 }
 
 // Det returns the determinants [*] of square matrices [*, n, n]. A singular one has no gradient: asking for it is an error.
@@ -185,47 +185,47 @@ func SlogDet(x *core.Tensor) (sign, logabs *core.Tensor) {
 
 func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *core.Tensor) {
 	defer autocast(name, &x).end()
-	a := begin(name, x)
-	a.linalgMatrices(x, true)
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	op := begin(name, x)
+	op.linalgMatrices(x, true)
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
 	shape := x.Shape()[:x.Dim()-2]
-	det, sign, logabs = a.out(x.DType(), shape), a.out(x.DType(), shape), a.out(x.DType(), shape)
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	det, sign, logabs = op.out(x.DType(), shape), op.out(x.DType(), shape), op.out(x.DType(), shape)
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
-	a.linalgLaunch(detKernel, x, nil, nil, det, sign, logabs)
+	op.linalgLaunch(detKernel, x, nil, nil, det, sign, logabs)
 	if kind == 0 {
-		if a.grad {
-			a.attach(a.node(detDeriv, x).Save(x).SaveOutput(det, 0), det)
+		if op.grad {
+			op.attach(op.node(detDeriv, x).Save(x).SaveOutput(det, 0), det)
 		}
-		a.own(sign)
-		a.own(logabs)
-		return a.done(det), nil, nil
+		op.own(sign)
+		op.own(logabs)
+		return op.done(det), nil, nil
 	}
-	if a.grad {
-		a.attach(a.node(slogDetDeriv, x).Save(x), logabs)
+	if op.grad {
+		op.attach(op.node(slogDetDeriv, x).Save(x), logabs)
 	}
-	a.own(det)
-	sign, logabs = a.done2(sign, logabs)
+	op.own(det)
+	sign, logabs = op.done2(sign, logabs)
 	return nil, sign, logabs
 }
 
 // perMatrix returns t [*] with two dimensions of size 1 added.
 func perMatrix(t *core.Tensor) *core.Tensor { return Unsqueeze(Unsqueeze(t, -1), -1) }
 
-func detDeriv(d *core.Derivation) {
-	x, det := d.Saved(0), d.Saved(1)
-	if !d.Failed() {
-		d.Set(0, Mul(mT(Inv(x)), perMatrix(Mul(d.Grad(), det))))
+func detDeriv(ctx *core.BackwardContext) {
+	x, det := ctx.Saved(0), ctx.Saved(1)
+	if !ctx.Failed() {
+		ctx.Set(0, Mul(mT(Inv(x)), perMatrix(Mul(ctx.Grad(), det))))
 	}
 }
 
-func slogDetDeriv(d *core.Derivation) {
-	x := d.Saved(0)
-	if !d.Failed() {
-		d.Set(0, Mul(mT(Inv(x)), perMatrix(d.Grad())))
+func slogDetDeriv(ctx *core.BackwardContext) {
+	x := ctx.Saved(0)
+	if !ctx.Failed() {
+		ctx.Set(0, Mul(mT(Inv(x)), perMatrix(ctx.Grad())))
 	}
 }
 
@@ -233,10 +233,10 @@ func slogDetDeriv(d *core.Derivation) {
 // [*, n, n]; of others the symmetric part is taken. One that is not positive definite is an error.
 func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
 	defer autocast("linalg_cholesky", &x).end()
-	a := begin("linalg_cholesky", x)
-	a.linalgMatrices(x, true)
-	if a.err != nil {
-		return a.fail()
+	op := begin("linalg_cholesky", x)
+	op.linalgMatrices(x, true)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("linalg_cholesky", func() *core.Tensor {
 		l := choleskyOf(symmetric(x), nil)
@@ -251,13 +251,13 @@ func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
 // matrix is not positive definite, and from which on the result means nothing, or 0.
 func CholeskyInfo(x *core.Tensor, upper bool) (l, infos *core.Tensor) {
 	defer autocast("linalg_cholesky_ex", &x).end()
-	a := begin("linalg_cholesky_ex", x)
-	a.linalgMatrices(x, true)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := begin("linalg_cholesky_ex", x)
+	op.linalgMatrices(x, true)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	if infos = a.out(core.Int32, x.Shape()[:x.Dim()-2]); a.err != nil {
-		return a.fail(), a.fail()
+	if infos = op.out(core.Int32, x.Shape()[:x.Dim()-2]); op.err != nil {
+		return op.fail(), op.fail()
 	}
 	l = compose("linalg_cholesky_ex", func() *core.Tensor {
 		l := choleskyOf(symmetric(x), infos)
@@ -274,20 +274,20 @@ func symmetric(x *core.Tensor) *core.Tensor { return Mul(Add(x, mT(x)), core.Num
 
 // choleskyOf takes symmetric matrices. Without infos, one that is not positive definite is an error.
 func choleskyOf(x, infos *core.Tensor) *core.Tensor {
-	a := begin("linalg_cholesky", x)
-	l := a.outLike(x)
-	if a.err != nil {
-		return a.fail()
+	op := begin("linalg_cholesky", x)
+	l := op.outLike(x)
+	if op.err != nil {
+		return op.fail()
 	}
 	outs := []*core.Tensor{l}
 	if infos != nil {
 		outs = append(outs, infos)
 	}
-	a.linalgLaunch(choleskyKernel, x, nil, nil, outs...)
-	if a.grad {
-		a.attach(a.node(choleskyDeriv, x).SaveOutput(l, 0), l)
+	op.linalgLaunch(choleskyKernel, x, nil, nil, outs...)
+	if op.grad {
+		op.attach(op.node(choleskyDeriv, x).SaveOutput(l, 0), l)
 	}
-	return a.done(l)
+	return op.done(l)
 }
 
 // halved returns the lower triangles of matrices with half their diagonals.
@@ -296,13 +296,13 @@ func halved(x *core.Tensor) *core.Tensor { return Mul(Add(Tril(x, 0), Tril(x, -1
 // choleskyDeriv is L⁻ᵀ halved(Lᵀ dL) L⁻¹, made symmetric.
 //
 // Murray: Differentiation of the Cholesky decomposition, 2016.
-func choleskyDeriv(d *core.Derivation) {
-	l := d.Saved(0)
-	if d.Failed() {
+func choleskyDeriv(ctx *core.BackwardContext) {
+	l := ctx.Saved(0)
+	if ctx.Failed() {
 		return
 	}
 	upper := []int64{1, 0}
-	inner := halved(matTimes(mT(l), d.Grad()))
+	inner := halved(matTimes(mT(l), ctx.Grad()))
 	left := solveWith(mT(l), inner, triangularKernel, upper)
-	d.Set(0, symmetric(mT(solveWith(mT(l), mT(left), triangularKernel, upper))))
+	ctx.Set(0, symmetric(mT(solveWith(mT(l), mT(left), triangularKernel, upper))))
 }

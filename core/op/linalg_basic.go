@@ -5,12 +5,12 @@ import "github.com/plait-ml/plait/core"
 // Trace returns the sum of the diagonal of a matrix.
 func Trace(x *core.Tensor) *core.Tensor {
 	defer autocast("trace", &x).end()
-	a := beginGiven("trace", x)
-	if a.err == nil && x.Dim() != 2 {
-		a.failf(core.ShapeError, "want a matrix, got %v", x.Shape())
+	op := beginGiven("trace", x)
+	if op.err == nil && x.Dim() != 2 {
+		op.failf(core.ShapeError, "want a matrix, got %v", x.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("trace", func() *core.Tensor { return Sum(Diagonal(x, 0, 0, 1), nil, false) })
 }
@@ -18,18 +18,18 @@ func Trace(x *core.Tensor) *core.Tensor {
 // Cross returns the cross products of vectors along dim, where x and y have size 3; their other dimensions broadcast.
 func Cross(x, y *core.Tensor, dim int) *core.Tensor {
 	defer autocast("cross", &x, &y).end()
-	a := beginGiven("cross", x, y)
-	shape := a.broadcast(x, y)
-	if a.err == nil {
+	op := beginGiven("cross", x, y)
+	shape := op.broadcast(x, y)
+	if op.err == nil {
 		var err error
-		dim, err = core.WrapDim(a.name, dim, len(shape))
-		a.check(err)
+		dim, err = core.WrapDim(op.name, dim, len(shape))
+		op.check(err)
 	}
-	if a.err == nil && (len(shape) == 0 || x.Size(dim-len(shape)) != 3 || y.Size(dim-len(shape)) != 3) {
-		a.failf(core.ShapeError, "want size 3 along dimension %d, got %s", dim, shapes(x, y))
+	if op.err == nil && (len(shape) == 0 || x.Size(dim-len(shape)) != 3 || y.Size(dim-len(shape)) != 3) {
+		op.failf(core.ShapeError, "want size 3 along dimension %d, got %s", dim, shapes(x, y))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("cross", func() *core.Tensor {
 		turn := func(t *core.Tensor, n int) *core.Tensor { return Roll(Expand(t, shape...), []int{-n}, []int{dim}) }
@@ -40,12 +40,12 @@ func Cross(x, y *core.Tensor, dim int) *core.Tensor {
 // Vander returns the matrix whose columns are the powers of a vector, n of them, from the highest to 0 or, with increasing,
 // from 0 on. With n < 0 there are as many as elements.
 func Vander(x *core.Tensor, n int, increasing bool) *core.Tensor {
-	a := beginTensor("vander", x)
-	if a.err == nil && x.Dim() != 1 {
-		a.failf(core.ShapeError, "want a vector, got shape %v", x.Shape())
+	op := beginTensor("vander", x)
+	if op.err == nil && x.Dim() != 1 {
+		op.failf(core.ShapeError, "want a vector, got shape %v", x.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if n < 0 {
 		n = x.Numel()

@@ -16,21 +16,21 @@ var (
 // where k is the smaller of m and n. The gradient is for m >= n and matrices of full rank.
 func QR(x *core.Tensor) (q, r *core.Tensor) {
 	defer autocast("linalg_qr", &x).end()
-	a := begin("linalg_qr", x)
-	a.linalgMatrices(x, false)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := begin("linalg_qr", x)
+	op.linalgMatrices(x, false)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
 	k := min(x.Size(-1), x.Size(-2))
-	q, r = a.out(x.DType(), lastSizes(x, x.Size(-2), k)), a.out(x.DType(), lastSizes(x, k, x.Size(-1)))
-	if a.err != nil {
-		return a.fail(), a.fail()
+	q, r = op.out(x.DType(), lastSizes(x, x.Size(-2), k)), op.out(x.DType(), lastSizes(x, k, x.Size(-1)))
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	a.linalgLaunch(qrKernel, x, nil, nil, q, r)
-	if a.grad {
-		a.attach(a.node(qrDeriv, x).SaveOutput(q, 0).SaveOutput(r, 1), q, r)
+	op.linalgLaunch(qrKernel, x, nil, nil, q, r)
+	if op.grad {
+		op.attach(op.node(qrDeriv, x).SaveOutput(q, 0).SaveOutput(r, 1), q, r)
 	}
-	return a.done2(q, r)
+	return op.done2(q, r)
 }
 
 // lastSizes returns x's shape with other last sizes.
@@ -41,16 +41,16 @@ func lastSizes(x *core.Tensor, sizes ...int) []int {
 // qrDeriv is (dQ + Q copyltu(M)) R⁻ᵀ for M = R dRᵀ - dQᵀ Q, where copyltu makes the lower triangle's mirror the upper one.
 //
 // Walter, Lehmann: On evaluating higher-order derivatives of the QR decomposition, 2018.
-func qrDeriv(d *core.Derivation) {
-	q, r := d.Saved(0), d.Saved(1)
-	if d.Failed() {
+func qrDeriv(ctx *core.BackwardContext) {
+	q, r := ctx.Saved(0), ctx.Saved(1)
+	if ctx.Failed() {
 		return
 	}
-	if shape := d.InputShape(0); shape[len(shape)-2] < shape[len(shape)-1] {
-		d.Fail(core.Errorf(core.NotImplemented, "linalg_qr", "no gradient for matrices with more columns than rows, got shape %v", shape))
+	if shape := ctx.InputShape(0); shape[len(shape)-2] < shape[len(shape)-1] {
+		ctx.Fail(core.Errorf(core.NotImplemented, "linalg_qr", "no gradient for matrices with more columns than rows, got shape %v", shape))
 		return
 	}
-	dq, dr := d.GradAt(0), d.GradAt(1)
+	dq, dr := ctx.GradAt(0), ctx.GradAt(1)
 	var m *core.Tensor
 	if dr != nil {
 		m = matTimes(r, mT(dr))
@@ -61,7 +61,7 @@ func qrDeriv(d *core.Derivation) {
 	lower := Tril(m, -1)
 	mirrored := Add(Add(lower, mT(lower)), Sub(Tril(m, 0), lower))
 	g := plus(dq, matTimes(q, mirrored))
-	d.Set(0, mT(solveWith(r, mT(g), triangularKernel, []int64{1, 0})))
+	ctx.Set(0, mT(solveWith(r, mT(g), triangularKernel, []int64{1, 0})))
 }
 
 // Eigh returns the ascending eigenvalues [*, n] and the eigenvectors, in the columns of [*, n, n], of symmetric matrices
@@ -69,10 +69,10 @@ func qrDeriv(d *core.Derivation) {
 // for different eigenvalues.
 func Eigh(x *core.Tensor) (values, vectors *core.Tensor) {
 	defer autocast("linalg_eigh", &x).end()
-	a := begin("linalg_eigh", x)
-	a.linalgMatrices(x, true)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := begin("linalg_eigh", x)
+	op.linalgMatrices(x, true)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		values, vectors := eighOf(symmetric(x))
@@ -82,19 +82,19 @@ func Eigh(x *core.Tensor) (values, vectors *core.Tensor) {
 }
 
 func eighOf(x *core.Tensor) (values, vectors *core.Tensor) {
-	a := begin("linalg_eigh", x)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := begin("linalg_eigh", x)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	values, vectors = a.out(x.DType(), x.Shape()[:x.Dim()-1]), a.outLike(x)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	values, vectors = op.out(x.DType(), x.Shape()[:x.Dim()-1]), op.outLike(x)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	a.linalgLaunch(eighKernel, x, nil, nil, values, vectors)
-	if a.grad {
-		a.attach(a.node(eighDeriv, x).SaveOutput(values, 0).SaveOutput(vectors, 1), values, vectors)
+	op.linalgLaunch(eighKernel, x, nil, nil, values, vectors)
+	if op.grad {
+		op.attach(op.node(eighDeriv, x).SaveOutput(values, 0).SaveOutput(vectors, 1), values, vectors)
 	}
-	return a.done2(values, vectors)
+	return op.done2(values, vectors)
 }
 
 // differences returns s_j - s_i for all pairs of elements of the last dimension, with ones on the diagonal.
@@ -107,19 +107,19 @@ func differences(s *core.Tensor) *core.Tensor {
 // withoutDiagonal returns square matrices with zeros on their diagonals.
 func withoutDiagonal(x *core.Tensor) *core.Tensor { return Add(Tril(x, -1), Triu(x, 1)) }
 
-func eighDeriv(d *core.Derivation) {
-	values, v := d.Saved(0), d.Saved(1)
-	if d.Failed() {
+func eighDeriv(ctx *core.BackwardContext) {
+	values, v := ctx.Saved(0), ctx.Saved(1)
+	if ctx.Failed() {
 		return
 	}
 	var inner *core.Tensor
-	if dv := d.GradAt(1); dv != nil {
+	if dv := ctx.GradAt(1); dv != nil {
 		inner = withoutDiagonal(Div(matTimes(mT(v), dv), differences(values)))
 	}
-	if dw := d.GradAt(0); dw != nil {
+	if dw := ctx.GradAt(0); dw != nil {
 		inner = plus(inner, DiagEmbed(dw, 0, -2, -1))
 	}
-	d.Set(0, symmetric(matTimes(matTimes(v, inner), mT(v))))
+	ctx.Set(0, symmetric(matTimes(matTimes(v, inner), mT(v))))
 }
 
 // SVD returns matrices [*, m, n] as products u diag(s) vh of u [*, m, k] with orthonormal columns, the descending singular
@@ -127,29 +127,29 @@ func eighDeriv(d *core.Derivation) {
 // vectors are arbitrary. The gradient of the vectors is for different singular values other than 0.
 func SVD(x *core.Tensor) (u, s, vh *core.Tensor) {
 	defer autocast("linalg_svd", &x).end()
-	a := begin("linalg_svd", x)
-	a.linalgMatrices(x, false)
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	op := begin("linalg_svd", x)
+	op.linalgMatrices(x, false)
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
 	k := min(x.Size(-1), x.Size(-2))
-	u, s, vh = a.out(x.DType(), lastSizes(x, x.Size(-2), k)), a.out(x.DType(), lastSizes(x, k)), a.out(x.DType(), lastSizes(x, k, x.Size(-1)))
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	u, s, vh = op.out(x.DType(), lastSizes(x, x.Size(-2), k)), op.out(x.DType(), lastSizes(x, k)), op.out(x.DType(), lastSizes(x, k, x.Size(-1)))
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
-	a.linalgLaunch(svdKernel, x, nil, nil, u, s, vh)
-	if a.grad {
-		a.attach(a.node(svdDeriv, x).SaveOutput(u, 0).SaveOutput(s, 1).SaveOutput(vh, 2), u, s, vh)
+	op.linalgLaunch(svdKernel, x, nil, nil, u, s, vh)
+	if op.grad {
+		op.attach(op.node(svdDeriv, x).SaveOutput(u, 0).SaveOutput(s, 1).SaveOutput(vh, 2), u, s, vh)
 	}
-	return a.done3(u, s, vh)
+	return op.done3(u, s, vh)
 }
 
-func svdDeriv(d *core.Derivation) {
-	u, s, vh := d.Saved(0), d.Saved(1), d.Saved(2)
-	if d.Failed() {
+func svdDeriv(ctx *core.BackwardContext) {
+	u, s, vh := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2)
+	if ctx.Failed() {
 		return
 	}
-	du, ds, dvh := d.GradAt(0), d.GradAt(1), d.GradAt(2)
+	du, ds, dvh := ctx.GradAt(0), ctx.GradAt(1), ctx.GradAt(2)
 	row := Unsqueeze(s, -2) // scales columns
 	column := Unsqueeze(s, -1)
 	skew := func(x *core.Tensor) *core.Tensor { return withoutDiagonal(Div(Sub(x, mT(x)), differences(Square(s)))) }
@@ -173,17 +173,17 @@ func svdDeriv(d *core.Derivation) {
 		outside := Div(Sub(dvh, matTimes(matTimes(dvh, mT(vh)), vh)), column)
 		g = Add(g, matTimes(u, outside))
 	}
-	d.Set(0, g)
+	ctx.Set(0, g)
 }
 
 // Pinv returns the pseudoinverses [*, n, m] of matrices [*, m, n]. Singular values of at most rtol times the largest count as
 // 0; a negative rtol stands for the larger size times the dtype's machine epsilon.
 func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
 	defer autocast("linalg_pinv", &x).end()
-	a := begin("linalg_pinv", x)
-	a.linalgMatrices(x, false)
-	if a.err != nil {
-		return a.fail()
+	op := begin("linalg_pinv", x)
+	op.linalgMatrices(x, false)
+	if op.err != nil {
+		return op.fail()
 	}
 	if rtol < 0 {
 		rtol = float64(max(x.Size(-1), x.Size(-2))) * machineEpsilon(x.DType())
@@ -198,10 +198,10 @@ func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
 			return matTimes(Mul(mT(vh), Unsqueeze(reciprocals(s, rtol), -2)), mT(u))
 		})
 	})
-	if a.grad && out.Err() == nil {
-		a.attach(a.node(pinvDeriv, x).Save(x).SaveOutput(out, 0), out)
+	if op.grad && out.Err() == nil {
+		op.attach(op.node(pinvDeriv, x).Save(x).SaveOutput(out, 0), out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // reciprocals returns one over each singular value, and 0 for those that count as 0.
@@ -212,28 +212,28 @@ func reciprocals(s *core.Tensor, rtol float64) *core.Tensor {
 
 // pinvDeriv is the derivative for matrices that keep their rank (Golub, Pereyra 1973):
 // dP = -P dA P + P P^T dA^T (I - A P) + (I - P A) dA^T P^T P.
-func pinvDeriv(d *core.Derivation) {
-	a, p, g := d.Saved(0), d.Saved(1), d.Grad()
+func pinvDeriv(ctx *core.BackwardContext) {
+	a, p, g := ctx.Saved(0), ctx.Saved(1), ctx.Grad()
 	pt, gt := mT(p), mT(g)
 	sum := Neg(matTimes(matTimes(pt, g), pt))
 	left := matTimes(matTimes(gt, p), pt)
 	sum = Add(sum, Sub(left, matTimes(a, matTimes(p, left))))
 	right := matTimes(matTimes(pt, p), gt)
-	d.Set(0, Add(sum, Sub(right, matTimes(matTimes(right, p), a))))
+	ctx.Set(0, Add(sum, Sub(right, matTimes(matTimes(right, p), a))))
 }
 
 // LstSq returns the x that makes a x - b least for matrices a [*, m, n] and b [*, m, k]: of many, if a has fewer rows or a
 // lower rank than columns, the least one. Singular values count as for [Pinv].
 func LstSq(m, b *core.Tensor, rcond float64) *core.Tensor {
 	defer autocast("linalg_lstsq", &m, &b).end()
-	a := beginGiven("linalg_lstsq", m, b)
-	a.multipliable(m, b)
-	a.linalgMatrices(m, false)
-	if a.err == nil && (b.Dim() < 2 || b.Size(-2) != m.Size(-2)) {
-		a.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, m, n] and [*, m, k]", m.Shape(), b.Shape())
+	op := beginGiven("linalg_lstsq", m, b)
+	op.multipliable(m, b)
+	op.linalgMatrices(m, false)
+	if op.err == nil && (b.Dim() < 2 || b.Size(-2) != m.Size(-2)) {
+		op.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, m, n] and [*, m, k]", m.Shape(), b.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if rcond < 0 {
 		rcond = float64(max(m.Size(-1), m.Size(-2))) * machineEpsilon(m.DType())
@@ -248,26 +248,26 @@ func LstSq(m, b *core.Tensor, rcond float64) *core.Tensor {
 			return matTimes(mT(vh), Mul(Unsqueeze(reciprocals(s, rcond), -1), matTimes(mT(u), b)))
 		})
 	})
-	if a.grad && out.Err() == nil {
-		n := a.node(lstSqDeriv, m, b).Save(m, b).SaveOutput(out, 0)
+	if op.grad && out.Err() == nil {
+		n := op.node(lstSqDeriv, m, b).Save(m, b).SaveOutput(out, 0)
 		n.Floats = []float64{rcond}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // lstSqDeriv is the derivative of P b; see [pinvDeriv].
-func lstSqDeriv(d *core.Derivation) {
-	m, b, x, g := d.Saved(0), d.Saved(1), d.Saved(2), d.Grad()
-	p := Pinv(m, d.Node.Floats[0])
+func lstSqDeriv(ctx *core.BackwardContext) {
+	m, b, x, g := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Grad()
+	p := Pinv(m, ctx.Node.Floats[0])
 	t := matTimes(mT(p), g)
-	if d.Needs(0) {
+	if ctx.Needs(0) {
 		rest := matTimes(Sub(b, matTimes(m, x)), mT(matTimes(p, t)))
 		least := matTimes(matTimes(mT(p), x), mT(Sub(g, matTimes(mT(m), t))))
-		d.Set(0, sumTo(Sub(Add(rest, least), matTimes(t, mT(x))), d.InputShape(0)))
+		ctx.Set(0, sumTo(Sub(Add(rest, least), matTimes(t, mT(x))), ctx.InputShape(0)))
 	}
-	if d.Needs(1) {
-		d.Set(1, sumTo(t, d.InputShape(1)))
+	if ctx.Needs(1) {
+		ctx.Set(1, sumTo(t, ctx.InputShape(1)))
 	}
 }
 
@@ -283,10 +283,10 @@ func largest(x *core.Tensor) *core.Tensor {
 // singular values; "2" and "-2", the largest and the least of them; "1" and "-1", the largest and the least sum of a column's
 // sizes; "inf" and "-inf", those of a row's.
 func MatrixNorm(x *core.Tensor, order string) *core.Tensor {
-	a := begin("linalg_matrix_norm", x)
-	a.linalgMatrices(x, false)
-	if a.err != nil {
-		return a.fail()
+	op := begin("linalg_matrix_norm", x)
+	op.linalgMatrices(x, false)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("linalg_matrix_norm", func() *core.Tensor {
 		sums := func(dim int) *core.Tensor { return Sum(Abs(x), []int{dim}, false) }
@@ -312,7 +312,7 @@ func MatrixNorm(x *core.Tensor, order string) *core.Tensor {
 			}
 			return Amin(s, last, false)
 		}
-		a.failf(core.ValueError, "unknown norm %q, want fro, nuc, 1, -1, 2, -2, inf or -inf", order)
-		return a.fail()
+		op.failf(core.ValueError, "unknown norm %q, want fro, nuc, 1, -1, 2, -2, inf or -inf", order)
+		return op.fail()
 	})
 }

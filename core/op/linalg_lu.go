@@ -18,31 +18,31 @@ var (
 // columns, after the exchanges, can be inverted.
 func LUFactor(x *core.Tensor) (lu, pivots, infos *core.Tensor) {
 	defer autocast("linalg_lu_factor_ex", &x).end()
-	a := begin("linalg_lu_factor_ex", x)
-	a.linalgMatrices(x, false)
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	op := begin("linalg_lu_factor_ex", x)
+	op.linalgMatrices(x, false)
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
 	batch := x.Shape()[:x.Dim()-2]
-	lu = a.outLike(x)
-	pivots = a.out(core.Int32, append(slices.Clone(batch), min(x.Size(-1), x.Size(-2))))
-	infos = a.out(core.Int32, batch)
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	lu = op.outLike(x)
+	pivots = op.out(core.Int32, append(slices.Clone(batch), min(x.Size(-1), x.Size(-2))))
+	infos = op.out(core.Int32, batch)
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
-	a.linalgLaunch(luKernel, x, nil, nil, lu, pivots, infos)
-	if a.grad {
-		a.attach(a.node(luDeriv, x).Save(pivots).SaveOutput(lu, 0), lu, pivots, infos)
+	op.linalgLaunch(luKernel, x, nil, nil, lu, pivots, infos)
+	if op.grad {
+		op.attach(op.node(luDeriv, x).Save(pivots).SaveOutput(lu, 0), lu, pivots, infos)
 	}
-	return a.done3(lu, pivots, infos)
+	return op.done3(lu, pivots, infos)
 }
 
 // luDeriv is, for a square X = L U of exchanged rows, L⁻ᵀ (the strictly lower part of Lᵀ dL and the upper part of dU Uᵀ) U⁻ᵀ. The
 // columns of a wide X to the right, and the rows of a tall one below, are solutions with L and with U; what their gradients say
 // of these adds to dL and dU.
-func luDeriv(d *core.Derivation) {
-	pivots, lu, g := d.Saved(0), d.Saved(1), d.GradAt(0)
-	if d.Failed() || g == nil {
+func luDeriv(ctx *core.BackwardContext) {
+	pivots, lu, g := ctx.Saved(0), ctx.Saved(1), ctx.GradAt(0)
+	if ctx.Failed() || g == nil {
 		return
 	}
 	m, n := lu.Size(-2), lu.Size(-1)
@@ -71,7 +71,7 @@ func luDeriv(d *core.Derivation) {
 	if below != nil {
 		out = Cat([]*core.Tensor{out, below}, -2)
 	}
-	d.Set(0, permuteRows(out, ArgSort(permutation("linalg_lu_factor_ex", pivots, m), -1, SortOptions{})))
+	ctx.Set(0, permuteRows(out, ArgSort(permutation("linalg_lu_factor_ex", pivots, m), -1, SortOptions{})))
 }
 
 // luParts returns L [*, m, k] and U [*, k, n] of what [LUFactor] returns.
@@ -84,14 +84,14 @@ func luParts(lu *core.Tensor) (l, u *core.Tensor) {
 
 // permutation returns which of m rows stands at each place after the exchanges.
 func permutation(name string, pivots *core.Tensor, m int) *core.Tensor {
-	a := begin(name, pivots)
-	rows := a.out(core.Int64, append(slices.Clone(pivots.Shape()[:pivots.Dim()-1]), m))
-	in := a.dense(pivots)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, pivots)
+	rows := op.out(core.Int64, append(slices.Clone(pivots.Shape()[:pivots.Dim()-1]), m))
+	in := op.dense(pivots)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(permutationKernel).Out(rows).In(in))
-	return a.done(rows)
+	op.launch(op.call(permutationKernel).Out(rows).In(in))
+	return op.done(rows)
 }
 
 // permuteRows returns the rows [*, m] of matrices [*, m, n].
@@ -100,27 +100,27 @@ func permuteRows(x, rows *core.Tensor) *core.Tensor {
 }
 
 // luPivots fails unless pivots belong to what [LUFactor] returned as lu.
-func (a *application) luPivots(lu, pivots *core.Tensor) {
-	a.linalgMatrices(lu, false)
-	if a.err != nil {
+func (op *opContext) luPivots(lu, pivots *core.Tensor) {
+	op.linalgMatrices(lu, false)
+	if op.err != nil {
 		return
 	}
 	want := append(slices.Clone(lu.Shape()[:lu.Dim()-2]), min(lu.Size(-1), lu.Size(-2)))
 	if pivots == nil || pivots.IsNumber() || pivots.DType() != core.Int32 || !slices.Equal(pivots.Shape(), want) {
-		a.failf(core.ShapeError, "want pivots of int32 and shape %v for matrices of shape %v, got %v", want, lu.Shape(), pivots)
+		op.failf(core.ShapeError, "want pivots of int32 and shape %v for matrices of shape %v, got %v", want, lu.Shape(), pivots)
 	}
 }
 
 // LUUnpack returns the permutation matrices P [*, m, m], L [*, m, k] and U [*, k, n] with P L U = x from what [LUFactor] made of x.
 func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
-	a := begin("lu_unpack", lu, pivots)
-	a.luPivots(lu, pivots)
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	op := begin("lu_unpack", lu, pivots)
+	op.luPivots(lu, pivots)
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		m, d := lu.Size(-2), lu.DType()
-		rows := permutation(a.name, pivots, m)
+		rows := permutation(op.name, pivots, m)
 		p := castTo(Eq(Unsqueeze(rows, -2), Unsqueeze(countTo(lu, m), -1)), d)
 		l, u := luParts(lu)
 		return []*core.Tensor{p, l, u}
@@ -132,19 +132,19 @@ func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
 // [*, n, k]. The leading dimensions broadcast.
 func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
 	defer autocast("linalg_lu_solve", &lu, &b).end()
-	a := beginGiven("linalg_lu_solve", lu, pivots, b)
-	a.multipliable(lu, b)
-	a.luPivots(lu, pivots)
-	a.linalgMatrices(lu, true)
-	a.linalgMatrices(b, false)
-	if a.err == nil && b.Size(-2) != lu.Size(-1) {
-		a.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, n, n] and [*, n, k]", lu.Shape(), b.Shape())
+	op := beginGiven("linalg_lu_solve", lu, pivots, b)
+	op.multipliable(lu, b)
+	op.luPivots(lu, pivots)
+	op.linalgMatrices(lu, true)
+	op.linalgMatrices(b, false)
+	if op.err == nil && b.Size(-2) != lu.Size(-1) {
+		op.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, n, n] and [*, n, k]", lu.Shape(), b.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	return compose(a.name, func() *core.Tensor {
-		batch, err := core.Broadcast(a.name, lu.Shape()[:lu.Dim()-2], b.Shape()[:b.Dim()-2])
+	return compose(op.name, func() *core.Tensor {
+		batch, err := core.Broadcast(op.name, lu.Shape()[:lu.Dim()-2], b.Shape()[:b.Dim()-2])
 		if err != nil {
 			return core.ErrorTensor(err)
 		}
@@ -152,7 +152,7 @@ func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
 			return Expand(t, append(slices.Clone(batch), sizes...)...)
 		}
 		n := lu.Size(-1)
-		rows := wide(permutation(a.name, pivots, n), n)
+		rows := wide(permutation(op.name, pivots, n), n)
 		x := wide(b, n, b.Size(-1))
 		if adjoint {
 			x = SolveTriangular(mT(lu), SolveTriangular(mT(lu), x, false, false), true, true)

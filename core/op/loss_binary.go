@@ -50,31 +50,31 @@ type BCEOptions struct {
 // are kept above -100. An element of x or t outside [0, 1] is an error of execution.
 func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
 	defer autocast("binary_cross_entropy", &x, &target, &o.Weight).end()
-	a := begin("binary_cross_entropy", x, target, o.Weight, o.PosWeight)
-	a.sameShape(x, target)
+	op := begin("binary_cross_entropy", x, target, o.Weight, o.PosWeight)
+	op.sameShape(x, target)
 	if o.PosWeight != nil {
-		a.failf(core.TypeError, "pos_weight goes with logits")
+		op.failf(core.TypeError, "pos_weight goes with logits")
 	}
-	return lossReduction(&a, func() *core.Tensor { return weighted(probable(x, target, bceOp.apply(nil, x, target)), o.Weight) }, o.Reduction)
+	return lossReduction(&op, func() *core.Tensor { return weighted(probable(x, target, bceOp.apply(nil, x, target)), o.Weight) }, o.Reduction)
 }
 
 // probable returns loss, which fails unless all elements of x and of target are in [0, 1].
 func probable(x, target, loss *core.Tensor) *core.Tensor {
-	a := begin("binary_cross_entropy", x, target, loss)
+	op := begin("binary_cross_entropy", x, target, loss)
 	for i, t := range []*core.Tensor{x, target} {
-		if dense := a.dense(t); a.err == nil && t.DType().IsFloat() {
-			a.launch(a.call(checkProbabilitiesKernel).Out(loss).In(dense).Int(int64(i)))
+		if dense := op.dense(t); op.err == nil && t.DType().IsFloat() {
+			op.launch(op.call(checkProbabilitiesKernel).Out(loss).In(dense).Int(int64(i)))
 		}
 	}
-	return a.done(loss)
+	return op.done(loss)
 }
 
 // BinaryCrossEntropyWithLogits returns [BinaryCrossEntropy] of sigmoid(x), computed so that no x overflows.
 func BinaryCrossEntropyWithLogits(x, target *core.Tensor, o BCEOptions) *core.Tensor {
 	defer autocast("binary_cross_entropy_with_logits", &x, &target, &o.Weight, &o.PosWeight).end()
-	a := begin("binary_cross_entropy_with_logits", x, target, o.Weight, o.PosWeight)
-	a.sameShape(x, target)
-	return lossReduction(&a, func() *core.Tensor {
+	op := begin("binary_cross_entropy_with_logits", x, target, o.Weight, o.PosWeight)
+	op.sameShape(x, target)
+	return lossReduction(&op, func() *core.Tensor {
 		if o.PosWeight != nil {
 			return weighted(bceWeightedOp.apply(nil, x, target, o.PosWeight), o.Weight)
 		}
@@ -83,10 +83,10 @@ func BinaryCrossEntropyWithLogits(x, target *core.Tensor, o BCEOptions) *core.Te
 }
 
 // sameShape fails unless x is a floating-point tensor and target has its shape.
-func (a *application) sameShape(x, target *core.Tensor) {
-	a.floatTensor(x)
-	if a.err == nil && (target == nil || target.IsNumber() || !slices.Equal(x.Shape(), target.Shape())) {
-		a.failf(core.ShapeError, "target and input must have one shape, got %s", shapes(target, x))
+func (op *opContext) sameShape(x, target *core.Tensor) {
+	op.floatTensor(x)
+	if op.err == nil && (target == nil || target.IsNumber() || !slices.Equal(x.Shape(), target.Shape())) {
+		op.failf(core.ShapeError, "target and input must have one shape, got %s", shapes(target, x))
 	}
 }
 
@@ -112,17 +112,17 @@ func KLDiv(x, target *core.Tensor, reduction string, logTarget bool) *core.Tenso
 		e = klDivLogOp
 	}
 	if reduction != "batchmean" {
-		a := begin("kl_div", x, target)
-		a.floatTensor(x)
-		return lossReduction(&a, func() *core.Tensor { return e.apply(nil, x, target) }, reduction)
+		op := begin("kl_div", x, target)
+		op.floatTensor(x)
+		return lossReduction(&op, func() *core.Tensor { return e.apply(nil, x, target) }, reduction)
 	}
-	a := begin("kl_div", x, target)
-	a.floatTensor(x)
-	if a.err == nil && x.Dim() == 0 {
-		a.failf(core.ShapeError, "batchmean wants a batch dimension, got a 0-d input")
+	op := begin("kl_div", x, target)
+	op.floatTensor(x)
+	if op.err == nil && x.Dim() == 0 {
+		op.failf(core.ShapeError, "batchmean wants a batch dimension, got a 0-d input")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("kl_div", func() *core.Tensor {
 		return Div(Sum(e.apply(nil, x, target), nil, false), core.Num(float64(x.Size(0))))
@@ -138,12 +138,12 @@ func SoftMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
 // dimension, then reduced as in [MSELoss].
 func MultiLabelSoftMarginLoss(x, target *core.Tensor, weight *core.Tensor, reduction string) *core.Tensor {
 	defer autocast("multilabel_soft_margin_loss", &x, &target, &weight).end()
-	a := begin("multilabel_soft_margin_loss", x, target, weight)
-	a.sameShape(x, target)
-	if a.err == nil && x.Dim() == 0 {
-		a.failf(core.ShapeError, "got an input of shape %v, want [..., C]", x.Shape())
+	op := begin("multilabel_soft_margin_loss", x, target, weight)
+	op.sameShape(x, target)
+	if op.err == nil && x.Dim() == 0 {
+		op.failf(core.ShapeError, "got an input of shape %v, want [..., C]", x.Shape())
 	}
-	return lossReduction(&a, func() *core.Tensor {
+	return lossReduction(&op, func() *core.Tensor {
 		return compose("multilabel_soft_margin_loss", func() *core.Tensor {
 			return Mean(weighted(bceLogitsOp.apply(nil, x, target), weight), []int{-1}, false)
 		})
@@ -159,8 +159,8 @@ func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string
 // [MSELoss].
 func MarginRankingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
 	defer autocast("margin_ranking_loss", &x1, &x2, &target).end()
-	a := begin("margin_ranking_loss", x1, x2, target)
-	a.floatTensor(x1)
-	a.floatTensor(x2)
-	return lossReduction(&a, func() *core.Tensor { return marginRankingOp.apply([]float64{margin}, x1, x2, target) }, reduction)
+	op := begin("margin_ranking_loss", x1, x2, target)
+	op.floatTensor(x1)
+	op.floatTensor(x2)
+	return lossReduction(&op, func() *core.Tensor { return marginRankingOp.apply([]float64{margin}, x1, x2, target) }, reduction)
 }

@@ -33,50 +33,50 @@ type CrossEntropyOptions struct {
 // class and not ignored is an error when the loss is computed.
 func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 	defer autocast("cross_entropy", &x, &target, &o.Weight).end()
-	a := begin("cross_entropy", x, target, o.Weight)
+	op := begin("cross_entropy", x, target, o.Weight)
 	if !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1) {
-		a.failf(core.ValueError, "label smoothing must lie between 0 and 1, got %v", o.LabelSmoothing)
+		op.failf(core.ValueError, "label smoothing must lie between 0 and 1, got %v", o.LabelSmoothing)
 	}
-	info := a.classLoss(x, target, o, true)
-	if a.err == nil && info.probs && o.IgnoreIndex != nil {
-		a.failf(core.ValueError, "ignore_index goes with class indices, got probabilities")
+	info := op.classLoss(x, target, o, true)
+	if op.err == nil && info.probs && o.IgnoreIndex != nil {
+		op.failf(core.ValueError, "ignore_index goes with class indices, got probabilities")
 	}
-	in := info.scores(&a, x)
+	in := info.scores(&op, x)
 	var t *core.Tensor
 	if info.probs {
-		t = info.scores(&a, target)
+		t = info.scores(&op, target)
 	} else {
-		t = a.dense(target)
+		t = op.dense(target)
 	}
-	w := a.dense(o.Weight)
-	loss, lse, total := info.loss(&a, x), a.temp(info.stat, info.batch, info.inner), a.temp(info.stat)
-	if a.err != nil {
-		return a.fail()
+	w := op.dense(o.Weight)
+	loss, lse, total := info.loss(&op, x), op.temp(info.stat, info.batch, info.inner), op.temp(info.stat)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(info.attrs(a.call(crossEntropyKernel).Out(loss).Out(lse).Out(total).In(in).In(t).In(w)).Float(o.LabelSmoothing))
-	if a.grad {
+	op.launch(info.attrs(op.call(crossEntropyKernel).Out(loss).Out(lse).Out(total).In(in).In(t).In(w)).Float(o.LabelSmoothing))
+	if op.grad {
 		// The scores are saved as given: the derivative puts them in the kernel's order again.
-		n := a.node(crossEntropyDeriv, x, target).Save(x, target, w, lse, total)
+		n := op.node(crossEntropyDeriv, x, target).Save(x, target, w, lse, total)
 		n.Any = info
-		a.attach(n, loss)
+		op.attach(n, loss)
 	}
-	return a.done(loss)
+	return op.done(loss)
 }
 
 // NLLLoss returns the negative log likelihood of target, int64 class indices, under the log-probabilities x along
 // dimension 1 (0 if x has one dimension). An index that is no class and not ignored is an error when the loss is computed.
 func NLLLoss(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 	defer autocast("nll_loss", &x, &target, &o.Weight).end()
-	a := begin("nll_loss", x, target, o.Weight)
+	op := begin("nll_loss", x, target, o.Weight)
 	if o.LabelSmoothing != 0 {
-		a.failf(core.ValueError, "label smoothing goes with cross_entropy, got %v", o.LabelSmoothing)
+		op.failf(core.ValueError, "label smoothing goes with cross_entropy, got %v", o.LabelSmoothing)
 	}
-	info := a.classLoss(x, target, o, false)
-	w := a.dense(o.Weight)
-	if a.err != nil {
-		return a.fail()
+	info := op.classLoss(x, target, o, false)
+	w := op.dense(o.Weight)
+	if op.err != nil {
+		return op.fail()
 	}
-	return a.done(info.nll(&a, x, a.dense(target), w))
+	return op.done(info.nll(&op, x, op.dense(target), w))
 }
 
 // A classLoss says how a loss sees its scores: as [batch, classes, inner].
@@ -94,14 +94,14 @@ type classLoss struct {
 var reductionCodes = map[string]int64{"none": 0, "mean": 1, "": 1, "sum": 2}
 
 // classLoss checks the arguments of a loss on classes.
-func (a *application) classLoss(x, target *core.Tensor, o CrossEntropyOptions, probabilities bool) *classLoss {
-	a.floatTensor(x)
-	code := a.reductionCode(o.Reduction)
+func (op *opContext) classLoss(x, target *core.Tensor, o CrossEntropyOptions, probabilities bool) *classLoss {
+	op.floatTensor(x)
+	code := op.reductionCode(o.Reduction)
 	l := &classLoss{reduction: code, ignore: defaultIgnoreIndex, smoothing: o.LabelSmoothing, inner: 1, batch: 1}
-	if a.err == nil && (target == nil || target.IsNumber()) {
-		a.failf(core.TypeError, "the target must be a tensor")
+	if op.err == nil && (target == nil || target.IsNumber()) {
+		op.failf(core.TypeError, "the target must be a tensor")
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return l
 	}
 	if o.IgnoreIndex != nil {
@@ -111,7 +111,7 @@ func (a *application) classLoss(x, target *core.Tensor, o CrossEntropyOptions, p
 	l.stat = statType(x.DType())
 	switch len(s) {
 	case 0:
-		a.failf(core.ShapeError, "got scores of shape %v, want [C] or [N, C, ...]", s)
+		op.failf(core.ShapeError, "got scores of shape %v, want [C] or [N, C, ...]", s)
 		return l
 	case 1:
 		l.classes = s[0]
@@ -123,29 +123,29 @@ func (a *application) classLoss(x, target *core.Tensor, o CrossEntropyOptions, p
 	case target.DType().IsFloat() && probabilities:
 		l.probs = true
 		if !slices.Equal(target.Shape(), s) {
-			a.failf(core.ShapeError, "probabilities of shape %v for scores of shape %v", target.Shape(), s)
+			op.failf(core.ShapeError, "probabilities of shape %v for scores of shape %v", target.Shape(), s)
 		}
 		if target.DType() != x.DType() {
-			a.failf(core.DTypeError, "probabilities of %v for scores of %v", target.DType(), x.DType())
+			op.failf(core.DTypeError, "probabilities of %v for scores of %v", target.DType(), x.DType())
 		}
 	case target.DType() != core.Int64:
-		a.failf(core.DTypeError, "class indices must be int64, got %v", target.DType())
+		op.failf(core.DTypeError, "class indices must be int64, got %v", target.DType())
 	case !slices.Equal(target.Shape(), l.shape):
-		a.failf(core.ShapeError, "targets of shape %v for scores of shape %v, want %v", target.Shape(), s, l.shape)
+		op.failf(core.ShapeError, "targets of shape %v for scores of shape %v, want %v", target.Shape(), s, l.shape)
 	}
-	a.normParams(x, o.Weight)
-	a.normShape("weight", o.Weight, []int{l.classes})
+	op.normParams(x, o.Weight)
+	op.normShape("weight", o.Weight, []int{l.classes})
 	// A transposed [N, L, C] is taken as it lies in memory.
-	if a.err == nil && l.inner > 1 && !x.Contiguous() && l.lastStrides(x) {
+	if op.err == nil && l.inner > 1 && !x.Contiguous() && l.lastStrides(x) {
 		l.last = true
 	}
 	return l
 }
 
-func (a *application) reductionCode(reduction string) int64 {
+func (op *opContext) reductionCode(reduction string) int64 {
 	code, ok := reductionCodes[reduction]
 	if !ok {
-		a.failf(core.ValueError, "unknown reduction %q, want mean, sum or none", reduction)
+		op.failf(core.ValueError, "unknown reduction %q, want mean, sum or none", reduction)
 	}
 	return code
 }
@@ -162,32 +162,32 @@ func classesLast(v []int) []int {
 }
 
 // scores returns t, like the scores, in the kernel's order, perhaps as a temporary copy.
-func (l *classLoss) scores(a *application, t *core.Tensor) *core.Tensor {
+func (l *classLoss) scores(op *opContext, t *core.Tensor) *core.Tensor {
 	switch {
-	case a.err != nil || !l.last:
-		return a.dense(t)
+	case op.err != nil || !l.last:
+		return op.dense(t)
 	case l.lastStrides(t):
 		return t
 	}
-	c := l.like(a, t.DType(), t.Shape())
-	if a.err == nil {
-		a.launch(a.call(copyKernel).Out(a.own(c)).In(t))
+	c := l.like(op, t.DType(), t.Shape())
+	if op.err == nil {
+		op.launch(op.call(copyKernel).Out(op.own(c)).In(t))
 	}
 	return c
 }
 
-// like allocates a tensor of the scores' shape in the kernel's order, which the application does not own.
-func (l *classLoss) like(a *application, d core.DType, shape []int) *core.Tensor {
-	if !l.last || a.err != nil {
-		return a.alloc(d, shape)
+// like allocates a tensor of the scores' shape in the kernel's order, which the op does not own.
+func (l *classLoss) like(op *opContext, d core.DType, shape []int) *core.Tensor {
+	if !l.last || op.err != nil {
+		return op.alloc(d, shape)
 	}
-	memory := a.alloc(d, classesLast(shape))
-	if a.err != nil {
+	memory := op.alloc(d, classesLast(shape))
+	if op.err != nil {
 		return memory
 	}
 	s := memory.Strides()
 	strides := append([]int{s[0], s[len(s)-1]}, s[1:len(s)-1]...)
-	t := core.WrapTensor(a.mode, memory.Storage(), d, shape, strides, 0)
+	t := core.WrapTensor(op.mode, memory.Storage(), d, shape, strides, 0)
 	memory.Release()
 	return t
 }
@@ -196,33 +196,33 @@ func (l *classLoss) like(a *application, d core.DType, shape []int) *core.Tensor
 type spacer interface{ RowStride(d core.DType, n int) int }
 
 // gradient allocates the gradient of input i, which is like x.
-func (l *classLoss) gradient(a *application, d *core.Derivation, i int, x *core.Tensor) *core.Tensor {
-	if a.err != nil {
+func (l *classLoss) gradient(op *opContext, ctx *core.BackwardContext, i int, x *core.Tensor) *core.Tensor {
+	if op.err != nil {
 		return nil
 	}
-	s, ok := a.stream.Device().(spacer)
-	if !ok || x.Dim() != 2 || !feedsProduct(d, i) {
-		return a.returns(l.like(a, x.DType(), x.Shape()))
+	s, ok := op.stream.Device().(spacer)
+	if !ok || x.Dim() != 2 || !feedsProduct(ctx, i) {
+		return op.returns(l.like(op, x.DType(), x.Shape()))
 	}
 	stride := s.RowStride(x.DType(), l.classes)
-	memory := a.alloc(x.DType(), []int{l.batch, stride})
-	if a.err != nil {
+	memory := op.alloc(x.DType(), []int{l.batch, stride})
+	if op.err != nil {
 		return nil
 	}
-	t := core.WrapTensor(a.mode, memory.Storage(), x.DType(), x.Shape(), []int{stride, 1}, 0)
+	t := core.WrapTensor(op.mode, memory.Storage(), x.DType(), x.Shape(), []int{stride, 1}, 0)
 	memory.Release()
-	return a.returns(t)
+	return op.returns(t)
 }
 
 // loss allocates the result.
-func (l *classLoss) loss(a *application, x *core.Tensor) *core.Tensor {
-	if a.err != nil {
+func (l *classLoss) loss(op *opContext, x *core.Tensor) *core.Tensor {
+	if op.err != nil {
 		return nil
 	}
 	if l.reduction == 0 {
-		return a.out(x.DType(), l.shape)
+		return op.out(x.DType(), l.shape)
 	}
-	return a.out(x.DType(), nil)
+	return op.out(x.DType(), nil)
 }
 
 // attrs adds the integers that every kernel of this family takes.
@@ -235,37 +235,37 @@ func (l *classLoss) attrs(c *core.Call) *core.Call {
 	return c
 }
 
-func crossEntropyDeriv(d *core.Derivation) {
-	l := d.Node.Any.(*classLoss)
-	x, target, weight, lse, total := d.Saved(0), d.Saved(1), d.Saved(2), d.Saved(3), d.Saved(4)
-	if d.CreateGraph() {
-		l.composite(d, x, target, weight, total)
+func crossEntropyDeriv(ctx *core.BackwardContext) {
+	l := ctx.Node.Any.(*classLoss)
+	x, target, weight, lse, total := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Saved(3), ctx.Saved(4)
+	if ctx.CreateGraph() {
+		l.composite(ctx, x, target, weight, total)
 		return
 	}
-	a := begin("cross_entropy_backward", x, target, weight, lse, total, d.Grad())
-	in, t, g := l.scores(&a, x), target, a.dense(d.Grad())
+	op := begin("cross_entropy_backward", x, target, weight, lse, total, ctx.Grad())
+	in, t, g := l.scores(&op, x), target, op.dense(ctx.Grad())
 	if l.probs {
-		t = l.scores(&a, target)
+		t = l.scores(&op, target)
 	} else {
-		t = a.dense(target)
+		t = op.dense(target)
 	}
 	var grads [2]*core.Tensor
 	for i := range grads {
-		if d.Needs(i) {
-			grads[i] = l.gradient(&a, d, i, x)
+		if ctx.Needs(i) {
+			grads[i] = l.gradient(&op, ctx, i, x)
 		}
 	}
-	if a.err != nil {
-		d.Fail(a.err)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	a.launch(l.attrs(a.call(crossEntropyBackwardKernel).Out(grads[0]).Out(grads[1]).In(in).In(t).In(weight).In(g).In(lse).In(total)).
+	op.launch(l.attrs(op.call(crossEntropyBackwardKernel).Out(grads[0]).Out(grads[1]).In(in).In(t).In(weight).In(g).In(lse).In(total)).
 		Float(l.smoothing))
-	setGrads(d, grads[:]...)
+	setGrads(ctx, grads[:]...)
 }
 
 // composite sets the gradients of cross entropy by operations that can be differentiated again.
-func (l *classLoss) composite(d *core.Derivation, x, target, weight, total *core.Tensor) {
+func (l *classLoss) composite(ctx *core.BackwardContext, x, target, weight, total *core.Tensor) {
 	for _, t := range []*core.Tensor{x, target, weight, total} {
 		if t != nil && t.Err() != nil {
 			return // d has failed
@@ -273,7 +273,7 @@ func (l *classLoss) composite(d *core.Derivation, x, target, weight, total *core
 	}
 	class := min(1, x.Dim()-1)
 	logp := LogSoftmax(castTo(x, l.stat), class)
-	grad := castTo(d.Grad(), l.stat)
+	grad := castTo(ctx.Grad(), l.stat)
 	var w *core.Tensor
 	if weight != nil {
 		shape := make([]int, x.Dim())
@@ -296,24 +296,24 @@ func (l *classLoss) composite(d *core.Derivation, x, target, weight, total *core
 		if w != nil {
 			t = Mul(t, w)
 		}
-		if d.Needs(0) {
+		if ctx.Needs(0) {
 			dx := Mul(g, Sub(Mul(Exp(logp), Sum(t, []int{class}, true)), t))
-			d.Set(0, castTo(dx, x.DType()))
+			ctx.Set(0, castTo(dx, x.DType()))
 		}
-		if d.Needs(1) {
+		if ctx.Needs(1) {
 			dt := Mul(Mul(g, logp), core.Num(l.smoothing-1))
 			if w != nil {
 				dt = Mul(dt, w)
 			}
-			d.Set(1, castTo(dt, target.DType()))
+			ctx.Set(1, castTo(dt, target.DType()))
 		}
 		return
 	}
 	// The gradient of the log-probabilities, then that of log_softmax.
-	a := begin("cross_entropy_backward", x, target, weight, total)
-	t, wd := a.dense(target), a.dense(weight)
-	if a.err != nil {
-		d.Fail(a.err)
+	op := begin("cross_entropy_backward", x, target, weight, total)
+	t, wd := op.dense(target), op.dense(weight)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
 	plain := *l
@@ -328,58 +328,58 @@ func (l *classLoss) composite(d *core.Derivation, x, target, weight, total *core
 		dlogp = Add(dlogp, Mul(even, w))
 	}
 	dx := Sub(dlogp, Mul(Exp(logp), Sum(dlogp, []int{class}, true)))
-	d.Set(0, castTo(dx, x.DType()))
+	ctx.Set(0, castTo(dx, x.DType()))
 }
 
 // nll computes the loss of log-probabilities x; target and weight are contiguous.
-func (l *classLoss) nll(b *application, x, target, weight *core.Tensor) *core.Tensor {
-	a := begin(b.name, x, target, weight)
-	in := l.scores(&a, x)
-	loss, total := l.loss(&a, x), a.temp(l.stat)
-	if a.err != nil {
-		return a.fail()
+func (l *classLoss) nll(b *opContext, x, target, weight *core.Tensor) *core.Tensor {
+	op := begin(b.name, x, target, weight)
+	in := l.scores(&op, x)
+	loss, total := l.loss(&op, x), op.temp(l.stat)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(l.attrs(a.call(nllLossKernel).Out(loss).Out(total).In(in).In(target).In(weight)))
-	if a.grad {
-		n := a.node(nllDeriv, x).Save(target, weight, total)
+	op.launch(l.attrs(op.call(nllLossKernel).Out(loss).Out(total).In(in).In(target).In(weight)))
+	if op.grad {
+		n := op.node(nllDeriv, x).Save(target, weight, total)
 		n.Any = l
-		a.attach(n, loss)
+		op.attach(n, loss)
 	}
-	return a.done(loss)
+	return op.done(loss)
 }
 
-func nllDeriv(d *core.Derivation) {
-	l := d.Node.Any.(*classLoss)
-	target, weight, total := d.Saved(0), d.Saved(1), d.Saved(2)
-	d.Set(0, l.nllGrad(d.Grad(), d.InputDType(0), d.InputShape(0), target, weight, total))
+func nllDeriv(ctx *core.BackwardContext) {
+	l := ctx.Node.Any.(*classLoss)
+	target, weight, total := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2)
+	ctx.Set(0, l.nllGrad(ctx.Grad(), ctx.InputDType(0), ctx.InputShape(0), target, weight, total))
 }
 
 // nllGrad returns the gradient of log-probabilities from that of the loss. It is linear in grad, and recorded.
 func (l *classLoss) nllGrad(grad *core.Tensor, dtype core.DType, shape []int, target, weight, total *core.Tensor) *core.Tensor {
-	a := begin("nll_loss_backward", grad, target, weight, total)
-	g := a.dense(grad)
-	dx := a.returns(l.like(&a, dtype, shape))
-	if a.err != nil {
-		return a.fail()
+	op := begin("nll_loss_backward", grad, target, weight, total)
+	g := op.dense(grad)
+	dx := op.returns(l.like(&op, dtype, shape))
+	if op.err != nil {
+		return op.fail()
 	}
 	// The kernel reads the dtype from its first input, of which it reads no element.
-	a.launch(l.attrs(a.call(nllLossBackwardKernel).Out(dx).In(dx).In(target).In(weight).In(g).In(total)))
-	if a.grad {
-		n := a.node(nllGradDeriv, grad).Save(target, weight)
+	op.launch(l.attrs(op.call(nllLossBackwardKernel).Out(dx).In(dx).In(target).In(weight).In(g).In(total)))
+	if op.grad {
+		n := op.node(nllGradDeriv, grad).Save(target, weight)
 		n.Any = l
-		a.attach(n, dx)
+		op.attach(n, dx)
 	}
-	return a.done(dx)
+	return op.done(dx)
 }
 
 // The adjoint of nllGrad is the loss itself: it is linear in the log-probabilities.
-func nllGradDeriv(d *core.Derivation) {
-	l := d.Node.Any.(*classLoss)
-	target, weight := d.Saved(0), d.Saved(1)
-	a := begin("nll_loss", d.Grad(), target, weight)
-	if a.err != nil {
-		d.Fail(a.err)
+func nllGradDeriv(ctx *core.BackwardContext) {
+	l := ctx.Node.Any.(*classLoss)
+	target, weight := ctx.Saved(0), ctx.Saved(1)
+	op := begin("nll_loss", ctx.Grad(), target, weight)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	d.Set(0, l.nll(&a, d.Grad(), target, weight))
+	ctx.Set(0, l.nll(&op, ctx.Grad(), target, weight))
 }

@@ -28,15 +28,15 @@ type CTCOptions struct {
 // recurrent neural networks, 2006.
 func CTCLoss(logProbs, targets *core.Tensor, inputLengths, targetLengths []int, o CTCOptions) *core.Tensor {
 	defer autocast("ctc_loss", &logProbs).end()
-	a := begin("ctc_loss", logProbs, targets)
-	a.floatTensor(logProbs)
+	op := begin("ctc_loss", logProbs, targets)
+	op.floatTensor(logProbs)
 	c := ctc{inputs: inputLengths, targets: targetLengths, blank: o.Blank}
-	starts := c.check(&a, logProbs, targets)
-	code := a.reductionCode(o.Reduction)
-	if a.err != nil {
-		return a.fail()
+	starts := c.check(&op, logProbs, targets)
+	code := op.reductionCode(o.Reduction)
+	if op.err != nil {
+		return op.fail()
 	}
-	return compose(a.name, func() *core.Tensor {
+	return compose(op.name, func() *core.Tensor {
 		x := logProbs
 		if x.Dim() == 2 {
 			x = Unsqueeze(x, 1)
@@ -72,15 +72,15 @@ type ctc struct {
 }
 
 // check checks the arguments and returns where each sample's labels start among all of targets.
-func (c *ctc) check(a *application, x, targets *core.Tensor) (starts []int) {
+func (c *ctc) check(op *opContext, x, targets *core.Tensor) (starts []int) {
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 		return nil
 	case targets == nil || targets.IsNumber() || targets.DType().IsFloat() || targets.DType() == core.Bool:
-		a.failf(core.TypeError, "the targets must be a tensor of integers")
+		op.failf(core.TypeError, "the targets must be a tensor of integers")
 		return nil
 	case x.Dim() != 2 && x.Dim() != 3:
-		a.failf(core.ShapeError, "got logarithms of probabilities of shape %v, want [T, N, C] or [T, C]", x.Shape())
+		op.failf(core.ShapeError, "got logarithms of probabilities of shape %v, want [T, N, C] or [T, C]", x.Shape())
 		return nil
 	}
 	c.t, c.n = x.Size(0), 1
@@ -90,14 +90,14 @@ func (c *ctc) check(a *application, x, targets *core.Tensor) (starts []int) {
 	padded := targets.Dim() == 2 && x.Dim() == 3
 	switch {
 	case c.blank < 0 || c.blank >= x.Size(-1):
-		a.failf(core.ValueError, "blank must be one of the %d classes, got %d", x.Size(-1), c.blank)
+		op.failf(core.ValueError, "blank must be one of the %d classes, got %d", x.Size(-1), c.blank)
 	case len(c.inputs) != c.n || len(c.targets) != c.n:
-		a.failf(core.ValueError, "got %d lengths of inputs and %d of targets, want %d of each", len(c.inputs), len(c.targets), c.n)
+		op.failf(core.ValueError, "got %d lengths of inputs and %d of targets, want %d of each", len(c.inputs), len(c.targets), c.n)
 	case !padded && targets.Dim() != 1 || padded && targets.Size(0) != c.n:
-		a.failf(core.ShapeError, "got logarithms of probabilities of shape %v and targets of shape %v, want [T, N, C] and [N, S] or all targets in one dimension",
+		op.failf(core.ShapeError, "got logarithms of probabilities of shape %v and targets of shape %v, want [T, N, C] and [N, S] or all targets in one dimension",
 			x.Shape(), targets.Shape())
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return nil
 	}
 	starts = make([]int, c.n)
@@ -111,13 +111,13 @@ func (c *ctc) check(a *application, x, targets *core.Tensor) (starts []int) {
 		c.s = max(c.s, n)
 		switch {
 		case c.inputs[i] < 0 || c.inputs[i] > c.t:
-			a.failf(core.ValueError, "length %d of input %d is not within its %d steps", c.inputs[i], i, c.t)
+			op.failf(core.ValueError, "length %d of input %d is not within its %d steps", c.inputs[i], i, c.t)
 		case n < 0 || padded && n > targets.Size(1):
-			a.failf(core.ValueError, "length %d of target %d is not within %v", n, i, targets.Shape())
+			op.failf(core.ValueError, "length %d of target %d is not within %v", n, i, targets.Shape())
 		}
 	}
 	if !padded && sum != targets.Numel() && (x.Dim() == 3 || sum > targets.Numel()) {
-		a.failf(core.ValueError, "the lengths of the targets add up to %d, got %d targets", sum, targets.Numel())
+		op.failf(core.ValueError, "the lengths of the targets add up to %d, got %d targets", sum, targets.Numel())
 	}
 	return starts
 }

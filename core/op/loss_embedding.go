@@ -9,17 +9,17 @@ const cosineEps = 1e-12
 // [MSELoss]. x1 and x2 are [N, D] with targets [N], or [D] with one target.
 func CosineEmbeddingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
 	defer autocast("cosine_embedding_loss", &x1, &x2, &target).end()
-	a := begin("cosine_embedding_loss", x1, x2, target)
-	a.floatTensor(x1)
-	a.floatTensor(x2)
+	op := begin("cosine_embedding_loss", x1, x2, target)
+	op.floatTensor(x1)
+	op.floatTensor(x2)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case target == nil:
-		a.failf(core.TypeError, "got no target")
+		op.failf(core.TypeError, "got no target")
 	case x1.Dim() < 1 || x1.Dim() > 2 || x2.Dim() != x1.Dim() || target.Dim() != x1.Dim()-1:
-		a.failf(core.ShapeError, "want inputs [N, D] and targets [N], or [D] and one target, got %s", shapes(x1, x2, target))
+		op.failf(core.ShapeError, "want inputs [N, D] and targets [N], or [D] and one target, got %s", shapes(x1, x2, target))
 	}
-	return lossReduction(&a, func() *core.Tensor {
+	return lossReduction(&op, func() *core.Tensor {
 		return compose("cosine_embedding_loss", func() *core.Tensor {
 			last := []int{-1}
 			square := func(t *core.Tensor) *core.Tensor { return Add(Sum(Square(t), last, false), core.Num(cosineEps)) }
@@ -62,15 +62,15 @@ func valueOr(p *float64, v float64) float64 {
 // networks, 2016.
 func TripletMarginLoss(anchor, positive, negative *core.Tensor, o TripletMarginOptions) *core.Tensor {
 	defer autocast("triplet_margin_loss", &anchor, &positive, &negative).end()
-	a := begin("triplet_margin_loss", anchor, positive, negative)
+	op := begin("triplet_margin_loss", anchor, positive, negative)
 	for _, t := range []*core.Tensor{anchor, positive, negative} {
-		a.floatTensor(t)
+		op.floatTensor(t)
 	}
-	if a.err == nil && (anchor.Dim() != positive.Dim() || anchor.Dim() != negative.Dim()) {
-		a.failf(core.ShapeError, "the three inputs must have as many dimensions, got %s", shapes(anchor, positive, negative))
+	if op.err == nil && (anchor.Dim() != positive.Dim() || anchor.Dim() != negative.Dim()) {
+		op.failf(core.ShapeError, "the three inputs must have as many dimensions, got %s", shapes(anchor, positive, negative))
 	}
 	p, eps := valueOr(o.P, 2), valueOr(o.Eps, 1e-6)
-	return lossReduction(&a, func() *core.Tensor {
+	return lossReduction(&op, func() *core.Tensor {
 		return compose("triplet_margin_loss", func() *core.Tensor {
 			near, far := PairwiseDistance(anchor, positive, p, eps, false), PairwiseDistance(anchor, negative, p, eps, false)
 			if o.Swap {
@@ -100,21 +100,21 @@ type MultiMarginOptions struct {
 // weight, over the number of classes, for scores [N, C] and int64 targets [N], or [C] and one target.
 func MultiMarginLoss(x, target *core.Tensor, o MultiMarginOptions) *core.Tensor {
 	defer autocast("multi_margin_loss", &x, &o.Weight).end()
-	a := begin("multi_margin_loss", x, target, o.Weight)
-	if a.err == nil && x != nil && target != nil && x.Dim() == 1 && target.Dim() == 1 && target.Numel() == 1 {
-		return compose(a.name, func() *core.Tensor { return MultiMarginLoss(x, Reshape(target), o) })
+	op := begin("multi_margin_loss", x, target, o.Weight)
+	if op.err == nil && x != nil && target != nil && x.Dim() == 1 && target.Dim() == 1 && target.Numel() == 1 {
+		return compose(op.name, func() *core.Tensor { return MultiMarginLoss(x, Reshape(target), o) })
 	}
-	info := a.classLoss(x, target, CrossEntropyOptions{Weight: o.Weight, Reduction: o.Reduction}, false)
+	info := op.classLoss(x, target, CrossEntropyOptions{Weight: o.Weight, Reduction: o.Reduction}, false)
 	if o.P == 0 {
 		o.P = 1
 	}
-	if a.err == nil && o.P != 1 && o.P != 2 {
-		a.failf(core.ValueError, "the power must be 1 or 2, got %d", o.P)
+	if op.err == nil && o.P != 1 && o.P != 2 {
+		op.failf(core.ValueError, "the power must be 1 or 2, got %d", o.P)
 	}
-	if a.err == nil && x.Dim() > 2 {
-		a.failf(core.ShapeError, "got scores of shape %v, want [N, C] or [C]", x.Shape())
+	if op.err == nil && x.Dim() > 2 {
+		op.failf(core.ShapeError, "got scores of shape %v, want [N, C] or [C]", x.Shape())
 	}
-	return lossReduction(&a, func() *core.Tensor {
+	return lossReduction(&op, func() *core.Tensor {
 		return compose("multi_margin_loss", func() *core.Tensor {
 			scores, y := Reshape(x, info.batch, info.classes), Reshape(target, info.batch, 1)
 			margin := valueOr(o.Margin, 1)

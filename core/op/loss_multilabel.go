@@ -13,35 +13,35 @@ var multilabelMarginKernel = core.Kernel("multilabel_margin_loss")
 // before its first -1. The reduction is that of [MSELoss].
 func MultiLabelMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
 	defer autocast("multilabel_margin_loss", &x).end()
-	a := begin("multilabel_margin_loss", x, target)
-	a.floatTensor(x)
+	op := begin("multilabel_margin_loss", x, target)
+	op.floatTensor(x)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case target == nil || target.DType() != core.Int64 || target.IsNumber():
-		a.failf(core.DTypeError, "the target must be an int64 tensor")
+		op.failf(core.DTypeError, "the target must be an int64 tensor")
 	case x.Dim() < 1 || x.Dim() > 2 || !slices.Equal(x.Shape(), target.Shape()):
-		a.failf(core.ShapeError, "want scores and targets [N, C] or [C], got %s", shapes(x, target))
+		op.failf(core.ShapeError, "want scores and targets [N, C] or [C], got %s", shapes(x, target))
 	}
-	return lossReduction(&a, func() *core.Tensor { return multilabelMargin(x, target) }, reduction)
+	return lossReduction(&op, func() *core.Tensor { return multilabelMargin(x, target) }, reduction)
 }
 
 // multilabelMargin is the loss of each sample.
 func multilabelMargin(x, target *core.Tensor) *core.Tensor {
-	a := begin("multilabel_margin_loss", x, target)
-	loss := a.out(x.DType(), x.Shape()[:x.Dim()-1])
-	if a.err != nil {
-		return a.fail()
+	op := begin("multilabel_margin_loss", x, target)
+	loss := op.out(x.DType(), x.Shape()[:x.Dim()-1])
+	if op.err != nil {
+		return op.fail()
 	}
-	a.multilabelCall(x, target, loss, nil)
-	if a.grad {
-		a.attach(a.node(multilabelMarginDeriv, x).Save(x, target), loss)
+	op.multilabelCall(x, target, loss, nil)
+	if op.grad {
+		op.attach(op.node(multilabelMarginDeriv, x).Save(x, target), loss)
 	}
-	return a.done(loss)
+	return op.done(loss)
 }
 
-func (a *application) multilabelCall(x, target, loss, slope *core.Tensor) {
-	in, t := a.dense(x), a.dense(target)
-	if a.err != nil {
+func (op *opContext) multilabelCall(x, target, loss, slope *core.Tensor) {
+	in, t := op.dense(x), op.dense(target)
+	if op.err != nil {
 		return
 	}
 	classes := x.Size(-1)
@@ -49,22 +49,22 @@ func (a *application) multilabelCall(x, target, loss, slope *core.Tensor) {
 	if x.Dim() == 2 {
 		batch = x.Size(0)
 	}
-	a.launch(a.call(multilabelMarginKernel).Out(loss).Out(slope).In(in).In(t).In(nil).Int(int64(batch), int64(classes), 1, 0, -1))
+	op.launch(op.call(multilabelMarginKernel).Out(loss).Out(slope).In(in).In(t).In(nil).Int(int64(batch), int64(classes), 1, 0, -1))
 }
 
 // The loss is piecewise linear: its slope is constant where it exists.
-func multilabelMarginDeriv(d *core.Derivation) {
-	x, target := d.Saved(0), d.Saved(1)
-	a := begin("multilabel_margin_loss_backward", x, target, d.Grad())
-	slope := a.outLike(x)
-	if a.err == nil {
-		a.multilabelCall(x, target, nil, slope)
+func multilabelMarginDeriv(ctx *core.BackwardContext) {
+	x, target := ctx.Saved(0), ctx.Saved(1)
+	op := begin("multilabel_margin_loss_backward", x, target, ctx.Grad())
+	slope := op.outLike(x)
+	if op.err == nil {
+		op.multilabelCall(x, target, nil, slope)
 	}
-	if a.err != nil {
-		d.Fail(a.err)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	d.Set(0, Mul(slope, Unsqueeze(d.Grad(), -1)))
+	ctx.Set(0, Mul(slope, Unsqueeze(ctx.Grad(), -1)))
 }
 
 func init() {

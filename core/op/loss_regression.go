@@ -23,12 +23,12 @@ var (
 )
 
 // lossReduction returns a loss that was computed for each element, reduced.
-func lossReduction(a *application, elements func() *core.Tensor, reduction string) *core.Tensor {
-	code := a.reductionCode(reduction)
-	if a.err != nil {
-		return a.fail()
+func lossReduction(op *opContext, elements func() *core.Tensor, reduction string) *core.Tensor {
+	code := op.reductionCode(reduction)
+	if op.err != nil {
+		return op.fail()
 	}
-	return compose(a.name, func() *core.Tensor {
+	return compose(op.name, func() *core.Tensor {
 		e := elements()
 		switch code {
 		case 0:
@@ -43,9 +43,9 @@ func lossReduction(a *application, elements func() *core.Tensor, reduction strin
 // pairLoss is a loss of an elementwise operation on a floating-point input and a target that broadcast.
 func pairLoss(e *Elementwise, attrs []float64, x, target *core.Tensor, reduction string) *core.Tensor {
 	defer autocast(e.Name, &x, &target).end()
-	a := begin(e.Name, x, target)
-	a.floatTensor(x)
-	return lossReduction(&a, func() *core.Tensor { return e.apply(attrs, x, target) }, reduction)
+	op := begin(e.Name, x, target)
+	op.floatTensor(x)
+	return lossReduction(&op, func() *core.Tensor { return e.apply(attrs, x, target) }, reduction)
 }
 
 // MSELoss returns the squares (x - target)^2, averaged ("mean", also the empty string), summed ("sum") or as they are
@@ -98,12 +98,12 @@ type PoissonNLLOptions struct {
 // exp(x) - target*x.
 func PoissonNLLLoss(x, target *core.Tensor, o PoissonNLLOptions) *core.Tensor {
 	defer autocast("poisson_nll_loss", &x, &target).end()
-	a := begin("poisson_nll_loss", x, target)
-	a.floatTensor(x)
+	op := begin("poisson_nll_loss", x, target)
+	op.floatTensor(x)
 	if o.Eps == 0 {
 		o.Eps = 1e-8
 	}
-	return lossReduction(&a, func() *core.Tensor {
+	return lossReduction(&op, func() *core.Tensor {
 		return compose("poisson_nll_loss", func() *core.Tensor {
 			var e *core.Tensor
 			if o.Rate {
@@ -125,14 +125,14 @@ const halfLogTwoPi = 0.9189385332046727
 // GaussianNLLLoss returns (log(v) + (x - target)^2/v)/2 with v the larger of variance and eps, reduced as in [MSELoss]; full
 // adds log(2 pi)/2. The variance has x's shape, or that without its last dimension or with size 1 there.
 func GaussianNLLLoss(x, target, variance *core.Tensor, full bool, eps float64, reduction string) *core.Tensor {
-	a := begin("gaussian_nll_loss", x, target, variance)
-	a.floatTensor(x)
-	a.floatTensor(variance)
-	if a.err == nil && variance.Dim() == x.Dim()-1 && variance.Dim() > 0 || a.err == nil && x.Dim() == 1 && variance.Dim() == 0 {
+	op := begin("gaussian_nll_loss", x, target, variance)
+	op.floatTensor(x)
+	op.floatTensor(variance)
+	if op.err == nil && variance.Dim() == x.Dim()-1 && variance.Dim() > 0 || op.err == nil && x.Dim() == 1 && variance.Dim() == 0 {
 		variance = Unsqueeze(variance, -1)
 		defer variance.Release()
 	}
-	return lossReduction(&a, func() *core.Tensor {
+	return lossReduction(&op, func() *core.Tensor {
 		e := gaussianNLLOp.apply([]float64{eps}, x, target, variance)
 		if !full {
 			return e

@@ -7,20 +7,20 @@ import "github.com/plait-ml/plait/core"
 // [*, k, n], it is the stack of products, and the leading dimensions broadcast.
 func MatMul(x, y *core.Tensor) *core.Tensor {
 	defer autocast("matmul", &x, &y).end()
-	a := beginGiven("matmul", x, y)
-	a.multipliable(x, y)
-	if a.err == nil && (x.Dim() == 0 || y.Dim() == 0) {
-		a.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x, y))
+	op := beginGiven("matmul", x, y)
+	op.multipliable(x, y)
+	if op.err == nil && (x.Dim() == 0 || y.Dim() == 0) {
+		op.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x, y))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if x.Dim() > 1 && y.Dim() > 1 {
 		return product("matmul", x, y, plainForms[0])
 	}
 	if kx, ky := x.Size(-1), y.Size(max(y.Dim()-2, 0)); kx != ky {
-		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
-		return a.fail()
+		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+		return op.fail()
 	}
 	return compose("matmul", func() *core.Tensor { return vectorProduct(x, y) })
 }
@@ -51,19 +51,19 @@ func vectorProduct(x, y *core.Tensor) *core.Tensor {
 // ranked is MatMul for factors that must have the given numbers of dimensions.
 func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tensor {
 	defer autocast(name, &x, &y).end()
-	a := beginGiven(name, x, y)
-	a.multipliable(x, y)
-	if a.err == nil && (x.Dim() != dx || y.Dim() != dy) {
-		a.failf(core.ShapeError, "want %s, got %s", want, shapes(x, y))
+	op := beginGiven(name, x, y)
+	op.multipliable(x, y)
+	if op.err == nil && (x.Dim() != dx || y.Dim() != dy) {
+		op.failf(core.ShapeError, "want %s, got %s", want, shapes(x, y))
 	}
-	if a.err == nil && dx == 3 && x.Size(0) != y.Size(0) {
-		a.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
+	if op.err == nil && dx == 3 && x.Size(0) != y.Size(0) {
+		op.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
 	}
-	if a.err == nil && x.Size(-1) != y.Size(max(y.Dim()-2, 0)) {
-		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+	if op.err == nil && x.Size(-1) != y.Size(max(y.Dim()-2, 0)) {
+		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if dx > 1 && dy > 1 {
 		return product(name, x, y, plainForms[0])

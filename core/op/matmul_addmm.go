@@ -32,11 +32,11 @@ func BAddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 // AddMV returns beta * input + alpha * (x @ y) for a matrix x [m, k], a vector y [k] and an input that broadcasts to [m].
 func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 	defer autocast("addmv", &input, &x, &y).end()
-	a := beginGiven("addmv", input, x, y)
-	a.vectorFactors(x, y)
-	a.expandable(input, x, 0)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("addmv", input, x, y)
+	op.vectorFactors(x, y)
+	op.expandable(input, x, 0)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("addmv", func() *core.Tensor {
 		row := Reshape(y, 1, y.Numel())
@@ -46,14 +46,14 @@ func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddMVInPlace is [AddMV] into t.
 func AddMVInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	a := beginGiven("addmv_", t, x, y)
-	a.vectorFactors(x, y)
-	if a.err == nil && (t.Dim() != 1 || t.Numel() != x.Size(0)) {
-		a.failf(core.ShapeError, "got %v to change, want [%d]", t.Shape(), x.Size(0))
+	op := beginGiven("addmv_", t, x, y)
+	op.vectorFactors(x, y)
+	if op.err == nil && (t.Dim() != 1 || t.Numel() != x.Size(0)) {
+		op.failf(core.ShapeError, "got %v to change, want [%d]", t.Shape(), x.Size(0))
 	}
-	a.inPlace(t)
-	if a.err != nil {
-		return a.fail()
+	op.inPlace(t)
+	if op.err != nil {
+		return op.fail()
 	}
 	return changeView(t, []int{1, t.Numel()}, func(v *core.Tensor) *core.Tensor {
 		form := addForm{productForm{tb: true, alpha: alpha}, beta}
@@ -62,21 +62,21 @@ func AddMVInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 }
 
 // vectorFactors fails unless x is a matrix and y a vector that it can be multiplied with.
-func (a *application) vectorFactors(x, y *core.Tensor) {
-	a.multipliable(x, y)
+func (op *opContext) vectorFactors(x, y *core.Tensor) {
+	op.multipliable(x, y)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x.Dim() != 2 || y.Dim() != 1:
-		a.failf(core.ShapeError, "want a matrix and a vector, got %s", shapes(x, y))
+		op.failf(core.ShapeError, "want a matrix and a vector, got %s", shapes(x, y))
 	case x.Size(1) != y.Size(0):
-		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
 	}
 }
 
 // expandable fails unless input broadcasts to a vector with the size of dimension dim of x.
-func (a *application) expandable(input, x *core.Tensor, dim int) {
-	if a.err == nil && (input.Dim() > 1 || input.Numel() != 1 && input.Numel() != x.Size(dim)) {
-		a.failf(core.ShapeError, "input %v does not broadcast to [%d]", input.Shape(), x.Size(dim))
+func (op *opContext) expandable(input, x *core.Tensor, dim int) {
+	if op.err == nil && (input.Dim() > 1 || input.Numel() != 1 && input.Numel() != x.Size(dim)) {
+		op.failf(core.ShapeError, "input %v does not broadcast to [%d]", input.Shape(), x.Size(dim))
 	}
 }
 
@@ -84,10 +84,10 @@ func (a *application) expandable(input, x *core.Tensor, dim int) {
 // [m, n].
 func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 	defer autocast("addr", &input, &x, &y).end()
-	a := beginGiven("addr", input, x, y)
-	a.twoVectors(x, y)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("addr", input, x, y)
+	op.twoVectors(x, y)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("addr", func() *core.Tensor {
 		form := addForm{productForm{alpha: alpha}, beta}
@@ -97,23 +97,23 @@ func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddRInPlace is [AddR] into t.
 func AddRInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	a := beginGiven("addr_", t, x, y)
-	a.twoVectors(x, y)
-	a.inPlace(t)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("addr_", t, x, y)
+	op.twoVectors(x, y)
+	op.inPlace(t)
+	if op.err != nil {
+		return op.fail()
 	}
 	core.Tidy(func() {
 		form := addForm{productForm{alpha: alpha}, beta}
-		a.check(addProductInPlace("addr_", t, Reshape(x, x.Numel(), 1), Reshape(y, 1, y.Numel()), 2, form).Err())
+		op.check(addProductInPlace("addr_", t, Reshape(x, x.Numel(), 1), Reshape(y, 1, y.Numel()), 2, form).Err())
 	})
-	return a.done(t)
+	return op.done(t)
 }
 
-func (a *application) twoVectors(x, y *core.Tensor) {
-	a.multipliable(x, y)
-	if a.err == nil && (x.Dim() != 1 || y.Dim() != 1) {
-		a.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
+func (op *opContext) twoVectors(x, y *core.Tensor) {
+	op.multipliable(x, y)
+	if op.err == nil && (x.Dim() != 1 || y.Dim() != 1) {
+		op.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
 	}
 }
 
@@ -121,10 +121,10 @@ func (a *application) twoVectors(x, y *core.Tensor) {
 // for an input that broadcasts to [m, n].
 func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 	defer autocast("addbmm", &input, &x, &y).end()
-	a := beginGiven("addbmm", input, x, y)
-	a.stacks(x, y)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("addbmm", input, x, y)
+	op.stacks(x, y)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("addbmm", func() *core.Tensor {
 		row, column := joinStacks(x, y)
@@ -134,29 +134,29 @@ func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddBMMInPlace is [AddBMM] into t.
 func AddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	a := beginGiven("addbmm_", t, x, y)
-	a.stacks(x, y)
-	a.inPlace(t)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("addbmm_", t, x, y)
+	op.stacks(x, y)
+	op.inPlace(t)
+	if op.err != nil {
+		return op.fail()
 	}
 	core.Tidy(func() {
 		row, column := joinStacks(x, y)
-		a.check(addProductInPlace("addbmm_", t, row, column, 2, addForm{productForm{alpha: alpha}, beta}).Err())
+		op.check(addProductInPlace("addbmm_", t, row, column, 2, addForm{productForm{alpha: alpha}, beta}).Err())
 	})
-	return a.done(t)
+	return op.done(t)
 }
 
-func (a *application) stacks(x, y *core.Tensor) {
-	a.multipliable(x, y)
+func (op *opContext) stacks(x, y *core.Tensor) {
+	op.multipliable(x, y)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x.Dim() != 3 || y.Dim() != 3:
-		a.failf(core.ShapeError, "want two stacks of matrices, got %s", shapes(x, y))
+		op.failf(core.ShapeError, "want two stacks of matrices, got %s", shapes(x, y))
 	case x.Size(0) != y.Size(0):
-		a.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
+		op.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
 	case x.Size(2) != y.Size(1):
-		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
 	}
 }
 
@@ -174,90 +174,90 @@ type addForm struct {
 }
 
 // checkSum fails unless the operands are ones of a sum of input and a product of tensors of rank dimensions.
-func (a *application) checkSum(input, x, y *core.Tensor, rank int, f addForm) []int {
-	a.multipliable(x, y, input)
-	if a.err == nil && (x.Dim() != rank || y.Dim() != rank) {
-		a.failf(core.ShapeError, "want two tensors of %d dimensions, got %s", rank, shapes(x, y))
+func (op *opContext) checkSum(input, x, y *core.Tensor, rank int, f addForm) []int {
+	op.multipliable(x, y, input)
+	if op.err == nil && (x.Dim() != rank || y.Dim() != rank) {
+		op.failf(core.ShapeError, "want two tensors of %d dimensions, got %s", rank, shapes(x, y))
 	}
-	if a.err == nil && rank == 3 && x.Size(0) != y.Size(0) {
-		a.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
+	if op.err == nil && rank == 3 && x.Size(0) != y.Size(0) {
+		op.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
 	}
-	if a.err == nil && !x.DType().IsFloat() && (f.alpha != math.Trunc(f.alpha) || f.beta != math.Trunc(f.beta)) {
-		a.failf(core.DTypeError, "beta and alpha must be whole numbers for %v, got %v and %v", x.DType(), f.beta, f.alpha)
+	if op.err == nil && !x.DType().IsFloat() && (f.alpha != math.Trunc(f.alpha) || f.beta != math.Trunc(f.beta)) {
+		op.failf(core.DTypeError, "beta and alpha must be whole numbers for %v, got %v and %v", x.DType(), f.beta, f.alpha)
 	}
-	return a.productShape(x, y, f.productForm)
+	return op.productShape(x, y, f.productForm)
 }
 
 func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
 	defer autocast(name, &input, &x, &y).end()
-	a := beginGiven(name, input, x, y)
-	shape := a.checkSum(input, x, y, rank, f)
-	if a.err == nil && !broadcastsTo(input.Shape(), shape) {
-		a.failf(core.ShapeError, "input %v does not broadcast to %v", input.Shape(), shape)
+	op := beginGiven(name, input, x, y)
+	shape := op.checkSum(input, x, y, rank, f)
+	if op.err == nil && !broadcastsTo(input.Shape(), shape) {
+		op.failf(core.ShapeError, "input %v does not broadcast to %v", input.Shape(), shape)
 	}
-	out := a.out2(x, shape)
-	if a.err != nil {
-		return a.fail()
+	out := op.out2(x, shape)
+	if op.err != nil {
+		return op.fail()
 	}
 	switch n := shape[rank-1]; {
 	case f.beta == 0:
-		a.multiply(out, x, y, nil, f.productForm, 0, false)
+		op.multiply(out, x, y, nil, f.productForm, 0, false)
 	case f.beta == 1 && input.Numel() == n && input.Dim() > 0 && input.Size(-1) == n:
-		bias := core.WrapTensor(a.mode, input.Storage(), input.DType(), []int{n}, input.Strides()[input.Dim()-1:], input.Offset())
-		a.multiply(out, x, y, bias, f.productForm, 0, false)
+		bias := core.WrapTensor(op.mode, input.Storage(), input.DType(), []int{n}, input.Strides()[input.Dim()-1:], input.Offset())
+		op.multiply(out, x, y, bias, f.productForm, 0, false)
 		bias.Release()
 	default:
 		strides := core.ExpandStrides(input.Shape(), input.Strides(), shape)
-		wide := core.WrapTensor(a.mode, input.Storage(), input.DType(), shape, strides, input.Offset())
-		a.launch(a.call(copyKernel).Out(out).In(wide))
+		wide := core.WrapTensor(op.mode, input.Storage(), input.DType(), shape, strides, input.Offset())
+		op.launch(op.call(copyKernel).Out(out).In(wide))
 		wide.Release()
-		a.multiply(out, x, y, nil, f.productForm, f.beta, true)
+		op.multiply(out, x, y, nil, f.productForm, f.beta, true)
 	}
-	if a.grad {
-		n := a.node(addProductDeriv, input, x, y)
+	if op.grad {
+		n := op.node(addProductDeriv, input, x, y)
 		n.Any = f
 		saveFactors(n, x, y)
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 func addProductInPlace(name string, t, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
-	a := beginGiven(name, t, x, y)
-	shape := a.checkSum(t, x, y, rank, f)
-	if a.err == nil && !slices.Equal(t.Shape(), shape) {
-		a.failf(core.ShapeError, "got %v to change, want %v", t.Shape(), shape)
+	op := beginGiven(name, t, x, y)
+	shape := op.checkSum(t, x, y, rank, f)
+	if op.err == nil && !slices.Equal(t.Shape(), shape) {
+		op.failf(core.ShapeError, "got %v to change, want %v", t.Shape(), shape)
 	}
-	a.inPlace(t)
-	if a.err != nil {
-		return a.fail()
+	op.inPlace(t)
+	if op.err != nil {
+		return op.fail()
 	}
 	// A factor that shares t's memory must be read before t changes.
-	xs, ys := a.apart(t, x), a.apart(t, y)
-	if a.err != nil {
-		return a.fail()
+	xs, ys := op.apart(t, x), op.apart(t, y)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.multiply(t, xs, ys, nil, f.productForm, f.beta, true)
-	a.changed(t)
-	if a.grad {
-		n := a.node(addProductDeriv, t, x, y)
+	op.multiply(t, xs, ys, nil, f.productForm, f.beta, true)
+	op.changed(t)
+	if op.grad {
+		n := op.node(addProductDeriv, t, x, y)
 		n.Any = f
 		saveFactors(n, xs, ys)
-		a.rebase(n, t)
+		op.rebase(n, t)
 	}
-	return a.done(t)
+	return op.done(t)
 }
 
-func addProductDeriv(d *core.Derivation) {
-	f := d.Node.Any.(addForm)
-	g := d.Grad()
-	setFactorGrads(d, 1, g, f.productForm)
-	if d.Needs(0) {
-		s := sumTo(g, d.InputShape(0))
+func addProductDeriv(ctx *core.BackwardContext) {
+	f := ctx.Node.Any.(addForm)
+	g := ctx.Grad()
+	setFactorGrads(ctx, 1, g, f.productForm)
+	if ctx.Needs(0) {
+		s := sumTo(g, ctx.InputShape(0))
 		if f.beta != 1 {
 			s = Mul(s, core.Num(f.beta))
 		}
-		d.Set(0, s)
+		ctx.Set(0, s)
 	}
 }
 

@@ -5,17 +5,17 @@ import "github.com/plait-ml/plait/core"
 // MatrixPower returns x @ x @ ... with n factors, for a stack of square matrices [*, m, m] and n >= 0.
 func MatrixPower(x *core.Tensor, n int) *core.Tensor {
 	defer autocast("matrix_power", &x).end()
-	a := beginGiven("matrix_power", x)
-	a.multipliable(x)
+	op := beginGiven("matrix_power", x)
+	op.multipliable(x)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x.Dim() < 2 || x.Size(-1) != x.Size(-2):
-		a.failf(core.ShapeError, "want square matrices, got %v", x.Shape())
+		op.failf(core.ShapeError, "want square matrices, got %v", x.Shape())
 	case n < 0:
-		a.failf(core.ValueError, "got power %d, want at least 0", n)
+		op.failf(core.ValueError, "got power %d, want at least 0", n)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("matrix_power", func() *core.Tensor {
 		if n == 0 {
@@ -47,13 +47,13 @@ func MatrixPower(x *core.Tensor, n int) *core.Tensor {
 // dimensions.
 func MultiDot(tensors []*core.Tensor) *core.Tensor {
 	defer autocastAll("multi_dot", &tensors).end()
-	a := beginAll("multi_dot", tensors)
-	if a.err == nil && len(tensors) < 2 {
-		a.failf(core.ValueError, "got %d matrices, want at least 2", len(tensors))
+	op := beginAll("multi_dot", tensors)
+	if op.err == nil && len(tensors) < 2 {
+		op.failf(core.ValueError, "got %d matrices, want at least 2", len(tensors))
 	}
-	a.multipliable(tensors...)
-	if a.err != nil {
-		return a.fail()
+	op.multipliable(tensors...)
+	if op.err != nil {
+		return op.fail()
 	}
 	first, last := tensors[0], tensors[len(tensors)-1]
 	sizes := make([]int, 0, len(tensors)+1)
@@ -66,12 +66,12 @@ func MultiDot(tensors []*core.Tensor) *core.Tensor {
 		case t.Dim() == 1 && i == len(tensors)-1:
 			cols = 1
 		default:
-			a.failf(core.ShapeError, "tensor %d has shape %v, want a matrix", i, t.Shape())
-			return a.fail()
+			op.failf(core.ShapeError, "tensor %d has shape %v, want a matrix", i, t.Shape())
+			return op.fail()
 		}
 		if i > 0 && sizes[i] != rows {
-			a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(tensors...))
-			return a.fail()
+			op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(tensors...))
+			return op.fail()
 		}
 		if i == 0 {
 			sizes = append(sizes, rows)

@@ -19,41 +19,41 @@ func Einsum(equation string, operands ...*core.Tensor) *core.Tensor {
 	if len(operands) > 1 { // one alone is not multiplied
 		defer autocastAll("einsum", &operands).end()
 	}
-	a := beginAll("einsum", operands)
+	op := beginAll("einsum", operands)
 	if len(operands) > 1 {
-		a.multipliable(operands...)
+		op.multipliable(operands...)
 	}
 	left, right, explicit := strings.Cut(strings.ReplaceAll(equation, " ", ""), "->")
-	terms := a.einsumOperands(equation, strings.Split(left, ","), operands)
-	result := a.einsumResult(equation, right, explicit, terms)
-	if a.err != nil {
-		return a.fail()
+	terms := op.einsumOperands(equation, strings.Split(left, ","), operands)
+	result := op.einsumResult(equation, right, explicit, terms)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("einsum", func() *core.Tensor { return sumProducts(terms, result) })
 }
 
 // einsumOperands gives the operands their labels.
-func (a *application) einsumOperands(equation string, subscripts []string, operands []*core.Tensor) []labelled {
-	if a.err == nil && (len(operands) == 0 || len(subscripts) != len(operands)) {
-		a.failf(core.ValueError, "%q has %d operands, got %d", equation, len(subscripts), len(operands))
+func (op *opContext) einsumOperands(equation string, subscripts []string, operands []*core.Tensor) []labelled {
+	if op.err == nil && (len(operands) == 0 || len(subscripts) != len(operands)) {
+		op.failf(core.ValueError, "%q has %d operands, got %d", equation, len(subscripts), len(operands))
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return nil
 	}
 	terms := make([]labelled, len(operands))
 	sizes := map[int]int{}
 	for i, t := range operands {
-		terms[i] = labelled{t, a.subscripts(equation, subscripts[i], t.Dim())}
-		if a.err == nil && len(terms[i].labels) != t.Dim() {
-			a.failf(core.ShapeError, "%q has %d dimensions for operand %d, got %v", equation, len(terms[i].labels), i, t.Shape())
+		terms[i] = labelled{t, op.subscripts(equation, subscripts[i], t.Dim())}
+		if op.err == nil && len(terms[i].labels) != t.Dim() {
+			op.failf(core.ShapeError, "%q has %d dimensions for operand %d, got %v", equation, len(terms[i].labels), i, t.Shape())
 		}
-		if a.err != nil {
+		if op.err != nil {
 			return nil
 		}
 		for d, l := range terms[i].labels {
 			n := t.Size(d)
 			if known, ok := sizes[l]; ok && known != n && known != 1 && n != 1 {
-				a.failf(core.ShapeError, "sizes of %s differ in %q, got %d and %d", labelName(l), equation, known, n)
+				op.failf(core.ShapeError, "sizes of %s differ in %q, got %d and %d", labelName(l), equation, known, n)
 				return nil
 			}
 			if sizes[l] = max(sizes[l], n); n == 0 {
@@ -73,7 +73,7 @@ func labelName(l int) string {
 
 // subscripts returns the labels that text gives to a tensor of ndim dimensions. An ellipsis takes those without a letter;
 // its labels are such that the last dimensions of all of them agree.
-func (a *application) subscripts(equation, text string, ndim int) []int {
+func (op *opContext) subscripts(equation, text string, ndim int) []int {
 	var labels []int
 	ellipsis := false
 	letters := len(text)
@@ -93,7 +93,7 @@ func (a *application) subscripts(equation, text string, ndim int) []int {
 			}
 			text = text[3:]
 		default:
-			a.failf(core.ValueError, "unexpected %q in %q, want letters and at most one ellipsis for each operand", text, equation)
+			op.failf(core.ValueError, "unexpected %q in %q, want letters and at most one ellipsis for each operand", text, equation)
 			return nil
 		}
 	}
@@ -101,8 +101,8 @@ func (a *application) subscripts(equation, text string, ndim int) []int {
 }
 
 // einsumResult returns the labels of the result.
-func (a *application) einsumResult(equation, text string, explicit bool, terms []labelled) []int {
-	if a.err != nil {
+func (op *opContext) einsumResult(equation, text string, explicit bool, terms []labelled) []int {
+	if op.err != nil {
 		return nil
 	}
 	count, rank := map[int]int{}, 0
@@ -125,14 +125,14 @@ func (a *application) einsumResult(equation, text string, explicit bool, terms [
 		return result
 	}
 	letters := len(strings.ReplaceAll(text, "...", ""))
-	result := a.subscripts(equation, text, letters+rank)
+	result := op.subscripts(equation, text, letters+rank)
 	for i, l := range result {
 		switch {
-		case a.err != nil:
+		case op.err != nil:
 		case slices.Contains(result[:i], l):
-			a.failf(core.ValueError, "%s appears twice in the result of %q", labelName(l), equation)
+			op.failf(core.ValueError, "%s appears twice in the result of %q", labelName(l), equation)
 		case count[l] == 0:
-			a.failf(core.ValueError, "%s in the result of %q is in no operand", labelName(l), equation)
+			op.failf(core.ValueError, "%s in the result of %q is in no operand", labelName(l), equation)
 		}
 	}
 	return result

@@ -32,24 +32,24 @@ func (f productForm) shared() *productForm {
 }
 
 // matrices fails unless the tensors are operands of a product of at least two dimensions each, and of one dtype.
-func (a *application) matrices(x, y *core.Tensor) {
-	a.multipliable(x, y)
-	if a.err == nil && (x.Dim() < 2 || y.Dim() < 2) {
-		a.failf(core.ShapeError, "want matrices, got %s", shapes(x, y))
+func (op *opContext) matrices(x, y *core.Tensor) {
+	op.multipliable(x, y)
+	if op.err == nil && (x.Dim() < 2 || y.Dim() < 2) {
+		op.failf(core.ShapeError, "want matrices, got %s", shapes(x, y))
 	}
 }
 
 // multipliable fails unless matrix products are defined for the tensors' dtypes.
-func (a *application) multipliable(tensors ...*core.Tensor) {
+func (op *opContext) multipliable(tensors ...*core.Tensor) {
 	for _, t := range tensors {
 		switch {
-		case a.err != nil || t == nil:
+		case op.err != nil || t == nil:
 		case t.IsNumber():
-			a.failf(core.TypeError, "got a number, want a tensor")
+			op.failf(core.TypeError, "got a number, want a tensor")
 		case t.DType() == core.Bool:
-			a.failf(core.DTypeError, "not defined for %v", core.Bool)
+			op.failf(core.DTypeError, "not defined for %v", core.Bool)
 		case t.DType() != tensors[0].DType():
-			a.failf(core.DTypeError, "dtypes differ, got %v and %v", tensors[0].DType(), t.DType())
+			op.failf(core.DTypeError, "dtypes differ, got %v and %v", tensors[0].DType(), t.DType())
 		}
 	}
 }
@@ -68,21 +68,21 @@ func (f productForm) size(x, y *core.Tensor) (m, n, kx, ky int) {
 }
 
 // productShape returns the shape of the product of two stacks of matrices, whose leading dimensions broadcast.
-func (a *application) productShape(x, y *core.Tensor, f productForm) []int {
-	if a.err != nil {
+func (op *opContext) productShape(x, y *core.Tensor, f productForm) []int {
+	if op.err != nil {
 		return nil
 	}
 	m, n, kx, ky := f.size(x, y)
 	if kx != ky {
-		a.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
+		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
 		return nil
 	}
 	xs, ys := x.Shape()[:x.Dim()-2], y.Shape()[:y.Dim()-2]
 	batch := xs
 	if !slices.Equal(xs, ys) {
 		var err error
-		if batch, err = core.Broadcast(a.name, xs, ys); err != nil {
-			a.failf(core.ShapeError, "leading dimensions do not broadcast, got %s", shapes(x, y))
+		if batch, err = core.Broadcast(op.name, xs, ys); err != nil {
+			op.failf(core.ShapeError, "leading dimensions do not broadcast, got %s", shapes(x, y))
 			return nil
 		}
 	}
@@ -93,42 +93,42 @@ func (a *application) productShape(x, y *core.Tensor, f productForm) []int {
 }
 
 // multiply launches the kernel: out = alpha * x @ y + beta * out + bias. With change, out holds a value.
-func (a *application) multiply(out, x, y, bias *core.Tensor, f productForm, beta float64, change bool) {
+func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta float64, change bool) {
 	_, _, k, _ := f.size(x, y)
-	c := a.call(matmulKernel).Out(out).In(x).In(y)
+	c := op.call(matmulKernel).Out(out).In(x).In(y)
 	if bias != nil {
 		c.In(bias)
 	}
 	c.Int(flagOf(f.ta), flagOf(f.tb), 0).Float(f.alpha, beta)
 	c.Work = max(c.Work, out.Numel()*k/4)
 	c.InPlace = change
-	a.launch(c)
+	op.launch(c)
 }
 
 // product returns the product of two stacks of matrices.
 func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
-	a := begin(name, x, y)
-	a.matrices(x, y)
-	out := a.out2(x, a.productShape(x, y, f))
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x, y)
+	op.matrices(x, y)
+	out := op.out2(x, op.productShape(x, y, f))
+	if op.err != nil {
+		return op.fail()
 	}
-	a.multiply(out, x, y, nil, f, 0, false)
-	if a.grad {
-		n := a.node(productDeriv, x, y)
+	op.multiply(out, x, y, nil, f, 0, false)
+	if op.grad {
+		n := op.node(productDeriv, x, y)
 		n.Any = f.shared()
 		saveFactors(n, x, y)
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // out2 allocates a result of the dtype of t, which is only looked at if nothing has failed.
-func (a *application) out2(t *core.Tensor, shape []int) *core.Tensor {
-	if a.err != nil {
+func (op *opContext) out2(t *core.Tensor, shape []int) *core.Tensor {
+	if op.err != nil {
 		return nil
 	}
-	return a.out(t.DType(), shape)
+	return op.out(t.DType(), shape)
 }
 
 // saveFactors saves for each of two factors the other one, if it needs a gradient.
@@ -143,19 +143,19 @@ func saveFactors(n *core.Node, x, y *core.Tensor) {
 	n.Save(saveX, saveY)
 }
 
-func productDeriv(d *core.Derivation) {
-	f := d.Node.Any.(*productForm)
-	setFactorGrads(d, 0, d.Grad(), *f)
+func productDeriv(ctx *core.BackwardContext) {
+	f := ctx.Node.Any.(*productForm)
+	setFactorGrads(ctx, 0, ctx.Grad(), *f)
 }
 
 // setFactorGrads sets the gradients of inputs first and first+1 of a node, the factors of a product that it saved with
 // saveFactors, from that of the product.
-func setFactorGrads(d *core.Derivation, first int, g *core.Tensor, f productForm) {
-	if d.Needs(first) {
-		setProduct(d, first, leftGrad(g, d.Saved(1), f))
+func setFactorGrads(ctx *core.BackwardContext, first int, g *core.Tensor, f productForm) {
+	if ctx.Needs(first) {
+		setProduct(ctx, first, leftGrad(g, ctx.Saved(1), f))
 	}
-	if d.Needs(first + 1) {
-		setProduct(d, first+1, rightGrad(g, d.Saved(0), f, d.InputShape(first+1)))
+	if ctx.Needs(first + 1) {
+		setProduct(ctx, first+1, rightGrad(g, ctx.Saved(0), f, ctx.InputShape(first+1)))
 	}
 }
 
@@ -188,24 +188,24 @@ func rightGrad(g, x *core.Tensor, f productForm, shape []int) factors {
 // setProduct makes a product, summed over the dimensions along which its shape is larger, the gradient of input i. A gradient that has
 // arrived takes the product up, where it may be overwritten; the bits are then not always those of an addition, since the depth of
 // a product is summed in parts.
-func setProduct(d *core.Derivation, i int, p factors) {
-	if old, alone := d.Arrived(i); alone {
-		a := begin("matmul", p.x, p.y, old)
-		a.matrices(p.x, p.y)
-		if shape := a.productShape(p.x, p.y, p.form); a.err == nil && slices.Equal(shape, old.Shape()) {
-			a.multiply(old, p.x, p.y, nil, p.form, 1, true)
-			a.changed(old)
-			d.SetSum(i, a.done(old))
+func setProduct(ctx *core.BackwardContext, i int, p factors) {
+	if old, alone := ctx.Arrived(i); alone {
+		op := begin("matmul", p.x, p.y, old)
+		op.matrices(p.x, p.y)
+		if shape := op.productShape(p.x, p.y, p.form); op.err == nil && slices.Equal(shape, old.Shape()) {
+			op.multiply(old, p.x, p.y, nil, p.form, 1, true)
+			op.changed(old)
+			ctx.SetSum(i, op.done(old))
 			return
 		}
 	}
-	d.Set(i, sumTo(product("matmul", p.x, p.y, p.form), d.InputShape(i)))
+	ctx.Set(i, sumTo(product("matmul", p.x, p.y, p.form), ctx.InputShape(i)))
 }
 
 // feedsProduct reports whether the gradient of input i goes, by way of reshapes, into the derivative of a product, and nobody sees it
 // before: its rows may then lie apart.
-func feedsProduct(d *core.Derivation, i int) bool {
-	for n := d.Node; d.Hidden(n, i); i = 0 {
+func feedsProduct(ctx *core.BackwardContext, i int) bool {
+	for n := ctx.Node; ctx.Hidden(n, i); i = 0 {
 		n = n.Edges()[i].Node
 		switch n.Any.(type) {
 		case *productForm:

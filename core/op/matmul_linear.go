@@ -10,44 +10,44 @@ import (
 // shape [in] gives a result without the last dimension.
 func Linear(x, weight, bias *core.Tensor) *core.Tensor {
 	defer autocast("linear", &x, &weight, &bias).end()
-	a := begin("linear", x, weight, bias)
-	a.given(x, weight)
-	a.multipliable(x, weight, bias)
-	a.linearShapes(x, weight, bias)
-	if a.err != nil {
-		return a.fail()
+	op := begin("linear", x, weight, bias)
+	op.given(x, weight)
+	op.multipliable(x, weight, bias)
+	op.linearShapes(x, weight, bias)
+	if op.err != nil {
+		return op.fail()
 	}
 	if x.Dim() == 1 || weight.Dim() == 1 {
 		return compose("linear", func() *core.Tensor { return vectorLinear(x, weight, bias) })
 	}
 	shape := append([]int(nil), x.Shape()...)
 	shape[len(shape)-1] = weight.Size(0)
-	out := a.out(x.DType(), shape)
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), shape)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.multiply(out, x, weight, bias, plainForms[2], 0, false)
-	if a.grad {
-		n := a.node(linearDeriv, x, weight, bias)
+	op.multiply(out, x, weight, bias, plainForms[2], 0, false)
+	if op.grad {
+		n := op.node(linearDeriv, x, weight, bias)
 		n.Any = plainForms[2].shared()
 		saveFactors(n, x, weight)
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func (a *application) linearShapes(x, weight, bias *core.Tensor) {
+func (op *opContext) linearShapes(x, weight, bias *core.Tensor) {
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x.Dim() == 0 || weight.Dim() == 0 || weight.Dim() > 2:
-		a.failf(core.ShapeError, "want an input [*, in] and a weight [out, in], got %s", shapes(x, weight))
+		op.failf(core.ShapeError, "want an input [*, in] and a weight [out, in], got %s", shapes(x, weight))
 	case x.Size(-1) != weight.Size(-1):
-		a.failf(core.ShapeError, "inner dimensions differ, got input %v and weight %v", x.Shape(), weight.Shape())
+		op.failf(core.ShapeError, "inner dimensions differ, got input %v and weight %v", x.Shape(), weight.Shape())
 	case bias == nil:
 	case weight.Dim() == 1 && bias.Dim() != 0:
-		a.failf(core.ShapeError, "got bias %v, want [] for weight %v", bias.Shape(), weight.Shape())
+		op.failf(core.ShapeError, "got bias %v, want [] for weight %v", bias.Shape(), weight.Shape())
 	case weight.Dim() == 2 && (bias.Dim() != 1 || bias.Size(0) != weight.Size(0)):
-		a.failf(core.ShapeError, "got bias %v, want [%d] for weight %v", bias.Shape(), weight.Size(0), weight.Shape())
+		op.failf(core.ShapeError, "got bias %v, want [%d] for weight %v", bias.Shape(), weight.Size(0), weight.Shape())
 	}
 }
 
@@ -65,10 +65,10 @@ func vectorLinear(x, weight, bias *core.Tensor) *core.Tensor {
 	return Reshape(Linear(rowsOf(Reshape(x, append([]int{1}, x.Shape()...)...)), weight, bias), shape...)
 }
 
-func linearDeriv(d *core.Derivation) {
-	setFactorGrads(d, 0, d.Grad(), *d.Node.Any.(*productForm))
-	if d.Needs(2) {
-		d.Set(2, sumTo(d.Grad(), d.InputShape(2)))
+func linearDeriv(ctx *core.BackwardContext) {
+	setFactorGrads(ctx, 0, ctx.Grad(), *ctx.Node.Any.(*productForm))
+	if ctx.Needs(2) {
+		ctx.Set(2, sumTo(ctx.Grad(), ctx.InputShape(2)))
 	}
 }
 
@@ -76,22 +76,22 @@ func linearDeriv(d *core.Derivation) {
 // [out], which may be nil; the result is [*, out].
 func Bilinear(x1, x2, weight, bias *core.Tensor) *core.Tensor {
 	defer autocast("bilinear", &x1, &x2, &weight, &bias).end()
-	a := begin("bilinear", x1, x2, weight, bias)
-	a.given(x1, x2, weight)
-	a.multipliable(x1, x2, weight, bias)
+	op := begin("bilinear", x1, x2, weight, bias)
+	op.given(x1, x2, weight)
+	op.multipliable(x1, x2, weight, bias)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case weight.Dim() != 3:
-		a.failf(core.ShapeError, "got weight %v, want [out, in1, in2]", weight.Shape())
+		op.failf(core.ShapeError, "got weight %v, want [out, in1, in2]", weight.Shape())
 	case x1.Dim() == 0 || x2.Dim() == 0 || !slices.Equal(x1.Shape()[:x1.Dim()-1], x2.Shape()[:x2.Dim()-1]):
-		a.failf(core.ShapeError, "want inputs that agree but for the last dimension, got %s", shapes(x1, x2))
+		op.failf(core.ShapeError, "want inputs that agree but for the last dimension, got %s", shapes(x1, x2))
 	case x1.Size(-1) != weight.Size(1) || x2.Size(-1) != weight.Size(2):
-		a.failf(core.ShapeError, "got inputs %s, want [*, %d] x [*, %d] for weight %v", shapes(x1, x2), weight.Size(1), weight.Size(2), weight.Shape())
+		op.failf(core.ShapeError, "got inputs %s, want [*, %d] x [*, %d] for weight %v", shapes(x1, x2), weight.Size(1), weight.Size(2), weight.Shape())
 	case bias != nil && (bias.Dim() != 1 || bias.Size(0) != weight.Size(0)):
-		a.failf(core.ShapeError, "got bias %v, want [%d] for weight %v", bias.Shape(), weight.Size(0), weight.Shape())
+		op.failf(core.ShapeError, "got bias %v, want [%d] for weight %v", bias.Shape(), weight.Size(0), weight.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	lead := x1.Shape()[:x1.Dim()-1]
 	rows, outs, in1, in2 := core.Numel(lead), weight.Size(0), weight.Size(1), weight.Size(2)

@@ -8,12 +8,12 @@ import (
 
 // Outer returns the products of every element of vector x [m] with every one of vector y [n], of shape [m, n].
 func Outer(x, y *core.Tensor) *core.Tensor {
-	a := beginGiven("outer", x, y)
-	if a.err == nil && (x.Dim() != 1 || y.Dim() != 1 || x.IsNumber() || y.IsNumber()) {
-		a.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
+	op := beginGiven("outer", x, y)
+	if op.err == nil && (x.Dim() != 1 || y.Dim() != 1 || x.IsNumber() || y.IsNumber()) {
+		op.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("outer", func() *core.Tensor { return Mul(Reshape(x, x.Numel(), 1), y) })
 }
@@ -22,14 +22,14 @@ func Outer(x, y *core.Tensor) *core.Tensor {
 // result has the other dimensions of x, then those of y. With a 0-d tensor it is the product.
 func Inner(x, y *core.Tensor) *core.Tensor {
 	defer autocast("inner", &x, &y).end()
-	a := beginGiven("inner", x, y)
-	a.multipliable(x, y)
-	if a.err == nil && x.Dim() > 0 && y.Dim() > 0 && x.Size(-1) != y.Size(-1) {
-		a.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
+	op := beginGiven("inner", x, y)
+	op.multipliable(x, y)
+	if op.err == nil && x.Dim() > 0 && y.Dim() > 0 && x.Size(-1) != y.Size(-1) {
+		op.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
 	}
 	switch {
-	case a.err != nil:
-		return a.fail()
+	case op.err != nil:
+		return op.fail()
 	case x.Dim() == 0 || y.Dim() == 0:
 		return Mul(x, y)
 	}
@@ -39,9 +39,9 @@ func Inner(x, y *core.Tensor) *core.Tensor {
 // Kron returns the Kronecker product of x and y: the products of every element of x with all of y, in blocks. The shorter
 // shape gets leading dimensions of size 1.
 func Kron(x, y *core.Tensor) *core.Tensor {
-	a := beginGiven("kron", x, y)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("kron", x, y)
+	if op.err != nil {
+		return op.fail()
 	}
 	rank := max(x.Dim(), y.Dim())
 	pad := func(t *core.Tensor) []int { return append(slices.Repeat([]int{1}, rank-t.Dim()), t.Shape()...) }

@@ -165,13 +165,13 @@ func firstError(tensors ...*core.Tensor) error {
 // of y. The result has the other dimensions of x, then those of y.
 func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
 	defer autocast("tensordot", &x, &y).end()
-	a := beginGiven("tensordot", x, y)
-	a.multipliable(x, y)
-	if a.err == nil && len(dimsX) != len(dimsY) {
-		a.failf(core.ShapeError, "got %d dimensions %v of the first tensor and %d %v of the second", len(dimsX), dimsX, len(dimsY), dimsY)
+	op := beginGiven("tensordot", x, y)
+	op.multipliable(x, y)
+	if op.err == nil && len(dimsX) != len(dimsY) {
+		op.failf(core.ShapeError, "got %d dimensions %v of the first tensor and %d %v of the second", len(dimsX), dimsX, len(dimsY), dimsY)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	xl, yl := labelled{x, make([]int, x.Dim())}, labelled{y, make([]int, y.Dim())}
 	for i := range xl.labels {
@@ -182,23 +182,23 @@ func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
 	}
 	seenX, seenY := map[int]bool{}, map[int]bool{}
 	for i := range dimsX {
-		dx, dy := a.dim(dimsX[i], x), a.dim(dimsY[i], y)
+		dx, dy := op.dim(dimsX[i], x), op.dim(dimsY[i], y)
 		switch {
-		case a.err != nil:
-			return a.fail()
+		case op.err != nil:
+			return op.fail()
 		case x.Dim() == 0 || y.Dim() == 0:
-			a.failf(core.ShapeError, "a tensor without dimensions has none to sum over, got shapes %s", shapes(x, y))
-			return a.fail()
+			op.failf(core.ShapeError, "a tensor without dimensions has none to sum over, got shapes %s", shapes(x, y))
+			return op.fail()
 		case seenX[dx] || seenY[dy]:
-			a.failf(core.ValueError, "a dimension appears twice in %v or %v", dimsX, dimsY)
+			op.failf(core.ValueError, "a dimension appears twice in %v or %v", dimsX, dimsY)
 		case x.Size(dx) != y.Size(dy) && x.Size(dx) != 1 && y.Size(dy) != 1:
-			a.failf(core.ShapeError, "dimension %d of %v does not fit dimension %d of %v", dx, x.Shape(), dy, y.Shape())
+			op.failf(core.ShapeError, "dimension %d of %v does not fit dimension %d of %v", dx, x.Shape(), dy, y.Shape())
 		}
 		seenX[dx], seenY[dy] = true, true
 		yl.labels[dy] = dx
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("tensordot", func() *core.Tensor {
 		return castTo(contract(xl, yl, func(l int) bool { return l >= x.Dim() || !seenX[l] }).Tensor, x.DType())

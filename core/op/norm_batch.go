@@ -19,71 +19,71 @@ func BatchNorm(x, runningMean, runningVar, weight, bias *core.Tensor, training b
 }
 
 func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tensor, training bool, momentum, eps float64) *core.Tensor {
-	a := begin(name, x, runningMean, runningVar, weight, bias)
-	a.floatTensor(x)
-	a.normParams(x, weight, bias, runningMean, runningVar)
-	batch, channels, inner := a.channels(x)
-	a.normShape("running_mean", runningMean, []int{channels})
-	a.normShape("running_var", runningVar, []int{channels})
-	a.normShape("weight", weight, []int{channels})
-	a.normShape("bias", bias, []int{channels})
+	op := begin(name, x, runningMean, runningVar, weight, bias)
+	op.floatTensor(x)
+	op.normParams(x, weight, bias, runningMean, runningVar)
+	batch, channels, inner := op.channels(x)
+	op.normShape("running_mean", runningMean, []int{channels})
+	op.normShape("running_var", runningVar, []int{channels})
+	op.normShape("weight", weight, []int{channels})
+	op.normShape("bias", bias, []int{channels})
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case (runningMean == nil) != (runningVar == nil):
-		a.failf(core.TypeError, "got one running statistic, want both or none")
+		op.failf(core.TypeError, "got one running statistic, want both or none")
 	case !training && runningMean == nil:
-		a.failf(core.TypeError, "evaluation needs running statistics, got none")
+		op.failf(core.TypeError, "evaluation needs running statistics, got none")
 	case training && batch*inner == 1:
-		a.failf(core.ShapeError, "training needs more than one value per channel, got an input of shape %v", x.Shape())
+		op.failf(core.ShapeError, "training needs more than one value per channel, got an input of shape %v", x.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	record := a.mode.GradEnabled() && (x.RequiresGrad() || weight != nil && weight.RequiresGrad() || bias != nil && bias.RequiresGrad())
-	in, w, b, rm, rv := a.dense(x), a.dense(weight), a.dense(bias), runningMean, runningVar
+	record := op.mode.GradEnabled() && (x.RequiresGrad() || weight != nil && weight.RequiresGrad() || bias != nil && bias.RequiresGrad())
+	in, w, b, rm, rv := op.dense(x), op.dense(weight), op.dense(bias), runningMean, runningVar
 	if !training {
-		rm, rv = a.dense(runningMean), a.dense(runningVar)
+		rm, rv = op.dense(runningMean), op.dense(runningVar)
 	}
-	y := a.outLike(x)
-	stats := a.temp(statType(x.DType()), 3, channels) // mean, 1/sqrt(variance + eps), variance
-	if a.err != nil {
-		return a.fail()
+	y := op.outLike(x)
+	stats := op.temp(statType(x.DType()), 3, channels) // mean, 1/sqrt(variance + eps), variance
+	if op.err != nil {
+		return op.fail()
 	}
 	info := batchNormInfo{batch, channels, inner, training, eps}
-	c := info.ints(a.call(batchNormKernel).Out(y).Out(stats).In(in).In(w).In(b))
+	c := info.ints(op.call(batchNormKernel).Out(y).Out(stats).In(in).In(w).In(b))
 	if training {
 		c.In(nil).In(nil)
 	} else {
 		c.In(rm).In(rv)
 	}
-	a.launch(c.Float(eps))
+	op.launch(c.Float(eps))
 	if training && rm != nil && batch*inner > 0 {
-		a.moveRunning(runningMean, runningVar, stats, momentum, batch*inner)
+		op.moveRunning(runningMean, runningVar, stats, momentum, batch*inner)
 	}
 	if record {
-		n := a.node(batchNormDeriv, x, weight, bias).Save(x, weight, stats)
+		n := op.node(batchNormDeriv, x, weight, bias).Save(x, weight, stats)
 		n.Any = info
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
 // moveRunning moves the running statistics towards those of `count` values.
-func (a *application) moveRunning(mean, variance, stats *core.Tensor, momentum float64, count int) {
-	m, v := a.dense(mean), a.dense(variance)
-	if a.err != nil {
+func (op *opContext) moveRunning(mean, variance, stats *core.Tensor, momentum float64, count int) {
+	m, v := op.dense(mean), op.dense(variance)
+	if op.err != nil {
 		return
 	}
-	c := a.call(batchNormRunningKernel).Out(m).Out(v).In(stats).Float(momentum, float64(count))
+	c := op.call(batchNormRunningKernel).Out(m).Out(v).In(stats).Float(momentum, float64(count))
 	c.InPlace = true
-	a.launch(c)
+	op.launch(c)
 	for _, p := range [][2]*core.Tensor{{m, mean}, {v, variance}} {
 		if p[0] != p[1] { // it was a copy: what it became goes back
-			back := a.call(copyKernel).Out(p[1]).In(p[0])
+			back := op.call(copyKernel).Out(p[1]).In(p[0])
 			back.InPlace = true
-			a.launch(back)
+			op.launch(back)
 		}
-		a.changed(p[1])
+		op.changed(p[1])
 	}
 }
 
@@ -97,27 +97,27 @@ func (i batchNormInfo) ints(c *core.Call) *core.Call {
 	return c.Int(int64(i.batch), int64(i.channels), int64(i.inner)).Bool(i.training)
 }
 
-func batchNormDeriv(d *core.Derivation) {
-	info := d.Node.Any.(batchNormInfo)
-	x, w, stats := d.Saved(0), d.Saved(1), d.Saved(2)
-	if d.CreateGraph() {
+func batchNormDeriv(ctx *core.BackwardContext) {
+	info := ctx.Node.Any.(batchNormInfo)
+	x, w, stats := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2)
+	if ctx.CreateGraph() {
 		v := normView{shape: []int{info.batch, info.channels, info.inner}, params: []int{info.channels, 1}, dims: []int{0, 2}, eps: info.eps}
 		if !info.training {
 			v.mean = Reshape(Narrow(stats, 0, 0, 1), info.channels, 1)
 			v.rstd = Reshape(Narrow(stats, 0, 1, 1), info.channels, 1)
 		}
-		v.derive(d, x, w)
+		v.derive(ctx, x, w)
 		return
 	}
-	a := begin(d.Node.Name+"_backward", x, d.Grad(), w, stats)
-	in, g, wd := a.dense(x), a.dense(d.Grad()), a.dense(w)
-	dx, dw, db := a.normGrads(d)
-	if a.err != nil {
-		d.Fail(a.err)
+	op := begin(ctx.Node.Name+"_backward", x, ctx.Grad(), w, stats)
+	in, g, wd := op.dense(x), op.dense(ctx.Grad()), op.dense(w)
+	dx, dw, db := op.normGrads(ctx)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	a.launch(info.ints(a.call(batchNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
-	setGrads(d, dx, dw, db)
+	op.launch(info.ints(op.call(batchNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
+	setGrads(ctx, dx, dw, db)
 }
 
 func init() {

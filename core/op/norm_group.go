@@ -71,34 +71,34 @@ func moveInstanceStats(x, runningMean, runningVar *core.Tensor, momentum float64
 
 func groupNorm(name string, x *core.Tensor, groups int, weight, bias *core.Tensor, eps float64) *core.Tensor {
 	defer autocast(name, &x, &weight, &bias).end()
-	a := begin(name, x, weight, bias)
-	a.floatTensor(x)
-	a.normParams(x, weight, bias)
-	batch, channels, inner := a.channels(x)
-	if a.err == nil && (groups < 1 || channels%groups != 0) {
-		a.failf(core.ShapeError, "%d channels do not divide into %d groups", channels, groups)
+	op := begin(name, x, weight, bias)
+	op.floatTensor(x)
+	op.normParams(x, weight, bias)
+	batch, channels, inner := op.channels(x)
+	if op.err == nil && (groups < 1 || channels%groups != 0) {
+		op.failf(core.ShapeError, "%d channels do not divide into %d groups", channels, groups)
 	}
-	a.normShape("weight", weight, []int{channels})
-	a.normShape("bias", bias, []int{channels})
-	in, w, b := a.dense(x), a.dense(weight), a.dense(bias)
-	y := a.outLike(x)
-	if a.err != nil {
-		return a.fail()
+	op.normShape("weight", weight, []int{channels})
+	op.normShape("bias", bias, []int{channels})
+	in, w, b := op.dense(x), op.dense(weight), op.dense(bias)
+	y := op.outLike(x)
+	if op.err != nil {
+		return op.fail()
 	}
 	var stats *core.Tensor
-	if a.grad {
-		if stats = a.temp(statType(x.DType()), 2, batch*groups); a.err != nil {
-			return a.fail()
+	if op.grad {
+		if stats = op.temp(statType(x.DType()), 2, batch*groups); op.err != nil {
+			return op.fail()
 		}
 	}
 	info := groupNormInfo{batch, channels, inner, groups, eps}
-	a.launch(info.ints(a.call(groupNormKernel).Out(y).Out(stats).In(in).In(w).In(b)).Float(eps))
-	if a.grad {
-		n := a.node(groupNormDeriv, x, weight, bias).Save(x, weight, stats)
+	op.launch(info.ints(op.call(groupNormKernel).Out(y).Out(stats).In(in).In(w).In(b)).Float(eps))
+	if op.grad {
+		n := op.node(groupNormDeriv, x, weight, bias).Save(x, weight, stats)
 		n.Any = info
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
 type groupNormInfo struct {
@@ -110,33 +110,33 @@ func (i groupNormInfo) ints(c *core.Call) *core.Call {
 	return c.Int(int64(i.batch), int64(i.channels), int64(i.inner), int64(i.groups))
 }
 
-func groupNormDeriv(d *core.Derivation) {
-	info := d.Node.Any.(groupNormInfo)
-	x, w, stats := d.Saved(0), d.Saved(1), d.Saved(2)
-	if d.CreateGraph() {
+func groupNormDeriv(ctx *core.BackwardContext) {
+	info := ctx.Node.Any.(groupNormInfo)
+	x, w, stats := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2)
+	if ctx.CreateGraph() {
 		per := info.channels / info.groups
 		v := normView{shape: []int{info.batch, info.groups, per, info.inner}, params: []int{info.groups, per, 1}, dims: []int{2, 3}, eps: info.eps}
-		v.derive(d, x, w)
+		v.derive(ctx, x, w)
 		return
 	}
-	a := begin(d.Node.Name+"_backward", x, d.Grad(), w, stats)
-	in, g, wd := a.dense(x), a.dense(d.Grad()), a.dense(w)
-	dx, dw, db := a.normGrads(d)
-	if a.err != nil {
-		d.Fail(a.err)
+	op := begin(ctx.Node.Name+"_backward", x, ctx.Grad(), w, stats)
+	in, g, wd := op.dense(x), op.dense(ctx.Grad()), op.dense(w)
+	dx, dw, db := op.normGrads(ctx)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	a.launch(info.ints(a.call(groupNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
-	setGrads(d, dx, dw, db)
+	op.launch(info.ints(op.call(groupNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
+	setGrads(ctx, dx, dw, db)
 }
 
 // channels returns the sizes of x as [batch, channels, inner]; it fails unless x has at least two dimensions.
-func (a *application) channels(x *core.Tensor) (batch, channels, inner int) {
-	if a.err != nil {
+func (op *opContext) channels(x *core.Tensor) (batch, channels, inner int) {
+	if op.err != nil {
 		return 0, 0, 0
 	}
 	if x.IsNumber() || x.Dim() < 2 {
-		a.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
+		op.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
 		return 0, 0, 0
 	}
 	s := x.Shape()

@@ -48,20 +48,20 @@ func machineEpsilon(d core.DType) float64 {
 
 func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float64, rms bool) *core.Tensor {
 	defer autocast(name, &x, &weight, &bias).end()
-	a := begin(name, x, weight, bias)
-	a.floatTensor(x)
-	a.normParams(x, weight, bias)
-	if a.err == nil {
+	op := begin(name, x, weight, bias)
+	op.floatTensor(x)
+	op.normParams(x, weight, bias)
+	if op.err == nil {
 		if s := x.Shape(); len(shape) == 0 || len(shape) > len(s) || !slices.Equal(shape, s[len(s)-len(shape):]) {
-			a.failf(core.ShapeError, "the normalised dimensions must be the input's last ones, got %v for an input of shape %v", shape, s)
+			op.failf(core.ShapeError, "the normalised dimensions must be the input's last ones, got %v for an input of shape %v", shape, s)
 		}
-		a.normShape("weight", weight, shape)
-		a.normShape("bias", bias, shape)
+		op.normShape("weight", weight, shape)
+		op.normShape("bias", bias, shape)
 	}
-	in, w, b := a.dense(x), a.dense(weight), a.dense(bias)
-	y := a.outLike(x)
-	if a.err != nil {
-		return a.fail()
+	in, w, b := op.dense(x), op.dense(weight), op.dense(bias)
+	y := op.outLike(x)
+	if op.err != nil {
+		return op.fail()
 	}
 	n := core.Numel(shape)
 	rows := 0
@@ -69,18 +69,18 @@ func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor
 		rows = x.Numel() / n
 	}
 	var stats *core.Tensor
-	if a.grad {
-		if stats = a.temp(statType(x.DType()), 2, rows); a.err != nil {
-			return a.fail()
+	if op.grad {
+		if stats = op.temp(statType(x.DType()), 2, rows); op.err != nil {
+			return op.fail()
 		}
 	}
-	a.launch(a.call(layerNormKernel).Out(y).Out(stats).In(in).In(w).In(b).Int(int64(rows), int64(n)).Bool(rms).Float(eps))
-	if a.grad {
-		node := a.node(rowNormDeriv, x, weight, bias).Save(x, weight, stats)
+	op.launch(op.call(layerNormKernel).Out(y).Out(stats).In(in).In(w).In(b).Int(int64(rows), int64(n)).Bool(rms).Float(eps))
+	if op.grad {
+		node := op.node(rowNormDeriv, x, weight, bias).Save(x, weight, stats)
 		node.Any = rowNormInfo{rows: rows, n: n, rms: rms, eps: eps}
-		a.attach(node, y)
+		op.attach(node, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
 type rowNormInfo struct {
@@ -89,28 +89,28 @@ type rowNormInfo struct {
 	eps     float64
 }
 
-func rowNormDeriv(d *core.Derivation) {
-	info := d.Node.Any.(rowNormInfo)
-	x, w, stats := d.Saved(0), d.Saved(1), d.Saved(2)
-	if d.CreateGraph() {
+func rowNormDeriv(ctx *core.BackwardContext) {
+	info := ctx.Node.Any.(rowNormInfo)
+	x, w, stats := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2)
+	if ctx.CreateGraph() {
 		v := normView{dims: []int{1}, eps: info.eps, rms: info.rms, shape: []int{info.rows, info.n}, params: []int{info.n}}
-		v.derive(d, x, w)
+		v.derive(ctx, x, w)
 		return
 	}
-	arrived, _ := d.Arrived(0) // such as the gradient of a residual connection
-	a := begin(d.Node.Name+"_backward", x, d.Grad(), w, stats, arrived)
-	in, g, wd := a.dense(x), a.dense(d.Grad()), a.dense(w)
-	dx, dw, db := a.normGrads(d)
-	if a.err != nil {
-		d.Fail(a.err)
+	arrived, _ := ctx.Arrived(0) // such as the gradient of a residual connection
+	op := begin(ctx.Node.Name+"_backward", x, ctx.Grad(), w, stats, arrived)
+	in, g, wd := op.dense(x), op.dense(ctx.Grad()), op.dense(w)
+	dx, dw, db := op.normGrads(ctx)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	a.launch(a.call(layerNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats).In(arrived).
+	op.launch(op.call(layerNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats).In(arrived).
 		Int(int64(info.rows), int64(info.n)).Bool(info.rms))
 	if dx != nil {
-		d.SetSum(0, dx)
+		ctx.SetSum(0, dx)
 	}
-	setGrads(d, nil, dw, db)
+	setGrads(ctx, nil, dw, db)
 }
 
 // statType is the dtype in which data of dtype d is summed.
@@ -123,8 +123,8 @@ func statType(d core.DType) core.DType {
 
 // normParams fails unless the parameters that are given share a floating dtype that goes with x's: the same, or float32
 // for half precision.
-func (a *application) normParams(x *core.Tensor, params ...*core.Tensor) {
-	if a.err != nil {
+func (op *opContext) normParams(x *core.Tensor, params ...*core.Tensor) {
+	if op.err != nil {
 		return
 	}
 	var first *core.Tensor
@@ -132,39 +132,39 @@ func (a *application) normParams(x *core.Tensor, params ...*core.Tensor) {
 		switch {
 		case p == nil:
 		case p.IsNumber():
-			a.failf(core.TypeError, "got a number for a parameter, want a tensor")
+			op.failf(core.TypeError, "got a number for a parameter, want a tensor")
 		case p.DType() != x.DType() && (p.DType() != core.Float32 || x.DType() == core.Float64 || !x.DType().IsFloat()):
-			a.failf(core.DTypeError, "parameters of %v for an input of %v", p.DType(), x.DType())
+			op.failf(core.DTypeError, "parameters of %v for an input of %v", p.DType(), x.DType())
 		case first == nil:
 			first = p
 		case p.DType() != first.DType():
-			a.failf(core.DTypeError, "parameters of different dtypes, got %v and %v", first.DType(), p.DType())
+			op.failf(core.DTypeError, "parameters of different dtypes, got %v and %v", first.DType(), p.DType())
 		}
 	}
 }
 
-func (a *application) normShape(what string, t *core.Tensor, want []int) {
-	if a.err == nil && t != nil && !slices.Equal(t.Shape(), want) {
-		a.failf(core.ShapeError, "%s of shape %v, want %v", what, t.Shape(), want)
+func (op *opContext) normShape(what string, t *core.Tensor, want []int) {
+	if op.err == nil && t != nil && !slices.Equal(t.Shape(), want) {
+		op.failf(core.ShapeError, "%s of shape %v, want %v", what, t.Shape(), want)
 	}
 }
 
 // normGrads allocates the gradients of input, weight and bias that are wanted.
-func (a *application) normGrads(d *core.Derivation) (dx, dw, db *core.Tensor) {
+func (op *opContext) normGrads(ctx *core.BackwardContext) (dx, dw, db *core.Tensor) {
 	var out [3]*core.Tensor
 	for i := range out {
-		if d.Needs(i) {
-			out[i] = a.out(d.InputDType(i), d.InputShape(i))
+		if ctx.Needs(i) {
+			out[i] = op.out(ctx.InputDType(i), ctx.InputShape(i))
 		}
 	}
 	return out[0], out[1], out[2]
 }
 
 // setGrads sets the gradients that are not nil.
-func setGrads(d *core.Derivation, grads ...*core.Tensor) {
+func setGrads(ctx *core.BackwardContext, grads ...*core.Tensor) {
 	for i, g := range grads {
 		if g != nil {
-			d.Set(i, g)
+			ctx.Set(i, g)
 		}
 	}
 }
@@ -181,10 +181,10 @@ type normView struct {
 
 // derive sets the gradients of input, weight and bias by operations that can be differentiated again:
 // with g = dy*w and h = (x - mean)*rstd, dx = rstd*(g - mean(g) - h*mean(g*h)).
-func (v *normView) derive(d *core.Derivation, x, w *core.Tensor) {
+func (v *normView) derive(ctx *core.BackwardContext, x, w *core.Tensor) {
 	dtype := statType(x.DType())
 	xv := Reshape(castTo(x, dtype), v.shape...)
-	dy := Reshape(castTo(d.Grad(), dtype), v.shape...)
+	dy := Reshape(castTo(ctx.Grad(), dtype), v.shape...)
 	g := dy
 	if w != nil {
 		g = Mul(dy, Reshape(castTo(w, dtype), v.params...))
@@ -200,7 +200,7 @@ func (v *normView) derive(d *core.Derivation, x, w *core.Tensor) {
 		centred = Sub(xv, mean)
 	}
 	h := Mul(centred, rstd)
-	if d.Needs(0) {
+	if ctx.Needs(0) {
 		dx := g
 		if v.rstd == nil {
 			dx = Sub(dx, Mul(h, Mean(Mul(g, h), v.dims, true)))
@@ -208,13 +208,13 @@ func (v *normView) derive(d *core.Derivation, x, w *core.Tensor) {
 				dx = Sub(dx, Mean(g, v.dims, true))
 			}
 		}
-		d.Set(0, castTo(Reshape(Mul(dx, rstd), d.InputShape(0)...), d.InputDType(0)))
+		ctx.Set(0, castTo(Reshape(Mul(dx, rstd), ctx.InputShape(0)...), ctx.InputDType(0)))
 	}
-	if d.Needs(1) {
-		d.Set(1, castTo(Reshape(sumTo(Mul(dy, h), v.params), d.InputShape(1)...), d.InputDType(1)))
+	if ctx.Needs(1) {
+		ctx.Set(1, castTo(Reshape(sumTo(Mul(dy, h), v.params), ctx.InputShape(1)...), ctx.InputDType(1)))
 	}
-	if d.Needs(2) {
-		d.Set(2, castTo(Reshape(sumTo(dy, v.params), d.InputShape(2)...), d.InputDType(2)))
+	if ctx.Needs(2) {
+		ctx.Set(2, castTo(Reshape(sumTo(dy, v.params), ctx.InputShape(2)...), ctx.InputDType(2)))
 	}
 }
 

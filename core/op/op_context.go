@@ -7,25 +7,25 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu" // the device that is always there
 )
 
-// An application is one use of an operation, from the check of its arguments to the record of its derivative:
+// An opContext is one use of an operation, from the check of its arguments to the record of its derivative:
 //
-//	a := begin("softmax", x)
-//	dim = a.dim(dim, x)
-//	y := a.out(x.DType(), x.Shape())
-//	if a.err != nil {
-//		return a.fail()
+//	op := begin("softmax", x)
+//	dim = op.dim(dim, x)
+//	y := op.out(x.DType(), x.Shape())
+//	if op.err != nil {
+//		return op.fail()
 //	}
-//	a.launch(a.call(softmaxKernel).Out(y).In(x).Int(int64(dim)))
-//	if a.grad {
-//		a.attach(a.node(softmaxDeriv, x).SaveOutput(y, 0), y)
+//	op.launch(op.call(softmaxKernel).Out(y).In(x).Int(int64(dim)))
+//	if op.grad {
+//		op.attach(op.node(softmaxDeriv, x).SaveOutput(y, 0), y)
 //	}
-//	return a.done(y)
+//	return op.done(y)
 //
 // Its methods do nothing once it has failed, so that checks can follow one another.
 //
 // It owns what it allocates. Temporaries, which are those of temp, dense, apart and own, are released when it ends, by done or
 // fail; fail releases the results as well. Where neither is called, as in derivatives, the scope they run in does so.
-type application struct {
+type opContext struct {
 	name     string
 	mode     core.Mode
 	stream   core.Stream
@@ -36,32 +36,32 @@ type application struct {
 	division *core.Division // of an input that is a rank's part of a larger tensor
 }
 
-// begin starts an application. The inputs, of which optional ones may be nil, must be usable and on one device; its
+// begin starts an op. The inputs, of which optional ones may be nil, must be usable and on one device; its
 // current stream is where the kernels will run.
-func begin(name string, inputs ...*core.Tensor) application {
-	a := start(name, true, inputs)
-	a.wholes()
-	return a
+func begin(name string, inputs ...*core.Tensor) opContext {
+	op := start(name, true, inputs)
+	op.wholes()
+	return op
 }
 
 // beginGiven is begin for inputs none of which is optional.
-func beginGiven(name string, inputs ...*core.Tensor) application {
-	a := start(name, false, inputs)
-	a.wholes()
-	return a
+func beginGiven(name string, inputs ...*core.Tensor) opContext {
+	op := start(name, false, inputs)
+	op.wholes()
+	return op
 }
 
-func start(name string, optional bool, inputs []*core.Tensor) application {
-	a := application{name: name, mode: core.CurrentMode()}
-	record := a.mode.GradEnabled()
+func start(name string, optional bool, inputs []*core.Tensor) opContext {
+	op := opContext{name: name, mode: core.CurrentMode()}
+	record := op.mode.GradEnabled()
 	var dev core.Device
 	for _, t := range inputs {
 		if t == nil && optional {
 			continue
 		}
 		if err := t.Usable(name); err != nil {
-			a.err = err
-			return a
+			op.err = err
+			return op
 		}
 		if t.IsNumber() {
 			continue
@@ -71,94 +71,94 @@ func start(name string, optional bool, inputs []*core.Tensor) application {
 			dev = d
 		case d:
 		default:
-			a.err = core.Errorf(core.DeviceError, name, "tensors on different devices, got %v and %v", dev, d)
-			return a
+			op.err = core.Errorf(core.DeviceError, name, "tensors on different devices, got %v and %v", dev, d)
+			return op
 		}
-		if h := t.History(); h != nil {
-			if d := h.Division(); d != nil {
-				a.division = d
+		if meta := t.AutogradMeta(); meta != nil {
+			if d := meta.Division(); d != nil {
+				op.division = d
 			}
 			if record {
-				if err := h.Refused(); err != nil {
-					a.err = err
-					return a
+				if err := meta.Refused(); err != nil {
+					op.err = err
+					return op
 				}
-				a.grad = a.grad || h.Wanted()
+				op.grad = op.grad || meta.Wanted()
 			}
 		}
 	}
-	a.on(dev)
-	return a
+	op.on(dev)
+	return op
 }
 
 // beginAll is begin for a list and further inputs.
-func beginAll(name string, list []*core.Tensor, more ...*core.Tensor) application {
+func beginAll(name string, list []*core.Tensor, more ...*core.Tensor) opContext {
 	for i, t := range list {
 		if t == nil {
-			return application{name: name, err: core.Errorf(core.TypeError, name, "tensor %d of the list is nil", i)}
+			return opContext{name: name, err: core.Errorf(core.TypeError, name, "tensor %d of the list is nil", i)}
 		}
 	}
 	return begin(name, append(append(make([]*core.Tensor, 0, len(list)+len(more)), list...), more...)...)
 }
 
-// on makes the application run on the current stream of dev; nil means the default device.
-func (a *application) on(dev core.Device) {
-	if a.err != nil {
+// on makes the op run on the current stream of dev; nil means the default device.
+func (op *opContext) on(dev core.Device) {
+	if op.err != nil {
 		return
 	}
-	ctx := a.mode.Context()
+	ctx := op.mode.Context()
 	if dev == nil {
 		var err error
 		if dev, err = ctx.DefaultDevice(); err != nil {
-			a.err = err
+			op.err = err
 			return
 		}
 	}
-	a.stream = ctx.Stream(dev)
+	op.stream = ctx.Stream(dev)
 }
 
-// fail ends the application and returns the tensor that carries its error.
-func (a *application) fail() *core.Tensor {
-	a.end()
-	a.result.Release()
-	if a.more != nil {
-		for _, t := range a.more.results {
+// fail ends the op and returns the tensor that carries its error.
+func (op *opContext) fail() *core.Tensor {
+	op.end()
+	op.result.Release()
+	if op.more != nil {
+		for _, t := range op.more.results {
 			t.Release()
 		}
 	}
-	return core.ErrorTensor(a.err)
+	return core.ErrorTensor(op.err)
 }
 
 // call starts a launch.
-func (a *application) call(k core.KernelID) *core.Call { return a.stream.Begin(k, a.name) }
+func (op *opContext) call(k core.KernelID) *core.Call { return op.stream.Begin(k, op.name) }
 
 // A refuser is a stream that says before a call is launched that its device cannot run it.
 type refuser interface{ Refuse(c *core.Call) error }
 
 // launch enqueues the call, or fails where an operand failed or the device has no kernel for it. After a failure it does
 // nothing.
-func (a *application) launch(c *core.Call) {
-	a.check(c.Err())
-	if r, ok := a.stream.(refuser); ok && a.err == nil {
-		a.check(r.Refuse(c))
+func (op *opContext) launch(c *core.Call) {
+	op.check(c.Err())
+	if r, ok := op.stream.(refuser); ok && op.err == nil {
+		op.check(r.Refuse(c))
 	}
-	if a.err != nil {
-		c.Fail(a.err)
-		a.stream.Abandon(c)
+	if op.err != nil {
+		c.Fail(op.err)
+		op.stream.Abandon(c)
 		return
 	}
-	a.check(core.Launch(a.stream, c))
+	op.check(core.Launch(op.stream, c))
 }
 
-// node returns the node that records the application on the given inputs, which may be nil, in the order in which its
+// node returns the node that records the op on the given inputs, which may be nil, in the order in which its
 // derivative sets their gradients. Save what the derivative needs, then attach the results.
-func (a *application) node(deriv core.Deriv, inputs ...*core.Tensor) *core.Node {
-	return core.NewNode(a.mode, a.name, deriv, inputs...)
+func (op *opContext) node(deriv core.Deriv, inputs ...*core.Tensor) *core.Node {
+	return core.NewNode(op.mode, op.name, deriv, inputs...)
 }
 
 // attach makes the tensors the node's outputs.
-func (a *application) attach(n *core.Node, outs ...*core.Tensor) {
-	a.check(n.Problem())
+func (op *opContext) attach(n *core.Node, outs ...*core.Tensor) {
+	op.check(n.Problem())
 	last := -1
 	for i, t := range outs {
 		if t.DType().IsFloat() {
@@ -180,17 +180,17 @@ func (a *application) attach(n *core.Node, outs ...*core.Tensor) {
 	}
 }
 
-// done ends the application and returns its only result, or the tensor that was changed in place; or the error.
-func (a *application) done(t *core.Tensor) *core.Tensor {
-	if a.err != nil {
-		return a.fail()
+// done ends the op and returns its only result, or the tensor that was changed in place; or the error.
+func (op *opContext) done(t *core.Tensor) *core.Tensor {
+	if op.err != nil {
+		return op.fail()
 	}
-	a.end()
-	if a.division != nil {
-		t.Divide(a.division)
+	op.end()
+	if op.division != nil {
+		t.Divide(op.division)
 	}
-	if a.mode.Anomaly() {
-		if err := firstNaN(a.name, t); err != nil {
+	if op.mode.Anomaly() {
+		if err := firstNaN(op.name, t); err != nil {
 			return core.ErrorTensor(err)
 		}
 	}
@@ -198,16 +198,16 @@ func (a *application) done(t *core.Tensor) *core.Tensor {
 }
 
 // done2 is done for two results.
-func (a *application) done2(t, u *core.Tensor) (*core.Tensor, *core.Tensor) {
-	if t = a.done(t); t.Err() != nil {
+func (op *opContext) done2(t, u *core.Tensor) (*core.Tensor, *core.Tensor) {
+	if t = op.done(t); t.Err() != nil {
 		return t, t
 	}
 	return t, u
 }
 
 // done3 is done for three results.
-func (a *application) done3(t, u, v *core.Tensor) (*core.Tensor, *core.Tensor, *core.Tensor) {
-	t, u = a.done2(t, u)
+func (op *opContext) done3(t, u, v *core.Tensor) (*core.Tensor, *core.Tensor, *core.Tensor) {
+	t, u = op.done2(t, u)
 	if t.Err() != nil {
 		v = t
 	}
@@ -215,33 +215,33 @@ func (a *application) done3(t, u, v *core.Tensor) (*core.Tensor, *core.Tensor, *
 }
 
 // changedTo is done for t that was changed in place, and is not looked at.
-func (a *application) changedTo(t *core.Tensor) *core.Tensor {
-	if a.err != nil {
-		return a.fail()
+func (op *opContext) changedTo(t *core.Tensor) *core.Tensor {
+	if op.err != nil {
+		return op.fail()
 	}
-	a.end()
-	if a.division != nil {
-		t.Divide(a.division)
+	op.end()
+	if op.division != nil {
+		t.Divide(op.division)
 	}
 	return t
 }
 
 // view returns a tensor on x's storage with another layout, which takes part in operations in place on x and in those on
 // it. deriv, with x as the only input, may be nil if no gradient passes.
-func (a *application) view(x *core.Tensor, shape, strides []int, offset int, deriv core.Deriv, keep func(n *core.Node)) *core.Tensor {
-	if a.err != nil {
-		return a.fail()
+func (op *opContext) view(x *core.Tensor, shape, strides []int, offset int, deriv core.Deriv, keep func(n *core.Node)) *core.Tensor {
+	if op.err != nil {
+		return op.fail()
 	}
-	v := core.WrapTensor(a.mode, x.Storage(), x.DType(), shape, strides, offset)
-	if a.mode.GradEnabled() && x.DType().IsFloat() {
+	v := core.WrapTensor(op.mode, x.Storage(), x.DType(), shape, strides, offset)
+	if op.mode.GradEnabled() && x.DType().IsFloat() {
 		v.MarkView(x)
 	}
-	if a.grad && deriv != nil {
-		n := a.node(deriv, x)
+	if op.grad && deriv != nil {
+		n := op.node(deriv, x)
 		if keep != nil {
 			keep(n)
 		}
-		a.attach(n, v)
+		op.attach(n, v)
 	}
 	return v
 }

@@ -6,61 +6,61 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// failf makes the application fail, unless it has already.
-func (a *application) failf(kind core.Kind, format string, args ...any) {
-	if a.err == nil {
-		a.err = core.Errorf(kind, a.name, format, args...)
+// failf makes the op fail, unless it has already.
+func (op *opContext) failf(kind core.Kind, format string, args ...any) {
+	if op.err == nil {
+		op.err = core.Errorf(kind, op.name, format, args...)
 	}
 }
 
-// check makes the application fail with err, if it is not nil.
-func (a *application) check(err error) {
-	if a.err == nil {
-		a.err = err
+// check makes the op fail with err, if it is not nil.
+func (op *opContext) check(err error) {
+	if op.err == nil {
+		op.err = err
 	}
 }
 
 // dim returns the dimension dim of t counted from the front.
-func (a *application) dim(dim int, t *core.Tensor) int {
-	if a.err != nil {
+func (op *opContext) dim(dim int, t *core.Tensor) int {
+	if op.err != nil {
 		return 0
 	}
-	d, err := core.WrapDim(a.name, dim, t.Dim())
-	a.check(err)
+	d, err := core.WrapDim(op.name, dim, t.Dim())
+	op.check(err)
 	return d
 }
 
 // dims returns dims of t counted from the front and sorted; none means all.
-func (a *application) dims(dims []int, t *core.Tensor) []int {
-	if a.err != nil {
+func (op *opContext) dims(dims []int, t *core.Tensor) []int {
+	if op.err != nil {
 		return nil
 	}
-	d, err := core.WrapDims(a.name, dims, t.Dim())
-	a.check(err)
+	d, err := core.WrapDims(op.name, dims, t.Dim())
+	op.check(err)
 	return d
 }
 
 // floating fails unless t is of a floating-point dtype.
-func (a *application) floating(what string, t *core.Tensor) {
-	if a.err == nil && t != nil && !t.DType().IsFloat() {
-		a.failf(core.DTypeError, "%s must be floating point, got %v", what, t.DType())
+func (op *opContext) floating(what string, t *core.Tensor) {
+	if op.err == nil && t != nil && !t.DType().IsFloat() {
+		op.failf(core.DTypeError, "%s must be floating point, got %v", what, t.DType())
 	}
 }
 
 // floatTensor fails unless x is a tensor, not a number, of a floating-point dtype.
-func (a *application) floatTensor(x *core.Tensor) {
-	if a.err == nil && x == nil {
-		a.failf(core.TypeError, "got no input")
+func (op *opContext) floatTensor(x *core.Tensor) {
+	if op.err == nil && x == nil {
+		op.failf(core.TypeError, "got no input")
 	}
-	if a.err == nil && x.IsNumber() {
-		a.failf(core.TypeError, "got a number, want a tensor")
+	if op.err == nil && x.IsNumber() {
+		op.failf(core.TypeError, "got a number, want a tensor")
 	}
-	a.floating("the input", x)
+	op.floating("the input", x)
 }
 
 // broadcast returns the shape to which the tensors broadcast.
-func (a *application) broadcast(tensors ...*core.Tensor) []int {
-	if a.err != nil {
+func (op *opContext) broadcast(tensors ...*core.Tensor) []int {
+	if op.err != nil {
 		return nil
 	}
 	shapes := make([][]int, 0, 4)
@@ -69,8 +69,8 @@ func (a *application) broadcast(tensors ...*core.Tensor) []int {
 			shapes = append(shapes, t.Shape())
 		}
 	}
-	s, err := core.Broadcast(a.name, shapes...)
-	a.check(err)
+	s, err := core.Broadcast(op.name, shapes...)
+	op.check(err)
 	return s
 }
 

@@ -33,13 +33,13 @@ func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
 	if o.Mode != "" && o.Mode != "constant" {
 		defer autocast("pad", &x).end()
 	}
-	a := begin("pad", x)
-	p := a.padding(x, pad, o)
-	if a.err == nil {
-		a.check(holds("pad", x.DType(), core.Num(o.Value)))
+	op := begin("pad", x)
+	p := op.padding(x, pad, o)
+	if op.err == nil {
+		op.check(holds("pad", x.DType(), core.Num(o.Value)))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if o.Mode == "circular" && slices.ContainsFunc(pad, func(n int) bool { return n < 0 }) {
 		return compose("pad", func() *core.Tensor { return p.cropThenPad(x, pad, o) })
@@ -59,20 +59,20 @@ func (p *padding) cropThenPad(x *core.Tensor, pad []int, o PadOptions) *core.Ten
 	return Pad(x, rest, o)
 }
 
-func (a *application) padding(x *core.Tensor, pad []int, o PadOptions) *padding {
-	if a.err == nil && (x == nil || x.IsNumber()) {
-		a.failf(core.TypeError, "want a tensor as the input")
+func (op *opContext) padding(x *core.Tensor, pad []int, o PadOptions) *padding {
+	if op.err == nil && (x == nil || x.IsNumber()) {
+		op.failf(core.TypeError, "want a tensor as the input")
 	}
 	mode, known := padModes[o.Mode]
 	if !known {
-		a.failf(core.ValueError, "unknown mode %q, want constant, reflect, replicate or circular", o.Mode)
+		op.failf(core.ValueError, "unknown mode %q, want constant, reflect, replicate or circular", o.Mode)
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return nil
 	}
 	nd := len(pad) / 2
 	if len(pad)%2 != 0 || nd > x.Dim() {
-		a.failf(core.ValueError, "pad is %v, want two numbers for each of at most %d dimensions", pad, x.Dim())
+		op.failf(core.ValueError, "pad is %v, want two numbers for each of at most %d dimensions", pad, x.Dim())
 		return nil
 	}
 	p := &padding{in: slices.Clone(x.Shape()[x.Dim()-nd:]), out: make([]int, nd), left: make([]int, nd), mode: mode}
@@ -81,46 +81,46 @@ func (a *application) padding(x *core.Tensor, pad []int, o PadOptions) *padding 
 		p.left[i], p.out[i] = left, n+left+right
 		switch {
 		case p.out[i] < 0 || left < -n || right < -n:
-			a.failf(core.ShapeError, "pad %v cuts more off than dimension %d of shape %v has", pad, i-nd, x.Shape())
+			op.failf(core.ShapeError, "pad %v cuts more off than dimension %d of shape %v has", pad, i-nd, x.Shape())
 		case mode == 1 && max(left, right) >= max(n, 1),
 			mode == 2 && n == 0 && max(left, right) > 0,
 			mode == 3 && max(left, right) > n:
-			a.failf(core.ShapeError, "%s padding of %d and %d is too large for dimension %d of shape %v", o.Mode, left, right, i-nd, x.Shape())
+			op.failf(core.ShapeError, "%s padding of %d and %d is too large for dimension %d of shape %v", o.Mode, left, right, i-nd, x.Shape())
 		}
 	}
 	return p
 }
 
 func (p *padding) apply(name string, k core.KernelID, x *core.Tensor, sizes []int, value float64) *core.Tensor {
-	a := begin(name, x)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x)
+	if op.err != nil {
+		return op.fail()
 	}
 	if len(sizes) == 0 {
 		return Clone(x)
 	}
-	y := a.out(x.DType(), resize(x, sizes))
-	in := a.dense(x)
-	if a.err != nil {
-		return a.fail()
+	y := op.out(x.DType(), resize(x, sizes))
+	in := op.dense(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(k).Out(y).In(in).In(core.Num(value)).Int(int64(len(sizes)), int64(p.mode)).Dims(p.left))
-	if a.grad {
+	op.launch(op.call(k).Out(y).In(in).In(core.Num(value)).Int(int64(len(sizes)), int64(p.mode)).Dims(p.left))
+	if op.grad {
 		deriv := padDeriv
 		if k == padGradKernel {
 			deriv = padGradDeriv
 		}
-		n := a.node(deriv, x)
+		n := op.node(deriv, x)
 		n.Any = p
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
-func padDeriv(d *core.Derivation) {
-	p := d.Node.Any.(*padding)
+func padDeriv(ctx *core.BackwardContext) {
+	p := ctx.Node.Any.(*padding)
 	if p.mode != 0 {
-		d.Set(0, p.apply("pad_grad", padGradKernel, d.Grad(), p.in, 0))
+		ctx.Set(0, p.apply("pad_grad", padGradKernel, ctx.Grad(), p.in, 0))
 		return
 	}
 	// The gradient of a constant padding is the opposite padding.
@@ -128,12 +128,12 @@ func padDeriv(d *core.Derivation) {
 	for i, n := range p.left {
 		back.left[i] = -n
 	}
-	d.Set(0, back.apply("pad_grad", padKernel, d.Grad(), back.out, 0))
+	ctx.Set(0, back.apply("pad_grad", padKernel, ctx.Grad(), back.out, 0))
 }
 
-func padGradDeriv(d *core.Derivation) {
-	p := d.Node.Any.(*padding)
-	d.Set(0, p.apply("pad", padKernel, d.Grad(), p.out, 0))
+func padGradDeriv(ctx *core.BackwardContext) {
+	p := ctx.Node.Any.(*padding)
+	ctx.Set(0, p.apply("pad", padKernel, ctx.Grad(), p.out, 0))
 }
 
 func init() {

@@ -37,21 +37,21 @@ func resize(t *core.Tensor, sizes []int) []int {
 }
 
 // windows checks the arguments of a pooling and returns it.
-func (a *application) windows(nd int, x *core.Tensor, kernel, stride, padding, dilation []int, ceil bool) *pooling {
-	a.poolInput(nd, x)
+func (op *opContext) windows(nd int, x *core.Tensor, kernel, stride, padding, dilation []int, ceil bool) *pooling {
+	op.poolInput(nd, x)
 	if len(kernel) == 0 {
-		a.failf(core.ValueError, "kernel_size is missing, want 1 or %d entries", nd)
+		op.failf(core.ValueError, "kernel_size is missing, want 1 or %d entries", nd)
 	}
 	if len(stride) == 0 {
 		stride = kernel
 	}
 	p := &pooling{
-		kernel:   a.spatial("kernel_size", kernel, nd, 1, 1),
-		stride:   a.spatial("stride", stride, nd, 1, 1),
-		padding:  a.spatial("padding", padding, nd, 0, 0),
-		dilation: a.spatial("dilation", dilation, nd, 1, 1),
+		kernel:   op.spatial("kernel_size", kernel, nd, 1, 1),
+		stride:   op.spatial("stride", stride, nd, 1, 1),
+		padding:  op.spatial("padding", padding, nd, 0, 0),
+		dilation: op.spatial("dilation", dilation, nd, 1, 1),
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return p
 	}
 	p.in = x.Shape()[x.Dim()-nd:]
@@ -59,7 +59,7 @@ func (a *application) windows(nd int, x *core.Tensor, kernel, stride, padding, d
 	for i, in := range p.in {
 		reach, pad, step := p.dilation[i]*(p.kernel[i]-1)+1, p.padding[i], p.stride[i]
 		if pad > reach/2 {
-			a.failf(core.ValueError, "padding must be at most half of the kernel, got padding %v, kernel_size %v", p.padding, p.kernel)
+			op.failf(core.ValueError, "padding must be at most half of the kernel, got padding %v, kernel_size %v", p.padding, p.kernel)
 			return p
 		}
 		room := in + 2*pad - reach
@@ -74,30 +74,30 @@ func (a *application) windows(nd int, x *core.Tensor, kernel, stride, padding, d
 			p.out[i]--
 		}
 		if p.out[i] <= 0 {
-			a.failf(core.ShapeError, "windows of %v do not fit the input of shape %v with padding %v", p.kernel, x.Shape(), p.padding)
+			op.failf(core.ShapeError, "windows of %v do not fit the input of shape %v with padding %v", p.kernel, x.Shape(), p.padding)
 			return p
 		}
 	}
 	return p
 }
 
-func (a *application) poolInput(nd int, x *core.Tensor) {
-	if a.err == nil && (x == nil || x.IsNumber()) {
-		a.failf(core.TypeError, "want a tensor as the input")
+func (op *opContext) poolInput(nd int, x *core.Tensor) {
+	if op.err == nil && (x == nil || x.IsNumber()) {
+		op.failf(core.TypeError, "want a tensor as the input")
 	}
-	if a.err == nil && x.Dim() != nd+1 && x.Dim() != nd+2 {
-		a.failf(core.ShapeError, "input has shape %v, want %d dimensions, or %d without a batch", x.Shape(), nd+2, nd+1)
+	if op.err == nil && x.Dim() != nd+1 && x.Dim() != nd+2 {
+		op.failf(core.ShapeError, "input has shape %v, want %d dimensions, or %d without a batch", x.Shape(), nd+2, nd+1)
 	}
 }
 
 // adaptiveWindows is windows for a pooling to the given sizes, of which -1 means the input's.
-func (a *application) adaptiveWindows(nd int, x *core.Tensor, sizes []int) *pooling {
-	a.poolInput(nd, x)
+func (op *opContext) adaptiveWindows(nd int, x *core.Tensor, sizes []int) *pooling {
+	op.poolInput(nd, x)
 	if len(sizes) == 0 {
-		a.failf(core.ValueError, "output_size is missing, want 1 or %d entries", nd)
+		op.failf(core.ValueError, "output_size is missing, want 1 or %d entries", nd)
 	}
-	p := &pooling{adaptive: true, out: a.spatial("output_size", sizes, nd, 1, -1)}
-	if a.err != nil {
+	p := &pooling{adaptive: true, out: op.spatial("output_size", sizes, nd, 1, -1)}
+	if op.err != nil {
 		return p
 	}
 	p.in = x.Shape()[x.Dim()-nd:]
@@ -106,149 +106,149 @@ func (a *application) adaptiveWindows(nd int, x *core.Tensor, sizes []int) *pool
 			p.out[i] = in
 		}
 		if in == 0 {
-			a.failf(core.ShapeError, "input of shape %v has nothing to pool", x.Shape())
+			op.failf(core.ShapeError, "input of shape %v has nothing to pool", x.Shape())
 		}
 	}
 	return p
 }
 
 // maxPool applies p. The positions of the maxima are returned if wanted.
-func (a *application) maxPool(x *core.Tensor, p *pooling, indices bool) (y, index *core.Tensor) {
-	if a.err == nil && x.DType() == core.Bool {
-		a.failf(core.DTypeError, "no maximum of bool")
+func (op *opContext) maxPool(x *core.Tensor, p *pooling, indices bool) (y, index *core.Tensor) {
+	if op.err == nil && x.DType() == core.Bool {
+		op.failf(core.DTypeError, "no maximum of bool")
 	}
-	if a.err != nil {
-		return a.fail(), a.fail()
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
 	shape := resize(x, p.out)
-	y = a.out(x.DType(), shape)
+	y = op.out(x.DType(), shape)
 	if indices {
-		index = a.out(core.Int64, shape)
-	} else if a.grad {
-		index = a.temp(core.Int64, shape...)
+		index = op.out(core.Int64, shape)
+	} else if op.grad {
+		index = op.temp(core.Int64, shape...)
 	}
-	in := a.dense(x)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	in := op.dense(x)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	c := a.call(maxPoolKernel).Out(y).In(in)
+	c := op.call(maxPoolKernel).Out(y).In(in)
 	if index != nil {
 		c.Out(index)
 	}
 	p.attributes(c)
-	a.launch(c)
-	if a.grad {
-		n := a.node(maxPoolDeriv, x).Save(index)
+	op.launch(c)
+	if op.grad {
+		n := op.node(maxPoolDeriv, x).Save(index)
 		n.Any = p
-		a.attach(n, y)
+		op.attach(n, y)
 	}
 	if !indices {
-		return a.done(y), nil
+		return op.done(y), nil
 	}
-	return a.done2(y, index)
+	return op.done2(y, index)
 }
 
-func maxPoolDeriv(d *core.Derivation) {
-	p := d.Node.Any.(*pooling)
-	d.Set(0, planeScatter("max_pool_grad", d.Grad(), d.Saved(0), p.in, true, p))
+func maxPoolDeriv(ctx *core.BackwardContext) {
+	p := ctx.Node.Any.(*pooling)
+	ctx.Set(0, planeScatter("max_pool_grad", ctx.Grad(), ctx.Saved(0), p.in, true, p))
 }
 
 // planeScatter returns zeros with last sizes `sizes` to which the elements of x are added at the positions in index; or
 // in which, if add is false, the last one of a position stays. p is the max pooling that made the index, or nil.
 func planeScatter(name string, x, index *core.Tensor, sizes []int, add bool, p *pooling) *core.Tensor {
-	a := begin(name, x, index)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x, index)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(x.DType(), resize(x, sizes))
-	in, at := a.dense(x), a.dense(index)
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), resize(x, sizes))
+	in, at := op.dense(x), op.dense(index)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(planeScatterKernel).Out(out).In(in).In(at).Int(int64(len(sizes))).Bool(add)
+	c := op.call(planeScatterKernel).Out(out).In(in).In(at).Int(int64(len(sizes))).Bool(add)
 	if p != nil {
 		p.attributes(c)
 	}
-	a.launch(c)
-	if a.grad {
-		n := a.node(planeScatterDeriv, x).Save(index)
+	op.launch(c)
+	if op.grad {
+		n := op.node(planeScatterDeriv, x).Save(index)
 		n.Ints = []int{len(sizes)}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func planeScatterDeriv(d *core.Derivation) {
-	d.Set(0, planeGather(d.Grad(), d.Saved(0), d.Node.Ints[0]))
+func planeScatterDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, planeGather(ctx.Grad(), ctx.Saved(0), ctx.Node.Ints[0]))
 }
 
 // planeGather returns the elements of x at the positions in index, within planes of the last nd dimensions.
 func planeGather(x, index *core.Tensor, nd int) *core.Tensor {
-	a := begin("max_pool_gather", x, index)
-	if a.err != nil {
-		return a.fail()
+	op := begin("max_pool_gather", x, index)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(x.DType(), index.Shape())
-	in, at := a.dense(x), a.dense(index)
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), index.Shape())
+	in, at := op.dense(x), op.dense(index)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(planeGatherKernel).Out(out).In(in).In(at).Int(int64(nd)))
-	if a.grad {
-		n := a.node(planeGatherDeriv, x).Save(index)
+	op.launch(op.call(planeGatherKernel).Out(out).In(in).In(at).Int(int64(nd)))
+	if op.grad {
+		n := op.node(planeGatherDeriv, x).Save(index)
 		n.Ints = slices.Clone(x.Shape()[x.Dim()-nd:])
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func planeGatherDeriv(d *core.Derivation) {
-	d.Set(0, planeScatter("max_pool_grad", d.Grad(), d.Saved(0), d.Node.Ints, true, nil))
+func planeGatherDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, planeScatter("max_pool_grad", ctx.Grad(), ctx.Saved(0), ctx.Node.Ints, true, nil))
 }
 
 // avgPool applies p.
-func (a *application) avgPool(x *core.Tensor, p *pooling) *core.Tensor {
-	if a.err == nil {
-		a.floating("the input", x)
+func (op *opContext) avgPool(x *core.Tensor, p *pooling) *core.Tensor {
+	if op.err == nil {
+		op.floating("the input", x)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	return linearPool(a.name, avgPoolKernel, x, p, p.out)
+	return linearPool(op.name, avgPoolKernel, x, p, p.out)
 }
 
 // linearPool applies the average of p, or its transpose, which are each other's derivatives.
 func linearPool(name string, k core.KernelID, x *core.Tensor, p *pooling, sizes []int) *core.Tensor {
-	a := begin(name, x)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x)
+	if op.err != nil {
+		return op.fail()
 	}
-	y := a.out(x.DType(), resize(x, sizes))
-	in := a.dense(x)
-	if a.err != nil {
-		return a.fail()
+	y := op.out(x.DType(), resize(x, sizes))
+	in := op.dense(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(k).Out(y).In(in)
+	c := op.call(k).Out(y).In(in)
 	p.attributes(c)
-	a.launch(c)
-	if a.grad {
+	op.launch(c)
+	if op.grad {
 		deriv := avgPoolDeriv
 		if k == avgPoolGradKernel {
 			deriv = avgPoolGradDeriv
 		}
-		n := a.node(deriv, x)
+		n := op.node(deriv, x)
 		n.Any = p
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
-func avgPoolDeriv(d *core.Derivation) {
-	p := d.Node.Any.(*pooling)
-	d.Set(0, linearPool("avg_pool_grad", avgPoolGradKernel, d.Grad(), p, p.in))
+func avgPoolDeriv(ctx *core.BackwardContext) {
+	p := ctx.Node.Any.(*pooling)
+	ctx.Set(0, linearPool("avg_pool_grad", avgPoolGradKernel, ctx.Grad(), p, p.in))
 }
 
-func avgPoolGradDeriv(d *core.Derivation) {
-	p := d.Node.Any.(*pooling)
-	d.Set(0, linearPool("avg_pool", avgPoolKernel, d.Grad(), p, p.out))
+func avgPoolGradDeriv(ctx *core.BackwardContext) {
+	p := ctx.Node.Any.(*pooling)
+	ctx.Set(0, linearPool("avg_pool", avgPoolKernel, ctx.Grad(), p, p.out))
 }

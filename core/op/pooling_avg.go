@@ -29,32 +29,32 @@ func AvgPool3d(x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
 
 func avgPool(name string, nd int, x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
 	defer autocast(name, &x).end()
-	a := begin(name, x)
-	p := a.windows(nd, x, kernel, o.Stride, o.Padding, nil, o.CeilMode)
+	op := begin(name, x)
+	p := op.windows(nd, x, kernel, o.Stride, o.Padding, nil, o.CeilMode)
 	p.excludePad, p.divisor = o.ExcludePad, o.DivisorOverride
-	return a.avgPool(x, p)
+	return op.avgPool(x, p)
 }
 
 // AdaptiveAvgPool1d returns the average of each of size windows that cover x, [N, C, L] or [C, L]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool1d(x *core.Tensor, size []int) *core.Tensor {
-	a := begin("adaptive_avg_pool1d", x)
-	return a.avgPool(x, a.adaptiveWindows(1, x, size))
+	op := begin("adaptive_avg_pool1d", x)
+	return op.avgPool(x, op.adaptiveWindows(1, x, size))
 }
 
 // AdaptiveAvgPool2d returns the average of each of size windows that cover x, [N, C, H, W] or [C, H, W]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool2d(x *core.Tensor, size []int) *core.Tensor {
-	a := begin("adaptive_avg_pool2d", x)
-	return a.avgPool(x, a.adaptiveWindows(2, x, size))
+	op := begin("adaptive_avg_pool2d", x)
+	return op.avgPool(x, op.adaptiveWindows(2, x, size))
 }
 
 // AdaptiveAvgPool3d returns the average of each of size windows that cover x, [N, C, D, H, W] or [C, D, H, W]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool3d(x *core.Tensor, size []int) *core.Tensor {
 	defer autocast("adaptive_avg_pool3d", &x).end()
-	a := begin("adaptive_avg_pool3d", x)
-	return a.avgPool(x, a.adaptiveWindows(3, x, size))
+	op := begin("adaptive_avg_pool3d", x)
+	return op.avgPool(x, op.adaptiveWindows(3, x, size))
 }
 
 func init() {

@@ -30,14 +30,14 @@ func LPPool3d(x *core.Tensor, normType float64, kernel []int, o LPPoolOptions) *
 
 func lpPool(name string, nd int, x *core.Tensor, p float64, kernel []int, o LPPoolOptions) *core.Tensor {
 	defer autocast(name, &x).end()
-	a := begin(name, x)
-	a.floatTensor(x)
-	w := a.windows(nd, x, kernel, o.Stride, nil, nil, o.CeilMode)
-	if a.err == nil && p == 0 {
-		a.failf(core.ValueError, "norm_type must not be 0")
+	op := begin(name, x)
+	op.floatTensor(x)
+	w := op.windows(nd, x, kernel, o.Stride, nil, nil, o.CeilMode)
+	if op.err == nil && p == 0 {
+		op.failf(core.ValueError, "norm_type must not be 0")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose(name, func() *core.Tensor {
 		if math.IsInf(p, 0) {

@@ -50,8 +50,8 @@ func MaxPool3dWithIndices(x *core.Tensor, kernel []int, o MaxPoolOptions) (y, in
 
 func maxPool(name string, nd int, x *core.Tensor, kernel []int, o MaxPoolOptions, indices bool) (*core.Tensor, *core.Tensor) {
 	defer autocast(name, &x).end()
-	a := begin(name, x)
-	return a.maxPool(x, a.windows(nd, x, kernel, o.Stride, o.Padding, o.Dilation, o.CeilMode), indices)
+	op := begin(name, x)
+	return op.maxPool(x, op.windows(nd, x, kernel, o.Stride, o.Padding, o.Dilation, o.CeilMode), indices)
 }
 
 // AdaptiveMaxPool1d returns the largest element of each of size windows that cover x, [N, C, L] or [C, L]. A size of -1
@@ -92,8 +92,8 @@ func AdaptiveMaxPool3dWithIndices(x *core.Tensor, size []int) (y, indices *core.
 
 func adaptiveMaxPool(name string, nd int, x *core.Tensor, size []int, indices bool) (*core.Tensor, *core.Tensor) {
 	defer autocast(name, &x).end()
-	a := begin(name, x)
-	return a.maxPool(x, a.adaptiveWindows(nd, x, size), indices)
+	op := begin(name, x)
+	return op.maxPool(x, op.adaptiveWindows(nd, x, size), indices)
 }
 
 // MaxUnpoolOptions are the options of the inverse of a maximum pooling; the lists are those of the pooling.
@@ -123,36 +123,36 @@ func MaxUnpool3d(x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *cor
 
 func maxUnpool(name string, nd int, x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *core.Tensor {
 	defer autocast(name, &x).end()
-	a := begin(name, x, indices)
-	a.floatTensor(x)
-	a.poolInput(nd, x)
-	if a.err == nil && (indices == nil || indices.DType() != core.Int64 || !slices.Equal(indices.Shape(), x.Shape())) {
-		a.failf(core.TypeError, "indices are %v, want int64%v", indices, x.Shape())
+	op := begin(name, x, indices)
+	op.floatTensor(x)
+	op.poolInput(nd, x)
+	if op.err == nil && (indices == nil || indices.DType() != core.Int64 || !slices.Equal(indices.Shape(), x.Shape())) {
+		op.failf(core.TypeError, "indices are %v, want int64%v", indices, x.Shape())
 	}
 	if len(o.Stride) == 0 {
 		o.Stride = kernel
 	}
-	size := a.spatial("kernel_size", kernel, nd, 0, 1)
-	stride, padding := a.spatial("stride", o.Stride, nd, 1, 1), a.spatial("padding", o.Padding, nd, 0, 0)
-	if a.err == nil && len(o.OutputSize) != 0 && len(o.OutputSize) != nd {
-		a.failf(core.ValueError, "output_size is %v, want %d entries", o.OutputSize, nd)
+	size := op.spatial("kernel_size", kernel, nd, 0, 1)
+	stride, padding := op.spatial("stride", o.Stride, nd, 1, 1), op.spatial("padding", o.Padding, nd, 0, 0)
+	if op.err == nil && len(o.OutputSize) != 0 && len(o.OutputSize) != nd {
+		op.failf(core.ValueError, "output_size is %v, want %d entries", o.OutputSize, nd)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	out := make([]int, nd)
 	for i := range out {
 		out[i] = (x.Size(i-nd)-1)*stride[i] - 2*padding[i] + size[i]
 		if len(o.OutputSize) > 0 {
 			if got := o.OutputSize[i]; got <= out[i]-stride[i] || got >= out[i]+stride[i] {
-				a.failf(core.ValueError, "output_size is %v, want sizes within %v of %d in dimension %d", o.OutputSize, stride, out[i], i-nd)
-				return a.fail()
+				op.failf(core.ValueError, "output_size is %v, want sizes within %v of %d in dimension %d", o.OutputSize, stride, out[i], i-nd)
+				return op.fail()
 			}
 			out[i] = o.OutputSize[i]
 		}
 		if out[i] <= 0 {
-			a.failf(core.ShapeError, "result would have size %d in dimension %d", out[i], i-nd)
-			return a.fail()
+			op.failf(core.ShapeError, "result would have size %d in dimension %d", out[i], i-nd)
+			return op.fail()
 		}
 	}
 	return planeScatter(name, x, indices, out, false, nil)

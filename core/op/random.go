@@ -87,22 +87,22 @@ func (o RandomOptions) like(x *core.Tensor) RandomOptions {
 
 // drawNew returns a new tensor of draws from a continuous distribution.
 func drawNew(name string, shape []int, o RandomOptions, distribution int64, parameters ...float64) *core.Tensor {
-	a := begin(name)
-	a.on(o.Device)
-	d := a.mode.Context().DefaultDType()
+	op := begin(name)
+	op.on(o.Device)
+	d := op.mode.Context().DefaultDType()
 	if o.DType != nil {
 		d = *o.DType
 	}
 	if !d.IsFloat() {
-		a.failf(core.DTypeError, "the result must be of a floating-point dtype, got %v", d)
+		op.failf(core.DTypeError, "the result must be of a floating-point dtype, got %v", d)
 	}
-	out := a.out(d, shape)
-	if a.err != nil {
-		return a.fail()
+	out := op.out(d, shape)
+	if op.err != nil {
+		return op.fail()
 	}
-	seed, offset := a.reserve(o.Generator, out, wordsOf(d))
-	a.launchRandom(a.call(randomKernel).Out(out).Int(distribution, seed, offset).Float(parameters...), 4)
-	return a.done(out)
+	seed, offset := op.reserve(o.Generator, out, wordsOf(d))
+	op.launchRandom(op.call(randomKernel).Out(out).Int(distribution, seed, offset).Float(parameters...), 4)
+	return op.done(out)
 }
 
 // wordsOf returns how many 32-bit words an element of a continuous distribution takes.
@@ -114,22 +114,22 @@ func wordsOf(d core.DType) int {
 }
 
 // reserve takes the counters that a draw of t needs from g, or from the rank's generator.
-func (a *application) reserve(g *core.Generator, t *core.Tensor, words int) (seed, offset int64) {
-	return a.reserveWords(g, t.Numel()*words)
+func (op *opContext) reserve(g *core.Generator, t *core.Tensor, words int) (seed, offset int64) {
+	return op.reserveWords(g, t.Numel()*words)
 }
 
-func (a *application) reserveWords(g *core.Generator, words int) (seed, offset int64) {
+func (op *opContext) reserveWords(g *core.Generator, words int) (seed, offset int64) {
 	if g == nil {
-		g = a.mode.Context().Generator(a.stream.Device())
+		g = op.mode.Context().Generator(op.stream.Device())
 	}
 	s, o := g.Next((uint64(words) + 3) / 4)
 	return int64(s), int64(o)
 }
 
 // launchRandom launches a call whose elements each cost as much as `cost` elements moved.
-func (a *application) launchRandom(c *core.Call, cost int) {
+func (op *opContext) launchRandom(c *core.Call, cost int) {
 	c.Work *= cost
-	a.launch(c)
+	op.launch(c)
 }
 
 // Randint returns random integers in [low, high), int64.
@@ -139,20 +139,20 @@ func Randint(low, high int, shape ...int) *core.Tensor {
 
 // RandintWith is [Randint] with options.
 func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
-	a := begin("randint")
-	a.on(o.Device)
+	op := begin("randint")
+	op.on(o.Device)
 	d := core.Int64
 	if o.DType != nil {
 		d = *o.DType
 	}
-	a.integerRange(low, high, d)
-	out := a.out(d, shape)
-	if a.err != nil {
-		return a.fail()
+	op.integerRange(low, high, d)
+	out := op.out(d, shape)
+	if op.err != nil {
+		return op.fail()
 	}
-	seed, offset := a.reserve(o.Generator, out, 2)
-	a.launchRandom(a.call(randomIntegersKernel).Out(out).Int(seed, offset, int64(low), int64(high-low)), 4)
-	return a.done(out)
+	seed, offset := op.reserve(o.Generator, out, 2)
+	op.launchRandom(op.call(randomIntegersKernel).Out(out).Int(seed, offset, int64(low), int64(high-low)), 4)
+	return op.done(out)
 }
 
 // RandintLike returns random integers in [low, high) of the shape, dtype and device of x.
@@ -167,9 +167,9 @@ func RandintLike(x *core.Tensor, low, high int, o RandomOptions) *core.Tensor {
 }
 
 // integerRange fails unless [low, high) has elements and all of them fit the dtype.
-func (a *application) integerRange(low, high int, d core.DType) {
+func (op *opContext) integerRange(low, high int, d core.DType) {
 	if low >= high {
-		a.failf(core.ValueError, "the range must not be empty, got [%d, %d)", low, high)
+		op.failf(core.ValueError, "the range must not be empty, got [%d, %d)", low, high)
 		return
 	}
 	least, most := math.MinInt, math.MaxInt
@@ -190,7 +190,7 @@ func (a *application) integerRange(low, high int, d core.DType) {
 		least, most = -1<<53, 1<<53
 	}
 	if low < least || high-1 > most {
-		a.failf(core.ValueError, "%v holds the integers from %d to %d, got [%d, %d)", d, least, most, low, high)
+		op.failf(core.ValueError, "%v holds the integers from %d to %d, got [%d, %d)", d, least, most, low, high)
 	}
 }
 
@@ -199,42 +199,42 @@ func Randperm(n int) *core.Tensor { return RandpermWith(n, RandomOptions{}) }
 
 // RandpermWith is [Randperm] with options; the dtype must be int64.
 func RandpermWith(n int, o RandomOptions) *core.Tensor {
-	a := begin("randperm")
-	a.on(o.Device)
+	op := begin("randperm")
+	op.on(o.Device)
 	if n < 0 {
-		a.failf(core.ValueError, "the length must not be negative, got %d", n)
+		op.failf(core.ValueError, "the length must not be negative, got %d", n)
 	}
 	if o.DType != nil && *o.DType != core.Int64 {
-		a.failf(core.DTypeError, "a permutation is of dtype int64, got %v", *o.DType)
+		op.failf(core.DTypeError, "a permutation is of dtype int64, got %v", *o.DType)
 	}
-	out := a.out(core.Int64, []int{n})
-	if a.err != nil {
-		return a.fail()
+	out := op.out(core.Int64, []int{n})
+	if op.err != nil {
+		return op.fail()
 	}
-	seed, offset := a.reserve(o.Generator, out, 2)
-	a.launchRandom(a.call(randpermKernel).Out(out).Int(seed, offset), 16)
-	return a.done(out)
+	seed, offset := op.reserve(o.Generator, out, 2)
+	op.launchRandom(op.call(randpermKernel).Out(out).Int(seed, offset), 16)
+	return op.done(out)
 }
 
 // Bernoulli returns 1 with the probability that p, a floating-point tensor, gives for each element, else 0. A
 // probability outside [0, 1] is an error of execution.
 func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
-	a := beginGiven("bernoulli", p)
-	a.floating("the probability", p)
-	if a.err == nil && p.IsNumber() {
-		a.failf(core.TypeError, "a number has no shape to draw; use BernoulliInPlace")
+	op := beginGiven("bernoulli", p)
+	op.floating("the probability", p)
+	if op.err == nil && p.IsNumber() {
+		op.failf(core.TypeError, "a number has no shape to draw; use BernoulliInPlace")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.out(*o.like(p).DType, p.Shape())
-	c := a.dense(p)
-	if a.err != nil {
-		return a.fail()
+	out := op.out(*o.like(p).DType, p.Shape())
+	c := op.dense(p)
+	if op.err != nil {
+		return op.fail()
 	}
-	seed, offset := a.reserve(o.Generator, out, 1)
-	a.launchRandom(a.call(bernoulliKernel).Out(out).In(c).Int(seed, offset), 4)
-	return a.done(out)
+	seed, offset := op.reserve(o.Generator, out, 1)
+	op.launchRandom(op.call(bernoulliKernel).Out(out).In(c).Int(seed, offset), 4)
+	return op.done(out)
 }
 
 // Multinomial draws n positions from each row of weights x, of shape [m] or [rows, m], in proportion to them; the
@@ -244,31 +244,31 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 //
 // Without replacement this is the method of Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
 func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core.Tensor {
-	a := beginGiven("multinomial", x)
-	a.floating("the weights", x)
-	if a.err != nil {
-		return a.fail()
+	op := beginGiven("multinomial", x)
+	op.floating("the weights", x)
+	if op.err != nil {
+		return op.fail()
 	}
 	shape := x.Shape()
 	if len(shape) < 1 || len(shape) > 2 || shape[len(shape)-1] == 0 {
-		a.failf(core.ShapeError, "the weights must be of shape [m] or [rows, m], m > 0, got %v", shape)
-		return a.fail()
+		op.failf(core.ShapeError, "the weights must be of shape [m] or [rows, m], m > 0, got %v", shape)
+		return op.fail()
 	}
 	m := shape[len(shape)-1]
 	if n <= 0 || !replacement && n > m {
-		a.failf(core.ValueError, "cannot draw %d of %d positions", n, m)
+		op.failf(core.ValueError, "cannot draw %d of %d positions", n, m)
 	}
 	outShape := append(append([]int{}, shape[:len(shape)-1]...), n)
-	out := a.out(core.Int64, outShape)
-	c := a.dense(x)
-	if a.err != nil {
-		return a.fail()
+	out := op.out(core.Int64, outShape)
+	c := op.dense(x)
+	if op.err != nil {
+		return op.fail()
 	}
 	numbers := out.Numel()
 	if !replacement {
 		numbers = x.Numel()
 	}
-	seed, offset := a.reserveWords(o.Generator, 2*numbers)
-	a.launchRandom(a.call(multinomialKernel).Out(out).In(c).Int(seed, offset).Bool(replacement), 16)
-	return a.done(out)
+	seed, offset := op.reserveWords(o.Generator, 2*numbers)
+	op.launchRandom(op.call(multinomialKernel).Out(out).In(c).Int(seed, offset).Bool(replacement), 16)
+	return op.done(out)
 }

@@ -10,13 +10,13 @@ var repeatIndexKernel = core.Kernel("repeat_index") // Outs[0] = each i as often
 
 // Flip returns x with the order of the elements reversed along the given dimensions; no dimension means none of them.
 func Flip(x *core.Tensor, dims []int) *core.Tensor {
-	a := beginView("flip", x)
+	op := beginView("flip", x)
 	if len(dims) > 0 {
-		dims = a.dims(dims, x)
+		dims = op.dims(dims, x)
 	}
-	out := a.out(dtypeOf(x), shapeOf(x))
-	if a.err != nil {
-		return a.fail()
+	out := op.out(dtypeOf(x), shapeOf(x))
+	if op.err != nil {
+		return op.fail()
 	}
 	strides, offset := slices.Clone(x.Strides()), x.Offset()
 	for _, d := range dims {
@@ -25,18 +25,18 @@ func Flip(x *core.Tensor, dims []int) *core.Tensor {
 			strides[d] = -strides[d]
 		}
 	}
-	backwards := core.WrapTensor(a.mode, x.Storage(), x.DType(), x.Shape(), strides, offset)
-	a.launch(a.call(copyKernel).Out(out).In(backwards))
+	backwards := core.WrapTensor(op.mode, x.Storage(), x.DType(), x.Shape(), strides, offset)
+	op.launch(op.call(copyKernel).Out(out).In(backwards))
 	backwards.Release()
-	if a.grad {
-		n := a.node(flipDeriv, x)
+	if op.grad {
+		n := op.node(flipDeriv, x)
 		n.Ints = dims
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func flipDeriv(d *core.Derivation) { d.Set(0, Flip(d.Grad(), d.Node.Ints)) }
+func flipDeriv(ctx *core.BackwardContext) { ctx.Set(0, Flip(ctx.Grad(), ctx.Node.Ints)) }
 
 // Fliplr returns x with its columns, dimension 1, in reverse order.
 func Fliplr(x *core.Tensor) *core.Tensor { return Flip(x, []int{1}) }
@@ -46,19 +46,19 @@ func Flipud(x *core.Tensor) *core.Tensor { return Flip(x, []int{0}) }
 
 // Rot90 returns x turned k times by 90 degrees in the plane of two dimensions, from the first towards the second.
 func Rot90(x *core.Tensor, k int, dims []int) *core.Tensor {
-	a := beginView("rot90", x)
-	if a.err == nil && len(dims) != 2 {
-		a.failf(core.ValueError, "got dimensions %v, want two", dims)
+	op := beginView("rot90", x)
+	if op.err == nil && len(dims) != 2 {
+		op.failf(core.ValueError, "got dimensions %v, want two", dims)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	from, to := a.dim(dims[0], x), a.dim(dims[1], x)
-	if a.err == nil && from == to {
-		a.failf(core.ValueError, "got dimension %d twice", from)
+	from, to := op.dim(dims[0], x), op.dim(dims[1], x)
+	if op.err == nil && from == to {
+		op.failf(core.ValueError, "got dimension %d twice", from)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("rot90", func() *core.Tensor {
 		switch (k%4 + 4) % 4 {
@@ -76,52 +76,52 @@ func Rot90(x *core.Tensor, k int, dims []int) *core.Tensor {
 // Roll returns x with the elements moved by shifts along dims; what is moved past the end comes back at the start.
 // Without dimensions x is rolled as if it were flat.
 func Roll(x *core.Tensor, shifts, dims []int) *core.Tensor {
-	a := beginView("roll", x)
-	if a.err == nil && len(dims) == 0 && len(shifts) == 1 {
+	op := beginView("roll", x)
+	if op.err == nil && len(dims) == 0 && len(shifts) == 1 {
 		return compose("roll", func() *core.Tensor { return Reshape(Roll(Ravel(x), shifts, []int{0}), x.Shape()...) })
 	}
-	if a.err == nil && (len(dims) != len(shifts) || len(dims) == 0) {
-		a.failf(core.ValueError, "got %d shifts for %d dimensions", len(shifts), len(dims))
+	if op.err == nil && (len(dims) != len(shifts) || len(dims) == 0) {
+		op.failf(core.ValueError, "got %d shifts for %d dimensions", len(shifts), len(dims))
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	by := make([]int, x.Dim()) // how far each dimension moves, from 0 to its size
 	for i, d := range dims {
-		d = a.dim(d, x)
-		if a.err != nil {
-			return a.fail()
+		d = op.dim(d, x)
+		if op.err != nil {
+			return op.fail()
 		}
 		if x.Dim() > 0 && x.Shape()[d] > 0 {
 			n := x.Shape()[d]
 			by[d] = ((by[d]+shifts[i]%n)%n + n) % n
 		}
 	}
-	out := a.out(x.DType(), x.Shape())
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), x.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
-	a.rollInto(out, x, by, 0, x.Shape(), x.Offset(), 0)
-	if a.grad {
-		n := a.node(rollDeriv, x)
+	op.rollInto(out, x, by, 0, x.Shape(), x.Offset(), 0)
+	if op.grad {
+		n := op.node(rollDeriv, x)
 		n.Ints = by
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // rollInto copies a block of x, of the given shape at an offset, to where it goes in out; from dimension d on it is still
 // to be cut in two.
-func (a *application) rollInto(out, x *core.Tensor, by []int, d int, shape []int, from, to int) {
+func (op *opContext) rollInto(out, x *core.Tensor, by []int, d int, shape []int, from, to int) {
 	for d < len(by) && by[d] == 0 {
 		d++
 	}
 	if d == len(by) {
-		src := core.WrapTensor(a.mode, x.Storage(), x.DType(), shape, x.Strides(), from)
-		dst := core.WrapTensor(a.mode, out.Storage(), out.DType(), shape, out.Strides(), to)
-		c := a.call(copyKernel).Out(dst).In(src)
+		src := core.WrapTensor(op.mode, x.Storage(), x.DType(), shape, x.Strides(), from)
+		dst := core.WrapTensor(op.mode, out.Storage(), out.DType(), shape, out.Strides(), to)
+		c := op.call(copyKernel).Out(dst).In(src)
 		c.InPlace = true
-		a.launch(c)
+		op.launch(c)
 		src.Release()
 		dst.Release()
 		return
@@ -129,34 +129,34 @@ func (a *application) rollInto(out, x *core.Tensor, by []int, d int, shape []int
 	n, k := x.Shape()[d], by[d]
 	head, tail := slices.Clone(shape), slices.Clone(shape)
 	head[d], tail[d] = n-k, k
-	a.rollInto(out, x, by, d+1, head, from, to+k*out.Strides()[d])
-	a.rollInto(out, x, by, d+1, tail, from+(n-k)*x.Strides()[d], to)
+	op.rollInto(out, x, by, d+1, head, from, to+k*out.Strides()[d])
+	op.rollInto(out, x, by, d+1, tail, from+(n-k)*x.Strides()[d], to)
 }
 
-func rollDeriv(d *core.Derivation) {
+func rollDeriv(ctx *core.BackwardContext) {
 	shifts, dims := make([]int, 0, core.MaxDims), make([]int, 0, core.MaxDims)
-	for i, k := range d.Node.Ints {
+	for i, k := range ctx.Node.Ints {
 		shifts, dims = append(shifts, -k), append(dims, i)
 	}
 	if len(dims) == 0 {
-		d.Set(0, d.Grad())
+		ctx.Set(0, ctx.Grad())
 		return
 	}
-	d.Set(0, Roll(d.Grad(), shifts, dims))
+	ctx.Set(0, Roll(ctx.Grad(), shifts, dims))
 }
 
 // Repeat returns x repeated along each dimension as often as repeats says, which may name more dimensions than x has;
 // those are new and in front.
 func Repeat(x *core.Tensor, repeats ...int) *core.Tensor {
-	a := beginView("repeat", x)
-	if a.err == nil && len(repeats) < x.Dim() {
-		a.failf(core.ValueError, "got %d repetitions %v for shape %v, want one for each dimension", len(repeats), repeats, x.Shape())
+	op := beginView("repeat", x)
+	if op.err == nil && len(repeats) < x.Dim() {
+		op.failf(core.ValueError, "got %d repetitions %v for shape %v, want one for each dimension", len(repeats), repeats, x.Shape())
 	}
-	if a.err == nil && slices.ContainsFunc(repeats, func(n int) bool { return n < 0 }) {
-		a.failf(core.ValueError, "repetitions must not be negative, got %v", repeats)
+	if op.err == nil && slices.ContainsFunc(repeats, func(n int) bool { return n < 0 }) {
+		op.failf(core.ValueError, "repetitions must not be negative, got %v", repeats)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	lead := len(repeats) - x.Dim()
 	shape := make([]int, len(repeats))
@@ -166,19 +166,19 @@ func Repeat(x *core.Tensor, repeats ...int) *core.Tensor {
 			shape[i] = saturate(n, x.Shape()[i-lead])
 		}
 	}
-	out := a.out(x.DType(), shape)
-	if a.err != nil {
-		return a.fail()
+	out := op.out(x.DType(), shape)
+	if op.err != nil {
+		return op.fail()
 	}
 	if out.Numel() > 0 {
-		a.repeatInto(out, x, repeats, lead)
+		op.repeatInto(out, x, repeats, lead)
 	}
-	if a.grad {
-		n := a.node(repeatDeriv, x)
+	if op.grad {
+		n := op.node(repeatDeriv, x)
 		n.Ints = repeats
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // saturate returns a*b, or the largest integer if that overflows.
@@ -190,7 +190,7 @@ func saturate(a, b int) int {
 }
 
 // repeatInto copies x to out, seen with each repeated dimension split into the repetitions and the dimension itself.
-func (a *application) repeatInto(out, x *core.Tensor, repeats []int, lead int) {
+func (op *opContext) repeatInto(out, x *core.Tensor, repeats []int, lead int) {
 	var shape, from, to []int
 	for i, n := range repeats {
 		size, stride := 1, 0
@@ -206,14 +206,14 @@ func (a *application) repeatInto(out, x *core.Tensor, repeats []int, lead int) {
 		shape, from, to = dropOnes(shape, from, to)
 	}
 	if len(shape) > core.MaxDims {
-		a.repeatSlices(out, x, repeats, lead)
+		op.repeatSlices(out, x, repeats, lead)
 		return
 	}
-	src := core.WrapTensor(a.mode, x.Storage(), x.DType(), shape, from, x.Offset())
-	dst := core.WrapTensor(a.mode, out.Storage(), out.DType(), shape, to, out.Offset())
-	c := a.call(copyKernel).Out(dst).In(src)
+	src := core.WrapTensor(op.mode, x.Storage(), x.DType(), shape, from, x.Offset())
+	dst := core.WrapTensor(op.mode, out.Storage(), out.DType(), shape, to, out.Offset())
+	c := op.call(copyKernel).Out(dst).In(src)
 	c.InPlace = true
-	a.launch(c)
+	op.launch(c)
 	src.Release()
 	dst.Release()
 }
@@ -228,26 +228,26 @@ func dropOnes(shape, from, to []int) (s, f, t []int) {
 }
 
 // repeatSlices does the repetitions of the first repeated dimension one by one.
-func (a *application) repeatSlices(out, x *core.Tensor, repeats []int, lead int) {
+func (op *opContext) repeatSlices(out, x *core.Tensor, repeats []int, lead int) {
 	d := slices.IndexFunc(repeats, func(n int) bool { return n > 1 })
 	rest := slices.Clone(repeats)
 	rest[d] = 1
 	shape := slices.Clone(out.Shape())
 	shape[d] /= repeats[d]
 	for i := range repeats[d] {
-		part := core.WrapTensor(a.mode, out.Storage(), out.DType(), shape, out.Strides(), out.Offset()+i*shape[d]*out.Strides()[d])
-		a.repeatInto(part, x, rest, lead)
+		part := core.WrapTensor(op.mode, out.Storage(), out.DType(), shape, out.Strides(), out.Offset()+i*shape[d]*out.Strides()[d])
+		op.repeatInto(part, x, rest, lead)
 		part.Release()
 	}
 }
 
 // repeatDeriv sums over the repetitions.
-func repeatDeriv(d *core.Derivation) {
-	repeats, shape := d.Node.Ints, d.InputShape(0)
+func repeatDeriv(ctx *core.BackwardContext) {
+	repeats, shape := ctx.Node.Ints, ctx.InputShape(0)
 	lead := len(repeats) - len(shape)
-	g := d.Grad()
+	g := ctx.Grad()
 	if core.Numel(shape) == 0 || slices.Contains(repeats, 0) {
-		d.Set(0, zerosFor(g, g.DType(), shape))
+		ctx.Set(0, zerosFor(g, g.DType(), shape))
 		return
 	}
 	for i := len(repeats) - 1; i >= 0; i-- { // from the last, so that the dimensions before keep their numbers
@@ -258,7 +258,7 @@ func repeatDeriv(d *core.Derivation) {
 			g = Sum(Unflatten(g, i, repeats[i], shape[i-lead]), []int{i}, false)
 		}
 	}
-	d.Set(0, g)
+	ctx.Set(0, g)
 }
 
 // Tile returns x repeated along its last dimensions as often as repeats says; x gets dimensions of size 1 in front if it
@@ -276,23 +276,23 @@ func Tile(x *core.Tensor, repeats ...int) *core.Tensor {
 // integer tensor with one number for each part or for all, says. Without a dimension (nil) x is taken as flat. It waits
 // for repeats, which decides the shape of the result.
 func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
-	a := beginGiven("repeat_interleave", x, repeats)
-	if a.err == nil && (repeats.DType().IsFloat() || repeats.DType() == core.Bool || repeats.Dim() > 1) {
-		a.failf(core.TypeError, "the repetitions must be an integer or a vector of them, got %v", repeats)
+	op := beginGiven("repeat_interleave", x, repeats)
+	if op.err == nil && (repeats.DType().IsFloat() || repeats.DType() == core.Bool || repeats.Dim() > 1) {
+		op.failf(core.TypeError, "the repetitions must be an integer or a vector of them, got %v", repeats)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	if dim == nil {
 		zero := 0
 		return compose("repeat_interleave", func() *core.Tensor { return RepeatInterleave(Ravel(x), repeats, &zero) })
 	}
-	at := a.dim(*dim, x)
-	if a.err == nil && x.Dim() == 0 {
-		a.failf(core.ShapeError, "cannot repeat along a dimension of a 0-d tensor")
+	at := op.dim(*dim, x)
+	if op.err == nil && x.Dim() == 0 {
+		op.failf(core.ShapeError, "cannot repeat along a dimension of a 0-d tensor")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	counts, err := core.Values[int](repeats)
 	if err != nil {
@@ -300,18 +300,18 @@ func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
 	}
 	n, total := x.Shape()[at], 0
 	if len(counts) != n && len(counts) != 1 {
-		a.failf(core.ShapeError, "got %d repetitions for size %d of dimension %d", len(counts), n, at)
-		return a.fail()
+		op.failf(core.ShapeError, "got %d repetitions for size %d of dimension %d", len(counts), n, at)
+		return op.fail()
 	}
 	for i := range n {
 		k := counts[min(i, len(counts)-1)]
 		if k < 0 {
-			a.failf(core.ValueError, "repetitions must not be negative, got %d", k)
-			return a.fail()
+			op.failf(core.ValueError, "repetitions must not be negative, got %d", k)
+			return op.fail()
 		}
 		if total += k; total < 0 {
-			a.failf(core.MemoryError, "the repetitions %v are larger than the address space", counts)
-			return a.fail()
+			op.failf(core.MemoryError, "the repetitions %v are larger than the address space", counts)
+			return op.fail()
 		}
 	}
 	if len(counts) == 1 { // no indices needed
@@ -327,12 +327,12 @@ func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
 
 // repeatIndex returns each i, from 0 on, as often as repeats says, in all total times.
 func repeatIndex(repeats *core.Tensor, total int) *core.Tensor {
-	a := begin("repeat_interleave", repeats)
-	counts := a.own(To(a.own(Contiguous(repeats)), core.Int64))
-	out := a.out(core.Int64, []int{total})
-	if a.err != nil {
-		return a.fail()
+	op := begin("repeat_interleave", repeats)
+	counts := op.own(To(op.own(Contiguous(repeats)), core.Int64))
+	out := op.out(core.Int64, []int{total})
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(repeatIndexKernel).Out(out).In(counts))
-	return a.done(out)
+	op.launch(op.call(repeatIndexKernel).Out(out).In(counts))
+	return op.done(out)
 }

@@ -30,41 +30,41 @@ func TriuInPlace(x *core.Tensor, diagonal int) *core.Tensor {
 }
 
 // lastTwo fails unless x has the two dimensions of a matrix.
-func (a *application) lastTwo(x *core.Tensor) {
-	if a.err == nil && x.Dim() < 2 {
-		a.failf(core.ShapeError, "got shape %v, want at least 2 dimensions", x.Shape())
+func (op *opContext) lastTwo(x *core.Tensor) {
+	if op.err == nil && x.Dim() < 2 {
+		op.failf(core.ShapeError, "got shape %v, want at least 2 dimensions", x.Shape())
 	}
 }
 
 func triangle(name string, x *core.Tensor, diagonal int, upper bool) *core.Tensor {
-	a := beginView(name, x)
-	a.lastTwo(x)
-	out := a.out(dtypeOf(x), shapeOf(x))
-	if a.err != nil {
-		return a.fail()
+	op := beginView(name, x)
+	op.lastTwo(x)
+	out := op.out(dtypeOf(x), shapeOf(x))
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(triangleKernel).Out(out).In(x).Int(corner(x, diagonal)).Bool(upper))
-	if a.grad {
-		a.attach(a.triangleNode(x, diagonal, upper), out)
+	op.launch(op.call(triangleKernel).Out(out).In(x).Int(corner(x, diagonal)).Bool(upper))
+	if op.grad {
+		op.attach(op.triangleNode(x, diagonal, upper), out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 func triangleInPlace(name string, x *core.Tensor, diagonal int, upper bool) *core.Tensor {
-	a := beginView(name, x)
-	a.lastTwo(x)
-	a.inPlace(x)
-	if a.err != nil {
-		return a.fail()
+	op := beginView(name, x)
+	op.lastTwo(x)
+	op.inPlace(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(triangleKernel).Out(x).In(x).Int(corner(x, diagonal)).Bool(upper)
+	c := op.call(triangleKernel).Out(x).In(x).Int(corner(x, diagonal)).Bool(upper)
 	c.InPlace = true
-	a.launch(c)
-	a.changed(x)
-	if a.grad {
-		a.rebase(a.triangleNode(x, diagonal, upper), x)
+	op.launch(c)
+	op.changed(x)
+	if op.grad {
+		op.rebase(op.triangleNode(x, diagonal, upper), x)
 	}
-	return a.changedTo(x)
+	return op.changedTo(x)
 }
 
 // corner returns the diagonal, or the corner of x's matrices it lies beyond.
@@ -72,8 +72,8 @@ func corner(x *core.Tensor, diagonal int) int64 {
 	return int64(min(max(diagonal, -x.Size(-2)), x.Size(-1)))
 }
 
-func (a *application) triangleNode(x *core.Tensor, diagonal int, upper bool) *core.Node {
-	n := a.node(triangleDeriv, x)
+func (op *opContext) triangleNode(x *core.Tensor, diagonal int, upper bool) *core.Node {
+	n := op.node(triangleDeriv, x)
 	n.Ints = []int{diagonal, 0}
 	if upper {
 		n.Ints[1] = 1
@@ -81,8 +81,8 @@ func (a *application) triangleNode(x *core.Tensor, diagonal int, upper bool) *co
 	return n
 }
 
-func triangleDeriv(d *core.Derivation) {
-	d.Set(0, triangle("triangle_backward", d.Grad(), d.Node.Ints[0], d.Node.Ints[1] != 0))
+func triangleDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, triangle("triangle_backward", ctx.Grad(), ctx.Node.Ints[0], ctx.Node.Ints[1] != 0))
 }
 
 // Diag returns the matrix with the vector x on the given diagonal and zeros elsewhere; or, if x is a matrix, a copy of
@@ -100,29 +100,29 @@ func Diag(x *core.Tensor, diagonal int) *core.Tensor {
 // DiagEmbed returns matrices, in the dimensions dim1 and dim2 of the result, with the last dimension of x on the given
 // diagonal and zeros elsewhere.
 func DiagEmbed(x *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
-	a := beginView("diag_embed", x)
-	if a.err == nil && x.Dim() == 0 {
-		a.failf(core.ShapeError, "cannot embed a 0-d tensor")
+	op := beginView("diag_embed", x)
+	if op.err == nil && x.Dim() == 0 {
+		op.failf(core.ShapeError, "cannot embed a 0-d tensor")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	dims := x.Dim() + 1
 	first, err := core.WrapDim("diag_embed", dim1, dims)
-	a.check(err)
+	op.check(err)
 	second, err := core.WrapDim("diag_embed", dim2, dims)
-	a.check(err)
-	if a.err == nil && first == second {
-		a.failf(core.ValueError, "got dimension %d twice", first)
+	op.check(err)
+	if op.err == nil && first == second {
+		op.failf(core.ValueError, "got dimension %d twice", first)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	n := x.Shape()[x.Dim()-1]
 	side := n + max(offset, -offset)
 	if side < n {
-		a.failf(core.MemoryError, "offset %d is larger than the address space", offset)
-		return a.fail()
+		op.failf(core.MemoryError, "offset %d is larger than the address space", offset)
+		return op.fail()
 	}
 	shape := slices.Clone(x.Shape()[:x.Dim()-1])
 	shape = slices.Insert(shape, min(first, second), side)

@@ -20,10 +20,10 @@ type RecurrentOptions struct {
 // Hochreiter, Schmidhuber: Long short-term memory, 1997; Gers, Schmidhuber, Cummins: Learning to forget, 2000.
 func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h, c *core.Tensor) {
 	defer autocast("lstm_layer", &x, &h0, &c0, &wih, &whh, &bih, &bhh).end()
-	a := begin("lstm_layer", x, h0, c0, wih, whh, bih, bhh)
-	a.recurrent(4, x, h0, c0, wih, whh, bih, bhh)
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	op := begin("lstm_layer", x, h0, c0, wih, whh, bih, bhh)
+	op.recurrent(4, x, h0, c0, wih, whh, bih, bhh)
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		bias := bih
@@ -55,10 +55,10 @@ func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (
 // Cho et al.: Learning phrase representations using RNN encoder-decoder for statistical machine translation, 2014.
 func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h *core.Tensor) {
 	defer autocast("gru_layer", &x, &h0, &wih, &whh, &bih, &bhh).end()
-	a := begin("gru_layer", x, h0, wih, whh, bih, bhh)
-	a.recurrent(3, x, h0, nil, wih, whh, bih, bhh)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := begin("gru_layer", x, h0, wih, whh, bih, bhh)
+	op.recurrent(3, x, h0, nil, wih, whh, bih, bhh)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		d := statType(x.DType())
@@ -78,32 +78,32 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 }
 
 // recurrent checks the operands of a recurrent layer, of which c0 may be nil.
-func (a *application) recurrent(gates int, x, h0, c0, wih, whh, bih, bhh *core.Tensor) {
-	a.given(x, wih, whh)
-	a.multipliable(x, h0, c0, wih, whh, bih, bhh)
-	a.floating("the input", x)
+func (op *opContext) recurrent(gates int, x, h0, c0, wih, whh, bih, bhh *core.Tensor) {
+	op.given(x, wih, whh)
+	op.multipliable(x, h0, c0, wih, whh, bih, bhh)
+	op.floating("the input", x)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 		return
 	case x.Dim() != 3 || x.Size(0) == 0:
-		a.failf(core.ShapeError, "got an input of shape %v, want [t, n, in] with at least one step", x.Shape())
+		op.failf(core.ShapeError, "got an input of shape %v, want [t, n, in] with at least one step", x.Shape())
 	case whh.Dim() != 2 || whh.Size(0) != gates*whh.Size(1):
-		a.failf(core.ShapeError, "got recurrent weights of shape %v, want [%d*hidden, hidden]", whh.Shape(), gates)
+		op.failf(core.ShapeError, "got recurrent weights of shape %v, want [%d*hidden, hidden]", whh.Shape(), gates)
 	case wih.Dim() != 2 || wih.Size(0) != whh.Size(0) || wih.Size(1) != x.Size(2):
-		a.failf(core.ShapeError, "got input weights of shape %v, want [%d %d]", wih.Shape(), whh.Size(0), x.Size(2))
+		op.failf(core.ShapeError, "got input weights of shape %v, want [%d %d]", wih.Shape(), whh.Size(0), x.Size(2))
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return
 	}
 	state := []int{x.Size(1), whh.Size(1)}
 	for _, t := range []*core.Tensor{h0, c0} {
-		if a.err == nil && t != nil && !slices.Equal(t.Shape(), state) {
-			a.failf(core.ShapeError, "got a first state of shape %v, want %v", t.Shape(), state)
+		if op.err == nil && t != nil && !slices.Equal(t.Shape(), state) {
+			op.failf(core.ShapeError, "got a first state of shape %v, want %v", t.Shape(), state)
 		}
 	}
 	for _, t := range []*core.Tensor{bih, bhh} {
-		if a.err == nil && t != nil && !slices.Equal(t.Shape(), whh.Shape()[:1]) {
-			a.failf(core.ShapeError, "got a bias of shape %v, want %v", t.Shape(), whh.Shape()[:1])
+		if op.err == nil && t != nil && !slices.Equal(t.Shape(), whh.Shape()[:1]) {
+			op.failf(core.ShapeError, "got a bias of shape %v, want %v", t.Shape(), whh.Shape()[:1])
 		}
 	}
 }
@@ -142,64 +142,64 @@ type recurrence struct {
 const recurrenceWork = 16
 
 // gateValues allocates the tensor of acts, of one step if no derivative will want more.
-func (a *application) gateValues(gates *core.Tensor, hidden int) *core.Tensor {
-	if a.err != nil {
+func (op *opContext) gateValues(gates *core.Tensor, hidden int) *core.Tensor {
+	if op.err != nil {
 		return nil
 	}
 	shape := []int{gates.Size(0), gates.Size(1), 4 * hidden}
-	if !a.grad {
+	if !op.grad {
 		shape = shape[1:]
 	}
-	return a.temp(gates.DType(), shape...)
+	return op.temp(gates.DType(), shape...)
 }
 
 // lstmSteps runs an LSTM whose input's part of the gates is given; it returns states and cells [t, n, hidden].
 func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) {
-	a := begin("lstm_layer", gates, h0, c0, w)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := begin("lstm_layer", gates, h0, c0, w)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	x, h, s := a.dense(gates), a.dense(h0), a.dense(c0)
+	x, h, s := op.dense(gates), op.dense(h0), op.dense(c0)
 	hidden := w.Size(1)
 	shape := []int{gates.Size(0), gates.Size(1), hidden}
-	y, c = a.out(gates.DType(), shape), a.out(gates.DType(), shape)
-	acts := a.gateValues(gates, hidden)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	y, c = op.out(gates.DType(), shape), op.out(gates.DType(), shape)
+	acts := op.gateValues(gates, hidden)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	call := a.call(lstmKernel).Out(y).Out(acts).Out(c).In(x).In(h).In(w).In(s).Bool(reverse)
+	call := op.call(lstmKernel).Out(y).Out(acts).Out(c).In(x).In(h).In(w).In(s).Bool(reverse)
 	call.Work *= recurrenceWork
-	a.launch(call)
-	if a.grad {
-		n := a.node(lstmDeriv, gates, h0, c0, w).Save(h0, c0, w).SaveOutput(y, 0).SaveOutput(acts, 1).SaveOutput(c, 2)
+	op.launch(call)
+	if op.grad {
+		n := op.node(lstmDeriv, gates, h0, c0, w).Save(h0, c0, w).SaveOutput(y, 0).SaveOutput(acts, 1).SaveOutput(c, 2)
 		n.Any = recurrence{reverse: reverse, gates: 4}
-		a.attach(n, y, acts, c)
+		op.attach(n, y, acts, c)
 	}
-	return a.done2(y, c)
+	return op.done2(y, c)
 }
 
 // gruSteps runs a GRU whose input's part of the gates is given; it returns the states [t, n, hidden].
 func gruSteps(gates, h0, w, bias *core.Tensor, reverse bool) *core.Tensor {
-	a := begin("gru_layer", gates, h0, w, bias)
-	if a.err != nil {
-		return a.fail()
+	op := begin("gru_layer", gates, h0, w, bias)
+	if op.err != nil {
+		return op.fail()
 	}
-	x, h, b := a.dense(gates), a.dense(h0), a.dense(bias)
+	x, h, b := op.dense(gates), op.dense(h0), op.dense(bias)
 	hidden := w.Size(1)
-	y := a.out(gates.DType(), []int{gates.Size(0), gates.Size(1), hidden})
-	acts := a.gateValues(gates, hidden)
-	if a.err != nil {
-		return a.fail()
+	y := op.out(gates.DType(), []int{gates.Size(0), gates.Size(1), hidden})
+	acts := op.gateValues(gates, hidden)
+	if op.err != nil {
+		return op.fail()
 	}
-	call := a.call(gruKernel).Out(y).Out(acts).In(x).In(h).In(w).In(b).Bool(reverse)
+	call := op.call(gruKernel).Out(y).Out(acts).In(x).In(h).In(w).In(b).Bool(reverse)
 	call.Work *= recurrenceWork
-	a.launch(call)
-	if a.grad {
-		n := a.node(gruDeriv, gates, h0, w, bias).Save(h0, w).SaveOutput(y, 0).SaveOutput(acts, 1)
+	op.launch(call)
+	if op.grad {
+		n := op.node(gruDeriv, gates, h0, w, bias).Save(h0, w).SaveOutput(y, 0).SaveOutput(acts, 1)
 		n.Any = recurrence{reverse: reverse, gates: 3}
-		a.attach(n, y, acts)
+		op.attach(n, y, acts)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
 // former returns the states before each of the steps.
@@ -224,80 +224,80 @@ func (r recurrence) weightGrad(ds, h0, y *core.Tensor) *core.Tensor {
 	return product("matmul", rowsOf(ds), rowsOf(r.former(h0, y)), plainForms[1])
 }
 
-func lstmDeriv(d *core.Derivation) {
-	r := d.Node.Any.(recurrence)
-	h0, c0, w, y, acts, c := d.Saved(0), d.Saved(1), d.Saved(2), d.Saved(3), d.Saved(4), d.Saved(5)
-	if d.Failed() {
+func lstmDeriv(ctx *core.BackwardContext) {
+	r := ctx.Node.Any.(recurrence)
+	h0, c0, w, y, acts, c := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Saved(3), ctx.Saved(4), ctx.Saved(5)
+	if ctx.Failed() {
 		return
 	}
-	if d.CreateGraph() || d.GradAt(1) != nil {
-		lstmDifferentiably(d, r, h0, c0, w, y, acts, c)
+	if ctx.CreateGraph() || ctx.GradAt(1) != nil {
+		lstmDifferentiably(ctx, r, h0, c0, w, y, acts, c)
 		return
 	}
-	a := begin("lstm_layer_backward", acts, y, c, h0, c0, w, d.GradAt(0), d.GradAt(2))
-	if a.err != nil {
-		d.Fail(a.err)
+	op := begin("lstm_layer_backward", acts, y, c, h0, c0, w, ctx.GradAt(0), ctx.GradAt(2))
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	h, s, dy, dc := a.dense(h0), a.dense(c0), a.dense(d.GradAt(0)), a.dense(d.GradAt(2))
-	dx, carry := a.out(acts.DType(), acts.Shape()), a.out(acts.DType(), h0.Shape())
-	if a.err != nil {
-		d.Fail(a.err)
+	h, s, dy, dc := op.dense(h0), op.dense(c0), op.dense(ctx.GradAt(0)), op.dense(ctx.GradAt(2))
+	dx, carry := op.out(acts.DType(), acts.Shape()), op.out(acts.DType(), h0.Shape())
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	call := a.call(lstmBackwardKernel).Out(dx).Out(carry).In(acts).In(y).In(h).In(w).In(dy).In(c).In(s).In(dc).Bool(r.reverse)
+	call := op.call(lstmBackwardKernel).Out(dx).Out(carry).In(acts).In(y).In(h).In(w).In(dy).In(c).In(s).In(dc).Bool(r.reverse)
 	call.Work *= recurrenceWork
-	a.launch(call)
-	d.Set(0, dx)
-	if d.Needs(1) {
-		d.Set(1, product("matmul", r.firstGates(dx), w, plainForms[0]))
+	op.launch(call)
+	ctx.Set(0, dx)
+	if ctx.Needs(1) {
+		ctx.Set(1, product("matmul", r.firstGates(dx), w, plainForms[0]))
 	}
-	if d.Needs(2) {
-		d.Set(2, carry)
+	if ctx.Needs(2) {
+		ctx.Set(2, carry)
 	}
-	if d.Needs(3) {
-		d.Set(3, r.weightGrad(dx, h0, y))
+	if ctx.Needs(3) {
+		ctx.Set(3, r.weightGrad(dx, h0, y))
 	}
 }
 
-func gruDeriv(d *core.Derivation) {
-	r := d.Node.Any.(recurrence)
-	h0, w, y, acts := d.Saved(0), d.Saved(1), d.Saved(2), d.Saved(3)
-	if d.Failed() {
+func gruDeriv(ctx *core.BackwardContext) {
+	r := ctx.Node.Any.(recurrence)
+	h0, w, y, acts := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Saved(3)
+	if ctx.Failed() {
 		return
 	}
-	if d.CreateGraph() || d.GradAt(1) != nil {
-		gruDifferentiably(d, r, h0, w, y, acts)
+	if ctx.CreateGraph() || ctx.GradAt(1) != nil {
+		gruDifferentiably(ctx, r, h0, w, y, acts)
 		return
 	}
-	a := begin("gru_layer_backward", acts, y, h0, w, d.GradAt(0))
-	if a.err != nil {
-		d.Fail(a.err)
+	op := begin("gru_layer_backward", acts, y, h0, w, ctx.GradAt(0))
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	h, dy := a.dense(h0), a.dense(d.GradAt(0))
+	h, dy := op.dense(h0), op.dense(ctx.GradAt(0))
 	shape := []int{y.Size(0), y.Size(1), w.Size(0)}
-	dx, carry, ds := a.out(acts.DType(), shape), a.out(acts.DType(), h0.Shape()), a.out(acts.DType(), shape)
-	if a.err != nil {
-		d.Fail(a.err)
+	dx, carry, ds := op.out(acts.DType(), shape), op.out(acts.DType(), h0.Shape()), op.out(acts.DType(), shape)
+	if op.err != nil {
+		ctx.Fail(op.err)
 		return
 	}
-	call := a.call(gruBackwardKernel).Out(dx).Out(carry).Out(ds).In(acts).In(y).In(h).In(w).In(dy).Bool(r.reverse)
+	call := op.call(gruBackwardKernel).Out(dx).Out(carry).Out(ds).In(acts).In(y).In(h).In(w).In(dy).Bool(r.reverse)
 	call.Work *= recurrenceWork
-	a.launch(call)
-	r.setGRU(d, dx, ds, carry, h0, w, y)
+	op.launch(call)
+	r.setGRU(ctx, dx, ds, carry, h0, w, y)
 }
 
 // setGRU sets the gradients of a GRU's inputs from those of its gates' parts and of the first state beside them.
-func (r recurrence) setGRU(d *core.Derivation, dx, ds, carry, h0, w, y *core.Tensor) {
-	d.Set(0, dx)
-	if d.Needs(1) {
-		d.Set(1, Add(carry, product("matmul", r.firstGates(ds), w, plainForms[0])))
+func (r recurrence) setGRU(ctx *core.BackwardContext, dx, ds, carry, h0, w, y *core.Tensor) {
+	ctx.Set(0, dx)
+	if ctx.Needs(1) {
+		ctx.Set(1, Add(carry, product("matmul", r.firstGates(ds), w, plainForms[0])))
 	}
-	if d.Needs(2) {
-		d.Set(2, r.weightGrad(ds, h0, y))
+	if ctx.Needs(2) {
+		ctx.Set(2, r.weightGrad(ds, h0, y))
 	}
-	if d.Needs(3) {
-		d.Set(3, sumTo(ds, d.InputShape(3)))
+	if ctx.Needs(3) {
+		ctx.Set(3, sumTo(ds, ctx.InputShape(3)))
 	}
 }

@@ -54,10 +54,10 @@ func belowOne(x *core.Tensor) *core.Tensor { return Sub(core.Num(1), Mul(x, x)) 
 // slopeAt returns x - x*x, the derivative of the logistic function where it is x.
 func slopeAt(x *core.Tensor) *core.Tensor { return Sub(x, Mul(x, x)) }
 
-func lstmDifferentiably(d *core.Derivation, r recurrence, h0, c0, w, y, acts, c *core.Tensor) {
+func lstmDifferentiably(ctx *core.BackwardContext, r recurrence, h0, c0, w, y, acts, c *core.Tensor) {
 	steps := y.Size(0)
 	values, cells := Unbind(acts, 0), Unbind(c, 0)
-	dy, dacts, dcells := stepGrads(d.GradAt(0), steps), stepGrads(d.GradAt(1), steps), stepGrads(d.GradAt(2), steps)
+	dy, dacts, dcells := stepGrads(ctx.GradAt(0), steps), stepGrads(ctx.GradAt(1), steps), stepGrads(ctx.GradAt(2), steps)
 	zero := fullLike(h0, 0, h0.DType(), h0.Shape())
 	dx := make([]*core.Tensor, steps)
 	dh, carry := zero, zero
@@ -76,18 +76,18 @@ func lstmDifferentiably(d *core.Derivation, r recurrence, h0, c0, w, y, acts, c 
 		carry, dh = Mul(dc, forget), product("matmul", dx[t], w, plainForms[0])
 	})
 	all := Stack(dx, 0)
-	d.Set(0, all)
-	d.Set(1, dh)
-	d.Set(2, carry)
-	if d.Needs(3) {
-		d.Set(3, r.weightGrad(all, h0, y))
+	ctx.Set(0, all)
+	ctx.Set(1, dh)
+	ctx.Set(2, carry)
+	if ctx.Needs(3) {
+		ctx.Set(3, r.weightGrad(all, h0, y))
 	}
 }
 
-func gruDifferentiably(d *core.Derivation, r recurrence, h0, w, y, acts *core.Tensor) {
+func gruDifferentiably(ctx *core.BackwardContext, r recurrence, h0, w, y, acts *core.Tensor) {
 	steps := y.Size(0)
 	values, states := Unbind(acts, 0), Unbind(y, 0)
-	dy, dacts := stepGrads(d.GradAt(0), steps), stepGrads(d.GradAt(1), steps)
+	dy, dacts := stepGrads(ctx.GradAt(0), steps), stepGrads(ctx.GradAt(1), steps)
 	dx, ds := make([]*core.Tensor, steps), make([]*core.Tensor, steps)
 	dh, carry := fullLike(h0, 0, h0.DType(), h0.Shape()), (*core.Tensor)(nil)
 	r.backwards(h0, states, func(t int, before *core.Tensor) {
@@ -102,5 +102,5 @@ func gruDifferentiably(d *core.Derivation, r recurrence, h0, w, y, acts *core.Te
 		carry = Mul(dh, update)
 		dh = Add(carry, product("matmul", ds[t], w, plainForms[0]))
 	})
-	r.setGRU(d, Stack(dx, 0), Stack(ds, 0), carry, h0, w, y)
+	r.setGRU(ctx, Stack(dx, 0), Stack(ds, 0), carry, h0, w, y)
 }

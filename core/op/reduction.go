@@ -11,9 +11,9 @@ import (
 type reduction struct{ dims, shape []int }
 
 // beginTensor is begin for an operation whose first input must be a tensor, not a number; the others may be nil.
-func beginTensor(name string, x *core.Tensor, others ...*core.Tensor) application {
+func beginTensor(name string, x *core.Tensor, others ...*core.Tensor) opContext {
 	if x == nil || x.IsNumber() {
-		return application{name: name, err: core.Errorf(core.TypeError, name, "want a tensor, got %v", x)}
+		return opContext{name: name, err: core.Errorf(core.TypeError, name, "want a tensor, got %v", x)}
 	}
 	if len(others) == 0 {
 		return begin(name, x)
@@ -22,9 +22,9 @@ func beginTensor(name string, x *core.Tensor, others ...*core.Tensor) applicatio
 }
 
 // reduction returns the reduction of x over dims; none means all.
-func (a *application) reduction(x *core.Tensor, dims []int, keepdim bool) reduction {
-	dims = a.dims(dims, x)
-	if a.err != nil {
+func (op *opContext) reduction(x *core.Tensor, dims []int, keepdim bool) reduction {
+	dims = op.dims(dims, x)
+	if op.err != nil {
 		return reduction{}
 	}
 	shape := make([]int, 0, x.Dim())
@@ -52,17 +52,17 @@ func (r reduction) count(x *core.Tensor) int {
 }
 
 // nonempty fails if there is a result that would be made from no element at all.
-func (a *application) nonempty(x *core.Tensor, r reduction) {
-	if a.err == nil && core.Numel(r.shape) > 0 && r.count(x) == 0 {
-		a.failf(core.IndexError, "no element to choose from in dimensions %v of shape %v", r.dims, x.Shape())
+func (op *opContext) nonempty(x *core.Tensor, r reduction) {
+	if op.err == nil && core.Numel(r.shape) > 0 && r.count(x) == 0 {
+		op.failf(core.IndexError, "no element to choose from in dimensions %v of shape %v", r.dims, x.Shape())
 	}
 }
 
 // reduce launches kernel k on x and returns its result of dtype d.
-func (a *application) reduce(k core.KernelID, x *core.Tensor, r reduction, d core.DType, attrs ...float64) *core.Tensor {
-	out := a.out(d, r.shape)
-	if a.err == nil {
-		a.launch(a.call(k).Out(out).In(x).Dims(r.dims).Float(attrs...))
+func (op *opContext) reduce(k core.KernelID, x *core.Tensor, r reduction, d core.DType, attrs ...float64) *core.Tensor {
+	out := op.out(d, r.shape)
+	if op.err == nil {
+		op.launch(op.call(k).Out(out).In(x).Dims(r.dims).Float(attrs...))
 	}
 	return out
 }
@@ -70,9 +70,9 @@ func (a *application) reduce(k core.KernelID, x *core.Tensor, r reduction, d cor
 // spread returns a view of t, reduced from a tensor of the given shape over dims, with its elements repeated to that
 // shape.
 func spread(t *core.Tensor, shape, dims []int) *core.Tensor {
-	a := beginTensor("expand", t)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor("expand", t)
+	if op.err != nil {
+		return op.fail()
 	}
 	keepdim := t.Dim() == len(shape)
 	strides := make([]int, len(shape))
@@ -88,12 +88,12 @@ func spread(t *core.Tensor, shape, dims []int) *core.Tensor {
 		strides[i] = t.Strides()[from]
 		from++
 	}
-	return a.view(t, shape, strides, t.Offset(), spreadDeriv, func(n *core.Node) { n.Ints = dims })
+	return op.view(t, shape, strides, t.Offset(), spreadDeriv, func(n *core.Node) { n.Ints = dims })
 }
 
-func spreadDeriv(d *core.Derivation) {
-	g := d.Grad()
-	d.Set(0, Sum(g, d.Node.Ints, g.Dim() == len(d.InputShape(0))))
+func spreadDeriv(ctx *core.BackwardContext) {
+	g := ctx.Grad()
+	ctx.Set(0, Sum(g, ctx.Node.Ints, g.Dim() == len(ctx.InputShape(0))))
 }
 
 // sumTo returns t summed to shape, which broadcasts to t's.

@@ -35,11 +35,11 @@ func CountNonzero(x *core.Tensor, dims []int) *core.Tensor {
 }
 
 func count(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool, d core.DType) *core.Tensor {
-	a := beginTensor(name, x)
-	r := a.reduction(x, dims, keepdim)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor(name, x)
+	r := op.reduction(x, dims, keepdim)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.reduce(k, x, r, d)
-	return a.done(out)
+	out := op.reduce(k, x, r, d)
+	return op.done(out)
 }

@@ -13,27 +13,27 @@ var logSumExpGrad = elementwise("logsumexp_grad", "g, x, total", "g * exp(x - wh
 // floating point; of nothing the result is -inf.
 func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	defer autocast("logsumexp", &x).end()
-	a := beginTensor("logsumexp", x)
-	if a.err == nil && !x.DType().IsFloat() {
-		return compose("logsumexp", func() *core.Tensor { return LogSumExp(castTo(x, a.mode.Context().DefaultDType()), dims, keepdim) })
+	op := beginTensor("logsumexp", x)
+	if op.err == nil && !x.DType().IsFloat() {
+		return compose("logsumexp", func() *core.Tensor { return LogSumExp(castTo(x, op.mode.Context().DefaultDType()), dims, keepdim) })
 	}
-	r := a.reduction(x, dims, keepdim)
-	if a.err != nil {
-		return a.fail()
+	r := op.reduction(x, dims, keepdim)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.reduce(logSumExpKernel, x, r, x.DType())
-	if a.err != nil {
-		return a.fail()
+	out := op.reduce(logSumExpKernel, x, r, x.DType())
+	if op.err != nil {
+		return op.fail()
 	}
-	if a.grad {
-		n := a.node(logSumExpDeriv, x).Save(x).SaveOutput(out, 0)
+	if op.grad {
+		n := op.node(logSumExpDeriv, x).Save(x).SaveOutput(out, 0)
 		n.Ints = r.dims
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func logSumExpDeriv(d *core.Derivation) {
-	x, shape, dims := d.Saved(0), d.InputShape(0), d.Node.Ints
-	d.Set(0, logSumExpGrad.apply(nil, spread(d.Grad(), shape, dims), x, spread(d.Saved(1), shape, dims)))
+func logSumExpDeriv(ctx *core.BackwardContext) {
+	x, shape, dims := ctx.Saved(0), ctx.InputShape(0), ctx.Node.Ints
+	ctx.Set(0, logSumExpGrad.apply(nil, spread(ctx.Grad(), shape, dims), x, spread(ctx.Saved(1), shape, dims)))
 }

@@ -26,27 +26,27 @@ func Amin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 }
 
 func extreme(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	a := beginTensor(name, x)
-	r := a.reduction(x, dims, keepdim)
-	a.nonempty(x, r)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor(name, x)
+	r := op.reduction(x, dims, keepdim)
+	op.nonempty(x, r)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.reduce(k, x, r, x.DType())
-	if a.err != nil {
-		return a.fail()
+	out := op.reduce(k, x, r, x.DType())
+	if op.err != nil {
+		return op.fail()
 	}
-	if a.grad {
-		n := a.node(extremeDeriv, x).Save(x).SaveOutput(out, 0)
+	if op.grad {
+		n := op.node(extremeDeriv, x).Save(x).SaveOutput(out, 0)
 		n.Ints = r.dims
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func extremeDeriv(d *core.Derivation) {
-	x, out := d.Saved(0), d.Saved(1)
-	d.Set(0, shareAmong(x, spread(out, x.Shape(), d.Node.Ints), d.Grad(), d.Node.Ints))
+func extremeDeriv(ctx *core.BackwardContext) {
+	x, out := ctx.Saved(0), ctx.Saved(1)
+	ctx.Set(0, shareAmong(x, spread(out, x.Shape(), ctx.Node.Ints), ctx.Grad(), ctx.Node.Ints))
 }
 
 // shareAmong returns g, a gradient of x reduced over dims, shared evenly among the elements of x that equal extreme.
@@ -68,14 +68,14 @@ func ArgMin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 }
 
 func arg(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	a := beginTensor(name, x)
+	op := beginTensor(name, x)
 	if len(dims) > 1 {
-		a.failf(core.ValueError, "got dimensions %v, want one or none", dims)
+		op.failf(core.ValueError, "got dimensions %v, want one or none", dims)
 	}
-	r := a.reduction(x, dims, keepdim)
-	a.nonempty(x, r)
-	if a.err != nil {
-		return a.fail()
+	r := op.reduction(x, dims, keepdim)
+	op.nonempty(x, r)
+	if op.err != nil {
+		return op.fail()
 	}
-	return a.done(a.reduce(k, x, r, core.Int64))
+	return op.done(op.reduce(k, x, r, core.Int64))
 }

@@ -13,10 +13,10 @@ func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 // NanMean returns the mean of the elements of x, which must be floating point, over dims, or over all dimensions if there
 // are none, that are not NaN.
 func NanMean(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	a := beginTensor("nanmean", x)
-	a.floating("the input", x)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor("nanmean", x)
+	op.floating("the input", x)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("nanmean", func() *core.Tensor {
 		count := Sum(castTo(LogicalNot(IsNaN(x)), statType(x.DType())), dims, keepdim)

@@ -36,43 +36,43 @@ func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOpti
 		})
 	}
 	defer autocast(name, &x).end()
-	a := beginTensor(name, x)
-	a.floating("the input", x)
+	op := beginTensor(name, x)
+	op.floating("the input", x)
 	if math.IsNaN(p) {
-		a.failf(core.ValueError, "the order of the norm is NaN")
+		op.failf(core.ValueError, "the order of the norm is NaN")
 	}
-	r := a.reduction(x, dims, o.KeepDim)
+	r := op.reduction(x, dims, o.KeepDim)
 	if p < 0 || math.IsInf(p, 0) {
-		a.nonempty(x, r)
+		op.nonempty(x, r)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.reduce(normKernel, x, r, x.DType(), p)
-	if a.err != nil {
-		return a.fail()
+	out := op.reduce(normKernel, x, r, x.DType(), p)
+	if op.err != nil {
+		return op.fail()
 	}
-	if a.grad {
-		n := a.node(vectorNormDeriv, x).Save(x).SaveOutput(out, 0)
+	if op.grad {
+		n := op.node(vectorNormDeriv, x).Save(x).SaveOutput(out, 0)
 		n.Ints, n.Floats = r.dims, []float64{p}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func vectorNormDeriv(d *core.Derivation) {
-	x, out, g := d.Saved(0), d.Saved(1), d.Grad()
-	shape, dims, p := d.InputShape(0), d.Node.Ints, d.Node.Floats[0]
+func vectorNormDeriv(ctx *core.BackwardContext) {
+	x, out, g := ctx.Saved(0), ctx.Saved(1), ctx.Grad()
+	shape, dims, p := ctx.InputShape(0), ctx.Node.Ints, ctx.Node.Floats[0]
 	switch {
 	case p == 0:
-		d.Set(0, fullLike(x, 0, x.DType(), shape))
+		ctx.Set(0, fullLike(x, 0, x.DType(), shape))
 	case p == 1:
-		d.Set(0, Mul(spread(g, shape, dims), Sign(x)))
+		ctx.Set(0, Mul(spread(g, shape, dims), Sign(x)))
 	case p == 2:
-		d.Set(0, norm2Grad.apply(nil, spread(g, shape, dims), x, spread(out, shape, dims)))
+		ctx.Set(0, norm2Grad.apply(nil, spread(g, shape, dims), x, spread(out, shape, dims)))
 	case math.IsInf(p, 0):
-		d.Set(0, Mul(shareAmong(Abs(x), spread(out, shape, dims), g, dims), Sign(x)))
+		ctx.Set(0, Mul(shareAmong(Abs(x), spread(out, shape, dims), g, dims), Sign(x)))
 	default:
-		d.Set(0, normGrad.apply([]float64{p}, spread(g, shape, dims), x, spread(out, shape, dims)))
+		ctx.Set(0, normGrad.apply([]float64{p}, spread(g, shape, dims), x, spread(out, shape, dims)))
 	}
 }

@@ -12,21 +12,21 @@ var prodGrad = elementwise("prod_grad", "g, x, p, zeros", "where(zeros == 0, g*p
 // product of nothing is 1.
 func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	defer autocast("prod", &x).end()
-	a := beginTensor("prod", x)
-	r := a.reduction(x, dims, keepdim)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor("prod", x)
+	r := op.reduction(x, dims, keepdim)
+	if op.err != nil {
+		return op.fail()
 	}
-	out := a.reduce(prodKernel, x, r, sumType(x.DType()))
-	if a.err != nil {
-		return a.fail()
+	out := op.reduce(prodKernel, x, r, sumType(x.DType()))
+	if op.err != nil {
+		return op.fail()
 	}
-	if a.grad {
-		n := a.node(prodDeriv, x).Save(x)
+	if op.grad {
+		n := op.node(prodDeriv, x).Save(x)
 		n.Ints = r.dims
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // ProdWith is [Prod] with options.
@@ -39,17 +39,17 @@ func ProdWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 	})
 }
 
-func prodDeriv(d *core.Derivation) {
-	x, shape, dims := d.Saved(0), d.InputShape(0), d.Node.Ints
-	g := spread(d.Grad(), shape, dims)
-	if d.CreateGraph() {
-		d.Set(0, Mul(g, productOfOthers(x, dims)))
+func prodDeriv(ctx *core.BackwardContext) {
+	x, shape, dims := ctx.Saved(0), ctx.InputShape(0), ctx.Node.Ints
+	g := spread(ctx.Grad(), shape, dims)
+	if ctx.CreateGraph() {
+		ctx.Set(0, Mul(g, productOfOthers(x, dims)))
 		return
 	}
 	isZero := Eq(x, core.Num(0))
 	zeros := castTo(count("eq", countKernel, isZero, dims, true, core.Int64), x.DType())
 	p := Prod(Where(isZero, core.Num(1), x), dims, true)
-	d.Set(0, prodGrad.apply(nil, g, x, spread(p, shape, dims), spread(zeros, shape, dims)))
+	ctx.Set(0, prodGrad.apply(nil, g, x, spread(p, shape, dims), spread(zeros, shape, dims)))
 }
 
 // productOfOthers returns, for each element of x, the product of the others over dims, by operations that can be

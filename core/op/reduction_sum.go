@@ -54,10 +54,10 @@ func MeanWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 
 func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 	defer autocast(name, &x).end()
-	a := beginTensor(name, x)
-	r := a.reduction(x, dims, o.KeepDim)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor(name, x)
+	r := op.reduction(x, dims, o.KeepDim)
+	if op.err != nil {
+		return op.fail()
 	}
 	result := sumType(x.DType())
 	if o.DType != nil {
@@ -65,16 +65,16 @@ func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []
 			return compose(name, func() *core.Tensor { return sum(name, k, deriv, castTo(x, result), dims, o) })
 		}
 	}
-	out := a.reduce(k, x, r, result)
-	if a.err != nil {
-		return a.fail()
+	out := op.reduce(k, x, r, result)
+	if op.err != nil {
+		return op.fail()
 	}
-	if a.grad {
-		n := a.node(deriv, x)
+	if op.grad {
+		n := op.node(deriv, x)
 		n.Ints = r.dims
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // sumsAs reports whether the sum of elements of dtype d, rounded to the result's, is that of the elements converted to the
@@ -86,15 +86,15 @@ func sumsAs(d, result core.DType) bool {
 	return result == d || result.IsInt()
 }
 
-func sumDeriv(d *core.Derivation) {
-	d.Set(0, spread(castTo(d.Grad(), d.InputDType(0)), d.InputShape(0), d.Node.Ints))
+func sumDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, spread(castTo(ctx.Grad(), ctx.InputDType(0)), ctx.InputShape(0), ctx.Node.Ints))
 }
 
-func meanDeriv(d *core.Derivation) {
+func meanDeriv(ctx *core.BackwardContext) {
 	n := 1
-	for _, i := range d.Node.Ints {
-		n *= d.InputShape(0)[i]
+	for _, i := range ctx.Node.Ints {
+		n *= ctx.InputShape(0)[i]
 	}
-	g := castTo(Div(d.Grad(), core.Num(float64(n))), d.InputDType(0))
-	d.Set(0, spread(g, d.InputShape(0), d.Node.Ints))
+	g := castTo(Div(ctx.Grad(), core.Num(float64(n))), ctx.InputDType(0))
+	ctx.Set(0, spread(g, ctx.InputShape(0), ctx.Node.Ints))
 }

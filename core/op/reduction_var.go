@@ -39,33 +39,33 @@ func StdMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (std,
 
 // moments computes the spread of x and, for its derivative or if it is wanted, the mean.
 func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correction float64, keepdim, wantMean bool) (out, mean *core.Tensor) {
-	a := beginTensor(name, x)
-	a.floating("the input", x)
-	r := a.reduction(x, dims, keepdim)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := beginTensor(name, x)
+	op.floating("the input", x)
+	r := op.reduction(x, dims, keepdim)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	out = a.out(x.DType(), r.shape)
+	out = op.out(x.DType(), r.shape)
 	if wantMean {
-		mean = a.out(x.DType(), r.shape)
-	} else if a.grad {
-		mean = a.temp(x.DType(), r.shape...)
+		mean = op.out(x.DType(), r.shape)
+	} else if op.grad {
+		mean = op.temp(x.DType(), r.shape...)
 	}
-	if a.err != nil {
-		return a.fail(), a.fail()
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	c := a.call(k).Out(out)
+	c := op.call(k).Out(out)
 	if mean != nil {
 		c.Out(mean)
 	}
-	a.launch(c.In(x).Dims(r.dims).Float(correction))
-	if a.grad {
+	op.launch(c.In(x).Dims(r.dims).Float(correction))
+	if op.grad {
 		deriv := varDeriv
 		if k == stdKernel {
 			deriv = stdDeriv
 		}
 		count := float64(r.count(x))
-		n := a.node(deriv, x).Save(x)
+		n := op.node(deriv, x).Save(x)
 		if wantMean {
 			n.SaveOutput(mean, 1)
 		} else {
@@ -76,41 +76,41 @@ func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correctio
 		}
 		n.Ints, n.Floats = r.dims, []float64{count, max(count-correction, 0)}
 		if wantMean {
-			a.attach(n, out, mean)
+			op.attach(n, out, mean)
 		} else {
-			a.attach(n, out)
+			op.attach(n, out)
 		}
 	}
 	if !wantMean {
-		return a.done(out), nil
+		return op.done(out), nil
 	}
-	return a.done2(out, mean)
+	return op.done2(out, mean)
 }
 
-func varDeriv(d *core.Derivation) { d.Set(0, momentsDeriv(d, d.GradAt(0))) }
+func varDeriv(ctx *core.BackwardContext) { ctx.Set(0, momentsDeriv(ctx, ctx.GradAt(0))) }
 
-func stdDeriv(d *core.Derivation) {
-	g := d.GradAt(0)
+func stdDeriv(ctx *core.BackwardContext) {
+	g := ctx.GradAt(0)
 	if g != nil {
-		g = stdGrad.apply(nil, g, d.Saved(2))
+		g = stdGrad.apply(nil, g, ctx.Saved(2))
 	}
-	d.Set(0, momentsDeriv(d, g))
+	ctx.Set(0, momentsDeriv(ctx, g))
 }
 
 // momentsDeriv returns the gradient of x from g, that of the variance, and that of the mean; either may be nil.
-func momentsDeriv(d *core.Derivation, g *core.Tensor) *core.Tensor {
-	shape, dims, count, divisor := d.InputShape(0), d.Node.Ints, d.Node.Floats[0], d.Node.Floats[1]
+func momentsDeriv(ctx *core.BackwardContext, g *core.Tensor) *core.Tensor {
+	shape, dims, count, divisor := ctx.InputShape(0), ctx.Node.Ints, ctx.Node.Floats[0], ctx.Node.Floats[1]
 	var sum *core.Tensor
 	if g != nil {
-		x, mean := d.Saved(0), d.Saved(1)
-		if d.CreateGraph() {
+		x, mean := ctx.Saved(0), ctx.Saved(1)
+		if ctx.CreateGraph() {
 			mean = Mean(x, dims, g.Dim() == len(shape)) // as a function of x
 		}
 		scale := Mul(g, core.Num(2/divisor))
 		sum = varGrad.apply(nil, x, spread(mean, shape, dims), spread(scale, shape, dims))
 	}
-	if d.Node.Outputs() > 1 && d.GradAt(1) != nil {
-		m := spread(Div(d.GradAt(1), core.Num(count)), shape, dims)
+	if ctx.Node.Outputs() > 1 && ctx.GradAt(1) != nil {
+		m := spread(Div(ctx.GradAt(1), core.Num(count)), shape, dims)
 		if sum == nil {
 			return m
 		}

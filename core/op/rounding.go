@@ -71,10 +71,10 @@ func RoundTo(x *core.Tensor, decimals int) *core.Tensor {
 	if decimals == 0 {
 		return Round(x)
 	}
-	a := beginTensor("round", x)
-	a.floating("the input", x)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor("round", x)
+	op.floating("the input", x)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("round", func() *core.Tensor {
 		scale := core.Num(math.Pow(10, math.Abs(float64(decimals))))

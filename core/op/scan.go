@@ -71,21 +71,21 @@ func LogCumSumExp(x *core.Tensor, dim int) *core.Tensor {
 // and output.
 func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim int, save, reverse bool) *core.Tensor {
 	defer autocast(name, &x).end()
-	a := beginTensor(name, x)
-	dim = a.dim(dim, x)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor(name, x)
+	dim = op.dim(dim, x)
+	if op.err != nil {
+		return op.fail()
 	}
 	if x.Dim() == 0 {
 		return compose(name, func() *core.Tensor { return Reshape(scan(name, k, deriv, Reshape(x, 1), 0, save, reverse)) })
 	}
-	out := a.out(sumType(x.DType()), x.Shape())
-	if a.err != nil {
-		return a.fail()
+	out := op.out(sumType(x.DType()), x.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(k).Out(out).In(x).Int(int64(dim)).Bool(reverse))
-	if a.grad {
-		n := a.node(deriv, x)
+	op.launch(op.call(k).Out(out).In(x).Int(int64(dim)).Bool(reverse))
+	if op.grad {
+		n := op.node(deriv, x)
 		if save {
 			n.Save(x).SaveOutput(out, 0)
 		}
@@ -93,45 +93,45 @@ func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim in
 		if reverse {
 			n.Ints = append(n.Ints, 1)
 		}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // cumSumDeriv is the scan the other way.
-func cumSumDeriv(d *core.Derivation) {
-	reverse := len(d.Node.Ints) == 1
-	d.Set(0, scan("cumsum", cumSumKernel, cumSumDeriv, castTo(d.Grad(), d.InputDType(0)), d.Node.Ints[0], false, reverse))
+func cumSumDeriv(ctx *core.BackwardContext) {
+	reverse := len(ctx.Node.Ints) == 1
+	ctx.Set(0, scan("cumsum", cumSumKernel, cumSumDeriv, castTo(ctx.Grad(), ctx.InputDType(0)), ctx.Node.Ints[0], false, reverse))
 }
 
 // cumProdDeriv uses that the gradient of x[i] is the product before it times s[i] = g[i] + x[i+1] s[i+1], which needs no
 // division and so holds at zeros.
-func cumProdDeriv(d *core.Derivation) {
-	x, dim := d.Saved(0), d.Node.Ints[0]
+func cumProdDeriv(ctx *core.BackwardContext) {
+	x, dim := ctx.Saved(0), ctx.Node.Ints[0]
 	if x.Err() != nil {
 		return // d has failed
 	}
 	if x.Numel() == 0 {
-		d.Set(0, d.Grad())
+		ctx.Set(0, ctx.Grad())
 		return
 	}
-	before := shifted(d.Saved(1), dim, sliceOf(x, dim, 1))
-	d.Set(0, Mul(before, linearScan(x, d.Grad(), dim, true)))
+	before := shifted(ctx.Saved(1), dim, sliceOf(x, dim, 1))
+	ctx.Set(0, Mul(before, linearScan(x, ctx.Grad(), dim, true)))
 }
 
 // logCumSumExpDeriv is the same for exp(x[i]) times the sum of g[k] exp(-y[k]) from i on, with all exponents at most 0.
-func logCumSumExpDeriv(d *core.Derivation) {
-	x, y, dim := d.Saved(0), d.Saved(1), d.Node.Ints[0]
+func logCumSumExpDeriv(ctx *core.BackwardContext) {
+	x, y, dim := ctx.Saved(0), ctx.Saved(1), ctx.Node.Ints[0]
 	if x.Err() != nil {
 		return // d has failed
 	}
 	if x.Numel() == 0 {
-		d.Set(0, d.Grad())
+		ctx.Set(0, ctx.Grad())
 		return
 	}
 	decay := logSumExpGrad.apply(nil, core.Num(1), shifted(y, dim, Narrow(y, dim, 0, 1)), y)
-	s := linearScan(decay, d.Grad(), dim, true)
-	d.Set(0, logSumExpGrad.apply(nil, s, x, y))
+	s := linearScan(decay, ctx.Grad(), dim, true)
+	ctx.Set(0, logSumExpGrad.apply(nil, s, x, y))
 }
 
 // shifted returns t moved on by one along dim, with another slice in front.
@@ -149,43 +149,43 @@ func sliceOf(t *core.Tensor, dim int, v float64) *core.Tensor {
 // linearScan returns y with y[i] = terms[i] + factors[i] y[i-1] along dim, or, in reverse, with
 // y[i] = terms[i] + factors[i+1] y[i+1]. Neither is empty.
 func linearScan(factors, terms *core.Tensor, dim int, reverse bool) *core.Tensor {
-	a := begin("linear_scan", factors, terms)
-	if a.err != nil {
-		return a.fail()
+	op := begin("linear_scan", factors, terms)
+	if op.err != nil {
+		return op.fail()
 	}
-	f, t := a.dense(factors), a.dense(terms)
-	y := a.out(terms.DType(), terms.Shape())
-	if a.err != nil {
-		return a.fail()
+	f, t := op.dense(factors), op.dense(terms)
+	y := op.out(terms.DType(), terms.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(linearScanKernel).Out(y).In(f).In(t).Int(int64(dim)).Bool(reverse))
-	if a.grad {
-		n := a.node(linearScanDeriv, factors, terms).Save(factors).SaveOutput(y, 0)
+	op.launch(op.call(linearScanKernel).Out(y).In(f).In(t).Int(int64(dim)).Bool(reverse))
+	if op.grad {
+		n := op.node(linearScanDeriv, factors, terms).Save(factors).SaveOutput(y, 0)
 		n.Ints = []int{dim}
 		if reverse {
 			n.Ints = append(n.Ints, 1)
 		}
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
-func linearScanDeriv(d *core.Derivation) {
-	factors, y, dim := d.Saved(0), d.Saved(1), d.Node.Ints[0]
+func linearScanDeriv(ctx *core.BackwardContext) {
+	factors, y, dim := ctx.Saved(0), ctx.Saved(1), ctx.Node.Ints[0]
 	if y.Err() != nil || factors.Err() != nil {
 		return // d has failed
 	}
-	reverse := len(d.Node.Ints) == 2
-	g := linearScan(factors, d.Grad(), dim, !reverse)
-	if d.Needs(1) {
-		d.Set(1, g)
+	reverse := len(ctx.Node.Ints) == 2
+	g := linearScan(factors, ctx.Grad(), dim, !reverse)
+	if ctx.Needs(1) {
+		ctx.Set(1, g)
 	}
-	if d.Needs(0) {
+	if ctx.Needs(0) {
 		nothing := sliceOf(y, dim, 0)
 		if reverse {
-			d.Set(0, Mul(shifted(g, dim, nothing), y))
+			ctx.Set(0, Mul(shifted(g, dim, nothing), y))
 		} else {
-			d.Set(0, Mul(g, shifted(y, dim, nothing)))
+			ctx.Set(0, Mul(g, shifted(y, dim, nothing)))
 		}
 	}
 }

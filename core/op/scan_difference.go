@@ -10,13 +10,13 @@ type DiffOptions struct {
 
 // Diff returns the differences of neighbours along dim, n times over. Those of bools are whether they differ.
 func Diff(x *core.Tensor, n, dim int, o DiffOptions) *core.Tensor {
-	a := beginTensor("diff", x, o.Prepend, o.Append)
-	dim = a.dim(dim, x)
-	if a.err == nil && (x.Dim() == 0 || n < 0) {
-		a.failf(core.ValueError, "got order %d and shape %v, want an order of at least 0 and at least one dimension", n, x.Shape())
+	op := beginTensor("diff", x, o.Prepend, o.Append)
+	dim = op.dim(dim, x)
+	if op.err == nil && (x.Dim() == 0 || n < 0) {
+		op.failf(core.ValueError, "got order %d and shape %v, want an order of at least 0 and at least one dimension", n, x.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("diff", func() *core.Tensor {
 		if n == 0 {
@@ -67,13 +67,13 @@ func CumulativeTrapezoid(y, x *core.Tensor, dx float64, dim int) *core.Tensor {
 
 // trapezoids returns the areas between neighbouring samples.
 func trapezoids(name string, y, x *core.Tensor, dx float64, dim int) (*core.Tensor, int) {
-	a := beginTensor(name, y, x)
-	dim = a.dim(dim, y)
-	if a.err == nil && y.Dim() == 0 {
-		a.failf(core.ShapeError, "want at least one dimension, got a 0-d tensor")
+	op := beginTensor(name, y, x)
+	dim = op.dim(dim, y)
+	if op.err == nil && y.Dim() == 0 {
+		op.failf(core.ShapeError, "want at least one dimension, got a 0-d tensor")
 	}
-	if a.err != nil {
-		return a.fail(), 0
+	if op.err != nil {
+		return op.fail(), 0
 	}
 	length := max(y.Size(dim)-1, 0)
 	sum := Add(Narrow(y, dim, y.Size(dim)-length, length), Narrow(y, dim, 0, length))

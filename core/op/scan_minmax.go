@@ -15,15 +15,15 @@ func CumMin(x *core.Tensor, dim int) (values, indices *core.Tensor) {
 }
 
 func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (values, indices *core.Tensor) {
-	a := beginTensor(name, x)
-	dim = a.dim(dim, x)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := beginTensor(name, x)
+	dim = op.dim(dim, x)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
 	if x.Dim() == 0 {
 		return Clone(x), fullLike(x, 0, core.Int64, x.Shape())
 	}
-	return a.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
-		a.launch(a.call(k).Out(values).Out(indices).In(x).Int(int64(dim)))
+	return op.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
+		op.launch(op.call(k).Out(values).Out(indices).In(x).Int(int64(dim)))
 	})
 }

@@ -28,51 +28,51 @@ func Softmin(x *core.Tensor, dim int) *core.Tensor {
 
 func softmaxAlong(name string, kernel core.KernelID, deriv core.Deriv, x *core.Tensor, dim int) *core.Tensor {
 	defer autocast(name, &x).end()
-	a := begin(name, x)
-	a.floatTensor(x)
-	dim = a.dim(dim, x)
-	in := a.dense(x)
-	y := a.outLike(x)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, x)
+	op.floatTensor(x)
+	dim = op.dim(dim, x)
+	in := op.dense(x)
+	y := op.outLike(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(kernel).Out(y).In(in).Int(int64(dim)))
-	if a.grad {
-		n := a.node(deriv, x).SaveOutput(y, 0)
+	op.launch(op.call(kernel).Out(y).In(in).Int(int64(dim)))
+	if op.grad {
+		n := op.node(deriv, x).SaveOutput(y, 0)
 		n.Ints = []int{dim}
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
-func softmaxDeriv(d *core.Derivation) {
-	if y, g := d.Saved(0), d.Grad(); d.CreateGraph() {
-		s := Sum(Mul(g, y), d.Node.Ints, true)
-		d.Set(0, Mul(y, Sub(g, s)))
+func softmaxDeriv(ctx *core.BackwardContext) {
+	if y, g := ctx.Saved(0), ctx.Grad(); ctx.CreateGraph() {
+		s := Sum(Mul(g, y), ctx.Node.Ints, true)
+		ctx.Set(0, Mul(y, Sub(g, s)))
 	} else {
-		d.Set(0, softmaxBackward("softmax_backward", softmaxBackwardKernel, y, g, d.Node.Ints[0]))
+		ctx.Set(0, softmaxBackward("softmax_backward", softmaxBackwardKernel, y, g, ctx.Node.Ints[0]))
 	}
 }
 
-func logSoftmaxDeriv(d *core.Derivation) {
-	if y, g := d.Saved(0), d.Grad(); d.CreateGraph() {
-		s := Sum(g, d.Node.Ints, true)
-		d.Set(0, Sub(g, Mul(Exp(y), s)))
+func logSoftmaxDeriv(ctx *core.BackwardContext) {
+	if y, g := ctx.Saved(0), ctx.Grad(); ctx.CreateGraph() {
+		s := Sum(g, ctx.Node.Ints, true)
+		ctx.Set(0, Sub(g, Mul(Exp(y), s)))
 	} else {
-		d.Set(0, softmaxBackward("log_softmax_backward", logSoftmaxBackwardKernel, y, g, d.Node.Ints[0]))
+		ctx.Set(0, softmaxBackward("log_softmax_backward", logSoftmaxBackwardKernel, y, g, ctx.Node.Ints[0]))
 	}
 }
 
 // softmaxBackward returns the gradient of x from the result y and its gradient.
 func softmaxBackward(name string, kernel core.KernelID, y, grad *core.Tensor, dim int) *core.Tensor {
-	a := begin(name, y, grad)
-	g := a.dense(grad)
-	dx := a.outLike(y)
-	if a.err != nil {
-		return a.fail()
+	op := begin(name, y, grad)
+	g := op.dense(grad)
+	dx := op.outLike(y)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(kernel).Out(dx).In(y).In(g).Int(int64(dim)))
-	return a.done(dx)
+	op.launch(op.call(kernel).Out(dx).In(y).In(g).Int(int64(dim)))
+	return op.done(dx)
 }
 
 func init() {

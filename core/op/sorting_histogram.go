@@ -16,36 +16,36 @@ var (
 // it comes in x, a vector of integers that are not negative. With weights, of x's shape, it is the sum of their weights:
 // of float32 for float32 weights, otherwise float64. It waits for the largest element.
 func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
-	a := beginTensor("bincount", x, weights)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor("bincount", x, weights)
+	if op.err != nil {
+		return op.fail()
 	}
 	switch {
 	case x.Dim() != 1 || x.DType().IsFloat():
-		a.failf(core.ShapeError, "got %v%v, want a vector of integers", x.DType(), x.Shape())
+		op.failf(core.ShapeError, "got %v%v, want a vector of integers", x.DType(), x.Shape())
 	case minLength < 0:
-		a.failf(core.ValueError, "got minlength %d, want at least 0", minLength)
+		op.failf(core.ValueError, "got minlength %d, want at least 0", minLength)
 	case weights != nil && !slices.Equal(weights.Shape(), x.Shape()):
-		a.failf(core.ShapeError, "weights have shape %v, want the input's %v", weights.Shape(), x.Shape())
+		op.failf(core.ShapeError, "weights have shape %v, want the input's %v", weights.Shape(), x.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("bincount", func() *core.Tensor {
-		in := a.own(Contiguous(castTo(x, core.Int64)))
+		in := op.own(Contiguous(castTo(x, core.Int64)))
 		bins := minLength
 		if x.Numel() > 0 {
 			low, high := Amin(in, nil, false), Amax(in, nil, false)
 			l, err := low.Int()
-			a.check(err)
+			op.check(err)
 			h, err := high.Int()
-			a.check(err)
+			op.check(err)
 			switch {
-			case a.err != nil:
+			case op.err != nil:
 			case l < 0:
-				a.failf(core.ValueError, "got the negative element %d", l)
+				op.failf(core.ValueError, "got the negative element %d", l)
 			case h >= math.MaxInt64/16:
-				a.failf(core.MemoryError, "no memory for %d bins", h)
+				op.failf(core.MemoryError, "no memory for %d bins", h)
 			default:
 				bins = max(bins, int(h)+1)
 			}
@@ -60,17 +60,17 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 					kind = core.Float32
 				}
 			}
-			w = a.own(Contiguous(castTo(weights.Detach(), kind)))
+			w = op.own(Contiguous(castTo(weights.Detach(), kind)))
 		}
-		out := a.out(kind, []int{bins})
-		if a.err != nil {
-			return a.fail()
+		out := op.out(kind, []int{bins})
+		if op.err != nil {
+			return op.fail()
 		}
-		a.launch(a.call(binCountKernel).Out(out).In(in).In(w))
+		op.launch(op.call(binCountKernel).Out(out).In(in).In(w))
 		if kind != result {
-			out = castTo(a.own(out), result)
+			out = castTo(op.own(out), result)
 		}
-		return a.done(out)
+		return op.done(out)
 	})
 }
 
@@ -78,38 +78,38 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 // low to high; others do not count. If both are 0 the range is that of the elements, for which it waits. The result has
 // x's dtype.
 func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
-	a := beginTensor("histc", x)
-	a.floating("the input", x)
+	op := beginTensor("histc", x)
+	op.floating("the input", x)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case bins <= 0:
-		a.failf(core.ValueError, "got %d bins, want at least 1", bins)
+		op.failf(core.ValueError, "got %d bins, want at least 1", bins)
 	case low > high:
-		a.failf(core.ValueError, "got the range from %v to %v, want it ascending", low, high)
+		op.failf(core.ValueError, "got the range from %v to %v, want it ascending", low, high)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("histc", func() *core.Tensor {
-		in := a.own(Contiguous(x.Detach()))
+		in := op.own(Contiguous(x.Detach()))
 		if low == 0 && high == 0 && x.Numel() > 0 {
 			var err error
 			low, err = Amin(in, nil, false).Item()
-			a.check(err)
+			op.check(err)
 			high, err = Amax(in, nil, false).Item()
-			a.check(err)
+			op.check(err)
 		}
 		if low == high {
 			low, high = low-1, high+1
 		}
-		if a.err == nil && (math.IsInf(high-low, 0) || high-low != high-low) {
-			a.failf(core.ValueError, "the range from %v to %v is not finite", low, high)
+		if op.err == nil && (math.IsInf(high-low, 0) || high-low != high-low) {
+			op.failf(core.ValueError, "the range from %v to %v is not finite", low, high)
 		}
-		out := a.temp(core.Int64, bins)
-		if a.err != nil {
-			return a.fail()
+		out := op.temp(core.Int64, bins)
+		if op.err != nil {
+			return op.fail()
 		}
-		a.launch(a.call(histCKernel).Out(out).In(in).Float(low, high))
-		return a.done(castTo(out, x.DType()))
+		op.launch(op.call(histCKernel).Out(out).In(in).Float(low, high))
+		return op.done(castTo(out, x.DType()))
 	})
 }

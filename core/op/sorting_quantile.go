@@ -31,26 +31,26 @@ func NanQuantile(x, q *core.Tensor, o QuantileOptions) *core.Tensor {
 
 func quantile(name string, x, q *core.Tensor, o QuantileOptions, skipNaN bool) *core.Tensor {
 	defer autocast(name, &x, &q).end()
-	a := beginGiven(name, x, q)
-	a.floating("the input", x)
+	op := beginGiven(name, x, q)
+	op.floating("the input", x)
 	dim := 0
-	if a.err == nil && o.Dim != nil {
-		dim = a.dim(*o.Dim, x)
+	if op.err == nil && o.Dim != nil {
+		dim = op.dim(*o.Dim, x)
 	}
 	if o.Interpolation == "" {
 		o.Interpolation = "linear"
 	}
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x.IsNumber() || x.Numel() == 0:
-		a.failf(core.ShapeError, "got no elements, want at least one")
+		op.failf(core.ShapeError, "got no elements, want at least one")
 	case q.Dim() > 1:
-		a.failf(core.ShapeError, "got quantiles of shape %v, want a number or a vector", q.Shape())
+		op.failf(core.ShapeError, "got quantiles of shape %v, want a number or a vector", q.Shape())
 	case !slices.Contains([]string{"linear", "lower", "higher", "midpoint", "nearest"}, o.Interpolation):
-		a.failf(core.ValueError, "unknown interpolation %q, want linear, lower, higher, midpoint or nearest", o.Interpolation)
+		op.failf(core.ValueError, "unknown interpolation %q, want linear, lower, higher, midpoint or nearest", o.Interpolation)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose(name, func() *core.Tensor {
 		// Lines along the last dimension, sorted; NaNs are at their ends.

@@ -36,25 +36,25 @@ func Bucketize(x, boundaries *core.Tensor, o SearchOptions) *core.Tensor {
 }
 
 func search(name string, sequence, values *core.Tensor, o SearchOptions) *core.Tensor {
-	a := beginTensor(name, sequence, values, o.Sorter)
-	if a.err != nil {
-		return a.fail()
+	op := beginTensor(name, sequence, values, o.Sorter)
+	if op.err != nil {
+		return op.fail()
 	}
 	last := sequence.Dim() - 1
 	switch {
 	case values == nil:
-		a.failf(core.TypeError, "want values, got a nil tensor")
+		op.failf(core.TypeError, "want values, got a nil tensor")
 	case last < 0:
-		a.failf(core.ShapeError, "the sequence must have a dimension, got a 0-d tensor")
+		op.failf(core.ShapeError, "the sequence must have a dimension, got a 0-d tensor")
 	case last > 0 && (values.Dim() != last+1 || !slices.Equal(sequence.Shape()[:last], values.Shape()[:last])):
-		a.failf(core.ShapeError, "the sequences of shape %v and values of shape %v differ in the other dimensions", sequence.Shape(), values.Shape())
+		op.failf(core.ShapeError, "the sequences of shape %v and values of shape %v differ in the other dimensions", sequence.Shape(), values.Shape())
 	case o.Sorter != nil && o.Sorter.DType() != core.Int64:
-		a.failf(core.DTypeError, "sorter must be int64, got %v", o.Sorter.DType())
+		op.failf(core.DTypeError, "sorter must be int64, got %v", o.Sorter.DType())
 	case o.Sorter != nil && !slices.Equal(o.Sorter.Shape(), sequence.Shape()):
-		a.failf(core.ShapeError, "sorter has shape %v, want the sequence's %v", o.Sorter.Shape(), sequence.Shape())
+		op.failf(core.ShapeError, "sorter has shape %v, want the sequence's %v", o.Sorter.Shape(), sequence.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	d := core.ResultType(sequence, values)
 	result := core.Int64
@@ -66,17 +66,17 @@ func search(name string, sequence, values *core.Tensor, o SearchOptions) *core.T
 		if values.IsNumber() {
 			v = filled(name, sequence, nil, d, values, TensorOptions{})
 		}
-		v = a.own(Contiguous(castTo(v, d)))
-		s := a.own(Contiguous(castTo(sequence.Detach(), d)))
+		v = op.own(Contiguous(castTo(v, d)))
+		s := op.own(Contiguous(castTo(sequence.Detach(), d)))
 		var sorter *core.Tensor
 		if o.Sorter != nil {
-			sorter = a.own(Contiguous(o.Sorter))
+			sorter = op.own(Contiguous(o.Sorter))
 		}
-		out := a.out(result, v.Shape())
-		if a.err != nil {
-			return a.fail()
+		out := op.out(result, v.Shape())
+		if op.err != nil {
+			return op.fail()
 		}
-		a.launch(a.call(searchKernel).Out(out).In(s).In(v).In(sorter).Bool(o.Right))
-		return a.done(out)
+		op.launch(op.call(searchKernel).Out(out).In(s).In(v).In(sorter).Bool(o.Right))
+		return op.done(out)
 	})
 }

@@ -20,15 +20,15 @@ func UniqueConsecutive(x *core.Tensor, dim *int) (values, inverse, counts *core.
 }
 
 func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, inverse, counts *core.Tensor) {
-	a := beginTensor(name, x)
+	op := beginTensor(name, x)
 	d := 0
 	if dim != nil {
-		if d = a.dim(*dim, x); a.err == nil && x.Dim() == 0 {
+		if d = op.dim(*dim, x); op.err == nil && x.Dim() == 0 {
 			dim = nil
 		}
 	}
-	if a.err != nil {
-		return a.fail(), a.fail(), a.fail()
+	if op.err != nil {
+		return op.fail(), op.fail(), op.fail()
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		x := x.Detach()
@@ -38,15 +38,15 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 			n, result, kernel = x.Size(d), core.Int64, uniqueRowsKernel
 			in, shape = Reshape(Transpose(x, 0, d), n, x.Numel()/max(n, 1)), []int{n}
 		}
-		in = a.own(Contiguous(in))
-		v, i, c, total := a.temp(result, n), a.out(core.Int64, shape), a.temp(core.Int64, n), a.temp(core.Int64)
-		if a.err != nil {
-			return []*core.Tensor{a.fail(), a.fail(), a.fail()}
+		in = op.own(Contiguous(in))
+		v, i, c, total := op.temp(result, n), op.out(core.Int64, shape), op.temp(core.Int64, n), op.temp(core.Int64)
+		if op.err != nil {
+			return []*core.Tensor{op.fail(), op.fail(), op.fail()}
 		}
-		a.launch(sortingWork(a.call(kernel).Out(v).Out(i).Out(c).Out(total).In(in).Bool(consecutive)))
+		op.launch(sortingWork(op.call(kernel).Out(v).Out(i).Out(c).Out(total).In(in).Bool(consecutive)))
 		k, err := total.Int()
-		if a.check(err); a.err != nil {
-			return []*core.Tensor{a.fail(), a.fail(), a.fail()}
+		if op.check(err); op.err != nil {
+			return []*core.Tensor{op.fail(), op.fail(), op.fail()}
 		}
 		found := Narrow(v, 0, 0, int(k))
 		if dim != nil {
@@ -55,7 +55,7 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 			found = Clone(found)
 		}
 		counts := Clone(Narrow(c, 0, 0, int(k)))
-		a.end()
+		op.end()
 		return []*core.Tensor{found, i, counts}
 	})
 	return out[0], out[1], out[2]

@@ -83,30 +83,30 @@ func ShiftedChebyshevV(x, n *core.Tensor) *core.Tensor { return shiftedV.apply(x
 func ShiftedChebyshevW(x, n *core.Tensor) *core.Tensor { return shiftedW.apply(x, n) }
 
 func (f *specialPair) apply(x, y *core.Tensor) *core.Tensor {
-	a := beginGiven(f.name, x, y)
+	op := beginGiven(f.name, x, y)
 	d := core.Float32
-	if a.err == nil {
+	if op.err == nil {
 		d = core.ResultType(x, y)
 		if !d.IsFloat() {
-			d = a.mode.Context().DefaultDType()
+			d = op.mode.Context().DefaultDType()
 		}
 	}
-	out := a.pair(f, d, x, y, false)
-	if a.err != nil {
-		return a.fail()
+	out := op.pair(f, d, x, y, false)
+	if op.err != nil {
+		return op.fail()
 	}
-	if a.grad {
-		n := a.node(specialPairDeriv, x, y).Save(x, y)
+	if op.grad {
+		n := op.node(specialPairDeriv, x, y).Save(x, y)
 		n.Any = f
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
 // pair computes a function, or the derivative of a polynomial, with a result of dtype d.
-func (a *application) pair(f *specialPair, d core.DType, x, y *core.Tensor, derivative bool) *core.Tensor {
-	shape := a.broadcast(x, y)
-	if a.err != nil {
+func (op *opContext) pair(f *specialPair, d core.DType, x, y *core.Tensor, derivative bool) *core.Tensor {
+	shape := op.broadcast(x, y)
+	if op.err != nil {
 		return nil
 	}
 	wide := core.Float32
@@ -114,60 +114,60 @@ func (a *application) pair(f *specialPair, d core.DType, x, y *core.Tensor, deri
 		wide = d
 	}
 	if wide != d {
-		t := a.pair(f, wide, x, y, derivative)
-		if a.err != nil {
+		t := op.pair(f, wide, x, y, derivative)
+		if op.err != nil {
 			return nil
 		}
 		defer t.Release()
 		return To(t, d)
 	}
-	out := a.out(wide, shape)
-	if a.err != nil {
+	out := op.out(wide, shape)
+	if op.err != nil {
 		return nil
 	}
 	core.NoGrad(func() {
 		core.Tidy(func() {
 			in, other := Contiguous(Expand(castTo(x, wide), shape...)), Contiguous(Expand(castTo(y, wide), shape...))
-			a.check(in.Err())
-			a.check(other.Err())
-			if a.err != nil {
+			op.check(in.Err())
+			op.check(other.Err())
+			if op.err != nil {
 				return
 			}
-			c := a.call(specialPairKernel).Out(out).In(in).In(other).Int(f.code).Bool(derivative)
+			c := op.call(specialPairKernel).Out(out).In(in).In(other).Int(f.code).Bool(derivative)
 			c.Work *= 32
-			a.launch(c)
+			op.launch(c)
 		})
 	})
 	return out
 }
 
-func specialPairDeriv(d *core.Derivation) {
-	x, y := d.Saved(0), d.Saved(1)
-	if d.Failed() {
+func specialPairDeriv(ctx *core.BackwardContext) {
+	x, y := ctx.Saved(0), ctx.Saved(1)
+	if ctx.Failed() {
 		return
 	}
-	f := d.Node.Any.(*specialPair)
+	f := ctx.Node.Any.(*specialPair)
 	switch f {
 	case gammaIncPair, gammaInccPair:
-		if !d.Needs(1) {
+		if !ctx.Needs(1) {
 			return
 		}
 		g := Exp(Sub(Sub(Mul(Sub(x, num(1)), Log(y)), y), Lgamma(x)))
 		if f == gammaInccPair {
 			g = Neg(g)
 		}
-		d.Set(1, sumTo(Mul(d.Grad(), g), d.InputShape(1)))
+		ctx.Set(1, sumTo(Mul(ctx.Grad(), g), ctx.InputShape(1)))
 	default:
-		if !d.Needs(0) {
+		if !ctx.Needs(0) {
 			return
 		}
-		a := begin(f.name+"_backward", x, y)
-		slope := a.pair(f, d.InputDType(0), x, y, true)
-		if a.err != nil {
-			d.Set(0, a.fail())
+		op := begin(f.name+"_backward", x, y)
+		slope := op.pair(f, ctx.InputDType(0), x, y, true)
+		if op.err != nil {
+			ctx.Set(0, op.fail())
 			return
 		}
-		d.Set(0, sumTo(Mul(d.Grad(), slope), d.InputShape(0)))
+		ctx.Set(0, sumTo(Mul(ctx.Grad(), slope), ctx.InputShape(0)))
 	}
 }
 

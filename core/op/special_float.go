@@ -9,28 +9,28 @@ var (
 
 // NextAfter returns the number next to x in the direction of y, elementwise, for float32 and float64.
 func NextAfter(x, y *core.Tensor) *core.Tensor {
-	a := beginGiven("nextafter", x, y)
-	if a.err == nil && !x.IsNumber() && !y.IsNumber() && x.DType() != y.DType() {
+	op := beginGiven("nextafter", x, y)
+	if op.err == nil && !x.IsNumber() && !y.IsNumber() && x.DType() != y.DType() {
 		d := core.ResultType(x, y)
 		return compose("nextafter", func() *core.Tensor { return NextAfter(castTo(x, d), castTo(y, d)) })
 	}
-	a.multipliable(x, y)
-	a.floating("the input", x)
-	if a.err == nil && x.DType().IsHalf() {
-		a.failf(core.DTypeError, "not defined for %v, want float32 or float64", x.DType())
+	op.multipliable(x, y)
+	op.floating("the input", x)
+	if op.err == nil && x.DType().IsHalf() {
+		op.failf(core.DTypeError, "not defined for %v, want float32 or float64", x.DType())
 	}
-	shape := a.broadcast(x, y)
-	if a.err != nil {
-		return a.fail()
+	shape := op.broadcast(x, y)
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("nextafter", func() *core.Tensor {
-		in, to := a.own(Contiguous(Expand(x.Detach(), shape...))), a.own(Contiguous(Expand(y.Detach(), shape...)))
-		out := a.out(x.DType(), shape)
-		if a.err != nil {
-			return a.fail()
+		in, to := op.own(Contiguous(Expand(x.Detach(), shape...))), op.own(Contiguous(Expand(y.Detach(), shape...)))
+		out := op.out(x.DType(), shape)
+		if op.err != nil {
+			return op.fail()
 		}
-		a.launch(a.call(nextAfterKernel).Out(out).In(in).In(to))
-		return a.done(out)
+		op.launch(op.call(nextAfterKernel).Out(out).In(in).In(to))
+		return op.done(out)
 	})
 }
 
@@ -41,10 +41,10 @@ func NextAfterInPlace(x, y *core.Tensor) *core.Tensor {
 
 // Frexp returns mantissas, of a size in [0.5, 1) or 0, and int32 exponents with x = mantissa * 2^exponent.
 func Frexp(x *core.Tensor) (mantissa, exponent *core.Tensor) {
-	a := begin("frexp", x)
-	a.floatTensor(x)
-	if a.err != nil {
-		return a.fail(), a.fail()
+	op := begin("frexp", x)
+	op.floatTensor(x)
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
 	if x.DType().IsHalf() {
 		out := core.RunScope(func() []*core.Tensor {
@@ -53,23 +53,23 @@ func Frexp(x *core.Tensor) (mantissa, exponent *core.Tensor) {
 		})
 		return out[0], out[1]
 	}
-	in := a.dense(x)
-	mantissa, exponent = a.outLike(x), a.out(core.Int32, x.Shape())
-	if a.err != nil {
-		return a.fail(), a.fail()
+	in := op.dense(x)
+	mantissa, exponent = op.outLike(x), op.out(core.Int32, x.Shape())
+	if op.err != nil {
+		return op.fail(), op.fail()
 	}
-	a.launch(a.call(frexpKernel).Out(mantissa).Out(exponent).In(in))
-	if a.grad {
-		a.attach(a.node(frexpDeriv, x).Save(exponent), mantissa)
+	op.launch(op.call(frexpKernel).Out(mantissa).Out(exponent).In(in))
+	if op.grad {
+		op.attach(op.node(frexpDeriv, x).Save(exponent), mantissa)
 	}
-	return a.done2(mantissa, exponent)
+	return op.done2(mantissa, exponent)
 }
 
 // frexpDeriv is exact but where 2^exponent is beyond the dtype.
-func frexpDeriv(d *core.Derivation) {
-	exponent := d.Saved(0)
-	if !d.Failed() {
-		d.Set(0, Mul(d.Grad(), Exp2(castTo(Neg(exponent), d.InputDType(0)))))
+func frexpDeriv(ctx *core.BackwardContext) {
+	exponent := ctx.Saved(0)
+	if !ctx.Failed() {
+		ctx.Set(0, Mul(ctx.Grad(), Exp2(castTo(Neg(exponent), ctx.InputDType(0)))))
 	}
 }
 

@@ -121,34 +121,34 @@ func Ndtri(x *core.Tensor) *core.Tensor { return ndtriFunc.apply(x) }
 func AiryAi(x *core.Tensor) *core.Tensor { return airyFunc.apply(x) }
 
 func (f *specialFunction) apply(x *core.Tensor) *core.Tensor {
-	a := begin(f.name, x)
-	if d := a.specialDType(x); a.err == nil && d != x.DType() {
-		return compose(f.name, func() *core.Tensor { return castTo(f.apply(castTo(x, d)), resultFloat(a.mode, x)) })
+	op := begin(f.name, x)
+	if d := op.specialDType(x); op.err == nil && d != x.DType() {
+		return compose(f.name, func() *core.Tensor { return castTo(f.apply(castTo(x, d)), resultFloat(op.mode, x)) })
 	}
-	in, y := a.dense(x), a.outLike(x)
-	if a.err != nil {
-		return a.fail()
+	in, y := op.dense(x), op.outLike(x)
+	if op.err != nil {
+		return op.fail()
 	}
-	c := a.call(specialKernel).Out(y).In(in).Int(f.code)
+	c := op.call(specialKernel).Out(y).In(in).Int(f.code)
 	c.Work *= 16
-	a.launch(c)
-	if a.grad && f.slope != nil {
-		n := a.node(specialDeriv, x).Save(x).SaveOutput(y, 0)
+	op.launch(c)
+	if op.grad && f.slope != nil {
+		n := op.node(specialDeriv, x).Save(x).SaveOutput(y, 0)
 		n.Any = f
-		a.attach(n, y)
+		op.attach(n, y)
 	}
-	return a.done(y)
+	return op.done(y)
 }
 
 // specialDType returns the dtype in which kernels of special functions take x.
-func (a *application) specialDType(x *core.Tensor) core.DType {
+func (op *opContext) specialDType(x *core.Tensor) core.DType {
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case x == nil || x.IsNumber():
-		a.failf(core.TypeError, "want a tensor, got %v", x)
+		op.failf(core.TypeError, "want a tensor, got %v", x)
 	case x.DType() == core.Float64:
 		return core.Float64
-	case !x.DType().IsFloat() && a.mode.Context().DefaultDType() == core.Float64:
+	case !x.DType().IsFloat() && op.mode.Context().DefaultDType() == core.Float64:
 		return core.Float64
 	}
 	return core.Float32
@@ -162,10 +162,10 @@ func resultFloat(m core.Mode, x *core.Tensor) core.DType {
 	return m.Context().DefaultDType()
 }
 
-func specialDeriv(d *core.Derivation) {
-	x, y := d.Saved(0), d.Saved(1)
-	if !d.Failed() {
-		d.Set(0, Mul(d.Grad(), d.Node.Any.(*specialFunction).slope(x, y)))
+func specialDeriv(ctx *core.BackwardContext) {
+	x, y := ctx.Saved(0), ctx.Saved(1)
+	if !ctx.Failed() {
+		ctx.Set(0, Mul(ctx.Grad(), ctx.Node.Any.(*specialFunction).slope(x, y)))
 	}
 }
 

@@ -19,21 +19,21 @@ type CovOptions struct {
 // The result is of the dtype that x and AWeights promote to.
 func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 	defer autocast("cov", &x).end()
-	a := beginTensor("cov", x, o.FWeights, o.AWeights)
-	if a.err == nil && !x.DType().IsFloat() {
-		return compose("cov", func() *core.Tensor { return Cov(castTo(x, a.mode.Context().DefaultDType()), correction, o) })
+	op := beginTensor("cov", x, o.FWeights, o.AWeights)
+	if op.err == nil && !x.DType().IsFloat() {
+		return compose("cov", func() *core.Tensor { return Cov(castTo(x, op.mode.Context().DefaultDType()), correction, o) })
 	}
-	if a.err == nil && x.Dim() > 2 {
-		a.failf(core.ShapeError, "want at most two dimensions, got %v", x.Shape())
+	if op.err == nil && x.Dim() > 2 {
+		op.failf(core.ShapeError, "want at most two dimensions, got %v", x.Shape())
 	}
-	if a.err == nil && o.FWeights != nil && !o.FWeights.DType().IsInt() {
-		a.failf(core.DTypeError, "fweights count observations: want integers, got %v", o.FWeights.DType())
+	if op.err == nil && o.FWeights != nil && !o.FWeights.DType().IsInt() {
+		op.failf(core.DTypeError, "fweights count observations: want integers, got %v", o.FWeights.DType())
 	}
-	if a.err == nil && o.AWeights != nil && !o.AWeights.DType().IsFloat() {
-		a.failf(core.DTypeError, "aweights must be floating point, got %v", o.AWeights.DType())
+	if op.err == nil && o.AWeights != nil && !o.AWeights.DType().IsFloat() {
+		op.failf(core.DTypeError, "aweights must be floating point, got %v", o.AWeights.DType())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	return compose("cov", func() *core.Tensor {
 		d := x.DType()
@@ -51,8 +51,8 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 				continue
 			}
 			if !slices.Equal(given.Shape(), []int{n}) {
-				a.failf(core.ShapeError, "got weights of shape %v, want [%d]", given.Shape(), n)
-				return a.fail()
+				op.failf(core.ShapeError, "got weights of shape %v, want [%d]", given.Shape(), n)
+				return op.fail()
 			}
 			if g := castTo(given, d); w == nil {
 				w = g

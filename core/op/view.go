@@ -7,21 +7,21 @@ import (
 )
 
 // given fails if one of the inputs is absent.
-func (a *application) given(inputs ...*core.Tensor) {
+func (op *opContext) given(inputs ...*core.Tensor) {
 	for _, t := range inputs {
 		if t == nil {
-			a.check(t.Usable(a.name))
+			op.check(t.Usable(op.name))
 		}
 	}
 }
 
 // beginView is begin for an operation whose result shares x's memory, which a number does not have.
-func beginView(name string, x *core.Tensor) application {
-	a := beginGiven(name, x)
-	if a.err == nil && x.IsNumber() {
-		a.failf(core.TypeError, "got a number, want a tensor")
+func beginView(name string, x *core.Tensor) opContext {
+	op := beginGiven(name, x)
+	if op.err == nil && x.IsNumber() {
+		op.failf(core.TypeError, "got a number, want a tensor")
 	}
-	return a
+	return op
 }
 
 // Contiguous returns t itself (a new reference to it) if its elements lie row-major without gaps, otherwise a copy that
@@ -41,10 +41,10 @@ func Contiguous(t *core.Tensor) *core.Tensor {
 func Reshape(t *core.Tensor, shape ...int) *core.Tensor { return reshape("reshape", t, shape) }
 
 func reshape(name string, t *core.Tensor, shape []int) *core.Tensor {
-	a := beginView(name, t)
-	shape = a.inferShape(t, shape)
-	if a.err != nil {
-		return a.fail()
+	op := beginView(name, t)
+	shape = op.inferShape(t, shape)
+	if op.err != nil {
+		return op.fail()
 	}
 	strides, ok := viewStrides(t.Shape(), t.Strides(), shape)
 	if !ok {
@@ -52,7 +52,7 @@ func reshape(name string, t *core.Tensor, shape []int) *core.Tensor {
 		defer c.Release()
 		return reshape(name, c, shape)
 	}
-	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, markReshape)
+	return op.view(t, shape, strides, t.Offset(), reshapeDeriv, markReshape)
 }
 
 // reshaped is what the nodes of reshapes hold: their derivatives make views of gradients whose rows lie apart.
@@ -60,21 +60,21 @@ type reshaped struct{}
 
 func markReshape(n *core.Node) { n.Any = reshaped{} }
 
-func reshapeDeriv(d *core.Derivation) { d.Set(0, Reshape(d.Grad(), d.InputShape(0)...)) }
+func reshapeDeriv(ctx *core.BackwardContext) { ctx.Set(0, Reshape(ctx.Grad(), ctx.InputShape(0)...)) }
 
 // View returns t with another shape and the same elements row-major, always as a view: it fails where the layout would
 // need a copy. One size may be -1, to be inferred.
 func View(t *core.Tensor, shape ...int) *core.Tensor {
-	a := beginView("view", t)
-	shape = a.inferShape(t, shape)
-	if a.err != nil {
-		return a.fail()
+	op := beginView("view", t)
+	shape = op.inferShape(t, shape)
+	if op.err != nil {
+		return op.fail()
 	}
 	strides, ok := viewStrides(t.Shape(), t.Strides(), shape)
 	if !ok {
-		a.failf(core.ShapeError, "a tensor of shape %v with strides %v cannot be seen as %v without a copy; use reshape", t.Shape(), t.Strides(), shape)
+		op.failf(core.ShapeError, "a tensor of shape %v with strides %v cannot be seen as %v without a copy; use reshape", t.Shape(), t.Strides(), shape)
 	}
-	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, markReshape)
+	return op.view(t, shape, strides, t.Offset(), reshapeDeriv, markReshape)
 }
 
 // ViewAs returns View(t, other's shape).
@@ -96,13 +96,13 @@ func ReshapeAs(t, other *core.Tensor) *core.Tensor {
 // Flatten returns t with the dimensions from start to end, both included, joined to one: a view where the layout allows
 // it, otherwise a copy. A 0-d tensor becomes one of shape [1].
 func Flatten(t *core.Tensor, start, end int) *core.Tensor {
-	a := beginView("flatten", t)
-	start, end = a.dim(start, t), a.dim(end, t)
-	if a.err == nil && start > end {
-		a.failf(core.ValueError, "the first dimension comes after the last, got %d and %d", start, end)
+	op := beginView("flatten", t)
+	start, end = op.dim(start, t), op.dim(end, t)
+	if op.err == nil && start > end {
+		op.failf(core.ValueError, "the first dimension comes after the last, got %d and %d", start, end)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	shape := t.Shape()
 	if len(shape) == 0 {
@@ -117,13 +117,13 @@ func Ravel(t *core.Tensor) *core.Tensor { return reshape("ravel", t, []int{-1}) 
 
 // Unflatten returns t with dimension dim split into the given sizes, of which one may be -1.
 func Unflatten(t *core.Tensor, dim int, sizes ...int) *core.Tensor {
-	a := beginView("unflatten", t)
-	dim = a.dim(dim, t)
-	if a.err == nil && (len(sizes) == 0 || t.Dim() == 0) {
-		a.failf(core.ShapeError, "cannot split dimension %d of shape %v into sizes %v", dim, t.Shape(), sizes)
+	op := beginView("unflatten", t)
+	dim = op.dim(dim, t)
+	if op.err == nil && (len(sizes) == 0 || t.Dim() == 0) {
+		op.failf(core.ShapeError, "cannot split dimension %d of shape %v into sizes %v", dim, t.Shape(), sizes)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	n, infer := t.Shape()[dim], slices.Index(sizes, -1)
 	sizes = slices.Clone(sizes)
@@ -138,15 +138,15 @@ func Unflatten(t *core.Tensor, dim int, sizes ...int) *core.Tensor {
 		sizes[infer], known = n/known, n
 	}
 	if known != n {
-		a.failf(core.ShapeError, "sizes %v do not fit dimension %d of shape %v", sizes, dim, t.Shape())
-		return a.fail()
+		op.failf(core.ShapeError, "sizes %v do not fit dimension %d of shape %v", sizes, dim, t.Shape())
+		return op.fail()
 	}
 	return reshape("unflatten", t, slices.Concat(t.Shape()[:dim], sizes, t.Shape()[dim+1:]))
 }
 
 // inferShape returns shape with a size of -1 replaced by what the number of t's elements leaves.
-func (a *application) inferShape(t *core.Tensor, shape []int) []int {
-	if a.err != nil {
+func (op *opContext) inferShape(t *core.Tensor, shape []int) []int {
+	if op.err != nil {
 		return nil
 	}
 	given := shape
@@ -156,23 +156,23 @@ func (a *application) inferShape(t *core.Tensor, shape []int) []int {
 		shape[infer] = 1
 	}
 	if i := slices.IndexFunc(shape, func(d int) bool { return d < 0 }); i >= 0 {
-		a.failf(core.ShapeError, "invalid shape %v: at most one size may be -1, the others must not be negative", given)
+		op.failf(core.ShapeError, "invalid shape %v: at most one size may be -1, the others must not be negative", given)
 		return nil
 	}
-	known, err := core.CheckShape(a.name, shape, t.DType())
+	known, err := core.CheckShape(op.name, shape, t.DType())
 	if err != nil {
-		a.check(err)
+		op.check(err)
 		return nil
 	}
 	n := t.Numel()
 	if infer >= 0 {
 		if known == 0 || n%known != 0 {
-			a.failf(core.ShapeError, "shape %v does not fit the %d elements of shape %v", given, n, t.Shape())
+			op.failf(core.ShapeError, "shape %v does not fit the %d elements of shape %v", given, n, t.Shape())
 			return nil
 		}
 		shape[infer] = n / known
 	} else if known != n {
-		a.failf(core.ShapeError, "shape %v has %d elements, shape %v has %d", shape, known, t.Shape(), n)
+		op.failf(core.ShapeError, "shape %v has %d elements, shape %v has %d", shape, known, t.Shape(), n)
 		return nil
 	}
 	return shape

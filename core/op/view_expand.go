@@ -22,9 +22,9 @@ func ExpandAs(t, other *core.Tensor) *core.Tensor {
 }
 
 func expand(name string, t *core.Tensor, shape []int) *core.Tensor {
-	a := beginView(name, t)
-	if a.err != nil {
-		return a.fail()
+	op := beginView(name, t)
+	if op.err != nil {
+		return op.fail()
 	}
 	shape = slices.Clone(shape)
 	lead := len(shape) - t.Dim()
@@ -39,26 +39,26 @@ func expand(name string, t *core.Tensor, shape []int) *core.Tensor {
 		}
 	}
 	if !fits {
-		a.failf(core.ShapeError, "shape %v cannot be expanded to %v", t.Shape(), shape)
-		return a.fail()
+		op.failf(core.ShapeError, "shape %v cannot be expanded to %v", t.Shape(), shape)
+		return op.fail()
 	}
 	if _, err := core.CheckShape(name, shape, t.DType()); err != nil {
 		return core.ErrorTensor(err)
 	}
 	strides := core.ExpandStrides(t.Shape(), t.Strides(), shape)
-	return a.view(t, shape, strides, t.Offset(), expandDeriv, nil)
+	return op.view(t, shape, strides, t.Offset(), expandDeriv, nil)
 }
 
-func expandDeriv(d *core.Derivation) { d.Set(0, sumTo(d.Grad(), d.InputShape(0))) }
+func expandDeriv(ctx *core.BackwardContext) { ctx.Set(0, sumTo(ctx.Grad(), ctx.InputShape(0))) }
 
 // BroadcastTensors returns views of the tensors broadcast against one another.
 func BroadcastTensors(tensors ...*core.Tensor) []*core.Tensor {
-	a := beginAll("broadcast_tensors", tensors)
-	shape := a.broadcast(tensors...)
+	op := beginAll("broadcast_tensors", tensors)
+	shape := op.broadcast(tensors...)
 	out := make([]*core.Tensor, len(tensors))
 	for i, t := range tensors {
-		if a.err != nil {
-			out[i] = a.fail()
+		if op.err != nil {
+			out[i] = op.fail()
 		} else {
 			out[i] = expand("broadcast_tensors", t, shape)
 		}
@@ -68,10 +68,10 @@ func BroadcastTensors(tensors ...*core.Tensor) []*core.Tensor {
 
 // Squeeze returns a view of t without the given dimensions, of those that have size 1; none means all of them.
 func Squeeze(t *core.Tensor, dims ...int) *core.Tensor {
-	a := beginView("squeeze", t)
-	list := a.dims(dims, t)
-	if a.err != nil {
-		return a.fail()
+	op := beginView("squeeze", t)
+	list := op.dims(dims, t)
+	if op.err != nil {
+		return op.fail()
 	}
 	shape, strides := make([]int, 0, t.Dim()), make([]int, 0, t.Dim())
 	for i, n := range t.Shape() {
@@ -80,14 +80,14 @@ func Squeeze(t *core.Tensor, dims ...int) *core.Tensor {
 		}
 		shape, strides = append(shape, n), append(strides, t.Strides()[i])
 	}
-	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, markRearranged)
+	return op.view(t, shape, strides, t.Offset(), reshapeDeriv, markRearranged)
 }
 
 // Unsqueeze returns a view of t with a dimension of size 1 inserted, to be dimension dim of the result.
 func Unsqueeze(t *core.Tensor, dim int) *core.Tensor {
-	a := beginView("unsqueeze", t)
-	if a.err != nil {
-		return a.fail()
+	op := beginView("unsqueeze", t)
+	if op.err != nil {
+		return op.fail()
 	}
 	dim, err := core.WrapDim("unsqueeze", dim, t.Dim()+1)
 	if err != nil {
@@ -101,7 +101,7 @@ func Unsqueeze(t *core.Tensor, dim int) *core.Tensor {
 		stride = t.Shape()[dim] * t.Strides()[dim]
 	}
 	shape, strides := slices.Insert(slices.Clone(t.Shape()), dim, 1), slices.Insert(slices.Clone(t.Strides()), dim, stride)
-	return a.view(t, shape, strides, t.Offset(), reshapeDeriv, markRearranged)
+	return op.view(t, shape, strides, t.Offset(), reshapeDeriv, markRearranged)
 }
 
 // AtLeast1D returns t, a 0-d tensor as one of shape [1].

@@ -10,42 +10,42 @@ import (
 func Permute(t *core.Tensor, dims ...int) *core.Tensor { return permute("permute", t, dims) }
 
 func permute(name string, t *core.Tensor, dims []int) *core.Tensor {
-	a := beginView(name, t)
-	order := a.order(dims, t)
-	if a.err != nil {
-		return a.fail()
+	op := beginView(name, t)
+	order := op.order(dims, t)
+	if op.err != nil {
+		return op.fail()
 	}
 	shape, strides := make([]int, len(order)), make([]int, len(order))
 	for i, d := range order {
 		shape[i], strides[i] = t.Shape()[d], t.Strides()[d]
 	}
-	return a.view(t, shape, strides, t.Offset(), permuteDeriv, func(n *core.Node) { n.Ints, n.Any = order, rearranged{} })
+	return op.view(t, shape, strides, t.Offset(), permuteDeriv, func(n *core.Node) { n.Ints, n.Any = order, rearranged{} })
 }
 
-func permuteDeriv(d *core.Derivation) {
-	order := d.Node.Ints
+func permuteDeriv(ctx *core.BackwardContext) {
+	order := ctx.Node.Ints
 	inverse := make([]int, len(order))
 	for i, from := range order {
 		inverse[from] = i
 	}
-	d.Set(0, Permute(d.Grad(), inverse...))
+	ctx.Set(0, Permute(ctx.Grad(), inverse...))
 }
 
 // order returns dims counted from the front and fails unless they are a permutation of t's dimensions.
-func (a *application) order(dims []int, t *core.Tensor) []int {
-	if a.err != nil {
+func (op *opContext) order(dims []int, t *core.Tensor) []int {
+	if op.err != nil {
 		return nil
 	}
 	if len(dims) != t.Dim() {
-		a.failf(core.ShapeError, "got %d dimensions %v for shape %v, want each of its %d once", len(dims), dims, t.Shape(), t.Dim())
+		op.failf(core.ShapeError, "got %d dimensions %v for shape %v, want each of its %d once", len(dims), dims, t.Shape(), t.Dim())
 		return nil
 	}
 	order := make([]int, len(dims))
 	var seen uint
 	for i, d := range dims {
-		order[i] = a.dim(d, t)
-		if a.err == nil && seen&(1<<order[i]) != 0 {
-			a.failf(core.ValueError, "dimension %d appears twice in %v", order[i], dims)
+		order[i] = op.dim(d, t)
+		if op.err == nil && seen&(1<<order[i]) != 0 {
+			op.failf(core.ValueError, "dimension %d appears twice in %v", order[i], dims)
 		}
 		seen |= 1 << order[i]
 	}
@@ -54,21 +54,21 @@ func (a *application) order(dims []int, t *core.Tensor) []int {
 
 // Transpose returns a view of t with two dimensions swapped.
 func Transpose(t *core.Tensor, dim0, dim1 int) *core.Tensor {
-	a := beginView("transpose", t)
-	dim0, dim1 = a.dim(dim0, t), a.dim(dim1, t)
-	if a.err != nil {
-		return a.fail()
+	op := beginView("transpose", t)
+	dim0, dim1 = op.dim(dim0, t), op.dim(dim1, t)
+	if op.err != nil {
+		return op.fail()
 	}
 	shape, strides := slices.Clone(t.Shape()), slices.Clone(t.Strides())
 	if len(shape) > 0 {
 		shape[dim0], shape[dim1] = shape[dim1], shape[dim0]
 		strides[dim0], strides[dim1] = strides[dim1], strides[dim0]
 	}
-	return a.view(t, shape, strides, t.Offset(), transposeDeriv, func(n *core.Node) { n.Ints, n.Any = []int{dim0, dim1}, rearranged{} })
+	return op.view(t, shape, strides, t.Offset(), transposeDeriv, func(n *core.Node) { n.Ints, n.Any = []int{dim0, dim1}, rearranged{} })
 }
 
-func transposeDeriv(d *core.Derivation) {
-	d.Set(0, Transpose(d.Grad(), d.Node.Ints[0], d.Node.Ints[1]))
+func transposeDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, Transpose(ctx.Grad(), ctx.Node.Ints[0], ctx.Node.Ints[1]))
 }
 
 // SwapAxes returns Transpose(t, axis0, axis1).
@@ -96,12 +96,12 @@ func TransposeMatrix(t *core.Tensor) *core.Tensor {
 
 // Movedim returns a view of t with the dimensions source moved to the places destination; the others keep their order.
 func Movedim(t *core.Tensor, source, destination []int) *core.Tensor {
-	a := beginView("movedim", t)
-	if a.err == nil && len(source) != len(destination) {
-		a.failf(core.ValueError, "got %d dimensions %v and %d places %v", len(source), source, len(destination), destination)
+	op := beginView("movedim", t)
+	if op.err == nil && len(source) != len(destination) {
+		op.failf(core.ValueError, "got %d dimensions %v and %d places %v", len(source), source, len(destination), destination)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	order := make([]int, t.Dim(), core.MaxDims)
 	for i := range order {
@@ -109,16 +109,16 @@ func Movedim(t *core.Tensor, source, destination []int) *core.Tensor {
 	}
 	var moved uint
 	for i := range source {
-		from, to := a.dim(source[i], t), a.dim(destination[i], t)
-		if a.err != nil {
-			return a.fail()
+		from, to := op.dim(source[i], t), op.dim(destination[i], t)
+		if op.err != nil {
+			return op.fail()
 		}
 		if t.Dim() == 0 {
 			continue
 		}
 		if moved&(1<<from) != 0 || order[to] >= 0 {
-			a.failf(core.ValueError, "a dimension appears twice in %v or %v", source, destination)
-			return a.fail()
+			op.failf(core.ValueError, "a dimension appears twice in %v or %v", source, destination)
+			return op.fail()
 		}
 		moved |= 1 << from
 		order[to] = from

@@ -15,12 +15,12 @@ type window struct {
 
 // part returns a view of t of the given shape. layout turns the strides of a whole to the strides and the offset of the
 // part.
-func (a *application) part(t *core.Tensor, shape []int, layout func(strides []int) ([]int, int)) *core.Tensor {
-	if a.err != nil {
-		return a.fail()
+func (op *opContext) part(t *core.Tensor, shape []int, layout func(strides []int) ([]int, int)) *core.Tensor {
+	if op.err != nil {
+		return op.fail()
 	}
 	strides, offset := layout(t.Strides())
-	return a.view(t, shape, strides, t.Offset()+offset, partDeriv, func(n *core.Node) { n.Any = windowOf(t.Shape(), shape, layout) })
+	return op.view(t, shape, strides, t.Offset()+offset, partDeriv, func(n *core.Node) { n.Any = windowOf(t.Shape(), shape, layout) })
 }
 
 func windowOf(base, shape []int, layout func(strides []int) ([]int, int)) *window {
@@ -30,70 +30,70 @@ func windowOf(base, shape []int, layout func(strides []int) ([]int, int)) *windo
 	return &window{base, shape, strides, offset}
 }
 
-func partDeriv(d *core.Derivation) { d.Set(0, embed(d.Grad(), d.Node.Any.(*window))) }
+func partDeriv(ctx *core.BackwardContext) { ctx.Set(0, embed(ctx.Grad(), ctx.Node.Any.(*window))) }
 
 // embed returns zeros of shape w.base but for the window, which is g. It undoes part.
 func embed(g *core.Tensor, w *window) *core.Tensor {
 	if Overlaps(w.shape, w.strides) {
 		return asStridedAdd(zerosFor(g, g.DType(), w.base), g, w.shape, w.strides, w.offset)
 	}
-	a := begin("slice_backward", g)
-	out := a.out(g.DType(), w.base)
-	if a.err != nil {
-		return a.fail()
+	op := begin("slice_backward", g)
+	out := op.out(g.DType(), w.base)
+	if op.err != nil {
+		return op.fail()
 	}
 	if core.Numel(w.shape) != core.Numel(w.base) {
-		a.launch(a.call(fillKernel).Out(out).In(core.IntNum(0)))
+		op.launch(op.call(fillKernel).Out(out).In(core.IntNum(0)))
 	}
-	part := core.WrapTensor(a.mode, out.Storage(), out.DType(), w.shape, w.strides, w.offset)
-	c := a.call(copyKernel).Out(part).In(g)
+	part := core.WrapTensor(op.mode, out.Storage(), out.DType(), w.shape, w.strides, w.offset)
+	c := op.call(copyKernel).Out(part).In(g)
 	c.InPlace = true
-	a.launch(c)
+	op.launch(c)
 	part.Release()
-	if a.grad {
-		n := a.node(embedDeriv, g)
+	if op.grad {
+		n := op.node(embedDeriv, g)
 		n.Any = w
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func embedDeriv(d *core.Derivation) {
-	w := d.Node.Any.(*window)
-	d.Set(0, AsStrided(Contiguous(d.Grad()), w.shape, w.strides, w.offset))
+func embedDeriv(ctx *core.BackwardContext) {
+	w := ctx.Node.Any.(*window)
+	ctx.Set(0, AsStrided(Contiguous(ctx.Grad()), w.shape, w.strides, w.offset))
 }
 
 // Narrow returns a view of the length indices of dimension dim of t that begin at start, which may be negative to count
 // from the end.
 func Narrow(t *core.Tensor, dim, start, length int) *core.Tensor {
-	a := beginView("narrow", t)
-	dim = a.dim(dim, t)
-	if a.err == nil && t.Dim() == 0 {
-		a.failf(core.ShapeError, "cannot narrow a 0-d tensor")
+	op := beginView("narrow", t)
+	dim = op.dim(dim, t)
+	if op.err == nil && t.Dim() == 0 {
+		op.failf(core.ShapeError, "cannot narrow a 0-d tensor")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	n := t.Shape()[dim]
 	if start < -n || start > n {
-		a.failf(core.IndexError, "start %d out of range for dimension %d of shape %v", start, dim, t.Shape())
-		return a.fail()
+		op.failf(core.IndexError, "start %d out of range for dimension %d of shape %v", start, dim, t.Shape())
+		return op.fail()
 	}
 	if start < 0 {
 		start += n
 	}
 	if length < 0 || length > n-start {
-		a.failf(core.IndexError, "%d indices from %d on do not fit dimension %d of shape %v", length, start, dim, t.Shape())
-		return a.fail()
+		op.failf(core.IndexError, "%d indices from %d on do not fit dimension %d of shape %v", length, start, dim, t.Shape())
+		return op.fail()
 	}
-	return a.narrow(t, dim, start, length, 1)
+	return op.narrow(t, dim, start, length, 1)
 }
 
 // narrow returns every step-th index of dimension dim, length of them from start on, which must exist.
-func (a *application) narrow(t *core.Tensor, dim, start, length, step int) *core.Tensor {
+func (op *opContext) narrow(t *core.Tensor, dim, start, length, step int) *core.Tensor {
 	shape := slices.Clone(t.Shape())
 	shape[dim] = length
-	return a.part(t, shape, func(s []int) ([]int, int) {
+	return op.part(t, shape, func(s []int) ([]int, int) {
 		s = slices.Clone(s)
 		offset := 0
 		if length > 0 {
@@ -109,19 +109,19 @@ func (a *application) narrow(t *core.Tensor, dim, start, length, step int) *core
 // Slice returns a view of every step-th index of dimension dim of t from start to before stop. As in Python, negative
 // bounds count from the end and bounds past the ends are the ends; the step must be positive.
 func Slice(t *core.Tensor, dim, start, stop, step int) *core.Tensor {
-	a := beginView("slice", t)
-	dim = a.dim(dim, t)
-	if a.err == nil && t.Dim() == 0 {
-		a.failf(core.ShapeError, "cannot slice a 0-d tensor")
+	op := beginView("slice", t)
+	dim = op.dim(dim, t)
+	if op.err == nil && t.Dim() == 0 {
+		op.failf(core.ShapeError, "cannot slice a 0-d tensor")
 	}
-	if a.err == nil && step <= 0 {
-		a.failf(core.ValueError, "the step must be positive, got %d", step)
+	if op.err == nil && step <= 0 {
+		op.failf(core.ValueError, "the step must be positive, got %d", step)
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	start, length := sliceBounds(start, stop, step, t.Shape()[dim])
-	return a.narrow(t, dim, start, length, step)
+	return op.narrow(t, dim, start, length, step)
 }
 
 // sliceBounds returns the first index of a slice of a dimension of size n and the number of its indices.
@@ -142,23 +142,23 @@ func sliceBounds(start, stop, step, n int) (first, length int) {
 // Select returns a view of t at the given index of dimension dim, which the result lacks. A negative index counts from
 // the end.
 func Select(t *core.Tensor, dim, index int) *core.Tensor {
-	a := beginView("select", t)
-	dim = a.dim(dim, t)
-	if a.err == nil && t.Dim() == 0 {
-		a.failf(core.IndexError, "cannot index a 0-d tensor")
+	op := beginView("select", t)
+	dim = op.dim(dim, t)
+	if op.err == nil && t.Dim() == 0 {
+		op.failf(core.IndexError, "cannot index a 0-d tensor")
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	n := t.Shape()[dim]
 	if index < -n || index >= n {
-		a.failf(core.IndexError, "index %d out of range for dimension %d of shape %v", index, dim, t.Shape())
-		return a.fail()
+		op.failf(core.IndexError, "index %d out of range for dimension %d of shape %v", index, dim, t.Shape())
+		return op.fail()
 	}
 	if index < 0 {
 		index += n
 	}
-	return a.part(t, slices.Delete(slices.Clone(t.Shape()), dim, dim+1), func(s []int) ([]int, int) {
+	return op.part(t, slices.Delete(slices.Clone(t.Shape()), dim, dim+1), func(s []int) ([]int, int) {
 		return slices.Delete(slices.Clone(s), dim, dim+1), index * s[dim]
 	})
 }
@@ -166,13 +166,13 @@ func Select(t *core.Tensor, dim, index int) *core.Tensor {
 // Diagonal returns a view of the diagonal of the matrices that dimensions dim1 and dim2 of t hold, as the last
 // dimension; offset k is the k-th diagonal above the main one, or below if negative.
 func Diagonal(t *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
-	a := beginView("diagonal", t)
-	dim1, dim2 = a.dim(dim1, t), a.dim(dim2, t)
-	if a.err == nil && (t.Dim() < 2 || dim1 == dim2) {
-		a.failf(core.ValueError, "dimensions %d and %d of shape %v span no matrix", dim1, dim2, t.Shape())
+	op := beginView("diagonal", t)
+	dim1, dim2 = op.dim(dim1, t), op.dim(dim2, t)
+	if op.err == nil && (t.Dim() < 2 || dim1 == dim2) {
+		op.failf(core.ValueError, "dimensions %d and %d of shape %v span no matrix", dim1, dim2, t.Shape())
 	}
-	if a.err != nil {
-		return a.fail()
+	if op.err != nil {
+		return op.fail()
 	}
 	rows, cols := t.Shape()[dim1], t.Shape()[dim2]
 	length := max(0, min(rows, cols-offset))
@@ -183,7 +183,7 @@ func Diagonal(t *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 		v = slices.Delete(slices.Clone(v), max(dim1, dim2), max(dim1, dim2)+1)
 		return slices.Delete(v, min(dim1, dim2), min(dim1, dim2)+1)
 	}
-	return a.part(t, append(drop(t.Shape()), length), func(s []int) ([]int, int) {
+	return op.part(t, append(drop(t.Shape()), length), func(s []int) ([]int, int) {
 		first := 0
 		if length > 0 {
 			first = max(offset, 0)*s[dim2] - min(offset, 0)*s[dim1]
@@ -195,25 +195,25 @@ func Diagonal(t *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 // Unfold returns a view of the windows of the given size of dimension dim of t, step apart. Dimension dim counts the
 // windows and a new last dimension runs within them. Windows that overlap share memory.
 func Unfold(t *core.Tensor, dim, size, step int) *core.Tensor {
-	a := beginView("unfold", t)
-	dim = a.dim(dim, t)
-	if a.err != nil {
-		return a.fail()
+	op := beginView("unfold", t)
+	dim = op.dim(dim, t)
+	if op.err != nil {
+		return op.fail()
 	}
 	n := 1
 	if t.Dim() > 0 {
 		n = t.Shape()[dim]
 	}
 	if size < 0 || size > n || step <= 0 {
-		a.failf(core.ValueError, "windows of size %d, %d apart, do not fit dimension %d of shape %v", size, step, dim, t.Shape())
-		return a.fail()
+		op.failf(core.ValueError, "windows of size %d, %d apart, do not fit dimension %d of shape %v", size, step, dim, t.Shape())
+		return op.fail()
 	}
 	shape := append(slices.Clone(t.Shape()), size)
 	if t.Dim() == 0 {
-		return a.part(t, shape, func(s []int) ([]int, int) { return []int{1}, 0 })
+		return op.part(t, shape, func(s []int) ([]int, int) { return []int{1}, 0 })
 	}
 	shape[dim] = (n-size)/step + 1
-	return a.part(t, shape, func(s []int) ([]int, int) {
+	return op.part(t, shape, func(s []int) ([]int, int) {
 		out := append(slices.Clone(s), s[dim])
 		if shape[dim] > 1 {
 			out[dim] *= step

@@ -8,74 +8,74 @@ import (
 
 // Split returns views of t cut along dimension dim into parts of the given size, the last of which may be smaller.
 func Split(t *core.Tensor, size, dim int) []*core.Tensor {
-	a := beginView("split", t)
-	dim, n := a.splitDim(dim, t)
-	if a.err == nil && (size < 0 || size == 0 && n > 0) {
-		a.failf(core.ValueError, "the size of a part must be positive, got %d", size)
+	op := beginView("split", t)
+	dim, n := op.splitDim(dim, t)
+	if op.err == nil && (size < 0 || size == 0 && n > 0) {
+		op.failf(core.ValueError, "the size of a part must be positive, got %d", size)
 	}
-	if a.partCount(n, size); a.err != nil {
-		return []*core.Tensor{a.fail()}
+	if op.partCount(n, size); op.err != nil {
+		return []*core.Tensor{op.fail()}
 	}
 	if n == 0 {
-		return a.split(t, dim, []int{0})
+		return op.split(t, dim, []int{0})
 	}
-	return a.splitEvenly(t, dim, n, size)
+	return op.splitEvenly(t, dim, n, size)
 }
 
 // SplitSizes returns views of t cut along dimension dim into parts of the given sizes, which must add up to its size.
 func SplitSizes(t *core.Tensor, sizes []int, dim int) []*core.Tensor {
-	a := beginView("split", t)
-	dim, n := a.splitDim(dim, t)
+	op := beginView("split", t)
+	dim, n := op.splitDim(dim, t)
 	sum := 0
 	for _, s := range sizes {
-		if a.err == nil && (s < 0 || s > n-sum) {
+		if op.err == nil && (s < 0 || s > n-sum) {
 			sum = -1
 			break
 		}
 		sum += s
 	}
-	if a.err == nil && (sum != n || len(sizes) == 0) {
-		a.failf(core.ValueError, "sizes %v do not add up to the size %d of dimension %d", sizes, n, dim)
+	if op.err == nil && (sum != n || len(sizes) == 0) {
+		op.failf(core.ValueError, "sizes %v do not add up to the size %d of dimension %d", sizes, n, dim)
 	}
-	if a.err != nil {
-		return []*core.Tensor{a.fail()}
+	if op.err != nil {
+		return []*core.Tensor{op.fail()}
 	}
-	return a.split(t, dim, sizes)
+	return op.split(t, dim, sizes)
 }
 
 // Chunk returns views of t cut along dimension dim into the given number of equal parts, but for the last; there may be
 // fewer parts if the size does not divide.
 func Chunk(t *core.Tensor, chunks, dim int) []*core.Tensor {
-	a := beginView("chunk", t)
-	dim, n := a.splitDim(dim, t)
-	if a.err == nil && chunks <= 0 {
-		a.failf(core.ValueError, "the number of chunks must be positive, got %d", chunks)
+	op := beginView("chunk", t)
+	dim, n := op.splitDim(dim, t)
+	if op.err == nil && chunks <= 0 {
+		op.failf(core.ValueError, "the number of chunks must be positive, got %d", chunks)
 	}
 	size := (n-1)/max(chunks, 1) + 1
 	if n == 0 {
-		a.partCount(chunks, 1)
+		op.partCount(chunks, 1)
 	} else {
-		a.partCount(n, size)
+		op.partCount(n, size)
 	}
-	if a.err != nil {
-		return []*core.Tensor{a.fail()}
+	if op.err != nil {
+		return []*core.Tensor{op.fail()}
 	}
 	if n == 0 {
-		return a.split(t, dim, make([]int, chunks))
+		return op.split(t, dim, make([]int, chunks))
 	}
-	return a.splitEvenly(t, dim, n, size)
+	return op.splitEvenly(t, dim, n, size)
 }
 
 // TensorSplit returns views of t cut along dimension dim into the given number of parts, whose sizes differ by at most
 // one.
 func TensorSplit(t *core.Tensor, sections, dim int) []*core.Tensor {
-	a := beginView("tensor_split", t)
-	dim, n := a.splitDim(dim, t)
-	if a.err == nil && sections <= 0 {
-		a.failf(core.ValueError, "the number of sections must be positive, got %d", sections)
+	op := beginView("tensor_split", t)
+	dim, n := op.splitDim(dim, t)
+	if op.err == nil && sections <= 0 {
+		op.failf(core.ValueError, "the number of sections must be positive, got %d", sections)
 	}
-	if a.partCount(sections, 1); a.err != nil {
-		return []*core.Tensor{a.fail()}
+	if op.partCount(sections, 1); op.err != nil {
+		return []*core.Tensor{op.fail()}
 	}
 	sizes := make([]int, sections)
 	for i := range sizes {
@@ -84,15 +84,15 @@ func TensorSplit(t *core.Tensor, sections, dim int) []*core.Tensor {
 			sizes[i]++
 		}
 	}
-	return a.split(t, dim, sizes)
+	return op.split(t, dim, sizes)
 }
 
 // TensorSplitAt returns views of t cut along dimension dim before each of the given indices, as slices of Python are.
 func TensorSplitAt(t *core.Tensor, indices []int, dim int) []*core.Tensor {
-	a := beginView("tensor_split", t)
-	dim, n := a.splitDim(dim, t)
-	if a.err != nil {
-		return []*core.Tensor{a.fail()}
+	op := beginView("tensor_split", t)
+	dim, n := op.splitDim(dim, t)
+	if op.err != nil {
+		return []*core.Tensor{op.fail()}
 	}
 	out := make([]*core.Tensor, 0, len(indices)+1)
 	start := 0
@@ -107,30 +107,30 @@ func TensorSplitAt(t *core.Tensor, indices []int, dim int) []*core.Tensor {
 
 // Unbind returns views of t at each index of dimension dim, which they lack.
 func Unbind(t *core.Tensor, dim int) []*core.Tensor {
-	a := beginView("unbind", t)
-	dim, n := a.splitDim(dim, t)
-	if a.partCount(n, 1); a.err != nil {
-		return []*core.Tensor{a.fail()}
+	op := beginView("unbind", t)
+	dim, n := op.splitDim(dim, t)
+	if op.partCount(n, 1); op.err != nil {
+		return []*core.Tensor{op.fail()}
 	}
 	shape := slices.Delete(slices.Clone(t.Shape()), dim, dim+1)
 	strides := slices.Delete(slices.Clone(t.Strides()), dim, dim+1)
 	out := make([]*core.Tensor, n)
 	for i := range out {
-		out[i] = a.view(t, shape, strides, t.Offset()+i*t.Strides()[dim], nil, nil)
+		out[i] = op.view(t, shape, strides, t.Offset()+i*t.Strides()[dim], nil, nil)
 	}
-	a.parts(unbindDeriv, t, dim, out)
+	op.parts(unbindDeriv, t, dim, out)
 	return out
 }
 
-func unbindDeriv(d *core.Derivation) { d.Set(0, partsGrad(d, true, Stack)) }
+func unbindDeriv(ctx *core.BackwardContext) { ctx.Set(0, partsGrad(ctx, true, Stack)) }
 
 // splitDim returns dim counted from the front and its size.
-func (a *application) splitDim(dim int, t *core.Tensor) (int, int) {
-	dim = a.dim(dim, t)
-	if a.err == nil && t.Dim() == 0 {
-		a.failf(core.ShapeError, "cannot split a 0-d tensor")
+func (op *opContext) splitDim(dim int, t *core.Tensor) (int, int) {
+	dim = op.dim(dim, t)
+	if op.err == nil && t.Dim() == 0 {
+		op.failf(core.ShapeError, "cannot split a 0-d tensor")
 	}
-	if a.err != nil {
+	if op.err != nil {
 		return 0, 0
 	}
 	return dim, t.Shape()[dim]
@@ -140,58 +140,58 @@ func (a *application) splitDim(dim int, t *core.Tensor) (int, int) {
 const maxParts = 1 << 24
 
 // partCount fails where n, cut into parts of a size, makes more than maxParts.
-func (a *application) partCount(n, size int) {
-	if a.err == nil && n > 0 && (n-1)/size >= maxParts {
-		a.failf(core.ValueError, "want at most %d parts, got %d", maxParts, (n-1)/size+1)
+func (op *opContext) partCount(n, size int) {
+	if op.err == nil && n > 0 && (n-1)/size >= maxParts {
+		op.failf(core.ValueError, "want at most %d parts, got %d", maxParts, (n-1)/size+1)
 	}
 }
 
 // splitEvenly returns views of parts of a size, the last of which may be smaller.
-func (a *application) splitEvenly(t *core.Tensor, dim, n, size int) []*core.Tensor {
+func (op *opContext) splitEvenly(t *core.Tensor, dim, n, size int) []*core.Tensor {
 	sizes := make([]int, 0, (n-1)/size+1)
 	for rest := n; rest > 0; rest -= size {
 		sizes = append(sizes, min(rest, size))
 	}
-	return a.split(t, dim, sizes)
+	return op.split(t, dim, sizes)
 }
 
-func (a *application) split(t *core.Tensor, dim int, sizes []int) []*core.Tensor {
+func (op *opContext) split(t *core.Tensor, dim int, sizes []int) []*core.Tensor {
 	shape := slices.Clone(t.Shape())
 	out := make([]*core.Tensor, len(sizes))
 	at := 0
 	for i, n := range sizes {
 		shape[dim] = n
-		out[i] = a.view(t, shape, t.Strides(), t.Offset()+at*t.Strides()[dim], nil, nil)
+		out[i] = op.view(t, shape, t.Strides(), t.Offset()+at*t.Strides()[dim], nil, nil)
 		at += n
 	}
-	a.parts(splitDeriv, t, dim, out)
+	op.parts(splitDeriv, t, dim, out)
 	return out
 }
 
 // parts records views that together are all of t as the outputs of one node.
-func (a *application) parts(deriv core.Deriv, t *core.Tensor, dim int, out []*core.Tensor) {
-	if !a.grad || len(out) == 0 {
+func (op *opContext) parts(deriv core.Deriv, t *core.Tensor, dim int, out []*core.Tensor) {
+	if !op.grad || len(out) == 0 {
 		return
 	}
-	n := a.node(deriv, t)
+	n := op.node(deriv, t)
 	n.Ints, n.Any = []int{dim}, divided{}
-	a.attach(n, out...)
+	op.attach(n, out...)
 }
 
-func splitDeriv(d *core.Derivation) { d.Set(0, partsGrad(d, false, Cat)) }
+func splitDeriv(ctx *core.BackwardContext) { ctx.Set(0, partsGrad(ctx, false, Cat)) }
 
 // outputGrads returns the gradients of all outputs, zeros where there is none.
-func outputGrads(d *core.Derivation) []*core.Tensor {
-	grads := make([]*core.Tensor, d.Node.Outputs())
+func outputGrads(ctx *core.BackwardContext) []*core.Tensor {
+	grads := make([]*core.Tensor, ctx.Node.Outputs())
 	var some *core.Tensor
 	for i := range grads {
-		if grads[i] = d.GradAt(i); grads[i] != nil {
+		if grads[i] = ctx.GradAt(i); grads[i] != nil {
 			some = grads[i]
 		}
 	}
 	for i, g := range grads {
 		if g == nil {
-			grads[i] = zerosFor(some, d.InputDType(0), d.OutputShape(i))
+			grads[i] = zerosFor(some, ctx.InputDType(0), ctx.OutputShape(i))
 		}
 	}
 	return grads
@@ -217,16 +217,16 @@ func DSplit(t *core.Tensor, sections int) []*core.Tensor {
 }
 
 func evenSplit(name string, t *core.Tensor, sections, dim, least int) []*core.Tensor {
-	a := beginView(name, t)
+	op := beginView(name, t)
 	switch {
-	case a.err != nil:
+	case op.err != nil:
 	case t.Dim() < least:
-		a.failf(core.ShapeError, "want at least %d dimensions, got shape %v", least, t.Shape())
+		op.failf(core.ShapeError, "want at least %d dimensions, got shape %v", least, t.Shape())
 	case sections < 1 || t.Size(dim)%sections != 0:
-		a.failf(core.ValueError, "cannot cut dimension %d of shape %v into %d equal parts", dim, t.Shape(), sections)
+		op.failf(core.ValueError, "cannot cut dimension %d of shape %v into %d equal parts", dim, t.Shape(), sections)
 	}
-	if a.err != nil {
-		return []*core.Tensor{a.fail()}
+	if op.err != nil {
+		return []*core.Tensor{op.fail()}
 	}
 	return TensorSplit(t, sections, dim)
 }

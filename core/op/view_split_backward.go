@@ -20,8 +20,8 @@ func markRearranged(n *core.Node) { n.Any = rearranged{} }
 
 // dividedBy returns the node that split input i off, if the input's gradient goes there by way of views and nobody sees it before;
 // else nil.
-func dividedBy(d *core.Derivation, i int) *core.Node {
-	for n := d.Node; d.Hidden(n, i); i = 0 {
+func dividedBy(ctx *core.BackwardContext, i int) *core.Node {
+	for n := ctx.Node; ctx.Hidden(n, i); i = 0 {
 		n = n.Edges()[i].Node
 		switch n.Any.(type) {
 		case divided:
@@ -36,11 +36,11 @@ func dividedBy(d *core.Derivation, i int) *core.Node {
 
 // gradsOfParts allocates in grads, by input of d's node, the gradients of those inputs that were split off one tensor and fill a
 // piece of its memory: together, and lying as the inputs do. Inputs that are nil are left out.
-func (a *application) gradsOfParts(d *core.Derivation, inputs, grads []*core.Tensor) {
+func (op *opContext) gradsOfParts(ctx *core.BackwardContext, inputs, grads []*core.Tensor) {
 	from := make([]*core.Node, len(inputs))
 	for i, t := range inputs {
 		if t != nil {
-			from[i] = dividedBy(d, i)
+			from[i] = dividedBy(ctx, i)
 		}
 	}
 	for i, n := range from {
@@ -57,13 +57,13 @@ func (a *application) gradsOfParts(d *core.Derivation, inputs, grads []*core.Ten
 		if len(parts) < 2 || !ok {
 			continue
 		}
-		memory := a.out(d.InputDType(i), []int{size})
-		if a.err != nil {
+		memory := op.out(ctx.InputDType(i), []int{size})
+		if op.err != nil {
 			return
 		}
 		for j, t := range inputs {
 			if from[j] == n {
-				grads[j] = core.WrapTensor(a.mode, memory.Storage(), memory.DType(), t.Shape(), t.Strides(), t.Offset()-first)
+				grads[j] = core.WrapTensor(op.mode, memory.Storage(), memory.DType(), t.Shape(), t.Strides(), t.Offset()-first)
 			}
 		}
 		memory.Release()
@@ -125,25 +125,25 @@ func tile(parts []*core.Tensor) (first, size int, ok bool) {
 
 // partsGrad returns the gradient of a tensor from those of its parts along dimension dim, which have no such dimension if they were
 // unbound. Where they lie like parts of a whole in memory that nobody else has, it is a view of them; otherwise join makes it.
-func partsGrad(d *core.Derivation, unbound bool, join func(grads []*core.Tensor, dim int) *core.Tensor) *core.Tensor {
-	dim := d.Node.Ints[0]
-	if whole := wholeOf(d, dim, unbound); whole != nil {
+func partsGrad(ctx *core.BackwardContext, unbound bool, join func(grads []*core.Tensor, dim int) *core.Tensor) *core.Tensor {
+	dim := ctx.Node.Ints[0]
+	if whole := wholeOf(ctx, dim, unbound); whole != nil {
 		return whole
 	}
-	return join(outputGrads(d), dim)
+	return join(outputGrads(ctx), dim)
 }
 
 // wholeOf returns the tensor that the gradients of the node's outputs are parts of, or nil.
-func wholeOf(d *core.Derivation, dim int, unbound bool) *core.Tensor {
+func wholeOf(ctx *core.BackwardContext, dim int, unbound bool) *core.Tensor {
 	// Hooks may see both the parts and the whole; what is recorded has its place in the graph by the operation that joins.
-	if d.CreateGraph() || d.Node.HasHooks() {
+	if ctx.CreateGraph() || ctx.Node.HasHooks() {
 		return nil
 	}
-	first, n := d.GradAt(0), d.Node.Outputs()
+	first, n := ctx.GradAt(0), ctx.Node.Outputs()
 	if first == nil || first.Err() != nil || first.Storage().Refs() != n {
 		return nil
 	}
-	shape := d.InputShape(0)
+	shape := ctx.InputShape(0)
 	along := func(t *core.Tensor) int {
 		if unbound {
 			return 1
@@ -156,7 +156,7 @@ func wholeOf(d *core.Derivation, dim int, unbound bool) *core.Tensor {
 		strides = slices.Insert(strides, dim, 1)
 	}
 	if n > 1 {
-		next := d.GradAt(1)
+		next := ctx.GradAt(1)
 		if next == nil || next.Err() != nil || along(first) == 0 {
 			return nil
 		}
@@ -164,8 +164,8 @@ func wholeOf(d *core.Derivation, dim int, unbound bool) *core.Tensor {
 	}
 	at := first.Offset()
 	for i := range n {
-		t := d.GradAt(i)
-		if t == nil || t.Err() != nil || t.Storage() != first.Storage() || t.Offset() != at || t.DType() != d.InputDType(0) {
+		t := ctx.GradAt(i)
+		if t == nil || t.Err() != nil || t.Storage() != first.Storage() || t.Offset() != at || t.DType() != ctx.InputDType(0) {
 			return nil
 		}
 		own := t.Strides()
@@ -182,7 +182,7 @@ func wholeOf(d *core.Derivation, dim int, unbound bool) *core.Tensor {
 	switch {
 	case core.IsContiguous(shape, strides):
 		core.ContiguousStrides(shape, strides)
-	case !d.Hidden(d.Node, 0): // users expect what is contiguous
+	case !ctx.Hidden(ctx.Node, 0): // users expect what is contiguous
 		return nil
 	}
 	whole := core.WrapTensor(core.CurrentMode(), first.Storage(), first.DType(), shape, strides, first.Offset())

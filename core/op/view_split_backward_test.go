@@ -182,7 +182,7 @@ func TestGradientsOfPartsThatAreSeen(t *testing.T) {
 			"hooks on all":      {func(h *core.Tensor, p []*core.Tensor) { h.TensorHooks().Add(look); p[0].TensorHooks().Add(look) }, 1},
 			"hook on the whole": {func(h *core.Tensor, p []*core.Tensor) { h.TensorHooks().Add(look) }, 0},
 			"hook after the split": {func(h *core.Tensor, p []*core.Tensor) {
-				e := p[0].History().Edge()
+				e := p[0].AutogradMeta().Edge()
 				defer e.Node.Release()
 				e.Node.PostHooks().Add(core.NodeHook{Fn: func(grads, after []*core.Tensor) []*core.Tensor {
 					for _, g := range append(after, grads...) {
@@ -316,7 +316,7 @@ func TestGradientOfPartsThatAreJoined(t *testing.T) {
 			require.Equal(t, values(t, op.Mul(dy, core.Num(2))), values(t, g), name)
 		}
 		p := op.Split(x, 2, 1)
-		e := p[0].History().Edge()
+		e := p[0].AutogradMeta().Edge()
 		defer e.Node.Release()
 		e.Node.PostHooks().Add(core.NodeHook{Fn: func(whole, parts []*core.Tensor) []*core.Tensor {
 			require.NoError(t, op.MulInPlace(parts[0], core.Num(0)).Err())

@@ -5,33 +5,33 @@ import "github.com/plait-ml/plait/core"
 // AsStrided returns a view of t's memory with the given shape, strides and offset, all in elements, the offset relative
 // to t's. The view must lie within t's storage.
 func AsStrided(t *core.Tensor, shape, strides []int, offset int) *core.Tensor {
-	a := beginView("as_strided", t)
-	a.within(t, shape, strides, offset)
-	if a.err != nil {
-		return a.fail()
+	op := beginView("as_strided", t)
+	op.within(t, shape, strides, offset)
+	if op.err != nil {
+		return op.fail()
 	}
-	return a.view(t, shape, strides, t.Offset()+offset, asStridedDeriv, func(n *core.Node) {
+	return op.view(t, shape, strides, t.Offset()+offset, asStridedDeriv, func(n *core.Node) {
 		n.Any = &slice{baseShape: t.Shape(), baseStrides: t.Strides(), shape: shape, strides: strides, offset: offset}
 	})
 }
 
 // within fails unless the layout lies within t's storage.
-func (a *application) within(t *core.Tensor, shape, strides []int, offset int) {
-	if a.err != nil {
+func (op *opContext) within(t *core.Tensor, shape, strides []int, offset int) {
+	if op.err != nil {
 		return
 	}
 	if len(shape) != len(strides) {
-		a.failf(core.ShapeError, "got %d sizes %v and %d strides %v", len(shape), shape, len(strides), strides)
+		op.failf(core.ShapeError, "got %d sizes %v and %d strides %v", len(shape), shape, len(strides), strides)
 		return
 	}
-	n, err := core.CheckShape(a.name, shape, t.DType())
-	a.check(err)
-	if a.err != nil || n == 0 {
+	n, err := core.CheckShape(op.name, shape, t.DType())
+	op.check(err)
+	if op.err != nil || n == 0 {
 		return
 	}
 	low, high := reach(shape, strides, t.Offset()+offset)
 	if size := t.Storage().Size() / t.DType().Size(); low < 0 || high >= size {
-		a.failf(core.ValueError, "shape %v with strides %v and offset %d reaches elements %d to %d of a storage of %d",
+		op.failf(core.ValueError, "shape %v with strides %v and offset %d reaches elements %d to %d of a storage of %d",
 			shape, strides, offset, low, high, size)
 	}
 }
@@ -49,11 +49,11 @@ func reach(shape, strides []int, offset int) (low, high int) {
 	return low, high
 }
 
-func asStridedDeriv(d *core.Derivation) {
-	s := d.Node.Any.(*slice)
-	g := d.Grad()
+func asStridedDeriv(ctx *core.BackwardContext) {
+	s := ctx.Node.Any.(*slice)
+	g := ctx.Grad()
 	if core.Numel(s.shape) == 0 || core.Numel(s.baseShape) == 0 {
-		d.Set(0, zerosFor(g, g.DType(), s.baseShape))
+		ctx.Set(0, zerosFor(g, g.DType(), s.baseShape))
 		return
 	}
 	// The view may have elements that the base has not, and elements of the base may share memory and then its gradient.
@@ -66,7 +66,7 @@ func asStridedDeriv(d *core.Derivation) {
 		ones := OnesLike(sum, TensorOptions{})
 		sum = Div(sum, AsStrided(asStridedAdd(flat, ones, s.baseShape, s.baseStrides, -low), s.baseShape, s.baseStrides, -low))
 	}
-	d.Set(0, sum)
+	ctx.Set(0, sum)
 }
 
 // asStridedAdd returns base with src added at the given layout, whose elements may share memory.
@@ -118,42 +118,42 @@ func byStride(strides []int) []int {
 // AsStridedScatter returns a copy of base in which the elements at the given layout, as [AsStrided] takes them from a
 // contiguous tensor, are src's. The layout's elements must not share memory.
 func AsStridedScatter(base, src *core.Tensor, shape, strides []int, offset int) *core.Tensor {
-	a := begin("as_strided_scatter", base, src)
-	if a.err == nil && core.Numel(shape) != src.Numel() {
-		a.failf(core.ShapeError, "the source has shape %v, want %v", src.Shape(), shape)
+	op := begin("as_strided_scatter", base, src)
+	if op.err == nil && core.Numel(shape) != src.Numel() {
+		op.failf(core.ShapeError, "the source has shape %v, want %v", src.Shape(), shape)
 	}
-	if a.err == nil && Overlaps(shape, strides) {
-		a.failf(core.ValueError, "elements of shape %v with strides %v share memory", shape, strides)
+	if op.err == nil && Overlaps(shape, strides) {
+		op.failf(core.ValueError, "elements of shape %v with strides %v share memory", shape, strides)
 	}
-	out := a.out(base.DType(), base.Shape())
-	if a.err != nil {
-		return a.fail()
+	out := op.out(base.DType(), base.Shape())
+	if op.err != nil {
+		return op.fail()
 	}
-	a.within(out, shape, strides, offset)
-	if a.err != nil {
-		return a.fail()
+	op.within(out, shape, strides, offset)
+	if op.err != nil {
+		return op.fail()
 	}
-	a.launch(a.call(copyKernel).Out(out).In(base))
-	part := core.WrapTensor(a.mode, out.Storage(), out.DType(), shape, strides, offset)
-	c := a.call(copyKernel).Out(part).In(src)
+	op.launch(op.call(copyKernel).Out(out).In(base))
+	part := core.WrapTensor(op.mode, out.Storage(), out.DType(), shape, strides, offset)
+	c := op.call(copyKernel).Out(part).In(src)
 	c.InPlace = true
-	a.launch(c)
+	op.launch(c)
 	part.Release()
-	if a.grad {
-		n := a.node(asStridedScatterDeriv, base, src)
+	if op.grad {
+		n := op.node(asStridedScatterDeriv, base, src)
 		n.Any = &slice{shape: shape, strides: strides, offset: offset}
-		a.attach(n, out)
+		op.attach(n, out)
 	}
-	return a.done(out)
+	return op.done(out)
 }
 
-func asStridedScatterDeriv(d *core.Derivation) {
-	s := d.Node.Any.(*slice)
-	g := Contiguous(d.Grad())
-	if d.Needs(0) {
-		d.Set(0, AsStridedScatter(g, zerosFor(g, g.DType(), s.shape), s.shape, s.strides, s.offset))
+func asStridedScatterDeriv(ctx *core.BackwardContext) {
+	s := ctx.Node.Any.(*slice)
+	g := Contiguous(ctx.Grad())
+	if ctx.Needs(0) {
+		ctx.Set(0, AsStridedScatter(g, zerosFor(g, g.DType(), s.shape), s.shape, s.strides, s.offset))
 	}
-	if d.Needs(1) {
-		d.Set(1, AsStrided(g, s.shape, s.strides, s.offset))
+	if ctx.Needs(1) {
+		ctx.Set(1, AsStrided(g, s.shape, s.strides, s.offset))
 	}
 }

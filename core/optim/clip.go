@@ -118,10 +118,10 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 
 // gradients returns the gradients that the parameters have, which stay what they are until giveBack is called.
 func gradients(name string, params []*core.Tensor) (out []*core.Tensor, giveBack func(), err error) {
-	var lenders []*core.History
+	var lenders []*core.AutogradMeta
 	giveBack = func() {
-		for _, h := range lenders {
-			h.ReturnGrad()
+		for _, meta := range lenders {
+			meta.ReturnGrad()
 		}
 	}
 	for i, p := range params {

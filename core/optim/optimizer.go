@@ -50,7 +50,7 @@ type slot struct {
 	count   float64 // steps so far
 	carried float64 // what the last step left; see [algorithm].carries
 	states  map[string]*core.Tensor
-	history *core.History // the parameter's when it was given
+	history *core.AutogradMeta // the parameter's when it was given
 }
 
 // masterState is the name of the float32 copy of a half parameter among its states.
@@ -153,7 +153,7 @@ func (o *Optimizer) AddGroup(p Params) error {
 			return core.Errorf(core.ValueError, name, "parameter %s was given twice", label)
 		}
 		seen[t] = true
-		g.slots = append(g.slots, &slot{param: t, name: label, carried: 1, states: map[string]*core.Tensor{}, history: t.EnsureHistory()})
+		g.slots = append(g.slots, &slot{param: t, name: label, carried: 1, states: map[string]*core.Tensor{}, history: t.EnsureAutogradMeta()})
 	}
 	maps.Copy(o.known, seen)
 	o.groups = append(o.groups, g)

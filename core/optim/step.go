@@ -66,7 +66,7 @@ type plan struct {
 	made  []made // states that this step added
 	temps []*core.Tensor
 
-	lenders []*core.History // of the gradients
+	lenders []*core.AutogradMeta // of the gradients
 }
 
 // An item is one parameter of a plan. param and grad are contiguous: the parameter's and gradient's own memory, or copies.
@@ -93,8 +93,8 @@ func (p *plan) release() {
 		m.slot.states[m.name].Release()
 		delete(m.slot.states, m.name)
 	}
-	for _, h := range p.lenders {
-		h.ReturnGrad()
+	for _, meta := range p.lenders {
+		meta.ReturnGrad()
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
 		}
 	}
 	switch {
-	case s.param.History() != s.history:
+	case s.param.AutogradMeta() != s.history:
 		return core.Errorf(core.StateError, op, "parameter %s was divided over ranks, or gathered, since the optimiser was made, got %v: make the optimiser after the model is fully sharded, and step while its parameters are not gathered", s.name, s.param)
 	case !slices.Equal(grad.Shape(), s.param.Shape()):
 		return core.Errorf(core.ShapeError, op, "parameter %s: the gradient has another shape, got %v, want %v", s.name, grad.Shape(), s.param.Shape())

@@ -56,7 +56,7 @@ func ToDevice(x *core.Tensor, dev core.Device) *core.Tensor {
 		}
 	})
 	if m := core.CurrentMode(); m.GradEnabled() && x.RequiresGrad() && out.Err() == nil {
-		n := core.NewNode(m, "to", func(d *core.Derivation) { d.Set(0, ToDevice(d.Grad(), from)) }, x)
+		n := core.NewNode(m, "to", func(ctx *core.BackwardContext) { ctx.Set(0, ToDevice(ctx.Grad(), from)) }, x)
 		n.AttachLast(out, 0)
 	}
 	return out

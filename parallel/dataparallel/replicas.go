@@ -173,10 +173,10 @@ func (r *Replicas) refresh(n int) (err error) {
 
 // hold keeps gradients until the backward pass has ended. Their memory would otherwise go to what the device computes next, which
 // would wait for their sum.
-func (r *Replicas) hold(d *core.Derivation, lists [][]*core.Tensor) {
+func (r *Replicas) hold(ctx *core.BackwardContext, lists [][]*core.Tensor) {
 	if len(r.held) == 0 {
 		if err := autograd.QueueCallback(func() error { return r.Use(r.letGo) }); err != nil {
-			d.Fail(err)
+			ctx.Fail(err)
 			return
 		}
 	}

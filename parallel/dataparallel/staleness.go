@@ -141,7 +141,7 @@ func (r *Replicas) Staleness() int { return r.stale.largest }
 
 // postpone keeps the gradients of a step, and sets as gradients the sum of those, in the order of steps and devices, that are
 // due or done.
-func (r *Replicas) postpone(d *core.Derivation, j *joint, grads [][]*core.Tensor) {
+func (r *Replicas) postpone(d *core.BackwardContext, j *joint, grads [][]*core.Tensor) {
 	s, b, clock := &r.stale, j.bucket, j.clock
 	var targets []*core.Tensor
 	for _, i := range r.buckets[b] {

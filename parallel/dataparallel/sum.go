@@ -41,7 +41,7 @@ func (r *Replicas) record(m core.Mode, b int, list []int, out [][]*core.Tensor, 
 			between[k] = out[d][i].Detach()
 			sum.Attach(between[k], d*len(at)+k)
 		}
-		part := core.NewNode(m, "replicate", func(dv *core.Derivation) { j.arrive(dv, d) }, between...)
+		part := core.NewNode(m, "replicate", func(dv *core.BackwardContext) { j.arrive(dv, d) }, between...)
 		part.Prompt = true
 		for k, i := range at {
 			part.Attach(out[d][i], k)
@@ -53,26 +53,26 @@ func (r *Replicas) record(m core.Mode, b int, list []int, out [][]*core.Tensor, 
 }
 
 // arrive passes on the gradients of device dev, which nobody else uses from then on.
-func (j *joint) arrive(d *core.Derivation, dev int) {
-	alone := !d.CreateGraph() && !j.replicas.stale.deferred()
+func (j *joint) arrive(ctx *core.BackwardContext, dev int) {
+	alone := !ctx.CreateGraph() && !j.replicas.stale.deferred()
 	for k := range j.tensors {
-		g := d.GradAt(k)
+		g := ctx.GradAt(k)
 		if g == nil {
 			continue
 		}
 		if alone && (!g.Contiguous() || g.Storage().Refs() > 1) {
 			g = op.Clone(g) // somebody else reads it
 		}
-		d.Set(k, g)
+		ctx.Set(k, g)
 	}
 	j.made[dev] = core.CurrentContext().Stream(j.replicas.devices[dev]).Record()
 }
 
 // derive sums the gradients of the copies.
-func (j *joint) derive(d *core.Derivation) {
+func (j *joint) derive(ctx *core.BackwardContext) {
 	r := j.replicas
 	if err := r.guard.Enter("data_parallel"); err != nil {
-		d.Fail(err)
+		ctx.Fail(err)
 		return
 	}
 	defer r.guard.Leave()
@@ -80,19 +80,19 @@ func (j *joint) derive(d *core.Derivation) {
 	for dev := range grads {
 		grads[dev] = make([]*core.Tensor, j.tensors)
 		for k := range grads[dev] {
-			grads[dev][k] = d.GradAt(dev*j.tensors + k)
+			grads[dev][k] = ctx.GradAt(dev*j.tensors + k)
 		}
 	}
 	switch {
-	case d.CreateGraph():
+	case ctx.CreateGraph():
 		for k := range j.tensors {
 			if g := r.sum(grads, k); g != nil {
-				d.Set(k, g)
+				ctx.Set(k, g)
 			}
 		}
 		return
 	case r.stale.deferred():
-		r.postpone(d, j, grads)
+		r.postpone(ctx, j, grads)
 		return
 	}
 	var used []int
@@ -110,12 +110,12 @@ func (j *joint) derive(d *core.Derivation) {
 		for _, k := range used {
 			g := grads[dev][k]
 			if g == nil {
-				dt := d.InputDType(k)
-				g = op.ZerosWith(d.InputShape(k), op.TensorOptions{DType: &dt, Device: r.devices[dev]})
+				dt := ctx.InputDType(k)
+				g = op.ZerosWith(ctx.InputShape(k), op.TensorOptions{DType: &dt, Device: r.devices[dev]})
 				made[dev] = nil
 			}
 			if err := g.Err(); err != nil {
-				d.Fail(err)
+				ctx.Fail(err)
 				return
 			}
 			lists[dev] = append(lists[dev], g)
@@ -123,13 +123,13 @@ func (j *joint) derive(d *core.Derivation) {
 	}
 	if len(lists) > 1 {
 		if err := collective.ReduceSyncMany(lists, collective.Sum, made); err != nil {
-			d.Fail(err)
+			ctx.Fail(err)
 			return
 		}
-		r.hold(d, lists[1:])
+		r.hold(ctx, lists[1:])
 	}
 	for i, k := range used {
-		d.Set(k, lists[0][i])
+		ctx.Set(k, lists[0][i])
 	}
 }
 

@@ -126,11 +126,11 @@ func weigh(x *core.Tensor, samples float64, divide bool) *core.Tensor {
 		return x
 	}
 	out := x.Detach()
-	n := core.NewNode(m, "weigh", func(d *core.Derivation) {
+	n := core.NewNode(m, "weigh", func(ctx *core.BackwardContext) {
 		if divide {
-			d.Set(0, op.Div(d.Grad(), core.Num(samples)))
+			ctx.Set(0, op.Div(ctx.Grad(), core.Num(samples)))
 		} else {
-			d.Set(0, op.Mul(d.Grad(), core.Num(samples)))
+			ctx.Set(0, op.Mul(ctx.Grad(), core.Num(samples)))
 		}
 	}, x)
 	n.AttachLast(out, 0)
@@ -167,8 +167,8 @@ func AllGather(g *collective.Group, x *core.Tensor) *core.Tensor {
 	if out.Err() != nil || !m.GradEnabled() || !x.RequiresGrad() {
 		return out
 	}
-	n := core.NewNode(m, name, func(d *core.Derivation) {
-		d.Set(0, op.Select(AllReduce(back(g), d.Grad(), collective.Sum), 0, g.Rank()))
+	n := core.NewNode(m, name, func(ctx *core.BackwardContext) {
+		ctx.Set(0, op.Select(AllReduce(back(g), ctx.Grad(), collective.Sum), 0, g.Rank()))
 	}, x)
 	n.AttachLast(out, 0)
 	return out
@@ -203,7 +203,7 @@ func AllReduce(g *collective.Group, x *core.Tensor, o collective.ReduceOp) *core
 	if out.Err() != nil || !m.GradEnabled() || !x.RequiresGrad() {
 		return out
 	}
-	n := core.NewNode(m, name, func(d *core.Derivation) { d.Set(0, AllReduce(back(g), d.Grad(), o)) }, x)
+	n := core.NewNode(m, name, func(ctx *core.BackwardContext) { ctx.Set(0, AllReduce(back(g), ctx.Grad(), o)) }, x)
 	n.AttachLast(out, 0)
 	return out
 }

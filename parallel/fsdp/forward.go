@@ -71,7 +71,7 @@ func (w *use) watch(x *core.Tensor) {
 		return w.unit.release()
 	}
 	t := w.unit.tree
-	t.arriving[x.History()] = append(t.arriving[x.History()], arrived)
+	t.arriving[x.AutogradMeta()] = append(t.arriving[x.AutogradMeta()], arrived)
 	x.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
 		g, err := w.unit.use()
 		if err == nil {
@@ -108,7 +108,7 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 	for _, y := range outputs {
 		if y.Err() == nil && y.RequiresGrad() && !y.IsLeaf() {
 			grad = true
-			h := y.History()
+			meta := y.AutogradMeta()
 			y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
 				g, err := u.use()
 				if err != nil {
@@ -116,12 +116,12 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 				}
 				defer g.Leave()
 				// The units that this was an input of are done, and free their slots before this one takes another.
-				for _, arrived := range t.arriving[h] {
+				for _, arrived := range t.arriving[meta] {
 					if err := arrived(); err != nil {
 						return core.ErrorTensor(err)
 					}
 				}
-				delete(t.arriving, h)
+				delete(t.arriving, meta)
 				if err := u.preBackward(w); err != nil {
 					return core.ErrorTensor(err)
 				}

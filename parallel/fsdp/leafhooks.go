@@ -13,8 +13,8 @@ import (
 
 // arriving returns the hooks that run on a gradient before it is added to the shard's.
 func (p *parameter) arriving() []core.Hook {
-	if h := p.shard().History(); h != nil && !p.unit.whole() {
-		arrive, _ := h.LeafHooks()
+	if meta := p.shard().AutogradMeta(); meta != nil && !p.unit.whole() {
+		arrive, _ := meta.LeafHooks()
 		return arrive
 	}
 	return nil
@@ -70,11 +70,11 @@ func (u *Unit) tell(params []*parameter) error {
 }
 
 func (p *parameter) tell() error {
-	h := p.shard().History()
-	if h == nil || p.unit.whole() || p.unit.defers() {
+	meta := p.shard().AutogradMeta()
+	if meta == nil || p.unit.whole() || p.unit.defers() {
 		return nil
 	}
-	_, post := h.LeafHooks()
+	_, post := meta.LeafHooks()
 	for _, hook := range post {
 		grad := func() *core.Tensor { return p.shard().Grad() }
 		err := p.runHook(hook, autograd.WantPostHook, grad, func(failed *core.Tensor) error {

@@ -124,7 +124,7 @@ func (p *parameter) split() error {
 	}
 	made.Storage().SetCategory(core.Parameter)
 	made.SetRequiresGrad(t.RequiresGrad())
-	made.EnsureHistory().TakeHooks(t.EnsureHistory())
+	made.EnsureAutogradMeta().TakeHooks(t.EnsureAutogradMeta())
 	d := t.DType()
 	if u.options.Precision.Param != nil && d.IsFloat() {
 		d = *u.options.Precision.Param
@@ -145,14 +145,14 @@ func (p *parameter) split() error {
 		}
 		return nil
 	}})
-	full.EnsureHistory().StandFor(t.History())
+	full.EnsureAutogradMeta().StandFor(t.AutogradMeta())
 	return nil
 }
 
 // mark makes operations on the shard that want the whole fail with an error that names the parameter and its unit.
 func (p *parameter) mark() {
 	s := p.shard()
-	s.EnsureHistory().Refuse(core.Errorf(core.StateError, "fsdp",
+	s.EnsureAutogradMeta().Refuse(core.Errorf(core.StateError, "fsdp",
 		"parameter %s is divided over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard); full_tensor() has its whole value, to_local() this rank's part", p.name, p.unit.options.Name))
 	s.Divide(&core.Division{Whole: "parameter " + p.name,
 		Advice: "full_tensor() of the parameter has the whole, and its to_local() the part as an ordinary tensor"})
@@ -276,7 +276,7 @@ func (p *parameter) release() {
 			*t = nil
 		}
 	}
-	if h := p.tensor.History(); h != nil {
-		h.Refuse(nil)
+	if meta := p.tensor.AutogradMeta(); meta != nil {
+		meta.Refuse(nil)
 	}
 }

@@ -24,10 +24,10 @@ type Tree struct {
 	ended  []*Unit // in which forward left them, in the last pass with gradients
 	done   int     // backward has come so far down in ended
 
-	arriving map[*core.History][]func() error // what waits for the gradients of units' inputs, in the last pass
-	wished   []*Unit                          // to be gathered when a slot is free
-	runs     []*autograd.Run                  // that go through the model
-	resting  []*autograd.Run                  // that have ended their first part and will come back
+	arriving map[*core.AutogradMeta][]func() error // what waits for the gradients of units' inputs, in the last pass
+	wished   []*Unit                               // to be gathered when a slot is free
+	runs     []*autograd.Run                       // that go through the model
+	resting  []*autograd.Run                       // that have ended their first part and will come back
 	fetched  []fetched
 	held     []*core.Tensor // full gradients that are being reduced
 	works    [2][]awaited
@@ -38,7 +38,7 @@ func NewTree(units []*Unit) (*Tree, error) {
 	if len(units) == 0 {
 		return nil, core.Errorf(core.ValueError, "fsdp", "got no units")
 	}
-	t := &Tree{guard: &core.Guard{}, streams: map[core.Device]core.Stream{}, asides: map[core.Device]*core.Context{}, arriving: map[*core.History][]func() error{}}
+	t := &Tree{guard: &core.Guard{}, streams: map[core.Device]core.Stream{}, asides: map[core.Device]*core.Context{}, arriving: map[*core.AutogradMeta][]func() error{}}
 	if err := t.guard.Enter("fsdp"); err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (u *Unit) accept(p *parameter) error {
 	if err := t.Usable("fsdp"); err != nil {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
 	}
-	if h := t.History(); h != nil && h.Refused() != nil {
+	if meta := t.AutogradMeta(); meta != nil && meta.Refused() != nil {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s is divided over ranks already", p.name)
 	}
 	if !t.IsLeaf() {

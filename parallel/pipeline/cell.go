@@ -105,10 +105,10 @@ func (c *cell) receive() error {
 }
 
 // catch is the derivative of the node that the inputs come from.
-func (c *cell) catch(d *core.Derivation) {
+func (c *cell) catch(ctx *core.BackwardContext) {
 	for i := range c.caught {
-		if i < d.Node.Outputs() {
-			if g := d.GradAt(i); g != nil {
+		if i < ctx.Node.Outputs() {
+			if g := ctx.GradAt(i); g != nil {
 				c.caught[i] = g.Alias(false).Keep()
 			}
 		}
@@ -206,7 +206,7 @@ func (s *Step) pass(a Action, c *cell, outs []*core.Tensor) error {
 
 // stand returns a tensor without t's memory from which backward passes can begin.
 func stand(t *core.Tensor) (*core.Tensor, error) {
-	e := t.History().Edge()
+	e := t.AutogradMeta().Edge()
 	defer e.Node.Release()
 	root, err := e.Node.Placeholder(e.Index)
 	if err != nil {

@@ -89,7 +89,7 @@ func faulty(x *core.Tensor, phase string) *core.Tensor {
 		core.CurrentContext().Stream(x.Device()).Launch(c)
 		return y
 	}
-	n := core.NewNode(core.CurrentMode(), "boom", func(d *core.Derivation) { d.Fail(boom) }, x)
+	n := core.NewNode(core.CurrentMode(), "boom", func(ctx *core.BackwardContext) { ctx.Fail(boom) }, x)
 	y := x.Detach()
 	n.Attach(y, 0)
 	n.Release()

@@ -109,11 +109,11 @@ class Packed(_core.ObjectOwner):
     __slots__ = ("_unpack", "_value")
 
     def __init__(self, t: Tensor, hooks: saved_tensors_hooks) -> None:
-        self._h = check(_core.bind_HistoryOf(t._h))
+        self._h = check(_core.bind_AutogradMetaOf(t._h))
         with no_grad():
             self._unpack, self._value = hooks.unpack_hook, pack(t.detach(), hooks.pack_hook)
 
     def tensor(self) -> Tensor:
         """Returns the value."""
         t = unpack(self._value, self._unpack)
-        return own(check(_core.bind_HistoryRestore(t._h, self._h))) if self._h else t.detach()
+        return own(check(_core.bind_AutogradMetaRestore(t._h, self._h))) if self._h else t.detach()
