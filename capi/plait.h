@@ -3234,7 +3234,7 @@ plait_status plait_renorm_in_place(plait_tensor input, double p, int64_t dim, do
 // The input, divided by the root of its mean square over its last dimensions.
 //   - normalized_shape: the sizes of the input's last dimensions, over which it is normalised
 //   - weight (0): factors, of the normalised shape
-//   - eps: added to the mean square; NaN: the dtype's machine epsilon
+//   - eps: added to the mean square; NaN: the machine epsilon of the dtype, or of float32 for shorter ones
 plait_tensor plait_rms_norm(plait_tensor input, plait_ints normalized_shape, int64_t normalized_shape_len,
 		plait_tensor weight, double eps);
 

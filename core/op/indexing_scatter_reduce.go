@@ -210,15 +210,24 @@ func (s *scatterReduce) extremeDeriv(ctx *core.BackwardContext) {
 
 // productDeriv computes the products of all factors but one, also where some are zero.
 func (s *scatterReduce) productDeriv(ctx *core.BackwardContext) {
-	g, x, src, out := ctx.Grad(), ctx.Saved(1), s.covered(ctx.Saved(2)), ctx.Saved(3)
+	x, src, out := ctx.Saved(1), ctx.Saved(2), ctx.Saved(3)
+	if ctx.Failed() {
+		return
+	}
+	d := statType(x.DType()) // products of others that halves cannot hold may have a gradient that they can
+	g := castTo(ctx.Grad(), d)
+	x, src = castTo(x, d), s.covered(castTo(src, d))
 	one := core.Num(1)
 	product := func(x, src *core.Tensor) *core.Tensor {
 		return ScatterReduce(x, s.dim, s.index, src, "prod", s.includeSelf)
 	}
+	if d != out.DType() {
+		out = product(x, src)
+	}
 	var self, from *core.Tensor
 	if ctx.Needs(0) {
 		nonzero := Where(Eq(x, core.Num(0)), one, x)
-		self = Div(Mul(g, product(nonzero, src)), nonzero)
+		self = castTo(Div(Mul(g, product(nonzero, src)), nonzero), ctx.InputDType(0))
 	}
 	if ctx.Needs(1) {
 		zero := Eq(src, core.Num(0))
@@ -226,6 +235,7 @@ func (s *scatterReduce) productDeriv(ctx *core.BackwardContext) {
 		single := LogicalAnd(zero, Eq(zeros, one)) // the only zero among the values of its element
 		without := product(x, Where(single, one, src))
 		from = Where(single, Gather(Mul(g, without), s.dim, s.index), Div(Gather(Mul(g, out), s.dim, s.index), Where(zero, one, src)))
+		from = castTo(from, ctx.InputDType(1))
 	}
 	s.set(ctx, self, from)
 }

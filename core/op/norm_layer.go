@@ -22,13 +22,13 @@ func LayerNorm(x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float
 
 // RMSNorm divides x by the root of its mean square over its last dimensions, of sizes shape, then multiplies by weight,
 // which has that shape and may be nil. eps is added to the mean square; NaN stands for the distance from 1 to the next
-// number of x's dtype.
+// number of the dtype in which it is computed, float32 for halves.
 //
 // Zhang, Sennrich: Root mean square layer normalization, 2019.
 func RMSNorm(x *core.Tensor, shape []int, weight *core.Tensor, eps float64) *core.Tensor {
 	defer autocast("rms_norm", &x, &weight).end()
 	if eps != eps && x != nil {
-		eps = machineEpsilon(x.DType())
+		eps = machineEpsilon(statType(x.DType()))
 	}
 	return rowNorm("rms_norm", x, shape, weight, nil, eps, true)
 }
@@ -242,7 +242,7 @@ func init() {
 		Row{Name: "rms_norm", Func: RMSNorm, Memory: true,
 			Doc: "The input, divided by the root of its mean square over its last dimensions.",
 			Args: []Arg{{Name: "input"}, shapeArg, weight,
-				{Name: "eps", Doc: "added to the mean square; NaN: the dtype's machine epsilon"}},
+				{Name: "eps", Doc: "added to the mean square; NaN: the machine epsilon of the dtype, or of float32 for shorter ones"}},
 			Samples: []Sample{
 				{Name: "weight", Args: []any{Shaped(4, 6), []int{6}, Shaped(6), math.NaN()}, Loose: 4},
 				{Name: "3-d", Args: []any{Shaped(2, 3, 5), []int{5}, Shaped(5), 1e-5}, Loose: 4},

@@ -2,6 +2,7 @@ package op_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -174,5 +175,14 @@ func TestNormErrors(t *testing.T) {
 		"batch_norm: training needs more than one value per channel, got an input of shape [1 3]": op.BatchNorm(core.FromSlice(make([]float32, 3), 1, 3), nil, nil, nil, nil, true, 0, 0),
 	} {
 		require.EqualError(t, got.Err(), want)
+	}
+}
+
+// TestRMSNormOfHalvesAddsAsLittleAsOfFloat32 takes rows whose squares are below the distance of halves from 1 to the next number.
+func TestRMSNormOfHalvesAddsAsLittleAsOfFloat32(t *testing.T) {
+	for _, d := range halves {
+		x := op.To(op.Mul(normalNumbers(rand.New(rand.NewPCG(37, 38)), 0, 3, 8), core.Num(0.01)), d.DType)
+		got := values(t, op.RMSNorm(x, []int{8}, nil, math.NaN()))
+		require.LessOrEqual(t, rmsError(got, values(t, op.RMSNorm(op.To(x, core.Float32), []int{8}, nil, math.NaN()))), d.rounding, "%v", d.DType)
 	}
 }

@@ -26,7 +26,10 @@ func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 		return op.fail()
 	}
 	if op.grad {
-		n := op.node(logSumExpDeriv, x).Save(x).SaveOutput(out, 0)
+		n := op.node(logSumExpDeriv, x).Save(x)
+		if !x.DType().IsHalf() {
+			n.SaveOutput(out, 0)
+		}
 		n.Ints = r.dims
 		op.attach(n, out)
 	}
@@ -35,5 +38,16 @@ func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 
 func logSumExpDeriv(ctx *core.BackwardContext) {
 	x, shape, dims := ctx.Saved(0), ctx.InputShape(0), ctx.Node.Ints
-	ctx.Set(0, logSumExpGrad.apply(nil, spread(ctx.Grad(), shape, dims), x, spread(ctx.Saved(1), shape, dims)))
+	if x.Err() != nil {
+		return // d has failed
+	}
+	var total *core.Tensor
+	if d := x.DType(); d.IsHalf() { // the exponents have the error of the total, which in few bits is large
+		x = castTo(x, statType(d))
+		total = LogSumExp(x, dims, true)
+	} else {
+		total = ctx.Saved(1)
+	}
+	g := logSumExpGrad.apply(nil, spread(ctx.Grad(), shape, dims), x, spread(total, shape, dims))
+	ctx.Set(0, castTo(g, ctx.InputDType(0)))
 }

@@ -46,10 +46,12 @@ func prodDeriv(ctx *core.BackwardContext) {
 		ctx.Set(0, Mul(g, productOfOthers(x, dims)))
 		return
 	}
+	x = castTo(x, statType(x.DType())) // products of others that halves cannot hold may have a gradient that they can
 	isZero := Eq(x, core.Num(0))
 	zeros := castTo(count("eq", countKernel, isZero, dims, true, core.Int64), x.DType())
 	p := Prod(Where(isZero, core.Num(1), x), dims, true)
-	ctx.Set(0, prodGrad.apply(nil, g, x, spread(p, shape, dims), spread(zeros, shape, dims)))
+	grad := prodGrad.apply(nil, g, x, spread(p, shape, dims), spread(zeros, shape, dims))
+	ctx.Set(0, castTo(grad, ctx.InputDType(0)))
 }
 
 // productOfOthers returns, for each element of x, the product of the others over dims, by operations that can be

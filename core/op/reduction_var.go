@@ -48,7 +48,7 @@ func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correctio
 	out = op.out(x.DType(), r.shape)
 	if wantMean {
 		mean = op.out(x.DType(), r.shape)
-	} else if op.grad {
+	} else if op.grad && !x.DType().IsHalf() {
 		mean = op.temp(x.DType(), r.shape...)
 	}
 	if op.err != nil {
@@ -66,9 +66,12 @@ func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correctio
 		}
 		count := float64(r.count(x))
 		n := op.node(deriv, x).Save(x)
-		if wantMean {
+		switch {
+		case x.DType().IsHalf():
+			n.Save(nil) // deviations from a rounded mean have its error, so the derivative finds the mean again
+		case wantMean:
 			n.SaveOutput(mean, 1)
-		} else {
+		default:
 			n.Save(mean)
 		}
 		if k == stdKernel {
@@ -103,11 +106,15 @@ func momentsDeriv(ctx *core.BackwardContext, g *core.Tensor) *core.Tensor {
 	var sum *core.Tensor
 	if g != nil {
 		x, mean := ctx.Saved(0), ctx.Saved(1)
-		if ctx.CreateGraph() {
+		if ctx.Failed() {
+			return nil
+		}
+		x = castTo(x, statType(x.DType()))
+		if mean == nil || ctx.CreateGraph() {
 			mean = Mean(x, dims, g.Dim() == len(shape)) // as a function of x
 		}
-		scale := Mul(g, core.Num(2/divisor))
-		sum = varGrad.apply(nil, x, spread(mean, shape, dims), spread(scale, shape, dims))
+		scale := Mul(castTo(g, x.DType()), core.Num(2/divisor))
+		sum = castTo(varGrad.apply(nil, x, spread(mean, shape, dims), spread(scale, shape, dims)), ctx.InputDType(0))
 	}
 	if ctx.Node.Outputs() > 1 && ctx.GradAt(1) != nil {
 		m := spread(Div(ctx.GradAt(1), core.Num(count)), shape, dims)

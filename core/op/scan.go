@@ -121,7 +121,7 @@ func cumProdDeriv(ctx *core.BackwardContext) {
 
 // logCumSumExpDeriv is the same for exp(x[i]) times the sum of g[k] exp(-y[k]) from i on, with all exponents at most 0.
 func logCumSumExpDeriv(ctx *core.BackwardContext) {
-	x, y, dim := ctx.Saved(0), ctx.Saved(1), ctx.Node.Ints[0]
+	x, dim := ctx.Saved(0), ctx.Node.Ints[0]
 	if x.Err() != nil {
 		return // d has failed
 	}
@@ -129,9 +129,16 @@ func logCumSumExpDeriv(ctx *core.BackwardContext) {
 		ctx.Set(0, ctx.Grad())
 		return
 	}
+	var y *core.Tensor
+	if d := x.DType(); d.IsHalf() { // an exponent has the error of y, which in few bits is large
+		x = castTo(x, statType(d))
+		y = LogCumSumExp(x, dim)
+	} else {
+		y = ctx.Saved(1)
+	}
 	decay := logSumExpGrad.apply(nil, core.Num(1), shifted(y, dim, Narrow(y, dim, 0, 1)), y)
-	s := linearScan(decay, ctx.Grad(), dim, true)
-	ctx.Set(0, logSumExpGrad.apply(nil, s, x, y))
+	s := linearScan(decay, castTo(ctx.Grad(), x.DType()), dim, true)
+	ctx.Set(0, castTo(logSumExpGrad.apply(nil, s, x, y), ctx.InputDType(0)))
 }
 
 // shifted returns t moved on by one along dim, with another slice in front.

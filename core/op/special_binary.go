@@ -152,11 +152,14 @@ func specialPairDeriv(ctx *core.BackwardContext) {
 		if !ctx.Needs(1) {
 			return
 		}
-		g := Exp(Sub(Sub(Mul(Sub(x, num(1)), Log(y)), y), Lgamma(x)))
+		// The terms of the exponent may be large and cancel, which takes more digits than halves have.
+		d := statType(ctx.OutputDType(0))
+		a, y := castTo(x, d), castTo(y, d)
+		g := Exp(Sub(Sub(Mul(Sub(a, num(1)), Log(y)), y), Lgamma(a)))
 		if f == gammaInccPair {
 			g = Neg(g)
 		}
-		ctx.Set(1, sumTo(Mul(ctx.Grad(), g), ctx.InputShape(1)))
+		ctx.Set(1, castTo(sumTo(Mul(ctx.Grad(), g), ctx.InputShape(1)), ctx.InputDType(1)))
 	default:
 		if !ctx.Needs(0) {
 			return

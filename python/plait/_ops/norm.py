@@ -181,7 +181,7 @@ def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tenso
     Args:
         normalized_shape: the sizes of the input's last dimensions, over which it is normalised
         weight: factors, of the normalised shape
-        eps: added to the mean square; NaN: the dtype's machine epsilon
+        eps: added to the mean square; NaN: the machine epsilon of the dtype, or of float32 for shorter ones
     """
     try:
         normalized_shape_list = int_list(normalized_shape)

@@ -67,7 +67,7 @@ class RMSNorm(Module):
 
     Args:
         normalized_shape: the shape of the last dimensions, or the size of the last
-        eps: added to the mean square; the dtype's machine epsilon by default
+        eps: added to the mean square; by default the machine epsilon of the dtype, or of float32 for shorter ones
         elementwise_affine: train factors
         device: of the parameters
         dtype: of the parameters
